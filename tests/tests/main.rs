@@ -1,0 +1,1 @@
+//! Every test, in one binary.

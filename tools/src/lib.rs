@@ -1,0 +1,1 @@
+//! The parity program and its library: lenses, metrics, verdicts, reports.

@@ -1,0 +1,3 @@
+//! The parity program.
+
+fn main() {}
