@@ -33,8 +33,11 @@ impl M2<'_> {
         })?;
         let output = run.visit(at(LayerSite::ExpertOutput), output);
         for expert in 0..self.config().num_local_experts {
-            run.visit_on_request(at(LayerSite::Expert(expert)), |_| {
-                Ok(Tracked::plain(moe::contribution(expert, output.view(), weights.view(), chosen.view())))
+            run.visit_on_request(at(LayerSite::Expert(expert)), |run| {
+                let part = moe::contribution(expert, output.view(), weights.view(), chosen.view());
+                Ok(run.tracked(part, |c, _| {
+                    Moe::under(c).bound_contribution(expert, &output.widened(), &weights.widened(), chosen.view())
+                }))
             })?;
         }
         let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;

@@ -166,8 +166,9 @@ impl<'w> M2<'w> {
             Attention::under(contract, heads, self.config.head_dim)
         };
         let p = params(&run.contract);
-        run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |_| {
-            Ok(Tracked::plain(attention::scores(&p, q.view(), k.view())?))
+        run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
+            let scores = attention::scores(&p, q.view(), k.view())?;
+            Ok(run.tracked(scores, |c, scores| params(c).bound_scores(&q.widened(), &k.widened(), scores)))
         })?;
         let shown = run.visit_on_request(Site::Layer(layer, LayerSite::Probabilities), |run| {
             let shown = attention::probabilities(&p, q.view(), k.view())?;

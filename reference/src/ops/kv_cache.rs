@@ -56,6 +56,18 @@ impl<T: Real> KvCache<T> {
         Ok(self.layers[layer].insert(kept))
     }
 
+    /// What one layer keeps.
+    pub fn layer(&self, layer: usize) -> Option<&(Tracked<T>, Tracked<T>)> {
+        self.layers[layer].as_ref()
+    }
+
+    /// Takes the first `tokens` of what another cache keeps for a layer.
+    pub fn adopt(&mut self, layer: usize, from: &KvCache<T>, tokens: usize) {
+        let rows: Vec<usize> = (0..tokens).collect();
+        let kept = from.layers[layer].as_ref().filter(|_| tokens > 0);
+        self.layers[layer] = kept.map(|(keys, values)| (keys.select(&rows), values.select(&rows)));
+    }
+
     /// Forgets all but the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
         for (keys, values) in self.layers.iter_mut().flatten() {

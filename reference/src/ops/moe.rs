@@ -95,6 +95,32 @@ impl Moe {
         slots
     }
 
+    /// Of [`contribution`]: errors of weight and output, and the product's roundings.
+    pub fn bound_contribution(
+        &self,
+        expert: usize,
+        outputs: &Tracked<f64>,
+        w: &Tracked<f64>,
+        chosen: ArrayView2<'_, usize>,
+    ) -> ErrorBound {
+        let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
+        let k = w.value.ncols();
+        let mut error = ErrorBound::exact((w.value.nrows(), outputs.value.ncols()));
+        error.carried = oe.carried.max(we.carried);
+        let own = self.unit + self.stored.storage.unit_roundoff();
+        for row in rows_of(expert, chosen) {
+            let (i, slot) = (row / k, row % k);
+            let (w, wc) = (w.value[[i, slot]].abs(), we.certain[[i, slot]]);
+            for j in 0..outputs.value.ncols() {
+                let (e, ec) = (outputs.value[[row, j]].abs(), oe.certain[[row, j]]);
+                let moved = wc * e + w * ec + wc * ec;
+                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.smallest_normal();
+            }
+        }
+        error.sigma.assign(&error.certain);
+        error
+    }
+
     /// Errors of weights and outputs, and k + 1 roundings of product and sums: in the arithmetic's type and then R2, or
     /// in the activations' type.
     pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {

@@ -61,6 +61,25 @@ impl Attention {
         error.rounded(o.view(), self.output.storage)
     }
 
+    /// Of the scaled scores, from q and k; 0 where masked.
+    pub fn bound_scores(&self, q: &Tracked<f64>, k: &Tracked<f64>, scores: &Array2<f64>) -> ErrorBound {
+        let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
+        let mut error = ErrorBound::exact(scores.dim());
+        error.carried = carried(&[&qe, &ke]);
+        let n = q.value.nrows();
+        for head in 0..self.query_heads {
+            for first in (0..n).step_by(BLOCK) {
+                let rows = BLOCK.min(n - first);
+                let softmax = self.softmax(q.view(), k.view(), head, first, rows);
+                let part = self.score_error(q, &qe, k, &ke, head, first, &softmax);
+                let at = s![head * n + first..head * n + first + rows, ..softmax.scores.ncols()];
+                error.certain.slice_mut(at).assign(&part.certain);
+                error.sigma.slice_mut(at).assign(&part.sigma);
+            }
+        }
+        error
+    }
+
     /// Of the probabilities, from q and k.
     pub fn bound_probabilities(&self, q: &Tracked<f64>, k: &Tracked<f64>, p: &Array2<f64>) -> ErrorBound {
         let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
