@@ -11,6 +11,7 @@ use serde::Serialize;
 use strum::Display;
 
 pub use floor::MEMBERS;
+pub(crate) use floor::difference_limit;
 pub(crate) use substitution::Loaded;
 pub(crate) use track::{Pass, Phase, Track};
 

@@ -96,6 +96,18 @@ fn typical(squares: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
     sum
 }
 
+/// How far the next of these differences, normal around 0, stays from 0.
+pub(crate) fn difference_limit(differences: impl Iterator<Item = f64>) -> f64 {
+    let squares: Vec<f64> = differences.map(|d| d * d).collect();
+    let n = squares.len() as f64;
+    student(n) * (squares.iter().sum::<f64>() / n).sqrt()
+}
+
+/// The quantile of Student's t that a correct candidate exceeds as often as is allowed.
+fn student(freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom").inverse_cdf(1.0 - FALSE_ALARM)
+}
+
 /// The one-sided prediction limit of the next of these positive, log-normal figures.
 fn prediction_limit(figures: impl Iterator<Item = f64>) -> f64 {
     let logs: Vec<f64> = figures.filter(|f| *f > 0.0).map(f64::ln).collect();
@@ -105,6 +117,5 @@ fn prediction_limit(figures: impl Iterator<Item = f64>) -> f64 {
     }
     let mean = logs.iter().sum::<f64>() / n;
     let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let t = StudentsT::new(0.0, 1.0, n - 1.0).expect("at least one degree of freedom").inverse_cdf(1.0 - FALSE_ALARM);
-    (mean + t * (variance * (1.0 + 1.0 / n)).sqrt()).exp()
+    (mean + student(n - 1.0) * (variance * (1.0 + 1.0 / n)).sqrt()).exp()
 }
