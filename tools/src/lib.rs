@@ -5,5 +5,7 @@ pub mod decoded;
 pub mod failure;
 pub mod lens;
 pub mod metrics;
+pub mod output;
+pub mod report;
 pub mod verdict;
 pub mod verify;

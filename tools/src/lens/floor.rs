@@ -53,7 +53,8 @@ impl NoiseFloor {
     /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
     pub(super) fn ratio(&self, deviation: &Array2<f64>) -> f64 {
         let figures = Figures::of(deviation, &self.scale);
-        (figures.peak / self.limits.peak).max(figures.rms / self.limits.rms)
+        let over = |figure: f64, limit: f64| if figure == 0.0 { 0.0 } else { figure / limit };
+        over(figures.peak, self.limits.peak).max(over(figures.rms, self.limits.rms))
     }
 
     /// How far one element may be off.
