@@ -78,7 +78,15 @@ impl Storage {
 
     /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
     pub fn nearest(self, x: f64) -> f64 {
-        self.on_grid(x, f64::round_ties_even)
+        let (bits, smallest, largest) = self.format();
+        if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
+            return self.on_grid(x, f64::round_ties_even);
+        }
+        // Adding just under half of the last kept bit, or half if that bit is odd, carries exactly when x rounds up.
+        let dropped = 53 - bits;
+        let (half, odd) = (1_u64 << (dropped - 1), x.to_bits() >> dropped & 1);
+        let rounded = f64::from_bits((x.to_bits() + (half - 1 + odd)) & !(2 * half - 1));
+        if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
     /// Whether x is a value of this storage.
