@@ -1,0 +1,13 @@
+//! The `fixtures` crate.
+
+mod activations;
+mod arbitrary;
+mod checkpoint;
+mod damaged;
+mod golden;
+mod names;
+mod refused;
+mod round_trip;
+mod sample;
+mod synth;
+mod whole;
