@@ -58,7 +58,7 @@ impl Accumulator {
 
     /// v of Var(ŝ) ≤ v·(Σ(aₖbₖ)² + s²), for roundings that are independent and centred; `None` where they are not.
     ///
-    /// A partial sum sₜ of a random walk with drift has E[Σsₜ²] ≤ n/2·(Σ(aₖbₖ)² + s²), and a rounding to nearest has a
+    /// A partial sum sₜ of a random walk with drift has E Σsₜ² ≤ n/2·(Σ(aₖbₖ)² + s²), and a rounding to nearest has a
     /// variance of at most u²sₜ²/3.
     pub fn variance(self, terms: usize) -> Option<f64> {
         let unit = match self {
