@@ -1,1 +1,3 @@
 //! Every test, in one binary.
+
+mod ops;

@@ -1,0 +1,3 @@
+//! The operators, a file each.
+
+mod linear;
