@@ -1,0 +1,62 @@
+//! A-priori error bounds, element by element.
+//!
+//! A bound says by how much a correct implementation may differ from the reference, given how it rounds and
+//! accumulates. It has two parts. `certain` cannot be exceeded by any order of evaluation. `sigma` is the standard
+//! deviation under independent, centred roundings; [`confidence`] times it is exceeded with a stated, tiny probability.
+//! Both take the error of an operator's inputs, so that bounds carry through a segment of several operators.
+
+use ndarray::{Array2, ArrayView2, Zip};
+
+use crate::Storage;
+
+/// The error of a matrix, element by element.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorBound {
+    /// |error| ≤ certain.
+    pub certain: Array2<f64>,
+    /// The standard deviation of the error; at most `certain`.
+    pub sigma: Array2<f64>,
+    /// How many matrix products this error was carried through since it was first made. Each inflates `certain` about
+    /// fifty-fold over what is seen, so that beyond one a measured noise floor judges better.
+    pub carried: u32,
+}
+
+impl ErrorBound {
+    /// No error.
+    pub fn exact(dim: (usize, usize)) -> Self {
+        ErrorBound { certain: Array2::zeros(dim), sigma: Array2::zeros(dim), carried: 0 }
+    }
+
+    /// Whether there is none.
+    pub fn is_exact(&self) -> bool {
+        self.certain.iter().all(|&e| e == 0.0)
+    }
+
+    /// The bound of a value that is then rounded to `storage`: |ρ(y + e) − y| ≤ e + u·(|y| + e).
+    #[must_use]
+    pub fn rounded(mut self, value: ArrayView2<'_, f64>, storage: Storage) -> Self {
+        if storage == Storage::Real {
+            return self;
+        }
+        Zip::from(&mut self.certain).and(&mut self.sigma).and(value).for_each(|certain, sigma, &y| {
+            let rounding = storage.rounding_error(y.abs() + *certain);
+            *sigma = sigma.hypot(storage.rounding_error(y) / 3.0_f64.sqrt());
+            *certain += rounding;
+        });
+        self
+    }
+
+    /// The bound of the sum of two matrices with these errors, before any rounding.
+    #[must_use]
+    pub fn plus(&self, other: &ErrorBound) -> Self {
+        let mut sigma = self.sigma.clone();
+        sigma.zip_mut_with(&other.sigma, |a, &b| *a = a.hypot(b));
+        ErrorBound { certain: &self.certain + &other.certain, sigma, carried: self.carried.max(other.carried) }
+    }
+}
+
+/// λ such that among `count` values no error exceeds λ·sigma, but with probability `failure`: for errors that are
+/// sums of independent bounded roundings, 2·count·exp(−λ²/2) = failure (Higham & Mary 2019, section 2).
+pub fn confidence(count: usize, failure: f64) -> f64 {
+    (2.0 * (2.0 * count.max(1) as f64 / failure).ln()).sqrt()
+}

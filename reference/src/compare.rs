@@ -1,0 +1,73 @@
+//! The one comparator: a candidate's values against the reference's, within a bound.
+//!
+//! A candidate passes where `|candidate − reference| ≤ bound`, written so that a NaN on any side fails, an infinity
+//! passes only against the same infinity, and an infinite or NaN bound never makes a pass of a non-finite value.
+
+use ndarray::{ArrayView2, Zip};
+
+use crate::bound::ErrorBound;
+
+/// The element that stands out most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Worst {
+    /// Row and column.
+    pub at: (usize, usize),
+    /// What the candidate has there.
+    pub candidate: f64,
+    /// What the reference has there.
+    pub reference: f64,
+    /// How far they may be apart.
+    pub bound: f64,
+    /// |candidate − reference| / bound; ∞ where one is not finite or the bound is 0.
+    pub ratio: f64,
+}
+
+/// What a comparison found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// Elements compared.
+    pub count: usize,
+    /// Elements that are bit for bit the reference, rounded to the candidate's storage by the caller.
+    pub equal: usize,
+    /// Elements outside the certain bound, or not finite where the reference is.
+    pub faults: usize,
+    /// Elements inside the certain bound but more than λ·sigma away.
+    pub suspicious: usize,
+    /// The largest ratio, the first of equals.
+    pub worst: Option<Worst>,
+}
+
+/// |candidate − reference| / bound, for values that agree bit for bit 0 and for ones that cannot be compared ∞.
+pub fn ratio(candidate: f64, reference: f64, bound: f64) -> f64 {
+    if candidate == reference {
+        return 0.0;
+    }
+    let ratio = (candidate - reference).abs() / bound;
+    if candidate.is_finite() && reference.is_finite() && !ratio.is_nan() { ratio } else { f64::INFINITY }
+}
+
+/// Compares element by element; `lambda` is [`crate::bound::confidence`] of the number of elements in the run.
+pub fn compare(
+    candidate: ArrayView2<'_, f64>,
+    reference: ArrayView2<'_, f64>,
+    error: &ErrorBound,
+    lambda: f64,
+) -> Comparison {
+    let mut found = Comparison { count: reference.len(), equal: 0, faults: 0, suspicious: 0, worst: None };
+    Zip::indexed(candidate).and(reference).and(&error.certain).and(&error.sigma).for_each(
+        |at, &c, &r, &bound, &sigma| {
+            let ratio = ratio(c, r, bound);
+            found.equal += usize::from(c == r);
+            // `ratio` is never NaN.
+            if ratio > 1.0 {
+                found.faults += 1;
+            } else if (c - r).abs() > lambda * sigma {
+                found.suspicious += 1;
+            }
+            if found.worst.is_none_or(|worst| ratio > worst.ratio) {
+                found.worst = Some(Worst { at, candidate: c, reference: r, bound, ratio });
+            }
+        },
+    );
+    found
+}

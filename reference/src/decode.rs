@@ -1,0 +1,51 @@
+//! Decoding: prefill, then one token at a time.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::require;
+use crate::models::m2::M2;
+use crate::ops::kv_cache::KvCache;
+use crate::ops::sampling::{Choice, Sampling, sample};
+use crate::run::Run;
+use crate::{Error, Real};
+
+/// How to decode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decode {
+    /// Tokens to make.
+    pub tokens: usize,
+    /// How each is chosen.
+    pub sampling: Sampling,
+    /// Of the draws.
+    pub seed: u64,
+    /// Prompt tokens in one forward pass; `None` for all.
+    pub chunk: Option<usize>,
+}
+
+/// Makes tokens after `prompt`. `each` is told of every choice as it is made.
+pub fn decode<T: Real>(
+    model: &M2<'_>,
+    prompt: &[u32],
+    p: &Decode,
+    run: &mut Run<'_, T>,
+    mut each: impl FnMut(&Choice),
+) -> Result<Vec<Choice>, Error> {
+    require(!prompt.is_empty(), "decode C1", "length of the prompt", 0, "at least 1")?;
+    let mut cache = KvCache::new(model.config().num_hidden_layers);
+    let mut rng = ChaCha8Rng::seed_from_u64(p.seed);
+    let mut choices: Vec<Choice> = Vec::with_capacity(p.tokens);
+    let mut next = prompt.to_vec();
+    while choices.len() < p.tokens {
+        let mut last = None;
+        for chunk in next.chunks(p.chunk.unwrap_or(next.len()).max(1)) {
+            last = Some(model.forward(chunk, &mut cache, run)?);
+        }
+        let logits = last.expect("there is at least one token").value;
+        let choice = sample(&p.sampling, logits.row(logits.nrows() - 1), &mut rng)?;
+        each(&choice);
+        next = vec![choice.token];
+        choices.push(choice);
+    }
+    Ok(choices)
+}

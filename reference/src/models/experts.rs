@@ -1,0 +1,125 @@
+//! The routed experts of a layer (SPEC A9, A11).
+
+use ndarray::{Array2, Axis};
+
+use super::m2::M2;
+use crate::bound::ErrorBound;
+use crate::ops::linear::Linear;
+use crate::ops::moe::{self, Moe, moe};
+use crate::ops::router::{self, Router};
+use crate::ops::swiglu::{Swiglu, swiglu};
+use crate::run::{Run, vector};
+use crate::weights::{LayerWeight, Projection};
+use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+
+impl M2<'_> {
+    /// The weighted sum of each token's chosen experts.
+    pub(super) fn experts<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let (chosen, weights) = self.route(layer, x, run)?;
+        let at = |site| Site::Layer(layer, site);
+        let hidden = self.each_expert(&chosen, self.config().intermediate_size, run, |expert, rows, run| {
+            let tokens: Vec<usize> = rows.iter().map(|row| row / chosen.ncols()).collect();
+            self.activate(layer, expert, &x.select(&tokens), run)
+        })?;
+        let hidden = run.visit(at(LayerSite::ExpertHidden), hidden);
+        let output = self.each_expert(&chosen, self.config().hidden_size, run, |expert, rows, run| {
+            let down = self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?;
+            run.linear(Linear::under, &hidden.select(rows), &down)
+        })?;
+        let output = run.visit(at(LayerSite::ExpertOutput), output);
+        for expert in 0..self.config().num_local_experts {
+            run.visit_on_request(at(LayerSite::Expert(expert)), |run| {
+                let part = moe::contribution(expert, output.view(), weights.view(), chosen.view());
+                Ok(run.tracked(part, |c, _| {
+                    Moe::under(c).bound_contribution(expert, &output.widened(), &weights.widened(), chosen.view())
+                }))
+            })?;
+        }
+        let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;
+        let y = run.tracked(y, |c, y| Moe::under(c).bound(&output.widened(), &weights.widened(), y));
+        Ok(run.visit(at(LayerSite::Experts), y))
+    }
+
+    /// Each token's experts and their weights.
+    fn route<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<(Array2<usize>, Tracked<T>), Error> {
+        let at = |site| Site::Layer(layer, site);
+        let params =
+            |contract: &RoundingContract| Router::under(contract, self.semantics(), self.config().num_experts_per_tok);
+        let p = params(&run.contract);
+        let logits = run.linear(Linear::router, x, &self.layer_weight(layer, LayerWeight::Gate)?)?;
+        let logits = run.visit(at(LayerSite::GateLogits), logits);
+        let scores = router::scores(&p, logits.view());
+        let scores = run.tracked(scores, |c, scores| params(c).bound_scores(&logits.widened(), scores));
+        let scores = run.visit(at(LayerSite::GateScores), scores);
+        let bias = vector::<T>(&self.layer_weight(layer, LayerWeight::CorrectionBias)?);
+        let choice = router::choice(&p, scores.view(), bias.view())?;
+        let choice = run
+            .tracked(choice, |c, choice| params(c).bound_choice(&scores.widened(), bias.mapv(T::wide).view(), choice));
+        let choice = run.visit(at(LayerSite::GateChoice), choice);
+        let chosen = router::top_k(p.top_k, choice.view());
+        let chosen = run.choose(at(LayerSite::GateExperts), &choice, chosen);
+        let weights = router::weights(&p, scores.view(), choice.view(), chosen.view());
+        let weights = run.tracked(weights, |c, weights| {
+            params(c).bound_weights(&scores.widened(), &choice.widened(), chosen.view(), weights)
+        });
+        Ok((chosen, run.visit(at(LayerSite::GateWeights), weights)))
+    }
+
+    /// One expert's activation of some tokens.
+    fn activate<T: Real>(
+        &self,
+        layer: usize,
+        expert: usize,
+        x: &Tracked<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let project = |projection| {
+            let w = self.layer_weight(layer, LayerWeight::Expert(expert, projection))?;
+            run.linear(Linear::before_activation, x, &w)
+        };
+        let (gate, up) = (project(Projection::Gate)?, project(Projection::Up)?);
+        let params = |contract: &RoundingContract| Swiglu::under(contract, self.semantics().expert);
+        let a = swiglu(&params(&run.contract), gate.view(), up.view())?;
+        Ok(run.tracked(a, |c, a| params(c).bound(&gate.widened(), &up.widened(), a)))
+    }
+
+    /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read.
+    fn each_expert<T: Real>(
+        &self,
+        chosen: &Array2<usize>,
+        width: usize,
+        run: &Run<'_, T>,
+        f: impl Fn(usize, &[usize], &Run<'_, T>) -> Result<Tracked<T>, Error>,
+    ) -> Result<Tracked<T>, Error> {
+        let dim = (chosen.len(), width);
+        let mut all = Tracked { value: Array2::zeros(dim), error: run.candidate.map(|_| ErrorBound::exact(dim)) };
+        for expert in 0..self.config().num_local_experts {
+            let rows = moe::rows_of(expert, chosen.view());
+            if rows.is_empty() {
+                continue;
+            }
+            let part = f(expert, &rows, run)?;
+            for (from, &to) in rows.iter().enumerate() {
+                all.value.index_axis_mut(Axis(0), to).assign(&part.value.row(from));
+            }
+            if let (Some(all), Some(part)) = (&mut all.error, &part.error) {
+                all.carried = all.carried.max(part.carried);
+                for (from, &to) in rows.iter().enumerate() {
+                    all.certain.row_mut(to).assign(&part.certain.row(from));
+                    all.sigma.row_mut(to).assign(&part.sigma.row(from));
+                }
+            }
+        }
+        Ok(all)
+    }
+}

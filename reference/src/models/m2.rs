@@ -1,0 +1,290 @@
+//! MiniMax-M2, M2.1, M2.5 and M2.7: a decoder of attention and experts (SPEC A17).
+//!
+//! ```text
+//! h = x + attention(norm₁ x)        y = h + experts(norm₂ h)        logits = head(norm y)
+//! ```
+
+use ndarray::Array2;
+
+use crate::config::M2Config;
+use crate::error::require;
+use crate::ops::attention::{self, Attention, attention};
+use crate::ops::embedding::{Embedding, embedding};
+use crate::ops::kv_cache::KvCache;
+use crate::ops::linear::Linear;
+use crate::ops::qk_norm::{QkNorm, qk_norm};
+use crate::ops::residual::{Residual, residual};
+use crate::ops::rms_norm::{RmsNorm, rms_norm};
+use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
+use crate::rounding::{Chain, NormInput};
+use crate::run::{Run, vector};
+use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
+use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
+
+/// A model: configuration, reading of the documents, weights.
+#[derive(Clone)]
+pub struct M2<'w> {
+    config: M2Config,
+    semantics: Semantics,
+    weights: &'w dyn Weights,
+}
+
+impl<'w> M2<'w> {
+    /// A model; `config` as changed by what `semantics` overrides.
+    pub fn new(config: &M2Config, semantics: Semantics, weights: &'w dyn Weights) -> Result<Self, Error> {
+        let mut config = config.clone();
+        config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
+        config.rope_theta = semantics.rope_theta.unwrap_or(config.rope_theta);
+        config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
+        let (r, d) = (config.rotary_dim, config.head_dim);
+        require(r.is_multiple_of(2) && r <= d, "m2 C1", "rotary_dim", r, format!("an even number up to {d}"))?;
+        let (k, e) = (config.num_experts_per_tok, config.num_local_experts);
+        require((1..=e).contains(&k), "m2 C2", "top_k", k, format!("1 to {e}"))?;
+        Ok(M2 { config, semantics, weights })
+    }
+
+    /// The configuration in use.
+    pub fn config(&self) -> &M2Config {
+        &self.config
+    }
+
+    /// The reading of the documents in use.
+    pub fn semantics(&self) -> &Semantics {
+        &self.semantics
+    }
+
+    /// Where the weights are.
+    pub fn weights(&self) -> &'w dyn Weights {
+        self.weights
+    }
+
+    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache.
+    pub fn forward<T: Real>(
+        &self,
+        tokens: &[u32],
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let first = cache.len(0);
+        let mut x = Stream::from(self.embed(tokens, first, run)?);
+        let table = self.rope_table(first, tokens.len(), run);
+        for layer in 0..self.config.num_hidden_layers {
+            x = self.layer(layer, &x, &table, cache, run)?;
+        }
+        self.head(&x, run)
+    }
+
+    /// The residual stream before the first layer.
+    pub fn embed<T: Real>(&self, tokens: &[u32], first: usize, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
+        let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
+        require(end <= limit, "m2 C3", "positions", end, format!("at most max_position_embeddings = {limit}"))?;
+        let table = self.weights.get(Weight::Embedding)?;
+        let x = embedding(&Embedding::under(&run.contract), tokens, &table)?;
+        let x = run.tracked(x, |candidate, x| Embedding::under(candidate).bound(x));
+        Ok(run.visit(Site::Embedding, x))
+    }
+
+    /// The rotation table for tokens at `first` and after.
+    pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
+        let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
+        let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
+            run.tracked(x.value, |candidate, x| self.rope(candidate).table_bound(first, x))
+        };
+        let (cos, sin) = (bounded(table.cos, run), bounded(table.sin, run));
+        RopeTable { cos: run.visit(Site::RopeCos, cos), sin: run.visit(Site::RopeSin, sin) }
+    }
+
+    /// One decoder layer, from residual stream to residual stream.
+    pub fn layer<T: Real>(
+        &self,
+        layer: usize,
+        x: &Stream<T>,
+        table: &RopeTable<T>,
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Stream<T>, Error> {
+        let at = |site| Site::Layer(layer, site);
+        let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::InputNorm)?, x, run)?;
+        let normed = run.visit(at(LayerSite::InputNorm), normed);
+        let attended = self.attention(layer, &normed, table, cache, run)?;
+        let h = residual_stream(at(LayerSite::Residual), x, &attended, run)?;
+        let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::PostAttentionNorm)?, &h, run)?;
+        let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
+        let fed = self.experts(layer, &normed, run)?;
+        let fed = run.visit(at(LayerSite::Mlp), fed);
+        residual_stream(at(LayerSite::Output), &h, &fed, run)
+    }
+
+    /// Logits of the last layer's residual stream.
+    pub fn head<T: Real>(&self, x: &Stream<T>, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
+        let normed = self.rms_norm(&self.weights.get(Weight::FinalNorm)?, x, run)?;
+        let normed = run.visit(Site::FinalNorm, normed);
+        let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
+        let logits = run.linear(Linear::under, &normed, &self.weights.get(weight)?)?;
+        let logits = run.visit(Site::LmHead, logits);
+        Ok(run.visit(Site::Logits, logits))
+    }
+
+    fn attention<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        table: &RopeTable<T>,
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let at = |site| Site::Layer(layer, site);
+        let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
+            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
+            Ok(run.visit(at(site), y))
+        };
+        let q = project(LayerWeight::QProj, LayerSite::QProj, run)?;
+        let k = project(LayerWeight::KProj, LayerSite::KProj, run)?;
+        let v = project(LayerWeight::VProj, LayerSite::VProj, run)?;
+        let q = self.qk_norm(at(LayerSite::QNorm), LayerWeight::QNorm, layer, &q, run)?;
+        let k = self.qk_norm(at(LayerSite::KNorm), LayerWeight::KNorm, layer, &k, run)?;
+        let q = self.rotate(at(LayerSite::QRope), &q, table, run)?;
+        let k = self.rotate(at(LayerSite::KRope), &k, table, run)?;
+        let (k, v) = cache.append(layer, &k, &v)?;
+        let context = self.attend(layer, &q, k, v, run)?;
+        let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let o = run.visit(at(LayerSite::OProj), o);
+        Ok(run.visit(at(LayerSite::Attention), o))
+    }
+
+    /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them.
+    fn attend<T: Real>(
+        &self,
+        layer: usize,
+        q: &Tracked<T>,
+        k: &Tracked<T>,
+        v: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| {
+            let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
+            Attention::under(contract, heads, self.config.head_dim)
+        };
+        let p = params(&run.contract);
+        run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
+            let scores = attention::scores(&p, q.view(), k.view())?;
+            Ok(run.tracked(scores, |c, scores| params(c).bound_scores(&q.widened(), &k.widened(), scores)))
+        })?;
+        let shown = run.visit_on_request(Site::Layer(layer, LayerSite::Probabilities), |run| {
+            let shown = attention::probabilities(&p, q.view(), k.view())?;
+            Ok(run.tracked(shown, |c, shown| params(c).bound_probabilities(&q.widened(), &k.widened(), shown)))
+        })?;
+        let context = if let Some(shown) = shown {
+            let o = attention::context(&p, shown.view(), v.view());
+            run.tracked(o, |c, o| params(c).bound_context(&shown.widened(), &v.widened(), o))
+        } else {
+            let o = attention(&p, q.view(), k.view(), v.view())?;
+            run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
+        };
+        Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
+    }
+
+    fn rms_norm<T: Real>(&self, w: &Matrix<'_>, x: &Stream<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| self.norm_params(contract);
+        let y = rms_norm(&params(&run.contract), x.sum().view(), vector(w).view())?;
+        Ok(run.tracked(y, |candidate, y| {
+            let stored = x.stored.widened();
+            let read = match candidate.norm_input {
+                NormInput::Stored => stored,
+                NormInput::Sum => stored.with_rounding(candidate.activations),
+            };
+            params(candidate).bound(&read, vector(w).view(), y)
+        }))
+    }
+
+    fn qk_norm<T: Real>(
+        &self,
+        site: Site,
+        weight: LayerWeight,
+        layer: usize,
+        x: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| {
+            let mut norm = self.norm_params(contract);
+            if contract.qk_norm == Chain::Once {
+                (norm.normalized, norm.output) = (Rounding::NONE, Rounding::NONE);
+            }
+            QkNorm { norm, over: self.semantics.qk_norm, head_dim: self.config.head_dim }
+        };
+        let w = self.layer_weight(layer, weight)?;
+        let y = qk_norm(&params(&run.contract), x.view(), vector(&w).view())?;
+        let y = run.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), vector(&w).view(), y));
+        Ok(run.visit(site, y))
+    }
+
+    fn rotate<T: Real>(
+        &self,
+        site: Site,
+        x: &Tracked<T>,
+        table: &RopeTable<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let y = rope(&self.rope(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
+        let y = run.tracked(y, |candidate, y| {
+            let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };
+            self.rope(candidate).bound(&x.widened(), &table, y)
+        });
+        Ok(run.visit(site, y))
+    }
+
+    pub(super) fn layer_weight(&self, layer: usize, weight: LayerWeight) -> Result<Matrix<'w>, WeightError> {
+        self.weights.get(Weight::Layer(layer, weight))
+    }
+
+    fn norm_params(&self, contract: &RoundingContract) -> RmsNorm {
+        RmsNorm::under(contract, self.config.rms_norm_eps, self.semantics.eps_place)
+    }
+
+    fn rope(&self, contract: &RoundingContract) -> Rope {
+        let (part, pair) = (self.semantics.rope_part, self.semantics.rope_pair);
+        let (head_dim, rotary_dim, theta) = (self.config.head_dim, self.config.rotary_dim, self.config.rope_theta);
+        Rope { head_dim, rotary_dim, theta, part, pair, ..Rope::default() }.under(contract)
+    }
+}
+
+/// The residual stream in between two blocks.
+#[derive(Debug, Clone)]
+pub struct Stream<T> {
+    /// What the next block adds to.
+    pub stored: Tracked<T>,
+    /// The sum before it was rounded, where a norm reads that (D60).
+    unrounded: Option<Array2<T>>,
+}
+
+impl<T> Stream<T> {
+    fn sum(&self) -> &Array2<T> {
+        self.unrounded.as_ref().unwrap_or(&self.stored.value)
+    }
+}
+
+impl<T> From<Tracked<T>> for Stream<T> {
+    fn from(stored: Tracked<T>) -> Self {
+        Stream { stored, unrounded: None }
+    }
+}
+
+/// The stream after a block has added `f`.
+fn residual_stream<T: Real>(
+    site: Site,
+    x: &Stream<T>,
+    f: &Tracked<T>,
+    run: &mut Run<'_, T>,
+) -> Result<Stream<T>, Error> {
+    let (x, params) = (&x.stored, Residual::under(&run.contract));
+    let y = residual(&params, x.view(), f.view())?;
+    let unrounded = match run.contract.norm_input {
+        NormInput::Sum => Some(residual(&Residual { output: Rounding::NONE, ..params }, x.view(), f.view())?),
+        NormInput::Stored => None,
+    };
+    let y = run.tracked(y, |candidate, y| Residual::under(candidate).bound(&x.widened(), &f.widened(), y));
+    let computed = y.value.clone();
+    let stored = run.visit(site, y);
+    let unrounded = unrounded.filter(|_| stored.value == computed);
+    Ok(Stream { stored, unrounded })
+}

@@ -1,0 +1,15 @@
+//! The operators, in the order in which a token meets them. Each file states its equation, shapes, dtypes, rounding
+//! points, constraints and source, and carries its error bound.
+
+pub mod embedding;
+pub mod rms_norm;
+pub mod linear;
+pub mod qk_norm;
+pub mod rope;
+pub mod kv_cache;
+pub mod attention;
+pub mod residual;
+pub mod router;
+pub mod swiglu;
+pub mod moe;
+pub mod sampling;

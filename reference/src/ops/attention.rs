@@ -1,0 +1,268 @@
+//! Attention: each token's softmax-weighted mean of the values before it and its own.
+//!
+//! ```text
+//! o(h,i) = Σⱼ ρ(p(h,i,j))·v(g,j)        p = softmax over j ≤ i of σ·q(h,i)·k(g,j)        g = ⌊h·G/H⌋
+//! ```
+//!
+//! - Shapes: q \[n, H·d\], k and v \[s, G·d\], o \[n, H·d\]; row i of q is at position s − n + i.
+//! - Dtypes: q, k, v and o bf16; scores, maxima and sums f32.
+//! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
+//!   (eager); R3 at o.
+//! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
+//! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
+
+mod bound;
+
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView2, Axis, s};
+
+use crate::accumulator::Accumulator;
+use crate::error::require;
+use crate::rounding::AttentionRound;
+use crate::storage::Mode;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// H.
+    pub query_heads: usize,
+    /// G.
+    pub key_heads: usize,
+    /// d.
+    pub head_dim: usize,
+    /// σ = 1/√d.
+    pub scale: f64,
+    /// R1.
+    pub scores: Rounding,
+    /// R2.
+    pub probabilities: Rounding,
+    /// Whether R2 is before or after the division.
+    pub order: AttentionRound,
+    /// R3.
+    pub output: Rounding,
+    /// u of the softmax.
+    pub unit: f64,
+    /// Of both sums of products.
+    pub accumulator: Accumulator,
+    /// Whether the sums' errors are drawn at random, too.
+    pub mode: Mode,
+}
+
+/// Queries that are taken together.
+pub(super) const BLOCK: usize = 64;
+
+/// The softmax of a block of queries of one head before it is divided.
+pub(super) struct Softmax<T> {
+    /// Scaled scores \[rows, keys seen by the last row\], −∞ where masked.
+    pub(super) scores: Array2<T>,
+    /// exp(score − largest score).
+    pub(super) weights: Array2<T>,
+    /// Each row's largest score.
+    pub(super) largest: Vec<T>,
+    /// Each row's sum of weights.
+    pub(super) sums: Vec<T>,
+}
+
+/// o of q, k and v.
+pub fn attention<T: Real>(
+    p: &Attention,
+    q: ArrayView2<'_, T>,
+    k: ArrayView2<'_, T>,
+    v: ArrayView2<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim(), v.dim())?;
+    let mut o = Array2::zeros(q.dim());
+    p.for_each_block(&mut o, |head, first, mut o| {
+        let softmax = p.softmax(q, k, head, first, o.nrows());
+        let values = p.head(v, p.key_head(head));
+        let context = match p.order {
+            AttentionRound::Eager => {
+                let probabilities = softmax.probabilities(p.probabilities); // R2
+                p.product(probabilities.view(), values.slice(s![..probabilities.ncols(), ..]))
+            }
+            AttentionRound::Flash => {
+                let weights = softmax.weights.mapv(|w| p.probabilities.round(w)); // R2
+                let mut sum = p.product(weights.view(), values.slice(s![..weights.ncols(), ..]));
+                for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
+                    row.mapv_inplace(|x| x / total);
+                }
+                sum
+            }
+        };
+        o.assign(&context.mapv(|x| p.output.round(x))); // R3
+    });
+    Ok(o)
+}
+
+/// p of q and k \[H·n, s\], 0 where masked.
+pub fn probabilities<T: Real>(
+    p: &Attention,
+    q: ArrayView2<'_, T>,
+    k: ArrayView2<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim(), k.dim())?;
+    Ok(p.rows_by_head(q, k, T::zero(), |softmax| softmax.probabilities(p.rounded_probabilities())))
+}
+
+/// σ·q·k \[H·n, s\], −∞ where masked.
+pub fn scores<T: Real>(p: &Attention, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim(), k.dim())?;
+    Ok(p.rows_by_head(q, k, T::neg_infinity(), |softmax| softmax.scores))
+}
+
+/// o of p \[H·n, s\] and v.
+pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: ArrayView2<'_, T>) -> Array2<T> {
+    let n = probabilities.nrows() / p.query_heads;
+    let mut o = Array2::zeros((n, p.query_heads * p.head_dim));
+    for head in 0..p.query_heads {
+        let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]);
+        let context = p.product(mine, p.head(v, p.key_head(head)));
+        o.slice_mut(s![.., p.columns(head)]).assign(&context.mapv(|x| p.output.round(x))); // R3
+    }
+    o
+}
+
+impl<T: Real> Softmax<T> {
+    /// Weights divided by their sum, rounded.
+    fn probabilities(&self, rounding: Rounding) -> Array2<T> {
+        let mut probabilities = self.weights.clone();
+        for (mut row, &sum) in probabilities.rows_mut().into_iter().zip(&self.sums) {
+            row.mapv_inplace(|w| rounding.round(w / sum));
+        }
+        probabilities
+    }
+}
+
+impl Attention {
+    /// The roundings of a contract.
+    pub fn under(contract: &RoundingContract, (query_heads, key_heads): (usize, usize), head_dim: usize) -> Self {
+        let scores = match contract.attention {
+            AttentionRound::Eager => contract.stored(),
+            AttentionRound::Flash => Rounding::NONE,
+        };
+        Attention {
+            query_heads,
+            key_heads,
+            head_dim,
+            scale: (head_dim as f64).sqrt().recip(),
+            scores,
+            probabilities: contract.stored(),
+            order: contract.attention,
+            output: contract.stored(),
+            unit: contract.unit(),
+            accumulator: contract.accumulator,
+            mode: contract.mode,
+        }
+    }
+
+    /// C1 to C4.
+    pub fn check(&self, q: (usize, usize), k: (usize, usize), v: (usize, usize)) -> Result<(), ContractError> {
+        let (heads, groups, d) = (self.query_heads, self.key_heads, self.head_dim);
+        let wide = |heads: usize| format!("{heads} heads · {d}");
+        require(1 <= q.0 && q.0 <= k.0, "attention C1", "rows of q", q.0, format!("1 to s = {}", k.0))?;
+        require(q.1 == heads * d, "attention C2", "columns of q", q.1, wide(heads))?;
+        require(k.1 == groups * d, "attention C3", "columns of k", k.1, wide(groups))?;
+        require(v == k, "attention C3", "shape of v", format!("{v:?}"), format!("that of k, {k:?}"))?;
+        require(
+            groups > 0 && heads.is_multiple_of(groups),
+            "attention C4",
+            "H",
+            heads,
+            format!("a multiple of G = {groups}"),
+        )
+    }
+
+    /// g of h.
+    pub(super) fn key_head(&self, head: usize) -> usize {
+        head / (self.query_heads / self.key_heads)
+    }
+
+    /// The columns of one head.
+    pub(super) fn columns(&self, head: usize) -> std::ops::Range<usize> {
+        head * self.head_dim..(head + 1) * self.head_dim
+    }
+
+    /// The columns of one head, of x.
+    pub(super) fn head<'a, T>(&self, x: ArrayView2<'a, T>, head: usize) -> ArrayView2<'a, T> {
+        x.slice_move(s![.., self.columns(head)])
+    }
+
+    /// R2 of the probabilities as a site shows them: flash rounds what is not yet divided.
+    fn rounded_probabilities(&self) -> Rounding {
+        match self.order {
+            AttentionRound::Eager => self.probabilities,
+            AttentionRound::Flash => Rounding::NONE,
+        }
+    }
+
+    /// The softmax of queries `first..first + rows` of a head, over the keys that the last of them sees.
+    pub(super) fn softmax<T: Real>(
+        &self,
+        q: ArrayView2<'_, T>,
+        k: ArrayView2<'_, T>,
+        head: usize,
+        first: usize,
+        rows: usize,
+    ) -> Softmax<T> {
+        let position = k.nrows() - q.nrows() + first;
+        let queries = self.head(q, head);
+        let queries = queries.slice(s![first..first + rows, ..]);
+        let keys = self.head(k, self.key_head(head));
+        let scale = T::of(self.scale);
+        let mut scores = self.product(queries, keys.slice(s![..position + rows, ..]).reversed_axes());
+        scores.mapv_inplace(|x| self.scores.round(self.scores.round(x) * scale)); // R1
+        let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
+        for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
+            row.slice_mut(s![position + i + 1..]).fill(T::neg_infinity());
+            let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
+            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
+            largest.push(top);
+            sums.push(weights.row(i).iter().fold(T::zero(), |sum, &w| sum + w));
+        }
+        Softmax { scores, weights, largest, sums }
+    }
+
+    /// a·b, with the sums' errors drawn in a stochastic run.
+    fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
+        let mut y = a.dot(&b);
+        if self.mode != Mode::Nearest && self.accumulator != Accumulator::F64 {
+            let squares = a.mapv(|x| x * x).dot(&b.mapv(|x| x * x));
+            y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, a.ncols(), squares, *y));
+        }
+        y
+    }
+
+    /// Calls `f` with each head, first query and block of the head's columns of `o`, in parallel over the heads.
+    pub(super) fn for_each_block<T: Send + Sync>(
+        &self,
+        o: &mut Array2<T>,
+        f: impl Fn(usize, usize, ndarray::ArrayViewMut2<'_, T>) + Sync,
+    ) {
+        let heads = o.axis_chunks_iter_mut(Axis(1), self.head_dim).into_par_iter().enumerate();
+        heads.for_each(|(head, mut columns)| {
+            for (block, rows) in columns.axis_chunks_iter_mut(Axis(0), BLOCK).enumerate() {
+                f(head, block * BLOCK, rows);
+            }
+        });
+    }
+
+    /// One row for each head and query, over all keys; `masked` beyond those that `f` gives.
+    fn rows_by_head<T: Real>(
+        &self,
+        q: ArrayView2<'_, T>,
+        k: ArrayView2<'_, T>,
+        masked: T,
+        f: impl Fn(Softmax<T>) -> Array2<T> + Sync,
+    ) -> Array2<T> {
+        let n = q.nrows();
+        let mut all = Array2::from_elem((self.query_heads * n, k.nrows()), masked);
+        all.axis_chunks_iter_mut(Axis(0), n).into_par_iter().enumerate().for_each(|(head, mut rows)| {
+            for (block, mut rows) in rows.axis_chunks_iter_mut(Axis(0), BLOCK).enumerate() {
+                let part = f(self.softmax(q, k, head, block * BLOCK, rows.nrows()));
+                rows.slice_mut(s![.., ..part.ncols()]).assign(&part);
+            }
+        });
+        all
+    }
+}

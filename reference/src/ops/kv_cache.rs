@@ -1,0 +1,78 @@
+//! KV cache: keeps the rotated keys and the values of earlier tokens.
+//!
+//! ```text
+//! K ← [K; k]        V ← [V; v]
+//! ```
+//!
+//! - Shapes: k and v \[n, G·d\]; K and V \[s, G·d\] after the call.
+//! - Dtypes: bf16.
+//! - Rounding: none.
+//! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept.
+//! - Source: spec A8; `DynamicCache` in transformers 5.23.
+
+use crate::error::require;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real};
+
+/// Keys and values of every layer.
+#[derive(Debug, Clone)]
+pub struct KvCache<T> {
+    layers: Vec<Option<(Tracked<T>, Tracked<T>)>>,
+}
+
+impl<T: Real> KvCache<T> {
+    /// Nothing kept yet, for so many layers.
+    pub fn new(layers: usize) -> Self {
+        KvCache { layers: vec![None; layers] }
+    }
+
+    /// How many tokens one layer keeps.
+    pub fn len(&self, layer: usize) -> usize {
+        self.layers[layer].as_ref().map_or(0, |(keys, _)| keys.dim().0)
+    }
+
+    /// Whether no layer keeps anything.
+    pub fn is_empty(&self) -> bool {
+        self.layers.iter().all(Option::is_none)
+    }
+
+    /// Appends; all keys and values of the layer, from the first token on.
+    pub fn append(
+        &mut self,
+        layer: usize,
+        k: &Tracked<T>,
+        v: &Tracked<T>,
+    ) -> Result<&(Tracked<T>, Tracked<T>), ContractError> {
+        let shape = |x: &Tracked<T>| format!("{:?}", x.dim());
+        require(k.dim() == v.dim(), "kv_cache C1", "shape of v", shape(v), shape(k))?;
+        let kept = match self.layers[layer].take() {
+            None => (k.clone(), v.clone()),
+            Some((keys, values)) => {
+                let width = keys.dim().1;
+                require(k.dim().1 == width, "kv_cache C2", "columns of k", k.dim().1, width)?;
+                (keys.stacked(k), values.stacked(v))
+            }
+        };
+        Ok(self.layers[layer].insert(kept))
+    }
+
+    /// What one layer keeps.
+    pub fn layer(&self, layer: usize) -> Option<&(Tracked<T>, Tracked<T>)> {
+        self.layers[layer].as_ref()
+    }
+
+    /// Takes the first `tokens` of what another cache keeps for a layer.
+    pub fn adopt(&mut self, layer: usize, from: &KvCache<T>, tokens: usize) {
+        let rows: Vec<usize> = (0..tokens).collect();
+        let kept = from.layers[layer].as_ref().filter(|_| tokens > 0);
+        self.layers[layer] = kept.map(|(keys, values)| (keys.select(&rows), values.select(&rows)));
+    }
+
+    /// Forgets all but the first `tokens`.
+    pub fn truncate(&mut self, tokens: usize) {
+        for (keys, values) in self.layers.iter_mut().flatten() {
+            let kept: Vec<usize> = (0..tokens.min(keys.dim().0)).collect();
+            (*keys, *values) = (keys.select(&kept), values.select(&kept));
+        }
+    }
+}

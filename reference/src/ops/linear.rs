@@ -1,0 +1,134 @@
+//! Linear: each row of x times the transpose of a weight.
+//!
+//! ```text
+//! yᵢⱼ = Σₖ xᵢₖ · wⱼₖ
+//! ```
+//!
+//! - Shapes: x \[n, k\], w \[m, k\], y \[n, m\].
+//! - Dtypes: x, w and y bf16; the sum f32.
+//! - Rounding: R1 at w, where a contract holds it in another type than it is stored in; R2 at y.
+//! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
+//! - Variants: D41 the router's type.
+//! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
+
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Zip};
+
+use crate::accumulator::Accumulator;
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::rounding::GateRound;
+use crate::storage::Mode;
+use crate::tracked::Tracked;
+use crate::weights::Matrix;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Linear {
+    /// R1.
+    pub weight: Rounding,
+    /// R2.
+    pub output: Rounding,
+    /// Of the sum.
+    pub accumulator: Accumulator,
+    /// Whether the sum's error is drawn at random, too.
+    pub mode: Mode,
+}
+
+/// Rows of w that are widened at a time.
+const PANEL: usize = 64;
+
+/// Up to so many rows of x are multiplied one by one: `dot` is slow for them.
+const FEW: usize = 4;
+
+/// y of x and w.
+pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
+    p.check(x.dim(), w.dim())?;
+    let mut y = Array2::zeros((x.nrows(), w.dim().0));
+    y.axis_chunks_iter_mut(Axis(1), PANEL).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        let mut panel = w.panel::<T>(i * PANEL, y.ncols());
+        if p.weight != Rounding::NONE {
+            panel.mapv_inplace(|w| p.weight.round(w)); // R1
+        }
+        if x.nrows() <= FEW {
+            Zip::indexed(&mut y).for_each(|(i, j), y| *y = x.row(i).dot(&panel.row(j)));
+        } else {
+            y.assign(&x.dot(&panel.t()));
+        }
+        p.draw(x, &panel, &mut y);
+        y.mapv_inplace(|y| p.output.round(y)); // R2
+    });
+    Ok(y)
+}
+
+impl Linear {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract) -> Self {
+        let (output, accumulator) = (contract.stored(), contract.accumulator);
+        Linear { weight: Rounding::NONE, output, accumulator, mode: contract.mode }
+    }
+
+    /// The router's, under a contract: f32 throughout unless D41 says otherwise.
+    pub fn router(contract: &RoundingContract) -> Self {
+        let rounding = match contract.gate {
+            GateRound::Stored => Rounding::NONE,
+            GateRound::Activations => contract.stored(),
+        };
+        let accumulator = contract.scalar_accumulator();
+        Linear { weight: rounding, output: rounding, accumulator, mode: contract.mode }
+    }
+
+    /// One whose output goes unrounded into the activation that follows, if that rounds once.
+    pub fn before_activation(contract: &RoundingContract) -> Self {
+        Linear { output: contract.between(contract.swiglu), ..Linear::under(contract) }
+    }
+
+    /// The sum's own error, in a stochastic run.
+    fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: &Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
+        if self.mode == Mode::Nearest || self.accumulator == Accumulator::F64 {
+            return;
+        }
+        let squares = x.mapv(|x| x * x).dot(&panel.mapv(|w| w * w).t());
+        y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, x.ncols(), squares, *y));
+    }
+
+    /// C1 and C2.
+    pub fn check(&self, (n, k): (usize, usize), w: (usize, usize)) -> Result<(), ContractError> {
+        require(1 <= n.min(k), "linear C1", "min(n, k)", n.min(k), "at least 1")?;
+        require(w.1 == k, "linear C2", "columns of w", w.1, format!("k = {k}"))
+    }
+
+    /// With c and v of the accumulator, R1's u and an error δ of the inputs:
+    /// |ŷ − y| ≤ Σ|wₖ|·(1 + u)·(δₖ + (c + u)·(|xₖ| + δₖ)), and the variances of independent errors add.
+    pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
+        let k = x.value.ncols();
+        let u = self.weight.storage.unit_roundoff();
+        let c = self.accumulator.certain(k) + u + self.accumulator.certain(k) * u;
+        let input = x.error_or_exact();
+        let mut worst = x.value.mapv(f64::abs);
+        Zip::from(&mut worst).and(&input.certain).for_each(|x, &delta| *x = delta + c * (*x + delta));
+        let own = self.accumulator.variance(k);
+        let mut variance = input.sigma.mapv(|s| s * s);
+        let per_product = own.unwrap_or(0.0) + u * u / 3.0;
+        Zip::from(&mut variance).and(&x.value).for_each(|v, &x| *v += per_product * x * x);
+
+        let mut error = ErrorBound::exact(y.dim());
+        error.carried = input.carried + u32::from(!input.is_exact());
+        let floor = k as f64 * self.accumulator.smallest_normal();
+        let columns = error.certain.axis_chunks_iter_mut(Axis(1), PANEL).into_par_iter();
+        columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), PANEL)).enumerate().for_each(|(i, (mut c, mut s))| {
+            let panel = w.panel::<f64>(i * PANEL, c.ncols()).mapv_into(f64::abs);
+            c.assign(&worst.dot(&panel.t()));
+            c += floor;
+            s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
+        });
+        Zip::from(&mut error.sigma).and(&error.certain).and(y).for_each(|sigma, &certain, &y| {
+            *sigma = match own {
+                Some(own) => (*sigma + own * y * y).sqrt().min(certain),
+                None => certain,
+            };
+        });
+        error.rounded(y.view(), self.output.storage)
+    }
+}

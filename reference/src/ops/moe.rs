@@ -1,0 +1,151 @@
+//! MoE: adds up what a token's experts say, each by its weight.
+//!
+//! ```text
+//! yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose
+//! ```
+//!
+//! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y \[n, d\].
+//! - Dtypes: e and y bf16; w, the products and the sum f32.
+//! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone.
+//! - Errors: C1 rows of e = n·k.
+//! - Variants: D43 how they are added, and in which order.
+//! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
+
+use ndarray::{Array2, ArrayView2, Axis, Zip};
+
+use crate::accumulator::gamma;
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::rounding::ExpertSum;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moe {
+    /// D43.
+    pub sum: ExpertSum,
+    /// R1 or R2.
+    pub stored: Rounding,
+    /// u of the arithmetic.
+    pub unit: f64,
+}
+
+/// y of e, w and C.
+pub fn moe<T: Real>(
+    p: &Moe,
+    outputs: ArrayView2<'_, T>,
+    w: ArrayView2<'_, T>,
+    chosen: ArrayView2<'_, usize>,
+) -> Result<Array2<T>, ContractError> {
+    let (n, k) = w.dim();
+    require(outputs.nrows() == n * k, "moe C1", "rows of e", outputs.nrows(), format!("n·k = {}", n * k))?;
+    let mut y = Array2::zeros((n, outputs.ncols()));
+    for (i, mut yi) in y.rows_mut().into_iter().enumerate() {
+        for slot in p.order(chosen.row(i).as_slice().expect("choices are contiguous")) {
+            let weight = w[[i, slot]];
+            Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
+                *y = match p.sum {
+                    ExpertSum::Each => p.stored.round(*y + p.stored.round(weight * e)), // R1
+                    ExpertSum::Once => *y + weight * e,
+                };
+            });
+        }
+        if p.sum == ExpertSum::Once {
+            yi.mapv_inplace(|y| p.stored.round(y)); // R2
+        }
+    }
+    Ok(y)
+}
+
+/// The tokens that chose `expert`, as rows of e.
+pub fn rows_of(expert: usize, chosen: ArrayView2<'_, usize>) -> Vec<usize> {
+    let k = chosen.ncols();
+    chosen.indexed_iter().filter(|(_, chosen)| **chosen == expert).map(|((i, slot), _)| i * k + slot).collect()
+}
+
+/// What one expert adds to each token; 0 where it is not chosen.
+pub fn contribution<T: Real>(
+    expert: usize,
+    outputs: ArrayView2<'_, T>,
+    w: ArrayView2<'_, T>,
+    chosen: ArrayView2<'_, usize>,
+) -> Array2<T> {
+    let k = w.ncols();
+    let mut y = Array2::zeros((w.nrows(), outputs.ncols()));
+    for row in rows_of(expert, chosen) {
+        let (i, slot) = (row / k, row % k);
+        y.index_axis_mut(Axis(0), i).assign(&outputs.row(row).mapv(|e| w[[i, slot]] * e));
+    }
+    y
+}
+
+impl Moe {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract) -> Self {
+        Moe { sum: contract.experts, stored: contract.stored(), unit: contract.unit() }
+    }
+
+    /// The slots of a token in the order in which they are added.
+    fn order(&self, experts: &[usize]) -> Vec<usize> {
+        let mut slots: Vec<usize> = (0..experts.len()).collect();
+        if self.sum == ExpertSum::Each {
+            slots.sort_by_key(|&slot| experts[slot]);
+        }
+        slots
+    }
+
+    /// Of [`contribution`]: errors of weight and output, and the product's roundings.
+    pub fn bound_contribution(
+        &self,
+        expert: usize,
+        outputs: &Tracked<f64>,
+        w: &Tracked<f64>,
+        chosen: ArrayView2<'_, usize>,
+    ) -> ErrorBound {
+        let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
+        let k = w.value.ncols();
+        let mut error = ErrorBound::exact((w.value.nrows(), outputs.value.ncols()));
+        error.carried = oe.carried.max(we.carried);
+        let own = self.unit + self.stored.storage.unit_roundoff();
+        for row in rows_of(expert, chosen) {
+            let (i, slot) = (row / k, row % k);
+            let (w, wc) = (w.value[[i, slot]].abs(), we.certain[[i, slot]]);
+            for j in 0..outputs.value.ncols() {
+                let (e, ec) = (outputs.value[[row, j]].abs(), oe.certain[[row, j]]);
+                let moved = wc * e + w * ec + wc * ec;
+                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.smallest_normal();
+            }
+        }
+        error.sigma.assign(&error.certain);
+        error
+    }
+
+    /// Errors of weights and outputs, and k + 1 roundings of product and sums: in the arithmetic's type and then R2, or
+    /// in the activations' type.
+    pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
+        let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
+        let k = w.value.ncols();
+        let (unit, storage) = match self.sum {
+            ExpertSum::Once => (self.unit, self.stored.storage),
+            ExpertSum::Each => (self.unit + self.stored.storage.unit_roundoff(), Storage::Real),
+        };
+        let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * self.stored.storage.smallest_normal());
+        let mut error = ErrorBound::exact(y.dim());
+        error.carried = oe.carried.max(we.carried);
+        Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, j), certain, sigma| {
+            let (mut moved, mut total, mut variance) = (0.0, 0.0, 0.0);
+            for slot in 0..k {
+                let (w, wc, ws) = (w.value[[i, slot]], we.certain[[i, slot]], we.sigma[[i, slot]]);
+                let row = [i * k + slot, j];
+                let (e, ec, es) = (outputs.value[row], oe.certain[row], oe.sigma[row]);
+                moved += wc * e.abs() + w.abs() * ec + wc * ec;
+                total += (w.abs() + wc) * (e.abs() + ec);
+                variance += (ws * e).powi(2) + (w * es).powi(2) + (w * e * unit).powi(2) / 3.0;
+            }
+            *certain = moved + own * total + floor;
+            *sigma = (variance + k as f64 * (unit * total).powi(2) / 3.0).sqrt().min(*certain);
+        });
+        error.rounded(y.view(), storage)
+    }
+}

@@ -1,0 +1,89 @@
+//! QK norm: RMSNorm of the query or key projection, over all heads of a token together.
+//!
+//! ```text
+//! yᵢ = rms_norm(xᵢ; w)        over the whole row, or over each of its heads (D05)
+//! ```
+//!
+//! - Shapes: x \[n, heads·d\], w \[heads·d\], y \[n, heads·d\].
+//! - Dtypes: as `rms_norm`.
+//! - Rounding: as `rms_norm`.
+//! - Errors: C1 columns of x = heads·d; and `rms_norm`'s.
+//! - Variants: D05 over what the mean square is taken.
+//! - Source: spec A4; `MiniMaxM2Attention.q_norm` and `.k_norm` in transformers 5.23. "`per_layer`" in the config means
+//!   one norm over a layer's whole projection.
+
+use ndarray::{Array2, ArrayView1, ArrayView2, s};
+
+use super::rms_norm::{RmsNorm, rms_norm};
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::semantics;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QkNorm {
+    /// Of the norm.
+    pub norm: RmsNorm,
+    /// D05.
+    pub over: semantics::QkNorm,
+    /// d: channels of a head.
+    pub head_dim: usize,
+}
+
+/// y of x and w.
+pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
+    p.check(x.ncols())?;
+    match p.over {
+        semantics::QkNorm::FullProjection => rms_norm(&p.norm, x, w),
+        semantics::QkNorm::None => Ok(x.to_owned()),
+        semantics::QkNorm::PerHead => {
+            let mut y = Array2::zeros(x.dim());
+            for head in p.heads(x.ncols()) {
+                let part = rms_norm(&p.norm, x.slice(s![.., head.clone()]), w.slice(s![head.clone()]))?;
+                y.slice_mut(s![.., head]).assign(&part);
+            }
+            Ok(y)
+        }
+    }
+}
+
+impl QkNorm {
+    /// C1.
+    pub fn check(&self, width: usize) -> Result<(), ContractError> {
+        let d = self.head_dim;
+        require(
+            d >= 1 && width.is_multiple_of(d),
+            "qk_norm C1",
+            "columns of x",
+            width,
+            format!("a multiple of d = {d}"),
+        )
+    }
+
+    /// That of `rms_norm` over the same channels.
+    pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
+        match self.over {
+            semantics::QkNorm::FullProjection => self.norm.bound(x, w, y),
+            semantics::QkNorm::None => x.error_or_exact(),
+            semantics::QkNorm::PerHead => {
+                let mut error = x.error_or_exact();
+                for head in self.heads(y.ncols()) {
+                    let columns = s![.., head.clone()];
+                    let part =
+                        self.norm.bound(&x.columns(head.clone()), w.slice(s![head]), &y.slice(columns).to_owned());
+                    error.certain.slice_mut(columns).assign(&part.certain);
+                    error.sigma.slice_mut(columns).assign(&part.sigma);
+                }
+                error
+            }
+        }
+    }
+
+    /// The columns of each head.
+    fn heads(&self, width: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let d = self.head_dim;
+        (0..width / d).map(move |head| head * d..(head + 1) * d)
+    }
+}

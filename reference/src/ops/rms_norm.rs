@@ -1,0 +1,128 @@
+//! RMSNorm: scales each row to unit root mean square, then by a learned weight.
+//!
+//! ```text
+//! yᵢⱼ = wⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
+//! ```
+//!
+//! - Shapes: x \[n, d\], w \[d\], y \[n, d\].
+//! - Dtypes: x, w and y bf16; the sum and r f32.
+//! - Rounding: R1 at ρ, R2 at y; nothing else leaves f32.
+//! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
+//! - Variants: D09 where ε stands; D10 whether R1 is there.
+//! - Source: spec A2; `MiniMaxM2RMSNorm` in transformers 5.23.
+
+use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
+
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::rounding::RmsRound;
+use crate::semantics::EpsPlace;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RmsNorm {
+    /// ε, inside the root.
+    pub eps: f64,
+    /// D09.
+    pub eps_place: EpsPlace,
+    /// R1.
+    pub normalized: Rounding,
+    /// R2.
+    pub output: Rounding,
+    /// u of the sum and of r.
+    pub unit: f64,
+}
+
+/// ε outside the root, as S3 has it.
+const OUTSIDE: f64 = 1e-8;
+
+/// y of x and w.
+pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
+    p.check(x.dim(), w.len())?;
+    let mut y = Array2::zeros(x.dim());
+    for (xi, mut yi) in x.rows().into_iter().zip(y.rows_mut()) {
+        let r = p.scale(xi);
+        Zip::from(&mut yi).and(&xi).and(&w).for_each(|y, &x, &w| {
+            let normalized = p.normalized.round(x * r); // R1
+            *y = p.output.round(w * normalized); // R2
+        });
+    }
+    Ok(y)
+}
+
+impl RmsNorm {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, eps: f64, eps_place: EpsPlace) -> Self {
+        let normalized = match contract.rms {
+            RmsRound::Two => contract.stored(),
+            RmsRound::One => Rounding::NONE,
+        };
+        RmsNorm { eps, eps_place, normalized, output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// C1 to C3.
+    pub fn check(&self, (n, d): (usize, usize), w: usize) -> Result<(), ContractError> {
+        require(1 <= n.min(d), "rms_norm C1", "min(n, d)", n.min(d), "at least 1")?;
+        require(w == d, "rms_norm C2", "len(w)", w, format!("d = {d}"))?;
+        require(0.0 < self.eps, "rms_norm C3", "ε", self.eps, "above 0")
+    }
+
+    /// rᵢ.
+    fn scale<T: Real>(&self, x: ArrayView1<'_, T>) -> T {
+        let sum = x.iter().fold(T::zero(), |sum, &x| sum + x * x);
+        let mean = sum / T::of(x.len() as f64);
+        match self.eps_place {
+            EpsPlace::Inside => (T::of(self.eps) + mean).sqrt().recip(),
+            EpsPlace::Outside => (mean.sqrt() + T::of(OUTSIDE)).recip(),
+        }
+    }
+
+    /// What ε adds to the norm below: the smallest value of 1 / r.
+    fn floor(&self) -> f64 {
+        match self.eps_place {
+            EpsPlace::Inside => self.eps.sqrt(),
+            EpsPlace::Outside => OUTSIDE,
+        }
+    }
+
+    /// Own roundings: the sum has only positive terms, so in any order it is within d·u; a fused or rounded square, /d
+    /// and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, then R1 and R2.
+    ///
+    /// An error δ of the inputs moves 1/r, which is a norm of x, by at most D = ‖δ‖/√d. So with s = 1/r and
+    /// r̂ ≤ 1 / max(s − D, floor): |ŷ − y| ≤ |w|·(|δ|·r̂ + |x|·D·r·r̂).
+    pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
+        let d = y.ncols() as f64;
+        let (u, u1) = (self.unit, self.normalized.storage.unit_roundoff());
+        let first_order = (d + 3.0) * u / 2.0 + 6.0 * u + u1;
+        let own = first_order / (1.0 - first_order);
+        let own_variance = ((d / 4.0 + 6.0 * 6.0) * u * u + u1 * u1) / 3.0;
+        let input = x.error_or_exact();
+        let mut error = ErrorBound::exact(y.dim());
+        error.carried = input.carried;
+        for i in 0..y.nrows() {
+            let (xi, delta, sigma) = (x.value.row(i), input.certain.row(i), input.sigma.row(i));
+            let r = self.scale(xi);
+            let moved = norm(delta.iter().copied()) / d.sqrt();
+            let largest = 1.0 / (1.0 / r - moved).max(self.floor());
+            let spread = norm(xi.iter().zip(sigma).map(|(x, s)| x * s)) / d;
+            for j in 0..y.ncols() {
+                let carried = w[j].abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
+                error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + self.normalized_floor(w[j]);
+                let first = w[j] * r * sigma[j].hypot(xi[j] * r * r * spread);
+                error.sigma[[i, j]] = first.hypot(own_variance.sqrt() * y[[i, j]]).min(error.certain[[i, j]]);
+            }
+        }
+        error.rounded(y.view(), self.output.storage)
+    }
+
+    /// What R1 may flush to zero, times the weight.
+    fn normalized_floor(&self, w: f64) -> f64 {
+        w.abs() * self.normalized.storage.smallest_normal()
+    }
+}
+
+fn norm(x: impl Iterator<Item = f64>) -> f64 {
+    x.map(|x| x * x).sum::<f64>().sqrt()
+}

@@ -1,0 +1,217 @@
+//! Router: scores each expert, chooses k by score plus bias, and weighs them by their share of the scores.
+//!
+//! ```text
+//! rᵢₑ = σ(zᵢₑ)        Cᵢ = the k experts of largest rᵢₑ + bₑ        wᵢₑ = rᵢₑ / Σ rᵢ꜀ over c in Cᵢ
+//! ```
+//!
+//! - Shapes: z and r \[n, E\], b \[E\], C and w \[n, k\].
+//! - Dtypes: all f32, C whole numbers.
+//! - Rounding: R1 at b, R2 at w, where a contract holds them in the activations' type.
+//! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E.
+//! - Variants: D35 bias in the weights, ε in the sum; D36 softmax of the k largest logits.
+//! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
+//!   the lowest index comes first.
+
+use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
+
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::rounding::{GateRound, RoutingRound};
+use crate::semantics::{RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Router {
+    /// k.
+    pub top_k: usize,
+    /// D36.
+    pub score: RouterScore,
+    /// D35.
+    pub weights: RoutingWeights,
+    /// D35.
+    pub eps: RouterEps,
+    /// R1.
+    pub bias: Rounding,
+    /// R2.
+    pub output: Rounding,
+    /// u of the arithmetic.
+    pub unit: f64,
+}
+
+/// A device's exponential is within so many u.
+const EXPONENTIAL: f64 = 4.0;
+
+/// r of z; under D36, z itself.
+pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
+    match p.score {
+        RouterScore::Sigmoid => z.mapv(|z| (T::one() + (-z).exp()).recip()),
+        RouterScore::SoftmaxTopk => z.to_owned(),
+    }
+}
+
+/// r + b; under D36, r.
+pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
+    p.check(r.ncols(), b.len())?;
+    Ok(match p.score {
+        RouterScore::Sigmoid => &r + &b.mapv(|b| p.bias.round(b)), // R1
+        RouterScore::SoftmaxTopk => r.to_owned(),
+    })
+}
+
+/// C: the columns of each row's k largest values, largest first, the lowest index first among equals; NaN counts as
+/// larger than any number.
+pub fn top_k<T: Real>(k: usize, choice: ArrayView2<'_, T>) -> Array2<usize> {
+    let mut chosen = Array2::zeros((choice.nrows(), k));
+    for (row, mut out) in choice.rows().into_iter().zip(chosen.rows_mut()) {
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        order.sort_by(|&a, &b| {
+            let larger = |x: T, y: T| x.is_nan() && !y.is_nan() || x > y;
+            larger(row[b], row[a]).cmp(&larger(row[a], row[b]))
+        });
+        Zip::from(&mut out).and(&ArrayView1::from(&order[..k])).for_each(|out, &expert| *out = expert);
+    }
+    chosen
+}
+
+/// w of r, r + b and C.
+pub fn weights<T: Real>(
+    p: &Router,
+    r: ArrayView2<'_, T>,
+    choice: ArrayView2<'_, T>,
+    chosen: ArrayView2<'_, usize>,
+) -> Array2<T> {
+    let from = p.weighed(r, choice);
+    let eps = T::of(p.added());
+    let mut w = Array2::from_shape_fn(chosen.dim(), |(i, slot)| from[[i, chosen[[i, slot]]]]);
+    for mut row in w.rows_mut() {
+        if p.score == RouterScore::SoftmaxTopk {
+            let top = row.iter().copied().fold(T::neg_infinity(), T::max);
+            row.mapv_inplace(|z| (z - top).exp());
+        }
+        let sum = row.iter().fold(T::zero(), |sum, &r| sum + r) + eps;
+        row.mapv_inplace(|r| p.output.round(r / sum)); // R2
+    }
+    w
+}
+
+impl Router {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, semantics: &Semantics, top_k: usize) -> Self {
+        Router {
+            top_k,
+            score: semantics.router_score,
+            weights: semantics.routing_weights,
+            eps: semantics.router_eps,
+            bias: if contract.gate == GateRound::Activations { contract.stored() } else { Rounding::NONE },
+            output: if contract.routing == RoutingRound::Activations { contract.stored() } else { Rounding::NONE },
+            unit: contract.unit(),
+        }
+    }
+
+    /// C1 and C2.
+    pub fn check(&self, experts: usize, bias: usize) -> Result<(), ContractError> {
+        require(bias == experts, "router C1", "len(b)", bias, format!("E = {experts}"))?;
+        require((1..=experts).contains(&self.top_k), "router C2", "k", self.top_k, format!("1 to E = {experts}"))
+    }
+
+    /// Of r: σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives.
+    pub fn bound_scores(&self, z: &Tracked<f64>, r: &Array2<f64>) -> ErrorBound {
+        let input = z.error_or_exact();
+        if self.score == RouterScore::SoftmaxTopk {
+            return input;
+        }
+        let mut error = input.clone();
+        Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&z.value).for_each(|i, certain, sigma, &z| {
+            let delta = input.certain[i];
+            let nearest = (z.abs() - delta).max(0.0);
+            let tail = 1.0 / (1.0 + nearest.exp());
+            let slope = (tail * (1.0 - tail)).min(0.25);
+            let own = self.unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + z.abs() + delta) + 3.0);
+            *certain = slope * delta + own * (r[i] + slope * delta) + f64::from(f32::MIN_POSITIVE);
+            *sigma = (slope * input.sigma[i]).hypot(own * r[i] / 3.0_f64.sqrt()).min(*certain);
+        });
+        error
+    }
+
+    /// Of r + b: that of r, R1 and one rounding of the sum.
+    pub fn bound_choice(&self, r: &Tracked<f64>, b: ArrayView1<'_, f64>, choice: &Array2<f64>) -> ErrorBound {
+        let mut error = r.error_or_exact();
+        if self.score == RouterScore::SoftmaxTopk {
+            return error;
+        }
+        let u1 = self.bias.storage.unit_roundoff();
+        Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, e), certain, sigma| {
+            let bias = u1 * b[e].abs();
+            let sum = self.unit * (choice[[i, e]].abs() + *certain + bias);
+            *certain += bias + sum;
+            *sigma = sigma.hypot((bias + sum) / 3.0_f64.sqrt()).min(*certain);
+        });
+        error
+    }
+
+    /// Of w, for a given choice. The weight of one expert grows with its own score and falls with the others', so the
+    /// ends of the scores' intervals give the ends of its own; then k + 1 roundings of sum and quotient, and R2.
+    pub fn bound_weights(
+        &self,
+        r: &Tracked<f64>,
+        choice: &Tracked<f64>,
+        chosen: ArrayView2<'_, usize>,
+        w: &Array2<f64>,
+    ) -> ErrorBound {
+        let from = match self.weights {
+            RoutingWeights::Unbiased => r,
+            RoutingWeights::Biased => choice,
+        };
+        let input = from.error_or_exact();
+        let mut error = ErrorBound::exact(w.dim());
+        error.carried = input.carried;
+        let own = (self.top_k as f64 + 1.0) * self.unit;
+        for (i, experts) in chosen.rows().into_iter().enumerate() {
+            let score = |e: usize| (from.value[[i, e]], input.certain[[i, e]], input.sigma[[i, e]]);
+            for (slot, &expert) in experts.iter().enumerate() {
+                let y = w[[i, slot]];
+                let (moved, sigma) = match self.score {
+                    RouterScore::Sigmoid => share(&experts.mapv(score), slot, self.added(), y),
+                    RouterScore::SoftmaxTopk => {
+                        let worst = experts.iter().map(|&e| score(e).1).fold(0.0, f64::max);
+                        let exponent = self.unit * (score(expert).0.abs() * 2.0 + EXPONENTIAL);
+                        let moved = y * ((2.0 * worst + 2.0 * exponent).exp() - 1.0);
+                        (moved, moved)
+                    }
+                };
+                let certain = moved + own * (1.0 + own) * (y.abs() + moved);
+                error.certain[[i, slot]] = certain;
+                error.sigma[[i, slot]] = sigma.hypot(own * y / 3.0_f64.sqrt()).min(certain);
+            }
+        }
+        error.rounded(w.view(), self.output.storage)
+    }
+
+    fn weighed<'a, T>(&self, r: ArrayView2<'a, T>, choice: ArrayView2<'a, T>) -> ArrayView2<'a, T> {
+        match self.weights {
+            RoutingWeights::Unbiased => r,
+            RoutingWeights::Biased => choice,
+        }
+    }
+
+    fn added(&self) -> f64 {
+        match self.eps {
+            RouterEps::Zero => 0.0,
+            RouterEps::Tiny => 1e-20,
+        }
+    }
+}
+
+/// How far y = r₀ / (ε + Σ r) may move when each r moves within its error, and the standard deviation.
+fn share(scores: &ndarray::Array1<(f64, f64, f64)>, own: usize, eps: f64, y: f64) -> (f64, f64) {
+    let others = || scores.iter().enumerate().filter(|(slot, _)| *slot != own).map(|(_, s)| s);
+    let (r, e, sigma) = scores[own];
+    let ends = |r: f64, rest: f64| if r <= 0.0 { 0.0 } else { r / (r + rest.max(0.0) + eps) };
+    let high = ends(r + e, others().map(|(r, e, _)| r - e).sum());
+    let low = ends(r - e, others().map(|(r, e, _)| r + e).sum());
+    let total = scores.iter().map(|(r, _, _)| r).sum::<f64>() + eps;
+    let spread = others().map(|(_, _, s)| (y * s).powi(2)).sum::<f64>() + ((1.0 - y) * sigma).powi(2);
+    ((high - y).max(y - low), spread.sqrt() / total)
+}

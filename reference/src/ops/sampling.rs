@@ -1,0 +1,102 @@
+//! Sampling: the next token, from the logits of the last.
+//!
+//! ```text
+//! t = argmax z        or t drawn from softmax(z / τ), cut to the k largest and to the smallest set of mass ≥ p
+//! ```
+//!
+//! - Shapes: z \[v\].
+//! - Dtypes: z as computed; probabilities f64.
+//! - Rounding: none.
+//! - Errors: C1 v ≥ 1; C2 no NaN; C3 τ > 0, k ≥ 1, 0 < p ≤ 1.
+//! - Source: spec A20, G19. Among equal logits the lowest token wins.
+
+use ndarray::ArrayView1;
+use rand::{Rng, RngExt};
+
+use crate::error::require;
+use crate::{ContractError, Real};
+
+/// How a token is chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sampling {
+    /// The largest logit.
+    Greedy,
+    /// A draw.
+    Random(Random),
+}
+
+/// Parameters of a draw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Random {
+    /// τ.
+    pub temperature: f64,
+    /// Only the k largest; `None` for all.
+    pub top_k: Option<usize>,
+    /// Only the fewest that together have this mass; 1 for all.
+    pub top_p: f64,
+}
+
+/// A token, and how far the largest logit stands above the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The token.
+    pub token: u32,
+    /// Largest logit less the second largest; ∞ for a vocabulary of one.
+    pub margin: f64,
+}
+
+/// t of z.
+pub fn sample<T: Real>(p: &Sampling, z: ArrayView1<'_, T>, rng: &mut impl Rng) -> Result<Choice, ContractError> {
+    let greedy = argmax(z)?;
+    match p {
+        Sampling::Greedy => Ok(greedy),
+        Sampling::Random(random) => Ok(Choice { token: random.draw(z, rng)?, ..greedy }),
+    }
+}
+
+/// The lowest token among those of the largest logit.
+pub fn argmax<T: Real>(z: ArrayView1<'_, T>) -> Result<Choice, ContractError> {
+    require(!z.is_empty(), "sampling C1", "v", z.len(), "at least 1")?;
+    let nan = z.iter().position(|x| x.is_nan());
+    require(nan.is_none(), "sampling C2", &format!("logit {}", nan.unwrap_or(0)), "NaN", "a number")?;
+    let (mut best, mut second) = (0, T::neg_infinity());
+    for (token, &x) in z.iter().enumerate().skip(1) {
+        if x > z[best] {
+            second = z[best];
+            best = token;
+        } else if x > second {
+            second = x;
+        }
+    }
+    let margin = if z.len() == 1 { f64::INFINITY } else { z[best].wide() - second.wide() };
+    Ok(Choice { token: u32::try_from(best).expect("a vocabulary is below 2³²"), margin })
+}
+
+impl Random {
+    fn draw<T: Real>(&self, z: ArrayView1<'_, T>, rng: &mut impl Rng) -> Result<u32, ContractError> {
+        let k = self.top_k.unwrap_or(z.len());
+        require(self.temperature > 0.0, "sampling C3", "temperature", self.temperature, "above 0")?;
+        require(k >= 1, "sampling C3", "top-k", k, "at least 1")?;
+        require(0.0 < self.top_p && self.top_p <= 1.0, "sampling C3", "top-p", self.top_p, "above 0, at most 1")?;
+        let mut order: Vec<usize> = (0..z.len()).collect();
+        order.sort_by(|&a, &b| z[b].partial_cmp(&z[a]).expect("C2"));
+        order.truncate(k);
+        let top = z[order[0]].wide();
+        let mut mass: Vec<f64> = order.iter().map(|&t| ((z[t].wide() - top) / self.temperature).exp()).collect();
+        let total: f64 = mass.iter().sum();
+        let mut sum = 0.0;
+        let kept = mass.iter().take_while(|&&m| {
+            let before = sum;
+            sum += m;
+            before < self.top_p * total
+        });
+        let kept = kept.count().max(1);
+        mass.truncate(kept);
+        let mut left = rng.random::<f64>() * mass.iter().sum::<f64>();
+        let drawn = mass.iter().position(|&m| {
+            left -= m;
+            left < 0.0
+        });
+        Ok(u32::try_from(order[drawn.unwrap_or(kept - 1)]).expect("a vocabulary is below 2³²"))
+    }
+}

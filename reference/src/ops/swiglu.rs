@@ -1,0 +1,106 @@
+//! SwiGLU: the gate's SiLU times the up projection.
+//!
+//! ```text
+//! aᵢⱼ = ρ(gᵢⱼ / (1 + e^(−gᵢⱼ))) · uᵢⱼ
+//! ```
+//!
+//! - Shapes: g, u and a \[n, d\].
+//! - Dtypes: g, u and a bf16; the SiLU f32.
+//! - Rounding: R1 at ρ, R2 at a.
+//! - Errors: C1 the shapes of g and u are equal.
+//! - Variants: D31 without u.
+//! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
+
+use ndarray::{Array2, ArrayView2, Zip};
+
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::semantics::Expert;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Swiglu {
+    /// D31.
+    pub expert: Expert,
+    /// R1.
+    pub activated: Rounding,
+    /// R2.
+    pub output: Rounding,
+    /// u of the arithmetic.
+    pub unit: f64,
+}
+
+/// A device's exponential is within so many u.
+const EXPONENTIAL: f64 = 4.0;
+
+/// a of g and u.
+pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
+    require(g.dim() == u.dim(), "swiglu C1", "shape of u", format!("{:?}", u.dim()), format!("{:?}", g.dim()))?;
+    let mut a = Array2::zeros(g.dim());
+    Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
+        let activated = p.activated.round(silu(g)); // R1
+        *a = match p.expert {
+            Expert::Gated => p.output.round(activated * u), // R2
+            Expert::Nongated => activated,
+        };
+    });
+    Ok(a)
+}
+
+/// g·σ(g); 0, not NaN, where the exponential overflows.
+fn silu<T: Real>(g: T) -> T {
+    g / (T::one() + (-g).exp())
+}
+
+/// The derivative of [`silu`].
+fn slope(g: f64) -> f64 {
+    let sigmoid = 1.0 / (1.0 + (-g).exp());
+    sigmoid * (1.0 + g * (1.0 - sigmoid))
+}
+
+impl Swiglu {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
+        Swiglu {
+            expert,
+            activated: contract.between(contract.swiglu),
+            output: contract.stored(),
+            unit: contract.unit(),
+        }
+    }
+
+    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2; beyond that both grow
+    /// together, by at most 1.1·δ. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
+    /// for sum, quotient and product; then R1 and R2.
+    pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
+        let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
+        let up = |i: (usize, usize)| match self.expert {
+            Expert::Gated => (u.value[i], ue.certain[i], ue.sigma[i]),
+            Expert::Nongated => (1.0, 0.0, 0.0),
+        };
+        let mut error = ErrorBound::exact(a.dim());
+        error.carried = ge.carried.max(ue.carried);
+        let u1 = self.activated.storage.unit_roundoff();
+        for (i, certain) in error.certain.indexed_iter_mut() {
+            let (gate, delta) = (g.value[i], ge.certain[i]);
+            let (up, up_delta, up_sigma) = up(i);
+            let activated = silu(gate);
+            let moved = (slope(gate).abs() * delta + delta * delta / 4.0).min(1.1 * delta);
+            let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
+            let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
+            let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
+            let own = exponential + 5.0 * self.unit + u1;
+            let flushed = (1.0 + gate.abs() + delta) * f64::from(f32::MIN_POSITIVE);
+            let floor = (up.abs() + up_delta) * (self.activated.storage.smallest_normal() + flushed);
+            *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
+            let spread = (slope(gate) * ge.sigma[i] * up).hypot(activated * up_sigma);
+            error.sigma[i] = spread.hypot(own * activated * up / 3.0_f64.sqrt()).min(*certain);
+        }
+        match self.expert {
+            Expert::Gated => error.rounded(a.view(), self.output.storage),
+            Expert::Nongated => error,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Probes look at a model's values while it runs, and may put others in their place.
+
+use ndarray::Array2;
+
+use crate::site::Site;
+use crate::tracked::Tracked;
+
+/// Something that is told of every value of a model, site by site, in the order in which a token meets them.
+pub trait Probe<T> {
+    /// The model computed `value` at `site`, and goes on with what is left there. A probe that puts a candidate's own
+    /// value there makes the next operator start from the candidate's inputs: that is how one operator is judged alone.
+    fn visit(&mut self, site: Site, value: &mut Tracked<T>);
+
+    /// The model chose, for each row of `scores`, the columns in the row of `chosen`, and goes on with what is left
+    /// there. The scores are what the choice was made by, with their error.
+    fn choose(&mut self, site: Site, scores: &Tracked<T>, chosen: &mut Array2<usize>);
+
+    /// Whether a value that is only made on request is wanted.
+    fn wants(&self, _site: Site) -> bool {
+        false
+    }
+}
+
+/// Looks at nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoProbe;
+
+impl<T> Probe<T> for NoProbe {
+    fn visit(&mut self, _: Site, _: &mut Tracked<T>) {}
+
+    fn choose(&mut self, _: Site, _: &Tracked<T>, _: &mut Array2<usize>) {}
+}

@@ -1,0 +1,47 @@
+//! The arithmetic type that the reference computes in.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{AddAssign, MulAssign};
+
+use ndarray::{LinalgScalar, ScalarOperand};
+use num_traits::Float;
+
+/// `f64`, in which the truth is computed, or `f32`, which models a device's arithmetic.
+pub trait Real:
+    Float + LinalgScalar + ScalarOperand + Sum + AddAssign + MulAssign + Debug + Display + Default + Send + Sync
+{
+    /// u: the largest relative error of one rounding to nearest.
+    const UNIT_ROUNDOFF: f64;
+
+    /// The nearest value of this type.
+    fn of(x: f64) -> Self;
+
+    /// The same value in f64, exactly.
+    fn wide(self) -> f64;
+}
+
+impl Real for f64 {
+    const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
+
+    fn of(x: f64) -> Self {
+        x
+    }
+
+    fn wide(self) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {
+    const UNIT_ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
+
+    #[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
+    fn of(x: f64) -> Self {
+        x as f32
+    }
+
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}

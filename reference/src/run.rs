@@ -1,0 +1,84 @@
+//! One run of a model: how it rounds, whose error is bounded, and who looks.
+
+use ndarray::{Array1, Array2};
+
+use crate::bound::ErrorBound;
+use crate::ops::linear::{Linear, linear};
+use crate::probe::Probe;
+use crate::weights::Matrix;
+use crate::{Error, Real, RoundingContract, Site, Tracked};
+
+/// The settings of a run.
+pub struct Run<'p, T> {
+    /// How the reference itself rounds.
+    pub contract: RoundingContract,
+    /// The candidate whose error is bounded; without one, no bounds are kept.
+    pub candidate: Option<RoundingContract>,
+    /// Told of every value.
+    pub probe: &'p mut dyn Probe<T>,
+}
+
+impl<'p, T: Real> Run<'p, T> {
+    /// A run that rounds as `contract` says and keeps no bounds.
+    pub fn new(contract: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
+        Run { contract, candidate: None, probe }
+    }
+
+    /// A run that rounds nowhere, and bounds the error of a candidate that rounds as `candidate` says.
+    pub fn bounding(candidate: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
+        Run { contract: RoundingContract::IDEAL, candidate: Some(candidate), probe }
+    }
+
+    /// The value at a site, after the probe has seen it.
+    pub fn visit(&mut self, site: Site, mut value: Tracked<T>) -> Tracked<T> {
+        self.probe.visit(site, &mut value);
+        value
+    }
+
+    /// A value that is only made if the probe wants it.
+    pub fn visit_on_request(
+        &mut self,
+        site: Site,
+        value: impl FnOnce(&Self) -> Result<Tracked<T>, Error>,
+    ) -> Result<Option<Tracked<T>>, Error> {
+        if !self.probe.wants(site) {
+            return Ok(None);
+        }
+        let value = value(self)?;
+        Ok(Some(self.visit(site, value)))
+    }
+
+    /// A choice, after the probe has seen it.
+    pub fn choose(&mut self, site: Site, scores: &Tracked<T>, mut chosen: Array2<usize>) -> Array2<usize> {
+        self.probe.choose(site, scores, &mut chosen);
+        chosen
+    }
+
+    /// A computed value with the bound that `bound` gives for the candidate's contract.
+    pub fn tracked(
+        &self,
+        value: Array2<T>,
+        bound: impl FnOnce(&RoundingContract, &Array2<f64>) -> ErrorBound,
+    ) -> Tracked<T> {
+        let error = self.candidate.as_ref().map(|candidate| bound(candidate, &value.mapv(T::wide)));
+        Tracked { value, error }
+    }
+
+    /// x·wᵀ, rounded and bounded as `params` says for a contract.
+    pub fn linear(
+        &self,
+        params: impl Fn(&RoundingContract) -> Linear,
+        x: &Tracked<T>,
+        w: &Matrix<'_>,
+    ) -> Result<Tracked<T>, Error> {
+        let y = linear(&params(&self.contract), x.view(), w)?;
+        Ok(self.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), w, y)))
+    }
+}
+
+/// The only row of a weight that is a vector.
+pub(crate) fn vector<T: Real>(w: &Matrix<'_>) -> Array1<T> {
+    let mut row = Array1::zeros(w.dim().1);
+    w.row_into(0, row.as_slice_mut().expect("a new array is contiguous"));
+    row
+}

@@ -1,0 +1,259 @@
+//! Sites: the named places of a model at which its values can be looked at.
+//!
+//! A site's path is the path of the module in the transformers library whose output the value is, `.1` and `.2` its
+//! second and third outputs. Values that are no module's output have suffixes of ours under the same paths.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::config::M2Config;
+use crate::error::ParseError;
+
+/// A place in the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Site {
+    /// Output of the token embedding \[T, H\].
+    Embedding,
+    /// cos of the rotation angles \[T, R\].
+    RopeCos,
+    /// sin of the rotation angles \[T, R\].
+    RopeSin,
+    /// A place in a decoder layer.
+    Layer(usize, LayerSite),
+    /// Output of the norm after the last layer \[T, H\].
+    FinalNorm,
+    /// Output of the head \[T, V\].
+    LmHead,
+    /// What the model returns \[T, V\]; the head's output again.
+    Logits,
+}
+
+/// A place in a decoder layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LayerSite {
+    /// Output of the norm before attention \[T, H\].
+    InputNorm,
+    /// Query projection \[T, heads·D\].
+    QProj,
+    /// Key projection \[T, heads·D\].
+    KProj,
+    /// Value projection \[T, heads·D\].
+    VProj,
+    /// Normalised queries \[T, heads·D\].
+    QNorm,
+    /// Normalised keys \[T, heads·D\].
+    KNorm,
+    /// Rotated queries \[T, heads·D\].
+    QRope,
+    /// Rotated keys \[T, heads·D\].
+    KRope,
+    /// Scaled scores before the softmax, −∞ where masked \[heads, T, S\].
+    Scores,
+    /// Attention probabilities \[heads, T, S\].
+    Probabilities,
+    /// Weighted values, before the output projection \[T, heads·D\].
+    Context,
+    /// Output projection \[T, H\].
+    OProj,
+    /// Output of attention \[T, H\]; the projection's again.
+    Attention,
+    /// The residual stream after attention \[T, H\].
+    Residual,
+    /// Output of the norm before the experts \[T, H\].
+    PostAttentionNorm,
+    /// Router logits \[T, E\].
+    GateLogits,
+    /// Router scores \[T, E\].
+    GateScores,
+    /// Scores plus correction bias, by which experts are chosen \[T, E\].
+    GateChoice,
+    /// Chosen experts \[T, k\], in the order of choice.
+    GateExperts,
+    /// Routing weights \[T, k\], in the order of the chosen experts.
+    GateWeights,
+    /// Activation inside the chosen experts \[T, k, I\].
+    ExpertHidden,
+    /// Output of the chosen experts, before the routing weights \[T, k, H\].
+    ExpertOutput,
+    /// What one expert adds to each token, 0 where it is not chosen \[T, H\].
+    Expert(usize),
+    /// Weighted sum of the experts \[T, H\].
+    Experts,
+    /// Output of the feed-forward block \[T, H\].
+    Mlp,
+    /// Output of the layer: the residual stream \[T, H\].
+    Output,
+}
+
+/// Number of tokens, and of positions they see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// T: tokens of this forward pass.
+    pub tokens: usize,
+    /// S: these and the ones before them.
+    pub positions: usize,
+}
+
+impl Site {
+    /// The shape of the site's value in a dump, without a batch axis.
+    pub fn shape(self, config: &M2Config, extent: Extent) -> Vec<usize> {
+        let Extent { tokens: t, positions: s } = extent;
+        let (h, v, k) = (config.hidden_size, config.vocab_size, config.num_experts_per_tok);
+        match self {
+            Site::Embedding | Site::FinalNorm => vec![t, h],
+            Site::RopeCos | Site::RopeSin => vec![t, config.rotary_dim],
+            Site::LmHead | Site::Logits => vec![t, v],
+            Site::Layer(_, site) => match site {
+                LayerSite::QProj | LayerSite::QNorm | LayerSite::QRope | LayerSite::Context => {
+                    vec![t, config.query_width()]
+                }
+                LayerSite::KProj | LayerSite::VProj | LayerSite::KNorm | LayerSite::KRope => {
+                    vec![t, config.key_width()]
+                }
+                LayerSite::Scores | LayerSite::Probabilities => vec![config.num_attention_heads, t, s],
+                LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice => {
+                    vec![t, config.num_local_experts]
+                }
+                LayerSite::GateExperts | LayerSite::GateWeights => vec![t, k],
+                LayerSite::ExpertHidden => vec![t, k, config.intermediate_size],
+                LayerSite::ExpertOutput => vec![t, k, h],
+                LayerSite::InputNorm
+                | LayerSite::OProj
+                | LayerSite::Attention
+                | LayerSite::Residual
+                | LayerSite::PostAttentionNorm
+                | LayerSite::Expert(_)
+                | LayerSite::Experts
+                | LayerSite::Mlp
+                | LayerSite::Output => vec![t, h],
+            },
+        }
+    }
+
+    /// Rows and columns of the matrix that the reference holds: the last axis is the columns, except that the experts'
+    /// values have one row a token and choice.
+    pub fn matrix(self, config: &M2Config, extent: Extent) -> (usize, usize) {
+        let shape = self.shape(config, extent);
+        let columns = *shape.last().expect("every shape has an axis");
+        (shape[..shape.len() - 1].iter().product(), columns)
+    }
+
+    /// The layer, if the site is in one.
+    pub fn layer(self) -> Option<usize> {
+        match self {
+            Site::Layer(layer, _) => Some(layer),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is a set of choices, compared as such.
+    pub fn is_choice(self) -> bool {
+        matches!(self, Site::Layer(_, LayerSite::GateExperts))
+    }
+
+    /// Whether the value is only made on request, because it is large or costs another pass.
+    pub fn on_request(self) -> bool {
+        use LayerSite::{Expert, Probabilities, Scores};
+        matches!(self, Site::Layer(_, Scores | Probabilities | Expert(_)))
+    }
+}
+
+impl LayerSite {
+    /// Every site of a layer but [`LayerSite::Expert`], in the order in which a token meets them.
+    pub const ALL: [LayerSite; 25] = [
+        LayerSite::InputNorm,
+        LayerSite::QProj,
+        LayerSite::KProj,
+        LayerSite::VProj,
+        LayerSite::QNorm,
+        LayerSite::KNorm,
+        LayerSite::QRope,
+        LayerSite::KRope,
+        LayerSite::Scores,
+        LayerSite::Probabilities,
+        LayerSite::Context,
+        LayerSite::OProj,
+        LayerSite::Attention,
+        LayerSite::Residual,
+        LayerSite::PostAttentionNorm,
+        LayerSite::GateLogits,
+        LayerSite::GateScores,
+        LayerSite::GateChoice,
+        LayerSite::GateExperts,
+        LayerSite::GateWeights,
+        LayerSite::ExpertHidden,
+        LayerSite::ExpertOutput,
+        LayerSite::Experts,
+        LayerSite::Mlp,
+        LayerSite::Output,
+    ];
+
+    /// The path below `model.layers.N`, with its dot.
+    fn path(self) -> &'static str {
+        match self {
+            LayerSite::InputNorm => ".input_layernorm",
+            LayerSite::QProj => ".self_attn.q_proj",
+            LayerSite::KProj => ".self_attn.k_proj",
+            LayerSite::VProj => ".self_attn.v_proj",
+            LayerSite::QNorm => ".self_attn.q_norm",
+            LayerSite::KNorm => ".self_attn.k_norm",
+            LayerSite::QRope => ".self_attn.q_rope",
+            LayerSite::KRope => ".self_attn.k_rope",
+            LayerSite::Scores => ".self_attn.scores",
+            LayerSite::Probabilities => ".self_attn.1",
+            LayerSite::Context => ".self_attn.context",
+            LayerSite::OProj => ".self_attn.o_proj",
+            LayerSite::Attention => ".self_attn",
+            LayerSite::Residual => ".self_attn.residual",
+            LayerSite::PostAttentionNorm => ".post_attention_layernorm",
+            LayerSite::GateLogits => ".mlp.gate",
+            LayerSite::GateScores => ".mlp.gate.scores",
+            LayerSite::GateChoice => ".mlp.gate.choice",
+            LayerSite::GateExperts => ".mlp.gate.2",
+            LayerSite::GateWeights => ".mlp.gate.1",
+            LayerSite::ExpertHidden => ".mlp.experts.hidden",
+            LayerSite::ExpertOutput => ".mlp.experts.output",
+            LayerSite::Expert(_) | LayerSite::Experts => ".mlp.experts",
+            LayerSite::Mlp => ".mlp",
+            LayerSite::Output => "",
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Embedding => f.write_str("model.embed_tokens"),
+            Site::RopeCos => f.write_str("model.rotary_emb"),
+            Site::RopeSin => f.write_str("model.rotary_emb.1"),
+            Site::FinalNorm => f.write_str("model.norm"),
+            Site::LmHead => f.write_str("lm_head"),
+            Site::Logits => f.write_str("logits"),
+            Site::Layer(layer, site) => {
+                write!(f, "model.layers.{layer}{}", site.path())?;
+                if let LayerSite::Expert(expert) = site { write!(f, ".{expert}") } else { Ok(()) }
+            }
+        }
+    }
+}
+
+impl FromStr for Site {
+    type Err = ParseError;
+
+    fn from_str(path: &str) -> Result<Self, ParseError> {
+        let outside = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
+        if let Some(site) = outside.into_iter().find(|site| site.to_string() == path) {
+            return Ok(site);
+        }
+        layer_site(path).ok_or_else(|| ParseError::new("site", path, "the path of a module, as transformers names it"))
+    }
+}
+
+fn layer_site(path: &str) -> Option<Site> {
+    let rest = path.strip_prefix("model.layers.")?;
+    let (layer, below) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+    let layer = layer.parse().ok()?;
+    let site = LayerSite::ALL.into_iter().find(|site| site.path() == below);
+    let expert = || below.strip_prefix(".mlp.experts.")?.parse().ok().map(LayerSite::Expert);
+    Some(Site::Layer(layer, site.or_else(expert)?))
+}

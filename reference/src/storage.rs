@@ -1,0 +1,165 @@
+//! Storage types of values, and rounding to them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Real;
+use crate::error::ParseError;
+
+/// What a value is stored in between two operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// Not rounded at all.
+    Real,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+}
+
+/// How a value is taken to its [`Storage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// To the nearest, ties to even.
+    Nearest,
+    /// To one of the two neighbours, with a probability that makes the expectation exact. The choice is a function of
+    /// the seed and the value, so that a run repeats and does not depend on the order of evaluation.
+    Stochastic(u64),
+}
+
+/// A rounding point: a storage type and a mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rounding {
+    /// What the value is stored in.
+    pub storage: Storage,
+    /// How it is rounded to that.
+    pub mode: Mode,
+}
+
+impl Storage {
+    /// Significand bits, the hidden one included, and the exponent of the smallest normal number.
+    const fn format(self) -> (i32, i32, f64) {
+        match self {
+            Storage::Real => (53, -1022, f64::MAX),
+            Storage::F32 => (24, -126, f32::MAX as f64),
+            Storage::F16 => (11, -14, 65504.0),
+            Storage::Bf16 => (8, -126, 3.389_531_389_251_535_5e38),
+        }
+    }
+
+    /// u = 2⁻ᵖ: the largest relative error of rounding a normal number to nearest; 0 for [`Storage::Real`].
+    pub fn unit_roundoff(self) -> f64 {
+        match self {
+            Storage::Real => 0.0,
+            _ => 2.0_f64.powi(-self.format().0),
+        }
+    }
+
+    /// The smallest positive normal number; below it a device may flush to zero. 0 for [`Storage::Real`].
+    pub fn smallest_normal(self) -> f64 {
+        match self {
+            Storage::Real => 0.0,
+            _ => 2.0_f64.powi(self.format().1),
+        }
+    }
+
+    /// The largest error of rounding a number of magnitude |x| to nearest, flushing to zero included.
+    pub fn rounding_error(self, x: f64) -> f64 {
+        self.unit_roundoff() * x.abs() + self.smallest_normal()
+    }
+
+    /// The distance between the two neighbours of x in this storage.
+    pub fn spacing(self, x: f64) -> f64 {
+        let (bits, smallest, _) = self.format();
+        2.0_f64.powi(exponent(x).max(smallest) - bits + 1)
+    }
+
+    /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
+    pub fn nearest(self, x: f64) -> f64 {
+        self.on_grid(x, f64::round_ties_even)
+    }
+
+    /// Whether x is a value of this storage.
+    pub fn holds(self, x: f64) -> bool {
+        x.is_nan() || self.nearest(x) == x
+    }
+
+    /// x in units of its neighbours' distance, rounded by `to_integer`, and back. Scaling by a power of two is exact.
+    fn on_grid(self, x: f64, to_integer: impl Fn(f64) -> f64) -> f64 {
+        if self == Storage::Real || x == 0.0 || !x.is_finite() {
+            return x;
+        }
+        let spacing = self.spacing(x);
+        let rounded = to_integer(x / spacing) * spacing;
+        if rounded.abs() > self.format().2 { f64::INFINITY.copysign(x) } else { rounded }
+    }
+}
+
+impl Rounding {
+    /// No rounding.
+    pub const NONE: Rounding = Rounding { storage: Storage::Real, mode: Mode::Nearest };
+
+    /// To the nearest of `storage`.
+    pub const fn nearest(storage: Storage) -> Self {
+        Rounding { storage, mode: Mode::Nearest }
+    }
+
+    /// x, rounded.
+    pub fn round<T: Real>(self, x: T) -> T {
+        if self.storage == Storage::Real {
+            return x;
+        }
+        let x = x.wide();
+        T::of(match self.mode {
+            Mode::Nearest => self.storage.nearest(x),
+            Mode::Stochastic(seed) => {
+                let threshold = uniform(seed, x);
+                self.storage.on_grid(x, |units| {
+                    let below = units.floor();
+                    if units - below > threshold { below + 1.0 } else { below }
+                })
+            }
+        })
+    }
+}
+
+/// The exponent e of 2ᵉ ≤ |x| < 2ᵉ⁺¹, for a finite x that is not 0 (subnormal f64 count as the smallest).
+fn exponent(x: f64) -> i32 {
+    let biased = x.to_bits() >> 52 & 0x7ff;
+    i32::try_from(biased).expect("eleven bits") - 1023
+}
+
+/// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).
+pub(crate) fn uniform(seed: u64, x: f64) -> f64 {
+    let mut z = x.to_bits() ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ z >> 31) as f64 / 2.0_f64.powi(64)
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Storage::Real => "real",
+            Storage::F32 => "f32",
+            Storage::F16 => "f16",
+            Storage::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for Storage {
+    type Err = ParseError;
+
+    fn from_str(s: &str) -> Result<Self, ParseError> {
+        match s {
+            "real" => Ok(Storage::Real),
+            "f32" => Ok(Storage::F32),
+            "f16" => Ok(Storage::F16),
+            "bf16" => Ok(Storage::Bf16),
+            _ => Err(ParseError::new("storage", s, "real, f32, f16 or bf16")),
+        }
+    }
+}

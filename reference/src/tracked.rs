@@ -1,0 +1,95 @@
+//! A matrix with the error that a candidate may have made in it.
+
+use std::ops::Range;
+
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+
+use crate::bound::ErrorBound;
+use crate::{Real, Storage};
+
+/// A value of the model at one site: a matrix, one row a token unless the site says otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tracked<T> {
+    /// What the reference computed, or what a probe put in its place.
+    pub value: Array2<T>,
+    /// How far a correct candidate may be from it; `None` where no bounds are asked for.
+    pub error: Option<ErrorBound>,
+}
+
+impl<T: Real> Tracked<T> {
+    /// A value of which no bound is kept.
+    pub fn plain(value: Array2<T>) -> Self {
+        Tracked { value, error: None }
+    }
+
+    /// A value that is the candidate's own: no error.
+    pub fn exact(value: Array2<T>) -> Self {
+        let error = Some(ErrorBound::exact(value.dim()));
+        Tracked { value, error }
+    }
+
+    /// Rows and columns.
+    pub fn dim(&self) -> (usize, usize) {
+        self.value.dim()
+    }
+
+    /// The value.
+    pub fn view(&self) -> ArrayView2<'_, T> {
+        self.value.view()
+    }
+
+    /// The same in f64, for a bound.
+    pub fn widened(&self) -> Tracked<f64> {
+        Tracked { value: self.value.mapv(T::wide), error: self.error.clone() }
+    }
+
+    /// The error, or none where it is not tracked.
+    pub fn error_or_exact(&self) -> ErrorBound {
+        self.error.clone().unwrap_or_else(|| ErrorBound::exact(self.dim()))
+    }
+
+    /// The same value, whose error also has one rounding to `storage` in it.
+    #[must_use]
+    pub fn with_rounding(self, storage: Storage) -> Self {
+        let error = self.error.map(|e| e.rounded(self.value.mapv(T::wide).view(), storage));
+        Tracked { value: self.value, error }
+    }
+
+    /// The rows of `self`, then those of `below`.
+    #[must_use]
+    pub fn stacked(&self, below: &Tracked<T>) -> Self {
+        let rows = |a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>| {
+            concatenate(Axis(0), &[a, b]).expect("both have the same columns")
+        };
+        let error = self.error.as_ref().zip(below.error.as_ref()).map(|(a, b)| ErrorBound {
+            certain: rows(a.certain.view(), b.certain.view()),
+            sigma: rows(a.sigma.view(), b.sigma.view()),
+            carried: a.carried.max(b.carried),
+        });
+        let value = concatenate(Axis(0), &[self.view(), below.view()]).expect("both have the same columns");
+        Tracked { value, error }
+    }
+
+    /// The rows that `rows` names, in that order.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let error = self.error.as_ref().map(|e| ErrorBound {
+            certain: e.certain.select(Axis(0), rows),
+            sigma: e.sigma.select(Axis(0), rows),
+            carried: e.carried,
+        });
+        Tracked { value: self.value.select(Axis(0), rows), error }
+    }
+
+    /// The columns in `range`.
+    #[must_use]
+    pub fn columns(&self, range: Range<usize>) -> Self {
+        let columns = s![.., range];
+        let error = self.error.as_ref().map(|e| ErrorBound {
+            certain: e.certain.slice(columns).to_owned(),
+            sigma: e.sigma.slice(columns).to_owned(),
+            carried: e.carried,
+        });
+        Tracked { value: self.value.slice(columns).to_owned(), error }
+    }
+}

@@ -1,0 +1,241 @@
+//! The model's weights, by typed name, wherever they are kept.
+
+use std::fmt;
+
+use ndarray::{Array2, ArrayView2};
+
+use crate::config::M2Config;
+use crate::{Real, Storage};
+
+/// A weight of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Weight {
+    /// Token embedding \[vocabulary, hidden\].
+    Embedding,
+    /// Norm after the last layer \[hidden\].
+    FinalNorm,
+    /// Head \[vocabulary, hidden\].
+    LmHead,
+    /// A weight of one layer.
+    Layer(usize, LayerWeight),
+}
+
+/// A weight of one decoder layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LayerWeight {
+    /// Norm before attention \[hidden\].
+    InputNorm,
+    /// Query projection \[query heads · head, hidden\].
+    QProj,
+    /// Key projection \[key heads · head, hidden\].
+    KProj,
+    /// Value projection \[key heads · head, hidden\].
+    VProj,
+    /// Query norm \[query heads · head\].
+    QNorm,
+    /// Key norm \[key heads · head\].
+    KNorm,
+    /// Output projection \[hidden, query heads · head\].
+    OProj,
+    /// Norm before the experts \[hidden\].
+    PostAttentionNorm,
+    /// Router \[experts, hidden\].
+    Gate,
+    /// Router's correction bias \[experts\].
+    CorrectionBias,
+    /// A projection of one expert.
+    Expert(usize, Projection),
+}
+
+/// The three projections of a gated feed-forward network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Projection {
+    /// w1 \[intermediate, hidden\].
+    Gate,
+    /// w3 \[intermediate, hidden\].
+    Up,
+    /// w2 \[hidden, intermediate\].
+    Down,
+}
+
+/// Where weights are kept: a checkpoint on disk, or memory.
+pub trait Weights: Sync {
+    /// The weight; a vector is a matrix of one row.
+    fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError>;
+}
+
+/// A weight that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{tensor}: {problem}")]
+pub struct WeightError {
+    /// The tensor's name where it is kept.
+    pub tensor: String,
+    /// What was expected and what was found.
+    pub problem: String,
+}
+
+/// A matrix in its stored form, row by row, little-endian.
+#[derive(Debug, Clone)]
+pub struct Matrix<'a> {
+    rows: usize,
+    columns: usize,
+    storage: Storage,
+    bytes: std::borrow::Cow<'a, [u8]>,
+}
+
+impl<'a> Matrix<'a> {
+    /// A matrix over bytes; `None` if their number does not fit, or the storage has no width.
+    pub fn new(
+        (rows, columns): (usize, usize),
+        storage: Storage,
+        bytes: impl Into<std::borrow::Cow<'a, [u8]>>,
+    ) -> Option<Self> {
+        let bytes = bytes.into();
+        let fits = bytes.len() == rows * columns * width(storage)?;
+        fits.then_some(Matrix { rows, columns, storage, bytes })
+    }
+
+    /// The matrix with each element rounded to nearest in `storage`; f32 if that is [`Storage::Real`].
+    pub fn stored(values: ArrayView2<'_, f64>, storage: Storage) -> Matrix<'static> {
+        let storage = if storage == Storage::Real { Storage::F32 } else { storage };
+        let bytes: Vec<u8> = values.iter().flat_map(|&x| encode(storage.nearest(x), storage)).collect();
+        Matrix::new(values.dim(), storage, bytes).expect("each element was written")
+    }
+
+    /// Rows and columns.
+    pub fn dim(&self) -> (usize, usize) {
+        (self.rows, self.columns)
+    }
+
+    /// The type it is stored in.
+    pub fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    /// The bytes, row by row, little-endian.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Row i, widened exactly (or rounded to nearest, if T is f32 and the weight is wider).
+    pub fn row_into<T: Real>(&self, i: usize, out: &mut [T]) {
+        let row = self.columns * width(self.storage).expect("checked when made");
+        let bytes = &self.bytes[i * row..(i + 1) * row];
+        match self.storage {
+            Storage::F32 => decode(bytes, out, |b: [u8; 4]| T::of(f64::from(f32::from_le_bytes(b)))),
+            Storage::Bf16 => decode(bytes, out, |[a, b]: [u8; 2]| {
+                T::of(f64::from(f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16)))
+            }),
+            Storage::F16 => decode(bytes, out, |b: [u8; 2]| T::of(half::f16::from_le_bytes(b).to_f64())),
+            Storage::Real => unreachable!("checked when made"),
+        }
+    }
+
+    /// Rows `first..first + count`, widened.
+    pub fn panel<T: Real>(&self, first: usize, count: usize) -> Array2<T> {
+        let mut panel = Array2::zeros((count, self.columns));
+        for (i, mut row) in panel.rows_mut().into_iter().enumerate() {
+            self.row_into(first + i, row.as_slice_mut().expect("rows of a new array are contiguous"));
+        }
+        panel
+    }
+
+    /// All of it, widened.
+    pub fn dense<T: Real>(&self) -> Array2<T> {
+        self.panel(0, self.rows)
+    }
+}
+
+/// Bytes of one element.
+fn width(storage: Storage) -> Option<usize> {
+    match storage {
+        Storage::F32 => Some(4),
+        Storage::F16 | Storage::Bf16 => Some(2),
+        Storage::Real => None,
+    }
+}
+
+fn decode<const N: usize, T>(bytes: &[u8], out: &mut [T], element: impl Fn([u8; N]) -> T) {
+    let (elements, rest) = bytes.as_chunks();
+    debug_assert!(rest.is_empty() && elements.len() == out.len());
+    for (out, &bytes) in out.iter_mut().zip(elements) {
+        *out = element(bytes);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "x is a value of the storage, or of f32")]
+fn encode(x: f64, storage: Storage) -> Vec<u8> {
+    match storage {
+        Storage::F16 => half::f16::from_f32_const(x as f32).to_le_bytes().to_vec(),
+        Storage::Bf16 => ((x as f32).to_bits() >> 16).to_le_bytes()[..2].to_vec(),
+        Storage::F32 | Storage::Real => (x as f32).to_le_bytes().to_vec(),
+    }
+}
+
+/// Every weight of an M2 model, with its shape (a vector has one row).
+pub fn inventory(config: &M2Config) -> Vec<(Weight, (usize, usize))> {
+    let (h, v) = (config.hidden_size, config.vocab_size);
+    let (q, k) = (config.query_width(), config.key_width());
+    let mut all = vec![(Weight::Embedding, (v, h)), (Weight::FinalNorm, (1, h)), (Weight::LmHead, (v, h))];
+    for layer in 0..config.num_hidden_layers {
+        let mut push = |weight, dim| all.push((Weight::Layer(layer, weight), dim));
+        push(LayerWeight::InputNorm, (1, h));
+        push(LayerWeight::QProj, (q, h));
+        push(LayerWeight::KProj, (k, h));
+        push(LayerWeight::VProj, (k, h));
+        push(LayerWeight::QNorm, (1, q));
+        push(LayerWeight::KNorm, (1, k));
+        push(LayerWeight::OProj, (h, q));
+        push(LayerWeight::PostAttentionNorm, (1, h));
+        push(LayerWeight::Gate, (config.num_local_experts, h));
+        push(LayerWeight::CorrectionBias, (1, config.num_local_experts));
+        for expert in 0..config.num_local_experts {
+            push(LayerWeight::Expert(expert, Projection::Gate), (config.intermediate_size, h));
+            push(LayerWeight::Expert(expert, Projection::Up), (config.intermediate_size, h));
+            push(LayerWeight::Expert(expert, Projection::Down), (h, config.intermediate_size));
+        }
+    }
+    all
+}
+
+/// The name in the hub's files.
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Weight::Embedding => f.write_str("model.embed_tokens.weight"),
+            Weight::FinalNorm => f.write_str("model.norm.weight"),
+            Weight::LmHead => f.write_str("lm_head.weight"),
+            Weight::Layer(layer, weight) => write!(f, "model.layers.{layer}.{weight}"),
+        }
+    }
+}
+
+impl fmt::Display for LayerWeight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LayerWeight::InputNorm => "input_layernorm.weight",
+            LayerWeight::QProj => "self_attn.q_proj.weight",
+            LayerWeight::KProj => "self_attn.k_proj.weight",
+            LayerWeight::VProj => "self_attn.v_proj.weight",
+            LayerWeight::QNorm => "self_attn.q_norm.weight",
+            LayerWeight::KNorm => "self_attn.k_norm.weight",
+            LayerWeight::OProj => "self_attn.o_proj.weight",
+            LayerWeight::PostAttentionNorm => "post_attention_layernorm.weight",
+            LayerWeight::Gate => "block_sparse_moe.gate.weight",
+            LayerWeight::CorrectionBias => "block_sparse_moe.e_score_correction_bias",
+            LayerWeight::Expert(expert, projection) => {
+                return write!(f, "block_sparse_moe.experts.{expert}.{projection}.weight");
+            }
+        })
+    }
+}
+
+impl fmt::Display for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Projection::Gate => "w1",
+            Projection::Up => "w3",
+            Projection::Down => "w2",
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! What stops the program with exit code 2: bad usage, unreadable input, nothing compared.
+
+use miette::Diagnostic;
+
+/// A failure, and what to do about it.
+#[derive(Debug, Clone, thiserror::Error, Diagnostic)]
+#[error("{problem}")]
+pub struct Failure {
+    problem: String,
+    #[help]
+    help: Option<String>,
+}
+
+impl Failure {
+    /// What was expected, what was found, and where.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Failure { problem: problem.into(), help: None }
+    }
+
+    /// And what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl From<reference::Error> for Failure {
+    fn from(error: reference::Error) -> Self {
+        Failure::new(error.to_string())
+    }
+}
+
+impl From<reference::error::ParseError> for Failure {
+    fn from(error: reference::error::ParseError) -> Self {
+        Failure::new(error.to_string())
+    }
+}

@@ -1,0 +1,122 @@
+//! The noise floor: how far correct implementations stray, measured.
+//!
+//! The reference is run several times with stochastic rounding at the candidate's rounding points. Each element's
+//! deviation from the truth is scaled by what is typical there, and two figures of the result are taken: its largest
+//! and its root mean square. Over the runs both are close to log-normal, so the next run stays, with a stated
+//! probability, below the prediction limit of Student's t; the candidate is the next run.
+
+use ndarray::{Array2, Zip};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Runs that measure a floor.
+pub const MEMBERS: usize = 12;
+
+/// How often a correct candidate may exceed the limit of one site.
+const FALSE_ALARM: f64 = 1e-6;
+
+/// What the runs say of one site.
+#[derive(Debug, Clone)]
+pub(super) struct NoiseFloor {
+    /// What is typical of each element.
+    scale: Array2<f64>,
+    /// Limits of the largest scaled deviation and of the root mean square.
+    limits: Figures,
+    /// The largest ‖deviation‖ of a run.
+    pub largest: f64,
+}
+
+/// The figures of one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figures {
+    /// Largest scaled deviation.
+    pub peak: f64,
+    /// Root mean square of the scaled deviations.
+    pub rms: f64,
+}
+
+impl NoiseFloor {
+    /// Of the values that the runs computed, and the truth.
+    pub(super) fn of(truth: &Array2<f64>, members: &[Array2<f64>]) -> Self {
+        let squares: Vec<Array2<f64>> = members.iter().map(|m| (m - truth).mapv_into(|d| d * d)).collect();
+        let scale = typical(&squares, None);
+        let figures: Vec<Figures> = (0..members.len())
+            .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out))))
+            .collect();
+        let limits = Figures {
+            peak: prediction_limit(figures.iter().map(|f| f.peak)),
+            rms: prediction_limit(figures.iter().map(|f| f.rms)),
+        };
+        let largest = squares.iter().map(|s| s.sum().sqrt()).fold(0.0, f64::max);
+        NoiseFloor { scale, limits, largest }
+    }
+
+    /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
+    pub(super) fn ratio(&self, deviation: &Array2<f64>) -> f64 {
+        let figures = Figures::of(deviation, &self.scale);
+        let over = |figure: f64, limit: f64| if figure == 0.0 { 0.0 } else { figure / limit };
+        over(figures.peak, self.limits.peak).max(over(figures.rms, self.limits.rms))
+    }
+
+    /// How far one element may be off.
+    pub(super) fn bound(&self, at: (usize, usize)) -> f64 {
+        self.scale[at] * self.limits.peak
+    }
+}
+
+impl Figures {
+    /// A deviation that is not a number, or that stands where none may be, is infinite.
+    fn of(deviation: &Array2<f64>, scale: &Array2<f64>) -> Self {
+        let (mut peak, mut sum) = (0.0_f64, 0.0);
+        Zip::from(deviation).and(scale).for_each(|&d, &s| {
+            let scaled = if d == 0.0 { 0.0 } else { (d / s).abs() };
+            let scaled = if scaled.is_nan() { f64::INFINITY } else { scaled };
+            peak = peak.max(scaled);
+            sum += scaled * scaled;
+        });
+        Figures { peak, rms: (sum / deviation.len() as f64).sqrt() }
+    }
+}
+
+/// The weight of the whole matrix in what is typical of an element: enough that no element is expected to be exact
+/// where others are not.
+const WHOLE: f64 = 1e-3;
+
+/// The root of the mean of an element's own mean square over the runs and that of its row, and a little of the whole.
+fn typical(squares: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
+    let mut sum = Array2::zeros(squares[0].dim());
+    let mut count = 0.0;
+    for (_, square) in squares.iter().enumerate().filter(|(i, _)| Some(*i) != left_out) {
+        sum += square;
+        count += 1.0;
+    }
+    let whole = WHOLE * sum.sum() / sum.len() as f64;
+    for mut row in sum.rows_mut() {
+        let mean = row.sum() / row.len() as f64;
+        row.mapv_inplace(|own| ((own + mean + whole) / (2.0 * count)).sqrt());
+    }
+    sum
+}
+
+/// How far the next of these differences, normal around 0, stays from 0.
+pub(crate) fn difference_limit(differences: impl Iterator<Item = f64>) -> f64 {
+    let squares: Vec<f64> = differences.map(|d| d * d).collect();
+    let n = squares.len() as f64;
+    student(n) * (squares.iter().sum::<f64>() / n).sqrt()
+}
+
+/// The quantile of Student's t that a correct candidate exceeds as often as is allowed.
+fn student(freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom").inverse_cdf(1.0 - FALSE_ALARM)
+}
+
+/// The one-sided prediction limit of the next of these positive, log-normal figures.
+fn prediction_limit(figures: impl Iterator<Item = f64>) -> f64 {
+    let logs: Vec<f64> = figures.filter(|f| *f > 0.0).map(f64::ln).collect();
+    let n = logs.len() as f64;
+    if logs.len() < 2 {
+        return 0.0;
+    }
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean + student(n - 1.0) * (variance * (1.0 + 1.0 / n)).sqrt()).exp()
+}

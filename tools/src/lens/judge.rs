@@ -1,0 +1,166 @@
+//! From what was seen to a verdict.
+
+use ndarray::{Array2, Zip};
+use reference::bound::confidence;
+use reference::compare::compare;
+use reference::{Site, Storage};
+
+use super::Lens;
+use super::floor::NoiseFloor;
+use super::substitution::{Loaded, Seen};
+use crate::failure::Failure;
+use crate::verdict::{JudgedBy, SiteReport, Verdict, Worst};
+
+/// A bound carried through more matrix products than this says nothing; noise is measured instead.
+const CARRIED: u32 = 1;
+
+/// How often a run over correct values may call one of them suspicious.
+const FALSE_SUSPICION: f64 = 1e-6;
+
+/// Values of the run that share one probability of false suspicion, at least: sites times elements.
+const FAMILY: usize = 1 << 30;
+
+/// A site that was seen, and what the noise runs computed there.
+pub(crate) struct Judge {
+    seen: Seen,
+    members: Vec<Array2<f64>>,
+}
+
+impl Judge {
+    pub(crate) fn new(seen: Seen) -> Self {
+        Judge { seen, members: Vec::new() }
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        self.seen.site
+    }
+
+    /// What the reference computed.
+    pub(crate) fn computed(&self) -> &Array2<f64> {
+        &self.seen.computed.value
+    }
+
+    pub(crate) fn needs_floor(&self) -> bool {
+        self.seen.computed.error.as_ref().is_none_or(|error| error.carried > CARRIED)
+    }
+
+    pub(crate) fn add_member(&mut self, value: Array2<f64>) {
+        self.members.push(value);
+    }
+
+    /// The site's report; `storage` is what the candidate stores activations in.
+    pub(crate) fn report(self, lens: Lens, storage: Storage, loaded: &Loaded<'_>) -> Result<SiteReport, Failure> {
+        let candidate = loaded.value(self.seen.site)?;
+        let candidate = candidate.as_ref();
+        let reference = &self.seen.computed.value;
+        let (difference, signal) = (norm(&(candidate - reference)), norm(reference));
+        let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
+        let mut report = SiteReport {
+            step: loaded.step(),
+            site: self.seen.site,
+            lens,
+            verdict: Verdict::Within,
+            judged_by: JudgedBy::Bound,
+            count: reference.len(),
+            equal,
+            faults: 0,
+            suspicious: 0,
+            deviation: if difference == 0.0 { 0.0 } else { difference / signal },
+            floor: None,
+            carried: None,
+            worst: None,
+            segment: self.seen.segment.clone(),
+            note: None,
+        };
+        let shape = loaded.shape(self.seen.site);
+        if self.members.is_empty() {
+            self.by_bound(candidate, &shape, &mut report);
+        } else {
+            self.by_floor(candidate, &shape, signal, &mut report);
+        }
+        if report.verdict != Verdict::Fault && equal == report.count {
+            report.verdict = Verdict::Exact;
+        }
+        let zeros = candidate.iter().all(|x| *x == 0.0);
+        if report.verdict != Verdict::Fault && zeros && !is_zero_by_nature(self.seen.site) {
+            report.verdict = Verdict::Mistrusted;
+            report.note = Some("every value is 0".into());
+        }
+        Ok(report)
+    }
+
+    fn by_bound(&self, candidate: &Array2<f64>, shape: &[usize], report: &mut SiteReport) {
+        let reference = &self.seen.computed.value;
+        let error = self.seen.computed.error_or_exact();
+        let lambda = confidence(FAMILY.max(reference.len()), FALSE_SUSPICION);
+        let found = compare(candidate.view(), reference.view(), &error, lambda);
+        (report.faults, report.suspicious) = (found.faults, found.suspicious);
+        report.worst = found.worst.map(|worst| Worst {
+            index: unravel(worst.at, reference.ncols(), shape),
+            candidate: worst.candidate,
+            reference: worst.reference,
+            bound: worst.bound,
+            ratio: worst.ratio,
+        });
+        report.verdict = match (found.faults, found.suspicious) {
+            (0, 0) => Verdict::Within,
+            (0, _) => Verdict::Suspicious,
+            _ => Verdict::Fault,
+        };
+        if found.faults == 0 && norm(&error.certain) > norm(reference) && found.equal < found.count {
+            report.verdict = Verdict::Mistrusted;
+            report.note = Some("the error bound is above the signal".into());
+        }
+    }
+
+    fn by_floor(&self, candidate: &Array2<f64>, shape: &[usize], signal: f64, report: &mut SiteReport) {
+        let reference = &self.seen.computed.value;
+        let floor = NoiseFloor::of(reference, &self.members);
+        let deviation = candidate - reference;
+        let ratio = floor.ratio(&deviation);
+        report.judged_by = JudgedBy::NoiseFloor(self.members.len());
+        report.floor = Some(floor.largest / signal);
+        let mut worst: Option<Worst> = None;
+        Zip::indexed(&deviation).for_each(|at, &d| {
+            let bound = floor.bound(at);
+            let ratio = reference::compare::ratio(candidate[at], reference[at], bound);
+            if ratio > 1.0 || d.is_nan() {
+                report.faults += 1;
+            }
+            if worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
+                let index = unravel(at, reference.ncols(), shape);
+                worst = Some(Worst { index, candidate: candidate[at], reference: reference[at], bound, ratio });
+            }
+        });
+        report.worst = worst;
+        report.verdict = if ratio <= 1.0 { Verdict::Within } else { Verdict::Fault };
+        if report.verdict == Verdict::Fault && report.faults == 0 {
+            report.note = Some(format!("no value stands out, but together they are {ratio:.1} times the noise limit"));
+        }
+        if report.verdict == Verdict::Within && floor.largest > signal {
+            report.verdict = Verdict::Mistrusted;
+            report.note = Some("the noise floor is above the signal".into());
+        }
+    }
+}
+
+/// sin of position 0 is 0.
+fn is_zero_by_nature(site: Site) -> bool {
+    site == Site::RopeSin
+}
+
+/// ‖x‖.
+fn norm(x: &Array2<f64>) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// The index in the dumped tensor of a place in the matrix.
+pub(crate) fn unravel((row, column): (usize, usize), columns: usize, shape: &[usize]) -> Vec<usize> {
+    let mut flat = row * columns + column;
+    let mut index = vec![0; shape.len()];
+    for (i, &extent) in index.iter_mut().zip(shape).rev() {
+        *i = flat % extent;
+        flat /= extent;
+    }
+    index
+}

@@ -1,0 +1,162 @@
+//! The probes that put a candidate's values in place of the reference's.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use ndarray::Array2;
+use reference::config::M2Config;
+use reference::probe::Probe;
+use reference::site::Extent;
+use reference::{LayerSite, Site, Tracked};
+
+use super::Lens;
+use crate::candidate::{At, Candidate};
+use crate::failure::Failure;
+
+/// A candidate's values of one step and layer, each read once.
+pub(crate) struct Loaded<'a> {
+    candidate: &'a dyn Candidate,
+    config: &'a M2Config,
+    step: usize,
+    extent: Extent,
+    values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
+}
+
+impl<'a> Loaded<'a> {
+    pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a M2Config, step: usize, extent: Extent) -> Self {
+        Loaded { candidate, config, step, extent, values: RefCell::default() }
+    }
+
+    pub(crate) fn step(&self) -> usize {
+        self.step
+    }
+
+    pub(crate) fn has(&self, site: Site) -> bool {
+        self.candidate.has(self.at(site))
+    }
+
+    /// The shape of the site's value as it is dumped.
+    pub(crate) fn shape(&self, site: Site) -> Vec<usize> {
+        site.shape(self.config, self.extent)
+    }
+
+    pub(crate) fn value(&self, site: Site) -> Result<Rc<Array2<f64>>, Failure> {
+        if let Some(value) = self.values.borrow().get(&site) {
+            return Ok(Rc::clone(value));
+        }
+        let value = Rc::new(self.candidate.matrix(self.at(site), self.extent)?);
+        self.values.borrow_mut().insert(site, Rc::clone(&value));
+        Ok(value)
+    }
+
+    pub(crate) fn choices(&self, site: Site) -> Result<Array2<usize>, Failure> {
+        self.candidate.choices(self.at(site), self.extent)
+    }
+
+    fn at(&self, site: Site) -> At {
+        At { step: self.step, site }
+    }
+}
+
+/// What the reference computed at a site that is judged.
+pub(crate) struct Seen {
+    pub(crate) site: Site,
+    /// Before the candidate's value was put in its place.
+    pub(crate) computed: Tracked<f64>,
+    /// Sites on the way that the candidate does not show.
+    pub(crate) segment: Vec<Site>,
+}
+
+/// A choice that the reference would have made.
+pub(crate) struct SeenChoice {
+    pub(crate) site: Site,
+    pub(crate) scores: Tracked<f64>,
+    pub(crate) chosen: Array2<usize>,
+    pub(crate) candidate: Array2<usize>,
+}
+
+/// Puts the candidate's values in place of the reference's where the lens says so, and keeps what was there.
+pub(crate) struct Substitution<'a> {
+    pub(crate) lens: Lens,
+    pub(crate) loaded: &'a Loaded<'a>,
+    /// Nothing is kept of sites that this does not name; all, if it is `None`.
+    pub(crate) only: Option<Vec<Site>>,
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) choices: Vec<SeenChoice>,
+    pub(crate) missing: Vec<Site>,
+    pub(crate) failure: Option<Failure>,
+    segment: Vec<Site>,
+}
+
+impl<'a> Substitution<'a> {
+    pub(crate) fn new(lens: Lens, loaded: &'a Loaded<'a>, only: Option<Vec<Site>>) -> Self {
+        let (seen, choices, missing, segment) = Default::default();
+        Substitution { lens, loaded, only, seen, choices, missing, failure: None, segment }
+    }
+
+    fn keeps(&self, site: Site) -> bool {
+        self.lens.judges(site) && self.only.as_ref().is_none_or(|only| only.contains(&site))
+    }
+
+    fn try_visit(&mut self, site: Site, value: &mut Tracked<f64>) -> Result<(), Failure> {
+        if !self.loaded.has(site) {
+            self.segment.push(site);
+            self.missing.push(site);
+            return Ok(());
+        }
+        let candidate = self.loaded.value(site)?;
+        if self.keeps(site) {
+            self.seen.push(Seen { site, computed: value.clone(), segment: std::mem::take(&mut self.segment) });
+        }
+        // What follows a value that is not a number is judged from the reference's own.
+        if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || is_masked(site)) {
+            *value = match &value.error {
+                Some(_) => Tracked::exact(candidate.as_ref().clone()),
+                None => Tracked::plain(candidate.as_ref().clone()),
+            };
+        }
+        Ok(())
+    }
+
+    fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
+        if !self.loaded.has(site) {
+            self.missing.push(site);
+            return Ok(());
+        }
+        let candidate = self.loaded.choices(site)?;
+        let experts = scores.dim().1;
+        let usable = candidate.iter().all(|&e| e < experts);
+        if self.lens == Lens::Local && self.only.is_none() {
+            let (scores, chosen, candidate) = (scores.clone(), chosen.clone(), candidate.clone());
+            self.choices.push(SeenChoice { site, scores, chosen, candidate });
+        }
+        if usable {
+            *chosen = candidate;
+        }
+        Ok(())
+    }
+}
+
+/// Scores are −∞ where masked.
+fn is_masked(site: Site) -> bool {
+    matches!(site, Site::Layer(_, LayerSite::Scores))
+}
+
+impl Probe<f64> for Substitution<'_> {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        if self.failure.is_none() {
+            self.failure = self.try_visit(site, value).err();
+        }
+    }
+
+    fn choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) {
+        if self.failure.is_none() {
+            self.failure = self.try_choose(site, scores, chosen).err();
+        }
+    }
+
+    fn wants(&self, site: Site) -> bool {
+        self.lens == Lens::Local && self.loaded.has(site)
+    }
+}

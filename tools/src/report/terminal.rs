@@ -1,0 +1,225 @@
+//! The report for reading: a line a layer, then what is wrong.
+
+use std::fmt::Write;
+
+use owo_colors::OwoColorize;
+use reference::{LayerSite, Site};
+
+use super::Report;
+use crate::lens::Lens;
+use crate::output::Output;
+use crate::verdict::{JudgedBy, SiteReport, Verdict};
+
+/// Faults that are told in full.
+const TOLD: usize = 10;
+
+/// Prints a report.
+pub fn print(report: &Report, output: Output) {
+    let mut text = header(report);
+    text += &layers(report);
+    text += &missing(report);
+    text += &findings(report);
+    text += &decode(report);
+    let _ = writeln!(text, "\n{}", summary(report));
+    output.say(&text);
+}
+
+/// One line: the verdict, and how many sites have which.
+pub fn summary(report: &Report) -> String {
+    let count = |verdict| report.sites.iter().filter(|site| site.verdict == verdict).count();
+    let kinds =
+        [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
+    let counts: Vec<String> =
+        kinds.iter().filter(|kind| count(**kind) > 0).map(|kind| format!("{} {kind}", count(*kind))).collect();
+    let verdict = match report.verdict() {
+        Verdict::Fault => "FAIL".red().bold().to_string(),
+        _ => "PASS".green().bold().to_string(),
+    };
+    format!("{verdict}  {} comparisons: {}", report.sites.len(), counts.join(", "))
+}
+
+fn header(report: &Report) -> String {
+    let header = &report.header;
+    let tokens = match header.steps[..] {
+        [one] => format!("{one} tokens"),
+        _ => format!("{} tokens in {} passes", header.steps.iter().sum::<usize>(), header.steps.len()),
+    };
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{:<10} {value}", name.dimmed());
+    };
+    line("model", &format!("{}: {}", header.model, header.size));
+    line("candidate", &header.candidate);
+    line("rounding", &format!("{} ({})", header.contract, header.contract_from));
+    line("semantics", &header.semantics.to_string());
+    line("prompt", &tokens);
+    for note in &header.notes {
+        line("note", note);
+    }
+    text
+}
+
+/// Rows of the table: what is before the layers, each layer, what is after.
+fn layers(report: &Report) -> String {
+    let mut text = String::new();
+    let width = report.sites.iter().filter(|s| s.lens == Lens::Local).fold(Vec::new(), |mut widths: Vec<usize>, s| {
+        let row = row_of(s, report.header.layers);
+        widths.resize(widths.len().max(row + 1), 0);
+        widths[row] += 1;
+        widths
+    });
+    let width = width.into_iter().max().unwrap_or(0).max(5);
+    let title =
+        format!("{:>7}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}", "layer", "local", "makes", "carries", "drift", "noise");
+    let _ = writeln!(text, "\n{}", title.dimmed());
+    for row in 0..report.header.layers + 2 {
+        let of_row =
+            |lens: Lens| report.sites.iter().filter(move |s| s.lens == lens && row_of(s, report.header.layers) == row);
+        if of_row(Lens::Local).chain(of_row(Lens::Layer)).chain(of_row(Lens::Global)).next().is_none() {
+            continue;
+        }
+        let name = match row {
+            0 => "start".to_owned(),
+            row if row > report.header.layers => "head".to_owned(),
+            row => (row - 1).to_string(),
+        };
+        let glyphs: Vec<Verdict> = of_row(Lens::Local).map(|s| s.verdict).collect();
+        let strip: String = glyphs.iter().map(|verdict| glyph(*verdict)).collect();
+        let padding = " ".repeat(width.saturating_sub(glyphs.len()));
+        let (layer, global) = (of_row(Lens::Layer).next_back(), of_row(Lens::Global).next_back());
+        let figure = |x: Option<f64>| x.map_or_else(String::new, |x| format!("{x:.1e}"));
+        let _ = writeln!(
+            text,
+            "{name:>7}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}",
+            figure(layer.map(|s| s.deviation)),
+            figure(layer.and_then(|s| s.carried)),
+            figure(global.map(|s| s.deviation)),
+            figure(global.and_then(|s| s.floor)),
+        );
+    }
+    let _ = writeln!(text, "{}", "= exact  · within  t tie  ? mistrusted  ! suspicious  X fault".dimmed());
+    text
+}
+
+fn row_of(report: &SiteReport, layers: usize) -> usize {
+    match report.site {
+        Site::Embedding | Site::RopeCos | Site::RopeSin => 0,
+        Site::Layer(layer, _) => layer + 1,
+        Site::FinalNorm | Site::LmHead | Site::Logits => layers + 1,
+    }
+}
+
+fn glyph(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Exact => "=".green().to_string(),
+        Verdict::Within => "·".green().to_string(),
+        Verdict::Tie => "t".cyan().to_string(),
+        Verdict::Missing => " ".to_owned(),
+        Verdict::Mistrusted => "?".yellow().to_string(),
+        Verdict::Suspicious => "!".yellow().to_string(),
+        Verdict::Fault => "X".red().bold().to_string(),
+    }
+}
+
+/// Sites that the candidate could have shown, by kind.
+fn missing(report: &Report) -> String {
+    let mut kinds: Vec<String> = Vec::new();
+    for site in report.missing.iter().filter(|site| !site.on_request()) {
+        let kind = match site {
+            Site::Layer(_, LayerSite::Output) => "layer outputs".to_owned(),
+            Site::Layer(layer, _) => site.to_string().replace(&format!("model.layers.{layer}."), ""),
+            other => other.to_string(),
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    if kinds.is_empty() {
+        return String::new();
+    }
+    format!("{}  {}; these operators are judged together with the next\n", "not shown".dimmed(), kinds.join(", "))
+}
+
+fn findings(report: &Report) -> String {
+    let mut text = String::new();
+    let faults = report.faults();
+    for fault in faults.iter().take(TOLD) {
+        text += &finding(fault, report);
+    }
+    if faults.len() > TOLD {
+        let _ = writeln!(text, "\nand {} more faults, which may follow from these", faults.len() - TOLD);
+    }
+    let suspicious: Vec<&SiteReport> = report.sites.iter().filter(|s| s.verdict == Verdict::Suspicious).collect();
+    for site in suspicious.iter().take(TOLD) {
+        let _ = writeln!(
+            text,
+            "\n{} {} ({}): {} of {} values further off than independent roundings explain",
+            "suspicious".yellow(),
+            site.site,
+            site.lens,
+            site.suspicious,
+            site.count
+        );
+    }
+    text
+}
+
+fn finding(fault: &SiteReport, report: &Report) -> String {
+    let mut text = String::new();
+    let by = match fault.judged_by {
+        JudgedBy::Bound => "error bound".to_owned(),
+        JudgedBy::NoiseFloor(runs) => format!("noise floor of {runs} runs"),
+        JudgedBy::Intervals => "score intervals".to_owned(),
+    };
+    let _ = writeln!(text, "\n{} {} under the {} lens", "fault".red().bold(), at(fault).bold(), fault.lens);
+    let of = if fault.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
+    let _ = writeln!(text, "  {} of {} {of} outside the {by}", fault.faults, fault.count);
+    if let Some(worst) = &fault.worst {
+        let index: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "  worst at [{}]: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
+            index.join(", "),
+            worst.candidate,
+            worst.reference,
+            worst.bound,
+            worst.ratio
+        );
+    }
+    if !fault.segment.is_empty() {
+        let operators: Vec<String> = fault.segment.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "  judged together with {}, which the candidate does not show", operators.join(", "));
+    }
+    if let Some(note) = &fault.note {
+        let _ = writeln!(text, "  {note}");
+    }
+    let _ = writeln!(text, "  again: {} --sites '{}'", report.header.command, fault.site);
+    text
+}
+
+fn at(report: &SiteReport) -> String {
+    match report.step {
+        0 => report.site.to_string(),
+        step => format!("step.{step}.{}", report.site),
+    }
+}
+
+fn decode(report: &Report) -> String {
+    let Some(decoded) = &report.decode else { return String::new() };
+    let agree = decoded.tokens.len() - decoded.divergences.len();
+    let mut text = format!("\ndecode: {agree} of {} tokens are the reference's", decoded.tokens.len());
+    let smallest = decoded.margins.iter().copied().fold(f64::INFINITY, f64::min);
+    let _ = writeln!(text, ", smallest margin {smallest:.3e}");
+    for divergence in decoded.divergences.iter().take(TOLD) {
+        let said = match divergence.verdict {
+            Verdict::Fault => "fault".red().bold().to_string(),
+            _ => "tie".cyan().to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "  {said} at token {}: candidate {}, reference {}; margin {:.3e}, noise explains {:.3e}",
+            divergence.position, divergence.candidate, divergence.reference, divergence.margin, divergence.limit
+        );
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! Puts a candidate next to the reference, under all lenses at once.
+
+use std::collections::BTreeSet;
+
+use ndarray::Array2;
+use reference::models::m2::M2;
+use reference::site::Extent;
+use reference::{LayerSite, RoundingContract, Site};
+
+use crate::candidate::Candidate;
+use crate::failure::Failure;
+use crate::lens::{Lens, Loaded, Pass, Phase, Track};
+use crate::verdict::SiteReport;
+
+/// What to verify, and how.
+pub struct Verification<'a> {
+    /// The reference.
+    pub model: &'a M2<'a>,
+    /// The candidate.
+    pub candidate: &'a dyn Candidate,
+    /// How the candidate rounds.
+    pub contract: RoundingContract,
+    /// The tokens of each forward pass.
+    pub steps: &'a [Vec<u32>],
+    /// The lenses, each once.
+    pub lenses: &'a [Lens],
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Every judged site under every lens, in the order in which a token meets them.
+    pub sites: Vec<SiteReport>,
+    /// Sites that the candidate does not show.
+    pub missing: BTreeSet<Site>,
+}
+
+impl Verification<'_> {
+    /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
+    pub fn run(&self, mut progress: impl FnMut()) -> Result<Found, Failure> {
+        let mut tracks: Vec<Track<'_>> =
+            self.lenses.iter().map(|lens| Track::new(*lens, self.model, self.contract)).collect();
+        let mut found = Found::default();
+        let mut first = 0;
+        for (step, tokens) in self.steps.iter().enumerate() {
+            let pass = Pass { tokens, first, more: step + 1 < self.steps.len() };
+            let extent = Extent { tokens: tokens.len(), positions: first + tokens.len() };
+            for phase in self.pass() {
+                let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
+                self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                progress();
+            }
+            first += tokens.len();
+        }
+        Ok(found)
+    }
+
+    /// How often `progress` is told.
+    pub fn phases(&self) -> usize {
+        self.steps.len() * (self.model.config().num_hidden_layers + 2)
+    }
+
+    fn pass(&self) -> impl Iterator<Item = Phase> + use<> {
+        let layers = (0..self.model.config().num_hidden_layers).map(Phase::Layer);
+        std::iter::once(Phase::Start).chain(layers).chain([Phase::Head])
+    }
+
+    fn advance(
+        &self,
+        tracks: &mut [Track<'_>],
+        phase: Phase,
+        pass: Pass<'_>,
+        loaded: &Loaded<'_>,
+        found: &mut Found,
+    ) -> Result<(), Failure> {
+        let mut outputs: Vec<(Lens, Array2<f64>)> = Vec::new();
+        let from = found.sites.len();
+        for track in tracks {
+            let shown = track.advance(phase, pass, loaded)?;
+            found.sites.extend(shown.choices.iter().map(|choice| choice.report(loaded.step())));
+            for judge in shown.seen {
+                if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
+                    outputs.push((track.lens, judge.computed().clone()));
+                }
+                found.sites.push(judge.report(track.lens, self.contract.activations, loaded)?);
+            }
+            found.missing.extend(shown.missing);
+        }
+        let output = |lens| outputs.iter().find(|(of, _)| *of == lens).map(|(_, value)| value);
+        if let (Some(forced), Some(free)) = (output(Lens::Layer), output(Lens::Global)) {
+            let carried = (forced - free).mapv(|x| x * x).sum().sqrt() / free.mapv(|x| x * x).sum().sqrt();
+            let layer = found.sites[from..].iter_mut().find(|report| report.lens == Lens::Layer);
+            if let Some(report) = layer {
+                report.carried = Some(carried);
+            }
+        }
+        Ok(())
+    }
+}
