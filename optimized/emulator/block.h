@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "fiber.h"
+#include "global_checker.h"
 #include "launch.h"
 #include "schedule.h"
 #include "shared_checker.h"
-#include "global_checker.h"
+#include "tensor_core.h"
 
 namespace emulator {
 
@@ -99,6 +100,7 @@ struct Block {
     Barrier barriers[BARRIERS];
     AsyncCopies copies[MAX_THREADS];
     Scheduler scheduler;
+    TensorCore tensor_core;
     SharedChecker shared_checker;
     GlobalChecker global_checker;
     uint64_t switches = 0;
@@ -121,6 +123,6 @@ struct Block {
 
 // The parts of `Block::execute` that have files of their own.
 void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed);
-void multiply(Warp& warp);
+void multiply(Warp& warp, TensorCore& core);
 
 } // namespace emulator

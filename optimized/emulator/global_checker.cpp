@@ -75,7 +75,7 @@ Trace* GlobalChecker::find(const Thread& thread, const void* address, uint32_t b
 }
 
 bool GlobalChecker::concurrent(uint32_t stamp) const {
-    if (stamp == stamp_) {
+    if (stamp == stamp_ || stamp < launch_) {
         return false;
     }
     const bool of_this_launch = block_->launch->stamps.contains(stamp) || later_stamps_.count(stamp) != 0;
@@ -98,58 +98,62 @@ void GlobalChecker::note_race(const Thread& thread, const void* address, const c
 
 void GlobalChecker::read(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
     Trace* const traces = find(thread, address, bytes, "reads", at);
+    // Neighbours mostly have the same history, which is judged once.
+    Trace judged = {};
+    Trace after = {};
     for (uint32_t i = 0; i < bytes; ++i) {
         Trace& trace = traces[i];
+        if (i != 0 && trace.writer == judged.writer && trace.reader == judged.reader) {
+            trace = after;
+            continue;
+        }
+        judged = trace;
         const uint32_t writer = trace.writer & ~ATOMIC;
+        const auto* const byte = static_cast<const unsigned char*>(address) + i;
         if (trace.writer == NOBODY) {
-            const auto offset = reinterpret_cast<uintptr_t>(address) + i - last_->begin();
+            const auto offset = reinterpret_cast<uintptr_t>(byte) - last_->begin();
             block_->note(Fault::UninitialisedGlobal, at,
                          block_->name(thread.number) + format(" reads byte %zu of %zu, which nothing has written",
                                                               static_cast<size_t>(offset), last_->bytes()));
             trace.writer = HOST;
         } else if (concurrent(writer)) {
-            note_race(thread, static_cast<const unsigned char*>(address) + i, "reads", writer, "writes", at);
+            note_race(thread, byte, "reads", writer, "writes", at);
             trace.writer = HOST;
         }
         // The first reader of the launch is kept: blocks run one after another, so no reader before it can be this block.
-        const bool kept = trace.reader != stamp_ && concurrent(trace.reader);
-        trace.reader = kept ? trace.reader : stamp_;
+        trace.reader = concurrent(trace.reader) ? trace.reader : stamp_;
+        after = trace;
+    }
+}
+
+void GlobalChecker::check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark,
+                                const void* at) {
+    Trace* const traces = find(thread, address, bytes, does, at);
+    for (uint32_t i = 0; i < bytes; ++i) {
+        Trace& trace = traces[i];
+        const auto* const byte = static_cast<const unsigned char*>(address) + i;
+        const uint32_t writer = trace.writer & ~ATOMIC;
+        const bool both_atomic = mark == ATOMIC && (trace.writer & ATOMIC) != 0;
+        if (!both_atomic && concurrent(writer)) {
+            note_race(thread, byte, does, writer, "writes", at);
+        } else if (concurrent(trace.reader)) {
+            note_race(thread, byte, does, trace.reader, "reads", at);
+            trace.reader = NOBODY;
+        }
+        trace.writer = stamp_ | mark;
     }
 }
 
 void GlobalChecker::write(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
-    Trace* const traces = find(thread, address, bytes, "writes", at);
-    for (uint32_t i = 0; i < bytes; ++i) {
-        Trace& trace = traces[i];
-        const void* const byte = static_cast<const unsigned char*>(address) + i;
-        const uint32_t writer = trace.writer & ~ATOMIC;
-        if (concurrent(writer)) {
-            note_race(thread, byte, "writes", writer, "writes", at);
-        } else if (concurrent(trace.reader)) {
-            note_race(thread, byte, "writes", trace.reader, "reads", at);
-            trace.reader = NOBODY;
-        }
-        trace.writer = stamp_;
-    }
+    check_write(thread, address, bytes, "writes", 0, at);
 }
 
 void GlobalChecker::atomic(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
-    Trace* const traces = find(thread, address, bytes, "changes", at);
-    for (uint32_t i = 0; i < bytes; ++i) {
-        Trace& trace = traces[i];
-        const void* const byte = static_cast<const unsigned char*>(address) + i;
-        const uint32_t writer = trace.writer & ~ATOMIC;
-        if (trace.writer == NOBODY) {
-            block_->note(Fault::UninitialisedGlobal, at,
-                         block_->name(thread.number) + " changes bytes atomically that nothing has written");
-        } else if ((trace.writer & ATOMIC) == 0 && concurrent(writer)) {
-            note_race(thread, byte, "changes", writer, "writes", at);
-        } else if (concurrent(trace.reader)) {
-            note_race(thread, byte, "changes", trace.reader, "reads", at);
-            trace.reader = NOBODY;
-        }
-        trace.writer = stamp_ | ATOMIC;
+    if (find(thread, address, bytes, "changes", at)->writer == NOBODY) {
+        block_->note(Fault::UninitialisedGlobal, at,
+                     block_->name(thread.number) + " changes bytes atomically that nothing has written");
     }
+    check_write(thread, address, bytes, "changes", ATOMIC, at);
     Knowledge& told = told_at_[address];
     heard_.insert(told.begin(), told.end());
     told.insert(published_.begin(), published_.end());

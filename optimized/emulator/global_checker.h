@@ -34,6 +34,7 @@ class GlobalChecker {
     [[noreturn]] void stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at);
     // Whether the access that left `stamp` may be at the same time as this block's.
     bool concurrent(uint32_t stamp) const;
+    void check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark, const void* at);
     uint64_t block_of(uint32_t stamp) const;
     void note_race(const Thread& thread, const void* address, const char* does, uint32_t other, const char* did, const void* at);
 

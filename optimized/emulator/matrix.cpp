@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "block.h"
-#include "tensor_core.h"
 
 namespace emulator {
 
@@ -69,8 +68,7 @@ void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed) {
 // a (16×16): register h + 2c of lane l holds row l/4 + 8h, columns 2(l%4) + 8c and one more.
 // b (16×8):  register c of lane l holds rows 2(l%4) + 8c and one more, column l/4.
 // d (16×8):  register 2h + i of lane l holds row l/4 + 8h, column 2(l%4) + i.
-void multiply(Warp& warp) {
-    static thread_local TensorCore core;
+void multiply(Warp& warp, TensorCore& core) {
     const auto& shape = *static_cast<const MultiplyOperand*>(warp.arrivals[0].operand);
     for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {
         const auto& operand = *static_cast<const MultiplyOperand*>(warp.arrivals[lane].operand);

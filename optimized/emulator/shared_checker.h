@@ -39,7 +39,8 @@ class SharedChecker {
         uint32_t tick;
         uint16_t thread;
         State state;
-        uint32_t at;
+        uint32_t place;
+        uint32_t readers; // the warps that read it since
     };
     // A warp's last read of a byte.
     struct Read {
@@ -54,28 +55,45 @@ class SharedChecker {
     };
 
     static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
+    // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole lines.
+    static constexpr uint32_t LINE_BYTES = 16;
+
+    uint32_t cell_of_line(uint32_t line) const { return bytes_ + line; }
+    uint32_t first_byte(uint32_t cell) const { return cell < bytes_ ? cell : (cell - bytes_) * LINE_BYTES; }
+    // Gives every byte of the line its own cell.
+    void split(uint32_t line);
+    // Calls `act` with each cell of the bytes. `overwrites` if it leaves them all with one history.
+    template <class Act>
+    void for_cells(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
 
     uint32_t advance();
     bool in_order(const Thread& thread, uint32_t warp, uint32_t lane, uint32_t tick) const;
     bool in_order_after(const Thread& thread, const Write& write) const;
     bool written(const Write& write) const { return write.tick >= settled_; }
     // The warp whose read the thread's write would overtake, or -1.
-    int overtaken_reader(const Thread& thread, uint32_t offset) const;
+    int overtaken_reader(const Thread& thread, uint32_t cell) const;
     void check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at);
-    bool note_conflict(const Thread& thread, uint32_t offset, State state, const void* at);
+    bool note_early_read(const Thread& thread, uint32_t cell, const void* at);
+    bool note_early_write(const Thread& thread, uint32_t cell, State state, const void* at);
     void note_in_flight(const Thread& thread, const Write& copy, const void* at);
-    std::string describe(uint32_t place) const;
-    Read& read_of(uint32_t offset, uint32_t warp) { return reads_[offset * warps_ + warp]; }
-    const Read& read_of(uint32_t offset, uint32_t warp) const { return reads_[offset * warps_ + warp]; }
+    void note_race(const Thread& thread, const char* does, uint32_t cell, const std::string& who_did, uint32_t place,
+                   const void* at);
+    uint32_t place_of(const void* at);
+    Read* reads_of(uint32_t warp) { return reads_.data() + size_t{warp} * writes_.size(); }
+    const Read* reads_of(uint32_t warp) const { return reads_.data() + size_t{warp} * writes_.size(); }
 
     Block* block_ = nullptr;
     uint32_t warps_ = 0;
+    uint32_t bytes_ = 0;
     uint32_t tick_ = 0;
     uint32_t settled_ = 0; // the tick of this block that every warp knows from the start
     Clock clocks_[MAX_WARPS];
-    std::vector<Write> writes_;
-    std::vector<Read> reads_;      // [byte][warp]
-    std::vector<uint32_t> read_at_; // where each byte was last read
+    std::vector<Write> writes_;        // [cell]
+    std::vector<Read> reads_;          // [warp][cell]
+    std::vector<uint32_t> read_place_; // [cell], where it was last read
+    std::vector<bool> whole_;          // [line], whether the line's cell stands for its bytes
+    const void* last_at_ = nullptr;    // the last answer of `place_of`
+    uint32_t last_place_ = 0;
 };
 
 } // namespace emulator

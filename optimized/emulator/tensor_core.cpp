@@ -170,45 +170,14 @@ inline __attribute__((always_inline)) void whole_row(const Operands& row, float*
     }
 }
 
-using Row = void (*)(const Operands&, float*, int);
-
-void plain_row(const Operands& row, float* d, int columns) {
-    whole_row(row, d, columns);
-}
-
-#if defined(__x86_64__)
-
-__attribute__((target("avx2"))) void avx2_row(const Operands& row, float* d, int columns) {
-    whole_row(row, d, columns);
-}
-
-__attribute__((target("avx512f,avx512vl,avx512dq"))) void avx512_row(const Operands& row, float* d, int columns) {
-    whole_row(row, d, columns);
-}
-
-Row best_row() {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-        return avx512_row;
-    }
-    return __builtin_cpu_supports("avx2") ? avx2_row : plain_row;
-}
-
-#else
-
-Row best_row() {
-    return plain_row;
-}
-
-#endif
-
 // What is known of a set of factors.
 struct Range {
-    bool special = false;
-    int32_t smallest = INT32_MAX; // the exponent field of the smallest that is not zero
+    Ints special = {};              // other than zero if an infinity or a NaN is among them
+    Ints smallest = Ints{} + INT32_MAX; // the exponent field of the smallest that is not zero
 };
 
 // Writes the powers of `count` factors.
-void find_powers(const float* factors, float* powers, int count, Range& range) {
+inline __attribute__((always_inline)) void all_powers(const float* factors, float* powers, int count, Range& range) {
     for (int i = 0; i < count; i += LANES) {
         const Ints bits = load<Ints>(factors + i);
         const Ints field = bits & EXPONENT_FIELD;
@@ -216,43 +185,78 @@ void find_powers(const float* factors, float* powers, int count, Range& range) {
         const Ints is_zero = (bits & INT32_MAX) == 0;
         const Ints power = is_zero ? Ints{} : of_nonzero;
         memcpy(powers + i, &power, sizeof power);
-        for (int lane = 0; lane < LANES; ++lane) {
-            range.special |= field[lane] == EXPONENT_FIELD;
-            range.smallest = power[lane] == 0 ? range.smallest : std::min(range.smallest, power[lane]);
-        }
+        range.special |= field == EXPONENT_FIELD;
+        const Ints counts = is_zero ? Ints{} + INT32_MAX : of_nonzero;
+        range.smallest = counts < range.smallest ? counts : range.smallest;
     }
 }
 
+// The two loops, compiled for one kind of processor.
+struct Loops {
+    void (*row)(const Operands&, float* d, int columns);
+    void (*powers)(const float* factors, float* powers, int count, Range& range);
+};
+
+#define LOOPS(name, attribute)                                                                                         \
+    attribute void name##_row(const Operands& row, float* d, int columns) {                                            \
+        whole_row(row, d, columns);                                                                                    \
+    }                                                                                                                  \
+    attribute void name##_powers(const float* factors, float* powers, int count, Range& range) {                       \
+        all_powers(factors, powers, count, range);                                                                     \
+    }                                                                                                                  \
+    constexpr Loops name = {name##_row, name##_powers};
+
+LOOPS(plain, )
+
+#if defined(__x86_64__)
+
+LOOPS(avx2, __attribute__((target("avx2"))))
+LOOPS(avx512, __attribute__((target("avx512f,avx512vl,avx512dq"))))
+
+Loops best() {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+        return avx512;
+    }
+    return __builtin_cpu_supports("avx2") ? avx2 : plain;
+}
+
+#else
+
+Loops best() {
+    return plain;
+}
+
+#endif
+
+const Loops LOOPS_HERE = best();
+
+int32_t least(Ints values) {
+    int32_t result = INT32_MAX;
+    for (int lane = 0; lane < LANES; ++lane) {
+        result = std::min(result, static_cast<int32_t>(values[lane]));
+    }
+    return result;
+}
+
 } // namespace
-
-void TensorCore::set_a(uint32_t row, uint32_t k, uint32_t pair) {
-    a_[row][k] = float_of(pair << 16);
-    a_[row][k + 1] = float_of(pair & 0xffff0000u);
-}
-
-void TensorCore::set_b(uint32_t k, uint32_t column, uint32_t pair) {
-    b_[k][column] = float_of(pair << 16);
-    b_[k + 1][column] = float_of(pair & 0xffff0000u);
-}
 
 void TensorCore::prepare(int rows, int columns) {
     columns_ = columns;
     Range of_a;
     Range of_b;
-    find_powers(a_[0], a_power_[0], rows * K, of_a);
+    LOOPS_HERE.powers(a_[0], a_power_[0], rows * K, of_a);
     for (int k = 0; k < K; ++k) {
-        find_powers(b_[k], b_power_[k], columns, of_b);
+        LOOPS_HERE.powers(b_[k], b_power_[k], columns, of_b);
     }
-    special_ = of_a.special || of_b.special;
+    special_ = any(of_a.special | of_b.special);
     // The exponent of a product, biased twice, against that of the smallest normal float.
-    const int64_t smallest = int64_t{of_a.smallest} + of_b.smallest;
+    const int64_t smallest = int64_t{least(of_a.smallest)} + least(of_b.smallest);
     vanishing_ = smallest < int64_t{ONE} + EXPONENT_STEP;
 }
 
 void TensorCore::accumulate(int row, float* d) const {
-    static const Row row_function = best_row();
     if (!special_) {
-        row_function({a_[row], a_power_[row], b_[0], b_power_[0], vanishing_}, d, columns_);
+        LOOPS_HERE.row({a_[row], a_power_[row], b_[0], b_power_[0], vanishing_}, d, columns_);
         return;
     }
     for (int column = 0; column < columns_; ++column) {

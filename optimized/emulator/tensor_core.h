@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "interface.h"
 
@@ -19,15 +20,23 @@ class TensorCore {
     static constexpr int MAX_COLUMNS = 8 * MAX_MULTIPLY_TILES;
 
     // a[row][k] and a[row][k + 1], each in half of `pair`.
-    void set_a(uint32_t row, uint32_t k, uint32_t pair);
+    void set_a(uint32_t row, uint32_t k, uint32_t pair) {
+        set(a_[row][k], pair << 16);
+        set(a_[row][k + 1], pair & 0xffff0000u);
+    }
     // b[k][column] and b[k + 1][column].
-    void set_b(uint32_t k, uint32_t column, uint32_t pair);
+    void set_b(uint32_t k, uint32_t column, uint32_t pair) {
+        set(b_[k][column], pair << 16);
+        set(b_[k + 1][column], pair & 0xffff0000u);
+    }
     // To be called once both are set.
     void prepare(int rows, int columns);
     // Adds row `row` of the product to `d`.
     void accumulate(int row, float* d) const;
 
   private:
+    static void set(float& value, uint32_t bits) { memcpy(&value, &bits, sizeof value); }
+
     int columns_ = 0;
     // An infinity or a NaN is among the factors.
     bool special_ = false;

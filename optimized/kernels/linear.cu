@@ -75,8 +75,10 @@ linear_tiles(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Value*
 #pragma unroll
                 for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
                     const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
+                    const float first = col < m ? sums[i][j][2 * half] : 0.f;
+                    const float second = col + 1 < m ? sums[i][j][2 * half + 1] : 0.f;
                     if (col < ldy) {
-                        Out::store_pair(y + int64(row) * ldy + col, sums[i][j][2 * half], sums[i][j][2 * half + 1]);
+                        Out::store_pair(y + int64(row) * ldy + col, first, second);
                     }
                 }
             }
@@ -177,13 +179,13 @@ linear_few_rows(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Val
 
     for (int i = threadIdx.x; i < n * FEW_COLS; i += blockDim.x) {
         const int row = i / FEW_COLS;
-        const int col = i % FEW_COLS;
+        const int col = first_col + i % FEW_COLS;
         float total = 0.f;
         for (int c = 0; c < chunks; ++c) {
-            total += sums[c].values[row][col];
+            total += sums[c].values[row][i % FEW_COLS];
         }
-        if (first_col + col < ldy) {
-            Out::store(y + int64(row) * ldy + first_col + col, total);
+        if (col < ldy) {
+            Out::store(y + int64(row) * ldy + col, col < m ? total : 0.f);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 
 use crate::emulated::{self, Form};
@@ -71,6 +71,17 @@ impl From<Grid> for LaunchConfig {
             shared_mem_bytes: grid.shared_bytes,
         }
     }
+}
+
+/// An argument of [`Gpu::launch_with`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Argument {
+    /// A pointer to device memory.
+    Address(u64),
+    /// An `int`.
+    Int(i32),
+    /// A `float`.
+    Float(f32),
 }
 
 impl Gpu {
@@ -145,6 +156,28 @@ impl Gpu {
     /// Begins a launch: its arguments and the launch itself follow.
     pub fn launch<'a>(&'a self, function: &'a CudaFunction) -> LaunchArgs<'a> {
         self.stream.launch_builder(function)
+    }
+
+    /// Launches any kernel with any arguments. The operators have launches of their own; this is for experiments.
+    ///
+    /// # Safety
+    ///
+    /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need not be: it
+    /// ends a launch before an access that is not allowed.
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    pub unsafe fn launch_with(&self, kernel: &Kernel, entry: &str, grid: Grid, arguments: &[Argument]) -> Result<(), Error> {
+        let function = self.function(kernel, entry)?;
+        let mut launch = self.launch(&function);
+        for argument in arguments {
+            match argument {
+                Argument::Address(value) => launch.arg(value),
+                Argument::Int(value) => launch.arg(value),
+                Argument::Float(value) => launch.arg(value),
+            };
+        }
+        // SAFETY: the caller's.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.outcome(done, || format!("{} {entry}", kernel.label())).map(|_| ())
     }
 
     /// What became of a call to the driver, with what the emulated device found. `what` says what the call was for.

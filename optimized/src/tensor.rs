@@ -1,6 +1,6 @@
 //! Matrices on a device.
 
-use cudarc::driver::{CudaSlice, DeviceRepr, ValidAsZeroBits};
+use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, ValidAsZeroBits};
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
 
@@ -50,6 +50,11 @@ impl<T> Matrix<T> {
     /// The elements with their padding, for a launch that writes them. It leaves the padding zero.
     pub fn data_mut(&mut self) -> &mut CudaSlice<T> {
         &mut self.data
+    }
+
+    /// Where the elements are, for [`Gpu::launch_with`].
+    pub fn address(&self) -> u64 {
+        self.data.device_ptr(self.data.stream()).0
     }
 }
 

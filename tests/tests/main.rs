@@ -1,3 +1,5 @@
 //! Every test, in one binary.
 
+mod emulator;
+mod kernels;
 mod ops;

@@ -1,3 +1,5 @@
 //! The operators, a file each.
 
+mod add_rms_norm;
 mod linear;
+mod rms_norm;
