@@ -35,6 +35,9 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
     uint32 x, y, z, w;
 };
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
 struct alignas(8) float2 {
     float x, y;
 };

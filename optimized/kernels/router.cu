@@ -4,9 +4,9 @@
 // rᵢₑ = σ(zᵢₑ)        Cᵢ = the k experts of largest rᵢₑ + bₑ        wᵢₑ = rᵢₑ / Σ rᵢ꜀ over c in Cᵢ
 // ```
 //
-// - Launch: ⌈n/TOKENS⌉ blocks of WARPS warps, block i owns tokens i·TOKENS to i·TOKENS + TOKENS − 1.
+// - Launch: ⌈n/BLOCK_TOKENS⌉ blocks of BLOCK_WARPS warps, block i owns tokens i·BLOCK_TOKENS to i·BLOCK_TOKENS + BLOCK_TOKENS − 1.
 // - Requires: K1 x holds n rows of ldx values, g E rows of ldg, z n rows of ldz, r and b and C and w likewise; K2 1 ≤ k ≤ E,
-//   k ≤ 32, E ≤ 1024; K3 shared memory: TOKENS rows of d values, then 2·TOKENS rows of E; K4 nothing that is written overlaps anything.
+//   k ≤ 32, E ≤ 1024; K3 shared memory: BLOCK_TOKENS rows of d values, then 2·BLOCK_TOKENS rows of E; K4 nothing that is written overlaps anything.
 // - Precision: f32 throughout. zᵢₑ = Σ xᵢₖ·gₑₖ fused, lane l sums k = l, l + 32, … upward, then warp_sum. The same for a token
 //   whatever tokens are beside it. Of equal experts the lowest is chosen first; NaN counts as larger than any number.
 
@@ -15,17 +15,17 @@
 // Logits of the block's tokens: a warp takes an expert at a time, for all tokens, so that its weights are read once.
 DEVICE void score_experts(const float* rows, const float* __restrict__ gate, float* logits, int experts, int d, int ldg) {
     const int lane = threadIdx.x % WARP_LANES;
-    for (int expert = threadIdx.x / WARP_LANES; expert < experts; expert += WARPS) {
-        float sums[TOKENS] = {};
+    for (int expert = threadIdx.x / WARP_LANES; expert < experts; expert += BLOCK_WARPS) {
+        float sums[BLOCK_TOKENS] = {};
         for (int i = lane; i < d; i += WARP_LANES) {
             const float weight = gate[int64(expert) * ldg + i];
 #pragma unroll
-            for (int token = 0; token < TOKENS; ++token) {
+            for (int token = 0; token < BLOCK_TOKENS; ++token) {
                 sums[token] = fmaf(rows[token * d + i], weight, sums[token]);
             }
         }
 #pragma unroll
-        for (int token = 0; token < TOKENS; ++token) {
+        for (int token = 0; token < BLOCK_TOKENS; ++token) {
             const float sum = warp_sum(sums[token]);
             if (lane == 0) {
                 logits[token * experts + expert] = sum;
@@ -67,24 +67,24 @@ DEVICE int best_left(const float* choice, uint32 taken, int experts) {
     return at;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS* WARP_LANES)
+extern "C" __global__ void __launch_bounds__(BLOCK_WARPS* WARP_LANES)
 router(const bf16* __restrict__ x, const float* __restrict__ gate, const float* __restrict__ bias, float* __restrict__ z,
        float* __restrict__ r, float* __restrict__ c, int* __restrict__ chosen, float* __restrict__ w, int n, int d, int experts,
        int k, int ldx, int ldg, int ldz, int ldk) {
-    SHARED_ARRAY(float, shared, TOKENS * (d + 2 * experts));
+    SHARED_ARRAY(float, shared, BLOCK_TOKENS * (d + 2 * experts));
     float* const rows = shared;
-    float* const scores = rows + TOKENS * d;
-    float* const choice = scores + TOKENS * experts;
-    const int first = blockIdx.x * TOKENS;
-    const int tokens = min(TOKENS, n - first);
-    for (int i = threadIdx.x; i < TOKENS * d; i += WARPS * WARP_LANES) {
+    float* const scores = rows + BLOCK_TOKENS * d;
+    float* const choice = scores + BLOCK_TOKENS * experts;
+    const int first = blockIdx.x * BLOCK_TOKENS;
+    const int tokens = min(BLOCK_TOKENS, n - first);
+    for (int i = threadIdx.x; i < BLOCK_TOKENS * d; i += BLOCK_WARPS * WARP_LANES) {
         const int token = i / d;
         rows[i] = token < tokens ? to_float(x[int64(first + token) * ldx + i % d]) : 0.f;
     }
     __syncthreads();
     score_experts(rows, gate, scores, experts, d, ldg);
     __syncthreads();
-    for (int i = threadIdx.x; i < tokens * experts; i += WARPS * WARP_LANES) {
+    for (int i = threadIdx.x; i < tokens * experts; i += BLOCK_WARPS * WARP_LANES) {
         const int64 out = int64(first + i / experts) * ldz + i % experts;
         const float logit = scores[i];
         const float score = 1.f / (1.f + expf(-logit));
@@ -98,7 +98,7 @@ router(const bf16* __restrict__ x, const float* __restrict__ gate, const float* 
 
     // A warp chooses for a token: lane s keeps the s-th choice.
     const int lane = threadIdx.x % WARP_LANES;
-    for (int token = threadIdx.x / WARP_LANES; token < tokens; token += WARPS) {
+    for (int token = threadIdx.x / WARP_LANES; token < tokens; token += BLOCK_WARPS) {
         uint32 taken = 0;
         int mine = 0;
         float score = 0.f;

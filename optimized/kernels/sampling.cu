@@ -44,7 +44,7 @@ sampling_argmax(const bf16* __restrict__ z, int* __restrict__ tokens, float* __r
     shared[threadIdx.x] = best;
     __syncthreads();
     for (int width = THREADS / 2; width != 0; width /= 2) {
-        if (threadIdx.x < width) {
+        if (int(threadIdx.x) < width) {
             shared[threadIdx.x] = better(shared[threadIdx.x], shared[threadIdx.x + width]);
         }
         __syncthreads();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cudarc::driver::DriverError;
+use reference::contract::WeightError;
 
 use crate::emulated::Report;
 
@@ -79,6 +80,15 @@ pub enum Error {
         /// What it should be.
         expected: String,
     },
+    /// The kernels know one reading of the documents.
+    #[error("semantics {asked}: the kernels compute `documents` only; use the reference for others")]
+    Semantics {
+        /// What was asked for.
+        asked: String,
+    },
+    /// A weight cannot be had.
+    #[error(transparent)]
+    Weight(#[from] WeightError),
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

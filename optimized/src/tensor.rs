@@ -1,5 +1,7 @@
 //! Matrices on a device.
 
+use std::ops::Range;
+
 use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, ValidAsZeroBits};
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
@@ -86,9 +88,26 @@ impl Gpu {
         Ok(Matrix { data, rows, cols })
     }
 
+    /// A copy of `values`, as one row.
+    pub fn upload_row<T: Element>(&self, values: impl IntoIterator<Item = T>) -> Result<Matrix<T>, Error> {
+        let row: Vec<T> = values.into_iter().collect();
+        let columns = row.len();
+        self.upload(ArrayView2::from_shape((1, columns), &row).expect("one row of them"))
+    }
+
     /// A copy of `matrix` on the host, after all that was launched before.
     pub fn download<T: Element>(&self, matrix: &Matrix<T>) -> Result<Array2<T>, Error> {
-        Ok(self.download_padded(matrix)?.slice_move(s![.., ..matrix.cols]))
+        self.download_rows(matrix, 0..matrix.rows)
+    }
+
+    /// A copy of some rows of `matrix` on the host.
+    pub fn download_rows<T: Element>(&self, matrix: &Matrix<T>, rows: Range<usize>) -> Result<Array2<T>, Error> {
+        let what = || format!("copying rows {rows:?} to the host");
+        let part = matrix.data.slice(rows.start * matrix.ld()..rows.end * matrix.ld());
+        let values = self.outcome(self.stream().clone_dtoh(&part), what)?;
+        self.outcome(self.stream().synchronize(), what)?;
+        let padded = Array2::from_shape_vec((rows.len(), matrix.ld()), values).expect("rows × ld elements were copied");
+        Ok(padded.slice_move(s![.., ..matrix.cols]))
     }
 
     /// The same with the padding of the rows.
