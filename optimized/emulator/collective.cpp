@@ -83,15 +83,6 @@ void Block::collective(Thread& thread, const Arrival& arrival) {
              name(thread.number) + format(" names lanes %08x, of which %08x are not there", arrival.mask,
                                           arrival.mask & ~warp.alive));
     }
-    if (warp.arrived != 0) {
-        const int other = __builtin_ctz(warp.arrived);
-        const Arrival& waits = warp.arrivals[other];
-        if ((waits.mask >> lane & 1) != 0 && waits.mask != arrival.mask) {
-            stop(thread, Fault::WrongMask, arrival.at,
-                 name(thread.number) + format(" has mask %08x, but lane %d waits for it with mask %08x at ", arrival.mask,
-                                              other, waits.mask) + place(waits.at));
-        }
-    }
     warp.arrivals[lane] = arrival;
     warp.arrived |= 1u << lane;
     if ((warp.arrived & arrival.mask) != arrival.mask) {
