@@ -17,7 +17,8 @@ use image::{Form, Job};
 use table::KERNELS;
 
 /// The emulated driver's flags.
-const DRIVER_FLAGS: &[&str] = &["-std=c++17", "-O3", "-fPIC", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Wno-psabi"];
+const DRIVER_FLAGS: &[&str] =
+    &["-std=c++17", "-O3", "-fPIC", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Wno-psabi"];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -107,7 +108,8 @@ fn make_driver(folder: &Path, out: &Path, driver: &Path) {
     link.args(["-shared", "-static-libstdc++", "-static-libgcc", "-pthread", "-Wl,-s", "-Wl,--gc-sections"]);
     link.args(["-Wl,-soname,libcuda.so", "-Wl,-z,noseparate-code"]);
     link.arg(format!("-Wl,--version-script={}", folder.join("exports.map").display()));
-    image::run(link.args(&objects).arg("-ldl").arg("-o").arg(driver)).unwrap_or_else(|log| panic!("the driver:\n{log}"));
+    image::run(link.args(&objects).arg("-ldl").arg("-o").arg(driver))
+        .unwrap_or_else(|log| panic!("the driver:\n{log}"));
 }
 
 /// The Rust source that embeds all of it.

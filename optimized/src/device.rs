@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig, PushKernelArg};
+use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig, PushKernelArg,
+};
 use cudarc::nvrtc::Ptx;
 
 use crate::emulated::{self, Form};
@@ -165,7 +167,13 @@ impl Gpu {
     /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need not be: it
     /// ends a launch before an access that is not allowed.
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    pub unsafe fn launch_with(&self, kernel: &Kernel, entry: &str, grid: Grid, arguments: &[Argument]) -> Result<(), Error> {
+    pub unsafe fn launch_with(
+        &self,
+        kernel: &Kernel,
+        entry: &str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
         let function = self.function(kernel, entry)?;
         let mut launch = self.launch(&function);
         for argument in arguments {
@@ -255,12 +263,15 @@ fn installed_devices() -> Result<usize, String> {
     let init = unsafe { library.get::<unsafe extern "C" fn(u32) -> c_int>("cuInit") }.map_err(problem)?;
     #[expect(unsafe_code, reason = "a symbol has no type")]
     // SAFETY: the type is the CUDA driver interface's.
-    let count = unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>("cuDeviceGetCount") }.map_err(problem)?;
+    let count =
+        unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>("cuDeviceGetCount") }.map_err(problem)?;
     #[expect(unsafe_code, reason = "a foreign function")]
     // SAFETY: 0 is the only value that the interface allows.
     let status = unsafe { init(0) };
     if status != 0 {
-        return Err(format!("the CUDA driver does not start (error {status}); is there a GPU, and may this user use it?"));
+        return Err(format!(
+            "the CUDA driver does not start (error {status}); is there a GPU, and may this user use it?"
+        ));
     }
     let mut devices = 0;
     #[expect(unsafe_code, reason = "a foreign function")]
@@ -268,5 +279,9 @@ fn installed_devices() -> Result<usize, String> {
     let status = unsafe { count(&raw mut devices) };
     // The driver may have begun threads, so it stays.
     std::mem::forget(library);
-    if status == 0 { Ok(usize::try_from(devices).unwrap_or(0)) } else { Err(format!("the CUDA driver counts no devices (error {status})")) }
+    if status == 0 {
+        Ok(usize::try_from(devices).unwrap_or(0))
+    } else {
+        Err(format!("the CUDA driver counts no devices (error {status})"))
+    }
 }

@@ -240,7 +240,8 @@ mod tests {
             ptxas info    : Function properties for two\n\
             \x20   0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
             ptxas info    : Used 8 registers\n";
-        let one = Resources { entry: "one".to_owned(), registers: 74, spilled_bytes: 12, stack_bytes: 16, shared_bytes: 32 };
+        let one =
+            Resources { entry: "one".to_owned(), registers: 74, spilled_bytes: 12, stack_bytes: 16, shared_bytes: 32 };
         let two = Resources { entry: "two".to_owned(), registers: 8, ..Resources::default() };
         assert_eq!(resources(log), [one, two]);
     }

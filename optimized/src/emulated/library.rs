@@ -28,10 +28,10 @@ static CONTROLS: OnceLock<Result<Controls, String>> = OnceLock::new();
 /// already, before it looks into any folder, and ours has it: so cudarc finds ours even where a real driver is installed.
 pub(crate) fn load() -> Result<(), Error> {
     let loaded = CONTROLS.get_or_init(load_controls);
-    loaded.as_ref().map(|_| ()).map_err(|problem| Error::NoDevice {
-        device: "the emulated device".to_owned(),
-        problem: problem.clone(),
-    })
+    loaded
+        .as_ref()
+        .map(|_| ())
+        .map_err(|problem| Error::NoDevice { device: "the emulated device".to_owned(), problem: problem.clone() })
 }
 
 fn load_controls() -> Result<Controls, String> {

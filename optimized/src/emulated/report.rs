@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_finding_is_read_with_the_lines_that_it_was_inlined_into() {
-        let report = Report::parse("race in shared memory at reduce.cuh:30 in rms_norm.cu:41: thread 0: byte 4\nand 3 more\n");
+        let report =
+            Report::parse("race in shared memory at reduce.cuh:30 in rms_norm.cu:41: thread 0: byte 4\nand 3 more\n");
         assert_eq!(report.findings.len(), 1);
         assert!(report.has(Fault::SharedRace, "reduce.cuh", 30) && report.has(Fault::SharedRace, "rms_norm.cu", 41));
         assert!(!report.has(Fault::SharedRace, "reduce.cuh", 41) && !report.has(Fault::GlobalRace, "reduce.cuh", 30));
@@ -143,7 +144,9 @@ mod tests {
 
     #[test]
     fn a_finding_without_a_line_is_read_too() {
-        let report = Report::parse("uninitialised global memory at the copy to the host: byte 0 of 8, which nothing has written");
+        let report = Report::parse(
+            "uninitialised global memory at the copy to the host: byte 0 of 8, which nothing has written",
+        );
         assert_eq!(report.findings[0].fault, Fault::UninitialisedGlobal);
         assert!(report.findings[0].places.is_empty());
     }

@@ -47,7 +47,8 @@ const fn same(a: &str, b: &str) -> bool {
 pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], constants: &[("THREADS", 256)] };
 
 /// Residual addition and RMSNorm of rows.
-pub const ADD_RMS_NORM: Kernel = Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
+pub const ADD_RMS_NORM: Kernel =
+    Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
 
 /// Both entries of the linear operator.
 const LINEAR_ENTRIES: &[&str] = &["linear_tiles", "linear_few_rows"];

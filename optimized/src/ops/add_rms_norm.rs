@@ -23,7 +23,12 @@ pub fn add_rms_norm(
     eps: f32,
 ) -> Result<(Matrix<bf16>, Matrix<bf16>), Error> {
     let (n, d) = x.dim();
-    require(f.dim() == (n, d), ("add_rms_norm", "C1"), ("rows(f)·cols(f)", f.dim().0 * f.dim().1), format!("{n} × {d}"))?;
+    require(
+        f.dim() == (n, d),
+        ("add_rms_norm", "C1"),
+        ("rows(f)·cols(f)", f.dim().0 * f.dim().1),
+        format!("{n} × {d}"),
+    )?;
     require(w.dim() == (1, d), ("add_rms_norm", "C2"), ("cols(w)", w.dim().1), format!("one row of d = {d}"))?;
     let mut s = gpu.uninitialised((n, d))?;
     let mut y = gpu.uninitialised((n, d))?;

@@ -120,7 +120,8 @@ fn barriers_count_the_blocks_threads() {
 fn ldmatrix_deals_rows_to_lanes() {
     let want = Array2::from_shape_fn((32, 16), |(lane, j)| {
         let (matrix, row, column) = (int(j % 8), int(lane / 4), int(lane % 4 * 2));
-        let (low, high) = if j < 8 { (8 * row + column, 8 * row + column + 1) } else { (8 * column + row, 8 * column + 8 + row) };
+        let (low, high) =
+            if j < 8 { (8 * row + column, 8 * row + column + 1) } else { (8 * column + row, 8 * column + 8 + row) };
         (64 * matrix + high) << 16 | (64 * matrix + low)
     });
     for gpu in with_kernels() {
@@ -135,7 +136,13 @@ fn copies_are_cut_off_and_filled_with_zeros() {
             // Four bytes to a number: those of lane 2i + j/4, from 4(j%4) on.
             let lane = 2 * i + j / 4;
             let kept = if cut && lane < 16 { lane } else { 16 };
-            let byte = |k: usize| if 4 * (j % 4) + k < kept { u8::try_from(16 * (lane % 16) + 4 * (j % 4) + k).expect("a byte") } else { 0 };
+            let byte = |k: usize| {
+                if 4 * (j % 4) + k < kept {
+                    u8::try_from(16 * (lane % 16) + 4 * (j % 4) + k).expect("a byte")
+                } else {
+                    0
+                }
+            };
             i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
         })
     };
@@ -185,7 +192,8 @@ fn rounding_to_bf16_is_to_nearest_even() {
     for gpu in with_kernels() {
         let input = gpu.upload(values.view()).expect("memory");
         let out: Matrix<i32> = gpu.uninitialised((1, COUNT)).expect("memory");
-        let arguments = [Argument::Address(input.address()), Argument::Address(out.address()), Argument::Int(int(COUNT))];
+        let arguments =
+            [Argument::Address(input.address()), Argument::Address(out.address()), Argument::Int(int(COUNT))];
         launch(&gpu, &KERNEL, "rounding", ONE_WARP, &arguments).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(gpu.download(&out).expect("all is written"), want, "{}", gpu.name());
     }

@@ -190,7 +190,11 @@ fn a_missing_syncwarp() {
 
 #[test]
 fn sums_that_are_read_before_all_warps_stored_theirs() {
-    let edit = Edit { file: "linear.cu", from: "    cp_async_wait<0>();\n    __syncthreads();\n", to: "    cp_async_wait<0>();\n" };
+    let edit = Edit {
+        file: "linear.cu",
+        from: "    cp_async_wait<0>();\n    __syncthreads();\n",
+        to: "    cp_async_wait<0>();\n",
+    };
     let read = ("linear.cu", "total += sums[c].values[row][i % FEW_COLS];");
     expect(&LINEAR_64_F32, edit, few_rows, Fault::UninitialisedShared, read);
 }
@@ -262,7 +266,10 @@ fn too_little_shared_memory() {
         let gpu = emulated(form);
         let y: Matrix<bf16> = gpu.uninitialised((3, 64)).expect("memory");
         let report = norm_into(&gpu, y.address(), 16);
-        assert!(report.has(Fault::SharedTooSmall, "rms_norm.cu", line_of("SHARED_MEMORY(Shared, shared);")), "{report}");
+        assert!(
+            report.has(Fault::SharedTooSmall, "rms_norm.cu", line_of("SHARED_MEMORY(Shared, shared);")),
+            "{report}"
+        );
     }
 }
 

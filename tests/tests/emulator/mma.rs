@@ -30,7 +30,12 @@ fn device() -> &'static Gpu {
 }
 
 /// c + a·bᵀ for a, b \[16, 16\] and c \[16, 16\].
-fn multiply(gpu: &Gpu, a: ArrayView2<'_, bf16>, b: ArrayView2<'_, bf16>, c: ArrayView2<'_, f32>) -> Result<Array2<f32>, Error> {
+fn multiply(
+    gpu: &Gpu,
+    a: ArrayView2<'_, bf16>,
+    b: ArrayView2<'_, bf16>,
+    c: ArrayView2<'_, f32>,
+) -> Result<Array2<f32>, Error> {
     let (a, b, c) = (gpu.upload(a)?, gpu.upload(b)?, gpu.upload(c)?);
     let grid = Grid { blocks: (1, 1), threads: 32, shared_bytes: 1024 };
     launch(gpu, &KERNEL, "multiply", grid, &[a.address(), b.address(), c.address()].map(Argument::Address))?;
@@ -114,7 +119,9 @@ proptest! {
 fn zero_products_leave_the_accumulator() {
     let gpu = device();
     let zeros = Array2::from_elem((ROWS, STEP), bf16::ZERO);
-    let c = Array2::from_shape_fn((ROWS, ROWS), |(i, j)| (i as f32 - 8.0) * 1.000_001_f32.powi(i32::try_from(j).expect("small")));
+    let c = Array2::from_shape_fn((ROWS, ROWS), |(i, j)| {
+        (i as f32 - 8.0) * 1.000_001_f32.powi(i32::try_from(j).expect("small"))
+    });
     assert_eq!(multiply(gpu, zeros.view(), zeros.view(), c.view()).expect("no fault"), c);
     let negative_zeros = Array2::from_elem((ROWS, ROWS), -0.0_f32);
     let got = multiply(gpu, zeros.view(), zeros.view(), negative_zeros.view()).expect("no fault");

@@ -83,7 +83,8 @@ fn the_sum_is_the_tensor_cores_in_chunks() {
 fn extreme_values_are_summed_the_same_way_in_all_tilings() {
     let extremes = [f32::MAX, 1e-38, 1e-40, f32::INFINITY, 0.0, -0.0, 1e30, -1e30].map(bf16::from_f32);
     let mut draw = Draw::new(5);
-    let mut drawn = |dim| Array2::from_shape_simple_fn(dim, || extremes[usize::try_from(draw.below(8)).expect("below 8")]);
+    let mut drawn =
+        |dim| Array2::from_shape_simple_fn(dim, || extremes[usize::try_from(draw.below(8)).expect("below 8")]);
     let (x, w) = (drawn((9, 40)), drawn((33, 40)));
     for gpu in devices() {
         let few = bits(&run(&gpu, Tiling::FewRows, x.view(), w.view()));
