@@ -66,6 +66,7 @@ void Block::prepare(Launch& running, uint64_t block_number) {
     for (uint32_t warp = 0; warp < warp_count; ++warp) {
         const uint32_t lanes = threads - warp * WARP_LANES;
         const uint32_t all = lanes >= WARP_LANES ? ~0u : (1u << lanes) - 1;
+        warps[warp].all = all;
         warps[warp].alive = all;
         warps[warp].ready = all;
         warps[warp].arrived = 0;

@@ -26,6 +26,7 @@ struct Arrival {
 };
 
 struct Warp {
+    uint32_t all;     // lanes that it began with
     uint32_t alive;   // lanes that have not left the kernel
     uint32_t ready;   // lanes that can run
     uint32_t arrived; // lanes that wait in a collective

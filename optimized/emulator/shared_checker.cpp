@@ -98,7 +98,7 @@ void SharedChecker::barrier(uint32_t warps) {
 
 void SharedChecker::sync_warp(uint32_t warp, uint32_t lanes) {
     Clock& clock = clocks_[warp];
-    if (lanes == block_->warps[warp].alive) {
+    if (lanes == block_->warps[warp].all) {
         clock.knows[warp] = clock.now;
         clock.now = advance();
         return;

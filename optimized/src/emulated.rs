@@ -3,6 +3,8 @@
 //! Launches run on the thread that makes them, before it goes on; the fast form takes other cores to help. The schedule, the
 //! report and the counts below belong to the calling thread, so that tests may run side by side.
 
+#[cfg(test)]
+mod driver_tests;
 mod image;
 mod library;
 mod report;

@@ -21,6 +21,16 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
+    /// 32 random bits.
+    pub fn bits32(&mut self) -> u32 {
+        u32::try_from(self.bits() >> 32).expect("the upper half")
+    }
+
+    /// 16 random bits.
+    pub fn bits16(&mut self) -> u16 {
+        u16::try_from(self.bits() >> 48).expect("the upper quarter")
+    }
+
     /// A number from 0 up to, not including, `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.bits() % end

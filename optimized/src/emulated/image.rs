@@ -37,6 +37,7 @@ const FLAGS: &[&str] = &[
     "-fno-crossjumping",
     "-fno-tree-tail-merge",
     "-fno-ipa-icf",
+    "-Werror=frame-larger-than=49152", // a thread's stack is 64 KiB
     "-Wall",
     "-Wno-unknown-pragmas",
     "-Wno-psabi",
