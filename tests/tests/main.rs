@@ -1,5 +1,5 @@
 //! Every test, in one binary.
 
+mod device;
 mod emulator;
 mod kernels;
-mod ops;
