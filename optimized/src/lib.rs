@@ -1,1 +1,18 @@
 //! The CUDA path: kernels, the host code that mirrors the reference, the emulated device.
+//!
+//! In reading order:
+//! - [`device`] opens a GPU, or the emulated device that stands in for one.
+//! - [`tensor`] holds matrices there.
+//! - [`ops`] launches the kernels, an operator a file.
+//! - [`models`] compose them, as the reference's models do.
+//! - [`kernel`] lists the kernels with their constants, and turns their sources into what a device runs.
+//! - [`nvrtc`] compiles them for GPUs, [`emulated`] for the emulated device.
+
+pub mod device;
+pub mod emulated;
+pub mod error;
+pub mod kernel;
+pub mod models;
+pub mod nvrtc;
+pub mod ops;
+pub mod tensor;

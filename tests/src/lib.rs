@@ -1,1 +1,6 @@
 //! What the tests share.
+
+pub mod bounds;
+pub mod device;
+pub mod tensor_core;
+pub mod values;

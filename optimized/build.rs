@@ -1,0 +1,129 @@
+//! Compiles the emulated device and every kernel for it, to be embedded in the crate.
+
+#[expect(unreachable_pub, reason = "the library has this file too")]
+#[path = "src/emulated/image.rs"]
+mod image;
+#[expect(unreachable_pub, dead_code, reason = "the library has this file too")]
+#[path = "src/kernel/table.rs"]
+mod table;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs, thread};
+
+use image::{Form, Job};
+use table::KERNELS;
+
+/// The emulated driver's flags.
+const DRIVER_FLAGS: &[&str] =
+    &["-std=c++17", "-O3", "-fPIC", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Wno-psabi"];
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    for watched in ["build.rs", "emulator", "kernels", "src/emulated/image.rs", "src/kernel/table.rs"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
+    println!("cargo::rerun-if-env-changed=CXX");
+
+    let sources = sources(&root);
+    let works_here = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
+    let images = if works_here { make_images(&root, &out) } else { Vec::new() };
+    let driver = out.join("emulated_driver.so");
+    if works_here {
+        make_driver(&root.join("emulator"), &out, &driver);
+    } else {
+        fs::write(&driver, []).expect("OUT_DIR can be written");
+    }
+    fs::write(out.join("embedded.rs"), embedded(&driver, &sources, &images)).expect("OUT_DIR can be written");
+}
+
+/// The kernels and what they include.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut sources = files(&root.join("kernels"), "cu");
+    sources.extend(files(&root.join("kernels/include"), "cuh"));
+    sources.extend(["simt_host.h", "interface.h"].map(|name| root.join("emulator").join(name)));
+    sources
+}
+
+/// The files of a folder whose names end in `extension`, sorted.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("the folder can be listed").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|it| it == extension));
+    files.sort();
+    files
+}
+
+/// Does `work(i)` for each i below `count`, on as many threads as cargo gives.
+fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
+    let threads = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= count {
+                        return;
+                    }
+                    work(i);
+                }
+            });
+        }
+    });
+}
+
+/// Compiles each kernel in both forms. The names of the files, fast and checked, in the order of [`KERNELS`].
+fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
+    let folders = [root.join("kernels"), root.join("kernels/include"), root.join("emulator")];
+    let names: Vec<_> =
+        (0..KERNELS.len()).map(|i| ["fast", "checked"].map(|form| out.join(format!("{i}.{form}.image")))).collect();
+    in_parallel(2 * KERNELS.len(), |i| {
+        let kernel = KERNELS[i / 2];
+        let form = [Form::Fast, Form::Checked][i % 2];
+        let file = format!("{}.cu", kernel.op);
+        let job = Job { file: &file, entries: kernel.entries, constants: kernel.constants, form };
+        let scratch = out.join(format!("image-{i}"));
+        fs::create_dir_all(&scratch).expect("OUT_DIR can be written");
+        let image = image::make(job, &folders, &scratch).unwrap_or_else(|log| panic!("{}:\n{log}", kernel.label()));
+        fs::write(&names[i / 2][i % 2], image).expect("OUT_DIR can be written");
+    });
+    names
+}
+
+/// Compiles and links the driver. cudarc looks for `libcuda.so` first, and takes a library of that name that is loaded already.
+fn make_driver(folder: &Path, out: &Path, driver: &Path) {
+    let mut units = files(folder, "cpp");
+    units.extend(files(&folder.join("driver"), "cpp"));
+    let objects: Vec<_> = (0..units.len()).map(|i| out.join(format!("driver-{i}.o"))).collect();
+    in_parallel(units.len(), |i| {
+        let mut compile = Command::new(image::compiler());
+        compile.args(DRIVER_FLAGS).arg("-c").arg(&units[i]).arg("-o").arg(&objects[i]);
+        image::run(&mut compile).unwrap_or_else(|log| panic!("{}:\n{log}", units[i].display()));
+    });
+    let mut link = Command::new(image::compiler());
+    link.args(["-shared", "-static-libstdc++", "-static-libgcc", "-pthread", "-Wl,-s", "-Wl,--gc-sections"]);
+    link.args(["-Wl,-soname,libcuda.so", "-Wl,-z,noseparate-code"]);
+    link.arg(format!("-Wl,--version-script={}", folder.join("exports.map").display()));
+    image::run(link.args(&objects).arg("-ldl").arg("-o").arg(driver))
+        .unwrap_or_else(|log| panic!("the driver:\n{log}"));
+}
+
+/// The Rust source that embeds all of it.
+fn embedded(driver: &Path, sources: &[PathBuf], images: &[[PathBuf; 2]]) -> String {
+    let mut text = String::new();
+    writeln!(text, "pub(crate) static DRIVER: &[u8] = include_bytes!({driver:?});").expect("a string");
+    writeln!(text, "pub(crate) static SOURCES: &[(&str, &str)] = &[").expect("a string");
+    for source in sources {
+        let name = source.file_name().expect("a file");
+        writeln!(text, "    ({name:?}, include_str!({source:?})),").expect("a string");
+    }
+    writeln!(text, "];\npub(crate) static IMAGES: &[[&[u8]; 2]] = &[").expect("a string");
+    for [fast, checked] in images {
+        writeln!(text, "    [include_bytes!({fast:?}), include_bytes!({checked:?})],").expect("a string");
+    }
+    text + "];\n"
+}

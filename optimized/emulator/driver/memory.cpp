@@ -1,0 +1,180 @@
+// Device memory, pinned host memory, and copies.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda.h"
+
+namespace emulator {
+
+namespace {
+
+unsigned char* bytes_at(DevicePointer pointer) {
+    return reinterpret_cast<unsigned char*>(pointer);
+}
+
+// The traces of a range that the host writes or reads; null in the fast form.
+Trace* traces_at(const Allocation& allocation, DevicePointer pointer) {
+    return allocation.traces() == nullptr ? nullptr : allocation.traces() + (pointer - allocation.begin());
+}
+
+void mark_written(const Allocation& allocation, DevicePointer pointer, size_t bytes) {
+    Trace* const traces = traces_at(allocation, pointer);
+    if (traces != nullptr) {
+        std::fill_n(traces, bytes, Trace{HOST, NOBODY});
+    }
+}
+
+Result set(DevicePointer target, unsigned char value, size_t bytes) {
+    const auto allocation = find_allocation(target, bytes);
+    if (allocation == nullptr) {
+        return INVALID_VALUE;
+    }
+    memset(bytes_at(target), value, bytes);
+    mark_written(*allocation, target, bytes);
+    return SUCCESS;
+}
+
+Result to_device(DevicePointer target, const void* source, size_t bytes) {
+    const auto allocation = find_allocation(target, bytes);
+    if (allocation == nullptr) {
+        return INVALID_VALUE;
+    }
+    memcpy(bytes_at(target), source, bytes);
+    mark_written(*allocation, target, bytes);
+    return SUCCESS;
+}
+
+// In the checked form, a kernel that left part of its output unwritten is found here.
+Result to_host(void* target, DevicePointer source, size_t bytes) {
+    const auto allocation = find_allocation(source, bytes);
+    if (allocation == nullptr) {
+        return INVALID_VALUE;
+    }
+    memcpy(target, bytes_at(source), bytes);
+    const Trace* const traces = traces_at(*allocation, source);
+    if (traces == nullptr) {
+        return SUCCESS;
+    }
+    const Trace* const unwritten =
+        std::find_if(traces, traces + bytes, [](const Trace& trace) { return trace.writer == NOBODY; });
+    if (unwritten == traces + bytes) {
+        return SUCCESS;
+    }
+    Report report;
+    report.add(Fault::UninitialisedGlobal, "the copy to the host",
+               format("byte %td of %zu, which nothing has written", unwritten - traces, bytes));
+    thread_state().report = report.text();
+    return LAUNCH_FAILED;
+}
+
+Result between(DevicePointer target, DevicePointer source, size_t bytes) {
+    const auto from = find_allocation(source, bytes);
+    const auto to = find_allocation(target, bytes);
+    if (from == nullptr || to == nullptr) {
+        return INVALID_VALUE;
+    }
+    memmove(bytes_at(target), bytes_at(source), bytes);
+    Trace* const written = traces_at(*to, target);
+    const Trace* const read = traces_at(*from, source);
+    for (size_t i = 0; written != nullptr && i < bytes; ++i) {
+        const bool is_known = read == nullptr || read[i].writer != NOBODY;
+        written[i] = {is_known ? HOST : NOBODY, NOBODY};
+    }
+    return SUCCESS;
+}
+
+} // namespace
+
+std::shared_ptr<Allocation> find_allocation(DevicePointer pointer, size_t bytes) {
+    for (int ordinal = 0; ordinal < DEVICES; ++ordinal) {
+        auto allocation = device_at(ordinal)->memory.find(bytes_at(pointer), bytes);
+        if (allocation != nullptr) {
+            return allocation;
+        }
+    }
+    return nullptr;
+}
+
+} // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
+    Context* const context = current_context();
+    if (context == nullptr) {
+        return INVALID_CONTEXT;
+    }
+    if (bytes == 0) {
+        return INVALID_VALUE;
+    }
+    *pointer = reinterpret_cast<DevicePointer>(context->device->memory.allocate(bytes));
+    return *pointer == 0 ? OUT_OF_MEMORY : SUCCESS;
+}
+
+Result cuMemAllocAsync(DevicePointer* pointer, size_t bytes, void* stream) {
+    return stream_of(stream).capture == nullptr ? cuMemAlloc_v2(pointer, bytes) : STREAM_CAPTURE_UNSUPPORTED;
+}
+
+Result cuMemFree_v2(DevicePointer pointer) {
+    for (int ordinal = 0; ordinal < DEVICES; ++ordinal) {
+        if (device_at(ordinal)->memory.free(bytes_at(pointer))) {
+            return SUCCESS;
+        }
+    }
+    return INVALID_VALUE;
+}
+
+Result cuMemFreeAsync(DevicePointer pointer, void* stream) {
+    return stream_of(stream).capture == nullptr ? cuMemFree_v2(pointer) : STREAM_CAPTURE_UNSUPPORTED;
+}
+
+Result cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
+    *pointer = std::malloc(bytes);
+    return *pointer == nullptr ? OUT_OF_MEMORY : SUCCESS;
+}
+
+Result cuMemFreeHost(void* pointer) {
+    std::free(pointer);
+    return SUCCESS;
+}
+
+Result cuMemsetD8_v2(DevicePointer target, unsigned char value, size_t bytes) {
+    return set(target, value, bytes);
+}
+
+Result cuMemsetD8Async(DevicePointer target, unsigned char value, size_t bytes, void* stream) {
+    return submit(stream, [=] { return set(target, value, bytes); });
+}
+
+Result cuMemcpyHtoD_v2(DevicePointer target, const void* source, size_t bytes) {
+    return to_device(target, source, bytes);
+}
+
+Result cuMemcpyHtoDAsync_v2(DevicePointer target, const void* source, size_t bytes, void* stream) {
+    return submit(stream, [=] { return to_device(target, source, bytes); });
+}
+
+Result cuMemcpyDtoH_v2(void* target, DevicePointer source, size_t bytes) {
+    return to_host(target, source, bytes);
+}
+
+Result cuMemcpyDtoHAsync_v2(void* target, DevicePointer source, size_t bytes, void* stream) {
+    return submit(stream, [=] { return to_host(target, source, bytes); });
+}
+
+Result cuMemcpyDtoD_v2(DevicePointer target, DevicePointer source, size_t bytes) {
+    return between(target, source, bytes);
+}
+
+Result cuMemcpyDtoDAsync_v2(DevicePointer target, DevicePointer source, size_t bytes, void* stream) {
+    return submit(stream, [=] { return between(target, source, bytes); });
+}
+
+Result cuMemcpyPeerAsync(DevicePointer target, Context*, DevicePointer source, Context*, size_t bytes, void* stream) {
+    return submit(stream, [=] { return between(target, source, bytes); });
+}
+}

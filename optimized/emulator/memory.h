@@ -1,0 +1,89 @@
+// Device memory, and what the checked form knows of every byte of it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "image.h"
+
+namespace emulator {
+
+// Who wrote and who read a byte last. A stamp stands for a part of a block of one launch; the stamps below FIRST_STAMP are
+// special. The top bit of `writer` marks an atomic change.
+struct Trace {
+    uint32_t writer;
+    uint32_t reader;
+};
+
+constexpr uint32_t NOBODY = 0;
+constexpr uint32_t HOST = 1;
+constexpr uint32_t FIRST_STAMP = 2;
+constexpr uint32_t ATOMIC = 1u << 31;
+
+// A range of stamps that no other launch has.
+struct Stamps {
+    uint32_t first = 0;
+    uint32_t count = 0;
+
+    // Takes `count` new stamps; none are left if `first` is 0.
+    static Stamps take(uint64_t count);
+    bool contains(uint32_t stamp) const { return stamp - first < count; }
+};
+
+// One piece of device memory.
+class Allocation {
+  public:
+    Allocation(size_t bytes, Form form);
+    ~Allocation();
+    Allocation(const Allocation&) = delete;
+    Allocation& operator=(const Allocation&) = delete;
+
+    unsigned char* data() const { return data_; }
+    size_t bytes() const { return bytes_; }
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data_); }
+    uintptr_t end() const { return begin() + bytes_; }
+    // For each byte; null in the fast form.
+    Trace* traces() const { return traces_; }
+
+    std::atomic<bool> freed{false};
+
+  private:
+    unsigned char* data_;
+    size_t bytes_;
+    Trace* traces_ = nullptr;
+};
+
+// All memory of a device at one moment, ordered by address: what a launch in the checked form may touch.
+using MemorySnapshot = std::vector<std::shared_ptr<Allocation>>;
+
+// A device's memory.
+class Memory {
+  public:
+    explicit Memory(Form form) : form_(form) {}
+
+    // Null if there is no memory.
+    unsigned char* allocate(size_t bytes);
+    bool free(const void* data);
+    // The allocation that holds all of the range, or null.
+    std::shared_ptr<Allocation> find(const void* data, size_t bytes) const;
+    MemorySnapshot snapshot() const;
+    size_t used() const;
+
+  private:
+    // In the checked form, freed memory is kept for a while, so that its late users are found.
+    static constexpr size_t MAX_KEPT_BYTES = 64 << 20;
+
+    const Form form_;
+    mutable std::mutex mutex_;
+    std::map<uintptr_t, std::shared_ptr<Allocation>> allocations_;
+    std::vector<std::shared_ptr<Allocation>> kept_;
+    size_t used_ = 0;
+    size_t kept_bytes_ = 0;
+};
+
+} // namespace emulator

@@ -1,0 +1,99 @@
+// Races and uninitialised reads in a block's shared memory. Checked form only.
+//
+// Every warp has a clock that its synchronisations advance, and knows of each other warp up to which tick its accesses lie
+// before. An access is in order after another if its warp knows that one's tick. Within a warp, __syncwarp orders the lanes of
+// its mask; shuffles, votes and matrix instructions order nothing, as on a GPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interface.h"
+
+namespace emulator {
+
+struct Block;
+
+class SharedChecker {
+  public:
+    void begin(Block& block);
+
+    // The warps of the set wait for one another.
+    void barrier(uint32_t warps);
+    void sync_warp(uint32_t warp, uint32_t lanes);
+
+    void read(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+    void write(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+    void atomic(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+    // An asynchronous copy writes from its begin on, and is complete for its thread at its end.
+    void copy_begins(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+    void copy_ends(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+
+  private:
+    enum class State : uint16_t { Written, Atomic, InFlight };
+
+    // The last write of a byte. Ticks of earlier blocks are older than `settled_`, so nothing has to be cleared.
+    struct Write {
+        uint32_t tick;
+        uint16_t thread;
+        State state;
+        uint32_t place;
+        uint32_t readers; // the warps that read it since
+    };
+    // A warp's last read of a byte.
+    struct Read {
+        uint32_t tick;
+        uint32_t lane; // or SEVERAL_LANES
+    };
+    struct Clock {
+        uint32_t now;
+        uint32_t knows[MAX_WARPS];
+        // By partial masks: up to which tick a lane knows another's accesses.
+        std::unique_ptr<uint32_t[][WARP_LANES]> lanes;
+    };
+
+    static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
+    // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole lines.
+    static constexpr uint32_t LINE_BYTES = 16;
+
+    uint32_t cell_of_line(uint32_t line) const { return bytes_ + line; }
+    uint32_t first_byte(uint32_t cell) const { return cell < bytes_ ? cell : (cell - bytes_) * LINE_BYTES; }
+    // Gives every byte of the line its own cell.
+    void split(uint32_t line);
+    // Calls `act` with each cell of the bytes. `overwrites` if it leaves them all with one history.
+    template <class Act>
+    void for_cells(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
+
+    uint32_t advance();
+    bool in_order(const Thread& thread, uint32_t warp, uint32_t lane, uint32_t tick) const;
+    bool in_order_after(const Thread& thread, const Write& write) const;
+    bool written(const Write& write) const { return write.tick >= settled_; }
+    // The warp whose read the thread's write would overtake, or -1.
+    int overtaken_reader(const Thread& thread, uint32_t cell) const;
+    void check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at);
+    bool note_early_read(const Thread& thread, uint32_t cell, const void* at);
+    bool note_early_write(const Thread& thread, uint32_t cell, State state, const void* at);
+    void note_in_flight(const Thread& thread, const Write& copy, const void* at);
+    void note_race(const Thread& thread, const char* does, uint32_t cell, const std::string& who_did, uint32_t place,
+                   const void* at);
+    uint32_t place_of(const void* at);
+    Read* reads_of(uint32_t warp) { return reads_.data() + size_t{warp} * writes_.size(); }
+    const Read* reads_of(uint32_t warp) const { return reads_.data() + size_t{warp} * writes_.size(); }
+
+    Block* block_ = nullptr;
+    uint32_t warps_ = 0;
+    uint32_t bytes_ = 0;
+    uint32_t tick_ = 0;
+    uint32_t settled_ = 0; // the tick of this block that every warp knows from the start
+    Clock clocks_[MAX_WARPS];
+    std::vector<Write> writes_;        // [cell]
+    std::vector<Read> reads_;          // [warp][cell]
+    std::vector<uint32_t> read_place_; // [cell], where it was last read
+    std::vector<bool> whole_;          // [line], whether the line's cell stands for its bytes
+    const void* last_at_ = nullptr;    // the last answer of `place_of`
+    uint32_t last_place_ = 0;
+};
+
+} // namespace emulator

@@ -1,0 +1,348 @@
+// CUDA C++ and the instructions of `kernels/include/simt.cuh`, for the C++ compiler: a kernel becomes a function that every
+// thread of the emulated device runs on a stack of its own.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "interface.h"
+
+#define __global__ __attribute__((noinline))
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define DEVICE static __forceinline__
+
+using uint16 = uint16_t;
+using uint32 = uint32_t;
+using uint64 = unsigned long long;
+using int64 = long long;
+
+constexpr uint32 FULL_WARP = 0xffffffff;
+constexpr int WARP_LANES = 32;
+
+#define threadIdx (emulator::this_thread().index)
+#define blockIdx (emulator::this_thread().block_index)
+#define blockDim (emulator::this_thread().block_size)
+#define gridDim (emulator::this_thread().grid_size)
+
+struct alignas(8) uint2 {
+    uint32 x, y;
+};
+struct alignas(16) uint4 {
+    uint32 x, y, z, w;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+#define SHARED_MEMORY(Type, name) Type& name = *emulated_shared_memory<Type>(1)
+#define SHARED_ARRAY(Type, name, count) Type* const name = emulated_shared_memory<Type>(count)
+
+template <class Type>
+DEVICE Type* emulated_shared_memory(uint32 count) {
+    emulator_require_shared(count * sizeof(Type));
+    return reinterpret_cast<Type*>(emulator::this_thread().shared);
+}
+
+// Numbers.
+
+DEVICE float __uint_as_float(uint32 bits) {
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+DEVICE uint32 __float_as_uint(float value) {
+    uint32 bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+DEVICE int __popc(uint32 bits) {
+    return __builtin_popcount(bits);
+}
+
+DEVICE int __clz(int bits) {
+    return bits == 0 ? 32 : __builtin_clz(static_cast<uint32>(bits));
+}
+
+DEVICE int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
+
+DEVICE float rsqrtf(float x) {
+    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x)));
+}
+
+template <class T>
+DEVICE T min(T a, T b) {
+    return b < a ? b : a;
+}
+
+template <class T>
+DEVICE T max(T a, T b) {
+    return a < b ? b : a;
+}
+
+struct bf16 {
+    uint16 bits;
+};
+
+DEVICE float to_float(bf16 x) {
+    return __uint_as_float(uint32{x.bits} << 16);
+}
+
+DEVICE bf16 to_bf16(float x) {
+    const uint32 bits = __float_as_uint(x);
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    const uint32 rounded = bits + 0x7fff + (bits >> 16 & 1);
+    return {static_cast<uint16>(is_nan ? 0x7fff : rounded >> 16)};
+}
+
+DEVICE float low_float(uint32 pair) {
+    return __uint_as_float(pair << 16);
+}
+
+DEVICE float high_float(uint32 pair) {
+    return __uint_as_float(pair & 0xffff0000);
+}
+
+DEVICE uint32 pack_bf16(float low, float high) {
+    return uint32{to_bf16(high).bits} << 16 | to_bf16(low).bits;
+}
+
+// Warps.
+
+template <class T>
+DEVICE uint32 emulated_bits(T value) {
+    static_assert(sizeof(T) == sizeof(uint32), "shuffles move 32 bits");
+    uint32 bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+template <class T>
+DEVICE T emulated_shuffle(uint32 mask, T value, int source) {
+    emulator::ShuffleOperand operand = {emulated_bits(value), source, 0};
+    emulator_collective(emulator::Collective::Shuffle, mask, &operand);
+    T result;
+    __builtin_memcpy(&result, &operand.result, sizeof result);
+    return result;
+}
+
+DEVICE int emulated_lane() {
+    return static_cast<int>(emulator::this_thread().number) % WARP_LANES;
+}
+
+template <class T>
+DEVICE T __shfl_sync(uint32 mask, T value, int source, int width = WARP_LANES) {
+    const int segment = emulated_lane() & ~(width - 1);
+    return emulated_shuffle(mask, value, segment + (source & (width - 1)));
+}
+
+template <class T>
+DEVICE T __shfl_xor_sync(uint32 mask, T value, int lanes, int width = WARP_LANES) {
+    const int lane = emulated_lane();
+    const int source = lane ^ lanes;
+    const bool beyond = source >= (lane & ~(width - 1)) + width;
+    return emulated_shuffle(mask, value, beyond ? lane : source);
+}
+
+template <class T>
+DEVICE T __shfl_up_sync(uint32 mask, T value, uint32 lanes, int width = WARP_LANES) {
+    const int lane = emulated_lane();
+    const int source = lane - static_cast<int>(lanes);
+    const bool beyond = source < (lane & ~(width - 1));
+    return emulated_shuffle(mask, value, beyond ? lane : source);
+}
+
+template <class T>
+DEVICE T __shfl_down_sync(uint32 mask, T value, uint32 lanes, int width = WARP_LANES) {
+    const int lane = emulated_lane();
+    const int source = lane + static_cast<int>(lanes);
+    const bool beyond = source >= (lane & ~(width - 1)) + width;
+    return emulated_shuffle(mask, value, beyond ? lane : source);
+}
+
+DEVICE uint32 emulated_vote(emulator::Collective operation, uint32 mask, uint32 value) {
+    emulator::VoteOperand operand = {value, 0};
+    emulator_collective(operation, mask, &operand);
+    return operand.result;
+}
+
+DEVICE uint32 __ballot_sync(uint32 mask, int predicate) {
+    return emulated_vote(emulator::Collective::Ballot, mask, predicate != 0);
+}
+
+DEVICE int __any_sync(uint32 mask, int predicate) {
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+DEVICE int __all_sync(uint32 mask, int predicate) {
+    return __ballot_sync(mask, predicate) == mask;
+}
+
+template <class T>
+DEVICE uint32 __match_any_sync(uint32 mask, T value) {
+    return emulated_vote(emulator::Collective::MatchAny, mask, emulated_bits(value));
+}
+
+template <class T>
+DEVICE T __reduce_add_sync(uint32 mask, T value) {
+    return static_cast<T>(emulated_vote(emulator::Collective::Add, mask, static_cast<uint32>(value)));
+}
+
+template <class T>
+DEVICE T __reduce_min_sync(uint32 mask, T value) {
+    constexpr auto operation = std::is_signed_v<T> ? emulator::Collective::MinSigned : emulator::Collective::MinUnsigned;
+    return static_cast<T>(emulated_vote(operation, mask, static_cast<uint32>(value)));
+}
+
+template <class T>
+DEVICE T __reduce_max_sync(uint32 mask, T value) {
+    constexpr auto operation = std::is_signed_v<T> ? emulator::Collective::MaxSigned : emulator::Collective::MaxUnsigned;
+    return static_cast<T>(emulated_vote(operation, mask, static_cast<uint32>(value)));
+}
+
+DEVICE uint32 __reduce_and_sync(uint32 mask, uint32 value) {
+    return emulated_vote(emulator::Collective::And, mask, value);
+}
+
+DEVICE uint32 __reduce_or_sync(uint32 mask, uint32 value) {
+    return emulated_vote(emulator::Collective::Or, mask, value);
+}
+
+DEVICE uint32 __reduce_xor_sync(uint32 mask, uint32 value) {
+    return emulated_vote(emulator::Collective::Xor, mask, value);
+}
+
+DEVICE void __syncwarp(uint32 mask = FULL_WARP) {
+    emulator_collective(emulator::Collective::SyncWarp, mask, nullptr);
+}
+
+// Blocks.
+
+DEVICE void __syncthreads() {
+    emulator_barrier(0, 0, emulator::Predicate::None, 0);
+}
+
+DEVICE int __syncthreads_count(int predicate) {
+    return emulator_barrier(0, 0, emulator::Predicate::Count, predicate);
+}
+
+DEVICE int __syncthreads_and(int predicate) {
+    return emulator_barrier(0, 0, emulator::Predicate::All, predicate);
+}
+
+DEVICE int __syncthreads_or(int predicate) {
+    return emulator_barrier(0, 0, emulator::Predicate::Any, predicate);
+}
+
+DEVICE void barrier_sync(int id, int threads) {
+    emulator_barrier(id, threads, emulator::Predicate::None, 0);
+}
+
+DEVICE void __threadfence() {
+    emulator_fence();
+}
+
+template <class T>
+DEVICE T emulated_atomic(emulator::Atomic operation, T* address, T value, T expected = 0) {
+    static_assert(std::is_integral_v<T>, "an atomic float would depend on the order of threads");
+    return static_cast<T>(emulator_atomic(operation, address, sizeof(T), std::is_signed_v<T>, static_cast<uint64_t>(value),
+                                          static_cast<uint64_t>(expected)));
+}
+
+#define EMULATED_ATOMIC(name, operation)                                                                               \
+    template <class T>                                                                                                 \
+    DEVICE T name(T* address, std::common_type_t<T> value) {                                                           \
+        return emulated_atomic(emulator::Atomic::operation, address, value);                                           \
+    }
+EMULATED_ATOMIC(atomicAdd, Add)
+EMULATED_ATOMIC(atomicMin, Min)
+EMULATED_ATOMIC(atomicMax, Max)
+EMULATED_ATOMIC(atomicAnd, And)
+EMULATED_ATOMIC(atomicOr, Or)
+EMULATED_ATOMIC(atomicXor, Xor)
+EMULATED_ATOMIC(atomicExch, Exchange)
+
+template <class T>
+DEVICE T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_t<T> value) {
+    return emulated_atomic(emulator::Atomic::CompareExchange, address, value, expected);
+}
+
+// The instructions of simt.cuh.
+
+DEVICE void cp_async16(void* shared, const void* global, int bytes) {
+    emulator_copy_async(shared, global, bytes);
+}
+
+DEVICE void cp_async_commit() {
+    emulator_copy_commit();
+}
+
+template <int GROUPS>
+DEVICE void cp_async_wait() {
+    emulator_copy_wait(GROUPS);
+}
+
+template <int COUNT>
+DEVICE void ldmatrix_x4(uint32 (&fragments)[COUNT][4], const void* row, int step) {
+    emulator::LoadMatrixOperand operand = {row, fragments[0], COUNT, step};
+    emulator_collective(emulator::Collective::LoadMatrix, FULL_WARP, &operand);
+}
+
+template <int COUNT>
+DEVICE void ldmatrix_x4_trans(uint32 (&fragments)[COUNT][4], const void* row, int step) {
+    emulator::LoadMatrixOperand operand = {row, fragments[0], COUNT, step};
+    emulator_collective(emulator::Collective::LoadMatrixTransposed, FULL_WARP, &operand);
+}
+
+template <int ROWS, int PAIRS>
+DEVICE void mma_bf16(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {
+    constexpr int COLS = 2 * PAIRS;
+    static_assert(ROWS <= emulator::MAX_MULTIPLY_TILES && COLS <= emulator::MAX_MULTIPLY_TILES, "more than is emulated");
+    emulator::MultiplyOperand operand = {d[0][0], a[0], b[0], ROWS, COLS};
+    emulator_collective(emulator::Collective::Multiply, FULL_WARP, &operand);
+}
+
+// How the driver calls a kernel: with an array of pointers to its arguments.
+
+template <class... Arguments, size_t... INDICES>
+__attribute__((no_sanitize("thread"))) void emulated_call(void (*kernel)(Arguments...), void** arguments,
+                                                          std::index_sequence<INDICES...>) {
+    kernel(*static_cast<std::remove_const_t<Arguments>*>(arguments[INDICES])...);
+}
+
+template <class... Arguments>
+__attribute__((no_sanitize("thread"))) void emulated_call(void (*kernel)(Arguments...), void** arguments) {
+    emulated_call(kernel, arguments, std::index_sequence_for<Arguments...>{});
+}
+
+template <size_t COUNT>
+struct EmulatedParameters {
+    uint32 count;
+    uint32 bytes[COUNT];
+};
+
+template <class... Arguments>
+constexpr EmulatedParameters<sizeof...(Arguments)> emulated_parameters(void (*)(Arguments...)) {
+    return {sizeof...(Arguments), {sizeof(Arguments)...}};
+}
+
+// Follows the kernels in a translation unit, once for each.
+#define EMULATED_ENTRY(kernel)                                                                                         \
+    extern "C" __attribute__((visibility("default"), no_sanitize("thread"))) void kernel##_entry(void** arguments) {   \
+        emulated_call(&kernel, arguments);                                                                             \
+    }                                                                                                                  \
+    extern "C" __attribute__((visibility("default"))) constexpr auto kernel##_parameters = emulated_parameters(&kernel);

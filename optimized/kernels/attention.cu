@@ -1,0 +1,241 @@
+// Attention: each token's softmax-weighted mean of the values before it and its own.
+//
+// ```text
+// o(h,i) = Σⱼ ρ(p(h,i,j))·v(g,j)        p = softmax over j ≤ i of σ·q(h,i)·k(g,j)        g = ⌊h·G/H⌋
+// ```
+//
+// - Launch: attention_prefill: ⌈n/PREFILL_ROWS⌉ × H blocks of 4 warps, block (i, h) owns queries i·PREFILL_ROWS of head h.
+//   attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns queries 16r to 16r+15 of group g,
+//   one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group s. attention_merge: n × H blocks of D threads.
+// - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3 channels from
+//   d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says; K6 shared memory:
+//   sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
+// - Precision: scores and sums of values in bf16 products as the tensor cores add them, 16 at a time; maxima, weights and sums
+//   f32, in base 2; ρ rounds weights to bf16 before they are divided; the order of merging is attention.cuh's; one rounding to
+//   bf16, to nearest even, at o.
+
+#include "attention.cuh"
+
+constexpr int PREFILL_WARPS = 4;
+constexpr int PREFILL_ROWS = PREFILL_WARPS * QUERY_ROWS;
+constexpr int PREFILL_THREADS = PREFILL_WARPS * WARP_LANES;
+constexpr int PART_VALUES = D / 8 * 4;
+
+struct Prefill {
+    HeadRows<PREFILL_ROWS> queries;
+    HeadRows<TILE_KEYS> keys[2];
+    HeadRows<TILE_KEYS> values[2];
+    // Each thread's own total of the groups so far, beside those of its neighbours.
+    float totals[PART_VALUES][PREFILL_THREADS];
+};
+
+// total in shared memory = total and group; a thread touches its own values only.
+DEVICE void merge_shared(float (&totals)[PART_VALUES][PREFILL_THREADS], float (&largest)[2], float (&sum)[2], const Part& group) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (group.sum[half] == 0.f) {
+            continue;
+        }
+        const Shares shares = shares_of(largest[half], group.largest[half]);
+        largest[half] = shares.largest;
+        sum[half] = merged(sum[half], group.sum[half], shares);
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j) {
+#pragma unroll
+            for (int element = 2 * half; element < 2 * half + 2; ++element) {
+                float& total = totals[4 * j + element][threadIdx.x];
+                total = merged(total, group.values[j][element], shares);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS)
+attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
+                  int n, int first, int heads, int groups, int d, int ld, float scale) {
+    SHARED_MEMORY(Prefill, shared);
+    const int head = blockIdx.y;
+    const int64 stride = int64(groups) * D;
+    const int64 of_group = int64(head / (heads / groups)) * D;
+    const int first_row = blockIdx.x * PREFILL_ROWS;
+    const int rows = min(PREFILL_ROWS, n - first_row);
+    const int keys = first + first_row + rows;
+    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS;
+    const auto copy = [&](int tile) {
+        const int64 from = int64(tile) * TILE_KEYS * stride + of_group;
+        const int left = keys - tile * TILE_KEYS;
+        copy_rows(shared.keys[tile % 2], k + from, stride, left, threadIdx.x, PREFILL_THREADS);
+        copy_rows(shared.values[tile % 2], v + from, stride, left, threadIdx.x, PREFILL_THREADS);
+    };
+    const int64 queries = int64(first_row) * heads * D + int64(head) * D;
+    copy_rows(shared.queries, q + queries, int64(heads) * D, rows, threadIdx.x, PREFILL_THREADS);
+    copy(0);
+    cp_async_commit();
+
+    const int lane = threadIdx.x % WARP_LANES;
+    const int row = threadIdx.x / WARP_LANES * QUERY_ROWS;
+    const int positions[2] = {first + first_row + row + lane / 4, first + first_row + row + lane / 4 + 8};
+    float largest[2] = {NONE, NONE};
+    float sum[2] = {0.f, 0.f};
+#pragma unroll
+    for (int i = 0; i < PART_VALUES; ++i) {
+        shared.totals[i][threadIdx.x] = 0.f;
+    }
+    Part group = no_keys();
+    for (int tile = 0; tile < tiles; ++tile) {
+        cp_async_wait<0>();
+        __syncthreads(); // the tile has arrived for all, and all are done with the one before
+        if (tile + 1 < tiles) {
+            copy(tile + 1);
+        }
+        cp_async_commit();
+        const int buffer = tile % 2;
+        merge(group, attend_tile(shared.queries, row, shared.keys[buffer], shared.values[buffer], tile * TILE_KEYS, positions,
+                                 scale));
+        if (tile % GROUP_TILES == GROUP_TILES - 1 || tile == tiles - 1) {
+            merge_shared(shared.totals, largest, sum, group);
+            group = no_keys();
+        }
+    }
+    cp_async_wait<0>();
+
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = row + lane / 4 + 8 * half;
+        if (query < rows) {
+            bf16* const out = o + int64(first_row + query) * ld + head * d;
+#pragma unroll
+            for (int j = 0; j < D / 8; ++j) {
+#pragma unroll
+                for (int element = 2 * half; element < 2 * half + 2; ++element) {
+                    const int channel = 8 * j + lane % 4 * 2 + element % 2;
+                    if (channel < d) {
+                        out[channel] = to_bf16(shared.totals[4 * j + element][threadIdx.x] / sum[half]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Split {
+    HeadRows<QUERY_ROWS> queries;
+    HeadRows<TILE_KEYS> keys[GROUP_TILES];
+    HeadRows<TILE_KEYS> values[GROUP_TILES];
+    float largest[GROUP_TILES][QUERY_ROWS];
+    float sum[GROUP_TILES][QUERY_ROWS];
+    float parts[GROUP_TILES][QUERY_ROWS][D];
+};
+
+constexpr int SPLIT_THREADS = GROUP_TILES * WARP_LANES;
+
+// Which token and head a row of a group's queries is.
+struct Query {
+    int token;
+    int head;
+};
+
+DEVICE Query query_of(int row, int group, int heads_of_group) {
+    return {row / heads_of_group, group * heads_of_group + row % heads_of_group};
+}
+
+// The part of query (token, head) and key group s goes to index (token·H + head)·splits + s: largest and sum to stats, values to
+// parts.
+extern "C" __global__ void __launch_bounds__(SPLIT_THREADS)
+attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, float2* __restrict__ stats,
+                float* __restrict__ parts, int n, int first, int heads, int groups, float scale) {
+    SHARED_MEMORY(Split, shared);
+    const int split = blockIdx.x;
+    const int group = blockIdx.y % groups;
+    const int heads_of_group = heads / groups;
+    const int first_row = blockIdx.y / groups * QUERY_ROWS;
+    const int rows = min(QUERY_ROWS, n * heads_of_group - first_row);
+    const int64 stride = int64(groups) * D;
+    const int warp = threadIdx.x / WARP_LANES;
+    const int lane = threadIdx.x % WARP_LANES;
+    const int first_key = split * GROUP_KEYS + warp * TILE_KEYS;
+    const int left = first + n - first_key;
+    if (left > 0) {
+        const int64 from = int64(first_key) * stride + int64(group) * D;
+        copy_rows(shared.keys[warp], k + from, stride, left, lane, WARP_LANES);
+        copy_rows(shared.values[warp], v + from, stride, left, lane, WARP_LANES);
+    }
+    for (int i = threadIdx.x; i < QUERY_ROWS * ROW_VECTORS; i += SPLIT_THREADS) {
+        const int row = i / ROW_VECTORS;
+        const int column = i % ROW_VECTORS * 8;
+        const bool inside = row < rows;
+        const Query query = query_of(inside ? first_row + row : 0, group, heads_of_group);
+        const bf16* const from = q + (int64(query.token) * heads + query.head) * D;
+        cp_async16(&shared.queries.values[row][column], from + column, inside ? 16 : 0);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();
+
+    Part part = no_keys();
+    if (left > 0) {
+        const int tokens[2] = {(first_row + lane / 4) / heads_of_group, (first_row + lane / 4 + 8) / heads_of_group};
+        const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
+        part = attend_tile(shared.queries, 0, shared.keys[warp], shared.values[warp], first_key, positions, scale);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = lane / 4 + 8 * half;
+        if (lane % 4 == 0) {
+            shared.largest[warp][row] = part.largest[half];
+            shared.sum[warp][row] = part.sum[half];
+        }
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j) {
+            shared.parts[warp][row][8 * j + lane % 4 * 2] = part.values[j][2 * half];
+            shared.parts[warp][row][8 * j + lane % 4 * 2 + 1] = part.values[j][2 * half + 1];
+        }
+    }
+    __syncthreads();
+
+    const int splits = gridDim.x;
+    for (int i = threadIdx.x; i < rows * D; i += SPLIT_THREADS) {
+        const int row = i / D;
+        const int channel = i % D;
+        float largest = NONE;
+        float sum = 0.f;
+        float value = 0.f;
+        for (int tile = 0; tile < GROUP_TILES; ++tile) {
+            if (shared.sum[tile][row] != 0.f) {
+                const Shares shares = shares_of(largest, shared.largest[tile][row]);
+                largest = shares.largest;
+                sum = merged(sum, shared.sum[tile][row], shares);
+                value = merged(value, shared.parts[tile][row][channel], shares);
+            }
+        }
+        const Query query = query_of(first_row + row, group, heads_of_group);
+        const int64 index = (int64(query.token) * heads + query.head) * splits + split;
+        parts[index * D + channel] = value;
+        if (channel == 0) {
+            stats[index] = {largest, sum};
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(D)
+attention_merge(const float2* __restrict__ stats, const float* __restrict__ parts, bf16* __restrict__ o, int splits, int d,
+                int ld) {
+    const int heads = gridDim.y;
+    const int64 index = (int64(blockIdx.x) * heads + blockIdx.y) * splits;
+    const int channel = threadIdx.x;
+    float largest = NONE;
+    float sum = 0.f;
+    float value = 0.f;
+    for (int split = 0; split < splits; ++split) {
+        const float2 part = stats[index + split];
+        if (part.y != 0.f) {
+            const Shares shares = shares_of(largest, part.x);
+            largest = shares.largest;
+            sum = merged(sum, part.y, shares);
+            value = merged(value, parts[(index + split) * D + channel], shares);
+        }
+    }
+    if (channel < d) {
+        o[int64(blockIdx.x) * ld + blockIdx.y * d + channel] = to_bf16(value / sum);
+    }
+}

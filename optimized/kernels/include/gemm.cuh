@@ -1,0 +1,167 @@
+// Products of matrices whose rows are both contiguous over k: what every GEMM of the project shares.
+//
+// The order of summation is part of the contract, so that a row's result does not depend on the kernel that computes it, nor
+// on the rows beside it: k is cut into chunks of K_CHUNK values, anchored at 0. Within a chunk, one chain of tensor-core steps
+// of 16 values runs upward from zero. The chunks' sums are added in f32, upward.
+#pragma once
+
+#include "simt.cuh"
+
+constexpr int K_CHUNK = 512;
+// Values of a row in shared memory at a time.
+constexpr int K_TILE = 64;
+constexpr int K_STEP = 16;
+// cp.async and ldmatrix move vectors of eight values.
+constexpr int VECTOR_VALUES = 8;
+constexpr int ROW_VECTORS = K_TILE / VECTOR_VALUES;
+static_assert(K_CHUNK % K_TILE == 0 && K_TILE % K_STEP == 0, "chunks are whole tiles, tiles are whole steps");
+
+// A row of a matrix in global memory; its values from `length` on count as zero. `values` is 16-byte aligned.
+struct Row {
+    const bf16* values;
+    int length;
+};
+
+// K_TILE values of each of ROWS rows, in shared memory. The vectors of a row are permuted by its number, so that eight rows'
+// vectors at the same k lie in different banks.
+template <int ROWS>
+struct alignas(128) Panel {
+    bf16 values[ROWS][K_TILE];
+
+    __device__ __forceinline__ bf16* vector(int row, int index) {
+        return &values[row][(index ^ row % ROW_VECTORS) * VECTOR_VALUES];
+    }
+};
+
+constexpr int PANEL_ROW_BYTES = K_TILE * sizeof(bf16);
+
+// Begins copying values k to k+7 of a row.
+template <int ROWS>
+DEVICE void copy_vector(Panel<ROWS>& panel, int row, int index, const Row& source, int k) {
+    const int left = source.length - k;
+    const int bytes = 2 * min(max(left, 0), VECTOR_VALUES);
+    cp_async16(panel.vector(row, index), source.values + (bytes == 0 ? 0 : k), bytes);
+}
+
+// Fragments of COUNT times 16 rows from `row` on, of the tile's step `step`, as the first factor of mma_bf16.
+template <int COUNT, int ROWS>
+DEVICE void load_rows(uint32 (&fragments)[COUNT][4], Panel<ROWS>& panel, int row, int step) {
+    const int lane = threadIdx.x % WARP_LANES;
+    ldmatrix_x4(fragments, panel.vector(row + lane % 16, 2 * step + lane / 16), 16 * PANEL_ROW_BYTES);
+}
+
+// The same rows as columns, as the second factor.
+template <int COUNT, int ROWS>
+DEVICE void load_columns(uint32 (&fragments)[COUNT][4], Panel<ROWS>& panel, int row, int step) {
+    const int lane = threadIdx.x % WARP_LANES;
+    const int of_lane = lane / 16 * 8 + lane % 8;
+    ldmatrix_x4(fragments, panel.vector(row + of_lane, 2 * step + lane / 8 % 2), 16 * PANEL_ROW_BYTES);
+}
+
+// total += chunk, and the chunk's chain begins anew.
+template <int ROWS, int COLS>
+DEVICE void close_chunk(float (&total)[ROWS][COLS][4], float (&chunk)[ROWS][COLS][4]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLS; ++j) {
+#pragma unroll
+            for (int element = 0; element < 4; ++element) {
+                total[i][j][element] += chunk[i][j][element];
+                chunk[i][j][element] = 0.f;
+            }
+        }
+    }
+}
+
+// A tile of a product that one block computes: ROWS rows of x times COLS rows of w, by DOWN × ACROSS warps, with DEPTH
+// panels of each in shared memory.
+template <int ROWS, int COLS, int DOWN, int ACROSS, int DEPTH>
+struct Tile {
+    static constexpr int BLOCK_THREADS = DOWN * ACROSS * WARP_LANES;
+    static constexpr int WARP_ROWS = ROWS / DOWN;
+    static constexpr int WARP_COLS = COLS / ACROSS;
+    static_assert(WARP_ROWS % 16 == 0 && WARP_COLS % 16 == 0, "warps compute whole fragments");
+    static_assert(DEPTH >= 3, "one stage is computed from, at least two are on their way");
+    // Rows that all threads copy at a time, a vector each.
+    static constexpr int ROWS_AT_ONCE = BLOCK_THREADS / ROW_VECTORS;
+    static_assert(ROWS % ROWS_AT_ONCE == 0 && COLS % ROWS_AT_ONCE == 0, "every thread copies as much");
+
+    struct Stage {
+        Panel<ROWS> x;
+        Panel<COLS> w;
+    };
+    struct Shared {
+        Stage stages[DEPTH];
+    };
+    // A warp's part, as mma_bf16 leaves it.
+    using Sums = float[WARP_ROWS / 16][WARP_COLS / 8][4];
+
+    // The first row and column of the calling warp's part.
+    static __device__ __forceinline__ int warp_row() {
+        return threadIdx.x / WARP_LANES / ACROSS * WARP_ROWS;
+    }
+    static __device__ __forceinline__ int warp_col() {
+        return threadIdx.x / WARP_LANES % ACROSS * WARP_COLS;
+    }
+
+    // total = x·wᵀ over k values, where `x_row(i)` and `w_row(j)` give the tile's rows. Every thread of the block calls it.
+    template <class XRow, class WRow>
+    static __device__ __forceinline__ void multiply(Shared& shared, XRow x_row, WRow w_row, int k, Sums& total) {
+        const int index = threadIdx.x % ROW_VECTORS;
+        const int first = threadIdx.x / ROW_VECTORS;
+        Row x_rows[ROWS / ROWS_AT_ONCE];
+        Row w_rows[COLS / ROWS_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
+            x_rows[i] = x_row(first + i * ROWS_AT_ONCE);
+        }
+#pragma unroll
+        for (int i = 0; i < COLS / ROWS_AT_ONCE; ++i) {
+            w_rows[i] = w_row(first + i * ROWS_AT_ONCE);
+        }
+        const auto copy = [&](int tile) {
+            Stage& stage = shared.stages[tile % DEPTH];
+            const int from = tile * K_TILE + index * VECTOR_VALUES;
+#pragma unroll
+            for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
+                copy_vector(stage.x, first + i * ROWS_AT_ONCE, index, x_rows[i], from);
+            }
+#pragma unroll
+            for (int i = 0; i < COLS / ROWS_AT_ONCE; ++i) {
+                copy_vector(stage.w, first + i * ROWS_AT_ONCE, index, w_rows[i], from);
+            }
+        };
+
+        const int tiles = (k + K_TILE - 1) / K_TILE;
+        for (int tile = 0; tile < DEPTH - 1; ++tile) {
+            if (tile < tiles) {
+                copy(tile);
+            }
+            cp_async_commit();
+        }
+        Sums chunk = {};
+        for (int tile = 0; tile < tiles; ++tile) {
+            cp_async_wait<DEPTH - 2>();
+            __syncthreads(); // the tile has arrived for all, and all are done with the one before
+            if (tile + DEPTH - 1 < tiles) {
+                copy(tile + DEPTH - 1);
+            }
+            cp_async_commit();
+            Stage& stage = shared.stages[tile % DEPTH];
+#pragma unroll
+            for (int step = 0; step < K_TILE / K_STEP; ++step) {
+                uint32 a[WARP_ROWS / 16][4]; // 16·WARP_ROWS/16 × 16
+                uint32 b[WARP_COLS / 16][4]; // 16 × 16·WARP_COLS/16
+                load_rows(a, stage.x, warp_row(), step);
+                load_columns(b, stage.w, warp_col(), step);
+                mma_bf16(chunk, a, b);
+            }
+            if ((tile + 1) * K_TILE % K_CHUNK == 0) {
+                close_chunk(total, chunk);
+            }
+        }
+        close_chunk(total, chunk);
+        cp_async_wait<0>();
+    }
+};

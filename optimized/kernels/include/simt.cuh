@@ -1,0 +1,142 @@
+// What a GPU can do that CUDA C++ has no name for, and the only inline PTX of the project.
+//
+// A kernel is compiled twice: by NVRTC for a GPU, with no header but these, and by the C++ compiler for the emulated device,
+// where `simt_host.h` gives every name below, and the part of CUDA C++ that kernels use, the same meaning. So a kernel uses
+// nothing else: no other header, no inline PTX, no static `__shared__`, and one statement a line, because findings name lines.
+#pragma once
+
+#ifndef __CUDACC__
+#include "simt_host.h"
+#else
+
+#define DEVICE static __device__ __forceinline__
+
+using uint16 = unsigned short;
+using uint32 = unsigned int;
+using uint64 = unsigned long long;
+using int64 = long long;
+
+constexpr uint32 FULL_WARP = 0xffffffff;
+constexpr int WARP_LANES = 32;
+
+// The block's dynamic shared memory, as a Type.
+#define SHARED_MEMORY(Type, name)                                                                                      \
+    extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];                                           \
+    Type& name = *reinterpret_cast<Type*>(dynamic_shared_memory)
+
+// The same, as `count` of them, of which only the launch knows how many.
+#define SHARED_ARRAY(Type, name, count)                                                                                \
+    extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];                                           \
+    Type* const name = reinterpret_cast<Type*>(dynamic_shared_memory)
+
+struct bf16 {
+    uint16 bits;
+};
+
+DEVICE float to_float(bf16 x) {
+    return __uint_as_float(uint32(x.bits) << 16);
+}
+
+// To the nearest, ties to even.
+DEVICE bf16 to_bf16(float x) {
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+
+// The values of a register that holds two.
+DEVICE float low_float(uint32 pair) {
+    return __uint_as_float(pair << 16);
+}
+
+DEVICE float high_float(uint32 pair) {
+    return __uint_as_float(pair & 0xffff0000);
+}
+
+DEVICE uint32 pack_bf16(float low, float high) {
+    uint32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+DEVICE uint32 shared_address(const void* shared) {
+    return uint32(__cvta_generic_to_shared(shared));
+}
+
+// Copies the first `bytes` of 16 bytes asynchronously, and zeros for the rest; with 0 bytes `global` is not read.
+// Both addresses are multiples of 16.
+DEVICE void cp_async16(void* shared, const void* global, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(bytes)
+                 : "memory");
+}
+
+// Ends a group of this thread's asynchronous copies.
+DEVICE void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until at most GROUPS of this thread's groups are incomplete. Other threads see the bytes after a barrier only.
+template <int GROUPS>
+DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
+}
+
+// COUNT times four 8×8 matrices of 16-bit values, their rows `step` bytes further each time. Lane l gives the address of row
+// l%8 of matrix l/8, and receives columns 2(l%4) and 2(l%4)+1 of row l/4 of each matrix.
+template <int COUNT>
+DEVICE void ldmatrix_x4(uint32 (&fragments)[COUNT][4], const void* row, int step) {
+    const uint32 first = shared_address(row);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        uint32(&r)[4] = fragments[i];
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(first + i * step)
+                     : "memory");
+    }
+}
+
+// The same, but lane l receives rows 2(l%4) and 2(l%4)+1 of column l/4.
+template <int COUNT>
+DEVICE void ldmatrix_x4_trans(uint32 (&fragments)[COUNT][4], const void* row, int step) {
+    const uint32 first = shared_address(row);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        uint32(&r)[4] = fragments[i];
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(first + i * step)
+                     : "memory");
+    }
+}
+
+DEVICE void mma_bf16_tile(float (&d)[4], const uint32 (&a)[4], uint32 b0, uint32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// d[i][j] += a[i]·b[j] on tensor cores, over 16 k, for ROWS tiles of 16 rows and 2·PAIRS tiles of 8 columns. Lane l holds
+//   a[i]: rows l/4 (0, 2) and l/4+8 (1, 3), two columns from 2(l%4) (0, 1) and from 2(l%4)+8 (2, 3),
+//   b[j]: two rows from 2(l%4) (0, 2) and from 2(l%4)+8 (1, 3), column l/4 of the pair's first tile (0, 1) and second (2, 3),
+//   d[i][j]: row l/4 (0, 1) and l/4+8 (2, 3), columns 2(l%4) (0, 2) and 2(l%4)+1 (1, 3).
+template <int ROWS, int PAIRS>
+DEVICE void mma_bf16(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2 * PAIRS; ++j) {
+            mma_bf16_tile(d[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+}
+
+// Waits for `threads` threads, all of whole warps, at barrier `id`; __syncthreads is barrier 0.
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+#endif

@@ -1,0 +1,196 @@
+// MoE: adds up what a token's experts say, each by its weight.
+//
+// ```text
+// yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose
+// ```
+//
+// with eᵢₛ = W₂·ρ(silu(W₁·xᵢ) ⊙ W₃·xᵢ) of the expert that is the s-th choice of token i.
+//
+// - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e. moe_gate_up: tiles × ⌈2I/TILE_COLS⌉
+//   blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles = ⌊n·k/TILE_ROWS⌋ + E suffices;
+//   block (t, j) owns rows of tile t, columns from j on. moe_combine: n blocks of PLACE_THREADS threads.
+// - Requires: K1 chosen holds n rows of ldk, of which k are experts below E; K2 counts holds E, order n·k, tiles one int4 for each
+//   tile and one more; K3 x, hidden, outputs and y have rows of ldx, ldi, ldh, ldx values, w13 E·2I rows of ldx, w2 E·H rows of
+//   ldi, multiples of 8, 16-byte aligned; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Block::Shared) for
+//   moe_gate_up and moe_down; nothing that is written overlaps anything.
+// - Precision: bf16 products summed as gemm.cuh says; silu and its product in f32, rounded once to hidden; outputs rounded to
+//   bf16; combined in f32, fused, in the order of choice, and rounded once: ρ is the identity.
+
+#include "bf16x8.cuh"
+#include "gemm.cuh"
+#include "reduce.cuh"
+
+using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
+
+// How often each expert is chosen.
+extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+moe_count(const int* __restrict__ chosen, int* __restrict__ counts, int n, int k, int ldk) {
+    int count = 0;
+    for (int base = 0; base < n * k; base += PLACE_THREADS) {
+        const int i = base + threadIdx.x;
+        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == int(blockIdx.x);
+        count += __syncthreads_count(is_mine);
+    }
+    if (threadIdx.x == 0) {
+        counts[blockIdx.x] = count;
+    }
+}
+
+struct Placing {
+    int warps[PLACE_THREADS / WARP_LANES];
+};
+
+// The choices i·k + s in the order of experts, then of tokens; and the tiles of the experts' rows: {expert, first place in the
+// order, rows, 0}. The first entry of `tiles` is their number.
+extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* __restrict__ order, int4* __restrict__ tiles,
+          int n, int k, int ldk) {
+    SHARED_MEMORY(Placing, shared);
+    const int expert = blockIdx.x;
+    const int warp = threadIdx.x / WARP_LANES;
+    const int lane = threadIdx.x % WARP_LANES;
+    int first = 0;
+    int first_tile = 1;
+    for (int e = 0; e < expert; ++e) {
+        first += counts[e];
+        first_tile += (counts[e] + TILE_ROWS - 1) / TILE_ROWS;
+    }
+    const int mine = counts[expert];
+    const int my_tiles = (mine + TILE_ROWS - 1) / TILE_ROWS;
+    for (int tile = threadIdx.x; tile < my_tiles; tile += PLACE_THREADS) {
+        tiles[first_tile + tile] = {expert, first + tile * TILE_ROWS, min(TILE_ROWS, mine - tile * TILE_ROWS), 0};
+    }
+    const bool is_last = expert == int(gridDim.x) - 1;
+    if (is_last && threadIdx.x == 0) {
+        tiles[0] = {first_tile + my_tiles - 1, 0, 0, 0};
+    }
+
+    for (int base = 0; base < n * k; base += PLACE_THREADS) {
+        const int i = base + threadIdx.x;
+        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == expert;
+        const uint32 votes = __ballot_sync(FULL_WARP, is_mine);
+        if (lane == 0) {
+            shared.warps[warp] = __popc(votes);
+        }
+        __syncthreads();
+        int before = 0;
+        int all = 0;
+        for (int w = 0; w < PLACE_THREADS / WARP_LANES; ++w) {
+            before += w < warp ? shared.warps[w] : 0;
+            all += shared.warps[w];
+        }
+        if (is_mine) {
+            order[first + before + __popc(votes & ((1u << lane) - 1))] = i;
+        }
+        first += all;
+        __syncthreads(); // `warps` may be written again
+    }
+}
+
+// hidden = silu(W₁·x) ⊙ W₃·x of each choice. Eight columns of W₁ and the same of W₃ alternate, so that a thread has both.
+extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
+moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int* __restrict__ order,
+            const int4* __restrict__ tiles, bf16* __restrict__ hidden, int k, int h, int intermediate, int ldx, int ldi) {
+    SHARED_MEMORY(Block::Shared, shared);
+    if (int(blockIdx.x) >= tiles[0].x) {
+        return;
+    }
+    const int4 tile = tiles[blockIdx.x + 1];
+    const int first_col = blockIdx.y * TILE_COLS / 2;
+    const bf16* const of_expert = w13 + int64(tile.x) * 2 * intermediate * ldx;
+    const auto x_row = [=](int i) -> Row {
+        return i < tile.z ? Row{x + int64(order[tile.y + i] / k) * ldx, h} : Row{x, 0};
+    };
+    const auto w_row = [=](int j) -> Row {
+        const int col = first_col + j / 16 * 8 + j % 8;
+        const bool is_up = j / 8 % 2 != 0;
+        return col < intermediate ? Row{of_expert + int64(is_up ? intermediate + col : col) * ldx, h} : Row{of_expert, 0};
+    };
+    Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
+    Block::multiply(shared, x_row, w_row, h, sums);
+
+    const int lane = threadIdx.x % WARP_LANES;
+#pragma unroll
+    for (int i = 0; i < Block::WARP_ROWS / 16; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = Block::warp_row() + 16 * i + 8 * half + lane / 4;
+            if (row < tile.z) {
+                bf16* const out = hidden + int64(order[tile.y + row]) * ldi;
+#pragma unroll
+                for (int j = 0; j < Block::WARP_COLS / 16; ++j) {
+                    const int col = first_col + Block::warp_col() / 2 + 8 * j + lane % 4 * 2;
+                    float activated[2];
+#pragma unroll
+                    for (int element = 0; element < 2; ++element) {
+                        const float gate = sums[i][2 * j][2 * half + element];
+                        const float up = sums[i][2 * j + 1][2 * half + element];
+                        activated[element] = gate / (1.f + expf(-gate)) * up;
+                    }
+                    if (col < ldi) {
+                        *reinterpret_cast<uint32*>(out + col) = pack_bf16(activated[0], activated[1]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// outputs = W₂·hidden of each choice.
+extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
+moe_down(const bf16* __restrict__ hidden, const bf16* __restrict__ w2, const int* __restrict__ order,
+         const int4* __restrict__ tiles, bf16* __restrict__ outputs, int h, int intermediate, int ldi, int ldh) {
+    SHARED_MEMORY(Block::Shared, shared);
+    if (int(blockIdx.x) >= tiles[0].x) {
+        return;
+    }
+    const int4 tile = tiles[blockIdx.x + 1];
+    const int first_col = blockIdx.y * TILE_COLS;
+    const bf16* const of_expert = w2 + int64(tile.x) * h * ldi;
+    const auto x_row = [=](int i) -> Row {
+        return i < tile.z ? Row{hidden + int64(order[tile.y + i]) * ldi, intermediate} : Row{hidden, 0};
+    };
+    const auto w_row = [=](int j) -> Row {
+        const int row = first_col + j;
+        return row < h ? Row{of_expert + int64(row) * ldi, intermediate} : Row{of_expert, 0};
+    };
+    Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
+    Block::multiply(shared, x_row, w_row, intermediate, sums);
+
+    const int lane = threadIdx.x % WARP_LANES;
+#pragma unroll
+    for (int i = 0; i < Block::WARP_ROWS / 16; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = Block::warp_row() + 16 * i + 8 * half + lane / 4;
+            if (row < tile.z) {
+                bf16* const out = outputs + int64(order[tile.y + row]) * ldh;
+#pragma unroll
+                for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
+                    const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
+                    if (col < ldh) {
+                        *reinterpret_cast<uint32*>(out + col) = pack_bf16(sums[i][j][2 * half], sums[i][j][2 * half + 1]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// y = Σ w·outputs over a token's choices.
+extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, bf16* __restrict__ y, int k, int ldh, int ldk) {
+    const int64 token = blockIdx.x;
+    for (int i = threadIdx.x; i < ldh / VECTOR; i += PLACE_THREADS) {
+        Floats8 sum = {};
+        for (int slot = 0; slot < k; ++slot) {
+            const float weight = w[token * ldk + slot];
+            const Floats8 output = unpack(vectors(outputs + (token * k + slot) * ldh)[i]);
+#pragma unroll
+            for (int j = 0; j < VECTOR; ++j) {
+                sum.values[j] = fmaf(weight, output.values[j], sum.values[j]);
+            }
+        }
+        vectors(y + token * ldh)[i] = pack(sum);
+    }
+}

@@ -1,0 +1,45 @@
+// RMSNorm: scales each row to unit root mean square, then by a learned weight.
+//
+// ```text
+// yᵢⱼ = wⱼ · xᵢⱼ · rᵢ        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
+// ```
+//
+// - Launch: n blocks of THREADS threads, block i owns row i.
+// - Requires: K1 x holds n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a multiple of 8,
+//   all rows 16-byte aligned; K3 y holds n rows of ld values and overlaps neither; K4 4 bytes of shared memory for each warp.
+// - Precision: f32; the sum serial per thread, then block_sum; w·x is exact; one rounding to bf16, to nearest even, at y.
+
+#include "bf16x8.cuh"
+#include "reduce.cuh"
+
+static_assert(THREADS % WARP_LANES == 0, "a block is whole warps");
+
+struct Shared {
+    float partial[THREADS / WARP_LANES];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ w, bf16* __restrict__ y, int d, int ld, float eps) {
+    SHARED_MEMORY(Shared, shared);
+    const int64 row = int64(blockIdx.x) * ld;
+    float sum = 0.f;
+    for (int i = threadIdx.x; i < ld / VECTOR; i += THREADS) {
+        const Floats8 values = unpack(vectors(x + row)[i]);
+#pragma unroll
+        for (int j = 0; j < VECTOR; ++j) {
+            sum = fmaf(values.values[j], values.values[j], sum);
+        }
+    }
+    const float r = rsqrtf(eps + block_sum(sum, shared.partial) / float(d));
+    for (int i = threadIdx.x; i < ld / VECTOR; i += THREADS) {
+        const Floats8 values = unpack(vectors(x + row)[i]);
+        const Floats8 weights = unpack(vectors(w)[i]);
+        Floats8 scaled;
+#pragma unroll
+        for (int j = 0; j < VECTOR; ++j) {
+            const bool inside = i * VECTOR + j < d;
+            scaled.values[j] = inside ? weights.values[j] * values.values[j] * r : 0.f;
+        }
+        vectors(y + row)[i] = pack(scaled);
+    }
+}

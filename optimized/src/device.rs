@@ -1,0 +1,287 @@
+//! Opening a GPU, or the emulated device that stands in for one, and launching kernels there.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+
+use crate::emulated::{self, Form};
+use crate::error::Error;
+use crate::kernel::{Kernel, Sources, cubin};
+
+/// Which device to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU; without one, the emulated device's fast form.
+    Auto,
+    /// A GPU, by the number that the CUDA driver gives it.
+    Cuda(usize),
+    /// The emulated device.
+    Emulated(Form),
+}
+
+/// A CUDA driver. A process talks to one only, because cudarc looks for it once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    Installed,
+    Emulated,
+}
+
+impl Driver {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Installed => "the installed CUDA driver",
+            Self::Emulated => "the emulated device",
+        }
+    }
+}
+
+/// The process's driver, once one was opened.
+static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
+
+/// A device, and the stream on which everything on it happens in order.
+#[derive(Debug)]
+pub struct Gpu {
+    stream: Arc<CudaStream>,
+    form: Option<Form>,
+    name: String,
+    functions: Mutex<HashMap<(Kernel, String), CudaFunction>>,
+}
+
+/// Blocks, threads of each and its shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks, in x and y.
+    pub blocks: (u32, u32),
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl From<Grid> for LaunchConfig {
+    fn from(grid: Grid) -> Self {
+        Self {
+            grid_dim: (grid.blocks.0, grid.blocks.1, 1),
+            block_dim: (grid.threads, 1, 1),
+            shared_mem_bytes: grid.shared_bytes,
+        }
+    }
+}
+
+/// An argument of [`Gpu::launch_with`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Argument {
+    /// A pointer to device memory.
+    Address(u64),
+    /// An `int`.
+    Int(i32),
+    /// A `float`.
+    Float(f32),
+}
+
+impl Gpu {
+    /// Opens a device. Never panics for want of a driver.
+    pub fn open(choice: DeviceChoice) -> Result<Self, Error> {
+        let form = claim(choice)?;
+        let ordinal = match (choice, form) {
+            (DeviceChoice::Cuda(ordinal), _) => ordinal,
+            (_, Some(form)) => form.ordinal(),
+            _ => 0,
+        };
+        let failed = |source| Error::Driver { what: format!("opening device {ordinal}"), source };
+        let context = CudaContext::new(ordinal).map_err(failed)?;
+        #[expect(unsafe_code, reason = "cudarc cannot know how many streams there will be")]
+        // SAFETY: all work of this device goes to one stream, where order is kept without events.
+        unsafe {
+            context.disable_event_tracking();
+        }
+        // Not the default stream, which cannot be captured into a graph.
+        let stream = context.new_stream().map_err(failed)?;
+        let name = context.name().map_err(failed)?;
+        Ok(Self { stream, form, name, functions: Mutex::default() })
+    }
+
+    /// The device's name, as its driver gives it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The emulated device's form; `None` on a GPU.
+    pub fn form(&self) -> Option<Form> {
+        self.form
+    }
+
+    /// The stream on which everything happens.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// Waits until all that was launched is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.outcome(self.stream.synchronize(), || "waiting for the device".to_owned())
+    }
+
+    /// An entry of a kernel, ready to be launched with as much shared memory as a block may have.
+    pub fn function(&self, kernel: &Kernel, entry: &str) -> Result<CudaFunction, Error> {
+        let key = (*kernel, entry.to_owned());
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(&key) {
+            return Ok(function.clone());
+        }
+        let image = match self.form.and_then(|form| kernel.image(form)) {
+            Some(image) => image.to_vec(),
+            None => self.compile(kernel, &Sources::embedded())?,
+        };
+        let function = self.load(kernel, image, entry)?;
+        functions.insert(key, function.clone());
+        Ok(function)
+    }
+
+    /// From now on, `kernel` is what `sources` say, on this device.
+    pub fn replace(&self, kernel: &Kernel, sources: &Sources) -> Result<(), Error> {
+        let image = self.compile(kernel, sources)?;
+        for entry in kernel.entries {
+            let function = self.load(kernel, image.clone(), entry)?;
+            let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+            functions.insert((*kernel, (*entry).to_owned()), function);
+        }
+        Ok(())
+    }
+
+    /// Begins a launch: its arguments and the launch itself follow.
+    pub fn launch<'a>(&'a self, function: &'a CudaFunction) -> LaunchArgs<'a> {
+        self.stream.launch_builder(function)
+    }
+
+    /// Launches any kernel with any arguments. The operators have launches of their own; this is for experiments.
+    ///
+    /// # Safety
+    ///
+    /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need not be: it
+    /// ends a launch before an access that is not allowed.
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    pub unsafe fn launch_with(
+        &self,
+        kernel: &Kernel,
+        entry: &str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        let function = self.function(kernel, entry)?;
+        let mut launch = self.launch(&function);
+        for argument in arguments {
+            match argument {
+                Argument::Address(value) => launch.arg(value),
+                Argument::Int(value) => launch.arg(value),
+                Argument::Float(value) => launch.arg(value),
+            };
+        }
+        // SAFETY: the caller's.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.outcome(done, || format!("{} {entry}", kernel.label())).map(|_| ())
+    }
+
+    /// What became of a call to the driver, with what the emulated device found. `what` says what the call was for.
+    pub fn outcome<T>(&self, result: Result<T, DriverError>, what: impl FnOnce() -> String) -> Result<T, Error> {
+        result.map_err(|source| {
+            let report = self.form.and_then(|_| emulated::take_report());
+            match report {
+                Some(report) => Error::Fault { what: what(), report },
+                None => Error::Driver { what: what(), source },
+            }
+        })
+    }
+
+    fn compile(&self, kernel: &Kernel, sources: &Sources) -> Result<Vec<u8>, Error> {
+        match self.form {
+            Some(form) => emulated::compile(kernel, sources, form),
+            None => {
+                let capability = self.stream.context().compute_capability();
+                let capability = self.outcome(capability, || "asking for the compute capability".to_owned())?;
+                cubin::cached(kernel, sources, capability)
+            }
+        }
+    }
+
+    fn load(&self, kernel: &Kernel, image: Vec<u8>, entry: &str) -> Result<CudaFunction, Error> {
+        let context = self.stream.context();
+        let what = || format!("loading {} {entry}", kernel.label());
+        let module: Arc<CudaModule> = self.outcome(context.load_module(Ptx::from_binary(image)), what)?;
+        let function = self.outcome(module.load_function(entry), what)?;
+        let most = self.outcome(context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), what)?;
+        let raised = function.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most);
+        self.outcome(raised, what)?;
+        Ok(function)
+    }
+}
+
+/// Settles which driver this process talks to, and loads it. The form, if it is the emulated one.
+fn claim(choice: DeviceChoice) -> Result<Option<Form>, Error> {
+    let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let (asked, form) = match (choice, *driver) {
+        (DeviceChoice::Emulated(form), _) => (Driver::Emulated, Some(form)),
+        (DeviceChoice::Cuda(_), _) | (DeviceChoice::Auto, Some(Driver::Installed)) => (Driver::Installed, None),
+        (DeviceChoice::Auto, None) if installed_devices().is_ok_and(|count| count > 0) => (Driver::Installed, None),
+        (DeviceChoice::Auto, _) => (Driver::Emulated, Some(Form::Fast)),
+    };
+    if let Some(running) = *driver
+        && running != asked
+    {
+        return Err(Error::OtherDriver { running: running.name(), asked: asked.name() });
+    }
+    match (asked, choice) {
+        (Driver::Emulated, _) => emulated::load()?,
+        (Driver::Installed, DeviceChoice::Cuda(ordinal)) => {
+            let no_device = |problem| Error::NoDevice { device: format!("CUDA device {ordinal}"), problem };
+            let count = installed_devices().map_err(no_device)?;
+            if ordinal >= count {
+                return Err(no_device(format!("the driver has {count} devices, numbered from 0")));
+            }
+        }
+        (Driver::Installed, _) => {}
+    }
+    *driver = Some(asked);
+    Ok(form)
+}
+
+/// How many devices the installed CUDA driver has, without cudarc, which would settle on a driver for good.
+fn installed_devices() -> Result<usize, String> {
+    const NAME: &str = "libcuda.so.1";
+    let problem = |error: libloading::Error| format!("no CUDA driver ({error}); install NVIDIA's driver");
+    #[expect(unsafe_code, reason = "loading a library runs its constructors")]
+    // SAFETY: it is the system's CUDA driver, which is made to be loaded so.
+    let library = unsafe { libloading::Library::new(NAME) }.map_err(problem)?;
+    #[expect(unsafe_code, reason = "a symbol has no type")]
+    // SAFETY: the type is the CUDA driver interface's.
+    let init = unsafe { library.get::<unsafe extern "C" fn(u32) -> c_int>("cuInit") }.map_err(problem)?;
+    #[expect(unsafe_code, reason = "a symbol has no type")]
+    // SAFETY: the type is the CUDA driver interface's.
+    let count =
+        unsafe { library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>("cuDeviceGetCount") }.map_err(problem)?;
+    #[expect(unsafe_code, reason = "a foreign function")]
+    // SAFETY: 0 is the only value that the interface allows.
+    let status = unsafe { init(0) };
+    if status != 0 {
+        return Err(format!(
+            "the CUDA driver does not start (error {status}); is there a GPU, and may this user use it?"
+        ));
+    }
+    let mut devices = 0;
+    #[expect(unsafe_code, reason = "a foreign function")]
+    // SAFETY: it writes one number, which it is given a place for.
+    let status = unsafe { count(&raw mut devices) };
+    // The driver may have begun threads, so it stays.
+    std::mem::forget(library);
+    if status == 0 {
+        Ok(usize::try_from(devices).unwrap_or(0))
+    } else {
+        Err(format!("the CUDA driver counts no devices (error {status})"))
+    }
+}

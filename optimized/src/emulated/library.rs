@@ -1,0 +1,112 @@
+//! Loads the emulated driver so that cudarc finds it.
+
+use std::ffi::{CStr, c_char};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::{LaunchCounts, Schedule};
+use crate::error::Error;
+use crate::kernel::embedded::DRIVER;
+
+/// The functions that the emulated driver has beyond a CUDA driver's. Each concerns the calling thread.
+struct Controls {
+    set_schedule: Symbol<unsafe extern "C" fn(u32, u64)>,
+    report: Symbol<unsafe extern "C" fn() -> *const c_char>,
+    clear_report: Symbol<unsafe extern "C" fn()>,
+    last_launch: Symbol<unsafe extern "C" fn(*mut u64, *mut u64, *mut u64)>,
+}
+
+static CONTROLS: OnceLock<Result<Controls, String>> = OnceLock::new();
+
+/// Loads the emulated driver, once a process, before cudarc looks for one.
+///
+/// cudarc opens `libcuda.so` before any other name. The dynamic linker answers with a library of that SONAME that is loaded
+/// already, before it looks into any folder, and ours has it: so cudarc finds ours even where a real driver is installed.
+pub(crate) fn load() -> Result<(), Error> {
+    let loaded = CONTROLS.get_or_init(load_controls);
+    loaded
+        .as_ref()
+        .map(|_| ())
+        .map_err(|problem| Error::NoDevice { device: "the emulated device".to_owned(), problem: problem.clone() })
+}
+
+fn load_controls() -> Result<Controls, String> {
+    if DRIVER.is_empty() {
+        return Err("it was not built, because it runs on Linux only".to_owned());
+    }
+    let file = memfd_create("emulated driver", MemfdFlags::CLOEXEC).map_err(|error| error.to_string())?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(DRIVER).map_err(|error| error.to_string())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    #[expect(unsafe_code, reason = "loading a library runs its constructors")]
+    // SAFETY: the library is ours; its constructors set up its own variables only.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(|error| error.to_string())?;
+    let controls = Controls {
+        set_schedule: symbol(&library, "emulator_set_schedule")?,
+        report: symbol(&library, "emulator_report")?,
+        clear_report: symbol(&library, "emulator_clear_report")?,
+        last_launch: symbol(&library, "emulator_last_launch")?,
+    };
+    // The library and the file that it was read from stay: the dynamic linker tells libraries apart by their paths.
+    std::mem::forget(library);
+    std::mem::forget(file);
+    Ok(controls)
+}
+
+fn symbol<T>(library: &Library, name: &str) -> Result<Symbol<T>, String> {
+    #[expect(unsafe_code, reason = "a symbol has no type")]
+    // SAFETY: `Controls` states the types that `emulator/driver/device.cpp` defines, and the library is never unloaded.
+    unsafe { library.get(name) }.map_err(|error| error.to_string())
+}
+
+/// The controls, if the emulated driver is loaded.
+fn controls() -> Option<&'static Controls> {
+    CONTROLS.get().and_then(|controls| controls.as_ref().ok())
+}
+
+pub(super) fn set_schedule(schedule: Schedule) {
+    let (order, seed) = match schedule {
+        Schedule::Forward => (0, 0),
+        Schedule::Reverse => (1, 0),
+        Schedule::Adversarial(seed) => (2, seed),
+    };
+    if let Some(controls) = controls() {
+        #[expect(unsafe_code, reason = "a foreign function")]
+        // SAFETY: it stores two numbers.
+        unsafe {
+            (controls.set_schedule)(order, seed);
+        }
+    }
+}
+
+pub(super) fn take_report() -> Option<String> {
+    let controls = controls()?;
+    #[expect(unsafe_code, reason = "a foreign function")]
+    // SAFETY: it returns a string of this thread, which lives until the thread's next launch, copy or clearing.
+    let report = unsafe { (controls.report)() };
+    #[expect(unsafe_code, reason = "a foreign string")]
+    // SAFETY: as above; it is terminated.
+    let text = unsafe { CStr::from_ptr(report) }.to_string_lossy().into_owned();
+    #[expect(unsafe_code, reason = "a foreign function")]
+    // SAFETY: it empties the string, which was copied.
+    unsafe {
+        (controls.clear_report)();
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+pub(super) fn last_launch() -> LaunchCounts {
+    let mut counts = LaunchCounts::default();
+    if let Some(controls) = controls() {
+        #[expect(unsafe_code, reason = "a foreign function")]
+        // SAFETY: it writes three numbers, which it is given places for.
+        unsafe {
+            (controls.last_launch)(&raw mut counts.blocks, &raw mut counts.switches, &raw mut counts.collectives);
+        }
+    }
+    counts
+}

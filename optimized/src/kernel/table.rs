@@ -1,0 +1,200 @@
+//! Every kernel, in every set of constants that it is launched with.
+//!
+//! The build script compiles each of them for the emulated device; the compile test compiles each for each GPU. To add a kernel,
+//! add its constant and name it in [`KERNELS`].
+
+/// One `.cu` file together with the constants that it is compiled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The operator, and the name of the file without `.cu`.
+    pub op: &'static str,
+    /// The `extern "C"` functions of the file that are launched.
+    pub entries: &'static [&'static str],
+    /// `-DNAME=value`, by name. No header of the kernels may use such a name for anything else.
+    pub constants: &'static [(&'static str, u32)],
+}
+
+impl Kernel {
+    /// The value of the constant `name`, which the kernel must have: in a constant expression, a compile error otherwise.
+    pub const fn constant(&self, name: &str) -> u32 {
+        let mut i = 0;
+        while i < self.constants.len() {
+            if same(self.constants[i].0, name) {
+                return self.constants[i].1;
+            }
+            i += 1;
+        }
+        panic!("the kernel has no constant of this name")
+    }
+
+    /// The kernel in words: `rms_norm THREADS=256`.
+    pub fn label(&self) -> String {
+        self.constants.iter().fold(self.op.to_owned(), |label, (name, value)| format!("{label} {name}={value}"))
+    }
+}
+
+/// `a == b`, in constant expressions.
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+/// RMSNorm of rows.
+pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], constants: &[("THREADS", 256)] };
+
+/// Residual addition and RMSNorm of rows.
+pub const ADD_RMS_NORM: Kernel =
+    Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
+
+/// Both entries of the linear operator.
+const LINEAR_ENTRIES: &[&str] = &["linear_tiles", "linear_few_rows"];
+
+/// The linear operator in 64 × 64 tiles, to bf16; also for few rows.
+pub const LINEAR_64_BF16: Kernel = Kernel {
+    op: "linear",
+    entries: LINEAR_ENTRIES,
+    constants: &[
+        ("OUT", 16),
+        ("TILE_ROWS", 64),
+        ("TILE_COLS", 64),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", 2),
+        ("STAGES", 4),
+        ("FEW_STAGES", 4),
+    ],
+};
+
+/// The linear operator in 64 × 64 tiles, to f32; also for few rows.
+pub const LINEAR_64_F32: Kernel = Kernel {
+    op: "linear",
+    entries: LINEAR_ENTRIES,
+    constants: &[
+        ("OUT", 32),
+        ("TILE_ROWS", 64),
+        ("TILE_COLS", 64),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", 2),
+        ("STAGES", 4),
+        ("FEW_STAGES", 4),
+    ],
+};
+
+/// The linear operator in 128 × 128 tiles, to bf16.
+pub const LINEAR_128_BF16: Kernel = Kernel {
+    op: "linear",
+    entries: LINEAR_ENTRIES,
+    constants: &[
+        ("OUT", 16),
+        ("TILE_ROWS", 128),
+        ("TILE_COLS", 128),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", 4),
+        ("STAGES", 3),
+        ("FEW_STAGES", 4),
+    ],
+};
+
+/// The linear operator in 128 × 128 tiles, to f32.
+pub const LINEAR_128_F32: Kernel = Kernel {
+    op: "linear",
+    entries: LINEAR_ENTRIES,
+    constants: &[
+        ("OUT", 32),
+        ("TILE_ROWS", 128),
+        ("TILE_COLS", 128),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", 4),
+        ("STAGES", 3),
+        ("FEW_STAGES", 4),
+    ],
+};
+
+/// Embedding of tokens.
+pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
+
+/// QK norm and RoPE, for heads of up to D channels.
+const fn qk_norm_rope(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "qk_norm_rope", entries: &["qk_norm_rope"], constants }
+}
+
+/// QK norm and RoPE, by the channels that a head is padded to.
+pub const QK_NORM_ROPE: [Kernel; 4] = [
+    qk_norm_rope(&[("THREADS", 256), ("D", 16)]),
+    qk_norm_rope(&[("THREADS", 256), ("D", 32)]),
+    qk_norm_rope(&[("THREADS", 256), ("D", 64)]),
+    qk_norm_rope(&[("THREADS", 256), ("D", 128)]),
+];
+
+/// Attention, for heads of up to D channels.
+const fn attention(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "attention", entries: &["attention_prefill", "attention_split", "attention_merge"], constants }
+}
+
+/// Attention, by the channels that a head is padded to.
+pub const ATTENTION: [Kernel; 4] =
+    [attention(&[("D", 16)]), attention(&[("D", 32)]), attention(&[("D", 64)]), attention(&[("D", 128)])];
+
+/// The router, eight tokens a block.
+pub const ROUTER: Kernel =
+    Kernel { op: "router", entries: &["router"], constants: &[("BLOCK_TOKENS", 8), ("BLOCK_WARPS", 8)] };
+
+/// Routed experts.
+const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_gate_up", "moe_down", "moe_combine"];
+
+/// Routed experts in tiles of 16 rows, for few tokens.
+pub const MOE_16: Kernel = Kernel {
+    op: "moe",
+    entries: MOE_ENTRIES,
+    constants: &[
+        ("PLACE_THREADS", 256),
+        ("TILE_ROWS", 16),
+        ("TILE_COLS", 64),
+        ("WARPS_DOWN", 1),
+        ("WARPS_ACROSS", 4),
+        ("STAGES", 4),
+    ],
+};
+
+/// Routed experts in tiles of 64 rows.
+pub const MOE_64: Kernel = Kernel {
+    op: "moe",
+    entries: MOE_ENTRIES,
+    constants: &[
+        ("PLACE_THREADS", 256),
+        ("TILE_ROWS", 64),
+        ("TILE_COLS", 128),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", 4),
+        ("STAGES", 3),
+    ],
+};
+
+/// The largest logit of rows.
+pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
+
+/// Every kernel.
+pub const KERNELS: &[Kernel] = &[
+    EMBEDDING,
+    RMS_NORM,
+    ADD_RMS_NORM,
+    LINEAR_64_BF16,
+    LINEAR_64_F32,
+    LINEAR_128_BF16,
+    LINEAR_128_F32,
+    QK_NORM_ROPE[0],
+    QK_NORM_ROPE[1],
+    QK_NORM_ROPE[2],
+    QK_NORM_ROPE[3],
+    ATTENTION[0],
+    ATTENTION[1],
+    ATTENTION[2],
+    ATTENTION[3],
+    ROUTER,
+    MOE_16,
+    MOE_64,
+    SAMPLING,
+];

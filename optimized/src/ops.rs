@@ -1,0 +1,81 @@
+//! Launches of the kernels. What an operator computes is in `reference/src/ops`, how is in `kernels`.
+
+pub mod embedding;
+pub mod rms_norm;
+pub mod add_rms_norm;
+pub mod linear;
+pub mod qk_norm_rope;
+pub mod attention;
+pub mod router;
+pub mod moe;
+pub mod sampling;
+
+use crate::error::{Error, require};
+
+/// A dimension as kernels take it.
+fn dimension(op: &'static str, label: &'static str, quantity: &'static str, value: usize) -> Result<i32, Error> {
+    let narrow = i32::try_from(value);
+    require(narrow.is_ok(), (op, label), (quantity, value), "below 2³¹")?;
+    Ok(narrow.unwrap_or(i32::MAX))
+}
+
+/// A count of blocks or bytes as launches take it.
+fn count(value: usize) -> u32 {
+    u32::try_from(value).expect("dimensions are below 2³¹")
+}
+
+/// Heads of attention, and the channels that each is padded to on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLayout {
+    heads: usize,
+    groups: usize,
+    head_dim: usize,
+    variant: usize,
+}
+
+/// The channels that heads are padded to: D of the kernels, in the order of their tables.
+const PADDED: [usize; 4] = [16, 32, 64, 128];
+
+impl HeadLayout {
+    /// H query heads in G groups, of d channels.
+    ///
+    /// C1: H is a multiple of G. C2: d is at most 128.
+    pub fn new(heads: usize, groups: usize, head_dim: usize) -> Result<Self, Error> {
+        let divides = groups > 0 && heads.is_multiple_of(groups);
+        require(divides, ("heads", "C1"), ("H", heads), format!("a multiple of G = {groups}"))?;
+        let variant = PADDED.iter().position(|&padded| head_dim <= padded);
+        require(variant.is_some(), ("heads", "C2"), ("d", head_dim), "at most 128")?;
+        Ok(HeadLayout { heads, groups, head_dim, variant: variant.unwrap_or(0) })
+    }
+
+    /// D.
+    pub fn padded(&self) -> usize {
+        PADDED[self.variant]
+    }
+
+    /// H.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// G.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// d.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// Which of the kernels that are compiled for several D.
+    fn variant(&self) -> usize {
+        self.variant
+    }
+
+    /// log₂e/√d: scores are exponents of 2.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels take it in f32")]
+    fn scale(&self) -> f32 {
+        (std::f64::consts::LOG2_E / (self.head_dim as f64).sqrt()) as f32
+    }
+}

@@ -1,0 +1,47 @@
+//! Launches `kernels/add_rms_norm.cu`.
+
+use cudarc::driver::PushKernelArg;
+use half::bf16;
+
+use super::{count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::{Error, require};
+use crate::kernel::table::ADD_RMS_NORM;
+use crate::tensor::Matrix;
+
+/// Threads of the block that owns a row.
+const THREADS: u32 = ADD_RMS_NORM.constant("THREADS");
+
+/// s and y of the stream x \[n, d\], the branch f \[n, d\] and w \[1, d\], with ε = `eps`.
+///
+/// C1: f is shaped as x. C2: w is one row, as wide as x's.
+pub fn add_rms_norm(
+    gpu: &Gpu,
+    x: &Matrix<bf16>,
+    f: &Matrix<bf16>,
+    w: &Matrix<bf16>,
+    eps: f32,
+) -> Result<(Matrix<bf16>, Matrix<bf16>), Error> {
+    let (n, d) = x.dim();
+    require(
+        f.dim() == (n, d),
+        ("add_rms_norm", "C1"),
+        ("rows(f)·cols(f)", f.dim().0 * f.dim().1),
+        format!("{n} × {d}"),
+    )?;
+    require(w.dim() == (1, d), ("add_rms_norm", "C2"), ("cols(w)", w.dim().1), format!("one row of d = {d}"))?;
+    let mut s = gpu.uninitialised((n, d))?;
+    let mut y = gpu.uninitialised((n, d))?;
+    let ld = dimension("add_rms_norm", "C3", "ld(x)", x.ld())?;
+    let d = dimension("add_rms_norm", "C3", "d", d)?;
+    let function = gpu.function(&ADD_RMS_NORM, "add_rms_norm")?;
+    let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS / 32 * 4 };
+    let mut launch = gpu.launch(&function);
+    launch.arg(x.data()).arg(f.data()).arg(w.data()).arg(s.data_mut()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C1, C2 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because s and y were just allocated; K4 by
+    // the grid.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || ADD_RMS_NORM.label())?;
+    Ok((s, y))
+}

@@ -1,0 +1,193 @@
+//! Launches `kernels/attention.cu`.
+
+use cudarc::driver::PushKernelArg;
+use half::bf16;
+
+use super::qk_norm_rope::KeysValues;
+use super::{HeadLayout, count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::{Error, require};
+use crate::kernel::Kernel;
+use crate::kernel::table::ATTENTION;
+use crate::tensor::Matrix;
+
+/// Keys of a tile, tiles of a group and queries of a warp, as `attention.cuh` has them.
+const TILE_KEYS: usize = 64;
+const GROUP_TILES: usize = 4;
+const QUERY_ROWS: usize = 16;
+/// Queries of a block of `attention_prefill`.
+const PREFILL_ROWS: usize = 64;
+/// Threads of a block that has a warp for each 16 queries, or each tile of a group.
+const THREADS: u32 = 128;
+/// Up to so many queries, keys are split over blocks.
+const FEW_QUERIES: usize = 8;
+
+/// How the work is cut into blocks. Both give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// By queries: each block reads all keys.
+    Queries,
+    /// By keys: each block takes a group of them for 16 queries; then the groups are merged.
+    Keys,
+}
+
+impl Cut {
+    /// The one that suits n queries.
+    pub fn of(n: usize) -> Self {
+        if n <= FEW_QUERIES { Self::Keys } else { Self::Queries }
+    }
+}
+
+/// o \[n, H·d\] of q \[n, H·D\], whose tokens follow `first` others, and the keys and values of all of them.
+///
+/// C1: n ≥ 1. C2: q is as wide as its heads. C3: keys and values reach to the last query.
+pub fn attention(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    q: &Matrix<bf16>,
+    first: usize,
+    kept: &KeysValues,
+) -> Result<Matrix<bf16>, Error> {
+    attention_cut(gpu, Cut::of(q.dim().0), layout, q, first, kept)
+}
+
+/// The same, cut as the caller says.
+pub fn attention_cut(
+    gpu: &Gpu,
+    cut: Cut,
+    layout: &HeadLayout,
+    q: &Matrix<bf16>,
+    first: usize,
+    kept: &KeysValues,
+) -> Result<Matrix<bf16>, Error> {
+    let (n, width) = q.dim();
+    let HeadLayout { heads, head_dim, .. } = *layout;
+    require(width == heads * layout.padded(), ("attention", "C2"), ("cols(q)", width), format!("{heads} heads"))?;
+    let positions = kept.keys.dim().0;
+    require(first + n <= positions, ("attention", "C3"), ("positions", first + n), format!("at most {positions}"))?;
+    let mut o = gpu.zeros((n, heads * head_dim))?;
+    match cut {
+        Cut::Queries => prefill(gpu, layout, q, first, kept, &mut o)?,
+        Cut::Keys => split(gpu, layout, q, first, kept, &mut o)?,
+    }
+    Ok(o)
+}
+
+fn prefill(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    q: &Matrix<bf16>,
+    first: usize,
+    kept: &KeysValues,
+    o: &mut Matrix<bf16>,
+) -> Result<(), Error> {
+    let kernel = ATTENTION[layout.variant()];
+    let n = q.dim().0;
+    let sizes = [n, first, layout.heads, layout.groups, layout.head_dim, o.ld()];
+    let arguments = narrow(&sizes)?;
+    let scale = layout.scale();
+    let function = gpu.function(&kernel, "attention_prefill")?;
+    let grid = Grid {
+        blocks: (count(n.div_ceil(PREFILL_ROWS)), count(layout.heads)),
+        threads: THREADS,
+        shared_bytes: prefill_bytes(layout.padded()),
+    };
+    let mut launch = gpu.launch(&function);
+    launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(o.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    launch.arg(&scale);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C2; K2 by C3 and `Matrix`; K3 because `qk_norm_rope` writes them so; K4 because o was just allocated; K6 by
+    // `prefill_bytes`; K7 by `HeadLayout`.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || format!("{} attention_prefill", kernel.label()))?;
+    Ok(())
+}
+
+fn split(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    q: &Matrix<bf16>,
+    first: usize,
+    kept: &KeysValues,
+    o: &mut Matrix<bf16>,
+) -> Result<(), Error> {
+    let kernel = ATTENTION[layout.variant()];
+    let n = q.dim().0;
+    let splits = (first + n).div_ceil(GROUP_TILES * TILE_KEYS);
+    let queries = n * layout.heads;
+    let mut stats = gpu.uninitialised::<f32>((1, queries * splits * 2))?;
+    let mut parts = gpu.uninitialised::<f32>((1, queries * splits * layout.padded()))?;
+    let arguments = narrow(&[n, first, layout.heads, layout.groups])?;
+    let scale = layout.scale();
+    let rows = n * (layout.heads / layout.groups);
+    let function = gpu.function(&kernel, "attention_split")?;
+    let grid = Grid {
+        blocks: (count(splits), count(layout.groups * rows.div_ceil(QUERY_ROWS))),
+        threads: THREADS,
+        shared_bytes: split_bytes(layout.padded()),
+    };
+    let mut launch = gpu.launch(&function);
+    launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(stats.data_mut()).arg(parts.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    launch.arg(&scale);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C2; K2 by C3 and `Matrix`; K3 because `qk_norm_rope` writes them so; K5 by the allocations above; K6 by
+    // `split_bytes`; K7 by `HeadLayout`.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || format!("{} attention_split", kernel.label()))?;
+    merge(gpu, &kernel, layout, (&stats, &parts, splits), o)
+}
+
+fn merge(
+    gpu: &Gpu,
+    kernel: &Kernel,
+    layout: &HeadLayout,
+    (stats, parts, splits): (&Matrix<f32>, &Matrix<f32>, usize),
+    o: &mut Matrix<bf16>,
+) -> Result<(), Error> {
+    let arguments = narrow(&[splits, layout.head_dim, o.ld()])?;
+    let function = gpu.function(kernel, "attention_merge")?;
+    let blocks = (count(o.dim().0), count(layout.heads));
+    let grid = Grid { blocks, threads: count(layout.padded()), shared_bytes: 0 };
+    let mut launch = gpu.launch(&function);
+    launch.arg(stats.data()).arg(parts.data()).arg(o.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K4 because o was just allocated; K5 by the launch of `attention_split`.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || format!("{} attention_merge", kernel.label()))?;
+    Ok(())
+}
+
+fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
+    let mut arguments = [0; N];
+    for (argument, &size) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("attention", "C4", "a size", size)?;
+    }
+    Ok(arguments)
+}
+
+/// Bytes of so many rows of a head in shared memory.
+fn head_rows_bytes(rows: usize, padded: usize) -> usize {
+    (rows * (padded + 8) * 2).next_multiple_of(128)
+}
+
+/// sizeof(Prefill).
+fn prefill_bytes(padded: usize) -> u32 {
+    let totals = padded / 2 * THREADS as usize * 4;
+    count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals)
+}
+
+/// sizeof(Split).
+fn split_bytes(padded: usize) -> u32 {
+    let parts = GROUP_TILES * QUERY_ROWS * (padded + 2) * 4;
+    let bytes = head_rows_bytes(QUERY_ROWS, padded) + 2 * GROUP_TILES * head_rows_bytes(TILE_KEYS, padded) + parts;
+    count(bytes.next_multiple_of(128))
+}

@@ -1,0 +1,34 @@
+//! Launches `kernels/embedding.cu`.
+
+use cudarc::driver::PushKernelArg;
+use half::bf16;
+
+use super::{count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::{Error, require};
+use crate::kernel::table::EMBEDDING;
+use crate::tensor::Matrix;
+
+/// Threads of the block that owns a row.
+const THREADS: u32 = EMBEDDING.constant("THREADS");
+
+/// y \[n, d\] of n tokens and E \[v, d\].
+///
+/// C2: every token is below v.
+pub fn embedding(gpu: &Gpu, tokens: &[u32], table: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
+    let (v, d) = table.dim();
+    let largest = tokens.iter().copied().max().unwrap_or(0) as usize;
+    require(largest < v, ("embedding", "C2"), ("largest token", largest), format!("below v = {v}"))?;
+    let t = gpu.upload_row(tokens.iter().map(|&token| token.cast_signed()))?;
+    let mut y = gpu.uninitialised((tokens.len(), d))?;
+    let ld = dimension("embedding", "C3", "ld(E)", table.ld())?;
+    let function = gpu.function(&EMBEDDING, "embedding")?;
+    let grid = Grid { blocks: (count(tokens.len()), 1), threads: THREADS, shared_bytes: 0 };
+    let mut launch = gpu.launch(&function);
+    launch.arg(t.data()).arg(table.data()).arg(y.data_mut()).arg(&ld);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C2; K2 by `Matrix`; K3 because y was just allocated.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || EMBEDDING.label())?;
+    Ok(y)
+}

@@ -1,0 +1,231 @@
+//! Launches `kernels/moe.cu`.
+
+use cudarc::driver::{CudaFunction, LaunchArgs, PushKernelArg};
+use half::bf16;
+
+use super::router::Routed;
+use super::{count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::{Error, require};
+use crate::kernel::Kernel;
+use crate::kernel::table::{MOE_16, MOE_64};
+use crate::tensor::Matrix;
+
+/// Values of a row in shared memory at a time, as `gemm.cuh` has it.
+const K_TILE: u32 = 64;
+/// Bytes of a bf16.
+const VALUE_BYTES: u32 = 2;
+/// Integers of a tile's entry.
+const TILE_ENTRY: usize = 4;
+/// From so many rows an expert, on average, tiles of 64 rows are fuller than a quarter.
+const ROWS_FOR_64: usize = 16;
+
+/// The weights of a layer's experts.
+#[derive(Debug)]
+pub struct Experts {
+    /// w1 over w3 of each expert \[E·2I, H\].
+    pub gate_up: Matrix<bf16>,
+    /// w2 of each expert \[E·H, I\].
+    pub down: Matrix<bf16>,
+    /// E.
+    pub count: usize,
+}
+
+/// What the experts say.
+#[derive(Debug)]
+pub struct Fed {
+    /// Their activations, row i·k + s the s-th choice of token i \[n·k, I\].
+    pub hidden: Matrix<bf16>,
+    /// Their outputs \[n·k, H\].
+    pub outputs: Matrix<bf16>,
+    /// The weighted sum \[n, H\].
+    pub sum: Matrix<bf16>,
+}
+
+/// How the rows of an expert are cut into tiles. All give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tiles {
+    /// Of 16 rows.
+    Few,
+    /// Of 64 rows.
+    Many,
+}
+
+impl Tiles {
+    /// The one that suits so many choices of so many experts.
+    pub fn of(choices: usize, experts: usize) -> Self {
+        if choices >= ROWS_FOR_64 * experts { Self::Many } else { Self::Few }
+    }
+
+    fn kernel(self) -> Kernel {
+        match self {
+            Self::Few => MOE_16,
+            Self::Many => MOE_64,
+        }
+    }
+}
+
+/// y of x \[n, H\], the router's choice and the experts.
+///
+/// C1: the experts are as wide as x. C2: their number is the router's.
+pub fn moe(gpu: &Gpu, x: &Matrix<bf16>, routed: &Routed, experts: &Experts) -> Result<Fed, Error> {
+    let (n, k) = routed.chosen.dim();
+    moe_tiled(gpu, Tiles::of(n * k, experts.count), x, routed, experts)
+}
+
+/// The same, in tiles of the caller's choice.
+pub fn moe_tiled(gpu: &Gpu, tiles: Tiles, x: &Matrix<bf16>, routed: &Routed, experts: &Experts) -> Result<Fed, Error> {
+    let ((n, h), k) = (x.dim(), routed.chosen.dim().1);
+    let intermediate = experts.down.dim().1;
+    let scored = routed.logits.dim().1;
+    require(experts.gate_up.dim().1 == h, ("moe", "C1"), ("cols(w1)", experts.gate_up.dim().1), format!("H = {h}"))?;
+    require(
+        experts.count == scored,
+        ("moe", "C2"),
+        ("experts", experts.count),
+        format!("those of the router, {scored}"),
+    )?;
+    let rows = (experts.gate_up.dim().0, experts.down.dim().0);
+    let expected = (2 * intermediate * experts.count, h * experts.count);
+    require(rows == expected, ("moe", "C1"), ("rows(w1, w3)", rows.0), format!("2·I·E = {}", expected.0))?;
+
+    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe", "C3", "k", k)? };
+    let (order, tiles) = launch.place(routed, experts.count)?;
+    let mut fed = Fed {
+        hidden: gpu.uninitialised((n * k, intermediate))?,
+        outputs: gpu.uninitialised((n * k, h))?,
+        sum: gpu.uninitialised((n, h))?,
+    };
+    launch.gate_up(x, experts, &order, &tiles, &mut fed.hidden)?;
+    launch.down(&fed.hidden, experts, &order, &tiles, &mut fed.outputs)?;
+    launch.combine(&fed.outputs, routed, &mut fed.sum)?;
+    Ok(fed)
+}
+
+/// The kernel, in one tiling, for tokens of k choices.
+struct Launch<'a> {
+    gpu: &'a Gpu,
+    kernel: Kernel,
+    k: i32,
+}
+
+impl Launch<'_> {
+    /// The choices in the order of experts, and the experts' tiles.
+    fn place(&self, routed: &Routed, experts: usize) -> Result<(Matrix<i32>, Matrix<i32>), Error> {
+        let (n, k) = routed.chosen.dim();
+        let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
+        let mut order = self.gpu.uninitialised((1, n * k))?;
+        let mut tiles = self.gpu.uninitialised((1, (self.most_tiles(n * k, experts) + 1) * TILE_ENTRY))?;
+        let tokens = dimension("moe", "C3", "n", n)?;
+        let ldk = dimension("moe", "C3", "ld(C)", routed.chosen.ld())?;
+        let threads = self.kernel.constant("PLACE_THREADS");
+        let grid = Grid { blocks: (count(experts), 1), threads, shared_bytes: threads / 32 * 4 };
+        let function = self.function("moe_count")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(routed.chosen.data()).arg(counts.data_mut()).arg(&tokens).arg(&self.k).arg(&ldk);
+        // K1 and K2 by `Routed` and the allocations.
+        self.run(launch, grid, "moe_count")?;
+        let function = self.function("moe_place")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(routed.chosen.data()).arg(counts.data()).arg(order.data_mut()).arg(tiles.data_mut());
+        launch.arg(&tokens).arg(&self.k).arg(&ldk);
+        // K1 and K2 by `Routed`, the allocations and the launch before.
+        self.run(launch, grid, "moe_place")?;
+        Ok((order, tiles))
+    }
+
+    fn gate_up(
+        &self,
+        x: &Matrix<bf16>,
+        experts: &Experts,
+        order: &Matrix<i32>,
+        tiles: &Matrix<i32>,
+        hidden: &mut Matrix<bf16>,
+    ) -> Result<(), Error> {
+        let (choices, intermediate) = hidden.dim();
+        let sizes = [("H", x.dim().1), ("I", intermediate), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
+        let arguments = narrow(sizes)?;
+        let grid = self.grid(self.most_tiles(choices, experts.count), 2 * hidden.ld());
+        let function = self.function("moe_gate_up")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(x.data()).arg(experts.gate_up.data()).arg(order.data()).arg(tiles.data()).arg(hidden.data_mut());
+        launch.arg(&self.k);
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        // K2 by `place`; K3 by C1 and `Matrix`; K4 by the allocation; K5 by `grid`.
+        self.run(launch, grid, "moe_gate_up")
+    }
+
+    fn down(
+        &self,
+        hidden: &Matrix<bf16>,
+        experts: &Experts,
+        order: &Matrix<i32>,
+        tiles: &Matrix<i32>,
+        outputs: &mut Matrix<bf16>,
+    ) -> Result<(), Error> {
+        let (choices, h) = outputs.dim();
+        let sizes = [("H", h), ("I", hidden.dim().1), ("ld(hidden)", hidden.ld()), ("ld(outputs)", outputs.ld())];
+        let arguments = narrow(sizes)?;
+        let grid = self.grid(self.most_tiles(choices, experts.count), outputs.ld());
+        let function = self.function("moe_down")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(hidden.data()).arg(experts.down.data()).arg(order.data()).arg(tiles.data()).arg(outputs.data_mut());
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        // K2 by `place`; K3 by C1 and `Matrix`; K4 by the allocation; K5 by `grid`.
+        self.run(launch, grid, "moe_down")
+    }
+
+    fn combine(&self, outputs: &Matrix<bf16>, routed: &Routed, sum: &mut Matrix<bf16>) -> Result<(), Error> {
+        let arguments = narrow([("ld(outputs)", outputs.ld()), ("ld(w)", routed.weights.ld())])?;
+        let threads = self.kernel.constant("PLACE_THREADS");
+        let grid = Grid { blocks: (count(sum.dim().0), 1), threads, shared_bytes: 0 };
+        let function = self.function("moe_combine")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(outputs.data()).arg(routed.weights.data()).arg(sum.data_mut()).arg(&self.k);
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        // K3 and K4 by the allocations.
+        self.run(launch, grid, "moe_combine")
+    }
+
+    fn function(&self, entry: &str) -> Result<CudaFunction, Error> {
+        self.gpu.function(&self.kernel, entry)
+    }
+
+    /// Launches with all arguments given.
+    fn run(&self, mut launch: LaunchArgs<'_>, grid: Grid, entry: &str) -> Result<(), Error> {
+        #[expect(unsafe_code, reason = "a launch cannot be checked")]
+        // SAFETY: each caller says by what its K hold.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.gpu.outcome(done, || format!("{} {entry}", self.kernel.label()))?;
+        Ok(())
+    }
+
+    /// No distribution of the choices has more tiles.
+    fn most_tiles(&self, choices: usize, experts: usize) -> usize {
+        choices / self.kernel.constant("TILE_ROWS") as usize + experts.min(choices)
+    }
+
+    fn grid(&self, tiles: usize, columns: usize) -> Grid {
+        let constant = |name| self.kernel.constant(name);
+        let (rows, cols) = (constant("TILE_ROWS"), constant("TILE_COLS"));
+        Grid {
+            blocks: (count(tiles), count(columns).div_ceil(cols)),
+            threads: 32 * constant("WARPS_DOWN") * constant("WARPS_ACROSS"),
+            shared_bytes: constant("STAGES") * (rows + cols) * K_TILE * VALUE_BYTES,
+        }
+    }
+}
+
+fn narrow<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N], Error> {
+    let mut arguments = [0; N];
+    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("moe", "C3", quantity, value)?;
+    }
+    Ok(arguments)
+}

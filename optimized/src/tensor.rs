@@ -1,0 +1,127 @@
+//! Matrices on a device.
+
+use std::ops::Range;
+
+use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, ValidAsZeroBits};
+use half::bf16;
+use ndarray::{Array2, ArrayView2, s};
+
+use crate::device::Gpu;
+use crate::error::{Error, require};
+
+/// Rows are padded to a multiple of so many elements: 16 bytes of bf16.
+pub const ROW_MULTIPLE: usize = 8;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for f32 {}
+    impl Sealed for i32 {}
+}
+
+/// What a matrix holds: bf16, f32 or i32.
+pub trait Element: sealed::Sealed + DeviceRepr + ValidAsZeroBits + Copy + Default + PartialEq {}
+impl Element for bf16 {}
+impl Element for f32 {}
+impl Element for i32 {}
+
+/// A matrix on the device that made it, row by row. Every row begins 16-byte aligned, and what pads it is zero.
+#[derive(Debug)]
+pub struct Matrix<T> {
+    data: CudaSlice<T>,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T> Matrix<T> {
+    /// Rows and columns.
+    pub fn dim(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Elements from one row to the next: the leading dimension.
+    pub fn ld(&self) -> usize {
+        self.cols.next_multiple_of(ROW_MULTIPLE)
+    }
+
+    /// The elements with their padding, for a launch that reads them.
+    pub fn data(&self) -> &CudaSlice<T> {
+        &self.data
+    }
+
+    /// The elements with their padding, for a launch that writes them. It leaves the padding zero.
+    pub fn data_mut(&mut self) -> &mut CudaSlice<T> {
+        &mut self.data
+    }
+
+    /// Where the elements are, for [`Gpu::launch_with`].
+    pub fn address(&self) -> u64 {
+        self.data.device_ptr(self.data.stream()).0
+    }
+}
+
+impl Gpu {
+    /// A matrix of zeros.
+    pub fn zeros<T: Element>(&self, (rows, cols): (usize, usize)) -> Result<Matrix<T>, Error> {
+        let data = self.stream().alloc_zeros(padded_len(rows, cols)?);
+        let data = self.outcome(data, || format!("allocating {rows} × {cols}"))?;
+        Ok(Matrix { data, rows, cols })
+    }
+
+    /// A matrix that a kernel is about to write, padding included.
+    pub fn uninitialised<T: Element>(&self, (rows, cols): (usize, usize)) -> Result<Matrix<T>, Error> {
+        #[expect(unsafe_code, reason = "memory that holds anything")]
+        // SAFETY: any bits are a value of an `Element`.
+        let data = unsafe { self.stream().alloc(padded_len(rows, cols)?) };
+        let data = self.outcome(data, || format!("allocating {rows} × {cols}"))?;
+        Ok(Matrix { data, rows, cols })
+    }
+
+    /// A copy of `values` on the device.
+    pub fn upload<T: Element>(&self, values: ArrayView2<'_, T>) -> Result<Matrix<T>, Error> {
+        let (rows, cols) = values.dim();
+        padded_len(rows, cols)?;
+        let mut padded = Array2::default((rows, cols.next_multiple_of(ROW_MULTIPLE)));
+        padded.slice_mut(s![.., ..cols]).assign(&values);
+        let data = self.stream().clone_htod(padded.as_slice().expect("a fresh array is contiguous"));
+        let data = self.outcome(data, || format!("copying {rows} × {cols} to the device"))?;
+        Ok(Matrix { data, rows, cols })
+    }
+
+    /// A copy of `values`, as one row.
+    pub fn upload_row<T: Element>(&self, values: impl IntoIterator<Item = T>) -> Result<Matrix<T>, Error> {
+        let row: Vec<T> = values.into_iter().collect();
+        let columns = row.len();
+        self.upload(ArrayView2::from_shape((1, columns), &row).expect("one row of them"))
+    }
+
+    /// A copy of `matrix` on the host, after all that was launched before.
+    pub fn download<T: Element>(&self, matrix: &Matrix<T>) -> Result<Array2<T>, Error> {
+        self.download_rows(matrix, 0..matrix.rows)
+    }
+
+    /// A copy of some rows of `matrix` on the host.
+    pub fn download_rows<T: Element>(&self, matrix: &Matrix<T>, rows: Range<usize>) -> Result<Array2<T>, Error> {
+        let what = || format!("copying rows {rows:?} to the host");
+        let part = matrix.data.slice(rows.start * matrix.ld()..rows.end * matrix.ld());
+        let values = self.outcome(self.stream().clone_dtoh(&part), what)?;
+        self.outcome(self.stream().synchronize(), what)?;
+        let padded = Array2::from_shape_vec((rows.len(), matrix.ld()), values).expect("rows × ld elements were copied");
+        Ok(padded.slice_move(s![.., ..matrix.cols]))
+    }
+
+    /// The same with the padding of the rows.
+    pub fn download_padded<T: Element>(&self, matrix: &Matrix<T>) -> Result<Array2<T>, Error> {
+        let (rows, cols) = matrix.dim();
+        let what = || format!("copying {rows} × {cols} to the host");
+        let values = self.outcome(self.stream().clone_dtoh(&matrix.data), what)?;
+        self.outcome(self.stream().synchronize(), what)?;
+        Ok(Array2::from_shape_vec((rows, matrix.ld()), values).expect("rows × ld elements were copied"))
+    }
+}
+
+/// Elements of a matrix with its padding.
+fn padded_len(rows: usize, cols: usize) -> Result<usize, Error> {
+    require(rows.min(cols) >= 1, ("matrix", "C1"), ("min(rows, cols)", rows.min(cols)), "at least 1")?;
+    Ok(rows * cols.next_multiple_of(ROW_MULTIPLE))
+}

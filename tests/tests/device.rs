@@ -1,0 +1,11 @@
+//! The operators' kernels, a file each: on the emulated device, or on a GPU.
+
+mod add_rms_norm;
+mod attention;
+mod embedding;
+mod linear;
+mod moe;
+mod qk_norm_rope;
+mod rms_norm;
+mod router;
+mod sampling;

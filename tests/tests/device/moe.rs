@@ -1,0 +1,150 @@
+//! `optimized/kernels/moe.cu` and `optimized/src/ops/moe.rs`.
+
+use half::bf16;
+use ndarray::{Array2, Axis, s};
+use optimized::device::Gpu;
+use optimized::ops::moe::{Experts, Tiles, moe_tiled};
+use optimized::ops::router::Routed;
+use proptest::prelude::*;
+use reference::ops::linear::{Linear, linear};
+use reference::ops::moe::{Moe, moe, rows_of};
+use reference::ops::swiglu::{Swiglu, swiglu};
+use reference::semantics::Expert;
+use reference::weights::Matrix;
+use reference::{RoundingContract, Storage, Tracked};
+use tests::bounds::{assert_within, wide};
+use tests::device::devices;
+use tests::values::{Draw, activations};
+
+/// Tokens, experts, choices, widths.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    n: usize,
+    experts: usize,
+    k: usize,
+    h: usize,
+    intermediate: usize,
+    seed: u64,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    (1..60_usize, 1..9_usize, 0..8_usize, 1..90_usize, 1..70_usize, any::<u64>()).prop_map(
+        |(n, experts, k, h, intermediate, seed)| Case { n, experts, k: 1 + k % experts, h, intermediate, seed },
+    )
+}
+
+impl Case {
+    /// x, the experts' weights one below the other, and each token's choice.
+    fn inputs(&self) -> ([Array2<bf16>; 3], Array2<usize>, Array2<f32>) {
+        let rows = [
+            (0, self.n, self.h),
+            (1, self.experts * 2 * self.intermediate, self.h),
+            (2, self.experts * self.h, self.intermediate),
+        ];
+        let matrices = rows.map(|(i, rows, columns)| activations(self.seed.wrapping_add(i), (rows, columns)));
+        let mut draw = Draw::new(self.seed);
+        let mut chosen = Array2::zeros((self.n, self.k));
+        for mut row in chosen.rows_mut() {
+            let start = draw.below(self.experts as u64);
+            row.iter_mut().zip(start..).for_each(|(to, e)| *to = usize::try_from(e).expect("small") % self.experts);
+        }
+        let weights = Array2::from_shape_simple_fn((self.n, self.k), || draw.signed_unit());
+        (matrices, chosen, weights)
+    }
+}
+
+/// Activations, outputs and sum.
+fn run(
+    gpu: &Gpu,
+    tiles: Tiles,
+    case: Case,
+    x: &Array2<bf16>,
+    chosen: &Array2<usize>,
+    w: &Array2<f32>,
+) -> [Array2<bf16>; 3] {
+    let ([_, gate_up, down], _, _) = case.inputs();
+    let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
+    let scores = || gpu.zeros((x.nrows(), case.experts)).expect("memory");
+    let chosen = chosen.mapv(|e| i32::try_from(e).expect("small"));
+    let routed = Routed {
+        logits: scores(),
+        scores: scores(),
+        choice: scores(),
+        chosen: gpu.upload(chosen.view()).expect("memory"),
+        weights: gpu.upload(w.view()).expect("memory"),
+    };
+    let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: case.experts };
+    let fed = moe_tiled(gpu, tiles, &upload(x), &routed, &experts).unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    [fed.hidden, fed.outputs, fed.sum].map(|matrix| {
+        let padded = gpu.download_padded(&matrix).expect("memory");
+        let (inside, padding) = padded.view().split_at(Axis(1), matrix.dim().1);
+        assert!(padding.iter().all(|&x| x == bf16::ZERO), "padding is zero");
+        inside.to_owned()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10))]
+
+    /// Each step from the device's own input to it.
+    #[test]
+    fn every_step_is_within_its_bound(case in case()) {
+        let ([x, gate_up, down], chosen, weights) = case.inputs();
+        let contract = RoundingContract::FUSED;
+        let stored = |matrix: Array2<bf16>| Matrix::stored(wide(&matrix).view(), Storage::Bf16);
+        let ideal = Linear::under(&RoundingContract::IDEAL);
+        for gpu in devices() {
+            for tiles in [Tiles::Few, Tiles::Many] {
+                let [hidden, outputs, sum] = run(&gpu, tiles, case, &x, &chosen, &weights);
+                for expert in 0..case.experts {
+                    let rows = rows_of(expert, chosen.view());
+                    if rows.is_empty() {
+                        continue;
+                    }
+                    let tokens: Vec<usize> = rows.iter().map(|row| row / case.k).collect();
+                    let x = Tracked::exact(wide(&x.select(Axis(0), &tokens)));
+                    let first = 2 * expert * case.intermediate;
+                    let part = |from: usize| stored(gate_up.slice(s![from..from + case.intermediate, ..]).to_owned());
+                    let project = |w: &Matrix<'_>| {
+                        let y = linear(&ideal, x.view(), w).expect("shapes fit");
+                        let error = Linear::before_activation(&contract).bound(&x, w, &y);
+                        Tracked { value: y, error: Some(error) }
+                    };
+                    let (g, u) = (project(&part(first)), project(&part(first + case.intermediate)));
+                    let a = swiglu(&Swiglu::under(&RoundingContract::IDEAL, Expert::Gated), g.view(), u.view()).expect("shapes fit");
+                    let error = Swiglu::under(&contract, Expert::Gated).bound(&g, &u, &a);
+                    let got = hidden.select(Axis(0), &rows);
+                    assert_within(&wide(&got), &a, &error, &format!("{tiles:?} {case:?} hidden"));
+
+                    let w = stored(down.slice(s![expert * case.h..(expert + 1) * case.h, ..]).to_owned());
+                    let a = Tracked::exact(wide(&got));
+                    let y = linear(&ideal, a.view(), &w).expect("shapes fit");
+                    let error = Linear::under(&contract).bound(&a, &w, &y);
+                    assert_within(&wide(&outputs.select(Axis(0), &rows)), &y, &error, &format!("{tiles:?} {case:?} outputs"));
+                }
+                let (outputs, w) = (Tracked::exact(wide(&outputs)), Tracked::exact(weights.mapv(f64::from)));
+                let y = moe(&Moe::under(&RoundingContract::IDEAL), outputs.view(), w.view(), chosen.view()).expect("shapes fit");
+                let error = Moe::under(&contract).bound(&outputs, &w, &y);
+                assert_within(&wide(&sum), &y, &error, &format!("{tiles:?} {case:?} sum"));
+            }
+        }
+    }
+
+    /// A token's bits depend neither on the tiling nor on the tokens beside it.
+    #[test]
+    fn tokens_do_not_see_each_other(case in case(), first in 0..60_usize) {
+        let first = first % case.n;
+        let ([x, ..], chosen, weights) = case.inputs();
+        let rest = s![first.., ..];
+        let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);
+        for gpu in devices() {
+            let [_, outputs, sum] = run(&gpu, Tiles::Many, case, &x, &chosen, &weights);
+            let parts = (x.slice(rest).to_owned(), chosen.slice(rest).to_owned(), weights.slice(rest).to_owned());
+            let [_, part_outputs, part_sum] = run(&gpu, Tiles::Few, case, &parts.0, &parts.1, &parts.2);
+            let rest_sum = sum.slice(rest).to_owned();
+            prop_assert_eq!(bits(&part_sum), bits(&rest_sum));
+            let rest = outputs.slice(s![first * case.k.., ..]).to_owned();
+            prop_assert_eq!(bits(&part_outputs), bits(&rest));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// Each thing that kernels may use, once, with results that show what it did. Launched with whole warps.
+
+#include "simt.cuh"
+
+// Where a thread is: out[thread][8].
+extern "C" __global__ void indices(int* out) {
+    const int block = blockIdx.y * gridDim.x + blockIdx.x;
+    int* const own = out + (block * blockDim.x + threadIdx.x) * 8;
+    own[0] = threadIdx.x;
+    own[1] = blockIdx.x;
+    own[2] = blockIdx.y;
+    own[3] = blockDim.x;
+    own[4] = gridDim.x;
+    own[5] = gridDim.y;
+    own[6] = threadIdx.y + threadIdx.z + blockIdx.z;
+    own[7] = blockDim.y * blockDim.z * gridDim.z;
+}
+
+// out[lane][8]
+extern "C" __global__ void shuffles(int* out) {
+    const int lane = threadIdx.x;
+    int* const own = out + lane * 8;
+    own[0] = __shfl_sync(FULL_WARP, lane, lane * 3);
+    own[1] = __shfl_sync(FULL_WARP, lane, 5, 8);
+    own[2] = __shfl_xor_sync(FULL_WARP, lane, 5);
+    own[3] = __shfl_xor_sync(FULL_WARP, lane, 9, 8);
+    own[4] = __shfl_up_sync(FULL_WARP, lane, 3);
+    own[5] = __shfl_up_sync(FULL_WARP, lane, 3, 16);
+    own[6] = __shfl_down_sync(FULL_WARP, lane, 3);
+    own[7] = __float_as_uint(__shfl_xor_sync(FULL_WARP, float(lane), 1)) >> 16;
+}
+
+// out[lane][16]
+extern "C" __global__ void votes(int* out) {
+    const int lane = threadIdx.x;
+    const int value = (lane * 37) % 64 - 32;
+    const uint32 bits = value;
+    const uint32 half = lane < 16 ? 0x0000ffff : 0xffff0000;
+    int* const own = out + lane * 16;
+    own[0] = __ballot_sync(FULL_WARP, lane % 3 == 0);
+    own[1] = __ballot_sync(half, lane % 3 == 0);
+    own[2] = __any_sync(FULL_WARP, lane == 31);
+    own[3] = __all_sync(FULL_WARP, lane != 31);
+    own[4] = __match_any_sync(FULL_WARP, uint32(lane % 5));
+    own[5] = __reduce_add_sync(FULL_WARP, value);
+    own[6] = __reduce_min_sync(FULL_WARP, value);
+    own[7] = __reduce_max_sync(FULL_WARP, value);
+    own[8] = __reduce_min_sync(FULL_WARP, bits);
+    own[9] = __reduce_max_sync(FULL_WARP, bits);
+    own[10] = __reduce_and_sync(FULL_WARP, bits | 1);
+    own[11] = __reduce_or_sync(FULL_WARP, bits & 6);
+    own[12] = __reduce_xor_sync(FULL_WARP, bits);
+    own[13] = __reduce_add_sync(half, value);
+    own[14] = __popc(bits) * 10000 + __clz(value) * 100 + __ffs(value);
+    own[15] = min(value, 3) + max(value, -5) * 100;
+}
+
+// out[thread][4], for a block of several warps
+extern "C" __global__ void block_votes(int* out) {
+    const int thread = threadIdx.x;
+    int* const own = out + thread * 4;
+    own[0] = __syncthreads_count(thread % 3 == 0);
+    own[1] = __syncthreads_and(thread >= 0);
+    own[2] = __syncthreads_and(thread != 40);
+    own[3] = __syncthreads_or(thread == 40);
+}
+
+struct Matrices {
+    bf16 values[64][8];
+};
+
+// Eight matrices of 8 × 8 whose element (row, column) of matrix m is 64m + 8·row + column. out[lane][16]: the registers of two
+// loads, plain and transposed.
+extern "C" __global__ void matrices(int* out) {
+    SHARED_MEMORY(Matrices, shared);
+    const int lane = threadIdx.x;
+    for (int i = lane; i < 512; i += 32) {
+        shared.values[i / 8][i % 8].bits = i;
+    }
+    __syncwarp();
+    uint32 plain[2][4];
+    uint32 transposed[2][4];
+    const int step = 32 * 8 * sizeof(bf16);
+    ldmatrix_x4(plain, shared.values[lane], step);
+    ldmatrix_x4_trans(transposed, shared.values[lane], step);
+    for (int i = 0; i < 8; ++i) {
+        out[lane * 16 + i] = plain[i / 4][i % 4];
+        out[lane * 16 + 8 + i] = transposed[i / 4][i % 4];
+    }
+}
+
+struct Copies {
+    unsigned char bytes[32][16];
+};
+
+// Lane l copies the first l bytes, of at most 16, of in[l][16]; zeros follow. Two groups. out[lane][16]
+extern "C" __global__ void copies(const unsigned char* in, unsigned char* out) {
+    SHARED_MEMORY(Copies, shared);
+    const int lane = threadIdx.x;
+    if (lane < 16) {
+        cp_async16(shared.bytes[lane], in + 16 * lane, min(lane, 16));
+    }
+    cp_async_commit();
+    if (lane >= 16) {
+        cp_async16(shared.bytes[lane], in + 16 * lane, 16);
+    }
+    cp_async_commit();
+    cp_async_wait<1>();
+    cp_async_wait<0>();
+    __syncwarp();
+    const int other = 31 - lane;
+    for (int i = 0; i < 16; ++i) {
+        out[16 * other + i] = shared.bytes[other][i];
+    }
+}
+
+// counters[8] begin as 0, 100, -100, 0, 0xff, 7, 5, 5; wide[2] as 0.
+extern "C" __global__ void atomics(int* counters, uint64* wide) {
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(&counters[0], thread);
+    atomicMin(&counters[1], thread - 20);
+    atomicMax(&counters[2], thread - 20);
+    atomicOr(reinterpret_cast<uint32*>(&counters[3]), 1u << thread % 32);
+    atomicAnd(&counters[4], ~(thread % 4));
+    atomicXor(&counters[5], thread);
+    atomicExch(&counters[6], 9);
+    atomicCAS(&counters[7], 5, 11);
+    atomicAdd(&wide[0], uint64(thread) << 32);
+    atomicMax(&wide[1], uint64(thread) << 40);
+}
+
+// For n floats: to bf16, packed in pairs with the next, and back.
+extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const bf16 rounded = to_bf16(in[i]);
+        const uint32 pair = pack_bf16(in[i], in[(i + 1) % n]);
+        const bool same = low_float(pair) == to_float(rounded) && high_float(pair) == to_float(to_bf16(in[(i + 1) % n]));
+        const bool is_nan = in[i] != in[i] || in[(i + 1) % n] != in[(i + 1) % n];
+        out[i] = uint32(rounded.bits) << 16 | (same || is_nan);
+    }
+}

@@ -1,0 +1,200 @@
+//! Each thing that kernels may use does what CUDA's documentation says. On a GPU, these are the first tests to run.
+
+use half::bf16;
+use ndarray::Array2;
+use optimized::device::{Argument, Gpu, Grid};
+use optimized::kernel::{Kernel, Sources};
+use optimized::tensor::Matrix;
+use tests::device::{devices, launch};
+use tests::values::Draw;
+
+const KERNEL: Kernel = Kernel {
+    op: "conformance",
+    entries: &["indices", "shuffles", "votes", "block_votes", "matrices", "copies", "atomics", "rounding"],
+    constants: &[],
+};
+
+const ONE_WARP: Grid = Grid { blocks: (1, 1), threads: 32, shared_bytes: 1024 };
+
+/// Every device with the kernels loaded.
+fn with_kernels() -> impl Iterator<Item = Gpu> {
+    let sources = Sources::embedded().with("conformance.cu", include_str!("conformance.cu"));
+    devices().into_iter().inspect(move |gpu| {
+        gpu.replace(&KERNEL, &sources).unwrap_or_else(|error| panic!("{error}"));
+    })
+}
+
+/// Runs an entry that writes `out`, and returns it.
+fn run(gpu: &Gpu, entry: &str, grid: Grid, dim: (usize, usize)) -> Array2<i32> {
+    let out: Matrix<i32> = gpu.uninitialised(dim).expect("memory");
+    launch(gpu, &KERNEL, entry, grid, &[Argument::Address(out.address())]).unwrap_or_else(|error| panic!("{error}"));
+    gpu.download(&out).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// An index as the kernels have it.
+fn int(i: usize) -> i32 {
+    i32::try_from(i).expect("a small number")
+}
+
+#[test]
+fn threads_know_where_they_are() {
+    let want = Array2::from_shape_fn((2 * 3 * 64, 8), |(i, j)| {
+        let (block, thread) = (i / 64, i % 64);
+        [int(thread), int(block % 3), int(block / 3), 64, 3, 2, 0, 1][j]
+    });
+    for gpu in with_kernels() {
+        let grid = Grid { blocks: (3, 2), threads: 64, shared_bytes: 0 };
+        assert_eq!(run(&gpu, "indices", grid, (2 * 3 * 64, 8)), want, "{}", gpu.name());
+    }
+}
+
+#[test]
+fn shuffles_move_values_between_lanes() {
+    let want = Array2::from_shape_fn((32, 8), |(lane, j)| {
+        let lane = int(lane);
+        let bits_of_neighbour = (lane ^ 1) as f32;
+        [
+            lane * 3 % 32,
+            lane / 8 * 8 + 5,
+            lane ^ 5,
+            if lane % 16 < 8 { lane } else { lane ^ 9 },
+            if lane < 3 { lane } else { lane - 3 },
+            if lane % 16 < 3 { lane } else { lane - 3 },
+            if lane > 28 { lane } else { lane + 3 },
+            (bits_of_neighbour.to_bits() >> 16).cast_signed(),
+        ][j]
+    });
+    for gpu in with_kernels() {
+        assert_eq!(run(&gpu, "shuffles", ONE_WARP, (32, 8)), want, "{}", gpu.name());
+    }
+}
+
+#[test]
+fn votes_and_reductions_see_the_lanes_of_their_mask() {
+    let values: Vec<i32> = (0..32).map(|lane| lane * 37 % 64 - 32).collect();
+    let unsigned = || values.iter().map(|value| value.cast_unsigned());
+    let lanes = |is: fn(usize) -> bool| (0..32).filter(|&lane| is(lane)).fold(0_u32, |bits, lane| bits | 1 << lane);
+    let thirds = lanes(|lane| lane % 3 == 0);
+    let want = Array2::from_shape_fn((32, 16), |(lane, j)| {
+        let value = values[lane];
+        let half = if lane < 16 { 0..16 } else { 16..32 };
+        let half_mask = if lane < 16 { 0xffff } else { 0xffff_0000 };
+        let equal = (0..32).filter(|other| other % 5 == lane % 5).fold(0_u32, |bits, other| bits | 1 << other);
+        let first_one = if value == 0 { 0 } else { value.trailing_zeros() + 1 };
+        [
+            thirds.cast_signed(),
+            (thirds & half_mask).cast_signed(),
+            1,
+            0,
+            equal.cast_signed(),
+            values.iter().sum(),
+            *values.iter().min().expect("32 values"),
+            *values.iter().max().expect("32 values"),
+            unsigned().min().expect("32 values").cast_signed(),
+            unsigned().max().expect("32 values").cast_signed(),
+            unsigned().fold(u32::MAX, |all, value| all & (value | 1)).cast_signed(),
+            unsigned().fold(0, |all, value| all | value & 6).cast_signed(),
+            unsigned().fold(0, |all, value| all ^ value).cast_signed(),
+            values[half].iter().sum(),
+            (value.count_ones() * 10000 + value.leading_zeros() * 100 + first_one).cast_signed(),
+            value.min(3) + value.max(-5) * 100,
+        ][j]
+    });
+    for gpu in with_kernels() {
+        assert_eq!(run(&gpu, "votes", ONE_WARP, (32, 16)), want, "{}", gpu.name());
+    }
+}
+
+#[test]
+fn barriers_count_the_blocks_threads() {
+    for gpu in with_kernels() {
+        let grid = Grid { blocks: (1, 1), threads: 96, shared_bytes: 0 };
+        let got = run(&gpu, "block_votes", grid, (12, 32));
+        let rows = got.to_shape((96, 4)).expect("as many");
+        assert_eq!(rows, Array2::from_shape_fn((96, 4), |(_, j)| [32, 1, 0, 1][j]), "{}", gpu.name());
+    }
+}
+
+/// Register m of lane l holds columns 2(l%4) and 2(l%4)+1 of row l/4 of matrix m; transposed, rows and columns change places.
+#[test]
+fn ldmatrix_deals_rows_to_lanes() {
+    let want = Array2::from_shape_fn((32, 16), |(lane, j)| {
+        let (matrix, row, column) = (int(j % 8), int(lane / 4), int(lane % 4 * 2));
+        let (low, high) =
+            if j < 8 { (8 * row + column, 8 * row + column + 1) } else { (8 * column + row, 8 * column + 8 + row) };
+        (64 * matrix + high) << 16 | (64 * matrix + low)
+    });
+    for gpu in with_kernels() {
+        assert_eq!(run(&gpu, "matrices", ONE_WARP, (32, 16)), want, "{}", gpu.name());
+    }
+}
+
+#[test]
+fn copies_are_cut_off_and_filled_with_zeros() {
+    let bytes = |cut: bool| {
+        Array2::from_shape_fn((16, 8), |(i, j)| {
+            // Four bytes to a number: those of lane 2i + j/4, from 4(j%4) on.
+            let lane = 2 * i + j / 4;
+            let kept = if cut && lane < 16 { lane } else { 16 };
+            let byte = |k: usize| {
+                if 4 * (j % 4) + k < kept {
+                    u8::try_from(16 * (lane % 16) + 4 * (j % 4) + k).expect("a byte")
+                } else {
+                    0
+                }
+            };
+            i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+        })
+    };
+    for gpu in with_kernels() {
+        let input = gpu.upload(bytes(false).view()).expect("memory");
+        let out: Matrix<i32> = gpu.uninitialised((16, 8)).expect("memory");
+        let arguments = [input.address(), out.address()].map(Argument::Address);
+        launch(&gpu, &KERNEL, "copies", ONE_WARP, &arguments).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(gpu.download(&out).expect("all is written"), bytes(true), "{}", gpu.name());
+    }
+}
+
+#[test]
+fn atomic_changes_of_all_threads_count() {
+    const THREADS: i32 = 4 * 64;
+    let last = THREADS - 1;
+    for gpu in with_kernels() {
+        let start = [0, 100, -100, 0, 0xff, 7, 5, 5];
+        let counters = gpu.upload(Array2::from_shape_fn((1, 8), |(_, j)| start[j]).view()).expect("memory");
+        let wide = gpu.zeros::<i32>((1, 8)).expect("memory");
+        let arguments = [counters.address(), wide.address()].map(Argument::Address);
+        let grid = Grid { blocks: (4, 1), threads: 64, shared_bytes: 0 };
+        launch(&gpu, &KERNEL, "atomics", grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
+        let sum = THREADS * last / 2;
+        let want = [sum, -20, last - 20, -1, 0xff & !3, (0..THREADS).fold(7, |all, thread| all ^ thread), 9, 11];
+        assert_eq!(gpu.download(&counters).expect("no fault").as_slice(), Some(want.as_slice()), "{}", gpu.name());
+        let wide = gpu.download(&wide).expect("no fault");
+        assert_eq!(wide.as_slice(), Some([0, sum, 0, last << 8, 0, 0, 0, 0].as_slice()), "{}", gpu.name());
+    }
+}
+
+/// As the half crate rounds; every NaN becomes the one that the device has.
+#[test]
+fn rounding_to_bf16_is_to_nearest_even() {
+    const COUNT: usize = 4096;
+    let mut draw = Draw::new(7);
+    let mut values = Array2::from_shape_simple_fn((1, COUNT), || f32::from_bits(draw.bits32()));
+    let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-45];
+    let ties = [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x3f80_7fff, 0x7f7f_8000, 0x7f7f_7fff].map(f32::from_bits);
+    for (value, special) in values.iter_mut().zip(special.into_iter().chain(ties)) {
+        *value = special;
+    }
+    let want = values.mapv(|value| {
+        let bits = if value.is_nan() { 0x7fff } else { bf16::from_f32(value).to_bits() };
+        (u32::from(bits) << 16 | 1).cast_signed()
+    });
+    for gpu in with_kernels() {
+        let input = gpu.upload(values.view()).expect("memory");
+        let out: Matrix<i32> = gpu.uninitialised((1, COUNT)).expect("memory");
+        let arguments =
+            [Argument::Address(input.address()), Argument::Address(out.address()), Argument::Int(int(COUNT))];
+        launch(&gpu, &KERNEL, "rounding", ONE_WARP, &arguments).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(gpu.download(&out).expect("all is written"), want, "{}", gpu.name());
+    }
+}
