@@ -7,7 +7,6 @@ mod image;
 #[path = "src/kernel/table.rs"]
 mod table;
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -94,7 +93,8 @@ fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
     names
 }
 
-/// Compiles and links the driver. cudarc looks for `libcuda.so` first, and takes a library of that name that is loaded already.
+/// Compiles and links the driver. cudarc looks for `libcuda.so` first, and takes a library of that name that is loaded
+/// already.
 fn make_driver(folder: &Path, out: &Path, driver: &Path) {
     let mut units = files(folder, "cpp");
     units.extend(files(&folder.join("driver"), "cpp"));
@@ -114,16 +114,20 @@ fn make_driver(folder: &Path, out: &Path, driver: &Path) {
 
 /// The Rust source that embeds all of it.
 fn embedded(driver: &Path, sources: &[PathBuf], images: &[[PathBuf; 2]]) -> String {
-    let mut text = String::new();
-    writeln!(text, "pub(crate) static DRIVER: &[u8] = include_bytes!({driver:?});").expect("a string");
-    writeln!(text, "pub(crate) static SOURCES: &[(&str, &str)] = &[").expect("a string");
-    for source in sources {
-        let name = source.file_name().expect("a file");
-        writeln!(text, "    ({name:?}, include_str!({source:?})),").expect("a string");
-    }
-    writeln!(text, "];\npub(crate) static IMAGES: &[[&[u8]; 2]] = &[").expect("a string");
-    for [fast, checked] in images {
-        writeln!(text, "    [include_bytes!({fast:?}), include_bytes!({checked:?})],").expect("a string");
-    }
-    text + "];\n"
+    let literal = |path: &Path| format!("{:?}", path.to_str().expect("the folders' names are UTF-8"));
+    let source = |path: &PathBuf| {
+        let name = path.file_name().map(Path::new).expect("a file");
+        format!("    ({}, include_str!({})),\n", literal(name), literal(path))
+    };
+    let pair = |[fast, checked]: &[PathBuf; 2]| {
+        format!("    [include_bytes!({}), include_bytes!({})],\n", literal(fast), literal(checked))
+    };
+    format!(
+        "pub(crate) static DRIVER: &[u8] = include_bytes!({});\n\
+         pub(crate) static SOURCES: &[(&str, &str)] = &[\n{}];\n\
+         pub(crate) static IMAGES: &[[&[u8]; 2]] = &[\n{}];\n",
+        literal(driver),
+        sources.iter().map(source).collect::<String>(),
+        images.iter().map(pair).collect::<String>(),
+    )
 }

@@ -17,8 +17,8 @@ void Block::copy_async(Thread& thread, const AsyncCopy& copy) {
     const uintptr_t source = copy.bytes == 0 ? 0 : reinterpret_cast<uintptr_t>(copy.global);
     if (target % COPY_BYTES != 0 || source % COPY_BYTES != 0) {
         stop(thread, Fault::Misaligned, copy.at,
-             name(thread.number) + format(" copies asynchronously from %#zx to %#zx; both must be multiples of %u", source, target,
-                                          COPY_BYTES));
+             name(thread.number) + format(" copies asynchronously from %#zx to %#zx; both must be multiples of %u",
+                                          source, target, COPY_BYTES));
     }
     if (!in_shared(copy.shared, COPY_BYTES)) {
         stop(thread, Fault::OutOfBounds, copy.at,

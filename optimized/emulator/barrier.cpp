@@ -30,7 +30,8 @@ int Block::barrier(Thread& thread, int id, uint32_t expected, Predicate predicat
         barrier.at = at;
         barrier.true_values = 0;
     } else if (!same_place(barrier.at, at)) {
-        stop(thread, Fault::DivergentBarrier, at, name(thread.number) + " is here while others wait at " + place(barrier.at));
+        stop(thread, Fault::DivergentBarrier, at,
+             name(thread.number) + " is here while others wait at " + place(barrier.at));
     }
     barrier.arrived += 1;
     barrier.lanes[thread.number / WARP_LANES] |= 1u << thread.number % WARP_LANES;
@@ -43,7 +44,8 @@ int Block::barrier(Thread& thread, int id, uint32_t expected, Predicate predicat
         const uint32_t arrived = barrier.lanes[warp];
         if (arrived != 0 && arrived != warps[warp].alive) {
             stop(thread, Fault::DivergentBarrier, at,
-                 format("lanes %08x of warp %u came here, lanes %08x did not", arrived, warp, warps[warp].alive & ~arrived));
+                 format("lanes %08x of warp %u came here, lanes %08x did not", arrived, warp,
+                        warps[warp].alive & ~arrived));
         }
     }
     barrier.result = answer(predicate, barrier.true_values, barrier.expected);

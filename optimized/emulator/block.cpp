@@ -30,8 +30,7 @@ std::string ranges(const std::vector<uint32_t>& numbers) {
 } // namespace
 
 Block::Block() {
-    void* const mapping =
-        mmap(nullptr, MAX_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const mapping = mmap(nullptr, MAX_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     shared = mapping == MAP_FAILED ? nullptr : static_cast<unsigned char*>(mapping);
 }
 
@@ -142,7 +141,8 @@ void Block::leave(Thread& thread) {
     for (uint32_t waiting = warp.arrived; waiting != 0; waiting &= waiting - 1) {
         const Arrival& arrival = warp.arrivals[__builtin_ctz(waiting)];
         if (arrival.mask >> lane & 1) {
-            stop(thread, Fault::AbsentLane, arrival.at, name(thread.number) + " left the kernel while its warp waits for it here");
+            stop(thread, Fault::AbsentLane, arrival.at,
+                 name(thread.number) + " left the kernel while its warp waits for it here");
         }
     }
     warp.alive &= ~(1u << lane);

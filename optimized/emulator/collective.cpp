@@ -80,8 +80,8 @@ void Block::collective(Thread& thread, const Arrival& arrival) {
     }
     if ((arrival.mask & ~warp.alive) != 0) {
         stop(thread, Fault::AbsentLane, arrival.at,
-             name(thread.number) + format(" names lanes %08x, of which %08x are not there", arrival.mask,
-                                          arrival.mask & ~warp.alive));
+             name(thread.number) +
+                 format(" names lanes %08x, of which %08x are not there", arrival.mask, arrival.mask & ~warp.alive));
     }
     warp.arrivals[lane] = arrival;
     warp.arrived |= 1u << lane;
@@ -103,7 +103,8 @@ void Block::check_arrivals(Thread& thread, const Warp& warp, const Arrival& arri
         const Arrival& others = warp.arrivals[other];
         if (others.mask != arrival.mask) {
             stop(thread, Fault::WrongMask, arrival.at,
-                 name(thread.number) + format(" has mask %08x, but lane %d has mask %08x", arrival.mask, other, others.mask));
+                 name(thread.number) +
+                     format(" has mask %08x, but lane %d has mask %08x", arrival.mask, other, others.mask));
         }
         if (others.operation != arrival.operation || !same_place(others.at, arrival.at)) {
             stop(thread, Fault::DivergentCollective, arrival.at,
@@ -124,8 +125,9 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
             const int lane = __builtin_ctz(lanes);
             const int source = static_cast<const ShuffleOperand*>(warp.arrivals[lane].operand)->source;
             if ((arrival.mask >> source & 1) == 0) {
-                stop(thread, Fault::AbsentLane, arrival.at,
-                     format("lane %d shuffles from lane %d, which mask %08x does not name", lane, source, arrival.mask));
+                stop(
+                    thread, Fault::AbsentLane, arrival.at,
+                    format("lane %d shuffles from lane %d, which mask %08x does not name", lane, source, arrival.mask));
             }
         }
         shuffle(warp, arrival.mask);

@@ -30,7 +30,8 @@ void GlobalChecker::begin(Block& block) {
     heard_.clear();
 }
 
-void GlobalChecker::stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at) {
+void GlobalChecker::stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does,
+                                     const void* at) {
     const MemorySnapshot& memory = block_->launch->memory;
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     const Allocation* nearest = nullptr;
@@ -49,17 +50,21 @@ void GlobalChecker::stop_at_stranger(const Thread& thread, const void* address, 
         block_->stop(running, Fault::WildAccess, at, who + format("at %p, far from any memory of the device", address));
     }
     const long long offset = static_cast<long long>(wanted) - static_cast<long long>(nearest->begin());
-    block_->stop(running, Fault::OutOfBounds, at, who + format("at offset %lld of %zu bytes", offset, nearest->bytes()));
+    block_->stop(running, Fault::OutOfBounds, at,
+                 who + format("at offset %lld of %zu bytes", offset, nearest->bytes()));
 }
 
-Trace* GlobalChecker::find(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at) {
+Trace* GlobalChecker::find(const Thread& thread, const void* address, uint32_t bytes, const char* does,
+                           const void* at) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     const auto holds = [&](const Allocation& allocation) {
         return wanted >= allocation.begin() && wanted + bytes <= allocation.end();
     };
     if (last_ == nullptr || !holds(*last_)) {
         const MemorySnapshot& memory = block_->launch->memory;
-        const auto starts_after = [](uintptr_t value, const std::shared_ptr<Allocation>& a) { return value < a->begin(); };
+        const auto starts_after = [](uintptr_t value, const std::shared_ptr<Allocation>& a) {
+            return value < a->begin();
+        };
         const auto after = std::upper_bound(memory.begin(), memory.end(), wanted, starts_after);
         if (after == memory.begin() || !holds(**std::prev(after))) {
             stop_at_stranger(thread, address, bytes, does, at);
@@ -87,12 +92,12 @@ uint64_t GlobalChecker::block_of(uint32_t stamp) const {
     return stamps.contains(stamp) ? stamp - stamps.first : later_stamps_.at(stamp);
 }
 
-void GlobalChecker::note_race(const Thread& thread, const void* address, const char* does, uint32_t other, const char* did,
-                              const void* at) {
+void GlobalChecker::note_race(const Thread& thread, const void* address, const char* does, uint32_t other,
+                              const char* did, const void* at) {
     const auto offset = reinterpret_cast<uintptr_t>(address) - last_->begin();
     block_->note(Fault::GlobalRace, at,
-                 block_->name(thread.number) + format(" %s byte %zu of %zu, which block %llu of the same launch %s", does,
-                                                      static_cast<size_t>(offset), last_->bytes(),
+                 block_->name(thread.number) + format(" %s byte %zu of %zu, which block %llu of the same launch %s",
+                                                      does, static_cast<size_t>(offset), last_->bytes(),
                                                       static_cast<unsigned long long>(block_of(other)), did));
 }
 
@@ -120,14 +125,15 @@ void GlobalChecker::read(const Thread& thread, const void* address, uint32_t byt
             note_race(thread, byte, "reads", writer, "writes", at);
             trace.writer = HOST;
         }
-        // The first reader of the launch is kept: blocks run one after another, so no reader before it can be this block.
+        // The first reader of the launch is kept: blocks run one after another, so no reader before it can be this
+        // block.
         trace.reader = concurrent(trace.reader) ? trace.reader : stamp_;
         after = trace;
     }
 }
 
-void GlobalChecker::check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark,
-                                const void* at) {
+void GlobalChecker::check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does,
+                                uint32_t mark, const void* at) {
     Trace* const traces = find(thread, address, bytes, does, at);
     for (uint32_t i = 0; i < bytes; ++i) {
         Trace& trace = traces[i];

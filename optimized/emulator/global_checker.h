@@ -1,8 +1,9 @@
 // Accesses of a block to global memory: bounds, lifetime, initialisation, and races with other blocks of the launch.
 // Checked form only, where the blocks of a launch run one after another.
 //
-// A block is in order after another one only if it learnt of it: the other one made its writes visible with __threadfence and
-// then changed a word atomically; this one changed the same word atomically and then called __threadfence.
+// A block is in order after another one only if it learnt of it: the other one made its writes visible with
+// __threadfence and then changed a word atomically; this one changed the same word atomically and then called
+// __threadfence.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +32,24 @@ class GlobalChecker {
 
     // The traces of the bytes. Stops the block if they may not be touched.
     Trace* find(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at);
-    [[noreturn]] void stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at);
+    [[noreturn]] void stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does,
+                                       const void* at);
     // Whether the access that left `stamp` may be at the same time as this block's.
     bool concurrent(uint32_t stamp) const;
-    void check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark, const void* at);
+    void check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark,
+                     const void* at);
     uint64_t block_of(uint32_t stamp) const;
-    void note_race(const Thread& thread, const void* address, const char* does, uint32_t other, const char* did, const void* at);
+    void note_race(const Thread& thread, const void* address, const char* does, uint32_t other, const char* did,
+                   const void* at);
 
     Block* block_ = nullptr;
-    uint32_t stamp_ = 0;                // of what this block does now
-    bool acted_ = false;                // whether it did anything under that stamp
-    const Allocation* last_ = nullptr;  // where its last access was
-    Knowledge own_;                     // its stamps before
-    Knowledge known_;                   // stamps that it is in order after
-    Knowledge published_;               // what its next atomic change tells others
-    Knowledge heard_;                   // what atomic changes told it, known after a fence
+    uint32_t stamp_ = 0;               // of what this block does now
+    bool acted_ = false;               // whether it did anything under that stamp
+    const Allocation* last_ = nullptr; // where its last access was
+    Knowledge own_;                    // its stamps before
+    Knowledge known_;                  // stamps that it is in order after
+    Knowledge published_;              // what its next atomic change tells others
+    Knowledge heard_;                  // what atomic changes told it, known after a fence
 
     // For all blocks of one launch.
     uint32_t launch_ = 0;

@@ -1,6 +1,7 @@
 // What the checked form's kernels call before every load and store.
 //
-// The compiler's thread sanitizer inserts the calls; the functions that it expects are ours, and its own library is not linked.
+// The compiler's thread sanitizer inserts the calls; the functions that it expects are ours, and its own library is not
+// linked.
 
 #include "block.h"
 
@@ -11,8 +12,10 @@ namespace {
 enum class Access { Read, Write };
 
 // Ends the block at an access to memory that no kernel may touch.
-void stop_at(Block& block, Thread& thread, Fault fault, const void* address, uint32_t bytes, const char* what, const void* at) {
-    block.stop(thread, fault, at, block.name(thread.number) + format(" accesses %u bytes at %p: ", bytes, address) + what);
+void stop_at(Block& block, Thread& thread, Fault fault, const void* address, uint32_t bytes, const char* what,
+             const void* at) {
+    block.stop(thread, fault, at,
+               block.name(thread.number) + format(" accesses %u bytes at %p: ", bytes, address) + what);
 }
 
 inline void check(const void* address, uint32_t bytes, uint32_t alignment, Access access, const void* at) {
@@ -44,8 +47,8 @@ inline void check(const void* address, uint32_t bytes, uint32_t alignment, Acces
     const uintptr_t into_shared = value - reinterpret_cast<uintptr_t>(block.shared);
     if (into_shared < MAX_SHARED_BYTES) {
         block.stop(thread, Fault::OutOfBounds, at,
-                   block.name(thread.number) + format(" accesses %u bytes at offset %zu of %u bytes of shared memory", bytes,
-                                                      static_cast<size_t>(into_shared), thread.shared_bytes));
+                   block.name(thread.number) + format(" accesses %u bytes at offset %zu of %u bytes of shared memory",
+                                                      bytes, static_cast<size_t>(into_shared), thread.shared_bytes));
     }
     if (block.launch->image.contains(address)) {
         return; // constants of the kernel
@@ -61,22 +64,22 @@ inline void check(const void* address, uint32_t bytes, uint32_t alignment, Acces
 
 } // namespace emulator
 
-#define READ(name, bytes, alignment)                                                                                            \
-    void name(const void* address) {                                                                                            \
-        emulator::check(address, bytes, alignment, emulator::Access::Read, __builtin_return_address(0));                        \
+#define READ(name, bytes, alignment)                                                                                   \
+    void name(const void* address) {                                                                                   \
+        emulator::check(address, bytes, alignment, emulator::Access::Read, __builtin_return_address(0));               \
     }
-#define WRITE(name, bytes, alignment)                                                                                           \
-    void name(const void* address) {                                                                                            \
-        emulator::check(address, bytes, alignment, emulator::Access::Write, __builtin_return_address(0));                       \
+#define WRITE(name, bytes, alignment)                                                                                  \
+    void name(const void* address) {                                                                                   \
+        emulator::check(address, bytes, alignment, emulator::Access::Write, __builtin_return_address(0));              \
     }
-#define HOOKS_OF_SIZE(bytes)                                                                                                    \
-    READ(__tsan_read##bytes, bytes, bytes)                                                                                      \
-    WRITE(__tsan_write##bytes, bytes, bytes)                                                                                    \
-    READ(__tsan_volatile_read##bytes, bytes, bytes)                                                                             \
-    WRITE(__tsan_volatile_write##bytes, bytes, bytes)                                                                           \
-    READ(__tsan_unaligned_read##bytes, bytes, 1)                                                                                \
-    WRITE(__tsan_unaligned_write##bytes, bytes, 1)                                                                              \
-    READ(__tsan_unaligned_volatile_read##bytes, bytes, 1)                                                                       \
+#define HOOKS_OF_SIZE(bytes)                                                                                           \
+    READ(__tsan_read##bytes, bytes, bytes)                                                                             \
+    WRITE(__tsan_write##bytes, bytes, bytes)                                                                           \
+    READ(__tsan_volatile_read##bytes, bytes, bytes)                                                                    \
+    WRITE(__tsan_volatile_write##bytes, bytes, bytes)                                                                  \
+    READ(__tsan_unaligned_read##bytes, bytes, 1)                                                                       \
+    WRITE(__tsan_unaligned_write##bytes, bytes, 1)                                                                     \
+    READ(__tsan_unaligned_volatile_read##bytes, bytes, 1)                                                              \
     WRITE(__tsan_unaligned_volatile_write##bytes, bytes, 1)
 
 extern "C" {

@@ -1,7 +1,7 @@
 // What a kernel image and the runtime know of each other.
 //
-// A kernel image is a `.cu` file compiled by the C++ compiler against `simt_host.h`; it calls the functions declared here,
-// which the runtime exports. Everything that is not declared here is the runtime's own business.
+// A kernel image is a `.cu` file compiled by the C++ compiler against `simt_host.h`; it calls the functions declared
+// here, which the runtime exports. Everything that is not declared here is the runtime's own business.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,9 @@ struct alignas(128) Thread {
     const char* waits_for;
 };
 
-// The stacks of a block's threads lie in one region, aligned to its own size, behind the threads' records. So the record of
-// the running thread follows from the stack pointer, with no thread-local variable, and the records lie densely in the cache.
+// The stacks of a block's threads lie in one region, aligned to its own size, behind the threads' records. So the
+// record of the running thread follows from the stack pointer, with no thread-local variable, and the records lie
+// densely in the cache.
 constexpr uintptr_t STACK_BYTES = 64 << 10;
 constexpr uintptr_t REGION_BYTES = 128 << 20;
 constexpr uintptr_t RECORD_BYTES = MAX_THREADS * sizeof(Thread);

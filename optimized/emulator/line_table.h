@@ -7,8 +7,8 @@
 
 namespace emulator {
 
-// A view of the table that the build puts beside every kernel image. A place is a line together with the lines that it was
-// inlined into; the same place has the same number.
+// A view of the table that the build puts beside every kernel image. A place is a line together with the lines that it
+// was inlined into; the same place has the same number.
 class LineTable {
   public:
     static constexpr uint32_t NOWHERE = 0;

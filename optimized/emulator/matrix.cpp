@@ -25,7 +25,8 @@ uint16_t element(const unsigned char* row, uint32_t column) {
 
 } // namespace
 
-// Lanes 8m to 8m+7 hold the addresses of the rows of matrix m; lane l receives row l/4, columns 2(l%4) and one more, of each.
+// Lanes 8m to 8m+7 hold the addresses of the rows of matrix m; lane l receives row l/4, columns 2(l%4) and one more, of
+// each.
 void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed) {
     const auto& first = *static_cast<const LoadMatrixOperand*>(warp.arrivals[0].operand);
     const uint32_t warp_number = thread.number / WARP_LANES;
@@ -45,7 +46,8 @@ void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed) {
                            block.name(number) + " gives ldmatrix a row that is not in the block's shared memory");
             }
             if (block.launch->checked()) {
-                block.shared_checker.read(block.region.thread(number), block.shared_offset(rows[lane]), ROW_BYTES, arrival.at);
+                block.shared_checker.read(block.region.thread(number), block.shared_offset(rows[lane]), ROW_BYTES,
+                                          arrival.at);
             }
         }
         for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {

@@ -13,8 +13,8 @@
 
 namespace emulator {
 
-// Who wrote and who read a byte last. A stamp stands for a part of a block of one launch; the stamps below FIRST_STAMP are
-// special. The top bit of `writer` marks an atomic change.
+// Who wrote and who read a byte last. A stamp stands for a part of a block of one launch; the stamps below FIRST_STAMP
+// are special. The top bit of `writer` marks an atomic change.
 struct Trace {
     uint32_t writer;
     uint32_t reader;

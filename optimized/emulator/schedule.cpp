@@ -6,8 +6,8 @@ namespace emulator {
 
 namespace {
 
-// How often the running warp is demoted: rarely, so that one warp runs far ahead of another (Burckhardt et al., "A randomized
-// scheduler with probabilistic guarantees of finding bugs").
+// How often the running warp is demoted: rarely, so that one warp runs far ahead of another (Burckhardt et al., "A
+// randomized scheduler with probabilistic guarantees of finding bugs").
 constexpr uint64_t PICKS_PER_DEMOTION = 97;
 
 uint64_t mix(uint64_t value) {

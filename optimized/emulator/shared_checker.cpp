@@ -152,15 +152,17 @@ uint32_t SharedChecker::place_of(const void* at) {
 void SharedChecker::note_in_flight(const Thread& thread, const Write& copy, const void* at) {
     const char* const whose = copy.thread == thread.number ? "its own" : "another thread's";
     block_->note(Fault::CopyInFlight, at,
-                 block_->name(thread.number) + format(" touches bytes that %s copy is still writing, begun at ", whose) +
+                 block_->name(thread.number) +
+                     format(" touches bytes that %s copy is still writing, begun at ", whose) +
                      block_->launch->image.lines().describe(copy.place));
 }
 
 void SharedChecker::note_race(const Thread& thread, const char* does, uint32_t cell, const std::string& who_did,
                               uint32_t place, const void* at) {
     block_->note(Fault::SharedRace, at,
-                 block_->name(thread.number) + format(" %s byte %u, which ", does, first_byte(cell)) + who_did + " at " +
-                     block_->launch->image.lines().describe(place) + ", with nothing in between that orders them");
+                 block_->name(thread.number) + format(" %s byte %u, which ", does, first_byte(cell)) + who_did +
+                     " at " + block_->launch->image.lines().describe(place) +
+                     ", with nothing in between that orders them");
 }
 
 // Reports what a read comes too early for.
@@ -168,7 +170,8 @@ bool SharedChecker::note_early_read(const Thread& thread, uint32_t cell, const v
     const Write& last = writes_[cell];
     if (!written(last)) {
         block_->note(Fault::UninitialisedShared, at,
-                     block_->name(thread.number) + format(" reads byte %u, which nothing has written", first_byte(cell)));
+                     block_->name(thread.number) +
+                         format(" reads byte %u, which nothing has written", first_byte(cell)));
         return true;
     }
     if (last.state == State::InFlight) {

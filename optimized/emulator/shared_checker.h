@@ -1,8 +1,8 @@
 // Races and uninitialised reads in a block's shared memory. Checked form only.
 //
-// Every warp has a clock that its synchronisations advance, and knows of each other warp up to which tick its accesses lie
-// before. An access is in order after another if its warp knows that one's tick. Within a warp, __syncwarp orders the lanes of
-// its mask; shuffles, votes and matrix instructions order nothing, as on a GPU.
+// Every warp has a clock that its synchronisations advance, and knows of each other warp up to which tick its accesses
+// lie before. An access is in order after another if its warp knows that one's tick. Within a warp, __syncwarp orders
+// the lanes of its mask; shuffles, votes and matrix instructions order nothing, as on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,8 @@ class SharedChecker {
     };
 
     static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
-    // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole lines.
+    // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole
+    // lines.
     static constexpr uint32_t LINE_BYTES = 16;
 
     uint32_t cell_of_line(uint32_t line) const { return bytes_ + line; }

@@ -1,5 +1,5 @@
-// CUDA C++ and the instructions of `kernels/include/simt.cuh`, for the C++ compiler: a kernel becomes a function that every
-// thread of the emulated device runs on a stack of its own.
+// CUDA C++ and the instructions of `kernels/include/simt.cuh`, for the C++ compiler: a kernel becomes a function that
+// every thread of the emulated device runs on a stack of its own.
 #pragma once
 
 #include <cmath>
@@ -204,13 +204,15 @@ DEVICE T __reduce_add_sync(uint32 mask, T value) {
 
 template <class T>
 DEVICE T __reduce_min_sync(uint32 mask, T value) {
-    constexpr auto operation = std::is_signed_v<T> ? emulator::Collective::MinSigned : emulator::Collective::MinUnsigned;
+    constexpr auto operation =
+        std::is_signed_v<T> ? emulator::Collective::MinSigned : emulator::Collective::MinUnsigned;
     return static_cast<T>(emulated_vote(operation, mask, static_cast<uint32>(value)));
 }
 
 template <class T>
 DEVICE T __reduce_max_sync(uint32 mask, T value) {
-    constexpr auto operation = std::is_signed_v<T> ? emulator::Collective::MaxSigned : emulator::Collective::MaxUnsigned;
+    constexpr auto operation =
+        std::is_signed_v<T> ? emulator::Collective::MaxSigned : emulator::Collective::MaxUnsigned;
     return static_cast<T>(emulated_vote(operation, mask, static_cast<uint32>(value)));
 }
 
@@ -259,8 +261,8 @@ DEVICE void __threadfence() {
 template <class T>
 DEVICE T emulated_atomic(emulator::Atomic operation, T* address, T value, T expected = 0) {
     static_assert(std::is_integral_v<T>, "an atomic float would depend on the order of threads");
-    return static_cast<T>(emulator_atomic(operation, address, sizeof(T), std::is_signed_v<T>, static_cast<uint64_t>(value),
-                                          static_cast<uint64_t>(expected)));
+    return static_cast<T>(emulator_atomic(operation, address, sizeof(T), std::is_signed_v<T>,
+                                          static_cast<uint64_t>(value), static_cast<uint64_t>(expected)));
 }
 
 #define EMULATED_ATOMIC(name, operation)                                                                               \
@@ -311,7 +313,8 @@ DEVICE void ldmatrix_x4_trans(uint32 (&fragments)[COUNT][4], const void* row, in
 template <int ROWS, int PAIRS>
 DEVICE void mma_bf16(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {
     constexpr int COLS = 2 * PAIRS;
-    static_assert(ROWS <= emulator::MAX_MULTIPLY_TILES && COLS <= emulator::MAX_MULTIPLY_TILES, "more than is emulated");
+    static_assert(ROWS <= emulator::MAX_MULTIPLY_TILES && COLS <= emulator::MAX_MULTIPLY_TILES,
+                  "more than is emulated");
     emulator::MultiplyOperand operand = {d[0][0], a[0], b[0], ROWS, COLS};
     emulator_collective(emulator::Collective::Multiply, FULL_WARP, &operand);
 }

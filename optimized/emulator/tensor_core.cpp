@@ -46,8 +46,8 @@ inline __attribute__((always_inline)) Vector load(const Element* from) {
 constexpr int32_t EXPONENT_FIELD = 0x7f800000;
 constexpr int32_t ONE = 0x3f800000;
 constexpr int32_t EXPONENT_STEP = 1 << 23;
-// Largest exponents within which eight columns are computed at once: below 2⁻¹⁰⁰ the scale would not be finite, from 2¹²⁵
-// products may not be. There every product that counts is exact in f32, and so is its scaled value.
+// Largest exponents within which eight columns are computed at once: below 2⁻¹⁰⁰ the scale would not be finite, from
+// 2¹²⁵ products may not be. There every product that counts is exact in f32, and so is its scaled value.
 constexpr int32_t SMALLEST = ONE - 100 * EXPONENT_STEP;
 constexpr int32_t LARGEST = ONE + 124 * EXPONENT_STEP;
 // Drops what a double has and a float has not.
@@ -172,7 +172,7 @@ inline __attribute__((always_inline)) void whole_row(const Operands& row, float*
 
 // What is known of a set of factors.
 struct Range {
-    Ints special = {};              // other than zero if an infinity or a NaN is among them
+    Ints special = {};                  // other than zero if an infinity or a NaN is among them
     Ints smallest = Ints{} + INT32_MAX; // the exponent field of the smallest that is not zero
 };
 

@@ -10,9 +10,9 @@ namespace emulator {
 
 // One k16 step: d[i][j] += Σₖ a[i][k]·b[k][j] over 16 k.
 //
-// The 16 products and d are aligned to the largest of their exponents, where a product's exponent is the sum of its factors'
-// and a zero has none; each is truncated toward zero at 25 fractional bits of that exponent; they are added exactly; the sum is
-// truncated to f32. (MMA-Sim, arXiv 2511.10909, which found this to be bit-exact on the device.)
+// The 16 products and d are aligned to the largest of their exponents, where a product's exponent is the sum of its
+// factors' and a zero has none; each is truncated toward zero at 25 fractional bits of that exponent; they are added
+// exactly; the sum is truncated to f32. (MMA-Sim, arXiv 2511.10909, which found this to be bit-exact on the device.)
 class TensorCore {
   public:
     static constexpr int K = 16;

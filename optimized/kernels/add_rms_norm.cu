@@ -2,15 +2,15 @@
 //
 // ```text
 // sᵢⱼ = ρ(xᵢⱼ + fᵢⱼ)
-// yᵢⱼ = wⱼ · sᵢⱼ · rᵢ        rᵢ = 1 / √(ε + (1/d)·Σₖ sᵢₖ²)
+// yᵢⱼ = wⱼ · sᵢⱼ · rᵢ            rᵢ = 1 / √(ε + (1/d)·Σₖ sᵢₖ²)
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns row i.
-// - Requires: K1 x and f hold n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a multiple
-//   of 8, all rows 16-byte aligned; K3 s and y hold n rows of ld values, and overlap nothing; K4 4 bytes of shared memory for
-//   each warp.
-// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; roundings to bf16, to nearest even: R1 at ρ,
-//   R2 at y.
+// - Requires: K1 x and f hold n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a
+//   multiple of 8, all rows 16-byte aligned; K3 s and y hold n rows of ld values, and overlap nothing; K4 4 bytes of
+//   shared memory for each warp.
+// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; two roundings to bf16, to nearest even: R1
+//   at ρ, R2 at y.
 
 #include "bf16x8.cuh"
 #include "reduce.cuh"

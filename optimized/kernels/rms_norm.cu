@@ -1,13 +1,16 @@
 // RMSNorm: scales each row to unit root mean square, then by a learned weight.
 //
 // ```text
-// yᵢⱼ = wⱼ · xᵢⱼ · rᵢ        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
+// yᵢⱼ = wⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns row i.
-// - Requires: K1 x holds n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a multiple of 8,
-//   all rows 16-byte aligned; K3 y holds n rows of ld values and overlaps neither; K4 4 bytes of shared memory for each warp.
-// - Precision: f32; the sum serial per thread, then block_sum; w·x is exact; one rounding to bf16, to nearest even, at y.
+// - Requires: K1 x holds n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a multiple
+//   of 8, all rows 16-byte aligned; K3 y holds n rows of ld values and overlaps neither; K4 4 bytes of shared memory
+//   for each warp.
+// - Precision: f32; the sum serial per thread, then block_sum; w·x is exact; R2 at y, to nearest even, is the only
+//   rounding to bf16.
+// - Variants: D10 without R1, so ρ rounds nothing.
 
 #include "bf16x8.cuh"
 #include "reduce.cuh"
@@ -40,6 +43,6 @@ rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ w, bf16* __restric
             const bool inside = i * VECTOR + j < d;
             scaled.values[j] = inside ? weights.values[j] * values.values[j] * r : 0.f;
         }
-        vectors(y + row)[i] = pack(scaled);
+        vectors(y + row)[i] = pack(scaled); // R2
     }
 }

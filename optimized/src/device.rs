@@ -164,8 +164,8 @@ impl Gpu {
     ///
     /// # Safety
     ///
-    /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need not be: it
-    /// ends a launch before an access that is not allowed.
+    /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need
+    /// not be: it ends a launch before an access that is not allowed.
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     pub unsafe fn launch_with(
         &self,
@@ -200,14 +200,12 @@ impl Gpu {
     }
 
     fn compile(&self, kernel: &Kernel, sources: &Sources) -> Result<Vec<u8>, Error> {
-        match self.form {
-            Some(form) => emulated::compile(kernel, sources, form),
-            None => {
-                let capability = self.stream.context().compute_capability();
-                let capability = self.outcome(capability, || "asking for the compute capability".to_owned())?;
-                cubin::cached(kernel, sources, capability)
-            }
+        if let Some(form) = self.form {
+            return emulated::compile(kernel, sources, form);
         }
+        let capability = self.stream.context().compute_capability();
+        let capability = self.outcome(capability, || "asking for the compute capability".to_owned())?;
+        cubin::cached(kernel, sources, capability)
     }
 
     fn load(&self, kernel: &Kernel, image: Vec<u8>, entry: &str) -> Result<CudaFunction, Error> {

@@ -1,7 +1,7 @@
 //! The emulated device: a stand-in CUDA driver, embedded in this crate, which runs the kernels on the processor.
 //!
-//! Launches run on the thread that makes them, before it goes on; the fast form takes other cores to help. The schedule, the
-//! report and the counts below belong to the calling thread, so that tests may run side by side.
+//! Launches run on the thread that makes them, before it goes on; the fast form takes other cores to help. The
+//! schedule, the report and the counts below belong to the calling thread, so that tests may run side by side.
 
 #[cfg(test)]
 mod driver_tests;
@@ -43,7 +43,8 @@ pub enum Schedule {
     Forward,
     /// Downward; asynchronous copies are made at once.
     Reverse,
-    /// Warps by random priorities that rarely change, random lanes, copies by a coin: what finds most races in fewest runs.
+    /// Warps by random priorities that rarely change, random lanes, copies by a coin: what finds most races in fewest
+    /// runs.
     Adversarial(u64),
 }
 

@@ -51,7 +51,11 @@ pub enum Error {
         log: String,
     },
     /// NVRTC is not installed.
-    #[error("NVRTC was not found; looked for {}; install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`, and give the folder of libnvrtc.so.13", looked_for.join(", "))]
+    #[error(
+        "NVRTC was not found; looked for {}; install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`, and give the \
+         folder of libnvrtc.so.13",
+        looked_for.join(", ")
+    )]
     NoNvrtc {
         /// Where it was looked for.
         looked_for: Vec<String>,

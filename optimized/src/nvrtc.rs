@@ -46,8 +46,8 @@ pub struct Resources {
 const LIBRARIES: [&str; 2] = ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"];
 
 impl Nvrtc {
-    /// Finds NVRTC in `folder`; without one, in the folder that the environment variable `PARITY_NVRTC` names, and where the
-    /// system looks for libraries.
+    /// Finds NVRTC in `folder`; without one, in the folder that the environment variable `PARITY_NVRTC` names, and
+    /// where the system looks for libraries.
     pub fn find(folder: Option<&Path>) -> Result<Self, Error> {
         let folder = folder.map(PathBuf::from).or_else(|| env::var_os("PARITY_NVRTC").map(PathBuf::from));
         let mut looked_for = vec!["libnvrtc.so in the system's library folders".to_owned()];
@@ -97,8 +97,8 @@ fn load_for_good(path: &Path) {
     std::mem::forget(library);
 }
 
-/// What a kernel is compiled with for an architecture. What is written is computed, without contraction to `fma`, as on the
-/// emulated device.
+/// What a kernel is compiled with for an architecture. What is written is computed, without contraction to `fma`, as on
+/// the emulated device.
 pub(crate) fn options(kernel: &Kernel, architecture: &str) -> Vec<String> {
     let mut options = vec![
         format!("--gpu-architecture={architecture}"),

@@ -1,8 +1,8 @@
 //! The arithmetic of Hopper's tensor cores on bf16, by its definition and in whole numbers only.
 //!
-//! One step of 16: the products and the accumulator are aligned to the largest of their exponents, where a product's exponent
-//! is the sum of its factors' and a zero has none; each is truncated toward zero at 25 fractional bits of that exponent; they
-//! are added exactly; the sum is truncated to f32. (MMA-Sim, arXiv 2511.10909.)
+//! One step of 16: the products and the accumulator are aligned to the largest of their exponents, where a product's
+//! exponent is the sum of its factors' and a zero has none; each is truncated toward zero at 25 fractional bits of that
+//! exponent; they are added exactly; the sum is truncated to f32. (MMA-Sim, arXiv 2511.10909.)
 
 use half::bf16;
 
@@ -82,7 +82,8 @@ pub fn step(a: &[bf16; STEP], b: &[bf16; STEP], c: f32) -> f32 {
     to_f32(terms.iter().map(|term| shifted(term.significand, term.exponent - last)).sum(), last)
 }
 
-/// Σ a·b in the order of every GEMM of the project: chunks of 512, each one chain of steps from zero, added upward in f32.
+/// Σ a·b in the order of every GEMM of the project: chunks of 512, each one chain of steps from zero, added upward in
+/// f32.
 pub fn dot(a: &[bf16], b: &[bf16]) -> f32 {
     const CHUNK: usize = 512;
     let padded = |values: &[bf16]| {

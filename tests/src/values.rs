@@ -3,7 +3,7 @@
 use half::bf16;
 use ndarray::Array2;
 
-/// Draws numbers: the SplitMix64 generator.
+/// Draws numbers: the generator of Steele, Lea and Flood.
 #[derive(Debug, Clone)]
 pub struct Draw(u64);
 
@@ -43,7 +43,8 @@ impl Draw {
     }
 }
 
-/// Whole numbers from −`largest` to `largest`: sums of their products are exact in any order, as long as they stay below 2²⁴.
+/// Whole numbers from −`largest` to `largest`: sums of their products are exact in any order, as long as they stay
+/// below 2²⁴.
 pub fn whole_numbers(seed: u64, dim: (usize, usize), largest: i8) -> Array2<bf16> {
     let mut draw = Draw::new(seed);
     let choices = 2 * u64::from(largest.unsigned_abs()) + 1;

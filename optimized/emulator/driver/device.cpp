@@ -34,10 +34,10 @@ int attribute(int number) {
     case 13: return 1980000; // kHz
     case 14: return 512;     // texture alignment
     case 16: return MULTIPROCESSORS;
-    case 19: return 1;       // maps host memory
-    case 31: return 1;       // concurrent kernels
-    case 36: return 3201000; // kHz of the memory
-    case 37: return 6144;    // bits of the memory bus
+    case 19: return 1;        // maps host memory
+    case 31: return 1;        // concurrent kernels
+    case 36: return 3201000;  // kHz of the memory
+    case 37: return 6144;     // bits of the memory bus
     case 38: return 50 << 20; // second-level cache
     case 39: return THREADS_PER_MULTIPROCESSOR;
     case 40: return 3; // copy engines
@@ -46,8 +46,8 @@ int attribute(int number) {
     case 76: return 0;
     case 78: return 1; // stream priorities
     case 81: return SHARED_PER_MULTIPROCESSOR;
-    case 82: return 65536; // registers of each multiprocessor
-    case 95: return 1;     // cooperative launches
+    case 82: return 65536;     // registers of each multiprocessor
+    case 95: return 1;         // cooperative launches
     case 97: return 227 << 10; // shared memory for a block that asks for it
     case 106: return BLOCKS_PER_MULTIPROCESSOR;
     case 111: return SHARED_RESERVED_PER_BLOCK;
@@ -75,7 +75,8 @@ constexpr ErrorText ERROR_TEXTS[] = {
     {LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
     {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "the emulated device found a fault"},
     {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "not supported by the emulated device"},
-    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not permitted while the stream is capturing"},
+    {STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "not permitted while the stream is capturing"},
 };
 
 const ErrorText* text_of(int result) {

@@ -42,7 +42,8 @@ bool is_possible(const LaunchShape& shape, const Function& function) {
     const bool has_threads = grid.x != 0 && grid.y != 0 && grid.z != 0 && shape.threads() != 0;
     const bool grid_fits = grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535;
     const bool block_fits = block.x <= 1024 && block.y <= 1024 && block.z <= 64 && shape.threads() <= MAX_THREADS;
-    return has_threads && grid_fits && block_fits && shape.shared_bytes <= static_cast<uint32_t>(function.max_shared_bytes);
+    return has_threads && grid_fits && block_fits &&
+           shape.shared_bytes <= static_cast<uint32_t>(function.max_shared_bytes);
 }
 
 Result launch(const Function& function, const LaunchShape& shape, void** arguments) {
@@ -154,7 +155,8 @@ Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Functio
 }
 
 Result cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                      unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void**) {
+                      unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** arguments,
+                      void**) {
     const LaunchShape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
     if (!is_possible(shape, *function)) {
         return INVALID_VALUE;
@@ -169,9 +171,11 @@ Result cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsi
     });
 }
 
-// All blocks must be resident at once. They run one after another all the same: kernels have no way to wait for other blocks.
-Result cuLaunchCooperativeKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** arguments) {
+// All blocks must be resident at once. They run one after another all the same: kernels have no way to wait for other
+// blocks.
+Result cuLaunchCooperativeKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                 void* stream, void** arguments) {
     const LaunchShape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
     const int resident = resident_blocks(static_cast<int>(shape.threads()), shared_bytes) * MULTIPROCESSORS;
     if (shape.blocks() > static_cast<uint64_t>(resident)) {

@@ -2,9 +2,9 @@
 
 #include "cuda.h"
 
-#define UNSUPPORTED(name)                                                                                                       \
-    emulator::Result name() {                                                                                                   \
-        return emulator::NOT_SUPPORTED;                                                                                         \
+#define UNSUPPORTED(name)                                                                                              \
+    emulator::Result name() {                                                                                          \
+        return emulator::NOT_SUPPORTED;                                                                                \
     }
 
 extern "C" {

@@ -1,8 +1,8 @@
 // Products of matrices whose rows are both contiguous over k: what every GEMM of the project shares.
 //
-// The order of summation is part of the contract, so that a row's result does not depend on the kernel that computes it, nor
-// on the rows beside it: k is cut into chunks of K_CHUNK values, anchored at 0. Within a chunk, one chain of tensor-core steps
-// of 16 values runs upward from zero. The chunks' sums are added in f32, upward.
+// The order of summation is part of the contract, so that a row's result does not depend on the kernel that computes
+// it, nor on the rows beside it: k is cut into chunks of K_CHUNK values, anchored at 0. Within a chunk, one chain of
+// tensor-core steps of 16 values runs upward from zero. The chunks' sums are added in f32, upward.
 #pragma once
 
 #include "simt.cuh"
@@ -22,8 +22,8 @@ struct Row {
     int length;
 };
 
-// K_TILE values of each of ROWS rows, in shared memory. The vectors of a row are permuted by its number, so that eight rows'
-// vectors at the same k lie in different banks.
+// K_TILE values of each of ROWS rows, in shared memory. The vectors of a row are permuted by its number, so that eight
+// rows' vectors at the same k lie in different banks.
 template <int ROWS>
 struct alignas(128) Panel {
     bf16 values[ROWS][K_TILE];
@@ -105,7 +105,8 @@ struct Tile {
         return threadIdx.x / WARP_LANES % ACROSS * WARP_COLS;
     }
 
-    // total = x·wᵀ over k values, where `x_row(i)` and `w_row(j)` give the tile's rows. Every thread of the block calls it.
+    // total = x·wᵀ over k values, where `x_row(i)` and `w_row(j)` give the tile's rows. Every thread of the block calls
+    // it.
     template <class XRow, class WRow>
     static __device__ __forceinline__ void multiply(Shared& shared, XRow x_row, WRow w_row, int k, Sums& total) {
         const int index = threadIdx.x % ROW_VECTORS;

@@ -12,8 +12,8 @@ DEVICE float warp_sum(float value) {
     return value;
 }
 
-// The sum over the block, in every thread: each warp's first, then over the warps in their order.
-// `partial` is shared memory, a value for each warp, that no thread touches from the barrier before until the barrier after.
+// The sum over the block, in every thread: each warp's first, then over the warps in their order. `partial` is shared
+// memory, a value for each warp, that no thread touches from the barrier before until the barrier after.
 template <int WARPS>
 DEVICE float block_sum(float value, float (&partial)[WARPS]) {
     static_assert(WARPS <= 1024 / WARP_LANES, "warps of one block");

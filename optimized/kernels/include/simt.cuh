@@ -1,8 +1,9 @@
 // What a GPU can do that CUDA C++ has no name for, and the only inline PTX of the project.
 //
-// A kernel is compiled twice: by NVRTC for a GPU, with no header but these, and by the C++ compiler for the emulated device,
-// where `simt_host.h` gives every name below, and the part of CUDA C++ that kernels use, the same meaning. So a kernel uses
-// nothing else: no other header, no inline PTX, no static `__shared__`, and one statement a line, because findings name lines.
+// A kernel is compiled twice: by NVRTC for a GPU, with no header but these, and by the C++ compiler for the emulated
+// device, where `simt_host.h` gives every name below, and the part of CUDA C++ that kernels use, the same meaning. So a
+// kernel uses nothing else: no other header, no inline PTX, no static `__shared__`, and one statement a line, because
+// findings name lines.
 #pragma once
 
 #ifndef __CUDACC__
@@ -83,8 +84,8 @@ DEVICE void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
 }
 
-// COUNT times four 8×8 matrices of 16-bit values, their rows `step` bytes further each time. Lane l gives the address of row
-// l%8 of matrix l/8, and receives columns 2(l%4) and 2(l%4)+1 of row l/4 of each matrix.
+// COUNT times four 8×8 matrices of 16-bit values, their rows `step` bytes further each time. Lane l gives the address
+// of row l%8 of matrix l/8, and receives columns 2(l%4) and 2(l%4)+1 of row l/4 of each matrix.
 template <int COUNT>
 DEVICE void ldmatrix_x4(uint32 (&fragments)[COUNT][4], const void* row, int step) {
     const uint32 first = shared_address(row);
@@ -119,9 +120,11 @@ DEVICE void mma_bf16_tile(float (&d)[4], const uint32 (&a)[4], uint32 b0, uint32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// d[i][j] += a[i]·b[j] on tensor cores, over 16 k, for ROWS tiles of 16 rows and 2·PAIRS tiles of 8 columns. Lane l holds
+// d[i][j] += a[i]·b[j] on tensor cores, over 16 k, for ROWS tiles of 16 rows and 2·PAIRS tiles of 8 columns. Lane l
+// holds
 //   a[i]: rows l/4 (0, 2) and l/4+8 (1, 3), two columns from 2(l%4) (0, 1) and from 2(l%4)+8 (2, 3),
-//   b[j]: two rows from 2(l%4) (0, 2) and from 2(l%4)+8 (1, 3), column l/4 of the pair's first tile (0, 1) and second (2, 3),
+//   b[j]: two rows from 2(l%4) (0, 2) and from 2(l%4)+8 (1, 3), column l/4 of the pair's first tile (0, 1) and second
+//   (2, 3),
 //   d[i][j]: row l/4 (0, 1) and l/4+8 (2, 3), columns 2(l%4) (0, 2) and 2(l%4)+1 (1, 3).
 template <int ROWS, int PAIRS>
 DEVICE void mma_bf16(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {

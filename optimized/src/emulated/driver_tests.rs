@@ -16,7 +16,7 @@ use crate::kernel::table::RMS_NORM;
 const RELAXED: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 const WIDTH: usize = 64;
 
-/// A device with RMSNorm's kernel and one row of ones, for it and its weight.
+/// A device with the kernel `rms_norm` and one row of ones, for it and its weight.
 struct Setup {
     stream: Arc<CudaStream>,
     function: CudaFunction,

@@ -21,8 +21,8 @@ pub enum Form {
     Checked,
 }
 
-/// What both forms are compiled with. Calls of the runtime are told apart by their addresses, so no two may be merged; and what
-/// is written is computed, without contraction, as NVRTC is told too.
+/// What both forms are compiled with. Calls of the runtime are told apart by their addresses, so no two may be merged;
+/// and what is written is computed, without contraction, as NVRTC is told too.
 const FLAGS: &[&str] = &[
     "-x",
     "c++",
@@ -75,8 +75,9 @@ pub(crate) fn make(job: Job<'_>, folders: &[PathBuf], scratch: &Path) -> Result<
     let in_scratch = |name: &str| scratch.join(name);
     let (unit, object, traced, stripped) =
         (in_scratch("unit.cpp"), in_scratch("unit.o"), in_scratch("traced.so"), in_scratch("stripped.so"));
-    let entries: String = job.entries.iter().map(|entry| format!("EMULATED_ENTRY({entry})\n")).collect();
-    fs::write(&unit, format!("#include \"{}\"\n{entries}", job.file)).map_err(|error| error.to_string())?;
+    let include = format!("#include \"{}\"\n", job.file);
+    let text = job.entries.iter().fold(include, |text, entry| format!("{text}EMULATED_ENTRY({entry})\n"));
+    fs::write(&unit, text).map_err(|error| error.to_string())?;
 
     let mut compile = Command::new(compiler());
     compile.args(FLAGS).args(job.form.flags());

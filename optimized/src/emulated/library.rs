@@ -24,8 +24,9 @@ static CONTROLS: OnceLock<Result<Controls, String>> = OnceLock::new();
 
 /// Loads the emulated driver, once a process, before cudarc looks for one.
 ///
-/// cudarc opens `libcuda.so` before any other name. The dynamic linker answers with a library of that SONAME that is loaded
-/// already, before it looks into any folder, and ours has it: so cudarc finds ours even where a real driver is installed.
+/// cudarc opens `libcuda.so` before any other name. The dynamic linker answers with a library of that SONAME that is
+/// loaded already, before it looks into any folder, and ours has it: so cudarc finds ours even where a real driver is
+/// installed.
 pub(crate) fn load() -> Result<(), Error> {
     let loaded = CONTROLS.get_or_init(load_controls);
     loaded

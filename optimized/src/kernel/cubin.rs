@@ -43,7 +43,9 @@ fn key(kernel: &Kernel, sources: &Sources, architecture: &str) -> String {
         hash.update(text.len().to_le_bytes());
         hash.update(text);
     };
-    nvrtc::options(kernel, architecture).iter().for_each(|option| part(option));
+    for option in nvrtc::options(kernel, architecture) {
+        part(&option);
+    }
     part(kernel.op);
     for (name, text) in sources.files() {
         part(name);

@@ -1,7 +1,7 @@
 //! Every kernel, in every set of constants that it is launched with.
 //!
-//! The build script compiles each of them for the emulated device; the compile test compiles each for each GPU. To add a kernel,
-//! add its constant and name it in [`KERNELS`].
+//! The build script compiles each of them for the emulated device; the compile test compiles each for each GPU. To add
+//! a kernel, add its constant and name it in [`KERNELS`].
 
 /// One `.cu` file together with the constants that it is compiled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,7 +15,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The value of the constant `name`, which the kernel must have: in a constant expression, a compile error otherwise.
+    /// The value of the constant `name`, which the kernel must have: in a constant expression, a compile error
+    /// otherwise.
     pub const fn constant(&self, name: &str) -> u32 {
         let mut i = 0;
         while i < self.constants.len() {
@@ -43,10 +44,10 @@ const fn same(a: &str, b: &str) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// RMSNorm of rows.
+/// The RMS norm of rows.
 pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], constants: &[("THREADS", 256)] };
 
-/// Residual addition and RMSNorm of rows.
+/// Residual addition, and the RMS norm of its rows.
 pub const ADD_RMS_NORM: Kernel =
     Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
 

@@ -39,8 +39,8 @@ pub fn add_rms_norm(
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(f.data()).arg(w.data()).arg(s.data_mut()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1, C2 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because s and y were just allocated; K4 by
-    // the grid.
+    // SAFETY: K1 by C1, C2 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because s and y were just allocated;
+    // K4 by the grid.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || ADD_RMS_NORM.label())?;
     Ok((s, y))

@@ -107,8 +107,8 @@ pub fn linear_tiled<T: Output>(
         launch.arg(argument);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 by C3; K6 by `tiles` and
-    // `few_rows`.
+    // SAFETY: K1 by C1 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 by C3; K6 by `tiles`
+    // and `few_rows`.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || format!("{} {entry}", kernel.label()))?;
     Ok(y)

@@ -29,7 +29,8 @@ pub fn rms_norm(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, eps: f32) -> Resu
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(w.data()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because y was just allocated; K4 by the grid.
+    // SAFETY: K1 by C1 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because y was just allocated; K4 by the
+    // grid.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || RMS_NORM.label())?;
     Ok(y)

@@ -47,7 +47,11 @@ proptest! {
 
     /// A row's bits do not depend on the tiling, nor on the rows beside it.
     #[test]
-    fn rows_do_not_see_each_other((n, m, k) in (1..17_usize, 1..100_usize, 1..1200_usize), first in 0..16_usize, seed: u64) {
+    fn rows_do_not_see_each_other(
+        (n, m, k) in (1..17_usize, 1..100_usize, 1..1200_usize),
+        first in 0..16_usize,
+        seed: u64,
+    ) {
         let (x, w) = (activations(seed, (n, k)), activations(!seed, (m, k)));
         let first = first % n;
         for gpu in devices() {

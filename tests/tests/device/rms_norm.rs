@@ -25,8 +25,8 @@ fn run(gpu: &Gpu, x: ArrayView2<'_, bf16>, w: ArrayView2<'_, bf16>, eps: f32) ->
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The definition in f64. The sum has positive terms only, so that in any order it is within d·u; the root halves that; the
-    /// other operations add 8·u; rounding to bf16 adds 2⁻⁸ of the result.
+    /// The definition in f64. The sum has positive terms only, so that in any order it is within d·u; the root halves
+    /// that; the other operations add 8·u; rounding to bf16 adds 2⁻⁸ of the result.
     #[test]
     fn rows_are_scaled_to_unit_root_mean_square((n, d) in (1..5_usize, 1..2500_usize), seed: u64) {
         let (x, w) = (activations(seed, (n, d)), activations(!seed, (1, d)));

@@ -69,8 +69,8 @@ struct Matrices {
     bf16 values[64][8];
 };
 
-// Eight matrices of 8 × 8 whose element (row, column) of matrix m is 64m + 8·row + column. out[lane][16]: the registers of two
-// loads, plain and transposed.
+// Eight matrices of 8 × 8 whose element (row, column) of matrix m is 64m + 8·row + column. out[lane][16]: the registers
+// of two loads, plain and transposed.
 extern "C" __global__ void matrices(int* out) {
     SHARED_MEMORY(Matrices, shared);
     const int lane = threadIdx.x;
@@ -134,8 +134,9 @@ extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         const bf16 rounded = to_bf16(in[i]);
         const uint32 pair = pack_bf16(in[i], in[(i + 1) % n]);
-        const bool same = low_float(pair) == to_float(rounded) && high_float(pair) == to_float(to_bf16(in[(i + 1) % n]));
-        const bool is_nan = in[i] != in[i] || in[(i + 1) % n] != in[(i + 1) % n];
+        const float next = in[(i + 1) % n];
+        const bool same = low_float(pair) == to_float(rounded) && high_float(pair) == to_float(to_bf16(next));
+        const bool is_nan = in[i] != in[i] || next != next;
         out[i] = uint32(rounded.bits) << 16 | (same || is_nan);
     }
 }

@@ -115,7 +115,8 @@ fn barriers_count_the_blocks_threads() {
     }
 }
 
-/// Register m of lane l holds columns 2(l%4) and 2(l%4)+1 of row l/4 of matrix m; transposed, rows and columns change places.
+/// Register m of lane l holds columns 2(l%4) and 2(l%4)+1 of row l/4 of matrix m; transposed, rows and columns change
+/// places.
 #[test]
 fn ldmatrix_deals_rows_to_lanes() {
     let want = Array2::from_shape_fn((32, 16), |(lane, j)| {

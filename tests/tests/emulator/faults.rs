@@ -39,7 +39,7 @@ fn report_of(result: Result<(), Error>) -> Report {
     }
 }
 
-/// RMSNorm of three rows, one vector and a bit wide for each thread.
+/// The norm of three rows, a bit more than a vector for each thread.
 fn norm(gpu: &Gpu) -> Result<(), Error> {
     let x = gpu.upload(activations(1, (3, 2100)).view())?;
     let w = gpu.upload(activations(2, (1, 2100)).view())?;
