@@ -117,10 +117,10 @@ Scaled split(float value, int fraction_bits) {
 
 // significand·2^shift, toward zero.
 int64_t shifted(int64_t significand, int shift) {
-    if (shift >= 0) {
-        return significand << shift;
+    if (significand == 0 || shift <= -63) {
+        return 0; // a zero may stand at any exponent
     }
-    return shift <= -63 ? 0 : significand / (int64_t{1} << -shift);
+    return shift >= 0 ? significand << shift : significand / (int64_t{1} << -shift);
 }
 
 float truncated_to_float(double value) {

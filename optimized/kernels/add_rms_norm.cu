@@ -12,8 +12,8 @@
 // - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; two roundings to bf16, to nearest even: R1
 //   at ρ, R2 at y.
 
-#include "bf16x8.cuh"
 #include "reduce.cuh"
+#include "rms.cuh"
 
 static_assert(THREADS % WARP_LANES == 0, "a block is whole warps");
 
@@ -37,22 +37,8 @@ add_rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ f, const bf16*
         }
         const uint4 rounded = pack(added); // R1
         vectors(s + row)[i] = rounded;
-        const Floats8 values = unpack(rounded);
-#pragma unroll
-        for (int j = 0; j < VECTOR; ++j) {
-            sum = fmaf(values.values[j], values.values[j], sum);
-        }
+        sum = add_squares(sum, unpack(rounded));
     }
     const float r = rsqrtf(eps + block_sum(sum, shared.partial) / float(d));
-    for (int i = threadIdx.x; i < ld / VECTOR; i += THREADS) {
-        const Floats8 values = unpack(vectors(s + row)[i]);
-        const Floats8 weights = unpack(vectors(w)[i]);
-        Floats8 scaled;
-#pragma unroll
-        for (int j = 0; j < VECTOR; ++j) {
-            const bool inside = i * VECTOR + j < d;
-            scaled.values[j] = inside ? weights.values[j] * values.values[j] * r : 0.f;
-        }
-        vectors(y + row)[i] = pack(scaled); // R2
-    }
+    scale_row(s + row, w, y + row, d, ld, r); // R2
 }

@@ -48,42 +48,38 @@ struct Output<32> {
 using Out = Output<OUT>;
 using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
+// Stores a warp's part of a tile whose first element is (first_row, first_col) of y.
+DEVICE void store_tile(Out::Value* y, const Block::Sums& sums, int first_row, int first_col, int n, int m, int ldy) {
+    const int lane = threadIdx.x % WARP_LANES;
+#pragma unroll
+    for (int i = 0; i < 2 * Block::WARP_ROWS / 16; ++i) {
+        const int half = i % 2;
+        const int row = first_row + 8 * i + lane / 4;
+        if (row < n) {
+#pragma unroll
+            for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
+                const int col = first_col + 8 * j + lane % 4 * 2;
+                const float first = col < m ? sums[i / 2][j][2 * half] : 0.f;
+                const float second = col + 1 < m ? sums[i / 2][j][2 * half + 1] : 0.f;
+                if (col < ldy) {
+                    Out::store_pair(y + int64(row) * ldy + col, first, second);
+                }
+            }
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
 linear_tiles(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Value* __restrict__ y, int n, int m, int k,
              int ldx, int ldw, int ldy) {
     SHARED_MEMORY(Block::Shared, shared);
     const int first_row = blockIdx.x * TILE_ROWS;
     const int first_col = blockIdx.y * TILE_COLS;
-    const auto x_row = [=](int i) -> Row {
-        const int row = first_row + i;
-        return row < n ? Row{x + int64(row) * ldx, k} : Row{x, 0};
-    };
-    const auto w_row = [=](int j) -> Row {
-        const int row = first_col + j;
-        return row < m ? Row{w + int64(row) * ldw, k} : Row{w, 0};
-    };
+    const auto x_row = [=](int i) { return row_of(x, first_row + i, n, ldx, k); };
+    const auto w_row = [=](int j) { return row_of(w, first_col + j, m, ldw, k); };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, k, sums);
-
-    const int lane = threadIdx.x % WARP_LANES;
-#pragma unroll
-    for (int i = 0; i < Block::WARP_ROWS / 16; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = first_row + Block::warp_row() + 16 * i + 8 * half + lane / 4;
-            if (row < n) {
-#pragma unroll
-                for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
-                    const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
-                    const float first = col < m ? sums[i][j][2 * half] : 0.f;
-                    const float second = col + 1 < m ? sums[i][j][2 * half + 1] : 0.f;
-                    if (col < ldy) {
-                        Out::store_pair(y + int64(row) * ldy + col, first, second);
-                    }
-                }
-            }
-        }
-    }
+    store_tile(y, sums, first_row + Block::warp_row(), first_col + Block::warp_col(), n, m, ldy);
 }
 
 constexpr int FEW_ROWS = 16;
@@ -100,89 +96,93 @@ struct Sums {
     float values[FEW_ROWS][FEW_COLS + 4];
 };
 
-// The weights are the first factor, so that the tensor core's 16 rows are 16 weight rows, each read once.
-extern "C" __global__ void __launch_bounds__(8 * WARP_LANES)
-linear_few_rows(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Value* __restrict__ y, int n, int m, int k,
-                int ldx, int ldw, int ldy) {
-    constexpr int CHUNK_TILES = K_CHUNK / K_TILE;
-    constexpr int LANE_ROWS = FEW_ROWS * ROW_VECTORS / WARP_LANES;
-    const int warps = blockDim.x / WARP_LANES;
-    const int warp = threadIdx.x / WARP_LANES;
-    const int lane = threadIdx.x % WARP_LANES;
-    SHARED_ARRAY(Ring, rings, warps);
-    Ring& ring = rings[warp];
-    Sums* const sums = reinterpret_cast<Sums*>(rings + warps);
+// A warp's tiles of k, counted through its chunks. Only the last chunk of all may have fewer than CHUNK_TILES.
+struct WarpTiles {
+    static constexpr int CHUNK_TILES = K_CHUNK / K_TILE;
 
-    const int first_col = blockIdx.x * FEW_COLS;
-    const int index = lane % ROW_VECTORS;
-    Row x_rows[LANE_ROWS];
-    Row w_rows[LANE_ROWS];
-#pragma unroll
-    for (int i = 0; i < LANE_ROWS; ++i) {
-        const int row = lane / ROW_VECTORS + i * (WARP_LANES / ROW_VECTORS);
-        x_rows[i] = row < n ? Row{x + int64(row) * ldx, k} : Row{x, 0};
-        w_rows[i] = first_col + row < m ? Row{w + int64(first_col + row) * ldw, k} : Row{w, 0};
+    int warp;
+    int warps;
+    int tiles;
+
+    __device__ __forceinline__ int tile(int i) const {
+        return (warp + i / CHUNK_TILES * warps) * CHUNK_TILES + i % CHUNK_TILES;
     }
-    // The warp's tiles, counted through its chunks. Only the last chunk of all may have fewer than CHUNK_TILES.
-    const int tiles = (k + K_TILE - 1) / K_TILE;
-    const int chunks = (tiles + CHUNK_TILES - 1) / CHUNK_TILES;
-    const auto tile_of = [=](int i) { return (warp + i / CHUNK_TILES * warps) * CHUNK_TILES + i % CHUNK_TILES; };
-    const auto copy = [&](int i) {
-        const int from = tile_of(i) * K_TILE + index * VECTOR_VALUES;
-#pragma unroll
-        for (int j = 0; j < LANE_ROWS; ++j) {
-            const int row = lane / ROW_VECTORS + j * (WARP_LANES / ROW_VECTORS);
-            copy_vector(ring.w[i % FEW_STAGES], row, index, w_rows[j], from);
-            copy_vector(ring.x[i % FEW_STAGES], row, index, x_rows[j], from);
-        }
-    };
+    __device__ __forceinline__ bool has(int i) const {
+        return tile(i) < tiles;
+    }
+    __device__ __forceinline__ int chunk(int i) const {
+        return tile(i) / CHUNK_TILES;
+    }
+    __device__ __forceinline__ bool ends_chunk(int i) const {
+        return i % CHUNK_TILES == CHUNK_TILES - 1 || tile(i) == tiles - 1;
+    }
+};
 
+// Stores the sums of a chunk, 16 rows of w × 16 rows of x as mma_bf16 leaves them, and begins the next chunk's chain.
+DEVICE void store_chunk(Sums& sums, float (&chunk)[1][2][4]) {
+    const int lane = threadIdx.x % WARP_LANES;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const int col = lane / 4 + i % 4 / 2 * 8;
+        sums.values[row][col] = chunk[0][i / 4][i % 4];
+        chunk[0][i / 4][i % 4] = 0.f;
+    }
+}
+
+// Leaves the sums of the calling warp's chunks in sums[chunk]. The weights are the first factor, so that the tensor core's
+// 16 rows are 16 weight rows, each read once.
+template <class XRow, class WRow>
+DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const WarpTiles& own) {
+    const PanelCopy<FEW_ROWS, WARP_LANES> x_copy(threadIdx.x % WARP_LANES, x_row);
+    const PanelCopy<FEW_COLS, WARP_LANES> w_copy(threadIdx.x % WARP_LANES, w_row);
+    const auto copy = [&](int i) {
+        x_copy.begin(ring.x[i % FEW_STAGES], own.tile(i) * K_TILE);
+        w_copy.begin(ring.w[i % FEW_STAGES], own.tile(i) * K_TILE);
+    };
     for (int i = 0; i < FEW_STAGES - 1; ++i) {
-        if (tile_of(i) < tiles) {
+        if (own.has(i)) {
             copy(i);
         }
         cp_async_commit();
     }
-    float chunk[1][2][4] = {}; // 16 rows of w × 16 rows of x
-    for (int i = 0; tile_of(i) < tiles; ++i) {
+    float chunk[1][2][4] = {}; // 16 × 16
+    for (int i = 0; own.has(i); ++i) {
         cp_async_wait<FEW_STAGES - 2>();
         __syncwarp(); // the tile has arrived for all lanes, and all are done with the one before
-        if (tile_of(i + FEW_STAGES - 1) < tiles) {
+        if (own.has(i + FEW_STAGES - 1)) {
             copy(i + FEW_STAGES - 1);
         }
         cp_async_commit();
-#pragma unroll
-        for (int step = 0; step < K_TILE / K_STEP; ++step) {
-            uint32 a[1][4]; // 16 × 16
-            uint32 b[1][4]; // 16 × 16
-            load_rows(a, ring.w[i % FEW_STAGES], 0, step);
-            load_columns(b, ring.x[i % FEW_STAGES], 0, step);
-            mma_bf16(chunk, a, b);
-        }
-        const bool is_last = i % CHUNK_TILES == CHUNK_TILES - 1 || tile_of(i) == tiles - 1;
-        if (is_last) {
-            Sums& of_chunk = sums[tile_of(i) / CHUNK_TILES];
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-#pragma unroll
-                for (int element = 0; element < 4; ++element) {
-                    const int row = 8 * j + lane % 4 * 2 + element % 2;
-                    const int col = lane / 4 + element / 2 * 8;
-                    of_chunk.values[row][col] = chunk[0][j][element];
-                    chunk[0][j][element] = 0.f;
-                }
-            }
+        multiply_panels<1, 1>(chunk, ring.w[i % FEW_STAGES], 0, ring.x[i % FEW_STAGES], 0);
+        if (own.ends_chunk(i)) {
+            store_chunk(sums[own.chunk(i)], chunk);
         }
     }
     cp_async_wait<0>();
+}
+
+extern "C" __global__ void __launch_bounds__(8 * WARP_LANES)
+linear_few_rows(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Value* __restrict__ y, int n, int m, int k,
+                int ldx, int ldw, int ldy) {
+    const int warps = blockDim.x / WARP_LANES;
+    const int warp = threadIdx.x / WARP_LANES;
+    SHARED_ARRAY(Ring, rings, warps);
+    Sums* const sums = reinterpret_cast<Sums*>(rings + warps);
+    const int first_col = blockIdx.x * FEW_COLS;
+    const auto x_row = [=](int i) { return row_of(x, i, n, ldx, k); };
+    const auto w_row = [=](int j) { return row_of(w, first_col + j, m, ldw, k); };
+    const WarpTiles own = {warp, warps, (k + K_TILE - 1) / K_TILE};
+    sum_chunks(rings[warp], sums, x_row, w_row, own);
     __syncthreads();
 
+    const int chunks = (k + K_CHUNK - 1) / K_CHUNK;
     for (int i = threadIdx.x; i < n * FEW_COLS; i += blockDim.x) {
         const int row = i / FEW_COLS;
         const int col = first_col + i % FEW_COLS;
         float total = 0.f;
-        for (int c = 0; c < chunks; ++c) {
-            total += sums[c].values[row][i % FEW_COLS];
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+            total += sums[chunk].values[row][i % FEW_COLS];
         }
         if (col < ldy) {
             Out::store(y + int64(row) * ldy + col, col < m ? total : 0.f);

@@ -12,8 +12,8 @@
 //   rounding to bf16.
 // - Variants: D10 without R1, so ρ rounds nothing.
 
-#include "bf16x8.cuh"
 #include "reduce.cuh"
+#include "rms.cuh"
 
 static_assert(THREADS % WARP_LANES == 0, "a block is whole warps");
 
@@ -27,22 +27,8 @@ rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ w, bf16* __restric
     const int64 row = int64(blockIdx.x) * ld;
     float sum = 0.f;
     for (int i = threadIdx.x; i < ld / VECTOR; i += THREADS) {
-        const Floats8 values = unpack(vectors(x + row)[i]);
-#pragma unroll
-        for (int j = 0; j < VECTOR; ++j) {
-            sum = fmaf(values.values[j], values.values[j], sum);
-        }
+        sum = add_squares(sum, unpack(vectors(x + row)[i]));
     }
     const float r = rsqrtf(eps + block_sum(sum, shared.partial) / float(d));
-    for (int i = threadIdx.x; i < ld / VECTOR; i += THREADS) {
-        const Floats8 values = unpack(vectors(x + row)[i]);
-        const Floats8 weights = unpack(vectors(w)[i]);
-        Floats8 scaled;
-#pragma unroll
-        for (int j = 0; j < VECTOR; ++j) {
-            const bool inside = i * VECTOR + j < d;
-            scaled.values[j] = inside ? weights.values[j] * values.values[j] * r : 0.f;
-        }
-        vectors(y + row)[i] = pack(scaled); // R2
-    }
+    scale_row(x + row, w, y + row, d, ld, r); // R2
 }

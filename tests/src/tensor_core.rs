@@ -33,6 +33,7 @@ fn split(bits: u32, fraction_bits: i32) -> Term {
 /// significand·2^shift, toward zero.
 fn shifted(significand: i128, shift: i32) -> i128 {
     match shift {
+        _ if significand == 0 => 0,
         0.. => significand << shift,
         -126..0 => significand / (1 << -shift),
         _ => 0,

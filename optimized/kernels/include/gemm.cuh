@@ -5,15 +5,13 @@
 // tensor-core steps of 16 values runs upward from zero. The chunks' sums are added in f32, upward.
 #pragma once
 
-#include "simt.cuh"
+#include "bf16x8.cuh"
 
 constexpr int K_CHUNK = 512;
 // Values of a row in shared memory at a time.
 constexpr int K_TILE = 64;
 constexpr int K_STEP = 16;
-// cp.async and ldmatrix move vectors of eight values.
-constexpr int VECTOR_VALUES = 8;
-constexpr int ROW_VECTORS = K_TILE / VECTOR_VALUES;
+constexpr int ROW_VECTORS = K_TILE / VECTOR;
 static_assert(K_CHUNK % K_TILE == 0 && K_TILE % K_STEP == 0, "chunks are whole tiles, tiles are whole steps");
 
 // A row of a matrix in global memory; its values from `length` on count as zero. `values` is 16-byte aligned.
@@ -22,6 +20,11 @@ struct Row {
     int length;
 };
 
+// The first k values of a matrix's row; beyond its last row, zeros.
+DEVICE Row row_of(const bf16* matrix, int row, int rows, int ld, int k) {
+    return row < rows ? Row{matrix + int64(row) * ld, k} : Row{matrix, 0};
+}
+
 // K_TILE values of each of ROWS rows, in shared memory. The vectors of a row are permuted by its number, so that eight
 // rows' vectors at the same k lie in different banks.
 template <int ROWS>
@@ -29,7 +32,7 @@ struct alignas(128) Panel {
     bf16 values[ROWS][K_TILE];
 
     __device__ __forceinline__ bf16* vector(int row, int index) {
-        return &values[row][(index ^ row % ROW_VECTORS) * VECTOR_VALUES];
+        return &values[row][(index ^ row % ROW_VECTORS) * VECTOR];
     }
 };
 
@@ -39,9 +42,38 @@ constexpr int PANEL_ROW_BYTES = K_TILE * sizeof(bf16);
 template <int ROWS>
 DEVICE void copy_vector(Panel<ROWS>& panel, int row, int index, const Row& source, int k) {
     const int left = source.length - k;
-    const int bytes = 2 * min(max(left, 0), VECTOR_VALUES);
+    const int bytes = 2 * min(max(left, 0), VECTOR);
     cp_async16(panel.vector(row, index), source.values + (bytes == 0 ? 0 : k), bytes);
 }
+
+// What one of COPIERS threads copies of a panel: the same vector of every (COPIERS / ROW_VECTORS)-th row.
+template <int ROWS, int COPIERS>
+struct PanelCopy {
+    static constexpr int ROWS_AT_ONCE = COPIERS / ROW_VECTORS;
+    static_assert(ROWS % ROWS_AT_ONCE == 0, "every thread copies as much");
+
+    Row rows[ROWS / ROWS_AT_ONCE];
+    int first;
+    int index;
+
+    // For thread number `thread` of them; `row_at(i)` is the panel's row i.
+    template <class RowAt>
+    __device__ __forceinline__ PanelCopy(int thread, RowAt row_at)
+        : first(thread / ROW_VECTORS), index(thread % ROW_VECTORS) {
+#pragma unroll
+        for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
+            rows[i] = row_at(first + i * ROWS_AT_ONCE);
+        }
+    }
+
+    // Begins copying values k to k + K_TILE - 1.
+    __device__ __forceinline__ void begin(Panel<ROWS>& panel, int k) const {
+#pragma unroll
+        for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
+            copy_vector(panel, first + i * ROWS_AT_ONCE, index, rows[i], k + index * VECTOR);
+        }
+    }
+};
 
 // Fragments of COUNT times 16 rows from `row` on, of the tile's step `step`, as the first factor of mma_bf16.
 template <int COUNT, int ROWS>
@@ -56,6 +88,20 @@ DEVICE void load_columns(uint32 (&fragments)[COUNT][4], Panel<ROWS>& panel, int 
     const int lane = threadIdx.x % WARP_LANES;
     const int of_lane = lane / 16 * 8 + lane % 8;
     ldmatrix_x4(fragments, panel.vector(row + of_lane, 2 * step + lane / 8 % 2), 16 * PANEL_ROW_BYTES);
+}
+
+// chunk += the product of two panels' rows: all ROW_TILES·16 from `row` on, and all PAIRS·16 from `col` on.
+template <int ROW_TILES, int PAIRS, int ROWS, int COLS>
+DEVICE void multiply_panels(float (&chunk)[ROW_TILES][2 * PAIRS][4], Panel<ROWS>& left, int row, Panel<COLS>& right,
+                            int col) {
+#pragma unroll
+    for (int step = 0; step < K_TILE / K_STEP; ++step) {
+        uint32 a[ROW_TILES][4]; // 16·ROW_TILES × 16
+        uint32 b[PAIRS][4];     // 16 × 16·PAIRS
+        load_rows(a, left, row, step);
+        load_columns(b, right, col, step);
+        mma_bf16(chunk, a, b);
+    }
 }
 
 // total += chunk, and the chunk's chain begins anew.
@@ -83,10 +129,6 @@ struct Tile {
     static constexpr int WARP_COLS = COLS / ACROSS;
     static_assert(WARP_ROWS % 16 == 0 && WARP_COLS % 16 == 0, "warps compute whole fragments");
     static_assert(DEPTH >= 3, "one stage is computed from, at least two are on their way");
-    // Rows that all threads copy at a time, a vector each.
-    static constexpr int ROWS_AT_ONCE = BLOCK_THREADS / ROW_VECTORS;
-    static_assert(ROWS % ROWS_AT_ONCE == 0 && COLS % ROWS_AT_ONCE == 0, "every thread copies as much");
-
     struct Stage {
         Panel<ROWS> x;
         Panel<COLS> w;
@@ -109,32 +151,14 @@ struct Tile {
     // it.
     template <class XRow, class WRow>
     static __device__ __forceinline__ void multiply(Shared& shared, XRow x_row, WRow w_row, int k, Sums& total) {
-        const int index = threadIdx.x % ROW_VECTORS;
-        const int first = threadIdx.x / ROW_VECTORS;
-        Row x_rows[ROWS / ROWS_AT_ONCE];
-        Row w_rows[COLS / ROWS_AT_ONCE];
-#pragma unroll
-        for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
-            x_rows[i] = x_row(first + i * ROWS_AT_ONCE);
-        }
-#pragma unroll
-        for (int i = 0; i < COLS / ROWS_AT_ONCE; ++i) {
-            w_rows[i] = w_row(first + i * ROWS_AT_ONCE);
-        }
+        const PanelCopy<ROWS, BLOCK_THREADS> x_copy(threadIdx.x, x_row);
+        const PanelCopy<COLS, BLOCK_THREADS> w_copy(threadIdx.x, w_row);
+        const int tiles = (k + K_TILE - 1) / K_TILE;
         const auto copy = [&](int tile) {
             Stage& stage = shared.stages[tile % DEPTH];
-            const int from = tile * K_TILE + index * VECTOR_VALUES;
-#pragma unroll
-            for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
-                copy_vector(stage.x, first + i * ROWS_AT_ONCE, index, x_rows[i], from);
-            }
-#pragma unroll
-            for (int i = 0; i < COLS / ROWS_AT_ONCE; ++i) {
-                copy_vector(stage.w, first + i * ROWS_AT_ONCE, index, w_rows[i], from);
-            }
+            x_copy.begin(stage.x, tile * K_TILE);
+            w_copy.begin(stage.w, tile * K_TILE);
         };
-
-        const int tiles = (k + K_TILE - 1) / K_TILE;
         for (int tile = 0; tile < DEPTH - 1; ++tile) {
             if (tile < tiles) {
                 copy(tile);
@@ -150,14 +174,7 @@ struct Tile {
             }
             cp_async_commit();
             Stage& stage = shared.stages[tile % DEPTH];
-#pragma unroll
-            for (int step = 0; step < K_TILE / K_STEP; ++step) {
-                uint32 a[WARP_ROWS / 16][4]; // 16·WARP_ROWS/16 × 16
-                uint32 b[WARP_COLS / 16][4]; // 16 × 16·WARP_COLS/16
-                load_rows(a, stage.x, warp_row(), step);
-                load_columns(b, stage.w, warp_col(), step);
-                mma_bf16(chunk, a, b);
-            }
+            multiply_panels<WARP_ROWS / 16, WARP_COLS / 16>(chunk, stage.x, warp_row(), stage.w, warp_col());
             if ((tile + 1) * K_TILE % K_CHUNK == 0) {
                 close_chunk(total, chunk);
             }
