@@ -54,6 +54,14 @@ DEVICE Type* emulated_shared_memory(uint32 count) {
     return reinterpret_cast<Type*>(emulator::this_thread().shared);
 }
 
+template <class T, class From>
+DEVICE T* aligned_cast(From* memory) {
+    if (reinterpret_cast<uintptr_t>(memory) % alignof(T) != 0) {
+        emulator_stop_misaligned(memory, alignof(T));
+    }
+    return reinterpret_cast<T*>(memory);
+}
+
 // Numbers.
 
 DEVICE float __uint_as_float(uint32 bits) {
