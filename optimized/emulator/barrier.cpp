@@ -63,7 +63,7 @@ void Block::release(Barrier& barrier) {
     }
     barrier.arrived = 0;
     if (launch->checked()) {
-        shared_checker.barrier(participants);
+        clocks.barrier(participants);
     }
 }
 

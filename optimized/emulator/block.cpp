@@ -90,7 +90,7 @@ void Block::prepare(Launch& running, uint64_t block_number) {
     memset(shared, UNWRITTEN, shape.shared_bytes);
     scheduler.begin(running.schedule, block_number, warp_count);
     if (running.checked()) {
-        shared_checker.begin(*this);
+        shared_checker.begin(*this, clocks.begin(*this));
         global_checker.begin(*this);
     }
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "clocks.h"
 #include "fiber.h"
 #include "global_checker.h"
 #include "launch.h"
@@ -102,6 +103,7 @@ struct Block {
     AsyncCopies copies[MAX_THREADS];
     Scheduler scheduler;
     TensorCore tensor_core;
+    Clocks clocks;
     SharedChecker shared_checker;
     GlobalChecker global_checker;
     uint64_t switches = 0;

@@ -117,7 +117,7 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
     switch (arrival.operation) {
     case Collective::SyncWarp:
         if (launch->checked()) {
-            shared_checker.sync_warp(thread.number / WARP_LANES, arrival.mask);
+            clocks.sync_warp(thread.number / WARP_LANES, arrival.mask);
         }
         return;
     case Collective::Shuffle:

@@ -1,6 +1,7 @@
 #include "global_checker.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "block.h"
 
@@ -92,13 +93,33 @@ uint64_t GlobalChecker::block_of(uint32_t stamp) const {
     return stamps.contains(stamp) ? stamp - stamps.first : later_stamps_.at(stamp);
 }
 
-void GlobalChecker::note_race(const Thread& thread, const void* address, const char* does, uint32_t other,
-                              const char* did, const void* at) {
-    const auto offset = reinterpret_cast<uintptr_t>(address) - last_->begin();
-    block_->note(Fault::GlobalRace, at,
-                 block_->name(thread.number) + format(" %s byte %zu of %zu, which block %llu of the same launch %s",
-                                                      does, static_cast<size_t>(offset), last_->bytes(),
-                                                      static_cast<unsigned long long>(block_of(other)), did));
+void GlobalChecker::note(Fault fault, const Thread& thread, const unsigned char* byte, const char* does,
+                         const std::string& history, const void* at) {
+    const auto offset = static_cast<size_t>(reinterpret_cast<uintptr_t>(byte) - last_->begin());
+    block_->note(fault, at,
+                 block_->name(thread.number) + format(" %s byte %zu of %zu, which ", does, offset, last_->bytes()) +
+                     history);
+}
+
+std::string GlobalChecker::of_block(uint32_t stamp) const {
+    return format("block %llu of the same launch ", static_cast<unsigned long long>(block_of(stamp)));
+}
+
+// Reports that the byte was written too late to be touched now.
+bool GlobalChecker::note_late_write(const Thread& thread, const Trace& trace, const unsigned char* byte,
+                                    const char* does, const void* at) {
+    const uint32_t writer = trace.writer & ~ATOMIC;
+    if (concurrent(writer)) {
+        note(Fault::GlobalRace, thread, byte, does, of_block(writer) + "writes", at);
+        return true;
+    }
+    const bool by_this_block = writer == stamp_ || own_.count(writer) != 0;
+    if (by_this_block && !block_->clocks.in_order(thread, trace.thread, trace.tick)) {
+        note(Fault::GlobalRace, thread, byte, does,
+             format("thread %u wrote, with nothing in between that orders them", trace.thread), at);
+        return true;
+    }
+    return false;
 }
 
 void GlobalChecker::read(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
@@ -108,45 +129,37 @@ void GlobalChecker::read(const Thread& thread, const void* address, uint32_t byt
     Trace after = {};
     for (uint32_t i = 0; i < bytes; ++i) {
         Trace& trace = traces[i];
-        if (i != 0 && trace.writer == judged.writer && trace.reader == judged.reader) {
-            trace = after;
-            continue;
+        if (i == 0 || memcmp(&trace, &judged, sizeof trace) != 0) {
+            judged = trace;
+            after = trace;
+            const auto* const byte = static_cast<const unsigned char*>(address) + i;
+            if (trace.writer == NOBODY) {
+                note(Fault::UninitialisedGlobal, thread, byte, "reads", "nothing has written", at);
+                after.writer = HOST; // not to be reported again
+            } else if (note_late_write(thread, trace, byte, "reads", at)) {
+                after.writer = HOST;
+            }
+            // The first reader of the launch is kept: blocks run one after another, so that no reader before it can be
+            // this block.
+            after.reader = concurrent(trace.reader) ? trace.reader : stamp_;
         }
-        judged = trace;
-        const uint32_t writer = trace.writer & ~ATOMIC;
-        const auto* const byte = static_cast<const unsigned char*>(address) + i;
-        if (trace.writer == NOBODY) {
-            const auto offset = reinterpret_cast<uintptr_t>(byte) - last_->begin();
-            block_->note(Fault::UninitialisedGlobal, at,
-                         block_->name(thread.number) + format(" reads byte %zu of %zu, which nothing has written",
-                                                              static_cast<size_t>(offset), last_->bytes()));
-            trace.writer = HOST;
-        } else if (concurrent(writer)) {
-            note_race(thread, byte, "reads", writer, "writes", at);
-            trace.writer = HOST;
-        }
-        // The first reader of the launch is kept: blocks run one after another, so no reader before it can be this
-        // block.
-        trace.reader = concurrent(trace.reader) ? trace.reader : stamp_;
-        after = trace;
+        trace = after;
     }
 }
 
 void GlobalChecker::check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does,
                                 uint32_t mark, const void* at) {
     Trace* const traces = find(thread, address, bytes, does, at);
+    const Trace here = {stamp_ | mark, NOBODY, block_->clocks.now(thread), thread.number};
     for (uint32_t i = 0; i < bytes; ++i) {
         Trace& trace = traces[i];
         const auto* const byte = static_cast<const unsigned char*>(address) + i;
-        const uint32_t writer = trace.writer & ~ATOMIC;
         const bool both_atomic = mark == ATOMIC && (trace.writer & ATOMIC) != 0;
-        if (!both_atomic && concurrent(writer)) {
-            note_race(thread, byte, does, writer, "writes", at);
-        } else if (concurrent(trace.reader)) {
-            note_race(thread, byte, does, trace.reader, "reads", at);
-            trace.reader = NOBODY;
+        const bool is_late = !both_atomic && note_late_write(thread, trace, byte, does, at);
+        if (!is_late && concurrent(trace.reader)) {
+            note(Fault::GlobalRace, thread, byte, does, of_block(trace.reader) + "reads", at);
         }
-        trace.writer = stamp_ | mark;
+        trace = here;
     }
 }
 

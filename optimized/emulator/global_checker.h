@@ -1,5 +1,5 @@
-// Accesses of a block to global memory: bounds, lifetime, initialisation, and races with other blocks of the launch.
-// Checked form only, where the blocks of a launch run one after another.
+// Accesses of a block to global memory: bounds, lifetime, initialisation, and races with other blocks of the launch and
+// within the block. Checked form only, where the blocks of a launch run one after another.
 //
 // A block is in order after another one only if it learnt of it: the other one made its writes visible with
 // __threadfence and then changed a word atomically; this one changed the same word atomically and then called
@@ -13,6 +13,7 @@
 
 #include "interface.h"
 #include "memory.h"
+#include "report.h"
 
 namespace emulator {
 
@@ -39,8 +40,12 @@ class GlobalChecker {
     void check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark,
                      const void* at);
     uint64_t block_of(uint32_t stamp) const;
-    void note_race(const Thread& thread, const void* address, const char* does, uint32_t other, const char* did,
-                   const void* at);
+    bool note_late_write(const Thread& thread, const Trace& trace, const unsigned char* byte, const char* does,
+                         const void* at);
+    // `thread 1 of block 2 does byte 3 of 4, which history`
+    void note(Fault fault, const Thread& thread, const unsigned char* byte, const char* does,
+              const std::string& history, const void* at);
+    std::string of_block(uint32_t stamp) const;
 
     Block* block_ = nullptr;
     uint32_t stamp_ = 0;               // of what this block does now

@@ -18,6 +18,8 @@ namespace emulator {
 struct Trace {
     uint32_t writer;
     uint32_t reader;
+    uint32_t tick;   // of the thread that wrote, on its block's clocks
+    uint32_t thread; // that wrote
 };
 
 constexpr uint32_t NOBODY = 0;

@@ -14,7 +14,7 @@ constexpr size_t MAX_FINDINGS = 32;
 const char* name_of(Fault fault) {
     switch (fault) {
     case Fault::SharedRace: return "race in shared memory";
-    case Fault::GlobalRace: return "race between blocks";
+    case Fault::GlobalRace: return "race in global memory";
     case Fault::UninitialisedShared: return "uninitialised shared memory";
     case Fault::UninitialisedGlobal: return "uninitialised global memory";
     case Fault::OutOfBounds: return "out of bounds";

@@ -6,21 +6,13 @@
 
 namespace emulator {
 
-namespace {
-
-// When the clock has come this far, it starts anew with the next block.
-constexpr uint32_t LAST_TICK = 1u << 31;
-
-} // namespace
-
-void SharedChecker::begin(Block& block) {
+void SharedChecker::begin(Block& block, bool clocks_began_anew) {
     block_ = &block;
     const uint32_t bytes = (block.launch->shape.shared_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
     const bool fits = bytes_ >= bytes && warps_ == block.warp_count;
-    if (!fits || tick_ >= LAST_TICK) {
+    if (!fits || clocks_began_anew) {
         bytes_ = std::max(bytes, bytes_);
         warps_ = block.warp_count;
-        tick_ = 0;
         const size_t lines = bytes_ / LINE_BYTES;
         const size_t cells = bytes_ + lines;
         writes_.assign(cells, {});
@@ -29,13 +21,6 @@ void SharedChecker::begin(Block& block) {
         whole_.assign(lines, true);
     }
     last_at_ = nullptr;
-    settled_ = advance();
-    const uint32_t now = advance();
-    for (uint32_t warp = 0; warp < warps_; ++warp) {
-        clocks_[warp].now = now;
-        std::fill_n(clocks_[warp].knows, warps_, settled_);
-        clocks_[warp].lanes.reset();
-    }
 }
 
 void SharedChecker::split(uint32_t line) {
@@ -74,71 +59,8 @@ void SharedChecker::for_cells(uint32_t offset, uint32_t bytes, bool overwrites, 
     }
 }
 
-uint32_t SharedChecker::advance() {
-    tick_ += 1;
-    return tick_;
-}
-
-void SharedChecker::barrier(uint32_t warps) {
-    uint32_t known[MAX_WARPS] = {};
-    for (uint32_t rest = warps; rest != 0; rest &= rest - 1) {
-        const int warp = __builtin_ctz(rest);
-        Clock& clock = clocks_[warp];
-        clock.knows[warp] = clock.now;
-        for (uint32_t other = 0; other < warps_; ++other) {
-            known[other] = std::max(known[other], clock.knows[other]);
-        }
-    }
-    for (uint32_t rest = warps; rest != 0; rest &= rest - 1) {
-        Clock& clock = clocks_[__builtin_ctz(rest)];
-        std::copy_n(known, warps_, clock.knows);
-        clock.now = advance();
-    }
-}
-
-void SharedChecker::sync_warp(uint32_t warp, uint32_t lanes) {
-    Clock& clock = clocks_[warp];
-    if (lanes == block_->warps[warp].all) {
-        clock.knows[warp] = clock.now;
-        clock.now = advance();
-        return;
-    }
-    if (clock.lanes == nullptr) {
-        clock.lanes = std::make_unique<uint32_t[][WARP_LANES]>(WARP_LANES);
-    }
-    uint32_t known[WARP_LANES] = {};
-    for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {
-        if (lanes >> lane & 1) {
-            clock.lanes[lane][lane] = clock.now;
-            for (uint32_t other = 0; other < WARP_LANES; ++other) {
-                known[other] = std::max(known[other], clock.lanes[lane][other]);
-            }
-        }
-    }
-    for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {
-        if (lanes >> lane & 1) {
-            std::copy_n(known, WARP_LANES, clock.lanes[lane]);
-        }
-    }
-    clock.now = advance();
-}
-
-// Whether `thread` runs after what `lane` of `warp` did at `tick`.
-bool SharedChecker::in_order(const Thread& thread, uint32_t warp, uint32_t lane, uint32_t tick) const {
-    const uint32_t own_warp = thread.number / WARP_LANES;
-    const uint32_t own_lane = thread.number % WARP_LANES;
-    const Clock& clock = clocks_[own_warp];
-    if (tick <= clock.knows[warp]) {
-        return true;
-    }
-    if (warp != own_warp) {
-        return false;
-    }
-    return lane == own_lane || (clock.lanes != nullptr && lane < WARP_LANES && tick <= clock.lanes[own_lane][lane]);
-}
-
-bool SharedChecker::in_order_after(const Thread& thread, const Write& write) const {
-    return in_order(thread, write.thread / WARP_LANES, write.thread % WARP_LANES, write.tick);
+bool SharedChecker::written(const Write& write) const {
+    return write.tick >= block_->clocks.first();
 }
 
 uint32_t SharedChecker::place_of(const void* at) {
@@ -178,7 +100,7 @@ bool SharedChecker::note_early_read(const Thread& thread, uint32_t cell, const v
         note_in_flight(thread, last, at);
         return true;
     }
-    if (!in_order_after(thread, last)) {
+    if (!block_->clocks.in_order(thread, last.thread, last.tick)) {
         note_race(thread, "reads", cell, format("thread %u wrote", last.thread), last.place, at);
         return true;
     }
@@ -188,13 +110,13 @@ bool SharedChecker::note_early_read(const Thread& thread, uint32_t cell, const v
 void SharedChecker::read(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
     const uint32_t warp = thread.number / WARP_LANES;
     const uint32_t lane = thread.number % WARP_LANES;
-    const uint32_t now = clocks_[warp].now;
+    const uint32_t now = block_->clocks.now(thread);
     const uint32_t place = place_of(at);
     Read* const own = reads_of(warp);
     for_cells(offset, bytes, false, [&](uint32_t cell) {
         if (note_early_read(thread, cell, at)) {
             // What is reported counts as settled, not to be reported again.
-            writes_[cell] = {settled_, 0, State::Written, place, 0};
+            writes_[cell] = {block_->clocks.first(), 0, State::Written, place, 0};
         }
         writes_[cell].readers |= 1u << warp;
         const bool first = own[cell].tick != now;
@@ -207,7 +129,7 @@ int SharedChecker::overtaken_reader(const Thread& thread, uint32_t cell) const {
     for (uint32_t readers = writes_[cell].readers; readers != 0; readers &= readers - 1) {
         const int warp = __builtin_ctz(readers);
         const Read& read = reads_of(static_cast<uint32_t>(warp))[cell];
-        if (!in_order(thread, static_cast<uint32_t>(warp), read.lane, read.tick)) {
+        if (!block_->clocks.in_order(thread, static_cast<uint32_t>(warp), read.lane, read.tick)) {
             return warp;
         }
     }
@@ -225,7 +147,7 @@ bool SharedChecker::note_early_write(const Thread& thread, uint32_t cell, State 
         return true;
     }
     const bool both_atomic = state == State::Atomic && last.state == State::Atomic;
-    if (!both_atomic && !in_order_after(thread, last)) {
+    if (!both_atomic && !block_->clocks.in_order(thread, last.thread, last.tick)) {
         note_race(thread, "writes", cell, format("thread %u wrote", last.thread), last.place, at);
         return true;
     }
@@ -238,7 +160,7 @@ bool SharedChecker::note_early_write(const Thread& thread, uint32_t cell, State 
 }
 
 void SharedChecker::check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at) {
-    const uint32_t now = clocks_[thread.number / WARP_LANES].now;
+    const uint32_t now = block_->clocks.now(thread);
     const Write here = {now, static_cast<uint16_t>(thread.number), state, place_of(at), 0};
     bool reported = false;
     for_cells(offset, bytes, true, [&](uint32_t cell) {
@@ -266,7 +188,7 @@ void SharedChecker::copy_begins(const Thread& thread, uint32_t offset, uint32_t 
 }
 
 void SharedChecker::copy_ends(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
-    const uint32_t now = clocks_[thread.number / WARP_LANES].now;
+    const uint32_t now = block_->clocks.now(thread);
     const Write complete = {now, static_cast<uint16_t>(thread.number), State::Written, place_of(at), 0};
     for_cells(offset, bytes, true, [&](uint32_t cell) { writes_[cell] = complete; });
 }

@@ -1,12 +1,7 @@
 // Races and uninitialised reads in a block's shared memory. Checked form only.
-//
-// Every warp has a clock that its synchronisations advance, and knows of each other warp up to which tick its accesses
-// lie before. An access is in order after another if its warp knows that one's tick. Within a warp, __syncwarp orders
-// the lanes of its mask; shuffles, votes and matrix instructions order nothing, as on a GPU.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,11 +13,7 @@ struct Block;
 
 class SharedChecker {
   public:
-    void begin(Block& block);
-
-    // The warps of the set wait for one another.
-    void barrier(uint32_t warps);
-    void sync_warp(uint32_t warp, uint32_t lanes);
+    void begin(Block& block, bool clocks_began_anew);
 
     void read(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
     void write(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
@@ -34,7 +25,8 @@ class SharedChecker {
   private:
     enum class State : uint16_t { Written, Atomic, InFlight };
 
-    // The last write of a byte. Ticks of earlier blocks are older than `settled_`, so nothing has to be cleared.
+    // The last write of a byte. Ticks of earlier blocks are older than the block's first, so nothing has to be
+    // cleared.
     struct Write {
         uint32_t tick;
         uint16_t thread;
@@ -47,13 +39,6 @@ class SharedChecker {
         uint32_t tick;
         uint32_t lane; // or SEVERAL_LANES
     };
-    struct Clock {
-        uint32_t now;
-        uint32_t knows[MAX_WARPS];
-        // By partial masks: up to which tick a lane knows another's accesses.
-        std::unique_ptr<uint32_t[][WARP_LANES]> lanes;
-    };
-
     static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
     // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole
     // lines.
@@ -67,10 +52,7 @@ class SharedChecker {
     template <class Act>
     void for_cells(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
 
-    uint32_t advance();
-    bool in_order(const Thread& thread, uint32_t warp, uint32_t lane, uint32_t tick) const;
-    bool in_order_after(const Thread& thread, const Write& write) const;
-    bool written(const Write& write) const { return write.tick >= settled_; }
+    bool written(const Write& write) const;
     // The warp whose read the thread's write would overtake, or -1.
     int overtaken_reader(const Thread& thread, uint32_t cell) const;
     void check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at);
@@ -86,9 +68,6 @@ class SharedChecker {
     Block* block_ = nullptr;
     uint32_t warps_ = 0;
     uint32_t bytes_ = 0;
-    uint32_t tick_ = 0;
-    uint32_t settled_ = 0; // the tick of this block that every warp knows from the start
-    Clock clocks_[MAX_WARPS];
     std::vector<Write> writes_;        // [cell]
     std::vector<Read> reads_;          // [warp][cell]
     std::vector<uint32_t> read_place_; // [cell], where it was last read

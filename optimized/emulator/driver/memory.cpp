@@ -22,7 +22,7 @@ Trace* traces_at(const Allocation& allocation, DevicePointer pointer) {
 void mark_written(const Allocation& allocation, DevicePointer pointer, size_t bytes) {
     Trace* const traces = traces_at(allocation, pointer);
     if (traces != nullptr) {
-        std::fill_n(traces, bytes, Trace{HOST, NOBODY});
+        std::fill_n(traces, bytes, Trace{HOST, NOBODY, 0, 0});
     }
 }
 
@@ -80,7 +80,7 @@ Result between(DevicePointer target, DevicePointer source, size_t bytes) {
     const Trace* const read = traces_at(*from, source);
     for (size_t i = 0; written != nullptr && i < bytes; ++i) {
         const bool is_known = read == nullptr || read[i].writer != NOBODY;
-        written[i] = {is_known ? HOST : NOBODY, NOBODY};
+        written[i] = {is_known ? HOST : NOBODY, NOBODY, 0, 0};
     }
     return SUCCESS;
 }

@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Fault {
     /// Two threads of a block touch a byte of shared memory, one of them writes, and nothing orders them.
     SharedRace,
-    /// The same between two blocks of a launch, in global memory.
+    /// Two blocks of a launch, or two threads of a block, touch a byte of global memory, one of them writes, and
+    /// nothing orders them. Within a block, only what follows a write is found.
     GlobalRace,
     /// Shared memory is read that nothing has written.
     UninitialisedShared,
@@ -42,7 +43,7 @@ pub enum Fault {
 /// Each kind with the words that begin its line in a report, as `emulator/report.cpp` has them.
 const NAMES: [(Fault, &str); 16] = [
     (Fault::SharedRace, "race in shared memory"),
-    (Fault::GlobalRace, "race between blocks"),
+    (Fault::GlobalRace, "race in global memory"),
     (Fault::UninitialisedShared, "uninitialised shared memory"),
     (Fault::UninitialisedGlobal, "uninitialised global memory"),
     (Fault::OutOfBounds, "out of bounds"),

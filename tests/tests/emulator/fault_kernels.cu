@@ -92,6 +92,13 @@ extern "C" __global__ void misaligned_atomic(uint32* out) {
     atomicAdd(reinterpret_cast<uint32*>(reinterpret_cast<unsigned char*>(out) + 2), 1u);
 }
 
+extern "C" __global__ void global_memory_without_a_barrier(uint32* out) {
+    out[threadIdx.x] = threadIdx.x;
+    const uint32 value = out[threadIdx.x & ~1];
+    __syncthreads();
+    out[threadIdx.x] = value;
+}
+
 struct Pointers {
     uint32* values[64];
 };
@@ -143,6 +150,14 @@ extern "C" __global__ void syncwarp_within_half_a_warp(uint32* out) {
     shared.values[threadIdx.x] = lane;
     __syncwarp(lane < 16 ? 0x0000ffff : 0xffff0000);
     out[threadIdx.x] = shared.values[threadIdx.x ^ 1];
+}
+
+extern "C" __global__ void global_memory_with_barriers(uint32* out) {
+    out[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    const uint32 value = out[threadIdx.x ^ 33];
+    __syncthreads();
+    out[threadIdx.x] = value;
 }
 
 // The second warp works on what the first one left, while the first one goes on.

@@ -24,10 +24,12 @@ const KERNEL: Kernel = Kernel {
         "syncwarp_of_half_a_warp",
         "shared_memory_overrun",
         "misaligned_atomic",
+        "global_memory_without_a_barrier",
         "variable_of_another_thread",
         "last_block_without_fences",
         "last_block",
         "syncwarp_within_half_a_warp",
+        "global_memory_with_barriers",
         "named_barriers",
         "whole_warp_leaves",
     ],
@@ -59,6 +61,11 @@ fn expect(result: Result<(), Error>, fault: Fault, at: &str) -> Report {
 
 fn uninitialised(gpu: &Gpu) -> Matrix<i32> {
     gpu.uninitialised((1, 64)).expect("memory")
+}
+
+/// An index as the kernels have it.
+fn int(i: usize) -> i32 {
+    i32::try_from(i).expect("a small number")
 }
 
 /// Runs a kernel that takes only `out`, in one form.
@@ -157,6 +164,12 @@ fn an_atomic_change_across_two_words() {
 }
 
 #[test]
+fn global_memory_is_ordered_by_barriers_too() {
+    let at = "const uint32 value = out[threadIdx.x & ~1];";
+    expect(run(Form::Checked, "global_memory_without_a_barrier"), Fault::GlobalRace, at);
+}
+
+#[test]
 fn a_pointer_to_another_threads_variable() {
     let at = "out[threadIdx.x] = *shared.values[threadIdx.x ^ 1];";
     expect(run(Form::Checked, "variable_of_another_thread"), Fault::WildAccess, at);
@@ -192,9 +205,11 @@ fn right_kernels_are_silent() {
         let result = launch(&gpu, &KERNEL, entry, GRID, &[Argument::Address(out.address())]);
         result.and_then(|()| gpu.download(&out)).unwrap_or_else(|error| panic!("{entry}: {error}"))
     };
-    let neighbours = Array2::from_shape_fn((1, 64), |(_, i)| (i32::try_from(i).expect("small") % 32) ^ 1);
+    let neighbours = Array2::from_shape_fn((1, 64), |(_, i)| (int(i) % 32) ^ 1);
     assert_eq!(run("syncwarp_within_half_a_warp"), neighbours);
-    let left_over = |(_, i)| if i < 32 { 0 } else { 3 + 31 - (i32::try_from(i).expect("small") - 32) };
+    let across = Array2::from_shape_fn((1, 64), |(_, i)| int(i ^ 33));
+    assert_eq!(run("global_memory_with_barriers"), across);
+    let left_over = |(_, i)| if i < 32 { 0 } else { 3 + 31 - (int(i) - 32) };
     assert_eq!(run("named_barriers"), Array2::from_shape_fn((1, 64), left_over));
     assert_eq!(run("whole_warp_leaves"), Array2::from_shape_fn((1, 64), |(_, i)| i32::from(i < 32)));
 }
