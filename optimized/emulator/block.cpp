@@ -236,22 +236,11 @@ uint32_t Block::shared_offset(const void* address) const {
 
 } // namespace emulator
 
-extern "C" {
-
-void emulator_require_shared(uint32_t bytes) {
+extern "C" void emulator_require_shared(uint32_t bytes) {
     using namespace emulator;
     Thread& thread = this_thread();
     if (bytes > thread.shared_bytes) {
         thread.block->stop(thread, Fault::SharedTooSmall, __builtin_return_address(0),
                            format("the kernel needs %u bytes, the launch gives %u", bytes, thread.shared_bytes));
     }
-}
-
-void emulator_stop_misaligned(const void* address, size_t alignment) {
-    using namespace emulator;
-    Thread& thread = this_thread();
-    Block& block = *thread.block;
-    block.stop(thread, Fault::Misaligned, __builtin_return_address(0),
-               block.name(thread.number) + format(" takes %p for a multiple of %zu", address, alignment));
-}
 }

@@ -119,8 +119,6 @@ void emulator_copy_wait(int groups_left);
 uint64_t emulator_atomic(emulator::Atomic operation, void* address, int bytes, bool is_signed, uint64_t value,
                          uint64_t expected);
 void emulator_fence();
-// Ends the launch with a finding.
-void emulator_stop_misaligned(const void* address, size_t alignment);
 // Ends the launch with a finding if the block has less dynamic shared memory.
 void emulator_require_shared(uint32_t bytes);
 }

@@ -29,21 +29,41 @@ constexpr int WARP_LANES = 32;
 #define blockDim (emulator::this_thread().block_size)
 #define gridDim (emulator::this_thread().grid_size)
 
-struct alignas(8) uint2 {
-    uint32 x, y;
-};
-struct alignas(16) uint4 {
-    uint32 x, y, z, w;
-};
-struct alignas(16) int4 {
-    int x, y, z, w;
-};
-struct alignas(8) float2 {
-    float x, y;
-};
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
+// CUDA's vectors. They are moved as a whole, as a GPU does: so the checked form sees one access, and its alignment.
+
+template <class Whole, class Vector>
+DEVICE void emulated_move(Vector* to, const Vector* from) {
+    static_assert(sizeof(Whole) == sizeof(Vector), "all of it");
+    *reinterpret_cast<Whole*>(to) = *reinterpret_cast<const Whole*>(from);
+}
+
+#define EMULATED_VECTOR2(Vector, Element)                                                                              \
+    struct alignas(2 * sizeof(Element)) Vector {                                                                       \
+        Element x, y;                                                                                                  \
+        Vector() = default;                                                                                            \
+        Vector(Element x, Element y) : x(x), y(y) {}                                                                   \
+        Vector(const Vector& other) { emulated_move<uint64>(this, &other); }                                           \
+        Vector& operator=(const Vector& other) {                                                                       \
+            emulated_move<uint64>(this, &other);                                                                       \
+            return *this;                                                                                              \
+        }                                                                                                              \
+    };
+#define EMULATED_VECTOR4(Vector, Element)                                                                              \
+    struct alignas(4 * sizeof(Element)) Vector {                                                                       \
+        Element x, y, z, w;                                                                                            \
+        Vector() = default;                                                                                            \
+        Vector(Element x, Element y, Element z, Element w) : x(x), y(y), z(z), w(w) {}                                 \
+        Vector(const Vector& other) { emulated_move<unsigned __int128>(this, &other); }                                \
+        Vector& operator=(const Vector& other) {                                                                       \
+            emulated_move<unsigned __int128>(this, &other);                                                            \
+            return *this;                                                                                              \
+        }                                                                                                              \
+    };
+EMULATED_VECTOR2(uint2, uint32)
+EMULATED_VECTOR4(uint4, uint32)
+EMULATED_VECTOR4(int4, int)
+EMULATED_VECTOR2(float2, float)
+EMULATED_VECTOR4(float4, float)
 
 #define SHARED_MEMORY(Type, name) Type& name = *emulated_shared_memory<Type>(1)
 #define SHARED_ARRAY(Type, name, count) Type* const name = emulated_shared_memory<Type>(count)
@@ -52,14 +72,6 @@ template <class Type>
 DEVICE Type* emulated_shared_memory(uint32 count) {
     emulator_require_shared(count * sizeof(Type));
     return reinterpret_cast<Type*>(emulator::this_thread().shared);
-}
-
-template <class T, class From>
-DEVICE T* aligned_cast(From* memory) {
-    if (reinterpret_cast<uintptr_t>(memory) % alignof(T) != 0) {
-        emulator_stop_misaligned(memory, alignof(T));
-    }
-    return reinterpret_cast<T*>(memory);
 }
 
 // Numbers.

@@ -29,7 +29,7 @@ struct Output<16> {
         *y = to_bf16(value);
     }
     static __device__ __forceinline__ void store_pair(bf16* y, float first, float second) {
-        *aligned_cast<uint32>(y) = pack_bf16(first, second);
+        *reinterpret_cast<uint32*>(y) = pack_bf16(first, second);
     }
 };
 
@@ -41,7 +41,7 @@ struct Output<32> {
         *y = value;
     }
     static __device__ __forceinline__ void store_pair(float* y, float first, float second) {
-        *aligned_cast<float2>(y) = {first, second};
+        *reinterpret_cast<float2*>(y) = {first, second};
     }
 };
 

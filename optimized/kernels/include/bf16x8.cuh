@@ -22,9 +22,9 @@ DEVICE uint4 pack(const Floats8& unpacked) {
 
 // The vectors of a row that begins at `row`, which must be 16-byte aligned.
 DEVICE const uint4* vectors(const bf16* row) {
-    return aligned_cast<const uint4>(row);
+    return reinterpret_cast<const uint4*>(row);
 }
 
 DEVICE uint4* vectors(bf16* row) {
-    return aligned_cast<uint4>(row);
+    return reinterpret_cast<uint4*>(row);
 }

@@ -30,12 +30,6 @@ constexpr int WARP_LANES = 32;
     extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];                                           \
     Type* const name = reinterpret_cast<Type*>(dynamic_shared_memory)
 
-// Memory as values of another type, which it must be aligned for: a wider one, to move more at a time.
-template <class T, class From>
-DEVICE T* aligned_cast(From* memory) {
-    return reinterpret_cast<T*>(memory);
-}
-
 struct bf16 {
     uint16 bits;
 };

@@ -207,7 +207,7 @@ fn right_kernels_are_silent() {
     };
     let neighbours = Array2::from_shape_fn((1, 64), |(_, i)| (int(i) % 32) ^ 1);
     assert_eq!(run("syncwarp_within_half_a_warp"), neighbours);
-    let across = Array2::from_shape_fn((1, 64), |(_, i)| int(i ^ 33));
+    let across = Array2::from_shape_fn((1, 64), |(_, i)| int(i ^ 0x21));
     assert_eq!(run("global_memory_with_barriers"), across);
     let left_over = |(_, i)| if i < 32 { 0 } else { 3 + 31 - (int(i) - 32) };
     assert_eq!(run("named_barriers"), Array2::from_shape_fn((1, 64), left_over));
