@@ -1,7 +1,6 @@
 #include "global_checker.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "block.h"
 
@@ -55,7 +54,7 @@ void GlobalChecker::stop_at_stranger(const Thread& thread, const void* address, 
                  who + format("at offset %lld of %zu bytes", offset, nearest->bytes()));
 }
 
-Trace* GlobalChecker::find(const Thread& thread, const void* address, uint32_t bytes, const char* does,
+size_t GlobalChecker::find(const Thread& thread, const void* address, uint32_t bytes, const char* does,
                            const void* at) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     const auto holds = [&](const Allocation& allocation) {
@@ -77,7 +76,7 @@ Trace* GlobalChecker::find(const Thread& thread, const void* address, uint32_t b
         block_->stop(this_thread(), Fault::UseAfterFree, at,
                      block_->name(thread.number) + format(" %s %u bytes of freed memory", does, bytes));
     }
-    return last_->traces() + (wanted - last_->begin());
+    return wanted - last_->begin();
 }
 
 bool GlobalChecker::concurrent(uint32_t stamp) const {
@@ -93,11 +92,10 @@ uint64_t GlobalChecker::block_of(uint32_t stamp) const {
     return stamps.contains(stamp) ? stamp - stamps.first : later_stamps_.at(stamp);
 }
 
-void GlobalChecker::note(Fault fault, const Thread& thread, const unsigned char* byte, const char* does,
-                         const std::string& history, const void* at) {
-    const auto offset = static_cast<size_t>(reinterpret_cast<uintptr_t>(byte) - last_->begin());
+void GlobalChecker::note(Fault fault, const Thread& thread, size_t byte, const char* does, const std::string& history,
+                         const void* at) {
     block_->note(fault, at,
-                 block_->name(thread.number) + format(" %s byte %zu of %zu, which ", does, offset, last_->bytes()) +
+                 block_->name(thread.number) + format(" %s byte %zu of %zu, which ", does, byte, last_->bytes()) +
                      history);
 }
 
@@ -106,8 +104,8 @@ std::string GlobalChecker::of_block(uint32_t stamp) const {
 }
 
 // Reports that the byte was written too late to be touched now.
-bool GlobalChecker::note_late_write(const Thread& thread, const Trace& trace, const unsigned char* byte,
-                                    const char* does, const void* at) {
+bool GlobalChecker::note_late_write(const Thread& thread, const Trace& trace, size_t byte, const char* does,
+                                    const void* at) {
     const uint32_t writer = trace.writer & ~ATOMIC;
     if (concurrent(writer)) {
         note(Fault::GlobalRace, thread, byte, does, of_block(writer) + "writes", at);
@@ -123,44 +121,32 @@ bool GlobalChecker::note_late_write(const Thread& thread, const Trace& trace, co
 }
 
 void GlobalChecker::read(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
-    Trace* const traces = find(thread, address, bytes, "reads", at);
-    // Neighbours mostly have the same history, which is judged once.
-    Trace judged = {};
-    Trace after = {};
-    for (uint32_t i = 0; i < bytes; ++i) {
-        Trace& trace = traces[i];
-        if (i == 0 || memcmp(&trace, &judged, sizeof trace) != 0) {
-            judged = trace;
-            after = trace;
-            const auto* const byte = static_cast<const unsigned char*>(address) + i;
-            if (trace.writer == NOBODY) {
-                note(Fault::UninitialisedGlobal, thread, byte, "reads", "nothing has written", at);
-                after.writer = HOST; // not to be reported again
-            } else if (note_late_write(thread, trace, byte, "reads", at)) {
-                after.writer = HOST;
-            }
-            // The first reader of the launch is kept: blocks run one after another, so that no reader before it can be
-            // this block.
-            after.reader = concurrent(trace.reader) ? trace.reader : stamp_;
+    const size_t offset = find(thread, address, bytes, "reads", at);
+    last_->visit(offset, bytes, false, [&](Trace& trace, size_t byte) {
+        if (trace.writer == NOBODY) {
+            note(Fault::UninitialisedGlobal, thread, byte, "reads", "nothing has written", at);
+            trace.writer = HOST; // not to be reported again
+        } else if (note_late_write(thread, trace, byte, "reads", at)) {
+            trace.writer = HOST;
         }
-        trace = after;
-    }
+        // The first reader of the launch is kept: blocks run one after another, so that no reader before it can be this
+        // block.
+        trace.reader = concurrent(trace.reader) ? trace.reader : stamp_;
+    });
 }
 
 void GlobalChecker::check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does,
                                 uint32_t mark, const void* at) {
-    Trace* const traces = find(thread, address, bytes, does, at);
+    const size_t offset = find(thread, address, bytes, does, at);
     const Trace here = {stamp_ | mark, NOBODY, block_->clocks.now(thread), thread.number};
-    for (uint32_t i = 0; i < bytes; ++i) {
-        Trace& trace = traces[i];
-        const auto* const byte = static_cast<const unsigned char*>(address) + i;
+    last_->visit(offset, bytes, true, [&](Trace& trace, size_t byte) {
         const bool both_atomic = mark == ATOMIC && (trace.writer & ATOMIC) != 0;
         const bool is_late = !both_atomic && note_late_write(thread, trace, byte, does, at);
         if (!is_late && concurrent(trace.reader)) {
             note(Fault::GlobalRace, thread, byte, does, of_block(trace.reader) + "reads", at);
         }
         trace = here;
-    }
+    });
 }
 
 void GlobalChecker::write(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
@@ -168,9 +154,9 @@ void GlobalChecker::write(const Thread& thread, const void* address, uint32_t by
 }
 
 void GlobalChecker::atomic(const Thread& thread, const void* address, uint32_t bytes, const void* at) {
-    if (find(thread, address, bytes, "changes", at)->writer == NOBODY) {
-        block_->note(Fault::UninitialisedGlobal, at,
-                     block_->name(thread.number) + " changes bytes atomically that nothing has written");
+    const size_t offset = find(thread, address, bytes, "changes", at);
+    if (!last_->is_written(offset)) {
+        note(Fault::UninitialisedGlobal, thread, offset, "changes", "nothing has written", at);
     }
     check_write(thread, address, bytes, "changes", ATOMIC, at);
     Knowledge& told = told_at_[address];

@@ -31,8 +31,8 @@ class GlobalChecker {
   private:
     using Knowledge = std::unordered_set<uint32_t>;
 
-    // The traces of the bytes. Stops the block if they may not be touched.
-    Trace* find(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at);
+    // Where the bytes begin in `last_`. Stops the block if they may not be touched.
+    size_t find(const Thread& thread, const void* address, uint32_t bytes, const char* does, const void* at);
     [[noreturn]] void stop_at_stranger(const Thread& thread, const void* address, uint32_t bytes, const char* does,
                                        const void* at);
     // Whether the access that left `stamp` may be at the same time as this block's.
@@ -40,21 +40,20 @@ class GlobalChecker {
     void check_write(const Thread& thread, const void* address, uint32_t bytes, const char* does, uint32_t mark,
                      const void* at);
     uint64_t block_of(uint32_t stamp) const;
-    bool note_late_write(const Thread& thread, const Trace& trace, const unsigned char* byte, const char* does,
-                         const void* at);
+    bool note_late_write(const Thread& thread, const Trace& trace, size_t byte, const char* does, const void* at);
     // `thread 1 of block 2 does byte 3 of 4, which history`
-    void note(Fault fault, const Thread& thread, const unsigned char* byte, const char* does,
-              const std::string& history, const void* at);
+    void note(Fault fault, const Thread& thread, size_t byte, const char* does, const std::string& history,
+              const void* at);
     std::string of_block(uint32_t stamp) const;
 
     Block* block_ = nullptr;
-    uint32_t stamp_ = 0;               // of what this block does now
-    bool acted_ = false;               // whether it did anything under that stamp
-    const Allocation* last_ = nullptr; // where its last access was
-    Knowledge own_;                    // its stamps before
-    Knowledge known_;                  // stamps that it is in order after
-    Knowledge published_;              // what its next atomic change tells others
-    Knowledge heard_;                  // what atomic changes told it, known after a fence
+    uint32_t stamp_ = 0;         // of what this block does now
+    bool acted_ = false;         // whether it did anything under that stamp
+    Allocation* last_ = nullptr; // where its last access was
+    Knowledge own_;              // its stamps before
+    Knowledge known_;            // stamps that it is in order after
+    Knowledge published_;        // what its next atomic change tells others
+    Knowledge heard_;            // what atomic changes told it, known after a fence
 
     // For all blocks of one launch.
     uint32_t launch_ = 0;

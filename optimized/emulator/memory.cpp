@@ -36,8 +36,10 @@ Allocation::Allocation(size_t bytes, Form form) : bytes_(bytes) {
     }
     memset(data_, UNWRITTEN, bytes);
     if (form == Form::Checked) {
-        void* const traces = mmap(nullptr, std::max<size_t>(bytes, 1) * sizeof(Trace), PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        cells_ = Cells(bytes);
+        // Most of it is never touched, because most lines keep one trace.
+        constexpr int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* const traces = mmap(nullptr, trace_bytes(), PROT_READ | PROT_WRITE, FLAGS, -1, 0);
         traces_ = traces == MAP_FAILED ? nullptr : static_cast<Trace*>(traces);
     }
 }
@@ -45,13 +47,13 @@ Allocation::Allocation(size_t bytes, Form form) : bytes_(bytes) {
 Allocation::~Allocation() {
     std::free(data_);
     if (traces_ != nullptr) {
-        munmap(traces_, std::max<size_t>(bytes_, 1) * sizeof(Trace));
+        munmap(traces_, trace_bytes());
     }
 }
 
 unsigned char* Memory::allocate(size_t bytes) {
     auto allocation = std::make_shared<Allocation>(bytes, form_);
-    const bool lacks_traces = form_ == Form::Checked && allocation->traces() == nullptr;
+    const bool lacks_traces = form_ == Form::Checked && !allocation->has_traces();
     if (allocation->data() == nullptr || lacks_traces) {
         return nullptr;
     }

@@ -1,6 +1,7 @@
 // Device memory, and what the checked form knows of every byte of it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cells.h"
 #include "image.h"
 
 namespace emulator {
@@ -49,15 +51,31 @@ class Allocation {
     size_t bytes() const { return bytes_; }
     uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data_); }
     uintptr_t end() const { return begin() + bytes_; }
-    // For each byte; null in the fast form.
-    Trace* traces() const { return traces_; }
+
+    // Checked form only, as all that follows. Calls `act` with the trace of each cell of a range, and with its first
+    // byte. `overwrites` if it leaves them all alike.
+    template <class Act>
+    void visit(size_t offset, size_t size, bool overwrites, Act act) {
+        const auto copy = [this](size_t from, size_t to) { traces_[to] = traces_[from]; };
+        cells_.visit(offset, size, overwrites, copy, [&](size_t cell) { act(traces_[cell], cells_.first_byte(cell)); });
+    }
+    bool has_traces() const { return traces_ != nullptr; }
+    // Makes all of the range have one trace.
+    void mark(size_t offset, size_t size, const Trace& trace) {
+        visit(offset, size, true, [&](Trace& of_cell, size_t) { of_cell = trace; });
+    }
+    // Whether anything has written the byte.
+    bool is_written(size_t byte) const { return traces_[cells_.of_byte(byte)].writer != NOBODY; }
 
     std::atomic<bool> freed{false};
 
   private:
+    size_t trace_bytes() const { return std::max<size_t>(cells_.count(), 1) * sizeof(Trace); }
+
     unsigned char* data_;
     size_t bytes_;
-    Trace* traces_ = nullptr;
+    Cells cells_;
+    Trace* traces_ = nullptr; // [cell]
 };
 
 // All memory of a device at one moment, ordered by address: what a launch in the checked form may touch.

@@ -8,55 +8,30 @@ namespace emulator {
 
 void SharedChecker::begin(Block& block, bool clocks_began_anew) {
     block_ = &block;
-    const uint32_t bytes = (block.launch->shape.shared_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    const bool fits = bytes_ >= bytes && warps_ == block.warp_count;
+    const uint32_t bytes = block.launch->shape.shared_bytes;
+    const bool fits = cells_.bytes() >= bytes && warps_ == block.warp_count;
     if (!fits || clocks_began_anew) {
-        bytes_ = std::max(bytes, bytes_);
+        cells_ = Cells(std::max<size_t>(bytes, cells_.bytes()));
         warps_ = block.warp_count;
-        const size_t lines = bytes_ / LINE_BYTES;
-        const size_t cells = bytes_ + lines;
-        writes_.assign(cells, {});
-        reads_.assign(cells * warps_, {});
-        read_place_.assign(cells, 0);
-        whole_.assign(lines, true);
+        writes_.assign(cells_.count(), {});
+        reads_.assign(cells_.count() * warps_, {});
+        read_place_.assign(cells_.count(), 0);
     }
     last_at_ = nullptr;
 }
 
-void SharedChecker::split(uint32_t line) {
-    const uint32_t cell = cell_of_line(line);
-    const ptrdiff_t first = ptrdiff_t{line} * LINE_BYTES;
-    std::fill_n(writes_.begin() + first, LINE_BYTES, writes_[cell]);
-    std::fill_n(read_place_.begin() + first, LINE_BYTES, read_place_[cell]);
-    for (uint32_t warp = 0; warp < warps_; ++warp) {
-        std::fill_n(reads_of(warp) + first, LINE_BYTES, reads_of(warp)[cell]);
+void SharedChecker::copy_history(size_t from, size_t to) {
+    writes_[to] = writes_[from];
+    read_place_[to] = read_place_[from];
+    for (uint32_t readers = writes_[from].readers; readers != 0; readers &= readers - 1) {
+        Read* const reads = reads_of(static_cast<uint32_t>(__builtin_ctz(readers)));
+        reads[to] = reads[from];
     }
-    whole_[line] = false;
 }
 
 template <class Act>
-void SharedChecker::for_cells(uint32_t offset, uint32_t bytes, bool overwrites, Act act) {
-    const uint32_t end = offset + bytes;
-    for (uint32_t byte = offset; byte < end;) {
-        const uint32_t line = byte / LINE_BYTES;
-        const uint32_t end_here = std::min(end, (line + 1) * LINE_BYTES);
-        const bool is_whole_line = end_here - byte == LINE_BYTES;
-        if (is_whole_line && whole_[line]) {
-            act(cell_of_line(line));
-            byte = end_here;
-            continue;
-        }
-        if (whole_[line]) {
-            split(line);
-        }
-        for (; byte < end_here; ++byte) {
-            act(byte);
-        }
-        if (is_whole_line && overwrites) {
-            writes_[cell_of_line(line)] = writes_[byte - 1];
-            whole_[line] = true;
-        }
-    }
+void SharedChecker::visit(uint32_t offset, uint32_t bytes, bool overwrites, Act act) {
+    cells_.visit(offset, bytes, overwrites, [this](size_t from, size_t to) { copy_history(from, to); }, act);
 }
 
 bool SharedChecker::written(const Write& write) const {
@@ -79,21 +54,21 @@ void SharedChecker::note_in_flight(const Thread& thread, const Write& copy, cons
                      block_->launch->image.lines().describe(copy.place));
 }
 
-void SharedChecker::note_race(const Thread& thread, const char* does, uint32_t cell, const std::string& who_did,
+void SharedChecker::note_race(const Thread& thread, const char* does, size_t cell, const std::string& who_did,
                               uint32_t place, const void* at) {
     block_->note(Fault::SharedRace, at,
-                 block_->name(thread.number) + format(" %s byte %u, which ", does, first_byte(cell)) + who_did +
+                 block_->name(thread.number) + format(" %s byte %zu, which ", does, cells_.first_byte(cell)) + who_did +
                      " at " + block_->launch->image.lines().describe(place) +
                      ", with nothing in between that orders them");
 }
 
 // Reports what a read comes too early for.
-bool SharedChecker::note_early_read(const Thread& thread, uint32_t cell, const void* at) {
+bool SharedChecker::note_early_read(const Thread& thread, size_t cell, const void* at) {
     const Write& last = writes_[cell];
     if (!written(last)) {
         block_->note(Fault::UninitialisedShared, at,
                      block_->name(thread.number) +
-                         format(" reads byte %u, which nothing has written", first_byte(cell)));
+                         format(" reads byte %zu, which nothing has written", cells_.first_byte(cell)));
         return true;
     }
     if (last.state == State::InFlight) {
@@ -113,7 +88,7 @@ void SharedChecker::read(const Thread& thread, uint32_t offset, uint32_t bytes, 
     const uint32_t now = block_->clocks.now(thread);
     const uint32_t place = place_of(at);
     Read* const own = reads_of(warp);
-    for_cells(offset, bytes, false, [&](uint32_t cell) {
+    visit(offset, bytes, false, [&](size_t cell) {
         if (note_early_read(thread, cell, at)) {
             // What is reported counts as settled, not to be reported again.
             writes_[cell] = {block_->clocks.first(), 0, State::Written, place, 0};
@@ -125,7 +100,7 @@ void SharedChecker::read(const Thread& thread, uint32_t offset, uint32_t bytes, 
     });
 }
 
-int SharedChecker::overtaken_reader(const Thread& thread, uint32_t cell) const {
+int SharedChecker::overtaken_reader(const Thread& thread, size_t cell) const {
     for (uint32_t readers = writes_[cell].readers; readers != 0; readers &= readers - 1) {
         const int warp = __builtin_ctz(readers);
         const Read& read = reads_of(static_cast<uint32_t>(warp))[cell];
@@ -137,7 +112,7 @@ int SharedChecker::overtaken_reader(const Thread& thread, uint32_t cell) const {
 }
 
 // Reports what a write comes too early for.
-bool SharedChecker::note_early_write(const Thread& thread, uint32_t cell, State state, const void* at) {
+bool SharedChecker::note_early_write(const Thread& thread, size_t cell, State state, const void* at) {
     const Write& last = writes_[cell];
     if (!written(last)) {
         return false;
@@ -163,7 +138,7 @@ void SharedChecker::check_write(const Thread& thread, uint32_t offset, uint32_t 
     const uint32_t now = block_->clocks.now(thread);
     const Write here = {now, static_cast<uint16_t>(thread.number), state, place_of(at), 0};
     bool reported = false;
-    for_cells(offset, bytes, true, [&](uint32_t cell) {
+    visit(offset, bytes, true, [&](size_t cell) {
         reported = reported || note_early_write(thread, cell, state, at);
         writes_[cell] = here;
     });
@@ -174,9 +149,7 @@ void SharedChecker::write(const Thread& thread, uint32_t offset, uint32_t bytes,
 }
 
 void SharedChecker::atomic(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
-    const uint32_t line = offset / LINE_BYTES;
-    const uint32_t cell = whole_[line] ? cell_of_line(line) : offset;
-    if (!written(writes_[cell])) {
+    if (!written(writes_[cells_.of_byte(offset)])) {
         block_->note(Fault::UninitialisedShared, at,
                      block_->name(thread.number) + format(" changes byte %u, which nothing has written", offset));
     }
@@ -190,7 +163,7 @@ void SharedChecker::copy_begins(const Thread& thread, uint32_t offset, uint32_t 
 void SharedChecker::copy_ends(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
     const uint32_t now = block_->clocks.now(thread);
     const Write complete = {now, static_cast<uint16_t>(thread.number), State::Written, place_of(at), 0};
-    for_cells(offset, bytes, true, [&](uint32_t cell) { writes_[cell] = complete; });
+    visit(offset, bytes, true, [&](size_t cell) { writes_[cell] = complete; });
 }
 
 } // namespace emulator

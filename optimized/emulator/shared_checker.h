@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cells.h"
 #include "interface.h"
 
 namespace emulator {
@@ -40,26 +41,18 @@ class SharedChecker {
         uint32_t lane; // or SEVERAL_LANES
     };
     static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
-    // A line whose bytes have one history has one cell, behind the cells of all bytes: most accesses are of whole
-    // lines.
-    static constexpr uint32_t LINE_BYTES = 16;
-
-    uint32_t cell_of_line(uint32_t line) const { return bytes_ + line; }
-    uint32_t first_byte(uint32_t cell) const { return cell < bytes_ ? cell : (cell - bytes_) * LINE_BYTES; }
-    // Gives every byte of the line its own cell.
-    void split(uint32_t line);
     // Calls `act` with each cell of the bytes. `overwrites` if it leaves them all with one history.
     template <class Act>
-    void for_cells(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
-
+    void visit(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
+    void copy_history(size_t from, size_t to);
     bool written(const Write& write) const;
     // The warp whose read the thread's write would overtake, or -1.
-    int overtaken_reader(const Thread& thread, uint32_t cell) const;
+    int overtaken_reader(const Thread& thread, size_t cell) const;
     void check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at);
-    bool note_early_read(const Thread& thread, uint32_t cell, const void* at);
-    bool note_early_write(const Thread& thread, uint32_t cell, State state, const void* at);
+    bool note_early_read(const Thread& thread, size_t cell, const void* at);
+    bool note_early_write(const Thread& thread, size_t cell, State state, const void* at);
     void note_in_flight(const Thread& thread, const Write& copy, const void* at);
-    void note_race(const Thread& thread, const char* does, uint32_t cell, const std::string& who_did, uint32_t place,
+    void note_race(const Thread& thread, const char* does, size_t cell, const std::string& who_did, uint32_t place,
                    const void* at);
     uint32_t place_of(const void* at);
     Read* reads_of(uint32_t warp) { return reads_.data() + size_t{warp} * writes_.size(); }
@@ -67,11 +60,10 @@ class SharedChecker {
 
     Block* block_ = nullptr;
     uint32_t warps_ = 0;
-    uint32_t bytes_ = 0;
+    Cells cells_;
     std::vector<Write> writes_;        // [cell]
     std::vector<Read> reads_;          // [warp][cell]
     std::vector<uint32_t> read_place_; // [cell], where it was last read
-    std::vector<bool> whole_;          // [line], whether the line's cell stands for its bytes
     const void* last_at_ = nullptr;    // the last answer of `place_of`
     uint32_t last_place_ = 0;
 };

@@ -42,7 +42,9 @@ DEVICE void emulated_move(Vector* to, const Vector* from) {
         Element x, y;                                                                                                  \
         Vector() = default;                                                                                            \
         Vector(Element x, Element y) : x(x), y(y) {}                                                                   \
-        Vector(const Vector& other) { emulated_move<uint64>(this, &other); }                                           \
+        Vector(const Vector& other) {                                                                                  \
+            emulated_move<uint64>(this, &other);                                                                       \
+        }                                                                                                              \
         Vector& operator=(const Vector& other) {                                                                       \
             emulated_move<uint64>(this, &other);                                                                       \
             return *this;                                                                                              \
@@ -53,7 +55,9 @@ DEVICE void emulated_move(Vector* to, const Vector* from) {
         Element x, y, z, w;                                                                                            \
         Vector() = default;                                                                                            \
         Vector(Element x, Element y, Element z, Element w) : x(x), y(y), z(z), w(w) {}                                 \
-        Vector(const Vector& other) { emulated_move<unsigned __int128>(this, &other); }                                \
+        Vector(const Vector& other) {                                                                                  \
+            emulated_move<unsigned __int128>(this, &other);                                                            \
+        }                                                                                                              \
         Vector& operator=(const Vector& other) {                                                                       \
             emulated_move<unsigned __int128>(this, &other);                                                            \
             return *this;                                                                                              \

@@ -14,16 +14,27 @@ unsigned char* bytes_at(DevicePointer pointer) {
     return reinterpret_cast<unsigned char*>(pointer);
 }
 
-// The traces of a range that the host writes or reads; null in the fast form.
-Trace* traces_at(const Allocation& allocation, DevicePointer pointer) {
-    return allocation.traces() == nullptr ? nullptr : allocation.traces() + (pointer - allocation.begin());
+size_t offset_in(const Allocation& allocation, DevicePointer pointer) {
+    return static_cast<size_t>(pointer - allocation.begin());
 }
 
-void mark_written(const Allocation& allocation, DevicePointer pointer, size_t bytes) {
-    Trace* const traces = traces_at(allocation, pointer);
-    if (traces != nullptr) {
-        std::fill_n(traces, bytes, Trace{HOST, NOBODY, 0, 0});
+constexpr Trace WRITTEN_BY_HOST = {HOST, NOBODY, 0, 0};
+constexpr Trace UNWRITTEN = {NOBODY, NOBODY, 0, 0};
+
+void mark_written(Allocation& allocation, DevicePointer pointer, size_t bytes) {
+    if (allocation.has_traces()) {
+        allocation.mark(offset_in(allocation, pointer), bytes, WRITTEN_BY_HOST);
     }
+}
+
+// The first byte of a range that nothing has written, or `bytes`. In the fast form, all counts as written.
+size_t first_unwritten(const Allocation& allocation, DevicePointer pointer, size_t bytes) {
+    const size_t offset = offset_in(allocation, pointer);
+    size_t byte = allocation.has_traces() ? 0 : bytes;
+    while (byte < bytes && allocation.is_written(offset + byte)) {
+        byte += 1;
+    }
+    return byte;
 }
 
 Result set(DevicePointer target, unsigned char value, size_t bytes) {
@@ -53,18 +64,13 @@ Result to_host(void* target, DevicePointer source, size_t bytes) {
         return INVALID_VALUE;
     }
     memcpy(target, bytes_at(source), bytes);
-    const Trace* const traces = traces_at(*allocation, source);
-    if (traces == nullptr) {
-        return SUCCESS;
-    }
-    const Trace* const unwritten =
-        std::find_if(traces, traces + bytes, [](const Trace& trace) { return trace.writer == NOBODY; });
-    if (unwritten == traces + bytes) {
+    const size_t unwritten = first_unwritten(*allocation, source, bytes);
+    if (unwritten == bytes) {
         return SUCCESS;
     }
     Report report;
     report.add(Fault::UninitialisedGlobal, "the copy to the host",
-               format("byte %td of %zu, which nothing has written", unwritten - traces, bytes));
+               format("byte %zu of %zu, which nothing has written", unwritten, bytes));
     thread_state().report = report.text();
     return LAUNCH_FAILED;
 }
@@ -76,11 +82,11 @@ Result between(DevicePointer target, DevicePointer source, size_t bytes) {
         return INVALID_VALUE;
     }
     memmove(bytes_at(target), bytes_at(source), bytes);
-    Trace* const written = traces_at(*to, target);
-    const Trace* const read = traces_at(*from, source);
-    for (size_t i = 0; written != nullptr && i < bytes; ++i) {
-        const bool is_known = read == nullptr || read[i].writer != NOBODY;
-        written[i] = {is_known ? HOST : NOBODY, NOBODY, 0, 0};
+    mark_written(*to, target, bytes);
+    const size_t offset = offset_in(*to, target);
+    for (size_t i = first_unwritten(*from, source, bytes); i < bytes && to->has_traces(); ++i) {
+        const bool is_written = from->is_written(offset_in(*from, source) + i);
+        to->mark(offset + i, 1, is_written ? WRITTEN_BY_HOST : UNWRITTEN);
     }
     return SUCCESS;
 }
