@@ -8,7 +8,6 @@ mod image;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
@@ -100,16 +99,19 @@ fn make_driver(folder: &Path, out: &Path, driver: &Path) {
     units.extend(files(&folder.join("driver"), "cpp"));
     let objects: Vec<_> = (0..units.len()).map(|i| out.join(format!("driver-{i}.o"))).collect();
     in_parallel(units.len(), |i| {
-        let mut compile = Command::new(image::compiler());
+        let mut compile = image::compiler();
         compile.args(DRIVER_FLAGS).arg("-c").arg(&units[i]).arg("-o").arg(&objects[i]);
         image::run(&mut compile).unwrap_or_else(|log| panic!("{}:\n{log}", units[i].display()));
     });
-    let mut link = Command::new(image::compiler());
-    link.args(["-shared", "-static-libstdc++", "-static-libgcc", "-pthread", "-Wl,-s", "-Wl,--gc-sections"]);
-    link.args(["-Wl,-soname,libcuda.so", "-Wl,-z,noseparate-code"]);
-    link.arg(format!("-Wl,--version-script={}", folder.join("exports.map").display()));
-    image::run(link.args(&objects).arg("-ldl").arg("-o").arg(driver))
-        .unwrap_or_else(|log| panic!("the driver:\n{log}"));
+    let link = |more: &[&str]| {
+        let mut link = image::compiler();
+        link.args(["-shared", "-pthread", "-Wl,-s", "-Wl,--gc-sections", "-Wl,-soname,libcuda.so"]).args(more);
+        link.arg(format!("-Wl,--version-script={}", folder.join("exports.map").display()));
+        image::run(link.args(&objects).arg("-ldl").arg("-o").arg(driver))
+    };
+    // With its own C++ library, so that an installed program needs none; not every system has one to link with.
+    let linked = link(&["-static-libstdc++", "-static-libgcc"]).or_else(|_| link(&[]));
+    linked.unwrap_or_else(|log| panic!("the driver:\n{log}"));
 }
 
 /// The Rust source that embeds all of it.

@@ -79,7 +79,7 @@ pub(crate) fn make(job: Job<'_>, folders: &[PathBuf], scratch: &Path) -> Result<
     let text = job.entries.iter().fold(include, |text, entry| format!("{text}EMULATED_ENTRY({entry})\n"));
     fs::write(&unit, text).map_err(|error| error.to_string())?;
 
-    let mut compile = Command::new(compiler());
+    let mut compile = compiler();
     compile.args(FLAGS).args(job.form.flags());
     compile.args(job.constants.iter().map(|(name, value)| format!("-D{name}={value}")));
     compile.args(folders.iter().map(|folder| format!("-I{}", folder.display())));
@@ -87,7 +87,7 @@ pub(crate) fn make(job: Job<'_>, folders: &[PathBuf], scratch: &Path) -> Result<
 
     // Linked with lines, to make the table, and again without.
     let link = |more: &[&str], to: &Path| {
-        let mut link = Command::new(compiler());
+        let mut link = compiler();
         link.args(["-shared", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,--hash-style=gnu"]).args(more);
         run(link.arg(&object).args(["-lm", "-lc", "-lgcc"]).arg("-o").arg(to))
     };
@@ -107,14 +107,21 @@ pub(crate) fn make(job: Job<'_>, folders: &[PathBuf], scratch: &Path) -> Result<
     Ok(image)
 }
 
-/// The C++ compiler: `CXX`, or the system's.
-pub(crate) fn compiler() -> String {
-    env::var("CXX").unwrap_or_else(|_| "c++".to_owned())
+/// The C++ compiler, ready for arguments: what `CXX` says, which may be several words, or the system's.
+pub(crate) fn compiler() -> Command {
+    let said = env::var("CXX").unwrap_or_default();
+    let mut words = said.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("c++"));
+    command.args(words);
+    command
 }
 
-/// Runs a command; the error is what it printed.
+/// Runs the compiler; the error is what it printed.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    let output = command.output().map_err(|error| {
+        let program = command.get_program().display();
+        format!("{program}: {error}; the emulated device needs a C++ compiler, which CXX may name")
+    })?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
