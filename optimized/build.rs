@@ -7,6 +7,7 @@ mod image;
 #[path = "src/kernel/table.rs"]
 mod table;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
@@ -74,9 +75,29 @@ fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
+/// Makes `output`, unless it was made from the same inputs before: cargo says that something changed, not what.
+fn unless_fresh(output: &Path, inputs: &[PathBuf], parameters: &str, make: impl FnOnce()) {
+    let mut hasher = DefaultHasher::new();
+    parameters.hash(&mut hasher);
+    for input in inputs {
+        fs::read(input).unwrap_or_else(|error| panic!("{}: {error}", input.display())).hash(&mut hasher);
+    }
+    let key = hasher.finish().to_string();
+    let mut stamp = output.as_os_str().to_owned();
+    stamp.push(".key");
+    if output.exists() && fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == key) {
+        return;
+    }
+    make();
+    fs::write(stamp, key).expect("OUT_DIR can be written");
+}
+
 /// Compiles each kernel in both forms. The names of the files, fast and checked, in the order of [`KERNELS`].
 fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
     let folders = [root.join("kernels"), root.join("kernels/include"), root.join("emulator")];
+    let mut inputs = files(&folders[1], "cuh");
+    inputs
+        .extend(["emulator/simt_host.h", "emulator/interface.h", "src/emulated/image.rs"].map(|file| root.join(file)));
     let names: Vec<_> =
         (0..KERNELS.len()).map(|i| ["fast", "checked"].map(|form| out.join(format!("{i}.{form}.image")))).collect();
     in_parallel(2 * KERNELS.len(), |i| {
@@ -84,10 +105,14 @@ fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
         let form = [Form::Fast, Form::Checked][i % 2];
         let file = format!("{}.cu", kernel.op);
         let job = Job { file: &file, entries: kernel.entries, constants: kernel.constants, form };
-        let scratch = out.join(format!("image-{i}"));
-        fs::create_dir_all(&scratch).expect("OUT_DIR can be written");
-        let image = image::make(job, &folders, &scratch).unwrap_or_else(|log| panic!("{}:\n{log}", kernel.label()));
-        fs::write(&names[i / 2][i % 2], image).expect("OUT_DIR can be written");
+        let output = &names[i / 2][i % 2];
+        let inputs = [inputs.as_slice(), &[folders[0].join(&file)]].concat();
+        unless_fresh(output, &inputs, &format!("{:?} {job:?}", image::compiler()), || {
+            let scratch = out.join(format!("image-{i}"));
+            fs::create_dir_all(&scratch).expect("OUT_DIR can be written");
+            let image = image::make(job, &folders, &scratch).unwrap_or_else(|log| panic!("{}:\n{log}", kernel.label()));
+            fs::write(output, image).expect("OUT_DIR can be written");
+        });
     });
     names
 }
@@ -97,11 +122,17 @@ fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
 fn make_driver(folder: &Path, out: &Path, driver: &Path) {
     let mut units = files(folder, "cpp");
     units.extend(files(&folder.join("driver"), "cpp"));
+    let mut headers = files(folder, "h");
+    headers.extend(files(&folder.join("driver"), "h"));
     let objects: Vec<_> = (0..units.len()).map(|i| out.join(format!("driver-{i}.o"))).collect();
     in_parallel(units.len(), |i| {
+        let inputs = [headers.as_slice(), &[units[i].clone()]].concat();
         let mut compile = image::compiler();
         compile.args(DRIVER_FLAGS).arg("-c").arg(&units[i]).arg("-o").arg(&objects[i]);
-        image::run(&mut compile).unwrap_or_else(|log| panic!("{}:\n{log}", units[i].display()));
+        let parameters = format!("{compile:?}");
+        unless_fresh(&objects[i], &inputs, &parameters, || {
+            image::run(&mut compile).unwrap_or_else(|log| panic!("{}:\n{log}", units[i].display()));
+        });
     });
     let link = |more: &[&str]| {
         let mut link = image::compiler();
