@@ -1,7 +1,7 @@
 //! The emulated device: what it computes, what it finds, and in which orders.
 
-mod conformance;
-mod fault_kernels;
+pub(crate) mod conformance;
+pub(crate) mod fault_kernels;
 mod faults;
-mod mma;
+pub(crate) mod mma;
 mod schedules;

@@ -3,36 +3,60 @@
 use std::env;
 
 use optimized::error::Error;
-use optimized::kernel::Sources;
 use optimized::kernel::table::KERNELS;
-use optimized::nvrtc::Nvrtc;
+use optimized::kernel::{Kernel, Sources};
+use optimized::nvrtc::{Compiled, Nvrtc};
+
+use crate::emulator::{conformance, fault_kernels, mma};
 
 /// Ampere, Hopper, and Hopper with its own instructions.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_90a"];
 
-/// Where NVRTC is installed: set `PARITY_NVRTC` to its folder. With `PARITY_REQUIRE_NVRTC=1` it has to be there.
-#[test]
+/// NVRTC, unless it is not installed and need not be: then this says what is not done for want of it.
+///
+/// Set `PARITY_NVRTC` to its folder; with `PARITY_REQUIRE_NVRTC=1` it has to be there.
 #[expect(clippy::print_stdout, reason = "what could not be done is said")]
-fn kernels_compile_for_every_gpu_without_spilling() {
-    let nvrtc = match Nvrtc::find(None) {
-        Ok(nvrtc) => nvrtc,
+fn nvrtc(not_done: &str) -> Option<Nvrtc> {
+    match Nvrtc::find(None) {
+        Ok(nvrtc) => Some(nvrtc),
         Err(missing @ Error::NoNvrtc { .. }) if env::var("PARITY_REQUIRE_NVRTC").is_err() => {
-            println!("{} kernels were not compiled for {ARCHITECTURES:?}: {missing}", KERNELS.len());
-            return;
+            println!("{not_done} not compiled for {ARCHITECTURES:?}: {missing}");
+            None
         }
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// Compiles a kernel for every architecture.
+fn compile(nvrtc: Nvrtc, kernel: &Kernel, sources: &Sources) -> Vec<Compiled> {
+    let compile = |architecture| {
+        let compiled = nvrtc.compile(kernel, sources, architecture).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!compiled.cubin.is_empty(), "{} for {architecture} has no cubin", kernel.label());
+        compiled
     };
-    let sources = Sources::embedded();
+    ARCHITECTURES.into_iter().map(compile).collect()
+}
+
+#[test]
+fn kernels_compile_for_every_gpu_without_spilling() {
+    let Some(nvrtc) = nvrtc(&format!("{} kernels were", KERNELS.len())) else { return };
     for kernel in KERNELS {
-        for architecture in ARCHITECTURES {
-            let compiled = nvrtc.compile(kernel, &sources, architecture).unwrap_or_else(|error| panic!("{error}"));
-            assert!(!compiled.cubin.is_empty(), "{} for {architecture} has no cubin", kernel.label());
+        for compiled in compile(nvrtc, kernel, &Sources::embedded()) {
             for entry in kernel.entries {
                 let of_entry = compiled.resources.iter().find(|resources| resources.entry == *entry);
                 let needs = of_entry.unwrap_or_else(|| panic!("{entry} is not in the log:\n{}", compiled.log));
-                assert_eq!(needs.spilled_bytes, 0, "{} {entry} spills for {architecture}", kernel.label());
+                assert_eq!(needs.spilled_bytes, 0, "{} {entry} spills:\n{}", kernel.label(), compiled.log);
                 assert_eq!(needs.shared_bytes, 0, "{} {entry} has static shared memory", kernel.label());
             }
         }
+    }
+}
+
+/// They use all that `simt.cuh` offers, and are the first ones to be run on a GPU.
+#[test]
+fn the_tests_own_kernels_compile_too() {
+    let Some(nvrtc) = nvrtc("the tests' own kernels were") else { return };
+    for (kernel, source) in [conformance::SOURCE, fault_kernels::SOURCE, mma::SOURCE] {
+        compile(nvrtc, &kernel, &Sources::embedded().with(&kernel.file(), source));
     }
 }

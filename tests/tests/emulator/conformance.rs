@@ -8,6 +8,9 @@ use optimized::tensor::Matrix;
 use tests::device::{devices, launch};
 use tests::values::Draw;
 
+/// The kernels and their text.
+pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, include_str!("conformance.cu"));
+
 const KERNEL: Kernel = Kernel {
     op: "conformance",
     entries: &["indices", "shuffles", "votes", "block_votes", "matrices", "copies", "atomics", "rounding"],
@@ -18,7 +21,7 @@ const ONE_WARP: Grid = Grid { blocks: (1, 1), threads: 32, shared_bytes: 1024 };
 
 /// Every device with the kernels loaded.
 fn with_kernels() -> impl Iterator<Item = Gpu> {
-    let sources = Sources::embedded().with("conformance.cu", include_str!("conformance.cu"));
+    let sources = Sources::embedded().with("conformance.cu", SOURCE.1);
     devices().into_iter().inspect(move |gpu| {
         gpu.replace(&KERNEL, &sources).unwrap_or_else(|error| panic!("{error}"));
     })

@@ -8,7 +8,8 @@ use optimized::kernel::{Kernel, Sources};
 use optimized::tensor::Matrix;
 use tests::device::{emulated, launch};
 
-const SOURCE: &str = include_str!("fault_kernels.cu");
+/// The kernels and their text.
+pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, include_str!("fault_kernels.cu"));
 
 const KERNEL: Kernel = Kernel {
     op: "fault_kernels",
@@ -47,7 +48,7 @@ fn device(form: Form) -> Gpu {
 }
 
 fn sources() -> Sources {
-    Sources::embedded().with("fault_kernels.cu", SOURCE)
+    Sources::embedded().with("fault_kernels.cu", SOURCE.1)
 }
 
 /// Demands the fault at the line that has the text `at`, and that it is the first one.

@@ -13,6 +13,9 @@ use tests::device::{emulated, launch};
 use tests::tensor_core::{STEP, step};
 use tests::values::Draw;
 
+/// The kernels and their text.
+pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, include_str!("mma.cu"));
+
 const KERNEL: Kernel = Kernel { op: "mma", entries: &["multiply"], constants: &[] };
 
 /// Rows of a and of b.
@@ -22,7 +25,7 @@ const ROWS: usize = 16;
 fn device() -> &'static Gpu {
     static DEVICE: LazyLock<Gpu> = LazyLock::new(|| {
         let gpu = emulated(Form::Fast);
-        let sources = Sources::embedded().with("mma.cu", include_str!("mma.cu"));
+        let sources = Sources::embedded().with("mma.cu", SOURCE.1);
         gpu.replace(&KERNEL, &sources).unwrap_or_else(|error| panic!("{error}"));
         gpu
     });
