@@ -1,31 +1,15 @@
 //! A candidate: named activations that are put next to the reference's, live or from a dump.
 
 use std::collections::HashMap;
-use std::fmt;
 
+use fixtures::names::at::At;
+use fixtures::names::sited::Sited;
 use ndarray::Array2;
+use optimized::models::capture::Capture;
 use reference::Site;
 use reference::site::Extent;
 
 use crate::failure::Failure;
-
-/// A site in one of several forward passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct At {
-    /// 0 is the prefill, or its first chunk.
-    pub step: usize,
-    /// The place.
-    pub site: Site,
-}
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.step {
-            0 => write!(f, "{}", self.site),
-            step => write!(f, "step.{step}.{}", self.site),
-        }
-    }
-}
 
 /// Activations by site.
 pub trait Candidate: Sync {
@@ -60,5 +44,31 @@ impl Candidate for Live {
 
     fn choices(&self, at: At, _: Extent) -> Result<Array2<usize>, Failure> {
         self.choices.get(&at).cloned().ok_or_else(|| Failure::new(format!("{at}: not captured")))
+    }
+}
+
+/// Takes the values of the first forward pass.
+impl Capture for Live {
+    fn value(&mut self, site: Site, value: Array2<f32>) {
+        self.values.insert(At { step: 0, site }, value);
+    }
+
+    fn choices(&mut self, site: Site, chosen: Array2<usize>) {
+        self.choices.insert(At { step: 0, site }, chosen);
+    }
+}
+
+/// Activations on disk.
+impl Candidate for Sited {
+    fn has(&self, at: At) -> bool {
+        Sited::has(self, at)
+    }
+
+    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
+        Ok(Sited::matrix(self, at, extent)?)
+    }
+
+    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
+        Ok(Sited::choices(self, at, extent)?)
     }
 }

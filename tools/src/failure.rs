@@ -36,3 +36,15 @@ impl From<reference::error::ParseError> for Failure {
         Failure::new(error.to_string())
     }
 }
+
+impl From<fixtures::Error> for Failure {
+    fn from(error: fixtures::Error) -> Self {
+        Failure::new(error.to_string()).help(error.help())
+    }
+}
+
+impl From<optimized::error::Error> for Failure {
+    fn from(error: optimized::error::Error) -> Self {
+        Failure::new(error.to_string())
+    }
+}

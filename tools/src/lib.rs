@@ -1,11 +1,26 @@
-//! The parity program's library: [`candidate`]s, the [`lens`]es through which they are looked at, the [`verdict`]s.
+//! The parity program and its library.
+//!
+//! Reading order: [`candidate`], activations by site, live or from a dump; [`lens`], from which values the reference starts
+//! and where it is put next to the candidate; [`verify`], all lenses on their way through a model; [`verdict`] and
+//! [`report`], what is said of it; [`decoded`], the same for tokens; [`metrics`], how far two tensors are apart; [`cli`] and
+//! [`commands`], the program.
 
+pub mod backend;
 pub mod candidate;
+pub mod cli;
+pub mod commands;
 pub mod decoded;
+pub mod decoding;
+pub mod difference;
 pub mod failure;
 pub mod lens;
 pub mod metrics;
+pub mod model;
 pub mod output;
+pub mod precision;
+pub mod prompt;
+pub mod recorder;
 pub mod report;
+pub mod selection;
 pub mod verdict;
 pub mod verify;

@@ -1,7 +1,6 @@
-//! Where results go: stdout for them, stderr for progress and notes, files written whole or not at all.
+//! Where results go: stdout for them, stderr for progress and notes.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -43,17 +42,9 @@ impl Output {
         // A closed pipe is the reader's choice, not a failure.
         let _ = writeln!(anstream::stdout(), "{}", text.trim_end());
     }
-}
 
-/// Writes a file under a temporary name and renames it.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(format!("{}: cannot be written: {error}", path.display()))
-            .help("choose a folder that exists and that you may write to")
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    /// Says why nothing came of it, on stderr.
+    pub fn fail(self, failure: Failure) {
+        anstream::eprintln!("{:?}", miette::Report::new(failure));
+    }
 }

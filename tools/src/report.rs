@@ -1,6 +1,8 @@
 //! What was found, as a whole.
 
+mod differences;
 mod json;
+pub mod table;
 mod terminal;
 
 use std::collections::BTreeSet;
@@ -8,6 +10,7 @@ use std::collections::BTreeSet;
 use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
 
+pub use differences::print_difference;
 pub use json::write_json;
 pub use terminal::{print, summary};
 

@@ -1,7 +1,9 @@
 //! Puts a candidate next to the reference, under all lenses at once.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
+use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::models::m2::M2;
 use reference::site::Extent;
@@ -24,6 +26,8 @@ pub struct Verification<'a> {
     pub steps: &'a [Vec<u32>],
     /// The lenses, each once.
     pub lenses: &'a [Lens],
+    /// The layers; all of them but the last ones mean that neither these nor the head are run.
+    pub layers: Range<usize>,
 }
 
 /// What was found.
@@ -38,8 +42,9 @@ pub struct Found {
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
     pub fn run(&self, mut progress: impl FnMut()) -> Result<Found, Failure> {
-        let mut tracks: Vec<Track<'_>> =
-            self.lenses.iter().map(|lens| Track::new(*lens, self.model, self.contract)).collect();
+        let start = self.start();
+        let lenses = self.lenses.iter().filter(|lens| start == 0 || **lens != Lens::Global);
+        let mut tracks: Vec<Track<'_>> = lenses.map(|lens| Track::new(*lens, self.model, self.contract)).collect();
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
@@ -47,6 +52,10 @@ impl Verification<'_> {
             let extent = Extent { tokens: tokens.len(), positions: first + tokens.len() };
             for phase in self.pass() {
                 let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
+                if phase == Phase::Layer(start) && start > 0 {
+                    let stream = loaded.value(output_of(start - 1))?;
+                    tracks.iter_mut().for_each(|track| track.jump(&stream));
+                }
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
                 progress();
             }
@@ -57,12 +66,20 @@ impl Verification<'_> {
 
     /// How often `progress` is told.
     pub fn phases(&self) -> usize {
-        self.steps.len() * (self.model.config().num_hidden_layers + 2)
+        self.steps.len() * self.pass().count()
+    }
+
+    /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
+    fn start(&self) -> usize {
+        let Some(before) = self.layers.start.checked_sub(1) else { return 0 };
+        let shown = |step| self.candidate.has(At { step, site: output_of(before) });
+        if (0..self.steps.len()).all(shown) { self.layers.start } else { 0 }
     }
 
     fn pass(&self) -> impl Iterator<Item = Phase> + use<> {
-        let layers = (0..self.model.config().num_hidden_layers).map(Phase::Layer);
-        std::iter::once(Phase::Start).chain(layers).chain([Phase::Head])
+        let head = (self.layers.end == self.model.config().num_hidden_layers).then_some(Phase::Head);
+        let layers = (self.start()..self.layers.end).map(Phase::Layer);
+        std::iter::once(Phase::Start).chain(layers).chain(head)
     }
 
     fn advance(
@@ -96,4 +113,9 @@ impl Verification<'_> {
         }
         Ok(())
     }
+}
+
+/// The residual stream after a layer.
+fn output_of(layer: usize) -> Site {
+    Site::Layer(layer, LayerSite::Output)
 }

@@ -9,6 +9,7 @@ use super::Lens;
 use super::floor::NoiseFloor;
 use super::substitution::{Loaded, Seen};
 use crate::failure::Failure;
+use crate::recorder::storage_at;
 use crate::verdict::{JudgedBy, SiteReport, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
@@ -48,10 +49,11 @@ impl Judge {
         self.members.push(value);
     }
 
-    /// The site's report; `storage` is what the candidate stores activations in.
-    pub(crate) fn report(self, lens: Lens, storage: Storage, loaded: &Loaded<'_>) -> Result<SiteReport, Failure> {
+    /// The site's report; `activations` is what the candidate stores activations in.
+    pub(crate) fn report(self, lens: Lens, activations: Storage, loaded: &Loaded<'_>) -> Result<SiteReport, Failure> {
         let candidate = loaded.value(self.seen.site)?;
         let candidate = candidate.as_ref();
+        let storage = storage_at(self.seen.site, activations);
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&(candidate - reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();

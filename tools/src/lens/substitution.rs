@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::config::M2Config;
 use reference::probe::Probe;
@@ -11,7 +12,7 @@ use reference::site::Extent;
 use reference::{LayerSite, Site, Tracked};
 
 use super::Lens;
-use crate::candidate::{At, Candidate};
+use crate::candidate::Candidate;
 use crate::failure::Failure;
 
 /// A candidate's values of one step and layer, each read once.

@@ -1,5 +1,6 @@
 //! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
 
+use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::models::m2::{M2, Stream};
 use reference::ops::kv_cache::KvCache;
@@ -65,6 +66,12 @@ impl<'m> Track<'m> {
         let cache = KvCache::new(model.config().num_hidden_layers);
         let main = State { stream: None, table: None, cache };
         Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, abreast: false }
+    }
+
+    /// Goes on from a candidate's residual stream.
+    pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
+        self.main.stream = Some(Tracked::exact(stream.clone()).into());
+        self.abreast = false;
     }
 
     /// Runs one phase of a forward pass.

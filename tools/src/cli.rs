@@ -1,0 +1,81 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{check, decode, diff, fixtures, kernels, run, show, synth, verify};
+
+/// Proves fast implementations of MiniMax-M2 right, or names the operator that is wrong.
+///
+/// A candidate's activations are put next to a reference that computes the documents' equations in f64. Each operator is
+/// judged from the candidate's own inputs to it, within an error bound that is derived for each element.
+///
+/// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
+#[derive(Debug, Parser)]
+#[command(name = "parity", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Only results: no progress, no notes.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Put the CUDA path next to the reference: all lenses and the full decode.
+    Check(check::Check),
+    /// Run one backend and write its activations, logits and tokens.
+    Run(run::Run),
+    /// Put a dump from any engine next to the reference.
+    Verify(verify::Verify),
+    /// Compare two dumps, site by site; needs no model.
+    Diff(diff::Diff),
+    /// Decode on either backend: tokens and margins.
+    Decode(decode::Decode),
+    /// Write a seeded synthetic checkpoint of any size.
+    Synth(synth::Synth),
+    /// Show what is in a checkpoint or a dump.
+    Show(show::Show),
+    /// Compile every kernel for every GPU: registers, spills, shared memory.
+    Kernels(kernels::Kernels),
+    /// List, verify or regenerate the golden cases.
+    Fixtures(fixtures::Fixtures),
+}
+
+/// The reading of the documents.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Reading {
+    /// The reading of the documents: `documents` or `released`, then `,field=value` for each point that is read otherwise.
+    #[arg(long, value_name = "PRESET[,FIELD=VALUE]…")]
+    pub semantics: Option<String>,
+}
+
+/// Which part of the model is looked at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Part {
+    /// Only these layers: 3, 3..7 (3 to 6), ..7 or 3...
+    #[arg(long, value_name = "RANGE")]
+    pub layers: Option<String>,
+    /// Only sites whose path fits a pattern, such as 'layers.*.self_attn.*'. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    pub sites: Vec<String>,
+}
+
+/// Where reports go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Reporting {
+    /// Write the report as JSON, too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<std::path::PathBuf>,
+}
+
+/// The device of the CUDA path.
+#[derive(Debug, Clone, Args)]
+pub struct OnDevice {
+    /// auto takes a GPU if there is one, else the emulated device; cuda or cuda:N a GPU; emulated the emulated device;
+    /// checked the same with every load and store checked for races and bounds.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+}

@@ -1,0 +1,130 @@
+//! `parity check`: the CUDA path next to the reference.
+
+use clap::Args;
+use reference::decode::Decode;
+use reference::models::m2::M2;
+use reference::ops::sampling::Sampling;
+use reference::{RoundingContract, Semantics};
+
+use super::Outcome;
+use crate::backend::{device, load_optimized, weights_of_optimized};
+use crate::candidate::Live;
+use crate::cli::{OnDevice, Part, Reading, Reporting};
+use crate::decoded::judge_decoded;
+use crate::decoding::decode_optimized;
+use crate::failure::Failure;
+use crate::lens::{Lens, MEMBERS};
+use crate::model::Model;
+use crate::output::Output;
+use crate::prompt::Prompt;
+use crate::report::{self, Header, Report, SCHEMA};
+use crate::selection::Selection;
+use crate::verdict::Verdict;
+use crate::verify::Verification;
+
+/// What is typed.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// Folders in the hub's format, or built-in cases. Without any, all built-in cases.
+    pub models: Vec<String>,
+    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// Tokens to decode after it.
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub decode: usize,
+    #[command(flatten)]
+    device: OnDevice,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    part: Part,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Check {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
+        let mut reports = Vec::with_capacity(names.len());
+        for name in &names {
+            reports.push(self.judge(&Model::open(name)?, output)?);
+        }
+        match &reports[..] {
+            [one] => report::print(one, output),
+            all => {
+                let faulty = all.iter().filter(|report| report.verdict() == Verdict::Fault);
+                faulty.for_each(|report| report::print(report, output));
+                output.say(&report::table::of_reports(all));
+            }
+        }
+        if let Some(path) = &self.reporting.json {
+            report::write_json(&reports, path)?;
+        }
+        let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
+        Ok(if faulty { Outcome::Fault } else { Outcome::Good })
+    }
+
+    fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
+        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
+        let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
+        let weights = weights_of_optimized(model);
+        let m2 = M2::new(model.checkpoint.config(), semantics, &weights)?;
+        let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;
+
+        let mut live = Live::default();
+        let mut cache = optimized.cache(prompt.tokens.len())?;
+        optimized.forward(&prompt.tokens, &mut cache, Some(&mut live))?;
+        let contract = RoundingContract::FUSED;
+        let steps = [prompt.tokens.clone()];
+        let lenses = [Lens::Local, Lens::Layer, Lens::Global];
+        let layers = selection.layers(m2.config().num_hidden_layers);
+        let verification =
+            Verification { model: &m2, candidate: &live, contract, steps: &steps, lenses: &lenses, layers };
+        let bar = output.progress(verification.phases(), &format!("checking {}", model.name));
+        let found = verification.run(|| bar.inc(1))?;
+        bar.finish_and_clear();
+
+        let mut report = Report {
+            schema: SCHEMA,
+            header: Header {
+                model: model.name.clone(),
+                size: model.size(),
+                candidate: format!("the CUDA path on {}", optimized.gpu().name()),
+                contract,
+                contract_from: "what the kernels do".into(),
+                semantics,
+                steps: vec![prompt.tokens.len()],
+                layers: model.checkpoint.config().num_hidden_layers,
+                notes: notes(model),
+                command: format!("parity check {}", model.name),
+            },
+            sites: found.sites,
+            missing: found.missing,
+            decode: None,
+        };
+        report.retain(|site| selection.has(site));
+        if selection.is_all() && self.decode > 0 {
+            let how = Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+            let bar = output.progress(self.decode, &format!("decoding {}", model.name));
+            let choices = decode_optimized(&optimized, &prompt.tokens, &how, None, |_| bar.inc(1))?;
+            bar.finish_and_clear();
+            let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+            let bar = output.progress(1 + MEMBERS, "judging the decode");
+            report.decode = Some(judge_decoded(&m2, &prompt.tokens, &tokens, contract, || bar.inc(1))?);
+            bar.finish_and_clear();
+        }
+        Ok(report)
+    }
+}
+
+/// The CUDA path has bf16 weights.
+fn notes(model: &Model) -> Vec<String> {
+    let wider = model.checkpoint.tensors().any(|tensor| {
+        let router = tensor.name.contains("gate.weight") || tensor.name.contains("e_score_correction_bias");
+        tensor.dtype != fixtures::Dtype::Bf16 && !router
+    });
+    if wider { vec!["weights are rounded to bf16 for both sides, but for the router's".into()] } else { Vec::new() }
+}

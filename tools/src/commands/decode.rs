@@ -1,0 +1,108 @@
+//! `parity decode`: tokens and margins, on either backend.
+
+use clap::Args;
+use reference::Semantics;
+use reference::decode::Decode as Decoding;
+use reference::models::m2::M2;
+use reference::ops::sampling::{Choice, Random, Sampling};
+use serde_json::json;
+
+use super::Outcome;
+use crate::backend::{Backend, device, load_optimized};
+use crate::cli::{OnDevice, Reading, Reporting};
+use crate::decoding::{decode_optimized, decode_reference};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::output::Output;
+use crate::prompt::Prompt;
+
+/// What is typed.
+#[derive(Debug, Clone, Args)]
+pub struct Decode {
+    /// A folder in the hub's format, or a built-in case.
+    pub model: String,
+    /// Which implementation.
+    #[arg(long, value_enum, default_value_t = Backend::Reference)]
+    pub backend: Backend,
+    /// How the reference computes: f64, f32, or a contract's name.
+    #[arg(long, default_value = "f64")]
+    pub precision: String,
+    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// Tokens to make.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 24)]
+    pub count: usize,
+    /// Draw tokens from softmax(logits / τ) instead of taking the largest.
+    #[arg(long, value_name = "τ")]
+    pub temperature: Option<f64>,
+    /// Draw among the k largest only.
+    #[arg(long, value_name = "K", requires = "temperature")]
+    pub top_k: Option<usize>,
+    /// Draw among the fewest that together have this probability.
+    #[arg(long, value_name = "P", requires = "temperature")]
+    pub top_p: Option<f64>,
+    /// Of the draws.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Prompt tokens in one forward pass; all, if not given.
+    #[arg(long, value_name = "N")]
+    pub chunk: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    device: OnDevice,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Decode {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let model = Model::open(&self.model)?;
+        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
+        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?.tokens;
+        let how = Decoding {
+            tokens: self.count,
+            sampling: self.sampling(),
+            seed: self.seed,
+            chunk: self.chunk.map(std::num::NonZeroUsize::get),
+        };
+        let bar = output.progress(self.count, &format!("decoding {}", model.name));
+        let choices = match self.backend {
+            Backend::Reference => {
+                let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                let probe = &mut reference::probe::NoProbe;
+                decode_reference(&m2, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
+            }
+            Backend::Optimized => {
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                decode_optimized(&optimized, &prompt, &how, None, |_| bar.inc(1))?
+            }
+        };
+        bar.finish_and_clear();
+        output.say(&table(&choices));
+        if let Some(path) = &self.reporting.json {
+            let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+            let margins: Vec<f64> = choices.iter().map(|choice| choice.margin).collect();
+            let decode = json!({ "schema": 1, "tokens": prompt, "decode": { "tokens": tokens, "margins": margins } });
+            fixtures::whole::write(path, decode.to_string().as_bytes())?;
+        }
+        Ok(Outcome::Good)
+    }
+
+    fn sampling(&self) -> Sampling {
+        self.temperature.map_or(Sampling::Greedy, |temperature| {
+            Sampling::Random(Random { temperature, top_k: self.top_k, top_p: self.top_p.unwrap_or(1.0) })
+        })
+    }
+}
+
+/// Position, token and margin, a line each.
+fn table(choices: &[Choice]) -> String {
+    let mut text = format!("{:>8} {:>8} {:>12}\n", "position", "token", "margin");
+    for (position, choice) in choices.iter().enumerate() {
+        text += &format!("{position:>8} {:>8} {:>12.6}\n", choice.token, choice.margin);
+    }
+    text
+}

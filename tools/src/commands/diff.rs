@@ -1,0 +1,87 @@
+//! `parity diff`: two dumps, site by site.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fixtures::activations::dump::Dump;
+use fixtures::names::map::NameMap;
+
+use super::Outcome;
+use crate::cli::{Part, Reporting};
+use crate::difference::Difference;
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::output::Output;
+use crate::report::print_difference;
+use crate::selection::Selection;
+
+/// What is typed.
+///
+/// The figures are for reading: no similarity proves anything, `parity verify` does. Exit code 1 where shapes differ,
+/// where one dump has NaN or Inf and the other has not, or where the limit that was given is passed.
+#[derive(Debug, Clone, Args)]
+pub struct Diff {
+    /// A .safetensors, .npz or .npy file, or a folder of those.
+    pub a: PathBuf,
+    /// Another one, which relative figures refer to.
+    pub b: PathBuf,
+    /// The model of both, where their engines name or group values differently: sites are compared then, not names.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// A map from an engine's names to sites, beside those that ship; needs --model.
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub names: Option<PathBuf>,
+    /// Exit with 1 where RMS(a − b) > LIMIT · RMS(b), too; 0 demands that all be equal.
+    #[arg(long, value_name = "LIMIT")]
+    pub limit: Option<f64>,
+    #[command(flatten)]
+    part: Part,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Diff {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        if self.limit.is_some_and(|limit| limit.is_nan() || limit < 0.0) {
+            return Err(Failure::new("--limit: expected 0 or more").help("for instance --limit 1e-3"));
+        }
+        let difference = self.compare(output)?;
+        if difference.pairs.is_empty() {
+            let example = |names: &[String]| names.first().cloned().unwrap_or_else(|| "nothing".into());
+            let (a, b) = (example(&difference.only_a), example(&difference.only_b));
+            return Err(Failure::new(format!("nothing was compared: no selected name is in both (a has {a}, b {b})"))
+                .help("give --model, so that sites are compared instead of names"));
+        }
+        print_difference(&difference, output);
+        if let Some(path) = &self.reporting.json {
+            let text = serde_json::to_string_pretty(&difference)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            fixtures::whole::write(path, text.as_bytes())?;
+        }
+        let passed = |pair: &crate::difference::Pair| {
+            let near = |limit| pair.relative().is_some_and(|relative| relative <= limit);
+            pair.fault().is_none() && self.limit.is_none_or(near)
+        };
+        Ok(if difference.pairs.iter().all(passed) { Outcome::Good } else { Outcome::Fault })
+    }
+
+    fn compare(&self, output: Output) -> Result<Difference, Failure> {
+        let (a, b) = (Dump::open(&self.a)?, Dump::open(&self.b)?);
+        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let bar = output.progress(b.names().count(), "comparing");
+        let difference = match &self.model {
+            None => Difference::by_name(&a, &b, &selection, || bar.inc(1)),
+            Some(model) => {
+                let mut maps = NameMap::shipped();
+                if let Some(path) = &self.names {
+                    maps.push(NameMap::load(path)?);
+                }
+                let model = Model::open(model)?;
+                Difference::by_site([a, b], model.checkpoint.config(), &maps, &selection, || bar.inc(1))
+            }
+        };
+        bar.finish_and_clear();
+        difference
+    }
+}

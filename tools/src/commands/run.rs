@@ -1,0 +1,104 @@
+//! `parity run`: one backend's activations, logits and tokens, written to a dump.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fixtures::activations::manifest::{Decode, Manifest};
+use fixtures::activations::writer::DumpWriter;
+use reference::decode::Decode as Decoding;
+use reference::models::m2::M2;
+use reference::ops::sampling::Sampling;
+use reference::{RoundingContract, Semantics};
+use serde_json::json;
+
+use super::Outcome;
+use crate::backend::{Backend, device, load_optimized};
+use crate::cli::{OnDevice, Part, Reading};
+use crate::decoding::{decode_optimized, decode_reference};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::output::Output;
+use crate::precision::named;
+use crate::prompt::Prompt;
+use crate::recorder::Recorder;
+use crate::selection::Selection;
+
+/// What is typed.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// A folder in the hub's format, or a built-in case.
+    pub model: String,
+    /// Which implementation.
+    #[arg(long, value_enum, default_value_t = Backend::Reference)]
+    pub backend: Backend,
+    /// How the reference computes: f64, f32, or a contract's name, such as `eager_bf16` or `fused`, whose roundings it makes.
+    #[arg(long, default_value = "f64")]
+    pub precision: String,
+    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// Tokens to decode greedily after it.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub decode: usize,
+    /// Write the activations of each decode step, too, as `step.N.…`.
+    #[arg(long)]
+    pub steps: bool,
+    /// Where to: a name that ends in .safetensors or .npz, or a new folder.
+    #[arg(long, value_name = "PATH")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    device: OnDevice,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    part: Part,
+}
+
+impl Run {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let model = Model::open(&self.model)?;
+        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
+        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?;
+        let contract = match self.backend {
+            Backend::Reference => named(&self.precision)?,
+            Backend::Optimized => RoundingContract::FUSED,
+        };
+        let writer = DumpWriter::create(&self.out)?;
+        let mut recorder = Recorder::new(writer, selection, contract, model.checkpoint.config(), self.steps);
+        let how = Decoding { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+        let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
+        let choices = match self.backend {
+            Backend::Reference => {
+                let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                decode_reference(&m2, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
+            }
+            Backend::Optimized => {
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                decode_optimized(&optimized, &prompt.tokens, &how, Some(&mut recorder), |_| bar.inc(1))?
+            }
+        };
+        bar.finish_and_clear();
+        let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+        let fed = if self.steps { &tokens[..tokens.len().saturating_sub(1)] } else { &[] };
+        let producer = json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend });
+        let count = recorder.finish(&Manifest {
+            model: Some(model.name.clone()),
+            tokens: Some([&prompt.tokens[..], fed].concat()),
+            semantics: Some(semantics.to_string()),
+            precision: Some(contract.to_string()),
+            producer: Some(producer),
+            decode: (self.decode > 0).then(|| Decode {
+                margins: choices.iter().map(|choice| choice.margin).collect(),
+                tokens: tokens.clone(),
+            }),
+            ..Manifest::default()
+        })?;
+        output.note(&format!("{count} activations written to {}", self.out.display()));
+        if self.decode > 0 {
+            output.say(&tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+        }
+        Ok(Outcome::Good)
+    }
+}

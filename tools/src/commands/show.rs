@@ -1,0 +1,61 @@
+//! `parity show`: what is in a checkpoint or a dump.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fixtures::activations::dump::Dump;
+use fixtures::tensor::Listed;
+use serde_json::json;
+
+use super::Outcome;
+use crate::cli::Reporting;
+use crate::failure::Failure;
+use crate::model::{Model, count};
+use crate::output::Output;
+use crate::report::table::{number, with_header};
+
+/// What is typed.
+#[derive(Debug, Clone, Args)]
+pub struct Show {
+    /// A checkpoint's folder, a built-in case, or a dump: a .safetensors, .npz or .npy file, or a folder of those.
+    pub file: PathBuf,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Show {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let is_checkpoint = self.file.join("config.json").is_file() || !self.file.exists();
+        if is_checkpoint {
+            let model = Model::open(&self.file.to_string_lossy())?;
+            let tensors: Vec<Listed<'_>> = model.checkpoint.tensors().collect();
+            output.say(&format!("{}: {}\n\n{:#?}\n", model.name, model.size(), model.checkpoint.config()));
+            return self.list("checkpoint", &tensors, output);
+        }
+        let dump = Dump::open(&self.file)?;
+        if let Some(manifest) = dump.manifest() {
+            output.say(&format!("{}\n", manifest.text()));
+        }
+        let tensors: Vec<Listed<'_>> = dump.tensors().collect();
+        self.list("dump", &tensors, output)
+    }
+
+    fn list(&self, kind: &str, tensors: &[Listed<'_>], output: Output) -> Result<Outcome, Failure> {
+        let mut table = with_header(&["tensor", "type", "shape", "bytes", "file"]);
+        for Listed { name, dtype, shape, file } in tensors {
+            let bytes = dtype.bytes_of(shape).unwrap_or_default();
+            let shape = format!("{shape:?}");
+            table.add_row([(*name).into(), dtype.to_string().into(), shape.into(), number(bytes), (*file).into()]);
+        }
+        let bytes = tensors.iter().map(Listed::bytes).sum();
+        output.say(&format!("{table}\n{} tensors, {}B", tensors.len(), count(bytes)));
+        if let Some(path) = &self.reporting.json {
+            let of = |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
+            let tensors: Vec<_> = tensors.iter().map(of).collect();
+            let text = json!({ "schema": 1, "kind": kind, "tensors": tensors }).to_string();
+            fixtures::whole::write(path, text.as_bytes())?;
+        }
+        Ok(Outcome::Good)
+    }
+}

@@ -1,0 +1,214 @@
+//! `parity verify`: a dump from any engine next to the reference.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fixtures::activations::dump::Dump;
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
+use reference::models::m2::M2;
+use reference::site::Extent;
+use reference::{Semantics, Site};
+
+use super::Outcome;
+use crate::cli::{Part, Reading, Reporting};
+use crate::decoded::judge_decoded;
+use crate::failure::Failure;
+use crate::lens::{Lens, MEMBERS};
+use crate::model::Model;
+use crate::output::Output;
+use crate::precision::{Known, contract_of};
+use crate::prompt::Prompt;
+use crate::report::{self, Header, Report, SCHEMA};
+use crate::selection::Selection;
+use crate::verdict::Verdict;
+use crate::verify::Verification;
+
+/// What is typed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Verify {
+    /// A folder in the hub's format, or a built-in case.
+    pub model: String,
+    /// A .safetensors or .npz file, or a folder of those or of .npy files. For a built-in case its own values.
+    pub dump: Option<PathBuf>,
+    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
+    #[arg(long, value_name = "CONTRACT")]
+    pub contract: Option<String>,
+    /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
+    #[arg(long, value_name = "FILE")]
+    pub names: Option<PathBuf>,
+    /// Only these lenses.
+    #[arg(long, value_enum)]
+    pub lens: Vec<Lens>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    part: Part,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Verify {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let model = Model::open(&self.model)?;
+        let dump = self.open_dump(&model)?;
+        let report = self.judge(&model, dump, output)?;
+        report::print(&report, output);
+        if let Some(path) = &self.reporting.json {
+            report::write_json(std::slice::from_ref(&report), path)?;
+        }
+        Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
+    }
+
+    fn open_dump(&self, model: &Model) -> Result<Dump, Failure> {
+        match (&self.dump, &model.case) {
+            (Some(path), _) => Ok(Dump::open(path)?),
+            (None, Some(case)) => Ok(case.expected()?),
+            (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
+        }
+    }
+
+    /// Puts a dump next to the model's reference.
+    pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
+        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let manifest = dump.manifest().cloned();
+        let semantics: Semantics = match (&self.reading.semantics, manifest.as_ref().and_then(|m| m.semantics.as_ref()))
+        {
+            (Some(given), _) => given.parse()?,
+            (None, Some(dumped)) => dumped.parse()?,
+            (None, None) => Semantics::default(),
+        };
+        let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+        let mut maps = NameMap::shipped();
+        if let Some(path) = &self.names {
+            maps.push(NameMap::load(path)?);
+        }
+        let dump = Sited::new(dump, m2.config(), &maps);
+        let last = dump.sites().map(|at| at.step).max();
+        let Some(last) = last else { return Err(nothing_known(&dump)) };
+        let prompt = Prompt::find(self.tokens.as_deref(), model, manifest.as_ref())?;
+        let steps = prompt.passes(last, manifest.as_ref())?;
+        let extent =
+            |step: usize| Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() };
+        let known = contract_of(&dump, self.contract.as_deref(), extent)?;
+
+        let lenses =
+            if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
+        let layers = selection.layers(m2.config().num_hidden_layers);
+        let verification = Verification {
+            model: &m2,
+            candidate: &dump,
+            contract: known.contract,
+            steps: &steps,
+            lenses: &lenses,
+            layers,
+        };
+        let bar = output.progress(verification.phases(), "verifying");
+        let found = verification.run(|| bar.inc(1))?;
+        bar.finish_and_clear();
+
+        let mut report = Report {
+            schema: SCHEMA,
+            header: self.header(model, &dump, &known, semantics, &steps),
+            sites: found.sites,
+            missing: found.missing,
+            decode: None,
+        };
+        report.retain(|site| selection.has(site));
+        if selection.is_all() && !prompt.decoded.is_empty() && self.lens.is_empty() {
+            let bar = output.progress(1 + MEMBERS, "verifying the decode");
+            let decoded = judge_decoded(&m2, &prompt.tokens, &prompt.decoded, known.contract, || bar.inc(1))?;
+            bar.finish_and_clear();
+            report.decode = Some(decoded);
+        }
+        if report.sites.is_empty() {
+            let problem = format!("nothing was compared: {} has no selected site", dump.dump().path().display());
+            return Err(Failure::new(problem).help("see `parity show DUMP` for what it has"));
+        }
+        Ok(report)
+    }
+
+    fn header(&self, model: &Model, dump: &Sited, known: &Known, semantics: Semantics, steps: &[Vec<u32>]) -> Header {
+        let path = dump.dump().path().display();
+        let producer = dump.dump().manifest().and_then(|manifest| manifest.producer.as_ref());
+        let producer = producer.map(|producer| format!(", by {}", words(producer))).unwrap_or_default();
+        Header {
+            model: model.name.clone(),
+            size: model.size(),
+            candidate: format!("{path}{producer}"),
+            contract: known.contract,
+            contract_from: known.from.clone(),
+            semantics,
+            steps: steps.iter().map(Vec::len).collect(),
+            layers: model.checkpoint.config().num_hidden_layers,
+            notes: notes(dump),
+            command: self.command(),
+        }
+    }
+
+    /// The command, without what restricts it.
+    fn command(&self) -> String {
+        let mut command = format!("parity verify {}", self.model);
+        let mut add = |text: String| {
+            command.push(' ');
+            command += &text;
+        };
+        if let Some(dump) = &self.dump {
+            add(dump.display().to_string());
+        }
+        if let Some(tokens) = &self.tokens {
+            add(format!("--tokens {tokens}"));
+        }
+        if let Some(contract) = &self.contract {
+            add(format!("--contract {contract}"));
+        }
+        if let Some(semantics) = &self.reading.semantics {
+            add(format!("--semantics {semantics}"));
+        }
+        if let Some(names) = &self.names {
+            add(format!("--names {}", names.display()));
+        }
+        command
+    }
+}
+
+/// What the reader should know of a dump's names.
+fn notes(dump: &Sited) -> Vec<String> {
+    let reading = dump.reading();
+    let mut notes = Vec::new();
+    if !reading.unknown.is_empty() {
+        let listed: Vec<String> = reading.unknown.iter().take(5).map(|name| with_closest(dump, name)).collect();
+        let more = reading.unknown.len().saturating_sub(listed.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
+    }
+    if !dump.rivals().is_empty() {
+        notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
+    }
+    notes
+}
+
+fn with_closest(dump: &Sited, name: &str) -> String {
+    dump.closest(name).map_or_else(|| name.to_owned(), |closest| format!("{name} (did you mean {closest}?)"))
+}
+
+fn nothing_known(dump: &Sited) -> Failure {
+    let names: Vec<&str> = dump.dump().names().take(5).collect();
+    let example = Site::Layer(0, reference::LayerSite::QProj);
+    Failure::new(format!("{}: no name is known, such as {}", dump.dump().path().display(), names.join(", ")))
+        .help(format!("name tensors as transformers names modules, such as {example}, or give --names FILE"))
+}
+
+/// A producer, in words.
+fn words(producer: &serde_json::Value) -> String {
+    let field = |name: &str| producer.get(name).and_then(serde_json::Value::as_str);
+    match (producer.as_str(), field("library"), field("version")) {
+        (Some(text), ..) => text.to_owned(),
+        (_, Some(library), Some(version)) => format!("{library} {version}"),
+        _ => producer.to_string(),
+    }
+}

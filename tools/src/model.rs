@@ -1,0 +1,71 @@
+//! MODEL on the command line: a folder in the hub's format, or a built-in case's name.
+
+use std::path::Path;
+
+use fixtures::checkpoint::Checkpoint;
+use fixtures::golden::{Case, Golden};
+use reference::config::M2Config;
+
+use crate::failure::Failure;
+
+/// A model, and the case that it belongs to if it is a built-in one.
+#[derive(Debug)]
+pub struct Model {
+    /// As it was named.
+    pub name: String,
+    /// Configuration and weights.
+    pub checkpoint: Checkpoint,
+    /// Prompt and expected values.
+    pub case: Option<Case>,
+}
+
+impl Model {
+    /// Opens a model.
+    pub fn open(name: &str) -> Result<Self, Failure> {
+        let path = Path::new(name);
+        if path.is_dir() {
+            return Ok(Model { name: name.to_owned(), checkpoint: Checkpoint::open(path)?, case: None });
+        }
+        let golden = Golden::embedded();
+        if golden.names()?.iter().any(|known| known == name) {
+            return Model::of_case(golden.case(name)?);
+        }
+        let known = golden.names()?.join(", ");
+        Err(Failure::new(format!("{name} is neither a folder nor a built-in case"))
+            .help(format!("name a folder with config.json and .safetensors files, or one of {known}")))
+    }
+
+    /// A case's model.
+    pub fn of_case(case: Case) -> Result<Self, Failure> {
+        Ok(Model { name: case.name.clone(), checkpoint: case.checkpoint()?, case: Some(case) })
+    }
+
+    /// The built-in cases' names.
+    pub fn built_in() -> Result<Vec<String>, Failure> {
+        Ok(Golden::embedded().names()?)
+    }
+
+    /// Layers, heads, experts and parameters, in words.
+    pub fn size(&self) -> String {
+        let M2Config { num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, .. } =
+            *self.checkpoint.config();
+        let M2Config { num_local_experts, num_experts_per_tok, .. } = *self.checkpoint.config();
+        let parameters: usize = self.checkpoint.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
+        format!(
+            "{num_hidden_layers} layers of {hidden_size}, {num_attention_heads}/{num_key_value_heads} heads, \
+             {num_experts_per_tok} of {num_local_experts} experts, {} parameters",
+            count(parameters)
+        )
+    }
+}
+
+/// A number with its magnitude.
+pub fn count(n: usize) -> String {
+    let n = n as f64;
+    match n {
+        1e9.. => format!("{:.2} G", n / 1e9),
+        1e6.. => format!("{:.2} M", n / 1e6),
+        1e3.. => format!("{:.1} k", n / 1e3),
+        _ => format!("{n}"),
+    }
+}

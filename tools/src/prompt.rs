@@ -1,0 +1,95 @@
+//! `--tokens` on the command line, and the forward passes that follow from it.
+
+use fixtures::activations::manifest::Manifest;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::model::Model;
+
+/// Tokens of a prompt, and of the decode after it where that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Prompt {
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// Tokens decoded after it.
+    pub decoded: Vec<u32>,
+}
+
+const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
+
+impl Prompt {
+    /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let Some(file) = text.strip_prefix('@') else {
+            let tokens = text.split(',').map(|token| token.trim().parse()).collect::<Result<_, _>>();
+            let tokens = tokens
+                .map_err(|error| Failure::new(format!("--tokens {text}: {error}, expected token ids")).help(HELP))?;
+            return Prompt { tokens, decoded: Vec::new() }.nonempty("--tokens");
+        };
+        let bad = |problem: String| Failure::new(format!("{file}: {problem}")).help(HELP);
+        let text = std::fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let value: Value = serde_json::from_str(&text).map_err(|error| bad(format!("is not JSON: {error}")))?;
+        let listed = value.get("tokens").unwrap_or(&value);
+        let tokens =
+            list(listed).ok_or_else(|| bad("holds no list of token ids, nor an object with `tokens`".into()))?;
+        let decoded = value.pointer("/decode/tokens").and_then(list).unwrap_or_default();
+        Prompt { tokens, decoded }.nonempty(file)
+    }
+
+    /// From `--tokens`, or else from the built-in case, or else from the dump's manifest.
+    pub fn find(given: Option<&str>, model: &Model, manifest: Option<&Manifest>) -> Result<Self, Failure> {
+        if let Some(text) = given {
+            return Prompt::parse(text);
+        }
+        if let Some(case) = &model.case {
+            let decoded = case.decode.as_ref().map(|decode| decode.tokens.clone()).unwrap_or_default();
+            return Ok(Prompt { tokens: case.tokens.clone(), decoded });
+        }
+        let tokens = manifest.and_then(|manifest| manifest.tokens.clone()).unwrap_or_default();
+        let decoded = manifest.and_then(|manifest| manifest.decode.as_ref());
+        let decoded = decoded.map(|decode| decode.tokens.clone()).unwrap_or_default();
+        if tokens.is_empty() {
+            return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
+        }
+        Ok(Prompt { tokens, decoded })
+    }
+
+    /// The tokens of each forward pass of a dump that has values of steps up to `last`: the prompt, then one by one.
+    pub fn passes(&self, last: usize, manifest: Option<&Manifest>) -> Result<Vec<Vec<u32>>, Failure> {
+        let all = [&self.tokens[..], &self.decoded].concat();
+        let listed = manifest.and_then(|manifest| manifest.tokens.as_ref());
+        if let Some(listed) = listed
+            && let Some(at) = (0..all.len().min(listed.len())).find(|&i| all[i] != listed[i])
+        {
+            let (given, dumped) = (all[at], listed[at]);
+            return Err(Failure::new(format!(
+                "the dump was made from other tokens: they differ from position {at} (given {given}, dumped {dumped})"
+            ))
+            .help("give the dump's own tokens, or dump again"));
+        }
+        if last == 0 {
+            return Ok(vec![self.tokens.clone()]);
+        }
+        // A manifest lists all that went in; the prompt is what is left of it before the steps.
+        let (prompt, fed) = match listed {
+            Some(listed) if listed.len() > last => listed.split_at(listed.len() - last),
+            _ if self.decoded.len() >= last => (&self.tokens[..], &self.decoded[..last]),
+            _ => {
+                let problem = format!("the dump has {last} steps after the prompt, and their tokens are not known");
+                return Err(Failure::new(problem).help("give --tokens @file.json with `tokens` and `decode.tokens`"));
+            }
+        };
+        Ok(std::iter::once(prompt.to_vec()).chain(fed.iter().map(|&token| vec![token])).collect())
+    }
+
+    fn nonempty(self, from: &str) -> Result<Self, Failure> {
+        if self.tokens.is_empty() {
+            return Err(Failure::new(format!("{from}: the prompt is empty, expected at least one token")).help(HELP));
+        }
+        Ok(self)
+    }
+}
+
+fn list(value: &Value) -> Option<Vec<u32>> {
+    value.as_array()?.iter().map(|token| token.as_u64().and_then(|token| u32::try_from(token).ok())).collect()
+}

@@ -1,0 +1,121 @@
+//! Writes a running model's activations to a dump as they come.
+
+use fixtures::Tensor;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::names::at::At;
+use ndarray::Array2;
+use optimized::models::capture::Capture;
+use reference::config::M2Config;
+use reference::probe::Probe;
+use reference::site::Extent;
+use reference::{LayerSite, Real, RoundingContract, Site, Storage, Tracked};
+
+use crate::failure::Failure;
+use crate::selection::Selection;
+
+/// A probe, and a capture of the CUDA path, that writes what it sees. A step begins with the embedding.
+pub struct Recorder {
+    writer: DumpWriter,
+    selection: Selection,
+    activations: Storage,
+    config: M2Config,
+    all_steps: bool,
+    step: Option<usize>,
+    extent: Extent,
+    written: usize,
+    failure: Option<Failure>,
+}
+
+impl Recorder {
+    /// Values are written in the type that `contract` stores them in. Without `all_steps`, only those of the first pass.
+    pub fn new(
+        writer: DumpWriter,
+        selection: Selection,
+        contract: RoundingContract,
+        config: &M2Config,
+        all_steps: bool,
+    ) -> Self {
+        let extent = Extent { tokens: 0, positions: 0 };
+        let (activations, config) = (contract.activations, config.clone());
+        Recorder { writer, selection, activations, config, all_steps, step: None, extent, written: 0, failure: None }
+    }
+
+    /// Completes the dump; the number of values written.
+    pub fn finish(self, manifest: &Manifest) -> Result<usize, Failure> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.written == 0 {
+            return Err(
+                Failure::new("no site was selected, so there is nothing to write").help("see --sites, --layers")
+            );
+        }
+        self.writer.finish(manifest)?;
+        Ok(self.written)
+    }
+
+    fn record(&mut self, site: Site, rows: usize, tensor: impl FnOnce(Vec<usize>) -> Option<Tensor<'static>>) {
+        if site == Site::Embedding {
+            self.step = Some(self.step.map_or(0, |step| step + 1));
+            self.extent = Extent { tokens: rows, positions: self.extent.positions + rows };
+        }
+        let step = self.step.unwrap_or(0);
+        let wanted = (self.all_steps || step == 0) && self.selection.has(site);
+        if !wanted || self.failure.is_some() {
+            return;
+        }
+        let tensor = tensor(site.shape(&self.config, self.extent)).expect("a site's matrix has its shape's elements");
+        match self.writer.write(&At { step, site }.to_string(), &tensor) {
+            Ok(()) => self.written += 1,
+            Err(error) => self.failure = Some(error.into()),
+        }
+    }
+
+    fn values(&mut self, site: Site, value: Array2<f64>) {
+        let storage = storage_at(site, self.activations);
+        self.record(site, value.nrows(), |shape| Tensor::stored(storage, shape, value));
+    }
+
+    fn indices(&mut self, site: Site, chosen: &Array2<usize>) {
+        self.record(site, chosen.nrows(), |shape| Tensor::indices_of(shape, chosen.iter().copied()));
+    }
+}
+
+/// What a site's values are stored in, where activations are stored in `activations`: the router and the rotation table
+/// are f32 at least.
+pub fn storage_at(site: Site, activations: Storage) -> Storage {
+    use LayerSite::{GateChoice, GateLogits, GateScores, GateWeights};
+    let wide = matches!(
+        site,
+        Site::RopeCos | Site::RopeSin | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights)
+    );
+    match activations {
+        Storage::F16 | Storage::Bf16 if wide => Storage::F32,
+        _ => activations,
+    }
+}
+
+impl<T: Real> Probe<T> for Recorder {
+    fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
+        self.values(site, value.value.mapv(T::wide));
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<T>, chosen: &mut Array2<usize>) {
+        self.indices(site, chosen);
+    }
+
+    fn wants(&self, site: Site) -> bool {
+        self.selection.names(site)
+    }
+}
+
+impl Capture for Recorder {
+    fn value(&mut self, site: Site, value: Array2<f32>) {
+        self.values(site, value.mapv(f64::from));
+    }
+
+    fn choices(&mut self, site: Site, chosen: Array2<usize>) {
+        self.indices(site, &chosen);
+    }
+}
