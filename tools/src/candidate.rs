@@ -1,10 +1,11 @@
 //! A candidate: named activations that are put next to the reference's, live or from a dump.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
 use reference::Site;
 use reference::site::Extent;
@@ -23,38 +24,45 @@ pub trait Candidate: Sync {
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure>;
 }
 
-/// Activations in memory.
+/// Activations in memory: a row a position, whether it was read with the prompt or decoded.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// Values by site.
-    pub values: HashMap<At, Array2<f32>>,
-    /// Choices by site.
-    pub choices: HashMap<At, Array2<usize>>,
+    values: HashMap<Site, Array2<f32>>,
+    choices: HashMap<Site, Array2<usize>>,
 }
 
 impl Candidate for Live {
-    fn has(&self, at: At) -> bool {
-        self.values.contains_key(&at) || self.choices.contains_key(&at)
+    fn has(&self, At { step, site }: At) -> bool {
+        step == 0 && (self.values.contains_key(&site) || self.choices.contains_key(&site))
     }
 
     fn matrix(&self, at: At, _: Extent) -> Result<Array2<f64>, Failure> {
-        let value = self.values.get(&at).ok_or_else(|| Failure::new(format!("{at}: not captured")))?;
+        let value = self.values.get(&at.site).ok_or_else(|| Failure::new(format!("{at}: not captured")))?;
         Ok(value.mapv(f64::from))
     }
 
     fn choices(&self, at: At, _: Extent) -> Result<Array2<usize>, Failure> {
-        self.choices.get(&at).cloned().ok_or_else(|| Failure::new(format!("{at}: not captured")))
+        self.choices.get(&at.site).cloned().ok_or_else(|| Failure::new(format!("{at}: not captured")))
     }
 }
 
-/// Takes the values of the first forward pass.
+/// Takes the values of every forward pass, one below the other.
 impl Capture for Live {
     fn value(&mut self, site: Site, value: Array2<f32>) {
-        self.values.insert(At { step: 0, site }, value);
+        append(&mut self.values, site, value);
     }
 
     fn choices(&mut self, site: Site, chosen: Array2<usize>) {
-        self.choices.insert(At { step: 0, site }, chosen);
+        append(&mut self.choices, site, chosen);
+    }
+}
+
+fn append<T: Clone>(to: &mut HashMap<Site, Array2<T>>, site: Site, rows: Array2<T>) {
+    match to.entry(site) {
+        Entry::Vacant(place) => drop(place.insert(rows)),
+        Entry::Occupied(mut before) => {
+            before.get_mut().append(Axis(0), rows.view()).expect("a site has as many columns in every pass");
+        }
     }
 }
 

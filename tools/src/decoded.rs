@@ -2,18 +2,19 @@
 //!
 //! The reference reads the candidate's own tokens, so that every position is compared, after a divergence too. Where the
 //! candidate chose another token, that is legal if noise explains it: the reference's margin between the two lies
-//! within what correct implementations' logits differ by.
+//! within what correct implementations' logits differ by. Where the candidate shows which experts it chose, the reference
+//! goes by these, so that what another legal choice leads to is not taken for noise.
 
 use ndarray::Array2;
 use reference::models::m2::{M2, Stream};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::argmax;
-use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::{Error, RoundingContract};
 use serde::Serialize;
 
 use crate::lens::{MEMBERS, difference_limit};
+use crate::replay::Choices;
 use crate::verdict::Verdict;
 
 /// What was found.
@@ -51,16 +52,18 @@ impl Decoded {
     }
 }
 
-/// Judges `tokens`, which the candidate decoded greedily after `prompt`; `progress` is told of each of
-/// `1 + MEMBERS` passes.
+/// Judges `tokens`, which the candidate decoded greedily after `prompt`, choosing the experts in `choices` as far as they
+/// are known; `progress` is told of each of `1 + MEMBERS` passes.
 pub fn judge_decoded(
     model: &M2<'_>,
-    prompt: &[u32],
-    tokens: &[u32],
+    (prompt, tokens): (&[u32], &[u32]),
     contract: RoundingContract,
+    choices: &mut Choices,
     mut progress: impl FnMut(),
 ) -> Result<Decoded, Error> {
-    let truth = logits(model, prompt, tokens, RoundingContract::IDEAL)?;
+    let read = [prompt, &tokens[..tokens.len().saturating_sub(1)]].concat();
+    let mut logits = |contract| logits(model, &read, prompt.len() - 1, &mut Run::new(contract, choices));
+    let truth = logits(RoundingContract::IDEAL)?;
     progress();
     let mut found = Decoded { tokens: tokens.to_vec(), margins: Vec::new(), divergences: Vec::new() };
     for (position, (&candidate, row)) in tokens.iter().zip(truth.rows()).enumerate() {
@@ -77,7 +80,7 @@ pub fn judge_decoded(
     }
     let mut drawn: Vec<Array2<f64>> = Vec::with_capacity(MEMBERS);
     for seed in 1..=MEMBERS as u64 {
-        drawn.push(logits(model, prompt, tokens, contract.stochastic(seed))?);
+        drawn.push(logits(contract.stochastic(seed))?);
         progress();
     }
     for divergence in &mut found.divergences {
@@ -93,17 +96,14 @@ pub fn judge_decoded(
     Ok(found)
 }
 
-/// The logits by which each of `tokens` was chosen.
-fn logits(model: &M2<'_>, prompt: &[u32], tokens: &[u32], contract: RoundingContract) -> Result<Array2<f64>, Error> {
-    let mut probe = NoProbe;
-    let mut run = Run::new(contract, &mut probe);
+/// The logits after each token from `first` on.
+fn logits(model: &M2<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Array2<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
-    let read = [prompt, &tokens[..tokens.len().saturating_sub(1)]].concat();
-    let mut stream = Stream::from(model.embed(&read, 0, &mut run)?);
-    let table = model.rope_table(0, read.len(), &mut run);
+    let mut stream = Stream::from(model.embed(read, 0, run)?);
+    let table = model.rope_table(0, read.len(), run);
     for layer in 0..model.config().num_hidden_layers {
-        stream = model.layer(layer, &stream, &table, &mut cache, &mut run)?;
+        stream = model.layer(layer, &stream, &table, &mut cache, run)?;
     }
-    let rows: Vec<usize> = (prompt.len() - 1..read.len()).collect();
-    Ok(model.head(&Stream::from(stream.stored.select(&rows)), &mut run)?.value)
+    let rows: Vec<usize> = (first..read.len()).collect();
+    Ok(model.head(&Stream::from(stream.stored.select(&rows)), run)?.value)
 }

@@ -20,6 +20,7 @@ pub mod output;
 pub mod precision;
 pub mod prompt;
 pub mod recorder;
+pub mod replay;
 pub mod report;
 pub mod selection;
 pub mod verdict;

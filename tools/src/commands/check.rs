@@ -17,6 +17,7 @@ use crate::lens::{Lens, MEMBERS};
 use crate::model::Model;
 use crate::output::Output;
 use crate::prompt::Prompt;
+use crate::replay::Choices;
 use crate::report::{self, Header, Report, SCHEMA};
 use crate::selection::Selection;
 use crate::verdict::Verdict;
@@ -74,11 +75,16 @@ impl Check {
         let m2 = M2::new(model.checkpoint.config(), semantics, &weights)?;
         let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;
 
+        let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let mut live = Live::default();
-        let mut cache = optimized.cache(prompt.tokens.len())?;
-        optimized.forward(&prompt.tokens, &mut cache, Some(&mut live))?;
+        let how = Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+        let choices = decode_optimized(&optimized, &prompt.tokens, &how, Some(&mut live), |_| bar.inc(1))?;
+        let decoded: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+        bar.finish_and_clear();
+
         let contract = RoundingContract::FUSED;
-        let steps = [prompt.tokens.clone()];
+        let read = [&prompt.tokens[..], &decoded[..decoded.len().saturating_sub(1)]].concat();
+        let steps = [read];
         let lenses = [Lens::Local, Lens::Layer, Lens::Global];
         let layers = selection.layers(m2.config().num_hidden_layers);
         let verification =
@@ -96,9 +102,9 @@ impl Check {
                 contract,
                 contract_from: "what the kernels do".into(),
                 semantics,
-                steps: vec![prompt.tokens.len()],
+                steps: vec![steps[0].len()],
                 layers: model.checkpoint.config().num_hidden_layers,
-                notes: notes(model),
+                notes: notes(model, prompt.tokens.len(), steps[0].len()),
                 command: format!("parity check {}", model.name),
             },
             sites: found.sites,
@@ -107,13 +113,10 @@ impl Check {
         };
         report.retain(|site| selection.has(site));
         if selection.is_all() && self.decode > 0 {
-            let how = Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
-            let bar = output.progress(self.decode, &format!("decoding {}", model.name));
-            let choices = decode_optimized(&optimized, &prompt.tokens, &how, None, |_| bar.inc(1))?;
-            bar.finish_and_clear();
-            let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
             let bar = output.progress(1 + MEMBERS, "judging the decode");
-            report.decode = Some(judge_decoded(&m2, &prompt.tokens, &tokens, contract, || bar.inc(1))?);
+            let mut chosen = Choices::of(&live, m2.config(), &[steps[0].len()])?;
+            let tokens = (&prompt.tokens[..], &decoded[..]);
+            report.decode = Some(judge_decoded(&m2, tokens, contract, &mut chosen, || bar.inc(1))?);
             bar.finish_and_clear();
         }
         Ok(report)
@@ -121,10 +124,17 @@ impl Check {
 }
 
 /// The CUDA path has bf16 weights.
-fn notes(model: &Model) -> Vec<String> {
+fn notes(model: &Model, prompt: usize, read: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if read > prompt {
+        notes.push(format!("positions from {prompt} on were decoded, the others read at once"));
+    }
     let wider = model.checkpoint.tensors().any(|tensor| {
         let router = tensor.name.contains("gate.weight") || tensor.name.contains("e_score_correction_bias");
         tensor.dtype != fixtures::Dtype::Bf16 && !router
     });
-    if wider { vec!["weights are rounded to bf16 for both sides, but for the router's".into()] } else { Vec::new() }
+    if wider {
+        notes.push("weights are rounded to bf16 for both sides, but for the router's".into());
+    }
+    notes
 }

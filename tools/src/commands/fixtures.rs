@@ -76,7 +76,8 @@ impl Fixtures {
 
 impl List {
     fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let mut table = with_header(&["case", "model", "prompt", "decode", "precision", "about"]);
+        let mut table = with_header(&["case", "model", "prompt", "decode", "precision"]);
+        let mut about = String::new();
         for model in self.cases.open()? {
             let Some(case) = &model.case else { continue };
             let decoded = case.decode.as_ref().map_or(0, |decode| decode.tokens.len());
@@ -86,10 +87,11 @@ impl List {
                 number(case.tokens.len()),
                 number(decoded),
                 Cell::new(case.manifest.precision.as_deref().unwrap_or_default()),
-                Cell::new(case.manifest.description.as_deref().unwrap_or_default()),
             ]);
+            let description = case.manifest.description.as_deref().unwrap_or_default();
+            about += &format!("\n{}: {description}\n", case.name);
         }
-        output.say(&table.to_string());
+        output.say(&format!("{table}\n{about}"));
         Ok(Outcome::Good)
     }
 }

@@ -19,6 +19,7 @@ use crate::model::Model;
 use crate::output::Output;
 use crate::precision::{Known, contract_of};
 use crate::prompt::Prompt;
+use crate::replay::Choices;
 use crate::report::{self, Header, Report, SCHEMA};
 use crate::selection::Selection;
 use crate::verdict::Verdict;
@@ -121,7 +122,10 @@ impl Verify {
         report.retain(|site| selection.has(site));
         if selection.is_all() && !prompt.decoded.is_empty() && self.lens.is_empty() {
             let bar = output.progress(1 + MEMBERS, "verifying the decode");
-            let decoded = judge_decoded(&m2, &prompt.tokens, &prompt.decoded, known.contract, || bar.inc(1))?;
+            let passes: Vec<usize> = steps.iter().map(Vec::len).collect();
+            let mut choices = Choices::of(&dump, m2.config(), &passes)?;
+            let tokens = (&prompt.tokens[..], &prompt.decoded[..]);
+            let decoded = judge_decoded(&m2, tokens, known.contract, &mut choices, || bar.inc(1))?;
             bar.finish_and_clear();
             report.decode = Some(decoded);
         }

@@ -1,7 +1,7 @@
 //! Tables: lines for rows, columns as wide as they must be.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+use comfy_table::presets::NOTHING;
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table};
 
 use super::Report;
 use crate::lens::Lens;
@@ -10,7 +10,9 @@ use crate::verdict::Verdict;
 /// An empty table.
 pub fn with_header(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(NOTHING.header_separator(LineStyle::none().fill('─').junction('─')))
+        .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().copied());
     table
 }
