@@ -58,7 +58,7 @@ pub struct Part {
     /// Only these layers: 3, 3..7 (3 to 6), ..7 or 3...
     #[arg(long, value_name = "RANGE")]
     pub layers: Option<String>,
-    /// Only sites whose path fits a pattern, such as 'layers.*.self_attn.*'. May be given several times.
+    /// Only sites whose path fits a pattern, such as `layers.*.self_attn.*`. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub sites: Vec<String>,
 }

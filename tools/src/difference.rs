@@ -177,7 +177,7 @@ fn elements<'t>(tensor: &'t Tensor<'_>, room: &'t mut Vec<u8>) -> Elements<'t> {
 }
 
 /// A site's values: the tensor that has them, or its part that does.
-fn whole<'d>(dump: &'d Sited, at: At, extent: Extent) -> Result<Tensor<'d>, Failure> {
+fn whole(dump: &Sited, at: At, extent: Extent) -> Result<Tensor<'_>, Failure> {
     let Columns { tensor, width, columns } = dump.columns(at, extent)?;
     if columns == (0..width) {
         return Ok(tensor);

@@ -54,7 +54,9 @@ impl Verification<'_> {
                 let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
                 if phase == Phase::Layer(start) && start > 0 {
                     let stream = loaded.value(output_of(start - 1))?;
-                    tracks.iter_mut().for_each(|track| track.jump(&stream));
+                    for track in &mut tracks {
+                        track.jump(&stream);
+                    }
                 }
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
                 progress();

@@ -1,5 +1,7 @@
 //! `parity decode`: tokens and margins, on either backend.
 
+use std::fmt::Write;
+
 use clap::Args;
 use reference::Semantics;
 use reference::decode::Decode as Decoding;
@@ -102,7 +104,7 @@ impl Decode {
 fn table(choices: &[Choice]) -> String {
     let mut text = format!("{:>8} {:>8} {:>12}\n", "position", "token", "margin");
     for (position, choice) in choices.iter().enumerate() {
-        text += &format!("{position:>8} {:>8} {:>12.6}\n", choice.token, choice.margin);
+        let _ = writeln!(text, "{position:>8} {:>8} {:>12.6}", choice.token, choice.margin);
     }
     text
 }

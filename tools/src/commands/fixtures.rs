@@ -3,6 +3,7 @@
 mod regenerate;
 mod verify;
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -89,7 +90,7 @@ impl List {
                 Cell::new(case.manifest.precision.as_deref().unwrap_or_default()),
             ]);
             let description = case.manifest.description.as_deref().unwrap_or_default();
-            about += &format!("\n{}: {description}\n", case.name);
+            let _ = writeln!(about, "\n{}: {description}", case.name);
         }
         output.say(&format!("{table}\n{about}"));
         Ok(Outcome::Good)

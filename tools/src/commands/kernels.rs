@@ -20,7 +20,7 @@ use crate::report::table::{number, with_header};
 /// NVRTC compiles without a GPU; `pip install nvidia-cuda-nvrtc` brings it. Exit code 1 where a kernel spills registers.
 #[derive(Debug, Clone, Args)]
 pub struct Kernels {
-    /// The folder of libnvrtc.so.13; else the environment variable PARITY_NVRTC, and the system's folders.
+    /// The folder of libnvrtc.so.13; else the environment variable `PARITY_NVRTC`, and the system's folders.
     #[arg(long, value_name = "FOLDER")]
     pub nvrtc: Option<PathBuf>,
     /// GPUs to compile for.
