@@ -1,5 +1,6 @@
 //! Every test, in one binary.
 
+mod cli;
 mod device;
 mod emulator;
 mod fixtures;

@@ -1,8 +1,11 @@
 //! The command line.
 
+use std::process::ExitCode;
+
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{check, decode, diff, fixtures, kernels, run, show, synth, verify};
+use crate::output::Output;
 
 /// Proves fast implementations of MiniMax-M2 right, or names the operator that is wrong.
 ///
@@ -11,7 +14,7 @@ use crate::commands::{check, decode, diff, fixtures, kernels, run, show, synth, 
 ///
 /// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
 #[derive(Debug, Parser)]
-#[command(name = "parity", version, max_term_width = 100)]
+#[command(name = "parity", bin_name = "parity", version, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -78,4 +81,28 @@ pub struct OnDevice {
     /// checked the same with every load and store checked for races and bounds.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output { quiet: cli.quiet };
+    let outcome = match &cli.command {
+        Command::Check(command) => command.carry_out(output),
+        Command::Run(command) => command.carry_out(output),
+        Command::Verify(command) => command.carry_out(output),
+        Command::Diff(command) => command.carry_out(output),
+        Command::Decode(command) => command.carry_out(output),
+        Command::Synth(command) => command.carry_out(output),
+        Command::Show(command) => command.carry_out(output),
+        Command::Kernels(command) => command.carry_out(output),
+        Command::Fixtures(command) => command.carry_out(output),
+    };
+    match outcome {
+        Ok(outcome) => outcome.into(),
+        Err(failure) => {
+            output.fail(failure);
+            ExitCode::from(2)
+        }
+    }
 }

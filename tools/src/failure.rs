@@ -27,7 +27,11 @@ impl Failure {
 
 impl From<reference::Error> for Failure {
     fn from(error: reference::Error) -> Self {
-        Failure::new(error.to_string())
+        let failure = Failure::new(error.to_string());
+        match error {
+            reference::Error::Weight(_) => failure.help("the checkpoint is damaged: download or convert it again"),
+            reference::Error::Contract(_) => failure,
+        }
     }
 }
 

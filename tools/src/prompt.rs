@@ -1,6 +1,7 @@
 //! `--tokens` on the command line, and the forward passes that follow from it.
 
 use fixtures::activations::manifest::Manifest;
+use reference::config::M2Config;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -21,6 +22,9 @@ impl Prompt {
     /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let Some(file) = text.strip_prefix('@') else {
+            if text.trim().is_empty() {
+                return Prompt::default().nonempty("--tokens");
+            }
             let tokens = text.split(',').map(|token| token.trim().parse()).collect::<Result<_, _>>();
             let tokens = tokens
                 .map_err(|error| Failure::new(format!("--tokens {text}: {error}, expected token ids")).help(HELP))?;
@@ -52,6 +56,25 @@ impl Prompt {
             return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
         }
         Ok(Prompt { tokens, decoded })
+    }
+
+    /// Demands that a model can read the prompt and what is decoded after it: `more` tokens.
+    pub fn check(&self, config: &M2Config, more: usize) -> Result<(), Failure> {
+        let M2Config { vocab_size, max_position_embeddings, .. } = *config;
+        let all = || self.tokens.iter().chain(&self.decoded);
+        if let Some((position, token)) = all().enumerate().find(|(_, token)| **token as usize >= vocab_size) {
+            let problem = format!("token {token} at position {position}: expected below vocab_size = {vocab_size}");
+            return Err(Failure::new(problem).help("were the tokens made by this model's tokenizer?"));
+        }
+        // The last decoded token is not read.
+        let read = self.tokens.len() + more.saturating_sub(1);
+        if read > max_position_embeddings {
+            let (prompt, limit) = (self.tokens.len(), max_position_embeddings);
+            let problem =
+                format!("a prompt of {prompt} tokens, and {more} decoded: expected at most {limit} positions");
+            return Err(Failure::new(problem).help("shorten the prompt; the model has no more max_position_embeddings"));
+        }
+        Ok(())
     }
 
     /// The tokens of each forward pass of a dump that has values of steps up to `last`: the prompt, then one by one.

@@ -6,7 +6,7 @@ use reference::contract::{LayerSite, M2Config, Rope, Semantics, Site, Weight, We
 use super::capture::{Capture, Tap};
 use super::weights::{Layer, Loader};
 use crate::device::Gpu;
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::ops::HeadLayout;
 use crate::ops::add_rms_norm::add_rms_norm;
 use crate::ops::attention::attention;
@@ -107,6 +107,8 @@ impl M2 {
     }
 
     /// Logits of `tokens` \[T, V\], which follow the tokens in the cache.
+    ///
+    /// C1: no more positions than the model has.
     pub fn forward(
         &self,
         tokens: &[u32],
@@ -115,6 +117,9 @@ impl M2 {
     ) -> Result<Matrix<bf16>, Error> {
         let mut tap = Tap::new(&self.gpu, capture);
         let first = cache.len;
+        let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
+        let expected = format!("at most max_position_embeddings = {limit}");
+        require(end <= limit, ("m2", "C1"), ("positions", end), expected)?;
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         let table = self.table(first, tokens.len(), &mut tap)?;

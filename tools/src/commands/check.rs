@@ -71,6 +71,7 @@ impl Check {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
         let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
         let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
+        prompt.check(model.checkpoint.config(), self.decode)?;
         let weights = weights_of_optimized(model);
         let m2 = M2::new(model.checkpoint.config(), semantics, &weights)?;
         let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;

@@ -63,7 +63,9 @@ impl Decode {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
         let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
-        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?.tokens;
+        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?;
+        prompt.check(model.checkpoint.config(), self.count)?;
+        let prompt = prompt.tokens;
         let how = Decoding {
             tokens: self.count,
             sampling: self.sampling(),

@@ -61,6 +61,7 @@ impl Run {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
         let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
         let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?;
+        prompt.check(model.checkpoint.config(), self.decode)?;
         let contract = match self.backend {
             Backend::Reference => named(&self.precision)?,
             Backend::Optimized => RoundingContract::FUSED,

@@ -92,6 +92,7 @@ impl Verify {
         let last = dump.sites().map(|at| at.step).max();
         let Some(last) = last else { return Err(nothing_known(&dump)) };
         let prompt = Prompt::find(self.tokens.as_deref(), model, manifest.as_ref())?;
+        prompt.check(m2.config(), prompt.decoded.len())?;
         let steps = prompt.passes(last, manifest.as_ref())?;
         let extent =
             |step: usize| Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() };

@@ -1,0 +1,61 @@
+//! The program as it is used: what it prints, writes and returns.
+
+mod bad_input;
+mod help;
+mod reports;
+mod written;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of a built-in case.
+fn case(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden").join(name)
+}
+
+/// What the program said.
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the program in a folder.
+fn parity(folder: &Path, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_program"));
+    command.current_dir(folder).args(arguments).env_remove("PARITY_NVRTC").env_remove("LD_LIBRARY_PATH");
+    let output = command.output().expect("the program was built");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.code.map_or_else(|| "killed".to_owned(), |code| format!("exit code {code}"));
+        write!(f, "{code}\n{}", self.stdout)?;
+        if self.stderr.is_empty() { Ok(()) } else { write!(f, "--- stderr\n{}", self.stderr) }
+    }
+}
+
+/// A snapshot of a run, with figures that depend on the machine's arithmetic left out.
+macro_rules! assert_ran {
+    ($ran:expr, @$expected:literal) => {
+        insta::with_settings!({filters => crate::cli::filters()}, { insta::assert_snapshot!($ran, @$expected) })
+    };
+    ($ran:expr, $name:expr) => {
+        insta::with_settings!({filters => crate::cli::filters(), prepend_module_to_snapshot => false, omit_expression => true},
+            { insta::assert_snapshot!($name, $ran) })
+    };
+}
+use assert_ran;
+
+/// Magnitudes stay where they are exact by nature, such as 0.
+fn filters() -> Vec<(&'static str, &'static str)> {
+    vec![
+        (r"[^ ]*/fixtures/golden", "golden"),
+        (r"[-+]?\d\.\d+e-?[1-9]\d*", "[figure]"),
+        (r"ratio [\d.]+", "ratio [figure]"),
+        (r"/tmp/[^ /]+|/var/[^ ]+/T/[^ /]+", "[folder]"),
+    ]
+}

@@ -1,0 +1,143 @@
+//! What is wrong with the input is said, with exit code 2, and nothing is written.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Ran, assert_ran, case, parity};
+
+/// A copy of a case's model.
+fn model(folder: &Path) {
+    fs::create_dir(folder.join("model")).expect("writable");
+    for file in fs::read_dir(case("m2-mha-top1-f32").join("model")).expect("there") {
+        let file = file.expect("readable");
+        fs::copy(file.path(), folder.join("model").join(file.file_name())).expect("writable");
+    }
+}
+
+/// Runs on a changed model; the model is all that there is afterwards, too.
+fn refused(change: impl Fn(&Path), arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    model(folder.path());
+    change(&folder.path().join("model"));
+    let ran = parity(folder.path(), arguments);
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(!ran.stderr.contains("panicked"), "{ran}");
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("readable").map(|f| f.expect("readable").file_name()).collect();
+    assert_eq!(left, ["model"], "{ran}");
+    ran
+}
+
+const DECODE: [&str; 4] = ["decode", "model", "--tokens", "1,2,3"];
+
+/// Replaces text in the configuration.
+fn configure(model: &Path, from: &str, to: &str) {
+    let path = model.join("config.json");
+    let text = fs::read_to_string(&path).expect("readable");
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replace(from, to)).expect("writable");
+}
+
+/// Replaces the weights.
+fn reweigh(model: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
+    let path = model.join("model.safetensors");
+    fs::write(&path, change(fs::read(&path).expect("readable"))).expect("writable");
+}
+
+#[test]
+fn a_damaged_checkpoint() {
+    let damages: [(&str, fn(Vec<u8>) -> Vec<u8>); 4] = [
+        ("truncated", |bytes| bytes[..bytes.len() - 5].to_vec()),
+        ("empty", |_| Vec::new()),
+        ("header_beyond_the_end", |mut bytes| {
+            bytes[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+            bytes
+        }),
+        ("not_a_number", |mut bytes| {
+            let end = bytes.len();
+            bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+            bytes
+        }),
+    ];
+    for (name, damage) in damages {
+        assert_ran!(refused(|model| reweigh(model, damage), &DECODE), format!("checkpoint_{name}"));
+    }
+    assert_ran!(
+        refused(|model| fs::remove_file(model.join("model.safetensors")).expect("there"), &DECODE),
+        "checkpoint_none"
+    );
+}
+
+#[test]
+fn a_configuration_that_does_not_work_out() {
+    let heads = |model: &Path| configure(model, "\"num_key_value_heads\": 5", "\"num_key_value_heads\": 3");
+    assert_ran!(refused(heads, &DECODE), "config_heads");
+    let size = |model: &Path| configure(model, "\"hidden_size\": 52", "\"hidden_size\": 56");
+    assert_ran!(refused(size, &DECODE), "config_other_shapes");
+    let text = |model: &Path| configure(model, "\"hidden_size\"", "hidden_size");
+    assert_ran!(refused(text, &DECODE), "config_not_json");
+}
+
+#[test]
+fn a_prompt_that_cannot_be() {
+    for (name, tokens) in
+        [("empty", ""), ("words", "one,two"), ("beyond_the_vocabulary", "1,99999"), ("no_file", "@missing.json")]
+    {
+        assert_ran!(refused(|_| (), &["decode", "model", "--tokens", tokens]), format!("prompt_{name}"));
+    }
+    assert_ran!(refused(|_| (), &["decode", "model"]), "prompt_none");
+    let short =
+        |model: &Path| configure(model, "\"max_position_embeddings\": ", "\"max_position_embeddings\": 4, \"was\": ");
+    assert_ran!(refused(short, &["decode", "model", "--tokens", "1,2,3,4,5"]), "prompt_too_long");
+    assert_ran!(
+        refused(short, &["run", "model", "--tokens", "1,2,3", "--decode", "9", "--out", "dump"]),
+        "decode_too_long"
+    );
+    let optimized = ["decode", "model", "--tokens", "1,2,3,4,5", "--backend", "optimized", "--device", "emulated"];
+    assert_ran!(refused(short, &optimized), "prompt_too_long_for_the_device");
+}
+
+#[test]
+fn a_choice_that_is_none() {
+    let tokens = ["--tokens", "1,2"];
+    for (name, arguments) in [
+        ("model", &["decode", "m2-gqa"][..]),
+        ("device", &["check", "model", "--device", "tpu"]),
+        ("layers", &["check", "model", "--layers", "7..3"]),
+        ("sites", &["check", "model", "--sites", "layers.[", "--device", "emulated"]),
+        ("semantics", &["check", "model", "--semantics", "release", "--device", "emulated"]),
+        ("precision", &["decode", "model", "--precision", "fp8"]),
+    ] {
+        assert_ran!(refused(|_| (), &[arguments, &tokens].concat()), format!("choice_{name}"));
+    }
+}
+
+#[test]
+fn a_dump_of_something_else() {
+    let of_other = case("m2-gqa3-f32").join("expected.safetensors");
+    let of_other = of_other.to_str().expect("UTF-8");
+    let ran = refused(|_| (), &["verify", "model", of_other, "--tokens", "1,2,3"]);
+    assert!(ran.stderr.contains("the dump was made from other tokens"), "{ran}");
+    let ran = refused(|_| (), &["verify", "model", of_other]);
+    assert!(ran.stderr.contains("expected below vocab_size = 211"), "{ran}");
+    let wide = |model: &Path| {
+        configure(model, "\"num_experts_per_tok\": 1", "\"num_experts_per_tok\": 2");
+    };
+    let own = case("m2-mha-top1-f32").join("expected.safetensors");
+    let ran = refused(wide, &["verify", "model", own.to_str().expect("UTF-8")]);
+    assert!(ran.stderr.contains("mlp.gate.2: is [17, 1], expected [17, 2]"), "{ran}");
+    let ran = refused(|_| (), &["verify", "model", "missing.npz", "--tokens", "1,2,3"]);
+    assert!(ran.stderr.contains("missing.npz"), "{ran}");
+    let ran = refused(|_| (), &["diff", of_other, "model/model.safetensors"]);
+    assert!(ran.stderr.contains("nothing was compared"), "{ran}");
+}
+
+#[test]
+fn a_place_that_cannot_be_written() {
+    let ran = refused(|_| (), &["run", "model", "--tokens", "1,2", "--out", "missing/dump.npz"]);
+    assert!(ran.stderr.contains("missing/dump.npz"), "{ran}");
+    let ran = refused(|_| (), &["synth", "model", "--out", "model"]);
+    assert!(ran.stderr.contains("model"), "{ran}");
+    let ran = refused(|_| (), &["decode", "model", "--tokens", "1", "--json", "missing/x.json"]);
+    assert!(ran.stderr.contains("missing/x.json"), "{ran}");
+}

@@ -1,0 +1,79 @@
+//! What commands write is read by others.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{case, parity};
+
+/// Tokens of a built-in case's own decode.
+fn expected_decode(name: &str) -> Value {
+    let text = fs::read_to_string(case(name).join("case.json")).expect("readable");
+    serde_json::from_str::<Value>(&text).expect("JSON")["decode"]["tokens"].clone()
+}
+
+#[test]
+fn a_run_of_each_backend_and_their_drift() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = case("m2-sharded-bf16").join("model");
+    let tokens = format!("@{}", case("m2-sharded-bf16").join("case.json").display());
+    let run = |backend: &[&str], out: &str| {
+        let fixed = ["run", model.to_str().expect("UTF-8"), "--tokens", &tokens, "--decode", "24", "--out", out];
+        let ran = parity(folder.path(), &[&fixed, backend].concat());
+        assert_eq!(ran.code, Some(0), "{ran}");
+    };
+    run(&["--backend", "reference", "--precision", "f64"], "reference");
+    run(&["--backend", "optimized", "--device", "emulated"], "optimized");
+    for out in ["reference", "optimized"] {
+        let text = fs::read_to_string(folder.path().join(out).join("parity.json")).expect("written");
+        let manifest: Value = serde_json::from_str(&text).expect("JSON");
+        let count = |field: &str| manifest["decode"][field].as_array().map(Vec::len);
+        assert_eq!((count("tokens"), count("margins")), (Some(24), Some(24)), "{text}");
+        if out == "reference" {
+            assert_eq!(manifest["decode"]["tokens"], expected_decode("m2-sharded-bf16"));
+        }
+    }
+    let ran = parity(folder.path(), &["diff", "optimized", "reference", "--json", "diff.json"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("drift of the layers' outputs"), "{ran}");
+    let text = fs::read_to_string(folder.path().join("diff.json")).expect("written");
+    let pairs = serde_json::from_str::<Value>(&text).expect("JSON")["pairs"].as_array().map_or(0, Vec::len);
+    assert!(pairs > 40, "{text}");
+    let ran = parity(folder.path(), &["verify", model.to_str().expect("UTF-8"), "optimized"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+}
+
+#[test]
+fn equal_dumps_and_unequal_ones() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |precision: &str, out: &str| {
+        parity(folder.path(), &["run", "m2-mha-top1-f32", "--precision", precision, "--out", out, "--layers", "1"])
+    };
+    for (precision, out) in [("f64", "a.npz"), ("f64", "b.safetensors"), ("eager_bf16", "c.npz")] {
+        assert_eq!(run(precision, out).code, Some(0));
+    }
+    let same = parity(folder.path(), &["diff", "a.npz", "b.safetensors", "--limit", "0"]);
+    assert_eq!(same.code, Some(0), "{same}");
+    assert!(same.stdout.contains("are equal, value by value"), "{same}");
+    let other = parity(folder.path(), &["diff", "c.npz", "a.npz", "--limit", "1e-6"]);
+    assert_eq!(other.code, Some(1), "{other}");
+    let by_site = parity(folder.path(), &["diff", "c.npz", "a.npz", "--model", "m2-mha-top1-f32"]);
+    assert_eq!(by_site.code, Some(0), "{by_site}");
+}
+
+#[test]
+fn a_synthetic_checkpoint_is_checked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = case("m2-gqa3-f32").join("model");
+    let ran = parity(folder.path(), &["synth", config.to_str().expect("UTF-8"), "--out", "made", "--seed", "7"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = parity(folder.path(), &["show", "made"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let check =
+        ["check", "made", "--tokens", "1,2,3,4,5,6,7", "--decode", "5", "--device", "emulated", "--json", "r.json"];
+    let ran = parity(folder.path(), &check);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).expect("written")).expect("JSON");
+    assert_eq!(report["reports"][0]["schema"], 1);
+}
