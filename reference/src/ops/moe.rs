@@ -7,11 +7,11 @@
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y \[n, d\].
 //! - Dtypes: e and y bf16; w, the products and the sum f32.
 //! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone.
-//! - Errors: C1 rows of e = n·k.
+//! - Errors: C1 rows of e = n·k; C2 C has the shape of w.
 //! - Variants: D43 how they are added, and in which order.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
 
-use ndarray::{Array2, ArrayView2, Axis, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
@@ -40,9 +40,11 @@ pub fn moe<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     let (n, k) = w.dim();
     require(outputs.nrows() == n * k, "moe C1", "rows of e", outputs.nrows(), format!("n·k = {}", n * k))?;
+    let (shape, of_w) = (format!("{:?}", chosen.dim()), format!("that of w, {:?}", w.dim()));
+    require(chosen.dim() == w.dim(), "moe C2", "shape of C", shape, of_w)?;
     let mut y = Array2::zeros((n, outputs.ncols()));
     for (i, mut yi) in y.rows_mut().into_iter().enumerate() {
-        for slot in p.order(chosen.row(i).as_slice().expect("choices are contiguous")) {
+        for slot in p.order(chosen.row(i)) {
             let weight = w[[i, slot]];
             Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
                 *y = match p.sum {
@@ -87,7 +89,7 @@ impl Moe {
     }
 
     /// The slots of a token in the order in which they are added.
-    fn order(&self, experts: &[usize]) -> Vec<usize> {
+    fn order(&self, experts: ArrayView1<'_, usize>) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..experts.len()).collect();
         if self.sum == ExpertSum::Each {
             slots.sort_by_key(|&slot| experts[slot]);
