@@ -41,10 +41,10 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
         let activated = p.activated.round(silu(g)); // R1
-        *a = match p.expert {
-            Expert::Gated => p.output.round(activated * u), // R2
+        *a = p.output.round(match p.expert {
+            Expert::Gated => activated * u,
             Expert::Nongated => activated,
-        };
+        }); // R2
     });
     Ok(a)
 }
@@ -99,8 +99,9 @@ impl Swiglu {
             error.sigma[i] = spread.hypot(own * activated * up / 3.0_f64.sqrt()).min(*certain);
         }
         match self.expert {
-            Expert::Gated => error.rounded(a.view(), self.output.storage),
-            Expert::Nongated => error,
+            // R2 finds what R1 has left.
+            Expert::Nongated if self.activated.storage == self.output.storage => error,
+            _ => error.rounded(a.view(), self.output.storage),
         }
     }
 }
