@@ -96,7 +96,8 @@ impl Swiglu {
             let floor = (up.abs() + up_delta) * (self.activated.storage.smallest_normal() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
             let spread = (slope(gate) * ge.sigma[i] * up).hypot(activated * up_sigma);
-            error.sigma[i] = spread.hypot(own * activated * up / 3.0_f64.sqrt()).min(*certain);
+            let roundings = own * (activated * up).abs() + floor;
+            error.sigma[i] = spread.hypot(roundings / 3.0_f64.sqrt()).min(*certain);
         }
         match self.expert {
             // R2 finds what R1 has left.
