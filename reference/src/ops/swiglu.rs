@@ -60,6 +60,13 @@ fn slope(g: f64) -> f64 {
     sigmoid * (1.0 + g * (1.0 - sigmoid))
 }
 
+/// The largest |silu'| within `delta` of g: at an end, or where silu'' is 0.
+fn steepest(g: f64, delta: f64) -> f64 {
+    const TURNING: f64 = 2.399_357_280_515_467;
+    let turning = [-TURNING, TURNING].into_iter().filter(|t| (t - g).abs() <= delta);
+    turning.chain([g - delta, g + delta]).map(|g| slope(g).abs()).fold(0.0, f64::max)
+}
+
 impl Swiglu {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
@@ -71,8 +78,8 @@ impl Swiglu {
         }
     }
 
-    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2; beyond that both grow
-    /// together, by at most 1.1·δ. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
+    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2, and by at most δ times the
+    /// largest |silu'| within δ of g. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
     /// for sum, quotient and product; then R1 and R2.
     pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
         let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
@@ -87,7 +94,8 @@ impl Swiglu {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
             let activated = silu(gate);
-            let moved = (slope(gate).abs() * delta + delta * delta / 4.0).min(1.1 * delta);
+            let steepness = (slope(gate).abs() + delta / 4.0).min(steepest(gate, delta));
+            let moved = steepness * delta;
             let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
             let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
             let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
@@ -95,7 +103,7 @@ impl Swiglu {
             let flushed = (1.0 + gate.abs() + delta) * f64::from(f32::MIN_POSITIVE);
             let floor = (up.abs() + up_delta) * (self.activated.storage.smallest_normal() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
-            let spread = (slope(gate) * ge.sigma[i] * up).hypot(activated * up_sigma);
+            let spread = (steepness * ge.sigma[i] * up.hypot(up_sigma)).hypot(activated * up_sigma);
             let roundings = own * (activated * up).abs() + floor;
             error.sigma[i] = spread.hypot(roundings / 3.0_f64.sqrt()).min(*certain);
         }
