@@ -146,7 +146,8 @@ impl Moe {
                 variance += (ws * e).powi(2) + (w * es).powi(2) + (w * e * unit).powi(2) / 3.0;
             }
             *certain = moved + own * total + floor;
-            *sigma = (variance + k as f64 * (unit * total).powi(2) / 3.0).sqrt().min(*certain);
+            variance += (k as f64 * (unit * total).powi(2) + floor * floor) / 3.0;
+            *sigma = variance.sqrt().min(*certain);
         });
         error.rounded(y.view(), storage)
     }
