@@ -17,6 +17,7 @@ use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::ExpertSum;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
@@ -116,7 +117,7 @@ impl Moe {
             for j in 0..outputs.value.ncols() {
                 let (e, ec) = (outputs.value[[row, j]].abs(), oe.certain[[row, j]]);
                 let moved = wc * e + w * ec + wc * ec;
-                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.smallest_normal();
+                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.underflow().max(FLUSHED);
             }
         }
         error.sigma.assign(&error.certain);
@@ -128,11 +129,12 @@ impl Moe {
     pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
         let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
         let k = w.value.ncols();
-        let (unit, storage) = match self.sum {
-            ExpertSum::Once => (self.unit, self.stored.storage),
-            ExpertSum::Each => (self.unit + self.stored.storage.unit_roundoff(), Storage::Real),
+        let each = self.stored.storage;
+        let (unit, underflow, storage) = match self.sum {
+            ExpertSum::Once => (self.unit, FLUSHED, each),
+            ExpertSum::Each => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), Storage::Real),
         };
-        let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * self.stored.storage.smallest_normal());
+        let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);
         let mut error = ErrorBound::exact(y.dim());
         error.carried = oe.carried.max(we.carried);
         Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, j), certain, sigma| {

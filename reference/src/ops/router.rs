@@ -18,6 +18,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::{GateRound, RoutingRound};
 use crate::semantics::{RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -42,9 +43,6 @@ pub struct Router {
 
 /// A device's exponential is within so many u.
 const EXPONENTIAL: f64 = 4.0;
-
-/// What a device may flush to zero.
-const FLUSHED: f64 = f32::MIN_POSITIVE as f64;
 
 /// r of z; under D36, z itself.
 pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {

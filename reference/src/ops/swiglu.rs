@@ -16,6 +16,7 @@ use ndarray::{Array2, ArrayView2, Zip};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::semantics::Expert;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -100,8 +101,8 @@ impl Swiglu {
             let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
             let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
             let own = exponential + 5.0 * self.unit + u1;
-            let flushed = (1.0 + gate.abs() + delta) * f64::from(f32::MIN_POSITIVE);
-            let floor = (up.abs() + up_delta) * (self.activated.storage.smallest_normal() + flushed);
+            let flushed = (1.0 + gate.abs() + delta) * FLUSHED;
+            let floor = (up.abs() + up_delta) * (self.activated.storage.underflow() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
             let spread = (steepness * ge.sigma[i] * up.hypot(up_sigma)).hypot(activated * up_sigma);
             let roundings = own * (activated * up).abs() + floor;

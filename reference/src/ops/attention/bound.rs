@@ -191,7 +191,7 @@ impl Attention {
             let accumulated = *d;
             let largest = softmax.largest[i];
             let stored =
-                2.0 * u1 * (1.0 + u1) * (score.abs() + accumulated) + 2.0 * self.scores.storage.smallest_normal();
+                2.0 * u1 * (1.0 + u1) * (score.abs() + accumulated) + 2.0 * self.scores.storage.underflow();
             let exponent = u * (3.0 * score.abs() + 2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL);
             *d = accumulated + stored + exponent;
             let own = own.map_or(accumulated, |own| own.sqrt() * score.abs());
@@ -212,7 +212,7 @@ impl Attention {
             .iter()
             .zip(from.probability)
             .fold(0.0_f64, |top, (s, p)| if *p > 0.0 { top.max(s / p) } else { top });
-        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.smallest_normal());
+        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.underflow());
         let rest = sums + self.softmax_error(keys);
         let own = self.accumulator.variance(keys);
         let d = self.head_dim;
