@@ -142,9 +142,8 @@ impl Router {
         if self.score == RouterScore::SoftmaxTopk {
             return error;
         }
-        let u1 = self.bias.storage.unit_roundoff();
         Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, e), certain, sigma| {
-            let bias = u1 * b[e].abs();
+            let bias = self.bias.storage.rounding_error(b[e]);
             let sum = self.unit * (choice[[i, e]].abs() + *certain + bias);
             *certain += bias + sum;
             *sigma = sigma.hypot((bias + sum) / 3.0_f64.sqrt()).min(*certain);
