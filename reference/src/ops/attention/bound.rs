@@ -275,8 +275,8 @@ impl Attention {
                 largest_error = largest_error.max(e);
                 total += weights.highest[j] * (v.abs() + e);
                 largest = largest.max(v.abs() + e);
-                variance += weights.own[j].powi(2) * ((v - o).powi(2) + s * s) + (p * s).powi(2);
-                variance += (u2 * p * v).powi(2) / 3.0;
+                variance += weights.own[j].powi(2) * ((v - o).powi(2) + s * s);
+                variance += (p * p + weights.shared[j].powi(2)) * s * s + (u2 * p * v).powi(2) / 3.0;
                 together += weights.shared[j] * (v - o).abs();
             }
             let (moved, carried, total) = (moved.min(reach), carried.min(largest_error), total.min(largest));
