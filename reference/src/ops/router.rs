@@ -218,7 +218,10 @@ impl Router {
             }
         };
         let certain = corners.into_iter().map(|corner| (corner - y).abs()).fold(0.0, f64::max);
-        Moved { certain, sigma: spread.sqrt() / total.abs(), cancelled }
+        // Where the sum may lose half of itself, a share is far from linear in the scores.
+        let linear = least_sum.abs().min(largest_sum.abs()) > total.abs() / 2.0;
+        let sigma = if linear { spread.sqrt() / total.abs() } else { certain };
+        Moved { certain, sigma, cancelled }
     }
 
     /// D36: a softmax moves by a factor within exp(±2·worst), and by what the exponentials of the difference to the
