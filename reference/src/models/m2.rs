@@ -58,7 +58,7 @@ impl<'w> M2<'w> {
         self.weights
     }
 
-    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache.
+    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. After an error the cache is as it was.
     pub fn forward<T: Real>(
         &self,
         tokens: &[u32],
@@ -66,6 +66,20 @@ impl<'w> M2<'w> {
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let first = cache.len(0);
+        let logits = self.forward_from(first, tokens, cache, run);
+        if logits.is_err() {
+            cache.truncate(first);
+        }
+        logits
+    }
+
+    fn forward_from<T: Real>(
+        &self,
+        first: usize,
+        tokens: &[u32],
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
         let mut x = Stream::from(self.embed(tokens, first, run)?);
         let table = self.rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
