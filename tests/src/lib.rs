@@ -1,1 +1,6 @@
-//! What the tests share.
+//! What the tests share: [`strategy`] draws cases, [`simulated`] computes as devices do, [`judge`] holds a result against
+//! its bound.
+
+pub mod judge;
+pub mod simulated;
+pub mod strategy;
