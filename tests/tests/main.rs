@@ -1,3 +1,4 @@
 //! Every test, in one binary.
 
 mod fixtures;
+mod storage;
