@@ -1,4 +1,6 @@
 //! Every test, in one binary.
 
+mod accumulator;
 mod fixtures;
+mod rounding;
 mod storage;
