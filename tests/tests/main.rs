@@ -3,6 +3,8 @@
 mod accumulator;
 mod bound;
 mod compare;
+mod config;
 mod fixtures;
 mod rounding;
+mod semantics;
 mod storage;
