@@ -7,4 +7,6 @@ mod config;
 mod fixtures;
 mod rounding;
 mod semantics;
+mod site;
 mod storage;
+mod weights;
