@@ -1,0 +1,3 @@
+//! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
+
+mod embedding;
