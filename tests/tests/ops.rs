@@ -1,3 +1,4 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
 mod embedding;
+mod rms_norm;
