@@ -1,4 +1,5 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
 mod embedding;
+mod linear;
 mod rms_norm;
