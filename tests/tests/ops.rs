@@ -2,4 +2,5 @@
 
 mod embedding;
 mod linear;
+mod qk_norm;
 mod rms_norm;
