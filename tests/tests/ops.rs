@@ -4,3 +4,4 @@ mod embedding;
 mod linear;
 mod qk_norm;
 mod rms_norm;
+mod rope;
