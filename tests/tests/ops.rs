@@ -1,6 +1,7 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
 mod embedding;
+mod kv_cache;
 mod linear;
 mod qk_norm;
 mod rms_norm;
