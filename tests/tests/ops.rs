@@ -1,5 +1,6 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
+mod attention;
 mod embedding;
 mod kv_cache;
 mod linear;
