@@ -5,5 +5,6 @@ mod embedding;
 mod kv_cache;
 mod linear;
 mod qk_norm;
+mod residual;
 mod rms_norm;
 mod rope;
