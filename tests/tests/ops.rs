@@ -8,3 +8,4 @@ mod qk_norm;
 mod residual;
 mod rms_norm;
 mod rope;
+mod router;
