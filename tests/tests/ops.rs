@@ -9,3 +9,4 @@ mod residual;
 mod rms_norm;
 mod rope;
 mod router;
+mod swiglu;
