@@ -4,6 +4,7 @@ mod attention;
 mod embedding;
 mod kv_cache;
 mod linear;
+mod moe;
 mod qk_norm;
 mod residual;
 mod rms_norm;
