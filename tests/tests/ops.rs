@@ -10,4 +10,5 @@ mod residual;
 mod rms_norm;
 mod rope;
 mod router;
+mod sampling;
 mod swiglu;
