@@ -5,6 +5,7 @@ mod bound;
 mod compare;
 mod config;
 mod fixtures;
+mod models;
 mod ops;
 mod rounding;
 mod semantics;
