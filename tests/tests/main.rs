@@ -4,6 +4,7 @@ mod accumulator;
 mod bound;
 mod compare;
 mod config;
+mod decode;
 mod fixtures;
 mod models;
 mod ops;
