@@ -27,7 +27,7 @@ pub struct Worst {
 pub struct Comparison {
     /// Elements compared.
     pub count: usize,
-    /// Elements that are bit for bit the reference, rounded to the candidate's storage by the caller.
+    /// Elements that equal the reference, rounded to the candidate's storage by the caller.
     pub equal: usize,
     /// Elements outside the certain bound, or not finite where the reference is.
     pub faults: usize,
@@ -37,13 +37,14 @@ pub struct Comparison {
     pub worst: Option<Worst>,
 }
 
-/// |candidate − reference| / bound, for values that agree bit for bit 0 and for ones that cannot be compared ∞.
+/// |candidate − reference| / bound, for equal values 0, and ∞ for ones that cannot be compared or with no proper bound.
 pub fn ratio(candidate: f64, reference: f64, bound: f64) -> f64 {
     if candidate == reference {
         return 0.0;
     }
     let ratio = (candidate - reference).abs() / bound;
-    if candidate.is_finite() && reference.is_finite() && !ratio.is_nan() { ratio } else { f64::INFINITY }
+    let comparable = candidate.is_finite() && reference.is_finite() && bound >= 0.0 && !ratio.is_nan();
+    if comparable { ratio } else { f64::INFINITY }
 }
 
 /// Compares element by element; `lambda` is [`crate::bound::confidence`] of the number of elements in the run.

@@ -89,18 +89,12 @@ impl Reader<'_> {
             num_key_value_heads: self.size("num_key_value_heads"),
             head_dim,
             rotary_dim: self.rotary_dim(head_dim),
-            rope_theta: self.rope("rope_theta").unwrap_or_else(|| {
-                self.missing("rope_theta");
-                1.0
-            }),
-            rms_norm_eps: self.number("rms_norm_eps").unwrap_or_else(|| {
-                self.missing("rms_norm_eps");
-                1.0
-            }),
+            rope_theta: self.rope_theta(),
+            rms_norm_eps: self.number("rms_norm_eps").unwrap_or_else(|| self.missing("rms_norm_eps", 1.0)),
             num_local_experts: self.size("num_local_experts"),
             num_experts_per_tok: self.size("num_experts_per_tok"),
             max_position_embeddings: self.size("max_position_embeddings"),
-            tie_word_embeddings: self.fields.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
+            tie_word_embeddings: self.flag("tie_word_embeddings"),
             eos_token_id: self.tokens("eos_token_id"),
         }
     }
@@ -122,13 +116,9 @@ impl Reader<'_> {
         self.word("scoring_func", &["sigmoid"]);
         self.word("qk_norm_type", &["per_layer"]);
         self.word("hidden_act", &["silu"]);
-        for (field, supported) in [("use_qk_norm", true), ("use_routing_bias", true)] {
-            let found = self.fields.get(field).cloned();
-            self.require(found.as_ref().is_none_or(|v| *v == supported), || format!("{field}, expected {supported}"));
-        }
-        self.require(self.number("shared_intermediate_size").unwrap_or(0.0) == 0.0, || {
-            "shared_intermediate_size, expected 0: M2 has no shared expert".into()
-        });
+        self.only("use_qk_norm", &Value::Bool(true), "true");
+        self.only("use_routing_bias", &Value::Bool(true), "true");
+        self.only("shared_intermediate_size", &Value::from(0), "0: M2 has no shared expert");
         let softmax = |v: &Value| v.as_array().is_some_and(|v| v.iter().all(|v| *v == 1));
         let layers = self.fields.get("attn_type_list");
         self.require(layers.is_none_or(softmax), || "attn_type_list, expected 1 (softmax attention) everywhere".into());
@@ -136,10 +126,10 @@ impl Reader<'_> {
             "quantization_config: quantized weights are not read; expected BF16, F16 or F32 tensors".into()
         });
         let rope_type = self.fields.get("rope_parameters").and_then(|p| p.get("rope_type"));
-        self.require(rope_type.is_none_or(|t| t == "default"), || "rope_type, expected default".into());
-        self.require(self.fields.get("rope_scaling").is_none_or(Value::is_null), || {
-            "rope_scaling, expected null".into()
+        self.require(rope_type.is_none_or(|t| t == "default"), || {
+            format!("rope_type = {}, expected default", rope_type.unwrap_or(&Value::Null))
         });
+        self.only("rope_scaling", &Value::Null, "null");
     }
 
     fn require(&mut self, holds: bool, problem: impl FnOnce() -> String) {
@@ -148,37 +138,60 @@ impl Reader<'_> {
         }
     }
 
-    fn missing(&mut self, field: &str) {
+    /// `instead`, and a problem.
+    fn missing<T>(&mut self, field: &str, instead: T) -> T {
         self.problems.push(format!("{field} is missing"));
+        instead
     }
 
     /// A positive integer that must be there.
     fn size(&mut self, field: &str) -> usize {
-        match self.fields.get(field) {
-            None => self.missing(field),
-            Some(value) => match value.as_u64().and_then(|n| usize::try_from(n).ok()) {
-                Some(n) if (1..=1 << 32).contains(&n) => return n,
-                _ => self.problems.push(format!("{field} = {value}, expected a positive integer")),
-            },
-        }
-        1
+        if self.fields.contains_key(field) { self.size_if_any(field).unwrap_or(1) } else { self.missing(field, 1) }
     }
 
-    fn number(&self, field: &str) -> Option<f64> {
-        self.fields.get(field).and_then(Value::as_f64)
+    /// A positive integer, if there is one.
+    fn size_if_any(&mut self, field: &str) -> Option<usize> {
+        let value = self.fields.get(field)?;
+        let n = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=1 << 32).contains(n));
+        self.require(n.is_some(), || format!("{field} = {value}, expected a positive integer"));
+        n
+    }
+
+    /// A number, if there is one.
+    fn number(&mut self, field: &str) -> Option<f64> {
+        let value = self.fields.get(field)?;
+        self.require(value.is_number(), || format!("{field} = {value}, expected a number"));
+        value.as_f64().or(Some(1.0))
+    }
+
+    /// True or false; false if absent.
+    fn flag(&mut self, field: &str) -> bool {
+        let Some(value) = self.fields.get(field) else { return false };
+        self.require(value.is_boolean(), || format!("{field} = {value}, expected true or false"));
+        value == true
     }
 
     /// A field that stands at the top in the hub's files, and in `rope_parameters` in newer ones.
-    fn rope(&self, field: &str) -> Option<f64> {
+    fn rope(&mut self, field: &str) -> Option<f64> {
         let nested = self.fields.get("rope_parameters").and_then(|p| p.get(field)).and_then(Value::as_f64);
         self.number(field).or(nested)
+    }
+
+    /// At the top, in `rope_parameters`, or in both if they agree.
+    fn rope_theta(&mut self) -> f64 {
+        let nested = self.fields.get("rope_parameters").and_then(|p| p.get("rope_theta")).and_then(Value::as_f64);
+        let Some(theta) = self.rope("rope_theta") else { return self.missing("rope_theta", 1.0) };
+        self.require(nested.is_none_or(|nested| nested == theta), || {
+            format!("rope_theta = {theta}, but rope_parameters.rope_theta = {}: expected equal", nested.unwrap_or(0.0))
+        });
+        theta
     }
 
     /// Given as such, as a share of `head_dim`, or both if they agree. Neither would rotate all channels in some
     /// engines and none in others, so it is refused.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncated as transformers does")]
     fn rotary_dim(&mut self, head_dim: usize) -> usize {
-        let given = self.number("rotary_dim").map(|n| n as usize);
+        let given = self.size_if_any("rotary_dim");
         let share = self.rope("partial_rotary_factor").map(|factor| (head_dim as f64 * factor) as usize);
         match (given, share) {
             (Some(given), Some(share)) if given != share => {
@@ -188,6 +201,7 @@ impl Reader<'_> {
                 given
             }
             (Some(n), _) | (None, Some(n)) => n,
+            (None, None) if self.fields.contains_key("rotary_dim") => 2,
             (None, None) => {
                 self.problems.push("rotary_dim and partial_rotary_factor are both missing".into());
                 head_dim
@@ -202,12 +216,22 @@ impl Reader<'_> {
         self.require(known, || format!("{field} = {}, expected {}", found.unwrap_or_default(), supported.join(" or ")));
     }
 
-    fn tokens(&self, field: &str) -> Vec<u32> {
+    /// A field that may be absent, but must have this value if it is there.
+    fn only(&mut self, field: &str, value: &Value, expected: &str) {
+        let found = self.fields.get(field).unwrap_or(value);
+        self.require(found == value, || format!("{field} = {found}, expected {expected}"));
+    }
+
+    /// A token, a list of tokens, or nothing.
+    fn tokens(&mut self, field: &str) -> Vec<u32> {
         let token = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
-        match self.fields.get(field) {
-            Some(Value::Array(tokens)) => tokens.iter().filter_map(token).collect(),
-            Some(value) => token(value).into_iter().collect(),
-            None => Vec::new(),
-        }
+        let found = self.fields.get(field).unwrap_or(&Value::Null);
+        let tokens = match found {
+            Value::Null => Some(Vec::new()),
+            Value::Array(tokens) => tokens.iter().map(token).collect(),
+            value => token(value).map(|token| vec![token]),
+        };
+        self.require(tokens.is_some(), || format!("{field} = {found}, expected a token or a list of tokens"));
+        tokens.unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@ use crate::tracked::Tracked;
 pub trait Probe<T> {
     /// The model computed `value` at `site`, and goes on with what is left there. A probe that puts a candidate's own
     /// value there makes the next operator start from the candidate's inputs: that is how one operator is judged alone.
+    /// Scores and single experts are only shown.
     fn visit(&mut self, site: Site, value: &mut Tracked<T>);
 
     /// The model chose, for each row of `scores`, the columns in the row of `chosen`, and goes on with what is left

@@ -245,7 +245,10 @@ impl FromStr for Site {
         if let Some(site) = outside.into_iter().find(|site| site.to_string() == path) {
             return Ok(site);
         }
-        layer_site(path).ok_or_else(|| ParseError::new("site", path, "the path of a module, as transformers names it"))
+        // Numbers have one form: not +3, not 03.
+        layer_site(path)
+            .filter(|site| site.to_string() == path)
+            .ok_or_else(|| ParseError::new("site", path, "the path of a module, as transformers names it"))
     }
 }
 

@@ -6,6 +6,9 @@ use std::str::FromStr;
 use crate::Real;
 use crate::error::ParseError;
 
+/// What f32 arithmetic may flush to zero on a device, whatever its results are stored in.
+pub const FLUSHED: f64 = f32::MIN_POSITIVE as f64;
+
 /// What a value is stored in between two operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
@@ -65,9 +68,19 @@ impl Storage {
         }
     }
 
+    /// The largest error of rounding a number below the smallest normal one: a type with f32's exponents may be flushed
+    /// to zero, while f16 keeps its subnormal numbers on every device. 0 for [`Storage::Real`].
+    pub fn underflow(self) -> f64 {
+        match self {
+            Storage::Real => 0.0,
+            Storage::F16 => self.spacing(0.0) / 2.0,
+            Storage::F32 | Storage::Bf16 => self.smallest_normal(),
+        }
+    }
+
     /// The largest error of rounding a number of magnitude |x| to nearest, flushing to zero included.
     pub fn rounding_error(self, x: f64) -> f64 {
-        self.unit_roundoff() * x.abs() + self.smallest_normal()
+        self.unit_roundoff() * x.abs() + self.underflow()
     }
 
     /// The distance between the two neighbours of x in this storage.

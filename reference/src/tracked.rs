@@ -55,16 +55,19 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value, error }
     }
 
-    /// The rows of `self`, then those of `below`.
+    /// The rows of `self`, then those of `below`. Where only one of them has an error, the other has none.
     #[must_use]
     pub fn stacked(&self, below: &Tracked<T>) -> Self {
         let rows = |a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>| {
             concatenate(Axis(0), &[a, b]).expect("both have the same columns")
         };
-        let error = self.error.as_ref().zip(below.error.as_ref()).map(|(a, b)| ErrorBound {
-            certain: rows(a.certain.view(), b.certain.view()),
-            sigma: rows(a.sigma.view(), b.sigma.view()),
-            carried: a.carried.max(b.carried),
+        let error = (self.error.is_some() || below.error.is_some()).then(|| {
+            let (a, b) = (self.error_or_exact(), below.error_or_exact());
+            ErrorBound {
+                certain: rows(a.certain.view(), b.certain.view()),
+                sigma: rows(a.sigma.view(), b.sigma.view()),
+                carried: a.carried.max(b.carried),
+            }
         });
         let value = concatenate(Axis(0), &[self.view(), below.view()]).expect("both have the same columns");
         Tracked { value, error }

@@ -91,7 +91,7 @@ impl<'a> Matrix<'a> {
         bytes: impl Into<std::borrow::Cow<'a, [u8]>>,
     ) -> Option<Self> {
         let bytes = bytes.into();
-        let fits = bytes.len() == rows * columns * width(storage)?;
+        let fits = rows.checked_mul(columns)?.checked_mul(width(storage)?) == Some(bytes.len());
         fits.then_some(Matrix { rows, columns, storage, bytes })
     }
 

@@ -1,6 +1,13 @@
-//! What the tests share.
+//! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
+//! [`tensor_core`] as theirs do; [`device`] opens the devices there are; [`memory`] keeps a small model, [`probes`] look into
+//! it; [`judge`] and [`bounds`] hold results against their bounds.
 
 pub mod bounds;
 pub mod device;
+pub mod judge;
+pub mod memory;
+pub mod probes;
+pub mod simulated;
+pub mod strategy;
 pub mod tensor_core;
 pub mod values;

@@ -1,7 +1,20 @@
 //! Every test, in one binary.
 
+mod accumulator;
+mod bound;
 mod cli;
+mod compare;
+mod config;
+mod decode;
 mod device;
 mod emulator;
 mod fixtures;
+mod golden;
 mod kernels;
+mod models;
+mod ops;
+mod rounding;
+mod semantics;
+mod site;
+mod storage;
+mod weights;

@@ -58,7 +58,7 @@ impl<'w> M2<'w> {
         self.weights
     }
 
-    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache.
+    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. After an error the cache is as it was.
     pub fn forward<T: Real>(
         &self,
         tokens: &[u32],
@@ -66,6 +66,20 @@ impl<'w> M2<'w> {
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let first = cache.len(0);
+        let logits = self.forward_from(first, tokens, cache, run);
+        if logits.is_err() {
+            cache.truncate(first);
+        }
+        logits
+    }
+
+    fn forward_from<T: Real>(
+        &self,
+        first: usize,
+        tokens: &[u32],
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
         let mut x = Stream::from(self.embed(tokens, first, run)?);
         let table = self.rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
@@ -152,7 +166,8 @@ impl<'w> M2<'w> {
         Ok(run.visit(at(LayerSite::Attention), o))
     }
 
-    /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them.
+    /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else
+    /// what a site shows is not what attention adds up (R2 of flash), unless a probe put it there.
     fn attend<T: Real>(
         &self,
         layer: usize,
@@ -170,11 +185,14 @@ impl<'w> M2<'w> {
             let scores = attention::scores(&p, q.view(), k.view())?;
             Ok(run.tracked(scores, |c, scores| params(c).bound_scores(&q.widened(), &k.widened(), scores)))
         })?;
+        let mut computed = None;
         let shown = run.visit_on_request(Site::Layer(layer, LayerSite::Probabilities), |run| {
             let shown = attention::probabilities(&p, q.view(), k.view())?;
+            computed = Some(shown.clone());
             Ok(run.tracked(shown, |c, shown| params(c).bound_probabilities(&q.widened(), &k.widened(), shown)))
         })?;
-        let context = if let Some(shown) = shown {
+        let judged = run.candidate.is_some();
+        let context = if let Some(shown) = shown.filter(|shown| judged || computed.as_ref() != Some(&shown.value)) {
             let o = attention::context(&p, shown.view(), v.view());
             run.tracked(o, |c, o| params(c).bound_context(&shown.widened(), &v.widened(), o))
         } else {

@@ -79,11 +79,11 @@ pub fn attention<T: Real>(
         let context = match p.order {
             AttentionRound::Eager => {
                 let probabilities = softmax.probabilities(p.probabilities); // R2
-                p.product(probabilities.view(), values.slice(s![..probabilities.ncols(), ..]))
+                p.weighted(probabilities.view(), values)
             }
             AttentionRound::Flash => {
                 let weights = softmax.weights.mapv(|w| p.probabilities.round(w)); // R2
-                let mut sum = p.product(weights.view(), values.slice(s![..weights.ncols(), ..]));
+                let mut sum = p.weighted(weights.view(), values);
                 for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
                     row.mapv_inplace(|x| x / total);
                 }
@@ -117,7 +117,7 @@ pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: Arra
     let mut o = Array2::zeros((n, p.query_heads * p.head_dim));
     for head in 0..p.query_heads {
         let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]);
-        let context = p.product(mine, p.head(v, p.key_head(head)));
+        let context = p.weighted(mine, p.head(v, p.key_head(head)));
         o.slice_mut(s![.., p.columns(head)]).assign(&context.mapv(|x| p.output.round(x))); // R3
     }
     o
@@ -221,6 +221,22 @@ impl Attention {
             sums.push(weights.row(i).iter().fold(T::zero(), |sum, &w| sum + w));
         }
         Softmax { scores, weights, largest, sums }
+    }
+
+    /// Σⱼ wⱼ·vⱼ for weights whose last column is the last row's own token. A row's later values have no weight, but 0·∞
+    /// is NaN: they must be left out where they are not finite.
+    fn weighted<T: Real>(&self, w: ArrayView2<'_, T>, v: ArrayView2<'_, T>) -> Array2<T> {
+        let (rows, keys) = w.dim();
+        let later = v.slice(s![keys + 1 - rows..keys, ..]);
+        if later.iter().all(|v| v.is_finite()) {
+            return self.product(w, v.slice(s![..keys, ..]));
+        }
+        let mut y = Array2::zeros((rows, v.ncols()));
+        for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
+            let seen = keys + 1 - rows + i;
+            self.product(w.slice(s![i..=i, ..seen]), v.slice(s![..seen, ..])).assign_to(row);
+        }
+        y
     }
 
     /// a·b, with the sums' errors drawn in a stochastic run.

@@ -33,7 +33,7 @@ impl<T: Real> KvCache<T> {
 
     /// Whether no layer keeps anything.
     pub fn is_empty(&self) -> bool {
-        self.layers.iter().all(Option::is_none)
+        (0..self.layers.len()).all(|layer| self.len(layer) == 0)
     }
 
     /// Appends; all keys and values of the layer, from the first token on.
@@ -45,7 +45,7 @@ impl<T: Real> KvCache<T> {
     ) -> Result<&(Tracked<T>, Tracked<T>), ContractError> {
         let shape = |x: &Tracked<T>| format!("{:?}", x.dim());
         require(k.dim() == v.dim(), "kv_cache C1", "shape of v", shape(v), shape(k))?;
-        let kept = match self.layers[layer].take() {
+        let kept = match &self.layers[layer] {
             None => (k.clone(), v.clone()),
             Some((keys, values)) => {
                 let width = keys.dim().1;

@@ -100,7 +100,7 @@ impl Linear {
     }
 
     /// With c and v of the accumulator, R1's u and an error δ of the inputs:
-    /// |ŷ − y| ≤ Σ|wₖ|·(1 + u)·(δₖ + (c + u)·(|xₖ| + δₖ)), and the variances of independent errors add.
+    /// |ŷ − y| ≤ Σ|wₖ|·(δₖ + (c + u + cu)·(|xₖ| + δₖ)), and what underflows; the variances of independent errors add.
     pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
         let k = x.value.ncols();
         let u = self.weight.storage.unit_roundoff();
@@ -115,17 +115,18 @@ impl Linear {
 
         let mut error = ErrorBound::exact(y.dim());
         error.carried = input.carried + u32::from(!input.is_exact());
-        let floor = k as f64 * self.accumulator.smallest_normal();
+        let lost = input.certain.sum_axis(Axis(1)) + x.value.mapv(f64::abs).sum_axis(Axis(1));
+        let floor = lost * self.weight.storage.underflow() + k as f64 * self.accumulator.smallest_normal();
         let columns = error.certain.axis_chunks_iter_mut(Axis(1), PANEL).into_par_iter();
         columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), PANEL)).enumerate().for_each(|(i, (mut c, mut s))| {
             let panel = w.panel::<f64>(i * PANEL, c.ncols()).mapv_into(f64::abs);
             c.assign(&worst.dot(&panel.t()));
-            c += floor;
+            c += &floor.view().insert_axis(Axis(1));
             s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
         });
-        Zip::from(&mut error.sigma).and(&error.certain).and(y).for_each(|sigma, &certain, &y| {
+        Zip::indexed(&mut error.sigma).and(&error.certain).and(y).for_each(|(i, _), sigma, &certain, &y| {
             *sigma = match own {
-                Some(own) => (*sigma + own * y * y).sqrt().min(certain),
+                Some(own) => (*sigma + own * y * y + floor[i].powi(2) / 3.0).sqrt().min(certain),
                 None => certain,
             };
         });

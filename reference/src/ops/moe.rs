@@ -7,16 +7,17 @@
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y \[n, d\].
 //! - Dtypes: e and y bf16; w, the products and the sum f32.
 //! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone.
-//! - Errors: C1 rows of e = n·k.
+//! - Errors: C1 rows of e = n·k; C2 C has the shape of w.
 //! - Variants: D43 how they are added, and in which order.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
 
-use ndarray::{Array2, ArrayView2, Axis, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::ExpertSum;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
@@ -40,9 +41,11 @@ pub fn moe<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     let (n, k) = w.dim();
     require(outputs.nrows() == n * k, "moe C1", "rows of e", outputs.nrows(), format!("n·k = {}", n * k))?;
+    let (shape, of_w) = (format!("{:?}", chosen.dim()), format!("that of w, {:?}", w.dim()));
+    require(chosen.dim() == w.dim(), "moe C2", "shape of C", shape, of_w)?;
     let mut y = Array2::zeros((n, outputs.ncols()));
     for (i, mut yi) in y.rows_mut().into_iter().enumerate() {
-        for slot in p.order(chosen.row(i).as_slice().expect("choices are contiguous")) {
+        for slot in p.order(chosen.row(i)) {
             let weight = w[[i, slot]];
             Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
                 *y = match p.sum {
@@ -87,7 +90,7 @@ impl Moe {
     }
 
     /// The slots of a token in the order in which they are added.
-    fn order(&self, experts: &[usize]) -> Vec<usize> {
+    fn order(&self, experts: ArrayView1<'_, usize>) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..experts.len()).collect();
         if self.sum == ExpertSum::Each {
             slots.sort_by_key(|&slot| experts[slot]);
@@ -114,7 +117,7 @@ impl Moe {
             for j in 0..outputs.value.ncols() {
                 let (e, ec) = (outputs.value[[row, j]].abs(), oe.certain[[row, j]]);
                 let moved = wc * e + w * ec + wc * ec;
-                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.smallest_normal();
+                error.certain[[i, j]] = moved + own * (w * e + moved) + self.stored.storage.underflow().max(FLUSHED);
             }
         }
         error.sigma.assign(&error.certain);
@@ -126,11 +129,12 @@ impl Moe {
     pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
         let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
         let k = w.value.ncols();
-        let (unit, storage) = match self.sum {
-            ExpertSum::Once => (self.unit, self.stored.storage),
-            ExpertSum::Each => (self.unit + self.stored.storage.unit_roundoff(), Storage::Real),
+        let each = self.stored.storage;
+        let (unit, underflow, storage) = match self.sum {
+            ExpertSum::Once => (self.unit, FLUSHED, each),
+            ExpertSum::Each => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), Storage::Real),
         };
-        let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * self.stored.storage.smallest_normal());
+        let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);
         let mut error = ErrorBound::exact(y.dim());
         error.carried = oe.carried.max(we.carried);
         Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, j), certain, sigma| {
@@ -144,7 +148,8 @@ impl Moe {
                 variance += (ws * e).powi(2) + (w * es).powi(2) + (w * e * unit).powi(2) / 3.0;
             }
             *certain = moved + own * total + floor;
-            *sigma = (variance + k as f64 * (unit * total).powi(2) / 3.0).sqrt().min(*certain);
+            variance += (k as f64 * (unit * total).powi(2) + floor * floor) / 3.0;
+            *sigma = variance.sqrt().min(*certain);
         });
         error.rounded(y.view(), storage)
     }

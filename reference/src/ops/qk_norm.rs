@@ -7,7 +7,7 @@
 //! - Shapes: x \[n, heads·d\], w \[heads·d\], y \[n, heads·d\].
 //! - Dtypes: as `rms_norm`.
 //! - Rounding: as `rms_norm`.
-//! - Errors: C1 columns of x = heads·d; and `rms_norm`'s.
+//! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d, where there is a norm; and `rms_norm`'s.
 //! - Variants: D05 over what the mean square is taken.
 //! - Source: spec A4; `MiniMaxM2Attention.q_norm` and `.k_norm` in transformers 5.23. "`per_layer`" in the config means
 //!   one norm over a layer's whole projection.
@@ -34,7 +34,7 @@ pub struct QkNorm {
 
 /// y of x and w.
 pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
-    p.check(x.ncols())?;
+    p.check(x.ncols(), w.len())?;
     match p.over {
         semantics::QkNorm::FullProjection => rms_norm(&p.norm, x, w),
         semantics::QkNorm::None => Ok(x.to_owned()),
@@ -50,16 +50,13 @@ pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) 
 }
 
 impl QkNorm {
-    /// C1.
-    pub fn check(&self, width: usize) -> Result<(), ContractError> {
+    /// C1 and C2.
+    pub fn check(&self, width: usize, w: usize) -> Result<(), ContractError> {
         let d = self.head_dim;
-        require(
-            d >= 1 && width.is_multiple_of(d),
-            "qk_norm C1",
-            "columns of x",
-            width,
-            format!("a multiple of d = {d}"),
-        )
+        let whole = d >= 1 && width.is_multiple_of(d);
+        require(whole, "qk_norm C1", "columns of x", width, format!("a multiple of d = {d}"))?;
+        let fits = w == width || self.over == semantics::QkNorm::None;
+        require(fits, "qk_norm C2", "len(w)", w, format!("columns of x = {width}"))
     }
 
     /// That of `rms_norm` over the same channels.

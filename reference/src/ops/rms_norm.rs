@@ -17,6 +17,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::RmsRound;
 use crate::semantics::EpsPlace;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -117,9 +118,9 @@ impl RmsNorm {
         error.rounded(y.view(), self.output.storage)
     }
 
-    /// What R1 may flush to zero, times the weight.
+    /// What R1, or the arithmetic, may flush to zero, times the weight.
     fn normalized_floor(&self, w: f64) -> f64 {
-        w.abs() * self.normalized.storage.smallest_normal()
+        w.abs() * self.normalized.storage.underflow().max(FLUSHED)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::Chain;
 use crate::semantics::{RopePair, RopePart};
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -163,7 +164,7 @@ impl Rope {
         let input = x.error_or_exact();
         let mut error = input.clone();
         let own = (self.unit + self.product.storage.unit_roundoff()) * (1.0 + self.unit) + self.unit;
-        let floor = 2.0 * self.product.storage.smallest_normal();
+        let floor = 2.0 * self.product.storage.underflow().max(FLUSHED);
         let term = |row: usize, channel: usize, column: usize, table: &Tracked<f64>, e: &ErrorBound| {
             let (x, delta, sigma) =
                 (x.value[[row, channel]], input.certain[[row, channel]], input.sigma[[row, channel]]);

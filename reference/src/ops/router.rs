@@ -18,6 +18,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::{GateRound, RoutingRound};
 use crate::semantics::{RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -129,8 +130,8 @@ impl Router {
             let tail = 1.0 / (1.0 + nearest.exp());
             let slope = (tail * (1.0 - tail)).min(0.25);
             let own = self.unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + z.abs() + delta) + 3.0);
-            *certain = slope * delta + own * (r[i] + slope * delta) + f64::from(f32::MIN_POSITIVE);
-            *sigma = (slope * input.sigma[i]).hypot(own * r[i] / 3.0_f64.sqrt()).min(*certain);
+            *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED;
+            *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
         });
         error
     }
@@ -141,9 +142,8 @@ impl Router {
         if self.score == RouterScore::SoftmaxTopk {
             return error;
         }
-        let u1 = self.bias.storage.unit_roundoff();
         Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, e), certain, sigma| {
-            let bias = u1 * b[e].abs();
+            let bias = self.bias.storage.rounding_error(b[e]);
             let sum = self.unit * (choice[[i, e]].abs() + *certain + bias);
             *certain += bias + sum;
             *sigma = sigma.hypot((bias + sum) / 3.0_f64.sqrt()).min(*certain);
@@ -151,8 +151,7 @@ impl Router {
         error
     }
 
-    /// Of w, for a given choice. The weight of one expert grows with its own score and falls with the others', so the
-    /// ends of the scores' intervals give the ends of its own; then k + 1 roundings of sum and quotient, and R2.
+    /// Of w, for a given choice; then k + 1 roundings of sum and quotient, and R2.
     pub fn bound_weights(
         &self,
         r: &Tracked<f64>,
@@ -167,26 +166,73 @@ impl Router {
         let input = from.error_or_exact();
         let mut error = ErrorBound::exact(w.dim());
         error.carried = input.carried;
-        let own = (self.top_k as f64 + 1.0) * self.unit;
         for (i, experts) in chosen.rows().into_iter().enumerate() {
-            let score = |e: usize| (from.value[[i, e]], input.certain[[i, e]], input.sigma[[i, e]]);
-            for (slot, &expert) in experts.iter().enumerate() {
+            let scores: Vec<Score> = experts
+                .iter()
+                .map(|&e| Score {
+                    value: from.value[[i, e]],
+                    certain: input.certain[[i, e]],
+                    sigma: input.sigma[[i, e]],
+                })
+                .collect();
+            for slot in 0..experts.len() {
                 let y = w[[i, slot]];
-                let (moved, sigma) = match self.score {
-                    RouterScore::Sigmoid => share(&experts.mapv(score), slot, self.added(), y),
-                    RouterScore::SoftmaxTopk => {
-                        let worst = experts.iter().map(|&e| score(e).1).fold(0.0, f64::max);
-                        let exponent = self.unit * (score(expert).0.abs() * 2.0 + EXPONENTIAL);
-                        let moved = y * ((2.0 * worst + 2.0 * exponent).exp() - 1.0);
-                        (moved, moved)
-                    }
+                let moved = match self.score {
+                    RouterScore::Sigmoid => self.share(&scores, slot, y),
+                    RouterScore::SoftmaxTopk => self.softmax(&scores, slot, w.row(i)),
                 };
-                let certain = moved + own * (1.0 + own) * (y.abs() + moved);
+                let own = (self.top_k as f64 + 1.0) * self.unit * moved.cancelled;
+                let certain = moved.certain + own * (1.0 + own) * (y.abs() + moved.certain) + FLUSHED;
                 error.certain[[i, slot]] = certain;
-                error.sigma[[i, slot]] = sigma.hypot(own * y / 3.0_f64.sqrt()).min(certain);
+                error.sigma[[i, slot]] = moved.sigma.hypot((own * y.abs() + FLUSHED) / 3.0_f64.sqrt()).min(certain);
             }
         }
         error.rounded(w.view(), self.output.storage)
+    }
+
+    /// How far y = r₀ / (ε + Σ r) moves when each r moves within its error. It is monotone in r₀ and in the others' sum,
+    /// so that the ends of both give its own, unless the divisor may be 0. Scores without a bias are not negative.
+    fn share(&self, scores: &[Score], own: usize, y: f64) -> Moved {
+        let least = match self.weights {
+            RoutingWeights::Unbiased => 0.0,
+            RoutingWeights::Biased => f64::NEG_INFINITY,
+        };
+        let ends = |s: &Score| [(s.value - s.certain).max(least), s.value + s.certain];
+        let others = || scores.iter().enumerate().filter(|(slot, _)| *slot != own).map(|(_, s)| s);
+        let rest = [0, 1].map(|end| others().map(|s| ends(s)[end]).sum::<f64>() + self.added());
+        let [low, high] = ends(&scores[own]);
+        let (least_sum, largest_sum) = (low + rest[0], high + rest[1]);
+        if least_sum < 0.0 && 0.0 < largest_sum {
+            return Moved { certain: f64::INFINITY, sigma: f64::INFINITY, cancelled: 1.0 };
+        }
+        let corner = |r: f64, rest: f64| if r == 0.0 { 0.0 } else { r / (r + rest) };
+        let corners = [corner(low, rest[0]), corner(low, rest[1]), corner(high, rest[0]), corner(high, rest[1])];
+        let total = scores.iter().map(|s| s.value).sum::<f64>() + self.added();
+        let spread = others().map(|s| (y * s.sigma).powi(2)).sum::<f64>() + ((1.0 - y) * scores[own].sigma).powi(2);
+        // Biased scores may be of both signs, and each rounding is of a partial sum.
+        let cancelled = match self.weights {
+            RoutingWeights::Unbiased => 1.0,
+            RoutingWeights::Biased => {
+                let absolute = scores.iter().map(|s| s.value.abs() + s.certain).sum::<f64>() + self.added();
+                absolute / least_sum.abs().min(largest_sum.abs())
+            }
+        };
+        let certain = corners.into_iter().map(|corner| (corner - y).abs()).fold(0.0, f64::max);
+        // Where the sum may lose half of itself, a share is far from linear in the scores.
+        let linear = least_sum.abs().min(largest_sum.abs()) > total.abs() / 2.0;
+        let sigma = if linear { spread.sqrt() / total.abs() } else { certain };
+        Moved { certain, sigma, cancelled }
+    }
+
+    /// D36: a softmax moves by a factor within exp(±2·worst), and by what the exponentials of the difference to the
+    /// largest logit are off, this one's and the others' on average.
+    fn softmax(&self, scores: &[Score], own: usize, w: ArrayView1<'_, f64>) -> Moved {
+        let largest = scores.iter().map(|s| s.value).fold(f64::NEG_INFINITY, f64::max);
+        let worst = scores.iter().map(|s| s.certain).fold(0.0, f64::max);
+        let exponential = |s: &Score| self.unit * (EXPONENTIAL + 2.0 * (largest - s.value + 2.0 * worst));
+        let others: f64 = scores.iter().zip(w).map(|(s, w)| w * exponential(s).exp_m1()).sum();
+        let certain = w[own] * (2.0 * worst + exponential(&scores[own]) + others).exp_m1();
+        Moved { certain, sigma: certain, cancelled: 1.0 }
     }
 
     fn weighed<'a, T>(&self, r: ArrayView2<'a, T>, choice: ArrayView2<'a, T>) -> ArrayView2<'a, T> {
@@ -204,14 +250,16 @@ impl Router {
     }
 }
 
-/// How far y = r₀ / (ε + Σ r) may move when each r moves within its error, and the standard deviation.
-fn share(scores: &ndarray::Array1<(f64, f64, f64)>, own: usize, eps: f64, y: f64) -> (f64, f64) {
-    let others = || scores.iter().enumerate().filter(|(slot, _)| *slot != own).map(|(_, s)| s);
-    let (r, e, sigma) = scores[own];
-    let ends = |r: f64, rest: f64| if r <= 0.0 { 0.0 } else { r / (r + rest.max(0.0) + eps) };
-    let high = ends(r + e, others().map(|(r, e, _)| r - e).sum());
-    let low = ends(r - e, others().map(|(r, e, _)| r + e).sum());
-    let total = scores.iter().map(|(r, _, _)| r).sum::<f64>() + eps;
-    let spread = others().map(|(_, _, s)| (y * s).powi(2)).sum::<f64>() + ((1.0 - y) * sigma).powi(2);
-    ((high - y).max(y - low), spread.sqrt() / total)
+/// A chosen expert's score and its error.
+struct Score {
+    value: f64,
+    certain: f64,
+    sigma: f64,
+}
+
+/// By how much a weight moves with the scores, and by what factor their cancellation magnifies a rounding.
+struct Moved {
+    certain: f64,
+    sigma: f64,
+    cancelled: f64,
 }

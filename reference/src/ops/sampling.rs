@@ -68,7 +68,12 @@ pub fn argmax<T: Real>(z: ArrayView1<'_, T>) -> Result<Choice, ContractError> {
             second = x;
         }
     }
-    let margin = if z.len() == 1 { f64::INFINITY } else { z[best].wide() - second.wide() };
+    let margin = match z.len() {
+        1 => f64::INFINITY,
+        // Two infinities have no difference.
+        _ if z[best] == second => 0.0,
+        _ => z[best].wide() - second.wide(),
+    };
     Ok(Choice { token: u32::try_from(best).expect("a vocabulary is below 2³²"), margin })
 }
 

@@ -16,6 +16,7 @@ use ndarray::{Array2, ArrayView2, Zip};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::semantics::Expert;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -41,10 +42,10 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
         let activated = p.activated.round(silu(g)); // R1
-        *a = match p.expert {
-            Expert::Gated => p.output.round(activated * u), // R2
+        *a = p.output.round(match p.expert {
+            Expert::Gated => activated * u,
             Expert::Nongated => activated,
-        };
+        }); // R2
     });
     Ok(a)
 }
@@ -60,6 +61,13 @@ fn slope(g: f64) -> f64 {
     sigmoid * (1.0 + g * (1.0 - sigmoid))
 }
 
+/// The largest |silu'| within `delta` of g: at an end, or where silu'' is 0.
+fn steepest(g: f64, delta: f64) -> f64 {
+    const TURNING: f64 = 2.399_357_280_515_467;
+    let turning = [-TURNING, TURNING].into_iter().filter(|t| (t - g).abs() <= delta);
+    turning.chain([g - delta, g + delta]).map(|g| slope(g).abs()).fold(0.0, f64::max)
+}
+
 impl Swiglu {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
@@ -71,8 +79,8 @@ impl Swiglu {
         }
     }
 
-    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2; beyond that both grow
-    /// together, by at most 1.1·δ. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
+    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2, and by at most δ times the
+    /// largest |silu'| within δ of g. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
     /// for sum, quotient and product; then R1 and R2.
     pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
         let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
@@ -87,20 +95,23 @@ impl Swiglu {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
             let activated = silu(gate);
-            let moved = (slope(gate).abs() * delta + delta * delta / 4.0).min(1.1 * delta);
+            let steepness = (slope(gate).abs() + delta / 4.0).min(steepest(gate, delta));
+            let moved = steepness * delta;
             let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
             let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
             let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
             let own = exponential + 5.0 * self.unit + u1;
-            let flushed = (1.0 + gate.abs() + delta) * f64::from(f32::MIN_POSITIVE);
-            let floor = (up.abs() + up_delta) * (self.activated.storage.smallest_normal() + flushed);
+            let flushed = (1.0 + gate.abs() + delta) * FLUSHED;
+            let floor = (up.abs() + up_delta) * (self.activated.storage.underflow() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
-            let spread = (slope(gate) * ge.sigma[i] * up).hypot(activated * up_sigma);
-            error.sigma[i] = spread.hypot(own * activated * up / 3.0_f64.sqrt()).min(*certain);
+            let spread = (steepness * ge.sigma[i] * up.hypot(up_sigma)).hypot(activated * up_sigma);
+            let roundings = own * (activated * up).abs() + floor;
+            error.sigma[i] = spread.hypot(roundings / 3.0_f64.sqrt()).min(*certain);
         }
         match self.expert {
-            Expert::Gated => error.rounded(a.view(), self.output.storage),
-            Expert::Nongated => error,
+            // R2 finds what R1 has left.
+            Expert::Nongated if self.activated.storage == self.output.storage => error,
+            _ => error.rounded(a.view(), self.output.storage),
         }
     }
 }

@@ -4,19 +4,23 @@
 //! values lies in exp(±dⱼ), and because the softmax divides by their sum,
 //!
 //! ```text
-//! |ô − o| ≤ Σⱼ pⱼ·(exp dⱼ − 1)·|vⱼ − o| / Σⱼ pⱼ·exp(−dⱼ)  +  κ·Σⱼ pⱼ·(|vⱼ| + eⱼ)  +  Σⱼ pⱼ·exp(2 max d)·eⱼ
+//! |ô − o| ≤ Σⱼ pⱼ·(exp dⱼ − 1)·|vⱼ − o| / L  +  Σⱼ p⁺ⱼ·eⱼ  +  κ·Σⱼ p⁺ⱼ·(|vⱼ| + eⱼ)
+//!
+//! L = Σⱼ pⱼ·exp(−dⱼ)        p⁺ⱼ = pⱼ·exp dⱼ / L
 //! ```
 //!
 //! with κ for R2, the two sums and the division, and e the error of v. The first term is centred on o: what moves all
-//! scores alike cannot matter.
+//! scores alike cannot matter. No term is more than its largest share, because probabilities sum to 1.
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip, s};
 
 use super::{Attention, BLOCK, Softmax};
+use crate::Rounding;
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::rounding::AttentionRound;
+use crate::storage::Mode;
 use crate::tracked::Tracked;
 
 /// A device's exponential is within so many u.
@@ -25,34 +29,71 @@ const EXPONENTIAL: f64 = 4.0;
 /// An online softmax may rescale its sums once for so many keys.
 const RESCALED_EVERY: usize = 16;
 
-/// Errors of the scores of a block, relative errors of the exponential included.
+/// The λ at which the standard deviation of a weight is taken: an eighth of what eight of its score's do.
+const CONFIDENT: f64 = 8.0;
+
+/// Queries and keys with their errors.
+struct Inputs<'a> {
+    q: &'a Tracked<f64>,
+    k: &'a Tracked<f64>,
+    qe: ErrorBound,
+    ke: ErrorBound,
+}
+
+/// Errors of the scores of a block; 0 where masked.
 struct ScoreError {
     certain: Array2<f64>,
-    sigma: Array2<f64>,
+    /// The part of the standard deviation that each key has to itself.
+    own: Array2<f64>,
+    /// The part that comes with the query, and is one draw for all keys.
+    shared: Array2<f64>,
+}
+
+/// How far the probabilities of a query are off, key by key.
+struct Weights {
+    /// p.
+    probability: Vec<f64>,
+    /// p⁺.
+    highest: Vec<f64>,
+    /// p·(exp d − 1) / L.
+    spread: Vec<f64>,
+    /// Standard deviations of the key's own part, and of the shared one.
+    own: Vec<f64>,
+    shared: Vec<f64>,
+    /// Σ p·exp d.
+    upper: f64,
+}
+
+/// The values of a head, and one query's output.
+struct Values<'a> {
+    value: ArrayView2<'a, f64>,
+    certain: ArrayView2<'a, f64>,
+    sigma: ArrayView2<'a, f64>,
+    out: ArrayView1<'a, f64>,
 }
 
 impl Attention {
     /// Of the fused operator: q, k and v in, o out.
     pub fn bound(&self, q: &Tracked<f64>, k: &Tracked<f64>, v: &Tracked<f64>, o: &Array2<f64>) -> ErrorBound {
-        let (qe, ke, ve) = (q.error_or_exact(), k.error_or_exact(), v.error_or_exact());
+        let (inputs, ve) = (Inputs::new(q, k), v.error_or_exact());
         let mut error = ErrorBound::exact(o.dim());
-        error.carried = carried(&[&qe, &ke, &ve]);
+        error.carried = carried(&[&inputs.qe, &inputs.ke, &ve]);
         let d = self.head_dim;
         let certain = error.certain.axis_chunks_iter_mut(Axis(1), d).into_par_iter();
         certain.zip(error.sigma.axis_chunks_iter_mut(Axis(1), d)).enumerate().for_each(|(head, (mut c, mut s))| {
-            let value = self.head(v.view(), self.key_head(head));
-            let value_error = self.head(ve.certain.view(), self.key_head(head));
-            let value_sigma = self.head(ve.sigma.view(), self.key_head(head));
+            let group = self.key_head(head);
             for first in (0..o.nrows()).step_by(BLOCK) {
                 let rows = BLOCK.min(o.nrows() - first);
-                let softmax = self.softmax(q.view(), k.view(), head, first, rows);
-                let scores = self.score_error(q, &qe, k, &ke, head, first, &softmax);
+                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
+                let scores = self.score_error(&inputs, head, first, &softmax).exponentiated(&softmax, self.unit);
                 for i in 0..rows {
-                    let probability = softmax.weights.row(i).mapv(|w| w / softmax.sums[i]);
-                    let out = o.slice(s![first + i, self.columns(head)]);
-                    let (spread, shift) = spread(&probability, scores.certain.row(i), scores.sigma.row(i));
-                    let from = Mean { probability: &probability, value, value_error, value_sigma, out };
-                    let (certain, sigma) = self.mean_error(&from, &spread, &shift);
+                    let values = Values {
+                        value: self.head(v.view(), group),
+                        certain: self.head(ve.certain.view(), group),
+                        sigma: self.head(ve.sigma.view(), group),
+                        out: o.view().slice_move(s![first + i, self.columns(head)]),
+                    };
+                    let (certain, sigma) = self.mean_error(&values, &Weights::new(&softmax, i, &scores));
                     c.row_mut(first + i).assign(&certain);
                     s.row_mut(first + i).assign(&sigma);
                 }
@@ -63,18 +104,20 @@ impl Attention {
 
     /// Of the scaled scores, from q and k; 0 where masked.
     pub fn bound_scores(&self, q: &Tracked<f64>, k: &Tracked<f64>, scores: &Array2<f64>) -> ErrorBound {
-        let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
+        let inputs = Inputs::new(q, k);
         let mut error = ErrorBound::exact(scores.dim());
-        error.carried = carried(&[&qe, &ke]);
+        error.carried = carried(&[&inputs.qe, &inputs.ke]);
         let n = q.value.nrows();
         for head in 0..self.query_heads {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
-                let softmax = self.softmax(q.view(), k.view(), head, first, rows);
-                let part = self.score_error(q, &qe, k, &ke, head, first, &softmax);
+                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
+                let part = self.score_error(&inputs, head, first, &softmax);
                 let at = s![head * n + first..head * n + first + rows, ..softmax.scores.ncols()];
                 error.certain.slice_mut(at).assign(&part.certain);
-                error.sigma.slice_mut(at).assign(&part.sigma);
+                let sigma = Zip::from(&part.own).and(&part.shared).and(&part.certain);
+                let sigma = sigma.map_collect(|own, shared, certain| own.hypot(*shared).min(*certain));
+                error.sigma.slice_mut(at).assign(&sigma);
             }
         }
         error
@@ -82,9 +125,9 @@ impl Attention {
 
     /// Of the probabilities, from q and k.
     pub fn bound_probabilities(&self, q: &Tracked<f64>, k: &Tracked<f64>, p: &Array2<f64>) -> ErrorBound {
-        let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
+        let inputs = Inputs::new(q, k);
         let mut error = ErrorBound::exact(p.dim());
-        error.carried = carried(&[&qe, &ke]);
+        error.carried = carried(&[&inputs.qe, &inputs.ke]);
         let n = q.value.nrows();
         let own = self.softmax_error(p.ncols());
         let floor = self.accumulator.smallest_normal();
@@ -92,19 +135,20 @@ impl Attention {
         certain.zip(error.sigma.axis_chunks_iter_mut(Axis(0), n)).enumerate().for_each(|(head, (mut c, mut s))| {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
-                let softmax = self.softmax(q.view(), k.view(), head, first, rows);
-                let scores = self.score_error(q, &qe, k, &ke, head, first, &softmax);
+                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
+                let scores = self.score_error(&inputs, head, first, &softmax).exponentiated(&softmax, self.unit);
                 for i in 0..rows {
-                    let probability = softmax.weights.row(i).mapv(|w| w / softmax.sums[i]);
-                    let d = scores.certain.row(i);
-                    let (lower, upper) = sums_of_exponentials(&probability, d);
-                    let shift: f64 = probability.iter().zip(scores.sigma.row(i)).map(|(p, s)| (p * s).powi(2)).sum();
-                    for j in (0..probability.len()).filter(|&j| probability[j] > 0.0) {
-                        let p = probability[j];
-                        let moved = p * (d[j].exp() / lower - 1.0).max(1.0 - (-d[j]).exp() / upper);
-                        c[[first + i, j]] = moved + own * (p + moved) + floor;
-                        let variance = (p * scores.sigma[[i, j]]).powi(2) + p * p * shift + (p * own).powi(2) / 3.0;
-                        s[[first + i, j]] = variance.sqrt().min(c[[first + i, j]]);
+                    let row = Weights::new(&softmax, i, &scores);
+                    let independent: f64 = row.own.iter().map(|s| s * s).sum();
+                    let together: f64 = row.shared.iter().sum();
+                    for j in (0..row.probability.len()).filter(|&j| softmax.scores[[i, j]] > f64::NEG_INFINITY) {
+                        let (p, at) = (row.probability[j], [first + i, j]);
+                        let moved = (row.highest[j] - p).max(p * (1.0 - (-scores.certain[[i, j]]).exp() / row.upper));
+                        c[at] = moved + own * (p + moved) + floor;
+                        let variance =
+                            row.own[j].powi(2) + p * p * independent + (row.shared[j] + p * together).powi(2);
+                        let roundings = own * p + floor;
+                        s[at] = (variance + roundings * roundings / 3.0).sqrt().min(c[at]);
                     }
                 }
             }
@@ -121,29 +165,45 @@ impl Attention {
         let mut error = ErrorBound::exact(o.dim());
         error.carried = carried(&[&pe, &ve]);
         let (n, keys) = (o.nrows(), v.value.nrows());
-        let c = self.accumulator.certain(keys);
-        let own = self.accumulator.variance(keys);
-        let floor = keys as f64 * self.accumulator.smallest_normal();
+        let sums = self.accumulator.certain(keys);
+        // Flash rounds weights that are not yet divided (R2), and its p is not what it adds up.
+        let (u2, underflow, divided) = match self.order {
+            AttentionRound::Eager => (0.0, 0.0, 0.0),
+            AttentionRound::Flash => {
+                let storage = self.probabilities.storage;
+                (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
+            }
+        };
+        let c = (1.0 + u2) * (1.0 + sums) * (1.0 + divided) - 1.0;
+        let own = self.accumulator.variance(keys).map(|own| own + u2 * u2 / 3.0);
         for head in 0..self.query_heads {
             let rows = s![head * n..(head + 1) * n, ..];
             let (p, pc, ps) = (p.value.slice(rows), pe.certain.slice(rows), pe.sigma.slice(rows));
             let group = self.key_head(head);
-            let v = self.head(v.view(), group).mapv(f64::abs);
+            // What is not a number fails by itself, and must not reach the tokens before it.
+            let v = self.head(v.view(), group).mapv(|v| if v.is_finite() { v.abs() } else { 0.0 });
+            let floor = keys as f64 * (self.accumulator.smallest_normal() + underflow * largest(&v));
             let (vc, vs) = (self.head(ve.certain.view(), group), self.head(ve.sigma.view(), group));
             let moved = pc.dot(&v) + (&p + &pc).dot(&vc);
             let certain = &moved + &((&p + &pc).dot(&(&v + &vc)) * c) + floor;
             let squares = |a: ArrayView2<'_, f64>| a.mapv(|x| x * x);
-            let carried = squares(ps).dot(&squares(v.view())) + squares(p).dot(&squares(vs));
+            let carried = squares(ps).dot(&(squares(v.view()) + squares(vs))) + squares(p).dot(&squares(vs));
             let products = squares(p).dot(&squares(v.view()));
             let columns = s![.., self.columns(head)];
             for ((i, j), &limit) in certain.indexed_iter() {
                 let y = o.slice(columns)[[i, j]];
-                let variance = own.map(|own| carried[[i, j]] + own * (products[[i, j]] + y * y));
+                let divided = (divided * y).powi(2) + floor * floor / 3.0;
+                let variance = own.map(|own| carried[[i, j]] + own * (products[[i, j]] + y * y) + divided);
                 error.sigma.slice_mut(columns)[[i, j]] = variance.map_or(limit, |v| v.sqrt().min(limit));
             }
             error.certain.slice_mut(columns).assign(&certain);
         }
         error.rounded(o.view(), self.output.storage)
+    }
+
+    /// The scores as the truth has them.
+    fn unrounded(&self) -> Attention {
+        Attention { scores: Rounding::NONE, mode: Mode::Nearest, ..*self }
     }
 
     /// κ without R2 and the sum of values: the sum of weights, the division, the rescalings of an online softmax.
@@ -152,115 +212,161 @@ impl Attention {
         gamma(keys, self.unit) + (3.0 + rescalings * (2.0 + EXPONENTIAL)) * self.unit
     }
 
-    /// dⱼ: the products' error and R1 scaled, the scaling in base 2, the exponent's rounding, the exponential.
-    #[expect(clippy::too_many_arguments, reason = "queries and keys each come with their error")]
-    fn score_error(
-        &self,
-        q: &Tracked<f64>,
-        qe: &ErrorBound,
-        k: &Tracked<f64>,
-        ke: &ErrorBound,
-        head: usize,
-        first: usize,
-        softmax: &Softmax<f64>,
-    ) -> ScoreError {
+    /// The products' error, R1 twice, and the scaling, in base 2 or not.
+    fn score_error(&self, inputs: &Inputs<'_>, head: usize, first: usize, softmax: &Softmax<f64>) -> ScoreError {
         let (rows, keys) = softmax.scores.dim();
         let queries = |a: &Array2<f64>| self.head(a.view(), head).slice(s![first..first + rows, ..]).to_owned();
         let past = |a: &Array2<f64>| self.head(a.view(), self.key_head(head)).slice(s![..keys, ..]).to_owned();
+        let Inputs { q, k, qe, ke } = inputs;
         let (q, qc, qs) = (queries(&q.value).mapv(f64::abs), queries(&qe.certain), queries(&qe.sigma));
         let (k, kc, ks) = (past(&k.value).mapv(f64::abs), past(&ke.certain), past(&ke.sigma));
-        let c = self.accumulator.certain(self.head_dim);
-        let (u, u1) = (self.unit, self.scores.storage.unit_roundoff());
+        let u1 = self.scores.storage.unit_roundoff();
+        let floor =
+            (self.head_dim + 2) as f64 * self.accumulator.smallest_normal() + 2.0 * self.scores.storage.underflow();
 
-        let carried = (&q + &qc).dot(&kc.t()) + qc.dot(&k.t());
-        let products = (&q + &qc).dot(&(&k + &kc).t()) * c + &carried;
+        let carried = ((&q + &qc).dot(&kc.t()) + qc.dot(&k.t())) * self.scale;
+        let summed = (&q + &qc).dot(&(&k + &kc).t()) * (self.accumulator.certain(self.head_dim) * self.scale);
         let square = |a: &Array2<f64>| a.mapv(|x| x * x);
-        let (q2, k2) = (square(&q), square(&k));
-        let mut variance = q2.dot(&square(&ks).t()) + square(&qs).dot(&k2.t());
-        let own = self.accumulator.variance(self.head_dim);
-        if let Some(own) = own {
-            variance = variance + q2.dot(&k2.t()) * own;
-        }
-        let mut error = ScoreError { certain: products * self.scale, sigma: Array2::zeros((rows, keys)) };
-        for ((i, j), d) in error.certain.indexed_iter_mut() {
-            let score = softmax.scores[[i, j]];
+        let (q2, k2, qs2, ks2) = (square(&q), square(&k), square(&qs), square(&ks));
+        let root = |variance: Array2<f64>| variance.mapv(|v| v.sqrt() * self.scale);
+        let mut error = ScoreError {
+            certain: carried + &summed,
+            own: root((q2.clone() + &qs2).dot(&ks2.t())),
+            shared: root(qs2.dot(&k2.t())),
+        };
+        let products = q2.dot(&k2.t());
+        for (at, d) in error.certain.indexed_iter_mut() {
+            let score = softmax.scores[at];
             if score == f64::NEG_INFINITY {
-                *d = 0.0;
+                (*d, error.own[at], error.shared[at]) = (0.0, 0.0, 0.0);
                 continue;
             }
-            let accumulated = *d;
-            let largest = softmax.largest[i];
-            let stored =
-                2.0 * u1 * (1.0 + u1) * (score.abs() + accumulated) + 2.0 * self.scores.storage.smallest_normal();
-            let exponent = u * (3.0 * score.abs() + 2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL);
-            *d = accumulated + stored + exponent;
-            let own = own.map_or(accumulated, |own| own.sqrt() * score.abs());
-            let carried = variance[[i, j]].sqrt() * self.scale;
-            let roundings = (stored.powi(2) + exponent.powi(2)) / 3.0;
-            error.sigma[[i, j]] = (carried.powi(2) + own.powi(2) + roundings).sqrt().min(*d);
+            let size = score.abs() + *d;
+            let roundings = 2.0 * u1 * (1.0 + u1) * size + 3.0 * self.unit * size + floor;
+            let sum = match self.accumulator.variance(self.head_dim) {
+                Some(own) => own * (products[at] * self.scale * self.scale + score * score),
+                None => summed[at].powi(2),
+            };
+            *d += roundings;
+            error.own[at] = (error.own[at].powi(2) + sum + roundings * roundings / 3.0).sqrt().min(*d);
         }
         error
     }
 
-    /// The error of Σⱼ pⱼ·vⱼ whose weights are off as `spread` says.
-    fn mean_error(&self, from: &Mean<'_>, spread: &[f64], shift: &[f64]) -> (Array1<f64>, Array1<f64>) {
-        let keys = from.probability.len();
+    /// The error of Σⱼ pⱼ·vⱼ, channel by channel.
+    fn mean_error(&self, values: &Values<'_>, weights: &Weights) -> (Array1<f64>, Array1<f64>) {
+        let keys = weights.probability.len();
         let u2 = self.probabilities.storage.unit_roundoff();
         let sums = self.accumulator.certain(keys);
         let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
-        let largest = spread
-            .iter()
-            .zip(from.probability)
-            .fold(0.0_f64, |top, (s, p)| if *p > 0.0 { top.max(s / p) } else { top });
-        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.smallest_normal());
-        let rest = sums + self.softmax_error(keys);
-        let own = self.accumulator.variance(keys);
+        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.underflow());
         let d = self.head_dim;
         let (mut certain, mut sigma) = (Array1::zeros(d), Array1::zeros(d));
         for channel in 0..d {
-            let o = from.out[channel];
-            let (mut moved, mut total, mut variance, mut biggest) = (0.0, 0.0, 0.0, 0.0_f64);
-            for j in 0..keys {
-                let (p, v) = (from.probability[j], from.value[[j, channel]]);
-                let (ve, vs) = (from.value_error[[j, channel]], from.value_sigma[[j, channel]]);
-                moved += spread[j] * (v - o).abs() + p * ve * (1.0 + largest).powi(2);
-                total += p * (v.abs() + ve);
-                variance += (shift[j] * (v - o)).powi(2) + (p * vs).powi(2) + (u2 * p * v).powi(2) / 3.0;
-                biggest = biggest.max(v.abs() + ve);
+            let o = values.out[channel];
+            let (mut moved, mut reach, mut carried, mut largest_error) = (0.0, 0.0_f64, 0.0, 0.0_f64);
+            let (mut total, mut largest, mut variance, mut together) = (0.0, 0.0_f64, 0.0, 0.0);
+            for j in (0..keys).filter(|&j| weights.highest[j] > 0.0) {
+                let (p, v) = (weights.probability[j], values.value[[j, channel]]);
+                let (e, s) = (values.certain[[j, channel]], values.sigma[[j, channel]]);
+                moved += weights.spread[j] * (v - o).abs();
+                reach = reach.max((v - o).abs());
+                carried += weights.highest[j] * e;
+                largest_error = largest_error.max(e);
+                total += weights.highest[j] * (v.abs() + e);
+                largest = largest.max(v.abs() + e);
+                variance += weights.own[j].powi(2) * ((v - o).powi(2) + s * s);
+                variance += (p * p + weights.shared[j].powi(2)) * s * s + (u2 * p * v).powi(2) / 3.0;
+                together += weights.shared[j] * (v - o).abs();
             }
-            certain[channel] = moved + kappa * (total + moved) + floor * biggest.max(1.0);
-            let rest = match own {
+            let (moved, carried, total) = (moved.min(reach), carried.min(largest_error), total.min(largest));
+            let floor = floor * largest.max(1.0);
+            certain[channel] = moved + carried + kappa * total + floor;
+            let rest = match self.accumulator.variance(keys) {
                 Some(own) => (own * (total * total + o * o)).sqrt() + self.softmax_error(keys) * o.abs(),
-                None => rest * total,
+                None => (sums + self.softmax_error(keys)) * total,
             };
-            sigma[channel] = (variance + rest * rest).sqrt().min(certain[channel]);
+            variance += together.powi(2) + rest * rest + floor * floor / 3.0;
+            sigma[channel] = variance.sqrt().min(certain[channel]);
         }
         (certain, sigma)
     }
 }
 
-/// A weighted mean of values and what is known of it.
-struct Mean<'a> {
-    probability: &'a Array1<f64>,
-    value: ArrayView2<'a, f64>,
-    value_error: ArrayView2<'a, f64>,
-    value_sigma: ArrayView2<'a, f64>,
-    out: ArrayView1<'a, f64>,
+impl<'a> Inputs<'a> {
+    fn new(q: &'a Tracked<f64>, k: &'a Tracked<f64>) -> Self {
+        Inputs { q, k, qe: q.error_or_exact(), ke: k.error_or_exact() }
+    }
 }
 
-/// pⱼ·(exp dⱼ − 1) / Σ p·exp(−d), and the standard deviation pⱼ·σⱼ.
-fn spread(p: &Array1<f64>, d: ArrayView1<'_, f64>, sigma: ArrayView1<'_, f64>) -> (Vec<f64>, Vec<f64>) {
-    let (lower, _) = sums_of_exponentials(p, d);
-    let certain = p.iter().zip(d).map(|(p, d)| if *p > 0.0 { p * d.exp_m1() / lower } else { 0.0 }).collect();
-    (certain, p.iter().zip(sigma).map(|(p, s)| p * s).collect())
+impl ScoreError {
+    /// d: with the rounding of the difference to the largest score, and the exponential's own error.
+    fn exponentiated(mut self, softmax: &Softmax<f64>, unit: f64) -> Self {
+        Zip::indexed(&mut self.certain).and(&mut self.own).and(&softmax.scores).for_each(|(i, _), d, own, &score| {
+            if score > f64::NEG_INFINITY {
+                let largest = softmax.largest[i];
+                let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL);
+                *d += exponent;
+                *own = own.hypot(exponent / 3.0_f64.sqrt()).min(*d);
+            }
+        });
+        self
+    }
 }
 
-/// Σ p·exp(−d) and Σ p·exp(d).
-fn sums_of_exponentials(p: &Array1<f64>, d: ArrayView1<'_, f64>) -> (f64, f64) {
-    p.iter()
-        .zip(d)
-        .filter(|(p, _)| **p > 0.0)
-        .fold((0.0, 0.0), |(lower, upper), (p, d)| (lower + p * (-d).exp(), upper + p * d.exp()))
+impl Weights {
+    fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError) -> Self {
+        let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
+        let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();
+        let logarithm: Vec<f64> = softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect();
+        let certain = Spread::new(&probability, &logarithm, &d);
+        let eighth = |sigma: ArrayView1<'_, f64>| {
+            let eightfold: Vec<f64> = sigma.iter().map(|s| CONFIDENT * s).collect();
+            let moved = Spread::new(&probability, &logarithm, &eightfold).moved;
+            moved.into_iter().map(|m| m / CONFIDENT).collect()
+        };
+        let lowest = logarithm.iter().map(|l| (l - certain.log_lower).exp());
+        Weights {
+            highest: certain.moved.iter().zip(lowest).map(|(moved, lowest)| (moved + lowest).min(1.0)).collect(),
+            own: eighth(scores.own.row(i)),
+            shared: eighth(scores.shared.row(i)),
+            upper: logarithm.iter().zip(&d).map(|(l, d)| (l + d).exp()).sum(),
+            spread: certain.moved,
+            probability,
+        }
+    }
+}
+
+/// What errors d of the scores do to probabilities.
+struct Spread {
+    /// p·(exp d − 1) / L.
+    moved: Vec<f64>,
+    /// ln L.
+    log_lower: f64,
+}
+
+impl Spread {
+    /// Of p, its logarithm and d. Where errors are so large that p or L underflow, of logarithms, and p·exp d / L.
+    fn new(p: &[f64], log_p: &[f64], d: &[f64]) -> Self {
+        let lower: f64 = p.iter().zip(d).map(|(p, d)| p * (-d).exp()).sum();
+        let lowered = || log_p.iter().zip(d).map(|(l, d)| l - d);
+        let normal = lower > f64::MIN_POSITIVE.sqrt();
+        let log_lower = if normal {
+            lower.ln()
+        } else {
+            let top = lowered().fold(f64::NEG_INFINITY, f64::max);
+            top + lowered().map(|l| (l - top).exp()).sum::<f64>().ln()
+        };
+        let moved = p.iter().zip(log_p).zip(d).map(|((&p, log_p), d)| {
+            let moved = if normal && p > 0.0 { p * d.exp_m1() / lower } else { (log_p + d - log_lower).exp() };
+            moved.min(f64::MAX)
+        });
+        Spread { moved: moved.collect(), log_lower }
+    }
+}
+
+fn largest(x: &Array2<f64>) -> f64 {
+    x.iter().copied().fold(0.0, f64::max)
 }
 
 /// One matrix product more than the worst of the inputs, if any input has an error.

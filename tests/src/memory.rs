@@ -1,0 +1,101 @@
+//! A small model in memory, with every structural feature of a large one (SPEC G20).
+
+use std::collections::BTreeMap;
+
+use ndarray::Array2;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reference::Storage;
+use reference::config::M2Config;
+use reference::weights::{LayerWeight, Matrix, Weight, WeightError, Weights, inventory};
+
+/// Weights by name, each kept in a storage of its own.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    weights: BTreeMap<Weight, Matrix<'static>>,
+}
+
+/// Two layers, three query heads to a key head, partial rotation, eight experts of which three are chosen.
+pub fn tiny() -> M2Config {
+    M2Config {
+        vocab_size: 40,
+        hidden_size: 48,
+        intermediate_size: 24,
+        num_hidden_layers: 2,
+        num_attention_heads: 6,
+        num_key_value_heads: 2,
+        head_dim: 8,
+        rotary_dim: 4,
+        rope_theta: 10_000.0,
+        rms_norm_eps: 1e-6,
+        num_local_experts: 8,
+        num_experts_per_tok: 3,
+        max_position_embeddings: 64,
+        tie_word_embeddings: false,
+        eos_token_id: Vec::new(),
+    }
+}
+
+impl Memory {
+    /// Random weights: norms about 1, biases about 0, gate and bias in f32, the rest in bf16.
+    pub fn random(config: &M2Config, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let weights = inventory(config).into_iter().map(|(weight, dim)| {
+            let (mean, width) = match weight {
+                Weight::Embedding => (0.0, 1.0),
+                Weight::FinalNorm => (1.0, 0.3),
+                Weight::Layer(_, layer) if is_norm(layer) => (1.0, 0.3),
+                Weight::LmHead | Weight::Layer(..) => (0.0, 0.3),
+            };
+            // Three uniform numbers between −1 and 1 have a variance of 1 together.
+            let mut draw = |_| mean + width * (0..3).map(|_| rng.random_range(-1.0..1.0)).sum::<f64>();
+            let storage = match weight {
+                Weight::Layer(_, LayerWeight::Gate | LayerWeight::CorrectionBias) => Storage::F32,
+                _ => Storage::Bf16,
+            };
+            (weight, Matrix::stored(Array2::from_shape_fn(dim, &mut draw).view(), storage))
+        });
+        Memory { weights: weights.collect() }
+    }
+
+    /// Norms of one, everything else zero: the head of the normalised embedding.
+    pub fn blank(config: &M2Config) -> Self {
+        let mut memory = Memory::random(config, 0);
+        for (weight, dim) in inventory(config) {
+            let value = match weight {
+                Weight::FinalNorm => 1.0,
+                Weight::Layer(_, layer) if is_norm(layer) => 1.0,
+                _ => 0.0,
+            };
+            memory.set(weight, &Array2::from_elem(dim, value));
+        }
+        memory
+    }
+
+    /// One weight, widened.
+    pub fn dense(&self, weight: Weight) -> Array2<f64> {
+        self.weights[&weight].dense()
+    }
+
+    /// Puts other values in the place of a weight, in the same storage.
+    pub fn set(&mut self, weight: Weight, values: &Array2<f64>) {
+        let storage = self.weights[&weight].storage();
+        self.weights.insert(weight, Matrix::stored(values.view(), storage));
+    }
+
+    /// Takes a weight away.
+    pub fn remove(&mut self, weight: Weight) {
+        self.weights.remove(&weight);
+    }
+}
+
+fn is_norm(weight: LayerWeight) -> bool {
+    matches!(weight, LayerWeight::InputNorm | LayerWeight::QNorm | LayerWeight::KNorm | LayerWeight::PostAttentionNorm)
+}
+
+impl Weights for Memory {
+    fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError> {
+        let found = self.weights.get(&weight).cloned();
+        found.ok_or_else(|| WeightError { tensor: weight.to_string(), problem: "not in memory".into() })
+    }
+}

@@ -1,0 +1,229 @@
+//! What a device may compute instead of the truth: sums in other orders, truncating tensor cores, inexact exponentials,
+//! and an attention kernel made of these. All of it in f32, none of it by the reference's own code.
+
+use ndarray::{Array2, ArrayView2};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reference::accumulator::TensorCore;
+use reference::ops::attention::Attention;
+use reference::rounding::AttentionRound;
+use reference::{Real, Rounding};
+
+/// The order in which a dot product is added up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Order {
+    /// From the first to the last, products rounded.
+    Sequential,
+    /// From the last to the first.
+    Reversed,
+    /// From the first to the last, products fused with the additions.
+    Fused,
+    /// In some other order.
+    Shuffled(u64),
+    /// Halves, and halves of these.
+    Pairwise,
+    /// So many at a time, then the blocks.
+    Blocked(usize),
+    /// As a tensor core does.
+    TensorCore(TensorCore),
+}
+
+impl Order {
+    /// Those that add in f32, to nearest.
+    pub const ROUNDING: [Order; 6] =
+        [Order::Sequential, Order::Reversed, Order::Fused, Order::Shuffled(1), Order::Pairwise, Order::Blocked(8)];
+
+    /// Σ aₖ·bₖ.
+    pub fn dot(self, a: &[f32], b: &[f32]) -> f32 {
+        let products = || a.iter().zip(b).map(|(a, b)| a * b);
+        match self {
+            Order::Sequential => products().fold(0.0, |sum, p| sum + p),
+            Order::Reversed => products().rev().fold(0.0, |sum, p| sum + p),
+            Order::Fused => a.iter().zip(b).fold(0.0, |sum, (a, b)| a.mul_add(*b, sum)),
+            Order::Shuffled(seed) => {
+                let mut products: Vec<f32> = products().collect();
+                products.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+                products.iter().fold(0.0, |sum, p| sum + p)
+            }
+            Order::Pairwise => pairwise(&products().collect::<Vec<_>>()),
+            Order::Blocked(block) => {
+                let blocks = a.chunks(block).zip(b.chunks(block));
+                blocks.fold(0.0, |sum, (a, b)| sum + Order::Sequential.dot(a, b))
+            }
+            Order::TensorCore(core) => {
+                let promote = core.promote as usize;
+                let chunks = a.chunks(promote).zip(b.chunks(promote));
+                chunks.fold(0.0, |sum, (a, b)| {
+                    let k = core.k as usize;
+                    sum + a.chunks(k).zip(b.chunks(k)).fold(0.0, |sum, (a, b)| step(core, sum, a, b))
+                })
+            }
+        }
+    }
+
+    /// x·wᵀ.
+    pub fn product(self, x: ArrayView2<'_, f32>, w: ArrayView2<'_, f32>) -> Array2<f32> {
+        let rows = |a: ArrayView2<'_, f32>| a.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();
+        let (x, w) = (rows(x), rows(w));
+        Array2::from_shape_fn((x.len(), w.len()), |(i, j)| self.dot(&x[i], &w[j]))
+    }
+}
+
+fn pairwise(x: &[f32]) -> f32 {
+    match x {
+        [] => 0.0,
+        [x] => *x,
+        _ => {
+            let (left, right) = x.split_at(x.len() / 2);
+            pairwise(left) + pairwise(right)
+        }
+    }
+}
+
+/// One step: all addends cut off F bits below the largest one's exponent, added exactly, cut off after f bits (MMA-Sim).
+fn step(core: TensorCore, sum: f32, a: &[f32], b: &[f32]) -> f32 {
+    let products = a.iter().zip(b).map(|(&a, &b)| a.wide() * b.wide());
+    let addends: Vec<f64> = std::iter::once(sum.wide()).chain(products).collect();
+    let largest = addends.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
+    if largest == 0.0 || !largest.is_finite() {
+        return f32::of(addends.iter().sum());
+    }
+    let quantum = 2.0_f64.powi(exponent(largest) - core.fraction);
+    let total: f64 = addends.iter().map(|x| (x / quantum).trunc()).sum::<f64>() * quantum;
+    if total == 0.0 {
+        return 0.0;
+    }
+    let quantum = 2.0_f64.powi(exponent(total) - core.result);
+    f32::of((total / quantum).trunc() * quantum)
+}
+
+/// e of 2ᵉ ≤ |x| < 2ᵉ⁺¹; no product of two f32 is below f64's normal numbers.
+fn exponent(x: f64) -> i32 {
+    i32::try_from(x.to_bits() >> 52 & 0x7ff).expect("eleven bits") - 1023
+}
+
+/// An exponential that is off by up to two ulps, in either direction, as a device's may be.
+#[derive(Debug, Clone)]
+pub struct Exponential(ChaCha8Rng);
+
+impl Exponential {
+    /// The errors follow from the seed.
+    pub fn new(seed: u64) -> Self {
+        Exponential(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// eˣ.
+    pub fn of(&mut self, x: f32) -> f32 {
+        f32::of(x.wide().exp() * (1.0 + self.error()))
+    }
+
+    /// 2ˣ.
+    pub fn base_2(&mut self, x: f32) -> f32 {
+        f32::of(x.wide().exp2() * (1.0 + self.error()))
+    }
+
+    /// Two ulps are at most 4·u; the rounding to f32 takes one of these.
+    fn error(&mut self) -> f64 {
+        3.0 * f32::UNIT_ROUNDOFF * self.0.random_range(-1.0..=1.0)
+    }
+}
+
+/// An attention kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    /// Of both products.
+    pub order: Order,
+    /// Keys taken at a time (flash only).
+    pub tile: usize,
+    /// Of the exponential's errors.
+    pub seed: u64,
+}
+
+impl Kernel {
+    /// o of q, k and v, with the roundings of `p`.
+    pub fn attention(&self, p: &Attention, q: &Array2<f64>, k: &Array2<f64>, v: &Array2<f64>) -> Array2<f64> {
+        let (q, k, v) = (q.mapv(f32::of), k.mapv(f32::of), v.mapv(f32::of));
+        let (n, s, d) = (q.nrows(), k.nrows(), p.head_dim);
+        let mut exp = Exponential::new(self.seed);
+        let mut o = Array2::zeros(q.dim());
+        for head in 0..p.query_heads {
+            let group = head / (p.query_heads / p.key_heads);
+            let columns = |x: &Array2<f32>, row: usize, head: usize| -> Vec<f32> {
+                x.row(row).iter().skip(head * d).take(d).copied().collect()
+            };
+            for i in 0..n {
+                let query = columns(&q, i, head);
+                let keys: Vec<Vec<f32>> = (0..=s - n + i).map(|j| columns(&k, j, group)).collect();
+                let values: Vec<Vec<f32>> = (0..=s - n + i).map(|j| columns(&v, j, group)).collect();
+                let dots: Vec<f32> = keys.iter().map(|key| self.order.dot(&query, key)).collect();
+                let out = match p.order {
+                    AttentionRound::Eager => self.eager(p, &dots, &values, &mut exp),
+                    AttentionRound::Flash => self.flash(p, &dots, &values, &mut exp),
+                };
+                for (channel, &x) in out.iter().enumerate() {
+                    o[[i, head * d + channel]] = p.output.round(x).wide();
+                }
+            }
+        }
+        o
+    }
+
+    /// Scores and probabilities are stored.
+    fn eager(&self, p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponential) -> Vec<f32> {
+        let scale = f32::of(p.scale);
+        let scores: Vec<f32> = dots.iter().map(|&x| p.scores.round(p.scores.round(x) * scale)).collect();
+        let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weights: Vec<f32> = scores.iter().map(|x| exp.of(x - top)).collect();
+        let sum = self.order_of_sums().dot(&weights, &vec![1.0; weights.len()]);
+        let probabilities: Vec<f32> = weights.iter().map(|w| p.probabilities.round(w / sum)).collect();
+        self.mean(p.head_dim, &probabilities, values, None)
+    }
+
+    /// Tile by tile, in base 2, with a running maximum.
+    fn flash(&self, p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponential) -> Vec<f32> {
+        let scale = f32::of(p.scale * std::f64::consts::LOG2_E);
+        let (mut top, mut sum, mut out) = (f32::NEG_INFINITY, 0.0_f32, vec![0.0; p.head_dim]);
+        for (dots, values) in dots.chunks(self.tile).zip(values.chunks(self.tile)) {
+            let scores: Vec<f32> = dots.iter().map(|x| x * scale).collect();
+            let new = scores.iter().copied().fold(top, f32::max);
+            let rescale = exp.base_2(top - new);
+            let weights: Vec<f32> = scores.iter().map(|x| exp.base_2(x - new)).collect();
+            sum = sum * rescale + self.order_of_sums().dot(&weights, &vec![1.0; weights.len()]);
+            for x in &mut out {
+                *x *= rescale;
+            }
+            let weights: Vec<f32> = weights.iter().map(|&w| p.probabilities.round(w)).collect();
+            out = self.mean(p.head_dim, &weights, values, Some(&out));
+            top = new;
+        }
+        out.iter().map(|x| x / sum).collect()
+    }
+
+    /// Σ wⱼ·vⱼ, and what was there before as one more product.
+    fn mean(&self, d: usize, weights: &[f32], values: &[Vec<f32>], before: Option<&[f32]>) -> Vec<f32> {
+        let channel = |c: usize| {
+            let mut column: Vec<f32> = values.iter().map(|v| v[c]).collect();
+            let mut weights = weights.to_vec();
+            if let Some(before) = before {
+                column.insert(0, before[c]);
+                weights.insert(0, 1.0);
+            }
+            self.order.dot(&weights, &column)
+        };
+        (0..d).map(channel).collect()
+    }
+
+    /// Sums of weights are not a tensor core's.
+    fn order_of_sums(&self) -> Order {
+        match self.order {
+            Order::TensorCore(_) => Order::Sequential,
+            order => order,
+        }
+    }
+}
+
+/// The roundings of an f32 that a contract asks for, in f64.
+pub fn rounded(x: &Array2<f32>, rounding: Rounding) -> Array2<f64> {
+    x.mapv(|x| rounding.round(x).wide())
+}

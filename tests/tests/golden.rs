@@ -1,0 +1,191 @@
+//! What transformers computed, layer by layer and through the full decode, next to the reference.
+
+use approx::assert_abs_diff_eq;
+use fixtures::checkpoint::rounded::RoundedWeights;
+use fixtures::golden::{Case, Golden};
+use fixtures::names::at::At;
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
+use ndarray::Array2;
+use optimized::models::m2::M2 as Optimized;
+use proptest::prelude::*;
+use reference::decode::{Decode, decode};
+use reference::models::m2::M2;
+use reference::ops::kv_cache::KvCache;
+use reference::ops::sampling::Sampling;
+use reference::probe::NoProbe;
+use reference::run::Run;
+use reference::site::Extent;
+use reference::{LayerSite, RoundingContract, Semantics, Site, Storage};
+use tests::device::devices;
+use tools::candidate::{Candidate, Live};
+use tools::failure::Failure;
+use tools::lens::Lens;
+use tools::verdict::{SiteReport, Verdict};
+use tools::verify::Verification;
+
+fn cases() -> Vec<Case> {
+    let golden = Golden::embedded();
+    let names = golden.names().expect("there are cases");
+    names.iter().map(|name| golden.case(name).expect("it is whole")).collect()
+}
+
+fn contract(case: &Case) -> RoundingContract {
+    case.manifest.precision.as_deref().expect("it is recorded").parse().expect("a contract")
+}
+
+/// What was computed for the prompt.
+fn expected(case: &Case) -> Sited {
+    let dump = case.expected().expect("it is whole");
+    Sited::new(dump, case.checkpoint().expect("it is whole").config(), &NameMap::shipped())
+}
+
+fn extent(case: &Case) -> Extent {
+    Extent { tokens: case.tokens.len(), positions: case.tokens.len() }
+}
+
+/// Judges values of a case's prompt.
+fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteReport> {
+    let weights = case.checkpoint().expect("it is whole");
+    let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+    let layers = 0..weights.config().num_hidden_layers;
+    let steps = [case.tokens.clone()];
+    let verification =
+        Verification { model: &model, candidate, contract: contract(case), steps: &steps, lenses, layers };
+    verification.run(|| ()).expect("it can be read").sites
+}
+
+#[test]
+fn logits_are_those_of_the_reference() {
+    for case in cases().iter().filter(|case| contract(case) == RoundingContract::EAGER_F32) {
+        let weights = case.checkpoint().expect("it is whole");
+        let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+        let mut cache = KvCache::new(weights.config().num_hidden_layers);
+        let logits =
+            model.forward(&case.tokens, &mut cache, &mut Run::<f64>::new(RoundingContract::IDEAL, &mut NoProbe));
+        let logits = logits.expect("it runs").value;
+        let at = At { step: 0, site: Site::Logits };
+        let want: Array2<f64> = expected(case).matrix(at, extent(case)).expect("it is dumped");
+        let largest = logits.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
+        assert_abs_diff_eq!(want, logits, epsilon = 2e-5 * largest);
+    }
+}
+
+#[test]
+fn every_module_output_is_within_its_bound() {
+    for case in cases() {
+        let candidate = expected(&case);
+        let reports = verify(&case, &candidate, &[Lens::Local, Lens::Layer, Lens::Global]);
+        for report in &reports {
+            let right = matches!(report.verdict, Verdict::Exact | Verdict::Within | Verdict::Tie);
+            assert!(right, "{}: {report:#?}", case.name);
+        }
+        for at in candidate.sites() {
+            let judged = reports.iter().any(|report| report.site == at.site && report.lens == Lens::Local);
+            assert!(judged, "{}: {at} was not compared", case.name);
+        }
+    }
+}
+
+#[test]
+fn the_greedy_decode_is_the_same() {
+    for case in cases() {
+        let weights = case.checkpoint().expect("it is whole");
+        let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+        let want = case.decode.as_ref().expect("every case has one");
+        assert!(want.tokens.len() >= 24, "{}: {} tokens", case.name, want.tokens.len());
+        let how = Decode { tokens: want.tokens.len(), sampling: Sampling::Greedy, seed: 0, chunk: None };
+        let mut probe = NoProbe;
+        let mut run = Run::<f64>::new(RoundingContract::IDEAL, &mut probe);
+        let got = decode(&model, &case.tokens, &how, &mut run, |_| ()).expect("it runs");
+        let tokens: Vec<u32> = got.iter().map(|choice| choice.token).collect();
+        assert_eq!(tokens, want.tokens, "{}", case.name);
+        if contract(&case) == RoundingContract::EAGER_F32 {
+            for (choice, &margin) in got.iter().zip(&want.margins) {
+                assert_abs_diff_eq!(choice.margin, margin, epsilon = 1e-3);
+            }
+        }
+    }
+}
+
+/// The original's values, one of them off.
+struct OneOff<'a> {
+    values: &'a Sited,
+    site: Site,
+    place: (usize, usize),
+}
+
+impl Candidate for OneOff<'_> {
+    fn has(&self, at: At) -> bool {
+        Candidate::has(self.values, at)
+    }
+
+    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
+        let mut matrix = Candidate::matrix(self.values, at, extent)?;
+        if at.site == self.site {
+            matrix[self.place] *= 1.01;
+        }
+        Ok(matrix)
+    }
+
+    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
+        Candidate::choices(self.values, at, extent)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn one_value_off_by_a_percent_is_a_fault_there(which in 0..4_usize, site: prop::sample::Index, place: prop::sample::Index) {
+        let case = cases().into_iter().filter(|case| contract(case) == RoundingContract::EAGER_F32).nth(which);
+        let case = case.expect("there are four");
+        let values = expected(&case);
+        let with_choices = |site: Site| matches!(site, Site::Layer(_, LayerSite::GateExperts));
+        let sites: Vec<Site> = values.sites().map(|at| at.site).filter(|site| !with_choices(*site)).collect();
+        let site = *site.get(&sites);
+        let matrix: Array2<f64> = values.matrix(At { step: 0, site }, extent(&case)).expect("it is dumped");
+        // A percent of next to nothing is nothing: of a value that counts among its site's.
+        let largest = matrix.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
+        let large: Vec<(usize, usize)> = matrix.indexed_iter().filter(|(_, x)| x.abs() > 0.1 * largest).map(|(at, _)| at).collect();
+        let candidate = OneOff { values: &values, site, place: *place.get(&large) };
+        let reports = verify(&case, &candidate, &[Lens::Local]);
+        let first = reports.iter().find(|report| report.verdict == Verdict::Fault);
+        prop_assert_eq!(first.map(|report| report.site), Some(site));
+        let worst = first.and_then(|report| report.worst.clone()).expect("a fault has a worst value");
+        prop_assert_eq!((worst.index[worst.index.len() - 1], first.map(|f| f.faults)), (candidate.place.1, Some(1)));
+    }
+}
+
+#[test]
+fn the_cuda_path_is_within_its_bounds_on_every_case() {
+    for (case, gpu) in cases().iter().flat_map(|case| devices().into_iter().map(move |gpu| (case, gpu))) {
+        let weights = case.checkpoint().expect("it is whole");
+        let model = Optimized::load(gpu, weights.config(), &Semantics::DOCUMENTS, &weights, || ()).expect("it fits");
+        let (prompt, rest) = case.tokens.split_at(case.tokens.len() - 3);
+        let mut live = Live::default();
+        let mut cache = model.cache(case.tokens.len()).expect("it fits");
+        model.forward(prompt, &mut cache, Some(&mut live)).expect("it runs");
+        for token in rest {
+            model.forward(&[*token], &mut cache, Some(&mut live)).expect("it runs");
+        }
+        let rounded = RoundedWeights { weights: &weights, storage: Storage::Bf16 };
+        let reference = M2::new(weights.config(), Semantics::DOCUMENTS, &rounded).expect("it fits");
+        let verification = Verification {
+            model: &reference,
+            candidate: &live,
+            contract: RoundingContract::FUSED,
+            steps: &[case.tokens.clone()],
+            lenses: &[Lens::Local, Lens::Global],
+            layers: 0..weights.config().num_hidden_layers,
+        };
+        let reports = verification.run(|| ()).expect("it can be read").sites;
+        assert!(reports.len() > 20, "{}: {} comparisons", case.name, reports.len());
+        for report in reports {
+            assert!(
+                matches!(report.verdict, Verdict::Exact | Verdict::Within | Verdict::Tie),
+                "{}: {report:#?}",
+                case.name
+            );
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! `reference/src/models`.
+
+mod m2;

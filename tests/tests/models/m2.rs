@@ -1,0 +1,138 @@
+//! `reference/src/models/m2.rs` and `reference/src/models/experts.rs`.
+
+use reference::config::M2Config;
+use reference::models::m2::M2;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::{NoProbe, Probe};
+use reference::run::Run;
+use reference::weights::{LayerWeight, Projection, Weight, Weights};
+use reference::{Error, Real, RoundingContract, Semantics, Tracked};
+use tests::memory::{Memory, tiny};
+use tests::probes::Recorder;
+
+mod by_hand;
+mod chunks;
+mod constraints;
+mod judged;
+mod sites;
+
+/// Twelve tokens, some of them twice.
+const TEXT: [u32; 12] = [7, 1, 39, 7, 0, 22, 13, 13, 5, 30, 1, 18];
+
+/// The documents' model.
+fn model<'w>(config: &M2Config, weights: &'w dyn Weights) -> M2<'w> {
+    M2::new(config, Semantics::DOCUMENTS, weights).expect("the configuration keeps the contract")
+}
+
+/// Logits of a text in one pass.
+fn pass<T: Real>(model: &M2<'_>, contract: RoundingContract, probe: &mut dyn Probe<T>) -> Result<Tracked<T>, Error> {
+    let mut cache = KvCache::new(model.config().num_hidden_layers);
+    model.forward(&TEXT, &mut cache, &mut Run::new(contract, probe))
+}
+
+/// The same, unseen.
+fn logits<T: Real>(model: &M2<'_>, contract: RoundingContract) -> Tracked<T> {
+    pass(model, contract, &mut NoProbe).expect("the text keeps the contract")
+}
+
+/// Every override of a reading but ε in the router's sum, which no f64 shows.
+#[test]
+fn every_point_of_the_documents_is_heard() {
+    let memory = Memory::random(&tiny(), 1);
+    let usual: Tracked<f64> = logits(&model(&tiny(), &memory), RoundingContract::IDEAL);
+    for field in [
+        "rope_part=last",
+        "rope_pair=interleaved",
+        "rotary_dim=8",
+        "rotary_dim=0",
+        "rope_theta=100",
+        "qk_norm=per_head",
+        "qk_norm=none",
+        "eps_place=outside",
+        "top_k=2",
+        "expert=nongated",
+        "routing_weights=biased",
+        "router_score=softmax_topk",
+    ] {
+        let semantics = format!("documents,{field}").parse().expect("a reading");
+        let model = M2::new(&tiny(), semantics, &memory).expect("the configuration keeps the contract");
+        assert_ne!(logits::<f64>(&model, RoundingContract::IDEAL), usual, "{field}");
+    }
+}
+
+/// Every override of a contract that changes where a value is rounded.
+#[test]
+fn every_rounding_point_is_heard() {
+    let memory = Memory::random(&tiny(), 1);
+    let model = model(&tiny(), &memory);
+    for (preset, fields) in [
+        ("eager_bf16", &["rms=one", "qk_norm=once", "rope=once", "attention=flash", "swiglu=once"][..]),
+        ("eager_bf16", &["gate=activations", "routing=activations", "experts=once", "norm_input=sum"]),
+        ("fused", &["activations=f32", "rms=two", "qk_norm=each", "rope=each", "attention=eager", "swiglu=each"]),
+        ("fused", &["gate=activations", "routing=activations", "experts=each", "norm_input=sum"]),
+    ] {
+        let usual: Tracked<f64> = logits(&model, preset.parse().expect("a preset"));
+        for field in fields {
+            let contract = format!("{preset},{field}").parse().expect("a contract");
+            assert_ne!(logits::<f64>(&model, contract), usual, "{preset},{field}");
+        }
+    }
+}
+
+#[test]
+fn a_noise_follows_from_its_seed() {
+    let memory = Memory::random(&tiny(), 1);
+    let model = model(&tiny(), &memory);
+    for (name, contract) in RoundingContract::PRESETS {
+        let run = |seed| logits::<f64>(&model, contract.stochastic(seed));
+        assert_eq!(run(1), run(1), "{name}");
+        assert_eq!(run(1) == run(2), name == "ideal", "{name}");
+    }
+}
+
+/// What a probe asks for is made beside what is computed.
+#[test]
+fn looking_changes_nothing() {
+    let memory = Memory::random(&tiny(), 1);
+    let model = model(&tiny(), &memory);
+    for (name, contract) in RoundingContract::PRESETS {
+        for asking in [false, true] {
+            let seen = pass::<f64>(&model, contract, &mut Recorder::new(asking)).expect("a good text");
+            assert_eq!(seen, logits(&model, contract), "{name}, asking: {asking}");
+        }
+    }
+}
+
+#[test]
+fn a_tied_head_is_the_embedding() {
+    let mut memory = Memory::random(&tiny(), 1);
+    memory.set(Weight::LmHead, &memory.dense(Weight::Embedding));
+    let apart: Tracked<f64> = logits(&model(&tiny(), &memory), RoundingContract::IDEAL);
+    memory.remove(Weight::LmHead);
+    let tied = M2Config { tie_word_embeddings: true, ..tiny() };
+    assert_eq!(logits(&model(&tied, &memory), RoundingContract::IDEAL), apart);
+}
+
+/// A bias keeps every token from two experts; their weights may be missing. Those of another are missed.
+#[test]
+fn only_experts_that_are_chosen_are_read() {
+    let mut memory = Memory::random(&tiny(), 1);
+    let bias = Weight::Layer(1, LayerWeight::CorrectionBias);
+    let mut values = memory.dense(bias);
+    (values[[0, 2]], values[[0, 5]]) = (-9.0, -9.0);
+    memory.set(bias, &values);
+    let all: Tracked<f64> = logits(&model(&tiny(), &memory), RoundingContract::IDEAL);
+    for expert in [2, 5] {
+        for projection in [Projection::Gate, Projection::Up, Projection::Down] {
+            memory.remove(Weight::Layer(1, LayerWeight::Expert(expert, projection)));
+        }
+    }
+    assert_eq!(logits(&model(&tiny(), &memory), RoundingContract::IDEAL), all);
+    let mut seen = Recorder::<f64>::new(false);
+    pass(&model(&tiny(), &memory), RoundingContract::IDEAL, &mut seen).expect("a good text");
+    let chosen = seen.experts(1)[[0, 0]];
+    memory.remove(Weight::Layer(1, LayerWeight::Expert(chosen, Projection::Down)));
+    let err = pass::<f64>(&model(&tiny(), &memory), RoundingContract::IDEAL, &mut NoProbe).expect_err("it is chosen");
+    let name = format!("model.layers.1.block_sparse_moe.experts.{chosen}.w2.weight");
+    assert_eq!(err.to_string(), format!("{name}: not in memory"));
+}

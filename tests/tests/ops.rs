@@ -1,0 +1,14 @@
+//! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
+
+mod attention;
+mod embedding;
+mod kv_cache;
+mod linear;
+mod moe;
+mod qk_norm;
+mod residual;
+mod rms_norm;
+mod rope;
+mod router;
+mod sampling;
+mod swiglu;

@@ -1,0 +1,119 @@
+//! `reference/src/ops/kv_cache.rs`.
+
+use ndarray::{Array2, array};
+use proptest::prelude::*;
+use reference::Storage;
+use reference::Tracked;
+use reference::bound::ErrorBound;
+use reference::ops::kv_cache::KvCache;
+use tests::strategy::{Fill, Matrix};
+
+fn rows(n: usize, seed: u64) -> Tracked<f64> {
+    Tracked::plain(Matrix::new((n, 4), Fill::Activation, Storage::Bf16, seed).values())
+}
+
+proptest! {
+    /// In pieces or at once, and whatever the other layers keep.
+    #[test]
+    fn keeps_what_is_appended_in_order(pieces in proptest::collection::vec(1..5_usize, 1..6)) {
+        let total = pieces.iter().sum();
+        let (k, v) = (rows(total, 1), rows(total, 2));
+        let mut cache = KvCache::new(2);
+        let mut first = 0;
+        for piece in pieces {
+            let part: Vec<usize> = (first..first + piece).collect();
+            let kept = cache.append(1, &k.select(&part), &v.select(&part)).expect("same columns").clone();
+            first += piece;
+            let so_far: Vec<usize> = (0..first).collect();
+            prop_assert_eq!(kept, (k.select(&so_far), v.select(&so_far)));
+            prop_assert_eq!((cache.len(0), cache.len(1)), (0, first));
+        }
+        prop_assert_eq!(cache.layer(1), Some(&(k, v)));
+        prop_assert!(cache.layer(0).is_none() && !cache.is_empty());
+    }
+
+    #[test]
+    fn truncating_forgets_the_last(n in 1..9_usize, kept in 0..12_usize) {
+        let mut cache = KvCache::new(1);
+        let (k, v) = (rows(n, 1), rows(n, 2));
+        cache.append(0, &k, &v).expect("same columns");
+        cache.truncate(kept);
+        let first: Vec<usize> = (0..n.min(kept)).collect();
+        prop_assert_eq!(cache.len(0), first.len());
+        prop_assert_eq!(cache.is_empty(), kept == 0);
+        // What is appended next follows what is left.
+        cache.append(0, &k, &v).expect("same columns");
+        let (keys, values) = cache.layer(0).expect("something was appended");
+        prop_assert_eq!(keys, &k.select(&first).stacked(&k));
+        prop_assert_eq!(values, &v.select(&first).stacked(&v));
+    }
+
+    #[test]
+    fn adopts_the_first_rows_of_one_layer(n in 1..9_usize, share in 0..9_usize) {
+        let mut from = KvCache::new(2);
+        from.append(1, &rows(n, 1), &rows(n, 2)).expect("same columns");
+        let mut cache = KvCache::new(2);
+        cache.append(0, &rows(1, 3), &rows(1, 4)).expect("same columns");
+        let tokens = share.min(n);
+        cache.adopt(1, &from, tokens);
+        cache.adopt(0, &from, tokens);
+        prop_assert_eq!((cache.len(0), cache.len(1), cache.is_empty()), (0, tokens, tokens == 0));
+        from.truncate(tokens);
+        prop_assert_eq!(cache.layer(1).filter(|_| tokens > 0), from.layer(1).filter(|_| tokens > 0));
+    }
+}
+
+fn with_error(x: Tracked<f64>, e: f64, carried: u32) -> Tracked<f64> {
+    let of = |e| Array2::from_elem(x.dim(), e);
+    Tracked { error: Some(ErrorBound { certain: of(e), sigma: of(e / 2.0), carried }), ..x }
+}
+
+#[test]
+fn errors_are_kept_row_by_row() {
+    let mut cache = KvCache::new(1);
+    cache.append(0, &with_error(rows(1, 1), 1.0, 2), &with_error(rows(1, 2), 2.0, 0)).expect("same columns");
+    cache.append(0, &with_error(rows(2, 3), 4.0, 1), &with_error(rows(2, 4), 8.0, 3)).expect("same columns");
+    let (keys, values) = cache.layer(0).expect("kept");
+    let column = |x: &Tracked<f64>| x.error.as_ref().expect("kept").certain.column(0).to_vec();
+    assert_eq!((column(keys), column(values)), (vec![1.0, 4.0, 4.0], vec![2.0, 8.0, 8.0]));
+    let carried = |x: &Tracked<f64>| x.error.as_ref().expect("kept").carried;
+    assert_eq!((carried(keys), carried(values)), (2, 3));
+    assert_eq!(keys.error.as_ref().expect("kept").sigma.column(3).to_vec(), [0.5, 2.0, 2.0]);
+}
+
+/// Rows without a bound are exact; those after or before them keep theirs.
+#[test]
+fn errors_survive_beside_rows_that_have_none() {
+    for exact_first in [false, true] {
+        let mut cache = KvCache::new(1);
+        for has_none in [exact_first, !exact_first] {
+            let k = if has_none { rows(1, 1) } else { with_error(rows(1, 1), 1.0, 1) };
+            cache.append(0, &k, &k).expect("same columns");
+        }
+        let (keys, _) = cache.layer(0).expect("kept");
+        let error = keys.error.as_ref().expect("one row has an error");
+        let want = if exact_first { [0.0, 1.0] } else { [1.0, 0.0] };
+        assert_eq!(error.certain.column(0).to_vec(), want);
+        assert_eq!(error.carried, 1);
+    }
+}
+
+#[test]
+fn c1_keys_and_values_of_different_shapes() {
+    let mut cache = KvCache::new(1);
+    let k = Tracked::plain(array![[1.0, 2.0]]);
+    let err = cache.append(0, &k, &Tracked::plain(array![[1.0]])).expect_err("against the contract");
+    assert_eq!(err.to_string(), "kv_cache C1: shape of v = (1, 1), expected (1, 2)");
+}
+
+/// And what was kept is still there.
+#[test]
+fn c2_keys_of_another_width() {
+    let mut cache = KvCache::new(1);
+    let k = Tracked::plain(array![[1.0, 2.0]]);
+    cache.append(0, &k, &k).expect("same columns");
+    let narrow = Tracked::plain(array![[1.0]]);
+    let err = cache.append(0, &narrow, &narrow).expect_err("against the contract");
+    assert_eq!(err.to_string(), "kv_cache C2: columns of k = 1, expected 2");
+    assert_eq!(cache.layer(0), Some(&(k.clone(), k)));
+}

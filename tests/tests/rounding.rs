@@ -1,0 +1,84 @@
+//! `reference/src/rounding.rs`.
+
+use proptest::prelude::*;
+use reference::accumulator::Accumulator;
+use reference::rounding::{Chain, RmsRound};
+use reference::storage::Mode;
+use reference::{Real, Rounding, RoundingContract, Storage};
+use tests::strategy::contract;
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses(contract in contract()) {
+        prop_assert_eq!(contract.to_string().parse(), Ok(contract.0));
+    }
+
+    #[test]
+    fn overrides_are_the_fields(contract in contract()) {
+        let all: Vec<String> = contract.fields().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        for (preset, _) in RoundingContract::PRESETS {
+            prop_assert_eq!(format!("{preset},{}", all.join(",")).parse(), Ok(contract.0));
+        }
+        for (i, one) in all.iter().enumerate() {
+            let changed: RoundingContract = format!("ideal,{one}").parse().expect("a field");
+            for (j, (own, preset)) in changed.fields().iter().zip(RoundingContract::IDEAL.fields()).enumerate() {
+                prop_assert_eq!(own == &preset, i != j || contract.fields()[i] == preset);
+            }
+        }
+    }
+
+    /// A stochastic contract differs in how it rounds alone, and prints as what it is a variant of.
+    #[test]
+    fn stochastic_is_a_mode(contract in contract(), seed in any::<u64>()) {
+        let noisy = contract.stochastic(seed);
+        prop_assert_eq!(noisy.mode, Mode::Stochastic(seed));
+        prop_assert_eq!(RoundingContract { mode: Mode::Nearest, ..noisy }, contract.0);
+        prop_assert_eq!(noisy.to_string(), contract.to_string());
+        prop_assert_eq!(noisy.stored(), Rounding { storage: contract.activations, mode: Mode::Stochastic(seed) });
+    }
+
+    #[test]
+    fn arithmetic_is_the_accumulators(contract in contract()) {
+        prop_assert_eq!(contract.unit(), f32::UNIT_ROUNDOFF);
+        prop_assert_eq!(contract.scalar_accumulator(), Accumulator::F32);
+        prop_assert_eq!(contract.between(Chain::Each), contract.stored());
+        prop_assert_eq!(contract.between(Chain::Once), Rounding::NONE);
+    }
+}
+
+#[test]
+fn presets() {
+    for (name, contract) in RoundingContract::PRESETS {
+        assert_eq!(name.parse(), Ok(contract));
+        assert_eq!(contract.to_string(), name);
+    }
+    assert_eq!(RoundingContract::IDEAL.unit(), f64::UNIT_ROUNDOFF);
+    assert_eq!(RoundingContract::IDEAL.scalar_accumulator(), Accumulator::F64);
+    assert_eq!(RoundingContract::IDEAL.stored(), Rounding::NONE);
+    let one = RoundingContract { rms: RmsRound::One, ..RoundingContract::EAGER_BF16 };
+    assert_eq!(one.to_string(), "eager_bf16,rms=one");
+    let f16 = RoundingContract { activations: Storage::F16, ..RoundingContract::FUSED };
+    assert_eq!(f16.to_string(), "fused,activations=f16");
+}
+
+#[test]
+fn words_that_are_none() {
+    for (text, want) in [
+        ("", r#"contract = "", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32"#),
+        ("eager", r#"contract = "eager", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32"#),
+        ("fused,rms", r#"contract override = "rms", expected field=value"#),
+        ("fused,rms=three", r#"rms = "three", expected two or one"#),
+        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16 or bf16"#),
+        (
+            "fused,accumulator=tensor:1",
+            r#"accumulator = "tensor:1", expected f64, f32, hopper or tensor:K:FRACTION:RESULT:PROMOTE"#,
+        ),
+        (
+            "fused,norm=two",
+            "contract field = \"norm\", expected one of activations, accumulator, rms, qk_norm, rope, attention, \
+             gate, routing, swiglu, experts, norm_input",
+        ),
+    ] {
+        assert_eq!(text.parse::<RoundingContract>().expect_err("no contract").to_string(), want);
+    }
+}

@@ -1,0 +1,105 @@
+//! `reference/src/site.rs`.
+
+use reference::site::Extent;
+use reference::{LayerSite, Site};
+use tests::memory::tiny;
+
+const OUTSIDE: [Site; 6] = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
+
+fn all() -> impl Iterator<Item = Site> {
+    let layers = [0, 1, 17, 61].into_iter();
+    let experts = [0, 7, 255].map(LayerSite::Expert);
+    let inside =
+        layers.flat_map(move |layer| LayerSite::ALL.into_iter().chain(experts).map(move |s| Site::Layer(layer, s)));
+    OUTSIDE.into_iter().chain(inside)
+}
+
+#[test]
+fn paths_parse_and_print() {
+    let mut paths: Vec<String> = all().map(|site| site.to_string()).collect();
+    for (site, path) in all().zip(&paths) {
+        assert_eq!(path.parse(), Ok(site), "{path}");
+    }
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), all().count());
+}
+
+/// The names of the transformers library's modules.
+#[test]
+fn paths_by_hand() {
+    for (site, path) in [
+        (Site::Embedding, "model.embed_tokens"),
+        (Site::RopeSin, "model.rotary_emb.1"),
+        (Site::FinalNorm, "model.norm"),
+        (Site::LmHead, "lm_head"),
+        (Site::Layer(3, LayerSite::Output), "model.layers.3"),
+        (Site::Layer(3, LayerSite::InputNorm), "model.layers.3.input_layernorm"),
+        (Site::Layer(61, LayerSite::QNorm), "model.layers.61.self_attn.q_norm"),
+        (Site::Layer(0, LayerSite::Probabilities), "model.layers.0.self_attn.1"),
+        (Site::Layer(0, LayerSite::GateWeights), "model.layers.0.mlp.gate.1"),
+        (Site::Layer(0, LayerSite::GateExperts), "model.layers.0.mlp.gate.2"),
+        (Site::Layer(0, LayerSite::Experts), "model.layers.0.mlp.experts"),
+        (Site::Layer(0, LayerSite::Expert(12)), "model.layers.0.mlp.experts.12"),
+    ] {
+        assert_eq!((site.to_string().as_str(), path.parse()), (path, Ok(site)));
+    }
+}
+
+#[test]
+fn paths_that_are_none() {
+    for path in
+        ["", "model", "model.layers", "model.layers.", "model.layers.x", "model.layers.0.", "model.layers.0.mlp.gate.3"]
+    {
+        let err = path.parse::<Site>().expect_err("no site");
+        assert_eq!(
+            err.to_string(),
+            format!("site = {path:?}, expected the path of a module, as transformers names it")
+        );
+    }
+    // One path to each site.
+    for path in ["model.layers.+1", "model.layers.01", "model.layers.0.mlp.experts.+1", "model.layers.0.mlp.experts.01"]
+    {
+        assert!(path.parse::<Site>().is_err(), "{path}");
+    }
+}
+
+/// Rows are all axes but the last.
+#[test]
+fn a_matrix_is_the_shape_with_its_first_axes_as_one() {
+    let (config, extent) = (tiny(), Extent { tokens: 5, positions: 9 });
+    for site in all() {
+        let (shape, (rows, columns)) = (site.shape(&config, extent), site.matrix(&config, extent));
+        assert_eq!(shape.iter().product::<usize>(), rows * columns, "{site}");
+        assert_eq!(shape.last(), Some(&columns), "{site}");
+    }
+    let shape = |site| Site::Layer(1, site).shape(&config, extent);
+    assert_eq!(Site::Logits.shape(&config, extent), [5, 40]);
+    assert_eq!(Site::RopeCos.shape(&config, extent), [5, 4]);
+    assert_eq!(shape(LayerSite::QRope), [5, 48]);
+    assert_eq!(shape(LayerSite::KRope), [5, 16]);
+    assert_eq!(shape(LayerSite::Scores), [6, 5, 9]);
+    assert_eq!(shape(LayerSite::GateChoice), [5, 8]);
+    assert_eq!(shape(LayerSite::GateExperts), [5, 3]);
+    assert_eq!(shape(LayerSite::ExpertHidden), [5, 3, 24]);
+    assert_eq!(shape(LayerSite::ExpertOutput), [5, 3, 48]);
+    assert_eq!(shape(LayerSite::Expert(2)), [5, 48]);
+}
+
+#[test]
+fn kinds_of_sites() {
+    for site in all() {
+        let inside = !OUTSIDE.contains(&site);
+        assert_eq!(site.layer().is_some(), inside);
+        let Site::Layer(layer, place) = site else { continue };
+        assert_eq!(site.layer(), Some(layer));
+        assert_eq!(site.is_choice(), place == LayerSite::GateExperts);
+        let requested = matches!(place, LayerSite::Scores | LayerSite::Probabilities | LayerSite::Expert(_));
+        assert_eq!(site.on_request(), requested);
+    }
+    let mut places = LayerSite::ALL.to_vec();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), LayerSite::ALL.len());
+    assert!(places.iter().all(|place| !matches!(place, LayerSite::Expert(_))));
+}
