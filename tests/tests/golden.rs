@@ -174,7 +174,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
             model: &reference,
             candidate: &live,
             contract: RoundingContract::FUSED,
-            steps: &[case.tokens.clone()],
+            steps: std::slice::from_ref(&case.tokens),
             lenses: &[Lens::Local, Lens::Global],
             layers: 0..weights.config().num_hidden_layers,
         };

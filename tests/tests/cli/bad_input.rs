@@ -44,9 +44,12 @@ fn reweigh(model: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
     fs::write(&path, change(fs::read(&path).expect("readable"))).expect("writable");
 }
 
+/// What becomes of a file's bytes.
+type Damage = fn(Vec<u8>) -> Vec<u8>;
+
 #[test]
 fn a_damaged_checkpoint() {
-    let damages: [(&str, fn(Vec<u8>) -> Vec<u8>); 4] = [
+    let damages: [(&str, Damage); 4] = [
         ("truncated", |bytes| bytes[..bytes.len() - 5].to_vec()),
         ("empty", |_| Vec::new()),
         ("header_beyond_the_end", |mut bytes| {

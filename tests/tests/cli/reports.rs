@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::{Dtype, Tensor};
 
@@ -25,7 +26,7 @@ fn verify(name: &str, change: impl Fn(&str, &mut Vec<f32>)) -> Ran {
         };
         writer.write(tensor.name, &changed).expect("writable");
     }
-    writer.finish(&Default::default()).expect("writable");
+    writer.finish(&Manifest::default()).expect("writable");
     let tokens = format!("@{}", case(name).join("case.json").display());
     let model = case(name).join("model");
     parity(folder.path(), &["verify", model.to_str().expect("UTF-8"), "changed.safetensors", "--tokens", &tokens])
