@@ -1,8 +1,7 @@
-// Residual and RMSNorm: adds a branch to the residual stream, then normalizes the rounded sum.
+// Residual and RMSNorm: adds a branch to the residual stream, then normalizes the stored sum.
 //
 // ```text
-// sᵢⱼ = ρ(xᵢⱼ + fᵢⱼ)
-// yᵢⱼ = wⱼ · sᵢⱼ · rᵢ            rᵢ = 1 / √(ε + (1/d)·Σₖ sᵢₖ²)
+// s = residual(x, f)        y = rms_norm(s; w)
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns row i.
@@ -10,7 +9,7 @@
 //   multiple of 8, all rows 16-byte aligned; K3 s and y hold n rows of ld values, and overlap nothing; K4 4 bytes of
 //   shared memory for each warp.
 // - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; two roundings to bf16, to nearest even: R1
-//   at ρ, R2 at y.
+//   at s, R2 at y.
 
 #include "reduce.cuh"
 #include "rms.cuh"

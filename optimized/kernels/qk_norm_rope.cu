@@ -1,15 +1,15 @@
 // QK norm and RoPE: normalizes the query and key projections, rotates them, and keeps keys and values.
 //
 // ```text
-// q̃ᵢ = rope(rms_norm(qᵢ; w))        K[t] = rope(rms_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
+// q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns token i.
 // - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d values,
 //   u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5 q̃ holds n rows
 //   of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared memory for each warp.
-// - Precision: f32; each sum serial per thread, then block_sum; one rounding to bf16, to nearest even, at q̃ and K. Channels
-//   from d to D become 0.
+// - Precision: f32; each sum serial per thread, then block_sum; R1 at q̃ and K, to nearest even, is the only rounding to bf16.
+//   Channels from d to D become 0.
 
 #include "reduce.cuh"
 
@@ -51,11 +51,11 @@ DEVICE void write_rotated(const Projection& p, const float* cos, const float* si
         if (c < h) {
             const float low = to_float(w[c]) * to_float(x[c]) * scale;
             const float high = to_float(w[c + h]) * to_float(x[c + h]) * scale;
-            y[c] = to_bf16(low * cos[c] - high * sin[c]);
-            y[c + h] = to_bf16(high * cos[c + h] + low * sin[c + h]);
+            y[c] = to_bf16(low * cos[c] - high * sin[c]);             // R1
+            y[c + h] = to_bf16(high * cos[c + h] + low * sin[c + h]); // R1
         } else {
             const int passed = c + h;
-            y[passed] = to_bf16(passed < d ? to_float(w[passed]) * to_float(x[passed]) * scale : 0.f);
+            y[passed] = to_bf16(passed < d ? to_float(w[passed]) * to_float(x[passed]) * scale : 0.f); // R1
         }
     }
 }

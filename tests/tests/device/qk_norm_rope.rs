@@ -6,10 +6,12 @@ use optimized::device::Gpu;
 use optimized::ops::HeadLayout;
 use optimized::ops::qk_norm_rope::{KeysValues, Weights, qk_norm_rope};
 use proptest::prelude::*;
-use reference::ops::rms_norm::{RmsNorm, rms_norm};
-use reference::ops::rope::{Rope, RopeTable, rope, rope_table};
-use reference::semantics::EpsPlace;
-use reference::{Rounding, RoundingContract, Tracked};
+use reference::ops::qk_norm::QkNorm;
+use reference::ops::qk_norm_rope as oracle;
+use reference::ops::rms_norm::RmsNorm;
+use reference::ops::rope::{Rope, RopeTable, rope_table};
+use reference::semantics::{self, EpsPlace};
+use reference::{RoundingContract, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
 use tests::values::activations;
@@ -38,6 +40,18 @@ fn case() -> impl Strategy<Value = Case> {
         first,
         seed,
     })
+}
+
+impl Case {
+    fn params(&self) -> oracle::QkNormRope {
+        let norm = RmsNorm::under(&RoundingContract::IDEAL, EPS, EpsPlace::Inside);
+        oracle::QkNormRope {
+            query_heads: self.heads.0,
+            key_heads: self.heads.1,
+            norm: QkNorm { norm, over: semantics::QkNorm::FullProjection, head_dim: self.d },
+            rope: Rope { head_dim: self.d, rotary_dim: self.rotary, theta: 1e4, ..Rope::default() },
+        }
+    }
 }
 
 /// Queries, keys and values without padding, and whether all padding and all other positions are as they were.
@@ -79,25 +93,19 @@ proptest! {
         let (h, g) = (case.heads.0 * case.d, case.heads.1 * case.d);
         let x = activations(case.seed, (case.n, h + 2 * g));
         let w = [activations(!case.seed, (1, h)), activations(case.seed ^ 1, (1, g))];
-        let params = Rope { head_dim: case.d, rotary_dim: case.rotary, theta: 1e4, ..Rope::default() };
-        let table = rope_table::<f32>(&params, case.first, case.n);
-        let contract = RoundingContract::FUSED;
-        let wide_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
+        let p = case.params();
+        let table = rope_table::<f32>(&p.rope, case.first, case.n);
+        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
+        let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
+        let weights = wide_w.each_ref().map(|w| w.view());
+        let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
+        let bounds = p.under(&RoundingContract::FUSED).bound(&exact_x, weights, &exact_table, &want);
+        let [of_queries, of_keys] = bounds.expect("shapes fit");
         for gpu in devices() {
             let [q, k, v] = run(&gpu, case, &x, &w, &table);
-            prop_assert_eq!(v, x.slice(s![.., h + g..]));
-            for (got, w, columns) in [(q, &w[0], 0..h), (k, &w[1], h..h + g)] {
-                let x = Tracked::exact(wide(&x.slice(s![.., columns]).to_owned()));
-                let w = wide(w).row(0).to_owned();
-                let ideal = RmsNorm::under(&RoundingContract::IDEAL, EPS, EpsPlace::Inside);
-                let unrounded = RmsNorm { output: Rounding::NONE, ..RmsNorm::under(&contract, EPS, EpsPlace::Inside) };
-                let y = rms_norm(&ideal, x.view(), w.view()).expect("shapes fit");
-                let error = unrounded.bound(&x, w.view(), &y);
-                let y = Tracked { value: y, error: Some(error) };
-                let want = rope(&params, y.view(), wide_table.cos.view(), wide_table.sin.view()).expect("shapes fit");
-                let error = params.under(&contract).bound(&y, &wide_table, &want);
-                assert_within(&wide(&got), &want, &error, &format!("{} {case:?}", gpu.name()));
-            }
+            assert_within(&wide(&q), &want.queries, &of_queries, &format!("{} {case:?} queries", gpu.name()));
+            assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
+            prop_assert_eq!(wide(&v), &want.values);
         }
     }
 }
