@@ -97,7 +97,6 @@ attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const 
             group = no_keys();
         }
     }
-    cp_async_wait<0>();
 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -159,7 +159,6 @@ DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const War
             store_chunk(sums[own.chunk(i)], chunk);
         }
     }
-    cp_async_wait<0>();
 }
 
 extern "C" __global__ void __launch_bounds__(8 * WARP_LANES)

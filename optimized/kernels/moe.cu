@@ -18,7 +18,6 @@
 
 #include "bf16x8.cuh"
 #include "gemm.cuh"
-#include "reduce.cuh"
 
 using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 

@@ -180,6 +180,5 @@ struct Tile {
             }
         }
         close_chunk(total, chunk);
-        cp_async_wait<0>();
     }
 };
