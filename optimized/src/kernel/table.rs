@@ -51,7 +51,7 @@ pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], co
 pub const ADD_RMS_NORM: Kernel =
     Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
 
-/// Both entries of the linear operator.
+/// Both entries of the linear operator. Few rows are launched from the kernels of small tiles.
 const LINEAR_ENTRIES: &[&str] = &["linear_tiles", "linear_few_rows"];
 
 /// The linear operator in 64 × 64 tiles, to bf16; also for few rows.
@@ -87,7 +87,7 @@ pub const LINEAR_64_F32: Kernel = Kernel {
 /// The linear operator in 128 × 128 tiles, to bf16.
 pub const LINEAR_128_BF16: Kernel = Kernel {
     op: "linear",
-    entries: LINEAR_ENTRIES,
+    entries: &["linear_tiles"],
     constants: &[
         ("OUT", 16),
         ("TILE_ROWS", 128),
@@ -102,7 +102,7 @@ pub const LINEAR_128_BF16: Kernel = Kernel {
 /// The linear operator in 128 × 128 tiles, to f32.
 pub const LINEAR_128_F32: Kernel = Kernel {
     op: "linear",
-    entries: LINEAR_ENTRIES,
+    entries: &["linear_tiles"],
     constants: &[
         ("OUT", 32),
         ("TILE_ROWS", 128),
