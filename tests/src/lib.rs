@@ -4,9 +4,11 @@
 
 pub mod bounds;
 pub mod device;
+pub mod exercise;
 pub mod judge;
 pub mod memory;
 pub mod probes;
+pub mod repository;
 pub mod simulated;
 pub mod strategy;
 pub mod tensor_core;

@@ -1,0 +1,196 @@
+//! Each kernel once, on a case that reaches all of its lines: partial tiles, more tiles than stages, several blocks.
+
+use half::bf16;
+use optimized::device::Gpu;
+use optimized::error::Error;
+use optimized::kernel::Kernel;
+use optimized::ops::HeadLayout;
+use optimized::ops::add_rms_norm::add_rms_norm;
+use optimized::ops::attention::{Cut, attention_cut};
+use optimized::ops::embedding::embedding;
+use optimized::ops::linear::{Output, Tiling, linear_tiled};
+use optimized::ops::moe::{Experts, Tiles, moe_tiled};
+use optimized::ops::qk_norm_rope::{KeysValues, Weights, qk_norm_rope};
+use optimized::ops::rms_norm::rms_norm;
+use optimized::ops::router::{Routed, router};
+use optimized::ops::sampling::argmax;
+use optimized::tensor::{Element, Matrix};
+
+use crate::values::activations;
+
+const EPS: f32 = 1e-6;
+
+/// A device, and the bits of what it computed so far.
+struct Exercise<'a> {
+    gpu: &'a Gpu,
+    bits: Vec<u64>,
+}
+
+/// Launches all entries of a kernel; the bits of what they compute.
+pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
+    let mut exercise = Exercise { gpu, bits: Vec::new() };
+    match kernel.op {
+        "embedding" => exercise.embedding()?,
+        "rms_norm" => exercise.rms_norm()?,
+        "add_rms_norm" => exercise.add_rms_norm()?,
+        "linear" if kernel.constant("OUT") == 16 => exercise.linear::<bf16>(kernel)?,
+        "linear" => exercise.linear::<f32>(kernel)?,
+        "qk_norm_rope" => exercise.qk_norm_rope(kernel)?,
+        "attention" => exercise.attention(kernel)?,
+        "router" => exercise.router()?,
+        "moe" => exercise.moe(kernel)?,
+        "sampling" => exercise.sampling()?,
+        op => panic!("{op} has no exercise yet: give it one here"),
+    }
+    Ok(exercise.bits)
+}
+
+/// A value's bits.
+trait Bits: Element {
+    fn bits(self) -> u64;
+}
+
+impl Bits for bf16 {
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+}
+
+impl Bits for f32 {
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+}
+
+impl Bits for i32 {
+    fn bits(self) -> u64 {
+        self.cast_unsigned().into()
+    }
+}
+
+impl Exercise<'_> {
+    fn keep<T: Bits>(&mut self, matrix: &Matrix<T>) -> Result<(), Error> {
+        self.bits.extend(self.gpu.download_padded(matrix)?.iter().map(|value| value.bits()));
+        Ok(())
+    }
+
+    fn values(&self, seed: u64, dim: (usize, usize)) -> Result<Matrix<bf16>, Error> {
+        self.gpu.upload(activations(seed, dim).view())
+    }
+
+    fn wide_values(&self, seed: u64, dim: (usize, usize)) -> Result<Matrix<f32>, Error> {
+        self.gpu.upload(activations(seed, dim).mapv(f32::from).view())
+    }
+
+    fn embedding(&mut self) -> Result<(), Error> {
+        let y = embedding(self.gpu, &[4, 0, 3], &self.values(1, (5, 1100))?)?;
+        self.keep(&y)
+    }
+
+    /// A bit more than a vector for each thread.
+    fn rms_norm(&mut self) -> Result<(), Error> {
+        let y = rms_norm(self.gpu, &self.values(1, (3, 2100))?, &self.values(2, (1, 2100))?, EPS)?;
+        self.keep(&y)
+    }
+
+    fn add_rms_norm(&mut self) -> Result<(), Error> {
+        let (x, f, w) = (self.values(1, (3, 2100))?, self.values(2, (3, 2100))?, self.values(3, (1, 2100))?);
+        let (s, y) = add_rms_norm(self.gpu, &x, &f, &w, EPS)?;
+        self.keep(&s)?;
+        self.keep(&y)
+    }
+
+    /// More tiles of k than stages, and a second chunk.
+    fn linear<T: Output + Bits>(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        let (x, w) = (self.values(1, (13, 600))?, self.values(2, (150, 600))?);
+        let tilings: &[Tiling] = if *kernel == T::SMALL { &[Tiling::Small, Tiling::FewRows] } else { &[Tiling::Large] };
+        for tiling in tilings {
+            let y = linear_tiled::<T>(self.gpu, *tiling, &x, &w)?;
+            self.keep(&y)?;
+        }
+        Ok(())
+    }
+
+    fn layout(kernel: &Kernel) -> Result<HeadLayout, Error> {
+        HeadLayout::new(6, 2, kernel.constant("D") as usize * 3 / 4)
+    }
+
+    fn qk_norm_rope(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const TOKENS: usize = 3;
+        const FIRST: usize = 5;
+        let layout = Self::layout(kernel)?;
+        let (heads, groups, d) = (layout.heads(), layout.groups(), layout.head_dim());
+        let x = self.values(1, (TOKENS, (heads + 2 * groups) * d))?;
+        let (query_norm, key_norm) = (self.values(2, (1, heads * d))?, self.values(3, (1, groups * d))?);
+        let table = |seed| self.wide_values(seed, (TOKENS, d / 2));
+        let (cos, sin) = (table(4)?, table(5)?);
+        let weights = Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, eps: EPS };
+        let kept = (FIRST + TOKENS, groups * layout.padded());
+        let mut kept = KeysValues { keys: self.gpu.zeros(kept)?, values: self.gpu.zeros(kept)? };
+        let q = qk_norm_rope(self.gpu, &layout, &x, weights, FIRST, &mut kept)?;
+        self.keep(&q)?;
+        self.keep(&kept.keys)?;
+        self.keep(&kept.values)
+    }
+
+    /// More than one group of keys, and a last tile that is not full.
+    fn attention(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const TOKENS: usize = 20;
+        const FIRST: usize = 250;
+        let layout = Self::layout(kernel)?;
+        let q = self.values(1, (TOKENS, layout.heads() * layout.padded()))?;
+        let kept = (FIRST + TOKENS, layout.groups() * layout.padded());
+        let kept = KeysValues { keys: self.values(2, kept)?, values: self.values(3, kept)? };
+        for cut in [Cut::Queries, Cut::Keys] {
+            let o = attention_cut(self.gpu, cut, &layout, &q, FIRST, &kept)?;
+            self.keep(&o)?;
+        }
+        Ok(())
+    }
+
+    /// Two blocks of tokens, more experts than warps.
+    fn router(&mut self) -> Result<(), Error> {
+        let (x, gate) = (self.values(1, (11, 70))?, self.wide_values(2, (40, 70))?);
+        let routed = router(self.gpu, &x, &gate, &self.wide_values(3, (1, 40))?, 5)?;
+        self.keep(&routed.logits)?;
+        self.keep(&routed.scores)?;
+        self.keep(&routed.choice)?;
+        self.keep(&routed.chosen)?;
+        self.keep(&routed.weights)
+    }
+
+    /// More choices than a block has threads to place them, more tiles of both widths than one.
+    fn moe(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const TOKENS: usize = 70;
+        const CHOICES: usize = 4;
+        const EXPERTS: usize = 5;
+        const WIDTH: usize = 150;
+        const INTERMEDIATE: usize = 70;
+        let chosen = ndarray::Array2::from_shape_fn((TOKENS, CHOICES), |(i, s)| (i + s) % EXPERTS);
+        let chosen = chosen.mapv(|expert| i32::try_from(expert).expect("a few experts"));
+        let scores = || self.gpu.zeros((TOKENS, EXPERTS));
+        let routed = Routed {
+            logits: scores()?,
+            scores: scores()?,
+            choice: scores()?,
+            chosen: self.gpu.upload(chosen.view())?,
+            weights: self.wide_values(1, (TOKENS, CHOICES))?,
+        };
+        let experts = Experts {
+            gate_up: self.values(2, (EXPERTS * 2 * INTERMEDIATE, WIDTH))?,
+            down: self.values(3, (EXPERTS * WIDTH, INTERMEDIATE))?,
+            count: EXPERTS,
+        };
+        let tiles = if kernel.constant("TILE_ROWS") == 16 { Tiles::Few } else { Tiles::Many };
+        let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts)?;
+        self.keep(&fed.hidden)?;
+        self.keep(&fed.outputs)?;
+        self.keep(&fed.sum)
+    }
+
+    fn sampling(&mut self) -> Result<(), Error> {
+        let best = argmax(self.gpu, &self.values(1, (2, 700))?)?;
+        self.bits.extend(best.iter().flat_map(|(token, margin)| [u64::from(*token), margin.bits()]));
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Each kernel keeps order among its threads by as much as it needs, and by no more.
+//!
+//! Every statement that orders threads or copies is taken out of every kernel in turn, and the emulated device must
+//! find fault with what is left. So each kernel has an exercise that needs each of them, none is superfluous, and the
+//! checker sees them all.
+
+use std::collections::BTreeSet;
+
+use optimized::device::Gpu;
+use optimized::emulated::{Form, Report, Schedule, with_schedule};
+use optimized::error::Error;
+use optimized::kernel::table::{KERNELS, LINEAR_128_BF16, LINEAR_128_F32, RMS_NORM, ROUTER};
+use optimized::kernel::{Kernel, Sources};
+use rayon::prelude::*;
+use tests::device::emulated;
+use tests::exercise::exercise;
+
+/// How a statement begins that orders threads, or copies and the threads that wait for them.
+const ORDERING: [&str; 4] = ["__syncthreads();", "__syncwarp();", "cp_async_wait<", "cp_async_commit();"];
+
+const SCHEDULES: [Schedule; 6] = [
+    Schedule::Forward,
+    Schedule::Reverse,
+    Schedule::Adversarial(1),
+    Schedule::Adversarial(2),
+    Schedule::Adversarial(3),
+    Schedule::Adversarial(4),
+];
+
+/// A statement of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Statement {
+    file: String,
+    /// From 1.
+    line: usize,
+    text: String,
+}
+
+/// A kernel's file and all that it includes.
+fn files_of(kernel: &Kernel, sources: &Sources) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut open = vec![kernel.file()];
+    while let Some(file) = open.pop() {
+        let text = sources.text(&file).unwrap_or_else(|| panic!("{file} is not embedded"));
+        let included = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+        open.extend(included.map(str::to_owned));
+        files.insert(file);
+    }
+    files
+}
+
+/// The statements that order something in a kernel.
+fn statements_of(kernel: &Kernel, sources: &Sources) -> Vec<Statement> {
+    let ordering = |line: &str| ORDERING.iter().any(|beginning| line.starts_with(beginning));
+    let mut found = Vec::new();
+    for file in files_of(kernel, sources) {
+        let text = sources.text(&file).expect("it was read before").lines().map(str::trim).enumerate();
+        let lines = text.filter(|(_, line)| ordering(line));
+        found.extend(lines.map(|(i, line)| Statement { file: file.clone(), line: i + 1, text: line.to_owned() }));
+    }
+    found
+}
+
+/// The sources with an empty line instead of a statement, so that all others keep their numbers.
+fn without(sources: &Sources, statement: &Statement) -> Sources {
+    let text = sources.text(&statement.file).expect("the statement was found there");
+    let kept = text.lines().enumerate().map(|(i, line)| if i + 1 == statement.line { "" } else { line });
+    let text = kept.fold(String::new(), |text, line| text + line + "\n");
+    sources.clone().with(&statement.file, text)
+}
+
+/// Whether a finding is at a line of one of `files`.
+fn blames(report: &Report, files: &BTreeSet<String>) -> bool {
+    report.findings.iter().flat_map(|finding| &finding.places).any(|place| files.contains(&place.file))
+}
+
+/// Files of which a kernel runs no statement that orders anything, and why these are there.
+const EXCUSED: [(Kernel, &str, &str); 3] = [
+    (ROUTER, "reduce.cuh", "it is block_sum's, and the router sums over warps only"),
+    (LINEAR_128_BF16, "linear.cu", "they belong to linear_few_rows, which is launched from LINEAR_64_BF16"),
+    (LINEAR_128_F32, "linear.cu", "they belong to linear_few_rows, which is launched from LINEAR_64_F32"),
+];
+
+/// What is wrong with a statement; `None` if the kernel needs it, and the emulated device sees that it does.
+fn complaint(sources: &Sources, kernel: &Kernel, statement: &Statement) -> Option<String> {
+    let gpu = emulated(Form::Checked);
+    gpu.replace(kernel, &without(sources, statement)).unwrap_or_else(|error| panic!("{error}"));
+    let excuse = EXCUSED.iter().find(|(excused, file, _)| excused == kernel && *file == statement.file);
+    let problem = match (exercise(&gpu, kernel), excuse) {
+        (Err(Error::Fault { report, .. }), None) if blames(&report, &files_of(kernel, sources)) => return None,
+        (Ok(_), Some(_)) => return None,
+        (Ok(_), None) => "remove it for good, or give the kernel an exercise that needs it".to_owned(),
+        (Err(_), Some((_, _, reason))) => format!("it is needed: take it out of EXCUSED, which says that {reason}"),
+        (Err(error), None) => format!("the fault is found elsewhere: {error}"),
+    };
+    let Statement { file, line, text } = statement;
+    Some(format!("{} without {file}:{line}, `{text}`: {problem}", kernel.label()))
+}
+
+#[test]
+fn each_statement_that_orders_something_is_needed() {
+    let sources = Sources::embedded();
+    let of_kernel =
+        |kernel: &Kernel| statements_of(kernel, &sources).into_iter().map(|it| (*kernel, it)).collect::<Vec<_>>();
+    let cases: Vec<(Kernel, Statement)> = KERNELS.iter().flat_map(of_kernel).collect();
+    let complaints: Vec<String> =
+        cases.par_iter().filter_map(|(kernel, statement)| complaint(&sources, kernel, statement)).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(cases.len() > KERNELS.len());
+}
+
+/// What orders threads in a way that is not tried here would be needed for nothing.
+#[test]
+fn no_statement_that_orders_something_is_overlooked() {
+    let words =
+        ["__syncthreads(", "__syncwarp(", "cp_async_wait<", "cp_async_commit(", "barrier_sync(", "__threadfence"];
+    let sources = Sources::embedded();
+    let headers_of_the_device = ["simt.cuh", "simt_host.h", "interface.h"];
+    for (file, text) in sources.files().filter(|(file, _)| !headers_of_the_device.contains(file)) {
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+            let orders = words.iter().any(|word| line.contains(word));
+            let is_tried = ORDERING.iter().any(|beginning| line.starts_with(beginning));
+            assert!(!orders || is_tried, "{file}: `{line}` is not tried: one statement a line, or name it in ORDERING");
+        }
+    }
+}
+
+/// As they are, kernels are silent, and every schedule and form gives the same bits.
+#[test]
+fn kernels_are_silent_and_alike_in_every_schedule() {
+    KERNELS.par_iter().for_each(|kernel| {
+        let run = |gpu: &Gpu, schedule| {
+            let bits = with_schedule(schedule, || exercise(gpu, kernel));
+            bits.unwrap_or_else(|error| panic!("{} {schedule:?}: {error}", kernel.label()))
+        };
+        let right = run(&emulated(Form::Fast), Schedule::Forward);
+        for gpu in [Form::Fast, Form::Checked].map(emulated) {
+            for schedule in SCHEDULES {
+                assert!(run(&gpu, schedule) == right, "{} {} {schedule:?}", kernel.label(), gpu.name());
+            }
+        }
+    });
+}
+
+/// A barrier too many is named: the sum over the block ends in one already.
+#[test]
+fn a_statement_that_nothing_needs_is_named() {
+    let after = "    const float r = rsqrtf(";
+    let sources = Sources::embedded().edit("rms_norm.cu", after, &format!("    __syncthreads();\n{after}"));
+    let sources = sources.expect("the text is there once");
+    let statements = statements_of(&RMS_NORM, &sources);
+    let [added] = statements.iter().filter(|it| it.file == "rms_norm.cu").collect::<Vec<_>>()[..] else {
+        panic!("{statements:?}");
+    };
+    let complaint = complaint(&sources, &RMS_NORM, added).expect("nothing needs it");
+    assert!(
+        complaint.ends_with("`__syncthreads();`: remove it for good, or give the kernel an exercise that needs it")
+    );
+}
