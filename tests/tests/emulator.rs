@@ -4,4 +4,5 @@ pub(crate) mod conformance;
 pub(crate) mod fault_kernels;
 mod faults;
 pub(crate) mod mma;
+mod model;
 mod schedules;

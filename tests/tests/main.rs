@@ -10,6 +10,7 @@ mod device;
 mod emulator;
 mod fixtures;
 mod golden;
+mod invariance;
 mod kernel_faults;
 mod kernels;
 mod models;
