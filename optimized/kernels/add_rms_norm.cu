@@ -10,6 +10,7 @@
 //   shared memory for each warp.
 // - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; two roundings to bf16, to nearest even: R1
 //   at s, R2 at y.
+// - Variants: D60 the norm reads s as it is stored; D10 without `rms_norm`'s R1.
 
 #include "reduce.cuh"
 #include "rms.cuh"

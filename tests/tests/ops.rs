@@ -1,11 +1,13 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
+mod add_rms_norm;
 mod attention;
 mod embedding;
 mod kv_cache;
 mod linear;
 mod moe;
 mod qk_norm;
+mod qk_norm_rope;
 mod residual;
 mod rms_norm;
 mod rope;

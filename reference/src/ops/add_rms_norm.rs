@@ -8,17 +8,18 @@
 //! - Dtypes: as `residual` and `rms_norm`.
 //! - Rounding: R1 at s, `residual`'s; R2 at y and before, `rms_norm`'s.
 //! - Errors: those of `residual` and of `rms_norm`.
-//! - Variants: D60 where R1 is: here before the norm reads s.
-//! - Source: spec A17; `fused_add_rms_norm` in vLLM, which leaves the sum before R1 to the norm.
+//! - Variants: D60 whether the norm reads s, or the sum before R1.
+//! - Source: spec A17; `fused_add_rms_norm` in vLLM, which reads the sum.
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 use super::residual::{Residual, residual};
 use super::rms_norm::{RmsNorm, rms_norm};
 use crate::bound::ErrorBound;
+use crate::rounding::NormInput;
 use crate::semantics::EpsPlace;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,6 +28,8 @@ pub struct AddRmsNorm {
     pub residual: Residual,
     /// Of the norm.
     pub norm: RmsNorm,
+    /// D60.
+    pub input: NormInput,
 }
 
 /// s and y of x, f and w.
@@ -37,17 +40,26 @@ pub fn add_rms_norm<T: Real>(
     w: ArrayView1<'_, T>,
 ) -> Result<(Array2<T>, Array2<T>), ContractError> {
     let s = residual(&p.residual, x, f)?; // R1
-    let y = rms_norm(&p.norm, s.view(), w)?; // R2
+    let y = match p.input {
+        NormInput::Stored => rms_norm(&p.norm, s.view(), w)?,
+        NormInput::Sum => rms_norm(&p.norm, residual(&p.unrounded(), x, f)?.view(), w)?,
+    }; // R2
     Ok((s, y))
 }
 
 impl AddRmsNorm {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, eps: f64, eps_place: EpsPlace) -> Self {
-        AddRmsNorm { residual: Residual::under(contract), norm: RmsNorm::under(contract, eps, eps_place) }
+        let (residual, norm) = (Residual::under(contract), RmsNorm::under(contract, eps, eps_place));
+        AddRmsNorm { residual, norm, input: contract.norm_input }
     }
 
-    /// The bounds of s and y: the sum's is the norm's input error.
+    /// The addition without R1.
+    fn unrounded(&self) -> Residual {
+        Residual { output: Rounding::NONE, ..self.residual }
+    }
+
+    /// The bounds of s and y: that of what the norm reads is its input error.
     pub fn bound(
         &self,
         x: &Tracked<f64>,
@@ -56,7 +68,11 @@ impl AddRmsNorm {
         (s, y): (&Array2<f64>, &Array2<f64>),
     ) -> (ErrorBound, ErrorBound) {
         let of_sum = self.residual.bound(x, f, s);
-        let read = Tracked { value: s.clone(), error: Some(of_sum.clone()) };
+        let of_read = match self.input {
+            NormInput::Stored => of_sum.clone(),
+            NormInput::Sum => self.unrounded().bound(x, f, s),
+        };
+        let read = Tracked { value: s.clone(), error: Some(of_read) };
         (of_sum, self.norm.bound(&read, w, y))
     }
 }
