@@ -1,6 +1,7 @@
 //! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
-//! [`tensor_core`] as theirs do; [`device`] opens the devices there are; [`memory`] keeps a small model, [`probes`] look into
-//! it; [`judge`] and [`bounds`] hold results against their bounds.
+//! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
+//! keeps a small model, [`probes`] look into it; [`judge`] and [`bounds`] hold results against their bounds; [`repository`]
+//! reads the project's own files.
 
 pub mod bounds;
 pub mod device;
