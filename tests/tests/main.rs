@@ -13,6 +13,7 @@ mod golden;
 mod invariance;
 mod kernel_faults;
 mod kernels;
+mod mirror;
 mod models;
 mod ops;
 mod rounding;
