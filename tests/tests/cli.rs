@@ -30,6 +30,14 @@ fn parity(folder: &Path, arguments: &[&str]) -> Ran {
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
+impl Ran {
+    /// Whether the error says so, wherever its lines are broken: that depends on the paths in it.
+    fn says(&self, words: &str) -> bool {
+        let said: Vec<&str> = self.stderr.split_whitespace().filter(|word| *word != "│").collect();
+        said.join(" ").contains(words)
+    }
+}
+
 impl fmt::Display for Ran {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self.code.map_or_else(|| "killed".to_owned(), |code| format!("exit code {code}"));
