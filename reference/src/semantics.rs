@@ -1,101 +1,27 @@
 //! The points on which the documents disagree with one another or with the released model, and change the equations.
 //!
-//! Each is one field, labelled as in part D of the specification. Points that only change where a value is rounded are
+//! Each is one field, labelled as in part D of the specification; the fields after them are points on which no document is
+//! in doubt and ports are known to slip (part F). Points that only change where a value is rounded are
 //! in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
 //! [`Semantics::DOCUMENTS`]; elsewhere both presets take the reading that the released model has.
+
+mod conflicts;
+mod slips;
 
 use std::fmt;
 use std::str::FromStr;
 
-use strum::{Display, EnumString, VariantNames};
+use strum::VariantNames;
+
+pub use conflicts::{EpsPlace, Expert, QkNorm, RopePair, RopePart, RouterEps, RouterScore, RoutingWeights};
+pub use slips::{
+    AttentionScale, Causal, KeyHead, NormOrder, PositionShift, QkNormOn, Renormalize, RopeFrequency, RopeOn,
+    RopePosition,
+};
 
 use crate::error::ParseError;
 
-/// D01: which channels of a head rotate. S1 CH2.4, CH3.3 and S2 §5 say the first; S0 CH2.5 and CH3.5 the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum RopePart {
-    /// The first `rotary_dim` channels.
-    First,
-    /// The last.
-    Last,
-}
-
-/// D02: which channels form a rotated pair. No document says; the code has halves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum RopePair {
-    /// i with i + `rotary_dim` / 2.
-    Half,
-    /// 2i with 2i + 1.
-    Interleaved,
-}
-
-/// D05: over what the query and key norms take their mean square. S2 and the code: the whole projection; S0 CH2.5 and
-/// S3: each head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum QkNorm {
-    /// All heads of a token together.
-    FullProjection,
-    /// Each head by itself, with its own part of the weight.
-    PerHead,
-    /// No norm.
-    None,
-}
-
-/// D09: where ε stands in a norm. All but S3 have it inside the root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum EpsPlace {
-    /// x / √(mean x² + ε).
-    Inside,
-    /// x / (√(mean x²) + 10⁻⁸), as in S3.
-    Outside,
-}
-
-/// D31: whether a feed-forward network has a gate. S3's expert and S1 CH5.2's words have none; the code has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum Expert {
-    /// w2 · (silu(w1·x) ⊙ w3·x).
-    Gated,
-    /// w2 · silu(w1·x).
-    Nongated,
-}
-
-/// D35: which scores become the routing weights. S1, S2 and S4 and the code: those without the bias.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum RoutingWeights {
-    /// Scores alone.
-    Unbiased,
-    /// Scores plus bias.
-    Biased,
-}
-
-/// D35: what is added to the sum that the routing weights are divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-pub enum RouterEps {
-    /// Nothing.
-    #[strum(serialize = "0")]
-    Zero,
-    /// 10⁻²⁰, as in one engine.
-    #[strum(serialize = "1e-20")]
-    Tiny,
-}
-
-/// D36: the router's nonlinearity. All but S3 have the sigmoid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum RouterScore {
-    /// σ(z), chosen by σ(z) + bias.
-    Sigmoid,
-    /// The k largest logits, and their softmax.
-    SoftmaxTopk,
-}
-
-/// One reading of the documents.
+/// One reading of the documents, or of a port that reads them otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Semantics {
     /// D01.
@@ -120,6 +46,28 @@ pub struct Semantics {
     pub router_eps: RouterEps,
     /// D36.
     pub router_score: RouterScore,
+    /// By what scores are scaled.
+    pub attention_scale: AttentionScale,
+    /// Which key head a query head reads.
+    pub key_head: KeyHead,
+    /// Which tokens a token sees.
+    pub causal: Causal,
+    /// Whether norm or rotation comes first.
+    pub norm_order: NormOrder,
+    /// What rotates.
+    pub rope_on: RopeOn,
+    /// By what the exponent of a frequency is divided.
+    pub rope_frequency: RopeFrequency,
+    /// What positions are kept in.
+    pub rope_position: RopePosition,
+    /// What the query and key norms are applied to.
+    pub qk_norm_on: QkNormOn,
+    /// By what routing weights are divided.
+    pub renormalize: Renormalize,
+    /// Positions that are off.
+    pub position_shift: Option<PositionShift>,
+    /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
+    pub qk_shards: Option<usize>,
 }
 
 impl Semantics {
@@ -136,13 +84,24 @@ impl Semantics {
         routing_weights: RoutingWeights::Unbiased,
         router_eps: RouterEps::Zero,
         router_score: RouterScore::Sigmoid,
+        attention_scale: AttentionScale::HeadDim,
+        key_head: KeyHead::Grouped,
+        causal: Causal::Inclusive,
+        norm_order: NormOrder::NormFirst,
+        rope_on: RopeOn::QueryKey,
+        rope_frequency: RopeFrequency::RotaryDim,
+        rope_position: RopePosition::F32,
+        qk_norm_on: QkNormOn::QueryKey,
+        renormalize: Renormalize::Chosen,
+        position_shift: None,
+        qk_shards: None,
     };
 
     /// What the released model computes. On the points that touch M2 the documents' majority is right.
     pub const RELEASED: Semantics = Semantics::DOCUMENTS;
 
     /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> [(&'static str, String); 11] {
+    pub fn fields(&self) -> [(&'static str, String); 22] {
         [
             ("rope_part", self.rope_part.to_string()),
             ("rope_pair", self.rope_pair.to_string()),
@@ -155,11 +114,22 @@ impl Semantics {
             ("routing_weights", self.routing_weights.to_string()),
             ("router_eps", self.router_eps.to_string()),
             ("router_score", self.router_score.to_string()),
+            ("attention_scale", self.attention_scale.to_string()),
+            ("key_head", self.key_head.to_string()),
+            ("causal", self.causal.to_string()),
+            ("norm_order", self.norm_order.to_string()),
+            ("rope_on", self.rope_on.to_string()),
+            ("rope_frequency", self.rope_frequency.to_string()),
+            ("rope_position", self.rope_position.to_string()),
+            ("qk_norm_on", self.qk_norm_on.to_string()),
+            ("renormalize", self.renormalize.to_string()),
+            ("position_shift", or_config(self.position_shift)),
+            ("qk_shards", or_config(self.qk_shards)),
         ]
     }
 
     /// `self` with one field changed.
-    fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
+    pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
         match field {
             "rope_part" => self.rope_part = word(field, value)?,
             "rope_pair" => self.rope_pair = word(field, value)?,
@@ -172,6 +142,17 @@ impl Semantics {
             "routing_weights" => self.routing_weights = word(field, value)?,
             "router_eps" => self.router_eps = word(field, value)?,
             "router_score" => self.router_score = word(field, value)?,
+            "attention_scale" => self.attention_scale = word(field, value)?,
+            "key_head" => self.key_head = word(field, value)?,
+            "causal" => self.causal = word(field, value)?,
+            "norm_order" => self.norm_order = word(field, value)?,
+            "rope_on" => self.rope_on = word(field, value)?,
+            "rope_frequency" => self.rope_frequency = word(field, value)?,
+            "rope_position" => self.rope_position = word(field, value)?,
+            "qk_norm_on" => self.qk_norm_on = word(field, value)?,
+            "renormalize" => self.renormalize = word(field, value)?,
+            "position_shift" => self.position_shift = number(field, value)?,
+            "qk_shards" => self.qk_shards = number(field, value)?,
             _ => {
                 let names = Semantics::DOCUMENTS.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("semantics field", field, format!("one of {names}")));

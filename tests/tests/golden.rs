@@ -9,6 +9,7 @@ use fixtures::names::sited::Sited;
 use ndarray::Array2;
 use optimized::models::m2::M2 as Optimized;
 use proptest::prelude::*;
+use reference::config::M2Config;
 use reference::decode::{Decode, decode};
 use reference::models::m2::M2;
 use reference::ops::kv_cache::KvCache;
@@ -51,7 +52,7 @@ fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteRe
     let layers = 0..weights.config().num_hidden_layers;
     let steps = [case.tokens.clone()];
     let verification =
-        Verification { model: &model, candidate, contract: contract(case), steps: &steps, lenses, layers };
+        Verification { model: &model, candidate, contract: contract(case), steps: &steps, lenses, layers, keep: None };
     verification.run(|| ()).expect("it can be read").sites
 }
 
@@ -131,6 +132,14 @@ impl Candidate for OneOff<'_> {
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
         Candidate::choices(self.values, at, extent)
     }
+
+    fn width(&self, at: At) -> Option<usize> {
+        self.values.width(at)
+    }
+
+    fn under<'a>(&'a self, _: &M2Config) -> Box<dyn Candidate + 'a> {
+        Box::new(self)
+    }
 }
 
 proptest! {
@@ -177,6 +186,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
             steps: std::slice::from_ref(&case.tokens),
             lenses: &[Lens::Local, Lens::Global],
             layers: 0..weights.config().num_hidden_layers,
+            keep: None,
         };
         let reports = verification.run(|| ()).expect("it can be read").sites;
         assert!(reports.len() > 20, "{}: {} comparisons", case.name, reports.len());

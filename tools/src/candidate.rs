@@ -8,6 +8,7 @@ use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
 use reference::Site;
+use reference::config::M2Config;
 use reference::site::Extent;
 
 use crate::failure::Failure;
@@ -22,6 +23,34 @@ pub trait Candidate: Sync {
 
     /// The choices at a site that has them; an error if their shape is another.
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure>;
+
+    /// The last extent of what is kept at a site.
+    fn width(&self, at: At) -> Option<usize>;
+
+    /// The same candidate, as one of a model of other sizes.
+    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a>;
+}
+
+impl<C: Candidate + ?Sized> Candidate for &C {
+    fn has(&self, at: At) -> bool {
+        (**self).has(at)
+    }
+
+    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
+        (**self).matrix(at, extent)
+    }
+
+    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
+        (**self).choices(at, extent)
+    }
+
+    fn width(&self, at: At) -> Option<usize> {
+        (**self).width(at)
+    }
+
+    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a> {
+        (**self).under(config)
+    }
 }
 
 /// Activations in memory: a row a position, whether it was read with the prompt or decoded.
@@ -43,6 +72,15 @@ impl Candidate for Live {
 
     fn choices(&self, at: At, _: Extent) -> Result<Array2<usize>, Failure> {
         self.choices.get(&at.site).cloned().ok_or_else(|| Failure::new(format!("{at}: not captured")))
+    }
+
+    fn width(&self, at: At) -> Option<usize> {
+        let chosen = self.choices.get(&at.site).map(Array2::ncols);
+        self.values.get(&at.site).map(Array2::ncols).or(chosen)
+    }
+
+    fn under<'a>(&'a self, _: &M2Config) -> Box<dyn Candidate + 'a> {
+        Box::new(self)
     }
 }
 
@@ -78,5 +116,14 @@ impl Candidate for Sited {
 
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
         Ok(Sited::choices(self, at, extent)?)
+    }
+
+    fn width(&self, at: At) -> Option<usize> {
+        let place = self.reading().values.get(&at)?;
+        self.dump().find(&place.tensor)?.shape.last().copied()
+    }
+
+    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a> {
+        Box::new(Sited::under(self, config))
     }
 }

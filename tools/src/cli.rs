@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{check, decode, diff, fixtures, kernels, run, show, synth, verify};
+use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, run, show, synth, verify};
 use crate::output::Output;
 
 /// Proves fast implementations of MiniMax-M2 right, or names the operator that is wrong.
@@ -33,6 +33,8 @@ pub enum Command {
     Run(run::Run),
     /// Put a dump from any engine next to the reference.
     Verify(verify::Verify),
+    /// Name the mistake that makes a dump what it is.
+    Diagnose(diagnose::Diagnose),
     /// Compare two dumps, site by site; needs no model.
     Diff(diff::Diff),
     /// Decode on either backend: tokens and margins.
@@ -91,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.carry_out(output),
         Command::Run(command) => command.carry_out(output),
         Command::Verify(command) => command.carry_out(output),
+        Command::Diagnose(command) => command.carry_out(output),
         Command::Diff(command) => command.carry_out(output),
         Command::Decode(command) => command.carry_out(output),
         Command::Synth(command) => command.carry_out(output),

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod decode;
+pub mod diagnose;
 pub mod diff;
 pub mod fixtures;
 pub mod kernels;

@@ -7,11 +7,14 @@
 
 pub mod backend;
 pub mod candidate;
+pub mod catalogue;
 pub mod cli;
 pub mod commands;
 pub mod decoded;
 pub mod decoding;
+pub mod diagnose;
 pub mod difference;
+pub mod dumped;
 pub mod failure;
 pub mod lens;
 pub mod metrics;

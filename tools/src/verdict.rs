@@ -92,6 +92,29 @@ pub struct SiteReport {
     pub note: Option<String>,
 }
 
+impl SiteReport {
+    /// Of a site that nothing is known of yet.
+    pub fn missing(step: usize, site: Site, lens: Lens) -> Self {
+        SiteReport {
+            step,
+            site,
+            lens,
+            verdict: Verdict::Missing,
+            judged_by: JudgedBy::Bound,
+            count: 0,
+            equal: 0,
+            faults: 0,
+            suspicious: 0,
+            deviation: 0.0,
+            floor: None,
+            carried: None,
+            worst: None,
+            segment: Vec::new(),
+            note: None,
+        }
+    }
+}
+
 fn as_path<S: serde::Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(site)
 }

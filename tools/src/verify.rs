@@ -11,7 +11,7 @@ use reference::{LayerSite, RoundingContract, Site};
 
 use crate::candidate::Candidate;
 use crate::failure::Failure;
-use crate::lens::{Lens, Loaded, Pass, Phase, Track};
+use crate::lens::{Kept, Lens, Loaded, Pass, Phase, Track};
 use crate::verdict::SiteReport;
 
 /// What to verify, and how.
@@ -28,6 +28,8 @@ pub struct Verification<'a> {
     pub lenses: &'a [Lens],
     /// The layers; all of them but the last ones mean that neither these nor the head are run.
     pub layers: Range<usize>,
+    /// A site whose values are kept as the local lens first sees them.
+    pub keep: Option<At>,
 }
 
 /// What was found.
@@ -37,6 +39,8 @@ pub struct Found {
     pub sites: Vec<SiteReport>,
     /// Sites that the candidate does not show.
     pub missing: BTreeSet<Site>,
+    /// The values that were to be kept.
+    pub kept: Option<Kept>,
 }
 
 impl Verification<'_> {
@@ -100,6 +104,10 @@ impl Verification<'_> {
             for judge in shown.seen {
                 if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
                     outputs.push((track.lens, judge.computed().clone()));
+                }
+                let at = At { step: loaded.step(), site: judge.site() };
+                if self.keep == Some(at) && track.lens == Lens::Local {
+                    found.kept = Some(judge.kept(loaded)?);
                 }
                 found.sites.push(judge.report(track.lens, self.contract.activations, loaded)?);
             }

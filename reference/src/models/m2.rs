@@ -18,6 +18,7 @@ use crate::ops::rms_norm::{RmsNorm, rms_norm};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::rounding::{Chain, NormInput};
 use crate::run::{Run, vector};
+use crate::semantics::{self, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
 
@@ -155,10 +156,20 @@ impl<'w> M2<'w> {
         let q = project(LayerWeight::QProj, LayerSite::QProj, run)?;
         let k = project(LayerWeight::KProj, LayerSite::KProj, run)?;
         let v = project(LayerWeight::VProj, LayerSite::VProj, run)?;
-        let q = self.qk_norm(at(LayerSite::QNorm), LayerWeight::QNorm, layer, &q, run)?;
-        let k = self.qk_norm(at(LayerSite::KNorm), LayerWeight::KNorm, layer, &k, run)?;
-        let q = self.rotate(at(LayerSite::QRope), &q, table, run)?;
-        let k = self.rotate(at(LayerSite::KRope), &k, table, run)?;
+        let (q, k) = match self.semantics.norm_order {
+            NormOrder::NormFirst => {
+                let (q, k) = self.norm_both(layer, &q, &k, run)?;
+                self.rotate_both(layer, q, k, table, run)?
+            }
+            NormOrder::RopeFirst => {
+                let (q, k) = self.rotate_both(layer, q, k, table, run)?;
+                self.norm_both(layer, &q, &k, run)?
+            }
+        };
+        let v = match self.semantics.qk_norm_on {
+            QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
+            QkNormOn::QueryKey | QkNormOn::Query => v,
+        };
         let (k, v) = cache.append(layer, &k, &v)?;
         let context = self.attend(layer, &q, k, v, run)?;
         let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
@@ -178,7 +189,7 @@ impl<'w> M2<'w> {
     ) -> Result<Tracked<T>, Error> {
         let params = |contract: &RoundingContract| {
             let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
-            Attention::under(contract, heads, self.config.head_dim)
+            Attention::under(contract, heads, self.config.head_dim).slipping(&self.semantics, self.config.rotary_dim)
         };
         let p = params(&run.contract);
         run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
@@ -215,40 +226,67 @@ impl<'w> M2<'w> {
         }))
     }
 
+    fn norm_both<T: Real>(
+        &self,
+        layer: usize,
+        q: &Tracked<T>,
+        k: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
+        let q = self.qk_norm(LayerWeight::QNorm, layer, q, run)?;
+        let q = run.visit(Site::Layer(layer, LayerSite::QNorm), q);
+        let k = match self.semantics.qk_norm_on {
+            QkNormOn::Query => k.clone(),
+            QkNormOn::QueryKey | QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, k, run)?,
+        };
+        Ok((q, run.visit(Site::Layer(layer, LayerSite::KNorm), k)))
+    }
+
+    fn rotate_both<T: Real>(
+        &self,
+        layer: usize,
+        q: Tracked<T>,
+        k: Tracked<T>,
+        table: &RopeTable<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
+        let on = self.semantics.rope_on;
+        let q = if on == RopeOn::None { q } else { self.rotate(&q, table, run)? };
+        let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
+        let k = if on == RopeOn::QueryKey { self.rotate(&k, table, run)? } else { k };
+        Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
+    }
+
     fn qk_norm<T: Real>(
         &self,
-        site: Site,
         weight: LayerWeight,
         layer: usize,
         x: &Tracked<T>,
-        run: &mut Run<'_, T>,
+        run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let params = |contract: &RoundingContract| {
             let mut norm = self.norm_params(contract);
             if contract.qk_norm == Chain::Once {
                 (norm.normalized, norm.output) = (Rounding::NONE, Rounding::NONE);
             }
-            QkNorm { norm, over: self.semantics.qk_norm, head_dim: self.config.head_dim }
+            // A part of the projection is one head at least: keys that have fewer are on several devices.
+            let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
+            match self.semantics.qk_shards {
+                Some(shards) => QkNorm { norm, over: semantics::QkNorm::PerHead, head_dim: part(shards) },
+                None => QkNorm { norm, over: self.semantics.qk_norm, head_dim: self.config.head_dim },
+            }
         };
         let w = self.layer_weight(layer, weight)?;
         let y = qk_norm(&params(&run.contract), x.view(), vector(&w).view())?;
-        let y = run.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), vector(&w).view(), y));
-        Ok(run.visit(site, y))
+        Ok(run.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), vector(&w).view(), y)))
     }
 
-    fn rotate<T: Real>(
-        &self,
-        site: Site,
-        x: &Tracked<T>,
-        table: &RopeTable<T>,
-        run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
+    fn rotate<T: Real>(&self, x: &Tracked<T>, table: &RopeTable<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
         let y = rope(&self.rope(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
-        let y = run.tracked(y, |candidate, y| {
+        Ok(run.tracked(y, |candidate, y| {
             let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };
             self.rope(candidate).bound(&x.widened(), &table, y)
-        });
-        Ok(run.visit(site, y))
+        }))
     }
 
     pub(super) fn layer_weight(&self, layer: usize, weight: LayerWeight) -> Result<Matrix<'w>, WeightError> {
@@ -260,9 +298,11 @@ impl<'w> M2<'w> {
     }
 
     fn rope(&self, contract: &RoundingContract) -> Rope {
-        let (part, pair) = (self.semantics.rope_part, self.semantics.rope_pair);
+        let Semantics { rope_part: part, rope_pair: pair, rope_frequency, rope_position, position_shift, .. } =
+            self.semantics;
         let (head_dim, rotary_dim, theta) = (self.config.head_dim, self.config.rotary_dim, self.config.rope_theta);
-        Rope { head_dim, rotary_dim, theta, part, pair, ..Rope::default() }.under(contract)
+        let (frequency, position, shift) = (rope_frequency, rope_position, position_shift);
+        Rope { head_dim, rotary_dim, theta, part, pair, frequency, position, shift, ..Rope::default() }.under(contract)
     }
 }
 

@@ -19,6 +19,7 @@ use ndarray::{Array2, ArrayView2, Axis, s};
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::rounding::AttentionRound;
+use crate::semantics::{AttentionScale, Causal, KeyHead, Semantics};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -33,6 +34,10 @@ pub struct Attention {
     pub head_dim: usize,
     /// σ = 1/√d.
     pub scale: f64,
+    /// Which key head a query head reads.
+    pub key_head: KeyHead,
+    /// Which tokens a token sees.
+    pub causal: Causal,
     /// R1.
     pub scores: Rounding,
     /// R2.
@@ -146,6 +151,8 @@ impl Attention {
             key_heads,
             head_dim,
             scale: (head_dim as f64).sqrt().recip(),
+            key_head: KeyHead::Grouped,
+            causal: Causal::Inclusive,
             scores,
             probabilities: contract.stored(),
             order: contract.attention,
@@ -173,9 +180,34 @@ impl Attention {
         )
     }
 
+    /// As a port reads it that differs.
+    #[must_use]
+    pub fn slipping(self, semantics: &Semantics, rotary_dim: usize) -> Self {
+        let scale = match semantics.attention_scale {
+            AttentionScale::HeadDim => self.scale,
+            AttentionScale::None => 1.0,
+            AttentionScale::RotaryDim => (rotary_dim.max(1) as f64).sqrt().recip(),
+            AttentionScale::HalfHeadDim => (self.head_dim as f64 / 2.0).sqrt().recip(),
+        };
+        Attention { scale, key_head: semantics.key_head, causal: semantics.causal, ..self }
+    }
+
     /// g of h.
     pub(super) fn key_head(&self, head: usize) -> usize {
-        head / (self.query_heads / self.key_heads)
+        match self.key_head {
+            KeyHead::Grouped => head / (self.query_heads / self.key_heads),
+            KeyHead::Tiled => head % self.key_heads,
+        }
+    }
+
+    /// How many of s keys the token at a position sees.
+    pub(super) fn seen(&self, position: usize, s: usize) -> usize {
+        match self.causal {
+            Causal::Inclusive => position + 1,
+            Causal::Ahead => s.min(position + 2),
+            Causal::Strict if position == 0 => s,
+            Causal::Strict => position,
+        }
     }
 
     /// The columns of one head.
@@ -210,11 +242,16 @@ impl Attention {
         let queries = queries.slice(s![first..first + rows, ..]);
         let keys = self.head(k, self.key_head(head));
         let scale = T::of(self.scale);
-        let mut scores = self.product(queries, keys.slice(s![..position + rows, ..]).reversed_axes());
+        let seen = |i: usize| self.seen(position + i, k.nrows());
+        let columns = (0..rows).map(seen).max().unwrap_or(0);
+        let mut scores = self.product(queries, keys.slice(s![..columns, ..]).reversed_axes());
         scores.mapv_inplace(|x| self.scores.round(self.scores.round(x) * scale)); // R1
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
-            row.slice_mut(s![position + i + 1..]).fill(T::neg_infinity());
+            row.slice_mut(s![seen(i)..]).fill(T::neg_infinity());
+            if self.causal == Causal::Strict && position + i == 0 {
+                row.fill(T::zero()); // all masked alike
+            }
             let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
             weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
             largest.push(top);
@@ -233,7 +270,10 @@ impl Attention {
         }
         let mut y = Array2::zeros((rows, v.ncols()));
         for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
-            let seen = keys + 1 - rows + i;
+            let seen = match self.causal {
+                Causal::Inclusive => keys + 1 - rows + i,
+                _ => w.row(i).iter().rposition(|w| !w.is_zero()).map_or(0, |last| last + 1),
+            };
             self.product(w.slice(s![i..=i, ..seen]), v.slice(s![..seen, ..])).assign_to(row);
         }
         y

@@ -17,10 +17,10 @@ use ndarray::{Array2, ArrayView2, Zip};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::Chain;
-use crate::semantics::{RopePair, RopePart};
+use crate::semantics::{PositionShift, RopeFrequency, RopePair, RopePart, RopePosition};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,6 +35,12 @@ pub struct Rope {
     pub part: RopePart,
     /// D02.
     pub pair: RopePair,
+    /// By what the exponent of a frequency is divided.
+    pub frequency: RopeFrequency,
+    /// What positions are kept in.
+    pub position: RopePosition,
+    /// Positions that are off.
+    pub shift: Option<PositionShift>,
     /// R1.
     pub table: Rounding,
     /// R2.
@@ -56,11 +62,12 @@ pub struct RopeTable<T> {
     pub sin: Tracked<T>,
 }
 
-/// 1/θ^(2i/2h) for i < h, in the f32 steps of the original: the exponent, the power and the reciprocal each rounded.
-pub fn inverse_frequencies(theta: f64, rotary_dim: usize) -> Vec<f32> {
+/// 1/θ^(2i/m) for i < h, in the f32 steps of the original: the exponent, the power and the reciprocal each rounded. m is
+/// 2h, but for a port's slip.
+pub fn inverse_frequencies(theta: f64, rotary_dim: usize, divisor: usize) -> Vec<f32> {
     (0..rotary_dim / 2)
         .map(|i| {
-            let exponent = f32::of(2.0 * i as f64 / rotary_dim as f64);
+            let exponent = f32::of(2.0 * i as f64 / divisor as f64);
             f32::of(1.0 / f64::from(f32::of(f32::of(theta).wide().powf(exponent.wide()))))
         })
         .collect()
@@ -68,8 +75,8 @@ pub fn inverse_frequencies(theta: f64, rotary_dim: usize) -> Vec<f32> {
 
 /// The table for positions `first..first + n`. The angle is an f32; its cosine and sine are T's.
 pub fn rope_table<T: Real>(p: &Rope, first: usize, n: usize) -> RopeTable<T> {
-    let frequencies = inverse_frequencies(p.theta, p.rotary_dim);
-    let angle = |row: usize, column: usize| f32::of((first + row) as f64) * frequencies[column % frequencies.len()];
+    let frequencies = p.frequencies();
+    let angle = |row: usize, column: usize| p.position(first + row) * frequencies[column % frequencies.len()];
     let table = |f: fn(f64) -> f64| {
         let value = |(i, j)| p.table.round(T::of(f(angle(i, j).wide()))); // R1
         Tracked::plain(Array2::from_shape_fn((n, p.rotary_dim), value))
@@ -127,6 +134,23 @@ impl Rope {
         self
     }
 
+    fn frequencies(&self) -> Vec<f32> {
+        let divisor = match self.frequency {
+            RopeFrequency::RotaryDim => self.rotary_dim,
+            RopeFrequency::HeadDim => self.head_dim,
+        };
+        inverse_frequencies(self.theta, self.rotary_dim, divisor)
+    }
+
+    /// t of a position.
+    fn position(&self, position: usize) -> f32 {
+        let taken = self.shift.map_or(position, |shift| shift.of(position)) as f64;
+        match self.position {
+            RopePosition::F32 => f32::of(taken),
+            RopePosition::Bf16 => f32::of(Storage::Bf16.nearest(taken)),
+        }
+    }
+
     /// The two channels of each pair in a row, and the column of its angle.
     fn pairs(&self, width: usize) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let (d, h, pair) = (self.head_dim, self.rotary_dim / 2, self.pair);
@@ -147,10 +171,10 @@ impl Rope {
     /// the angle by 2·u more, the function by 2·u, then R1.
     pub fn table_bound(&self, first: usize, table: &Array2<f64>) -> ErrorBound {
         let u = f32::UNIT_ROUNDOFF;
-        let frequencies = inverse_frequencies(self.theta, self.rotary_dim);
+        let frequencies = self.frequencies();
         let mut error = ErrorBound::exact(table.dim());
         Zip::indexed(&mut error.certain).for_each(|(i, j), e| {
-            let angle = (first + i) as f64 * f64::from(frequencies[j % frequencies.len()]);
+            let angle = f64::from(self.position(first + i)) * f64::from(frequencies[j % frequencies.len()]);
             *e = 6.0 * u * angle + 2.0 * u;
         });
         error.sigma.clone_from(&error.certain);
@@ -214,6 +238,9 @@ impl Default for Rope {
             theta: 1.0,
             part: RopePart::First,
             pair: RopePair::Half,
+            frequency: RopeFrequency::RotaryDim,
+            position: RopePosition::F32,
+            shift: None,
             table: Rounding::NONE,
             product: Rounding::NONE,
             output: Rounding::NONE,

@@ -12,12 +12,12 @@
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 
-use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::{GateRound, RoutingRound};
-use crate::semantics::{RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::semantics::{Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -33,6 +33,8 @@ pub struct Router {
     pub weights: RoutingWeights,
     /// D35.
     pub eps: RouterEps,
+    /// By what routing weights are divided.
+    pub renormalize: Renormalize,
     /// R1.
     pub bias: Rounding,
     /// R2.
@@ -49,14 +51,26 @@ pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
     match p.score {
         RouterScore::Sigmoid => z.mapv(|z| (T::one() + (-z).exp()).recip()),
         RouterScore::SoftmaxTopk => z.to_owned(),
+        RouterScore::Softmax => {
+            let mut r = z.to_owned();
+            r.rows_mut().into_iter().for_each(softmax);
+            r
+        }
     }
+}
+
+fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
+    let top = row.iter().copied().fold(T::neg_infinity(), T::max);
+    row.mapv_inplace(|z| (z - top).exp());
+    let sum = row.iter().fold(T::zero(), |sum, &r| sum + r);
+    row.mapv_inplace(|r| r / sum);
 }
 
 /// r + b; under D36, r.
 pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(r.ncols(), b.len())?;
     Ok(match p.score {
-        RouterScore::Sigmoid => &r + &b.mapv(|b| p.bias.round(b)), // R1
+        RouterScore::Sigmoid | RouterScore::Softmax => &r + &b.mapv(|b| p.bias.round(b)), // R1
         RouterScore::SoftmaxTopk => r.to_owned(),
     })
 }
@@ -86,12 +100,16 @@ pub fn weights<T: Real>(
     let from = p.weighed(r, choice);
     let eps = T::of(p.added());
     let mut w = Array2::from_shape_fn(chosen.dim(), |(i, slot)| from[[i, chosen[[i, slot]]]]);
-    for mut row in w.rows_mut() {
+    for (i, mut row) in w.rows_mut().into_iter().enumerate() {
         if p.score == RouterScore::SoftmaxTopk {
             let top = row.iter().copied().fold(T::neg_infinity(), T::max);
             row.mapv_inplace(|z| (z - top).exp());
         }
-        let sum = row.iter().fold(T::zero(), |sum, &r| sum + r) + eps;
+        let sum = match p.renormalize {
+            Renormalize::Chosen => row.iter().fold(T::zero(), |sum, &r| sum + r) + eps,
+            Renormalize::Nothing => T::one(),
+            Renormalize::All => from.row(i).iter().fold(T::zero(), |sum, &r| sum + r) + eps,
+        };
         row.mapv_inplace(|r| p.output.round(r / sum)); // R2
     }
     w
@@ -105,6 +123,7 @@ impl Router {
             score: semantics.router_score,
             weights: semantics.routing_weights,
             eps: semantics.router_eps,
+            renormalize: semantics.renormalize,
             bias: if contract.gate == GateRound::Activations { contract.stored() } else { Rounding::NONE },
             output: if contract.routing == RoutingRound::Activations { contract.stored() } else { Rounding::NONE },
             unit: contract.unit(),
@@ -122,6 +141,9 @@ impl Router {
         let input = z.error_or_exact();
         if self.score == RouterScore::SoftmaxTopk {
             return input;
+        }
+        if self.score == RouterScore::Softmax {
+            return self.bound_softmax(z, r);
         }
         let mut error = input.clone();
         Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&z.value).for_each(|i, certain, sigma, &z| {
@@ -151,6 +173,22 @@ impl Router {
         error
     }
 
+    /// Of a softmax over all experts: as in [`Router::softmax`], and the sum's and quotient's roundings.
+    fn bound_softmax(&self, z: &Tracked<f64>, r: &Array2<f64>) -> ErrorBound {
+        let mut error = z.error_or_exact();
+        for (i, row) in r.rows().into_iter().enumerate() {
+            let score =
+                |e: usize| Score { value: z.value[[i, e]], certain: error.certain[[i, e]], sigma: error.sigma[[i, e]] };
+            let scores: Vec<Score> = (0..row.len()).map(score).collect();
+            for e in 0..row.len() {
+                let own = (row.len() as f64 + 1.0) * self.unit;
+                let certain = self.softmax(&scores, e, row).certain + own * (1.0 + own) * row[e] + FLUSHED;
+                (error.certain[[i, e]], error.sigma[[i, e]]) = (certain, certain);
+            }
+        }
+        error
+    }
+
     /// Of w, for a given choice; then k + 1 roundings of sum and quotient, and R2.
     pub fn bound_weights(
         &self,
@@ -167,21 +205,25 @@ impl Router {
         let mut error = ErrorBound::exact(w.dim());
         error.carried = input.carried;
         for (i, experts) in chosen.rows().into_iter().enumerate() {
-            let scores: Vec<Score> = experts
-                .iter()
-                .map(|&e| Score {
-                    value: from.value[[i, e]],
-                    certain: input.certain[[i, e]],
-                    sigma: input.sigma[[i, e]],
-                })
-                .collect();
-            for slot in 0..experts.len() {
+            let score =
+                |e| Score { value: from.value[[i, e]], certain: input.certain[[i, e]], sigma: input.sigma[[i, e]] };
+            let summed: Vec<usize> = match self.renormalize {
+                Renormalize::All => (0..from.value.ncols()).collect(),
+                _ => experts.to_vec(),
+            };
+            let scores: Vec<Score> = summed.iter().map(|&e| score(e)).collect();
+            for (slot, &expert) in experts.iter().enumerate() {
                 let y = w[[i, slot]];
-                let moved = match self.score {
-                    RouterScore::Sigmoid => self.share(&scores, slot, y),
-                    RouterScore::SoftmaxTopk => self.softmax(&scores, slot, w.row(i)),
+                let moved = match (self.renormalize, self.score) {
+                    (Renormalize::Nothing, _) => {
+                        let Score { certain, sigma, .. } = score(expert);
+                        Moved { certain, sigma, cancelled: 1.0 }
+                    }
+                    (Renormalize::All, _) => self.share(&scores, expert, y),
+                    (_, RouterScore::SoftmaxTopk) => self.softmax(&scores, slot, w.row(i)),
+                    _ => self.share(&scores, slot, y),
                 };
-                let own = (self.top_k as f64 + 1.0) * self.unit * moved.cancelled;
+                let own = (summed.len() as f64 + 1.0) * self.unit * moved.cancelled;
                 let certain = moved.certain + own * (1.0 + own) * (y.abs() + moved.certain) + FLUSHED;
                 error.certain[[i, slot]] = certain;
                 error.sigma[[i, slot]] = moved.sigma.hypot((own * y.abs() + FLUSHED) / 3.0_f64.sqrt()).min(certain);

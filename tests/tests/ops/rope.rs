@@ -169,7 +169,7 @@ proptest! {
             sin: Tracked { error: Some(p.table_bound(case.first, &ideal.sin.value)), ..ideal.sin.clone() },
         };
         let off = |f: f32| if up { f.next_up().next_up() } else { f.next_down().next_down() };
-        let frequencies: Vec<f32> = inverse_frequencies(p.theta, p.rotary_dim).into_iter().map(off).collect();
+        let frequencies: Vec<f32> = inverse_frequencies(p.theta, p.rotary_dim, p.rotary_dim).into_iter().map(off).collect();
         let made = |f: fn(f32) -> f32| Array2::from_shape_fn(ideal.cos.dim(), |(i, j)| {
             p.table.round(f(f32::of((case.first + i) as f64) * frequencies[j % frequencies.len()]))
         });

@@ -89,7 +89,7 @@ impl Check {
         let lenses = [Lens::Local, Lens::Layer, Lens::Global];
         let layers = selection.layers(m2.config().num_hidden_layers);
         let verification =
-            Verification { model: &m2, candidate: &live, contract, steps: &steps, lenses: &lenses, layers };
+            Verification { model: &m2, candidate: &live, contract, steps: &steps, lenses: &lenses, layers, keep: None };
         let bar = output.progress(verification.phases(), &format!("checking {}", model.name));
         let found = verification.run(|| bar.inc(1))?;
         bar.finish_and_clear();

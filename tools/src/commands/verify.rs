@@ -108,6 +108,7 @@ impl Verify {
             steps: &steps,
             lenses: &lenses,
             layers,
+            keep: None,
         };
         let bar = output.progress(verification.phases(), "verifying");
         let found = verification.run(|| bar.inc(1))?;

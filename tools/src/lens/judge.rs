@@ -27,6 +27,19 @@ pub(crate) struct Judge {
     members: Vec<Array2<f64>>,
 }
 
+/// The values of one site as they were judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// The shape of the dumped tensor, without a batch axis.
+    pub shape: Vec<usize>,
+    /// What the candidate has, as a matrix.
+    pub candidate: Array2<f64>,
+    /// What the reference has.
+    pub reference: Array2<f64>,
+    /// How far each may be off.
+    pub bound: Array2<f64>,
+}
+
 impl Judge {
     pub(crate) fn new(seen: Seen) -> Self {
         Judge { seen, members: Vec::new() }
@@ -47,6 +60,19 @@ impl Judge {
 
     pub(crate) fn add_member(&mut self, value: Array2<f64>) {
         self.members.push(value);
+    }
+
+    /// The values as they are judged.
+    pub(crate) fn kept(&self, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
+        let reference = self.computed().clone();
+        let bound = if self.members.is_empty() {
+            self.seen.computed.error_or_exact().certain
+        } else {
+            let floor = NoiseFloor::of(&reference, &self.members);
+            Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
+        };
+        let candidate = loaded.value(self.site())?.as_ref().clone();
+        Ok(Kept { shape: loaded.shape(self.site()), candidate, reference, bound })
     }
 
     /// The site's report; `activations` is what the candidate stores activations in.

@@ -47,12 +47,24 @@ impl<'a> Loaded<'a> {
             return Ok(Rc::clone(value));
         }
         let value = Rc::new(self.candidate.matrix(self.at(site), self.extent)?);
+        self.require(site, value.dim())?;
         self.values.borrow_mut().insert(site, Rc::clone(&value));
         Ok(value)
     }
 
     pub(crate) fn choices(&self, site: Site) -> Result<Array2<usize>, Failure> {
-        self.candidate.choices(self.at(site), self.extent)
+        let choices = self.candidate.choices(self.at(site), self.extent)?;
+        self.require(site, choices.dim())?;
+        Ok(choices)
+    }
+
+    fn require(&self, site: Site, found: (usize, usize)) -> Result<(), Failure> {
+        let expected = site.matrix(self.config, self.extent);
+        if found == expected {
+            return Ok(());
+        }
+        let problem = format!("{}: is {found:?} as a matrix, expected {expected:?}", self.at(site));
+        Err(Failure::new(problem).help("are the tokens and the model those of the candidate?"))
     }
 
     fn at(&self, site: Site) -> At {

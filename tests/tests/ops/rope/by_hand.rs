@@ -5,11 +5,11 @@ use super::*;
 /// θ^(−2i/2h) in exact powers of two.
 #[test]
 fn frequencies_by_hand() {
-    assert_eq!(inverse_frequencies(16.0, 8), [1.0, 0.5, 0.25, 0.125]);
-    assert_eq!(inverse_frequencies(5e6, 64).len(), 32);
+    assert_eq!(inverse_frequencies(16.0, 8, 8), [1.0, 0.5, 0.25, 0.125]);
+    assert_eq!(inverse_frequencies(5e6, 64, 64).len(), 32);
     // The f32 steps show: 1 / 5·10⁶^(62/64) is 3.2386…·10⁻⁷; the last digits are those of transformers.
     let exact = 5e6_f64.powf(-62.0 / 64.0);
-    let last = f64::from(inverse_frequencies(5e6, 64)[31]);
+    let last = f64::from(inverse_frequencies(5e6, 64, 64)[31]);
     assert!((last - exact).abs() <= 20.0 * f32::UNIT_ROUNDOFF * exact && last != exact);
 }
 
@@ -102,7 +102,7 @@ fn the_tables_bound_is_reached_by_two_ulps_of_frequency() {
     let p = Rope { head_dim: 64, rotary_dim: 64, theta: 5e6, ..Rope::default() };
     let (first, rows) = (150_000, 64);
     let ideal = rope_table::<f64>(&p, first, rows).cos.value;
-    let frequencies: Vec<f32> = inverse_frequencies(5e6, 64).into_iter().map(|f| f.next_up().next_up()).collect();
+    let frequencies: Vec<f32> = inverse_frequencies(5e6, 64, 64).into_iter().map(|f| f.next_up().next_up()).collect();
     let got =
         Array2::from_shape_fn(ideal.dim(), |(i, j)| f64::from(f32::of((first + i) as f64) * frequencies[j % 32]).cos());
     let ratio = reached(&got, &ideal, &p.table_bound(first, &ideal));
@@ -144,5 +144,5 @@ fn no_rotated_channels() {
     let table = rope_table::<f64>(&p, 7, 1);
     let x = array![[1.0, 2.0]];
     assert_eq!(oracle(&p, &x, &table), x);
-    assert_eq!(Array1::from_vec(inverse_frequencies(1e4, 0)).len(), 0);
+    assert_eq!(Array1::from_vec(inverse_frequencies(1e4, 0, 0)).len(), 0);
 }

@@ -1,0 +1,141 @@
+//! Where ports are known to slip (SPEC F): what no document says, one enum each, the right reading first.
+
+use std::fmt;
+use std::str::FromStr;
+
+use strum::{Display, EnumString, VariantNames};
+
+/// By what scores are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum AttentionScale {
+    /// 1/√d.
+    HeadDim,
+    /// 1.
+    None,
+    /// 1/√(rotated channels).
+    RotaryDim,
+    /// 1/√(d/2).
+    HalfHeadDim,
+}
+
+/// Which key head a query head reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum KeyHead {
+    /// ⌊h·G/H⌋: neighbours share one.
+    Grouped,
+    /// h mod G.
+    Tiled,
+}
+
+/// Which tokens a token sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Causal {
+    /// Those before it and itself.
+    Inclusive,
+    /// The next one, too.
+    Ahead,
+    /// Those before it only; the first one, which would see none, sees all alike.
+    Strict,
+}
+
+/// Whether norm or rotation comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormOrder {
+    /// Norm, then rotation.
+    NormFirst,
+    /// Rotation, then norm.
+    RopeFirst,
+}
+
+/// What rotates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopeOn {
+    /// Queries and keys.
+    QueryKey,
+    /// Queries: the cache holds keys that were never rotated.
+    Query,
+    /// Nothing.
+    None,
+}
+
+/// By what the exponent of a rotation's frequency is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopeFrequency {
+    /// The number of rotated channels.
+    RotaryDim,
+    /// The number of all channels of a head.
+    HeadDim,
+}
+
+/// What positions are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopePosition {
+    /// f32, which holds each.
+    F32,
+    /// bf16, which holds each up to 256.
+    Bf16,
+}
+
+/// What is normed beside where the document has a norm on queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum QkNormOn {
+    /// Queries and keys.
+    QueryKey,
+    /// Queries.
+    Query,
+    /// Queries, keys, and values by the keys' weight.
+    QueryKeyValue,
+}
+
+/// By what routing weights are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Renormalize {
+    /// The sum of the chosen experts' scores.
+    Chosen,
+    /// Nothing.
+    Nothing,
+    /// The sum of all experts' scores.
+    All,
+}
+
+/// Positions that are off from one on: `20+1`, `7-1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PositionShift {
+    /// The first position that is off.
+    pub from: usize,
+    /// By how much.
+    pub by: i32,
+}
+
+impl PositionShift {
+    /// The position taken for `position`; none is below 0.
+    pub fn of(self, position: usize) -> usize {
+        let shifted = if self.by < 0 { usize::saturating_sub } else { usize::saturating_add };
+        if position < self.from { position } else { shifted(position, self.by.unsigned_abs() as usize) }
+    }
+}
+
+impl fmt::Display for PositionShift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:+}", self.from, self.by)
+    }
+}
+
+impl FromStr for PositionShift {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let sign = s.find(['+', '-']).ok_or("expected a position, a sign and a number")?;
+        let number = |error: std::num::ParseIntError| error.to_string();
+        Ok(PositionShift { from: s[..sign].parse().map_err(number)?, by: s[sign..].parse().map_err(number)? })
+    }
+}

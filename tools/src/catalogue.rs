@@ -1,0 +1,98 @@
+//! Known mistakes of implementations (SPEC F), each a change of what the reference computes.
+//!
+//! Reading order: [`assumption`], the reference with mistakes assumed; [`weights`], mistakes in loading; then the mistakes
+//! themselves, by operator.
+
+pub mod assumption;
+pub mod weights;
+
+mod attention;
+mod experts;
+mod loading;
+mod norms;
+mod rotary;
+mod router;
+
+use reference::config::M2Config;
+use reference::{LayerSite, Site};
+
+use weights::WeightChange;
+
+/// A known mistake.
+#[derive(Debug, Clone, Copy)]
+pub struct Mistake {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// What is right, and who says so.
+    pub right: &'static str,
+    /// On which models and prompts it changes anything.
+    pub visible: &'static str,
+    /// Sites that an operator computes otherwise; the layers' number does not count.
+    pub touches: &'static [Site],
+    /// What is changed, in each of the ways in which it is made: none where the model gives no room for it.
+    pub ways: fn(&M2Config, Clue) -> Vec<Change>,
+}
+
+/// One change of what the reference computes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A field of the semantics.
+    Reading(&'static str, String),
+    /// The weights.
+    Weights(WeightChange),
+}
+
+/// What the first fault tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clue {
+    /// The first position that is off.
+    pub position: usize,
+}
+
+/// A site in some layer.
+const fn layer(site: LayerSite) -> Site {
+    Site::Layer(0, site)
+}
+
+/// Every mistake.
+pub fn all() -> impl Iterator<Item = &'static Mistake> {
+    [rotary::MISTAKES, attention::MISTAKES, norms::MISTAKES, router::MISTAKES, experts::MISTAKES, loading::MISTAKES]
+        .into_iter()
+        .flatten()
+}
+
+impl Mistake {
+    /// Whether an operator computes one of these sites otherwise.
+    pub fn touches(&self, sites: &[Site]) -> bool {
+        let anywhere = |site: Site| match site {
+            Site::Layer(_, site) => layer(site),
+            other => other,
+        };
+        sites.iter().any(|site| self.touches.contains(&anywhere(*site)))
+    }
+
+    /// The mistake in each of its ways.
+    pub fn cases(&'static self, config: &M2Config, clue: Clue) -> impl Iterator<Item = Assumed> {
+        (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change })
+    }
+}
+
+/// A mistake made in one way.
+#[derive(Debug, Clone)]
+pub struct Assumed {
+    /// The mistake.
+    pub mistake: &'static Mistake,
+    /// How it is made.
+    pub change: Change,
+}
+
+impl std::fmt::Display for Assumed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.change {
+            Change::Reading(field, value) => write!(f, "{} ({field}={value})", self.mistake.name),
+            Change::Weights(change) => write!(f, "{} ({change})", self.mistake.name),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Mistakes in the experts.
+
+use reference::LayerSite::{ExpertHidden, ExpertOutput};
+use reference::Site;
+
+use super::rotary::reading;
+use super::weights::{WeightChange, as_text};
+use super::{Change, Mistake, layer};
+
+const HIDDEN: &[Site] = &[layer(ExpertHidden)];
+
+pub(super) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "w1_w3_swapped",
+        about: "the nonlinearity is applied to w3·x instead of w1·x, as when gate and up are stacked the wrong way round",
+        right: "w2 · (silu(w1·x) ⊙ w3·x) (A11, A33)",
+        visible: "always",
+        touches: HIDDEN,
+        ways: |_, _| vec![Change::Weights(WeightChange::SwapGateAndUp)],
+    },
+    Mistake {
+        name: "halves_interleaved",
+        about: "gate and up are taken from alternate rows of the stacked weight instead of its halves",
+        right: "the first half is the gate (A33)",
+        visible: "an intermediate size above 1",
+        touches: HIDDEN,
+        ways: |_, _| vec![Change::Weights(WeightChange::InterleaveHalves)],
+    },
+    Mistake {
+        name: "w2_transposed",
+        about: "w2 is transposed",
+        right: "w2 is [hidden, intermediate] (A11)",
+        visible: "hidden and intermediate size equal; else shapes tell",
+        touches: &[layer(ExpertOutput)],
+        ways: |config, _| {
+            let square = config.hidden_size == config.intermediate_size;
+            if square { vec![Change::Weights(WeightChange::TransposeDown)] } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "nongated",
+        about: "experts have no gate: w2 · silu(w1·x)",
+        right: "w2 · (silu(w1·x) ⊙ w3·x) (D31: the code; S3 and S1 CH5.2's words have none)",
+        visible: "always",
+        touches: HIDDEN,
+        ways: |_, _| reading("expert", "nongated"),
+    },
+    Mistake {
+        name: "expert_map_shift",
+        about: "experts were loaded in the order of their numbers as text, 10 before 2",
+        right: "expert n of the router is expert n of the checkpoint (A33)",
+        visible: "more than ten experts",
+        touches: &[layer(ExpertHidden), layer(ExpertOutput)],
+        ways: |config, _| {
+            let shifted = !as_text(config.num_local_experts).is_sorted();
+            if shifted { vec![Change::Weights(WeightChange::ExpertsAsText)] } else { Vec::new() }
+        },
+    },
+];

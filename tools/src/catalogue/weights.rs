@@ -1,0 +1,138 @@
+//! Mistakes in loading: which tensor is taken for a weight, and what is done to it.
+
+use std::fmt;
+
+use ndarray::{Array2, s};
+use reference::Storage;
+use reference::config::M2Config;
+use reference::weights::{LayerWeight, Matrix, Projection, Weight, WeightError};
+
+/// A change of the weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WeightChange {
+    /// w1 for w3 and w3 for w1.
+    SwapGateAndUp,
+    /// Rows of w1 and w3 taken alternately from the two stacked, instead of half and half.
+    InterleaveHalves,
+    /// w2 transposed, where it is square.
+    TransposeDown,
+    /// Experts in the order of their numbers as text: 10 before 2.
+    ExpertsAsText,
+    /// No correction bias.
+    NoBias,
+    /// The correction bias rounded to bf16.
+    BiasInBf16,
+    /// The router's weight rounded to bf16.
+    GateInBf16,
+    /// 1 + w in every norm.
+    PlusOne,
+    /// The first of so many parts of the query norm's weight, for all of them.
+    FirstPart(usize),
+    /// A norm's weight times a factor.
+    Scaled(LayerWeight, f64),
+    /// A weight of zeros.
+    Zero(LayerWeight),
+    /// The embedding for the head.
+    TiedHead,
+}
+
+impl WeightChange {
+    /// The weight as it is taken; `get` has them as they were.
+    pub(super) fn apply<'w>(
+        self,
+        weight: Weight,
+        config: &M2Config,
+        get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+    ) -> Result<Matrix<'w>, WeightError> {
+        let Weight::Layer(layer, inner) = weight else {
+            return match (self, weight) {
+                (WeightChange::TiedHead, Weight::LmHead) => get(Weight::Embedding),
+                (WeightChange::PlusOne, Weight::FinalNorm) => Ok(mapped(&get(weight)?, |w| w + 1.0)),
+                _ => get(weight),
+            };
+        };
+        let other = |inner| get(Weight::Layer(layer, inner));
+        match (self, inner) {
+            (WeightChange::SwapGateAndUp, LayerWeight::Expert(e, projection)) => {
+                other(LayerWeight::Expert(e, swapped(projection)))
+            }
+            (
+                WeightChange::InterleaveHalves,
+                LayerWeight::Expert(e, projection @ (Projection::Gate | Projection::Up)),
+            ) => {
+                let [gate, up] = [Projection::Gate, Projection::Up].map(|half| other(LayerWeight::Expert(e, half)));
+                Ok(alternate(&gate?, &up?, usize::from(projection == Projection::Up)))
+            }
+            (WeightChange::TransposeDown, LayerWeight::Expert(_, Projection::Down)) => {
+                let w = get(weight)?;
+                Ok(Matrix::stored(w.dense::<f64>().t(), w.storage()))
+            }
+            (WeightChange::ExpertsAsText, LayerWeight::Expert(e, projection)) => {
+                other(LayerWeight::Expert(as_text(config.num_local_experts)[e], projection))
+            }
+            (WeightChange::NoBias, LayerWeight::CorrectionBias) => Ok(mapped(&get(weight)?, |_| 0.0)),
+            (WeightChange::BiasInBf16, LayerWeight::CorrectionBias) | (WeightChange::GateInBf16, LayerWeight::Gate) => {
+                Ok(mapped(&get(weight)?, |w| Storage::Bf16.nearest(w)))
+            }
+            (
+                WeightChange::PlusOne,
+                LayerWeight::InputNorm | LayerWeight::PostAttentionNorm | LayerWeight::QNorm | LayerWeight::KNorm,
+            ) => Ok(mapped(&get(weight)?, |w| w + 1.0)),
+            (WeightChange::FirstPart(parts), LayerWeight::QNorm) => {
+                let w = get(weight)?.dense::<f64>();
+                let part = w.ncols() / parts;
+                let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j % part]]);
+                Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
+            }
+            (WeightChange::Scaled(scaled, factor), inner) if scaled == inner => {
+                Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w * factor).view(), Storage::F32))
+            }
+            (WeightChange::Zero(zero), inner) if zero == inner => Ok(mapped(&get(weight)?, |_| 0.0)),
+            _ => get(weight),
+        }
+    }
+}
+
+impl fmt::Display for WeightChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WeightChange::SwapGateAndUp => f.write_str("w1 and w3 exchanged"),
+            WeightChange::InterleaveHalves => f.write_str("alternate rows of w1 over w3"),
+            WeightChange::TransposeDown => f.write_str("w2 transposed"),
+            WeightChange::ExpertsAsText => f.write_str("experts in the order of text"),
+            WeightChange::NoBias => f.write_str("bias 0"),
+            WeightChange::BiasInBf16 => f.write_str("bias in bf16"),
+            WeightChange::GateInBf16 => f.write_str("router's weight in bf16"),
+            WeightChange::PlusOne => f.write_str("1 + w"),
+            WeightChange::FirstPart(parts) => write!(f, "the first of {parts} parts for all"),
+            WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
+            WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
+            WeightChange::TiedHead => f.write_str("the embedding is the head"),
+        }
+    }
+}
+
+/// Experts in the order of their numbers as text.
+pub(super) fn as_text(experts: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..experts).collect();
+    order.sort_by_key(ToString::to_string);
+    order
+}
+
+fn swapped(projection: Projection) -> Projection {
+    match projection {
+        Projection::Gate => Projection::Up,
+        Projection::Up => Projection::Gate,
+        Projection::Down => Projection::Down,
+    }
+}
+
+fn mapped(w: &Matrix<'_>, f: impl Fn(f64) -> f64) -> Matrix<'static> {
+    Matrix::stored(w.dense::<f64>().mapv(f).view(), w.storage())
+}
+
+/// Every second row of two stacked matrices, from the first or the second on.
+fn alternate(gate: &Matrix<'_>, up: &Matrix<'_>, first: usize) -> Matrix<'static> {
+    let stacked = ndarray::concatenate![ndarray::Axis(0), gate.dense::<f64>(), up.dense::<f64>()];
+    Matrix::stored(stacked.slice(s![first..;2, ..]), gate.storage())
+}

@@ -1,0 +1,126 @@
+//! `parity diagnose`: which known mistake makes a dump what it is.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Outcome;
+use crate::catalogue;
+use crate::cli::{Reading, Reporting};
+use crate::diagnose::{Diagnosis, Evidence, Explained, diagnose};
+use crate::dumped::{Dumped, Given};
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::output::Output;
+use crate::verdict::SiteReport;
+
+/// What is typed.
+#[derive(Debug, Clone, Args)]
+pub struct Diagnose {
+    /// A folder in the hub's format, or a built-in case.
+    pub model: String,
+    /// A .safetensors or .npz file, or a folder of those or of .npy files.
+    pub dump: PathBuf,
+    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
+    #[arg(long, value_name = "CONTRACT")]
+    pub contract: Option<String>,
+    /// A map from the engine's names to sites, beside those that ship.
+    #[arg(long, value_name = "FILE")]
+    pub names: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    reporting: Reporting,
+}
+
+impl Diagnose {
+    /// Does it.
+    pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let model = Model::open(&self.model)?;
+        let given = Given {
+            dump: Some(&self.dump),
+            tokens: self.tokens.as_deref(),
+            contract: self.contract.as_deref(),
+            semantics: self.reading.semantics.as_deref(),
+            names: self.names.as_deref(),
+        };
+        let dumped = Dumped::open(given, &model)?;
+        let evidence = Evidence {
+            config: model.checkpoint.config(),
+            weights: &model.checkpoint,
+            candidate: &dumped.values,
+            contract: dumped.known.contract,
+            semantics: dumped.semantics,
+            steps: &dumped.steps,
+        };
+        evidence.require_tokens()?;
+        let bar = output.progress(catalogue::all().count(), "trying known mistakes");
+        let diagnosis = diagnose(&evidence, || bar.inc(1))?;
+        bar.finish_and_clear();
+        output.say(&told(&diagnosis));
+        if let Some(path) = &self.reporting.json {
+            let text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            fixtures::whole::write(path, text.as_bytes())?;
+        }
+        let right = diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
+        Ok(if right { Outcome::Good } else { Outcome::Fault })
+    }
+}
+
+/// The diagnosis for reading.
+fn told(diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    for explained in &diagnosis.explained {
+        text += &mistake(explained);
+    }
+    match &diagnosis.unexplained {
+        None if diagnosis.explained.is_empty() => text += "no fault: nothing to diagnose\n",
+        None => text += "nothing is left unexplained\n",
+        Some(fault) => {
+            let _ = writeln!(text, "{} faults are left that no known mistake explains", diagnosis.left);
+            text += &place(fault);
+            for sentence in &diagnosis.pattern {
+                let _ = writeln!(text, "  {sentence}");
+            }
+        }
+    }
+    text
+}
+
+fn mistake(explained: &Explained) -> String {
+    let mut text = place(&explained.fault);
+    let _ = writeln!(text, "mistake      {} ({})", explained.name, explained.way);
+    let _ = writeln!(text, "             {}", explained.about);
+    let _ = writeln!(text, "right        {}", explained.right);
+    if explained.fits.1 > 0 {
+        let (right, all) = explained.fits;
+        let _ =
+            writeln!(text, "fit          {right} of {all} comparisons of the layer are within their bounds under it");
+    }
+    if !explained.equivalent.is_empty() {
+        let _ = writeln!(text, "as good      {}", explained.equivalent.join(", "));
+    }
+    let _ = writeln!(text, "leaves       {} faults\n", explained.left);
+    text
+}
+
+fn place(fault: &SiteReport) -> String {
+    let step = if fault.step == 0 { String::new() } else { format!("step.{}.", fault.step) };
+    let mut text = format!("first fault  {step}{}", fault.site);
+    if let Some(worst) = &fault.worst {
+        let _ = write!(
+            text,
+            " at {:?}: {:.6e}, expected {:.6e} ± {:.1e}",
+            worst.index, worst.candidate, worst.reference, worst.bound
+        );
+    }
+    if let Some(note) = &fault.note {
+        let _ = write!(text, ": {note}");
+    }
+    text + "\n"
+}

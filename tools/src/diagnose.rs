@@ -1,0 +1,270 @@
+//! Which known mistake makes a candidate what it is.
+//!
+//! The first fault under the local lens says which operators may be at fault. Each known mistake that touches them is
+//! assumed in turn, and the reference computes that layer again as the mistake would; what brings the candidate within its
+//! bounds is the answer. Then everything is verified again under it, so that a second mistake shows, too.
+
+mod pattern;
+mod tokens;
+
+use std::ops::Range;
+
+use reference::config::M2Config;
+use reference::site::Extent;
+use reference::weights::Weights;
+use reference::{LayerSite, RoundingContract, Semantics, Site};
+use serde::Serialize;
+
+use crate::candidate::Candidate;
+use crate::catalogue::assumption::Assumption;
+use crate::catalogue::{self, Assumed, Change, Clue};
+use crate::failure::Failure;
+use crate::lens::Lens;
+use crate::verdict::{SiteReport, Verdict};
+use crate::verify::{Found, Verification};
+use fixtures::names::at::At;
+
+/// Mistakes that are looked for, one behind the other.
+const MISTAKES: usize = 4;
+
+/// What is known of a candidate.
+pub struct Evidence<'a> {
+    /// The model's configuration.
+    pub config: &'a M2Config,
+    /// Its weights.
+    pub weights: &'a dyn Weights,
+    /// The candidate.
+    pub candidate: &'a dyn Candidate,
+    /// How it rounds.
+    pub contract: RoundingContract,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+    /// The tokens of each forward pass.
+    pub steps: &'a [Vec<u32>],
+}
+
+/// A mistake that explains a fault.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explained {
+    /// The fault, as it was found.
+    pub fault: Box<SiteReport>,
+    /// The mistake's name.
+    pub name: &'static str,
+    /// How it is made.
+    pub way: String,
+    /// What it does.
+    pub about: &'static str,
+    /// What is right.
+    pub right: &'static str,
+    /// Other mistakes that explain as much.
+    pub equivalent: Vec<String>,
+    /// Comparisons of the layer within their bounds under the mistake, of so many.
+    pub fits: (usize, usize),
+    /// Faults in all that it leaves.
+    pub left: usize,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Diagnosis {
+    /// The mistakes, in the order in which their faults arise.
+    pub explained: Vec<Explained>,
+    /// The first fault that no known mistake explains.
+    pub unexplained: Option<Box<SiteReport>>,
+    /// Faults that are left in all.
+    pub left: usize,
+    /// What can be said of the first of them, a sentence each.
+    pub pattern: Vec<String>,
+    /// The reading of the documents under the mistakes.
+    #[serde(serialize_with = "as_text")]
+    pub semantics: Semantics,
+}
+
+/// A mistake that was tried, and what it leaves.
+struct Tried {
+    assumption: Assumption,
+    reports: Vec<SiteReport>,
+    fits: (usize, usize),
+}
+
+/// Finds the mistakes; `progress` is told of each that is tried.
+pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut()) -> Result<Diagnosis, Failure> {
+    let mut assumption = Assumption::none(evidence.semantics);
+    let mut explained = Vec::new();
+    for assumed in evidence.of_other_sizes() {
+        let after = assumption.and(assumed.clone())?;
+        let reports = evidence.verify(&after, evidence.all(), None)?.sites;
+        explained.push(told(evidence.size_fault(&assumed), &assumed, &[], (0, 0), faults(&reports).len()));
+        assumption = after;
+        progress();
+    }
+    let mut reports = evidence.verify(&assumption, evidence.all(), None)?.sites;
+    while explained.len() < MISTAKES {
+        let Some(first) = faults(&reports).first().map(|fault| (*fault).clone()) else { break };
+        let Some(found) = evidence.explain(&assumption, &first, &reports, &mut progress)? else { break };
+        explained.push(found.0);
+        assumption = found.1.assumption;
+        reports = found.1.reports;
+    }
+    let left = faults(&reports);
+    let pattern = match left.first() {
+        Some(first) => evidence.pattern(&assumption, first)?,
+        None => Vec::new(),
+    };
+    Ok(Diagnosis {
+        explained,
+        unexplained: left.first().map(|fault| Box::new((*fault).clone())),
+        left: left.len(),
+        pattern,
+        semantics: assumption.semantics,
+    })
+}
+
+/// The faults, in the order in which a token meets them.
+fn faults(reports: &[SiteReport]) -> Vec<&SiteReport> {
+    let mut faults: Vec<&SiteReport> = reports.iter().filter(|report| report.verdict == Verdict::Fault).collect();
+    faults.sort_by_key(|report| (report.step, report.site));
+    faults
+}
+
+fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, usize), left: usize) -> Explained {
+    let name = |tried: &&Tried| tried.assumption.mistakes.last().map(ToString::to_string);
+    Explained {
+        fault: Box::new(fault),
+        name: assumed.mistake.name,
+        way: match &assumed.change {
+            Change::Reading(field, value) => format!("{field}={value}"),
+            Change::Weights(change) => change.to_string(),
+        },
+        about: assumed.mistake.about,
+        right: assumed.mistake.right,
+        equivalent: others.iter().filter_map(name).collect(),
+        fits,
+        left,
+    }
+}
+
+impl Evidence<'_> {
+    /// The model with its sizes under an assumption, judged by the local lens.
+    fn verify(&self, assumption: &Assumption, layers: Range<usize>, keep: Option<At>) -> Result<Found, Failure> {
+        let weights = assumption.weights(self.config, self.weights);
+        let model = assumption.model(self.config, &weights)?;
+        let candidate = self.candidate.under(model.config());
+        let (contract, steps, lenses) = (self.contract, self.steps, &[Lens::Local]);
+        Verification { model: &model, candidate: &*candidate, contract, steps, lenses, layers, keep }.run(|| ())
+    }
+
+    fn all(&self) -> Range<usize> {
+        0..self.config.num_hidden_layers
+    }
+
+    /// Mistakes that the sizes of what the candidate shows give away.
+    fn of_other_sizes(&self) -> Vec<Assumed> {
+        let width = |site| self.candidate.width(At { step: 0, site });
+        let first = |site| Site::Layer(0, site);
+        let experts = width(first(LayerSite::GateExperts)).or(width(first(LayerSite::GateWeights)));
+        let known = [
+            ("top_k", experts, self.semantics.top_k.unwrap_or(self.config.num_experts_per_tok)),
+            ("rotary_dim", width(Site::RopeCos), self.semantics.rotary_dim.unwrap_or(self.config.rotary_dim)),
+        ];
+        let differs = known.into_iter().filter_map(|(field, found, own)| Some((field, found.filter(|n| *n != own)?)));
+        let named = differs.filter_map(|(field, found)| {
+            let change = Change::Reading(field, found.to_string());
+            catalogue::all()
+                .flat_map(|mistake| mistake.cases(self.config, Clue::default()))
+                .find(|assumed| assumed.change == change)
+        });
+        named.collect()
+    }
+
+    /// The fault of a candidate of another size: a comparison that could not be made.
+    fn size_fault(&self, assumed: &Assumed) -> SiteReport {
+        let site = match &assumed.change {
+            Change::Reading("top_k", _) => Site::Layer(0, LayerSite::GateExperts),
+            _ => Site::RopeCos,
+        };
+        let mut fault = SiteReport::missing(0, site, Lens::Local);
+        (fault.verdict, fault.note) = (Verdict::Fault, Some("it has another shape".into()));
+        fault
+    }
+
+    /// The mistake that explains a fault best, if any does: that which leaves the fewest faults in all, and of these the
+    /// one that is nearest.
+    fn explain(
+        &self,
+        before: &Assumption,
+        first: &SiteReport,
+        reports: &[SiteReport],
+        progress: &mut impl FnMut(),
+    ) -> Result<Option<(Explained, Tried)>, Failure> {
+        let kept = self.verify(before, self.around(first.site), Some(At { step: first.step, site: first.site }))?.kept;
+        let position = kept.and_then(|kept| pattern::first_token(&kept)).unwrap_or(0);
+        let passed: usize = self.steps[..first.step].iter().map(Vec::len).sum();
+        let clue = Clue { position: passed + position };
+        let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        let touching = catalogue::all().filter(|mistake| mistake.touches(&suspects));
+        let mut tried = Vec::new();
+        for assumed in touching.flat_map(|mistake| mistake.cases(self.config, clue)) {
+            progress();
+            let assumption = before.and(assumed)?;
+            // A mistake of other sizes than the candidate's cannot be put next to it.
+            let Ok(found) = self.verify(&assumption, self.around(first.site), None) else { continue };
+            if fits(first, &found.sites, reports) {
+                let right = found.sites.iter().filter(|report| report.verdict != Verdict::Fault).count();
+                let fits = (right, found.sites.len());
+                tried.push(Tried { reports: self.verify(&assumption, self.all(), None)?.sites, assumption, fits });
+            }
+        }
+        tried.sort_by(|a, b| {
+            let left = |tried: &Tried| faults(&tried.reports).len();
+            let far = |tried: &Tried| deviation(first, &tried.reports);
+            left(a).cmp(&left(b)).then(far(a).total_cmp(&far(b)))
+        });
+        let mut tried = tried.into_iter();
+        let Some(best) = tried.next() else { return Ok(None) };
+        let left = faults(&best.reports).len();
+        let others: Vec<Tried> = tried.filter(|other| faults(&other.reports).len() == left).collect();
+        let assumed = best.assumption.mistakes.last().expect("one was assumed");
+        let explained = told(first.clone(), assumed, &others.iter().collect::<Vec<_>>(), best.fits, left);
+        Ok(Some((explained, best)))
+    }
+
+    /// The layers that have to be run to see a site.
+    fn around(&self, site: Site) -> Range<usize> {
+        let layers = self.config.num_hidden_layers;
+        match site {
+            Site::Layer(layer, _) => layer..layer + 1,
+            Site::Embedding | Site::RopeCos | Site::RopeSin => 0..1,
+            Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1..layers,
+        }
+    }
+
+    fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
+        let at = At { step: fault.step, site: fault.site };
+        let kept = self.verify(assumption, self.around(fault.site), Some(at))?.kept;
+        let positions = self.steps[..=fault.step].iter().map(Vec::len).sum();
+        let extent = Extent { tokens: self.steps[fault.step].len(), positions };
+        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.config, extent)).unwrap_or_default())
+    }
+}
+
+/// Whether a fault is gone, and no other came in its place.
+fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool {
+    let same = |report: &&SiteReport| (report.step, report.site) == (fault.step, fault.site);
+    let was = |report: &SiteReport| {
+        let now = (report.step, report.site);
+        before.iter().any(|b| (b.step, b.site) == now && b.verdict == Verdict::Fault)
+    };
+    let gone = under.iter().filter(same).all(|report| report.verdict != Verdict::Fault);
+    let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
+    gone && under.iter().any(|report| same(&report)) && new.next().is_none()
+}
+
+fn deviation(fault: &SiteReport, reports: &[SiteReport]) -> f64 {
+    let same = reports.iter().filter(|report| (report.step, report.site) == (fault.step, fault.site));
+    same.map(|report| report.deviation).sum()
+}
+
+fn as_text<S: serde::Serializer>(value: &Semantics, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}

@@ -1,0 +1,179 @@
+//! What can be said of a fault that no known mistake explains: where it is, and what the values look like.
+
+use std::collections::BTreeSet;
+
+use ndarray::{Array2, ArrayView1};
+use reference::config::M2Config;
+use reference::site::Extent;
+use reference::{LayerSite, Site, Storage};
+
+use crate::lens::Kept;
+
+/// Numbers told one by one.
+const TOLD: usize = 6;
+
+/// The first token with a value that is off.
+pub(super) fn first_token(kept: &Kept) -> Option<usize> {
+    let rows: BTreeSet<usize> = off(kept).map(|(row, _)| row).collect();
+    let tokens = tokens(kept);
+    rows.into_iter().map(|row| token_of(row, kept.reference.nrows(), tokens, &kept.shape)).min()
+}
+
+/// Sentences on a fault.
+pub(super) fn describe(kept: &Kept, site: Site, config: &M2Config, extent: Extent) -> Vec<String> {
+    let places: Vec<(usize, usize)> = off(kept).collect();
+    let rows = kept.reference.nrows();
+    let mut said = Vec::new();
+    let token = |row: usize| token_of(row, rows, extent.tokens, &kept.shape);
+    said.push(among("token", places.iter().map(|(row, _)| token(*row)), extent.tokens));
+    match by_head(site) {
+        Heads::Columns => {
+            let (heads, d) = (kept.reference.ncols() / config.head_dim, config.head_dim);
+            said.push(among("head", places.iter().map(|(_, column)| column / d), heads));
+            said.push(among("channel of a head", places.iter().map(|(_, column)| column % d), d));
+        }
+        Heads::Rows => {
+            let heads = config.num_attention_heads;
+            said.push(among("head", places.iter().map(|(row, _)| row / extent.tokens.max(1)), heads));
+        }
+        Heads::None => {
+            let columns = kept.reference.ncols();
+            said.push(among(column_name(site), places.iter().map(|(_, column)| *column), columns));
+        }
+    }
+    said.extend(constant_factor(kept));
+    said.extend(another_row(kept));
+    said.extend(permuted_columns(kept));
+    said.extend(coarser(kept));
+    said
+}
+
+/// Where values are off.
+fn off(kept: &Kept) -> impl Iterator<Item = (usize, usize)> {
+    let Kept { candidate, reference, bound, .. } = kept;
+    candidate.indexed_iter().filter(|(at, c)| !within(**c, reference[*at], bound[*at])).map(|(at, _)| at)
+}
+
+fn within(candidate: f64, reference: f64, bound: f64) -> bool {
+    reference::compare::ratio(candidate, reference, bound) <= 1.0
+}
+
+fn tokens(kept: &Kept) -> usize {
+    if kept.shape.len() == 3 && kept.shape[0] * kept.shape[1] == kept.reference.nrows() {
+        kept.shape[1]
+    } else {
+        kept.shape[0]
+    }
+}
+
+/// The token of a row: heads before tokens in scores, choices after tokens in the experts' values.
+fn token_of(row: usize, rows: usize, tokens: usize, shape: &[usize]) -> usize {
+    match shape {
+        [first, ..] if *first == tokens => row / (rows / tokens.max(1)).max(1),
+        _ => row % tokens.max(1),
+    }
+}
+
+enum Heads {
+    Columns,
+    Rows,
+    None,
+}
+
+fn by_head(site: Site) -> Heads {
+    use LayerSite::{Context, KNorm, KProj, KRope, Probabilities, QNorm, QProj, QRope, Scores, VProj};
+    match site {
+        Site::Layer(_, QProj | KProj | VProj | QNorm | KNorm | QRope | KRope | Context) => Heads::Columns,
+        Site::Layer(_, Scores | Probabilities) => Heads::Rows,
+        _ => Heads::None,
+    }
+}
+
+fn column_name(site: Site) -> &'static str {
+    match site {
+        Site::Layer(_, LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice) => "expert",
+        Site::LmHead | Site::Logits => "vocabulary entry",
+        _ => "channel",
+    }
+}
+
+/// "every token is off", "tokens 20 to 39 of 40 are off".
+fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String {
+    let found: BTreeSet<usize> = found.collect();
+    let (Some(first), Some(last)) = (found.first(), found.last()) else { return format!("no {what} is off") };
+    let plural = match what.split_once(' ') {
+        Some((noun, rest)) if rest.starts_with("of") => format!("{noun}s {rest}"),
+        _ if what.ends_with('y') => format!("{}ies", what.trim_end_matches('y')),
+        _ => format!("{what}s"),
+    };
+    if found.len() == count {
+        return format!("every {what} is off");
+    }
+    if found.len() > 1 && last - first + 1 == found.len() {
+        return format!("{plural} {first} to {last} of {count} are off");
+    }
+    let step = found.iter().nth(1).map(|second| second - first);
+    let regular = step.filter(|step| found.len() > 2 && found.iter().enumerate().all(|(i, n)| *n == first + i * step));
+    if let Some(step) = regular {
+        return format!("every {step}th of the {plural} from {first} to {last} is off");
+    }
+    let listed: Vec<String> = found.iter().take(TOLD).map(ToString::to_string).collect();
+    let more = if found.len() > TOLD { ", …" } else { "" };
+    format!("{} of {count} {plural} are off: {}{more}", found.len(), listed.join(", "))
+}
+
+/// All values the reference's times one number.
+fn constant_factor(kept: &Kept) -> Option<String> {
+    let Kept { candidate, reference, bound, .. } = kept;
+    let products: f64 = candidate.iter().zip(reference).map(|(c, r)| c * r).sum();
+    let factor = products / reference.iter().map(|r| r * r).sum::<f64>();
+    let scaled = candidate
+        .indexed_iter()
+        .all(|(at, c)| within(*c, factor * reference[at], 2.0 * factor.abs().max(1.0) * bound[at]));
+    scaled.then(|| format!("every value is {factor:.6} times the reference's"))
+}
+
+/// Rows that are another row's.
+fn another_row(kept: &Kept) -> Option<String> {
+    let Kept { candidate, reference, bound, .. } = kept;
+    let rows = reference.nrows();
+    let is = |i: usize, j: usize| same(candidate.row(i), reference.row(j), bound.row(j));
+    for shift in 1..rows.min(4) {
+        if (shift..rows).all(|i| is(i, i - shift)) {
+            return Some(format!("every row is the reference's {shift} before it"));
+        }
+        if (shift..rows).all(|i| is(i - shift, i)) {
+            return Some(format!("every row is the reference's {shift} after it"));
+        }
+    }
+    let wrong: BTreeSet<usize> = off(kept).map(|(row, _)| row).collect();
+    let [a, b] = wrong.iter().copied().collect::<Vec<_>>().try_into().ok()?;
+    (is(a, b) && is(b, a)).then(|| format!("rows {a} and {b} are exchanged"))
+}
+
+/// Columns that are another column's.
+fn permuted_columns(kept: &Kept) -> Option<String> {
+    let Kept { candidate, reference, bound, .. } = kept;
+    let is = |i: usize, j: usize| same(candidate.column(i), reference.column(j), bound.column(j));
+    let columns = reference.ncols();
+    if reference.nrows() < 2 {
+        return None; // one value is soon another's
+    }
+    let source = |i: usize| if is(i, i) { Some(i) } else { (0..columns).find(|&j| is(i, j)) };
+    let sources: Vec<usize> = (0..columns).map(source).collect::<Option<_>>()?;
+    let distinct: BTreeSet<usize> = sources.iter().copied().collect();
+    let moved: Vec<String> =
+        sources.iter().enumerate().filter(|(i, j)| i != *j).take(TOLD).map(|(i, j)| format!("{i} has {j}")).collect();
+    (distinct.len() == columns).then(|| format!("columns are permuted: {}, …", moved.join(", ")))
+}
+
+fn same(candidate: ArrayView1<'_, f64>, reference: ArrayView1<'_, f64>, bound: ArrayView1<'_, f64>) -> bool {
+    candidate.iter().zip(reference).zip(bound).all(|((c, r), b)| within(*c, *r, *b))
+}
+
+/// Values that lie on a coarser grid than they are stored in.
+fn coarser(kept: &Kept) -> Option<String> {
+    let on = |values: &Array2<f64>, storage: Storage| values.iter().all(|x| storage.nearest(*x) == *x);
+    let found = [Storage::Bf16, Storage::F16].into_iter().find(|storage| on(&kept.candidate, *storage))?;
+    Some(format!("every value is a {found}"))
+}

@@ -1,0 +1,105 @@
+//! A dump on the command line: whose tokens, rounding and reading are known.
+
+use std::path::Path;
+
+use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
+use reference::config::M2Config;
+use reference::site::Extent;
+use reference::{LayerSite, Semantics, Site};
+
+use crate::failure::Failure;
+use crate::model::Model;
+use crate::precision::{Known, contract_of};
+use crate::prompt::Prompt;
+
+/// What is typed of a dump.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given<'a> {
+    /// The dump; without one, a built-in case's own values.
+    pub dump: Option<&'a Path>,
+    /// `--tokens`.
+    pub tokens: Option<&'a str>,
+    /// `--contract`.
+    pub contract: Option<&'a str>,
+    /// `--semantics`.
+    pub semantics: Option<&'a str>,
+    /// `--names`.
+    pub names: Option<&'a Path>,
+}
+
+/// A dump that can be put next to a model.
+#[derive(Debug)]
+pub struct Dumped {
+    /// Its values.
+    pub values: Sited,
+    /// The prompt, and what was decoded after it.
+    pub prompt: Prompt,
+    /// The tokens of each forward pass.
+    pub steps: Vec<Vec<u32>>,
+    /// How its engine rounds.
+    pub known: Known,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+}
+
+impl Dumped {
+    /// Opens a dump of a model.
+    pub fn open(given: Given<'_>, model: &Model) -> Result<Self, Failure> {
+        let dump = match (given.dump, &model.case) {
+            (Some(path), _) => Dump::open(path)?,
+            (None, Some(case)) => case.expected()?,
+            (None, None) => return Err(Failure::new("no dump is named").help("name it after the model")),
+        };
+        Dumped::of(dump, given, model)
+    }
+
+    /// Understands an opened dump of a model.
+    pub fn of(dump: Dump, given: Given<'_>, model: &Model) -> Result<Self, Failure> {
+        let manifest = dump.manifest().cloned();
+        let semantics: Semantics = match (given.semantics, manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
+            (Some(given), _) => given.parse()?,
+            (None, Some(dumped)) => dumped.parse()?,
+            (None, None) => Semantics::default(),
+        };
+        let config = sizes(model.checkpoint.config(), &semantics);
+        let mut maps = NameMap::shipped();
+        if let Some(path) = given.names {
+            maps.push(NameMap::load(path)?);
+        }
+        let values = Sited::new(dump, &config, &maps);
+        let Some(last) = values.sites().map(|at| at.step).max() else { return Err(nothing_known(&values)) };
+        let prompt = Prompt::find(given.tokens, model, manifest.as_ref())?;
+        prompt.check(&config, prompt.decoded.len())?;
+        let steps = prompt.passes(last, manifest.as_ref())?;
+        let known = contract_of(&values, given.contract, |step| extent(&steps, step))?;
+        Ok(Dumped { values, prompt, steps, known, semantics })
+    }
+
+    /// What the dump says of itself.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.values.dump().manifest()
+    }
+}
+
+/// Tokens of a pass and the positions they see.
+fn extent(steps: &[Vec<u32>], step: usize) -> Extent {
+    Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() }
+}
+
+/// A configuration with what a reading overrides.
+fn sizes(config: &M2Config, semantics: &Semantics) -> M2Config {
+    let mut config = config.clone();
+    config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
+    config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
+    config
+}
+
+fn nothing_known(dump: &Sited) -> Failure {
+    let names: Vec<&str> = dump.dump().names().take(5).collect();
+    let example = Site::Layer(0, LayerSite::QProj);
+    Failure::new(format!("{}: no name is known, such as {}", dump.dump().path().display(), names.join(", ")))
+        .help(format!("name tensors as transformers names modules, such as {example}, or give --names FILE"))
+}
