@@ -13,6 +13,7 @@ mod golden;
 mod invariance;
 mod kernel_faults;
 mod kernels;
+mod kill_matrix;
 mod layering;
 mod mirror;
 mod models;

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use reference::Semantics;
-use reference::semantics::{EpsPlace, Expert, QkNorm, RopePair, RopePart, RouterEps, RouterScore, RoutingWeights};
+use reference::semantics::{
+    AttentionScale, Causal, EpsPlace, Expert, KeyHead, NormOrder, PositionShift, QkNorm, QkNormOn, Renormalize,
+    RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
+};
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
@@ -24,7 +27,22 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![RouterEps::Zero, RouterEps::Tiny]),
         select(vec![RouterScore::Sigmoid, RouterScore::SoftmaxTopk]),
     );
-    (rope, norm, router).prop_map(|(rope, norm, router)| Semantics {
+    let attention = (
+        select(vec![AttentionScale::HeadDim, AttentionScale::None, AttentionScale::RotaryDim]),
+        select(vec![KeyHead::Grouped, KeyHead::Tiled]),
+        select(vec![Causal::Inclusive, Causal::Ahead, Causal::Strict]),
+        select(vec![NormOrder::NormFirst, NormOrder::RopeFirst]),
+        select(vec![QkNormOn::QueryKey, QkNormOn::Query, QkNormOn::QueryKeyValue]),
+        of(1..99_usize),
+    );
+    let rotation = (
+        select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
+        select(vec![RopeFrequency::RotaryDim, RopeFrequency::HeadDim]),
+        select(vec![RopePosition::F32, RopePosition::Bf16]),
+        of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
+        select(vec![Renormalize::Chosen, Renormalize::Nothing, Renormalize::All]),
+    );
+    (rope, norm, router, attention, rotation).prop_map(|(rope, norm, router, attention, rotation)| Semantics {
         rope_part: rope.0,
         rope_pair: rope.1,
         rotary_dim: rope.2,
@@ -36,6 +54,17 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         routing_weights: router.2,
         router_eps: router.3,
         router_score: router.4,
+        attention_scale: attention.0,
+        key_head: attention.1,
+        causal: attention.2,
+        norm_order: attention.3,
+        qk_norm_on: attention.4,
+        qk_shards: attention.5,
+        rope_on: rotation.0,
+        rope_frequency: rotation.1,
+        rope_position: rotation.2,
+        position_shift: rotation.3,
+        renormalize: rotation.4,
     })
 }
 
@@ -85,7 +114,8 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, qk_norm, \
-             eps_place, top_k, expert, routing_weights, router_eps, router_score",
+             eps_place, top_k, expert, routing_weights, router_eps, router_score, attention_scale, key_head, causal, \
+             norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, qk_shards",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

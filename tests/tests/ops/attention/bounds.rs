@@ -2,6 +2,7 @@
 
 use super::*;
 use reference::accumulator::Accumulator;
+use reference::semantics::{Causal, KeyHead};
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
 use tests::strategy::Perturbed;
@@ -44,6 +45,24 @@ proptest! {
         for kernel in case.kernels() {
             likely(&kernel.attention(&p, &q.moved, &k.moved, &v.moved), &want, &bound)?;
         }
+    }
+
+    /// A port's slips have bounds of their own.
+    #[test]
+    fn a_device_that_slips_stays_within_the_bounds(
+        case in case(),
+        causal in prop::sample::select(vec![Causal::Ahead, Causal::Strict, Causal::Inclusive]),
+        key_head in prop::sample::select(vec![KeyHead::Tiled, KeyHead::Grouped]),
+    ) {
+        let slip = |p: Attention| Attention { causal, key_head, ..p };
+        let (p, ideal) = (slip(case.params()), slip(case.ideal()));
+        let [q, k, v] = case.inputs();
+        let want = oracle(&ideal, &case.q, &case.k, &case.v);
+        let bound = p.bound(&q.tracked, &k.tracked, &v.tracked, &want);
+        within(&in_f32(&p, [&q.f32(), &k.f32(), &v.f32()]), &want, &bound)?;
+        let want = probabilities(&ideal, case.q.view(), case.k.view()).expect("good");
+        let got = probabilities(&p, q.f32().view(), k.f32().view()).expect("good").mapv(f64::from);
+        within(&got, &want, &p.bound_probabilities(&q.tracked, &k.tracked, &want))?;
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Attention in numbers that can be checked by hand: rounding points, constraints, blocks.
 
+use reference::semantics::{Causal, KeyHead};
+
 use super::*;
 
 /// Scores that overflow leave nothing: ∞ − ∞ is NaN, not a choice of the largest.
@@ -135,4 +137,28 @@ fn blocks_of_queries_do_not_show() {
     let whole = probabilities(&p, q.view(), k.view()).expect("good");
     let last = probabilities(&p, q.slice(s![129.., ..]), k.view()).expect("good");
     assert_eq!((whole.row(129), whole.row(259)), (last.row(0), last.row(1)));
+}
+
+/// Which keys each of three queries sees, as a port may have it.
+#[test]
+fn a_port_may_see_too_much_or_too_little() {
+    let (q, k) = (array![[0.0], [0.0], [0.0]], array![[1.0], [2.0], [3.0]]);
+    let of = |causal| {
+        let p = Attention { causal, ..ONE.under(&RoundingContract::IDEAL) };
+        probabilities(&p, q.view(), k.view()).expect("good")
+    };
+    let third = 1.0 / 3.0;
+    assert_eq!(of(Causal::Inclusive), array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
+    assert_eq!(of(Causal::Ahead), array![[0.5, 0.5, 0.0], [third, third, third], [third, third, third]]);
+    assert_eq!(of(Causal::Strict), array![[third, third, third], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]);
+}
+
+/// Four query heads, two key heads: the second and third query heads change places.
+#[test]
+fn a_port_may_tile_the_key_heads() {
+    let p = Heads { query: 4, key: 2, dim: 1 }.under(&RoundingContract::IDEAL);
+    let (q, kv) = (array![[1.0, 1.0, 1.0, 1.0]], array![[5.0, 7.0]]);
+    assert_eq!(attention(&p, q.view(), kv.view(), kv.view()).expect("good"), array![[5.0, 5.0, 7.0, 7.0]]);
+    let tiled = Attention { key_head: KeyHead::Tiled, ..p };
+    assert_eq!(attention(&tiled, q.view(), kv.view(), kv.view()).expect("good"), array![[5.0, 7.0, 5.0, 7.0]]);
 }

@@ -1,5 +1,7 @@
 //! The router's three bounds: of scores, of sums with the bias, and of weights for a given choice.
 
+use reference::semantics::Renormalize;
+
 use super::*;
 
 /// A kernel's scores: the exponential off by two ulps.
@@ -8,6 +10,7 @@ fn kernel(p: &Router, z: &Array2<f32>, seed: u64) -> Array2<f32> {
     match p.score {
         RouterScore::Sigmoid => z.mapv(|z| (1.0 + exp.base_2(z * -std::f32::consts::LOG2_E)).recip()),
         RouterScore::SoftmaxTopk => z.clone(),
+        RouterScore::Softmax => scores(p, z.view()),
     }
 }
 
@@ -26,9 +29,9 @@ fn judge(
     each(&wide(&scores(&p, z.f32().view())), &r, &bound)?;
     each(&wide(&kernel(&p, &z.f32(), 1)), &r, &bound)?;
 
-    // No device's sigmoid is negative.
+    // No device's sigmoid or softmax is negative.
     let mut r = case.noise.on(&r.mapv(|r| f32::of(r).wide()), 1);
-    if p.score == RouterScore::Sigmoid {
+    if p.score != RouterScore::SoftmaxTopk {
         r.moved.mapv_inplace(|r| r.max(0.0));
     }
     let c = choice(&ideal, r.tracked.view(), b.view()).expect("good");
@@ -52,6 +55,19 @@ proptest! {
     #[test]
     fn a_device_stays_within_the_bounds(case in case()) {
         judge(&case, |got, want, bound| within(got, want, bound).map(|_| ()))?;
+    }
+
+    /// A port's slips have bounds of their own.
+    #[test]
+    fn a_device_that_slips_stays_within_the_bounds(case in case(), slip in 0..4_usize) {
+        let (router_score, renormalize) = [
+            (RouterScore::Softmax, Renormalize::Chosen),
+            (RouterScore::Sigmoid, Renormalize::Nothing),
+            (RouterScore::Sigmoid, Renormalize::All),
+            (RouterScore::Softmax, Renormalize::All),
+        ][slip];
+        let semantics = Semantics { router_score, renormalize, ..case.semantics };
+        judge(&Case { semantics, ..case }, |got, want, bound| within(got, want, bound).map(|_| ()))?;
     }
 
     #[test]
