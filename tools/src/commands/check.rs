@@ -105,6 +105,7 @@ impl Check {
                 semantics,
                 steps: vec![steps[0].len()],
                 layers: model.checkpoint.config().num_hidden_layers,
+                head_dim: model.checkpoint.config().head_dim,
                 notes: notes(model, prompt.tokens.len(), steps[0].len()),
                 command: format!("parity check {}", model.name),
             },

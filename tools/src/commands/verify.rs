@@ -150,6 +150,7 @@ impl Verify {
             semantics,
             steps: steps.iter().map(Vec::len).collect(),
             layers: model.checkpoint.config().num_hidden_layers,
+            head_dim: model.checkpoint.config().head_dim,
             notes: notes(dump),
             command: self.command(),
         }
