@@ -1,8 +1,11 @@
 //! What was found, as a whole.
 
 mod differences;
+mod files;
 mod finding;
+mod html;
 mod json;
+mod junit;
 mod place;
 pub mod table;
 mod terminal;
@@ -13,7 +16,10 @@ use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
 
 pub use differences::print_difference;
+pub use files::write;
+pub use html::html;
 pub use json::write_json;
+pub use junit::junit;
 pub use terminal::{print, summary};
 
 use crate::decoded::Decoded;
