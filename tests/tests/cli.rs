@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod help;
+mod pages;
 mod reports;
 mod written;
 

@@ -18,6 +18,7 @@ mod layering;
 mod mirror;
 mod models;
 mod ops;
+mod report;
 mod rounding;
 mod semantics;
 mod site;

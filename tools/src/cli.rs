@@ -76,6 +76,20 @@ pub struct Reporting {
     pub json: Option<std::path::PathBuf>,
 }
 
+/// Where the reports of a comparison go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReportFiles {
+    /// As JSON.
+    #[command(flatten)]
+    pub reporting: Reporting,
+    /// Write the report as a page to look at, in one file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<std::path::PathBuf>,
+    /// Write the report as `JUnit` XML, as test runners do: a test case a site.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<std::path::PathBuf>,
+}
+
 /// The device of the CUDA path.
 #[derive(Debug, Clone, Args)]
 pub struct OnDevice {

@@ -17,6 +17,16 @@ impl Failure {
         Failure { problem: problem.into(), help: None }
     }
 
+    /// All of them as one, if there are any; what to do is the first's.
+    pub fn of_all(failures: impl IntoIterator<Item = Failure>) -> Result<(), Self> {
+        let mut failures = failures.into_iter();
+        let Some(mut all) = failures.next() else { return Ok(()) };
+        for failure in failures {
+            all.problem = format!("{}\n{}", all.problem, failure.problem);
+        }
+        Err(all)
+    }
+
     /// And what to do.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {

@@ -1,9 +1,9 @@
 //! The parity program and its library.
 //!
 //! Reading order: [`candidate`], activations by site, live or from a dump; [`lens`], from which values the reference starts
-//! and where it is put next to the candidate; [`verify`], all lenses on their way through a model; [`verdict`] and
-//! [`report`], what is said of it; [`decoded`], the same for tokens; [`metrics`], how far two tensors are apart; [`cli`] and
-//! [`commands`], the program.
+//! and where it is put next to the candidate; [`verify`], all lenses on their way through a model; [`verdict`], [`spread`]
+//! and [`report`], what is said of it; [`decoded`], the same for tokens; [`metrics`], how far two tensors are apart; [`cli`]
+//! and [`commands`], the program.
 
 pub mod backend;
 pub mod candidate;
@@ -26,5 +26,6 @@ pub mod recorder;
 pub mod replay;
 pub mod report;
 pub mod selection;
+pub mod spread;
 pub mod verdict;
 pub mod verify;

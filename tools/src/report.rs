@@ -1,7 +1,12 @@
 //! What was found, as a whole.
 
 mod differences;
+mod files;
+mod finding;
+mod html;
 mod json;
+mod junit;
+mod place;
 pub mod table;
 mod terminal;
 
@@ -11,7 +16,10 @@ use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
 
 pub use differences::print_difference;
+pub use files::write;
+pub use html::html;
 pub use json::write_json;
+pub use junit::junit;
 pub use terminal::{print, summary};
 
 use crate::decoded::Decoded;
@@ -54,6 +62,8 @@ pub struct Header {
     pub steps: Vec<usize>,
     /// Layers of the model.
     pub layers: usize,
+    /// Channels of an attention head.
+    pub head_dim: usize,
     /// What else the reader should know, a sentence each.
     pub notes: Vec<String>,
     /// The command that was run, without what restricts it to sites.
@@ -74,6 +84,28 @@ impl Report {
     pub fn retain(&mut self, keep: impl Fn(Site) -> bool) {
         self.sites.retain(|report| keep(report.site));
         self.missing.retain(|site| keep(*site));
+    }
+
+    /// How many sites have a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.sites.iter().filter(|site| site.verdict == verdict).count()
+    }
+
+    /// The command that runs just this site again.
+    pub fn again(&self, site: Site) -> String {
+        format!("{} --sites '{site}'", self.header.command)
+    }
+
+    /// Sites that the candidate could have shown, by kind.
+    pub fn missing_kinds(&self) -> Vec<String> {
+        let mut kinds: Vec<String> = Vec::new();
+        for site in self.missing.iter().filter(|site| !site.on_request()) {
+            let kind = place::kind(*site);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
     }
 
     /// Faults, in the order in which a token meets them, the local lens first: it names the operator.

@@ -1,10 +1,13 @@
 //! What is said of a site.
 
+use std::fmt;
+
 use reference::Site;
 use serde::Serialize;
 use strum::Display;
 
 use crate::lens::Lens;
+use crate::spread::Spread;
 
 /// How a site fares, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Serialize)]
@@ -55,6 +58,28 @@ pub struct Worst {
     pub ratio: f64,
 }
 
+/// A token that other experts were chosen for than the reference's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Flip {
+    /// The token.
+    pub token: usize,
+    /// Whether rounding can explain it.
+    pub legal: bool,
+}
+
+/// Which token a row of logits makes the likeliest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Top {
+    /// The row.
+    pub token: usize,
+    /// The candidate's.
+    pub candidate: u32,
+    /// The reference's.
+    pub reference: u32,
+    /// The reference's largest logit less its second.
+    pub margin: f64,
+}
+
 /// One site under one lens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SiteReport {
@@ -90,6 +115,25 @@ pub struct SiteReport {
     pub segment: Vec<Site>,
     /// What else there is to say, in a sentence.
     pub note: Option<String>,
+    /// At a choice of experts, the tokens whose experts differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flips: Vec<Flip>,
+    /// How the errors are spread; a report in JSON has no pictures.
+    #[serde(skip)]
+    pub spread: Option<Spread>,
+    /// At the logits, the likeliest token of each row, as far as all are numbers.
+    #[serde(skip)]
+    pub tops: Vec<Top>,
+}
+
+impl fmt::Display for JudgedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JudgedBy::Bound => f.write_str("error bound"),
+            JudgedBy::NoiseFloor(runs) => write!(f, "noise floor of {runs} runs"),
+            JudgedBy::Intervals => f.write_str("score intervals"),
+        }
+    }
 }
 
 impl SiteReport {

@@ -10,11 +10,10 @@ use fixtures::{Dtype, Tensor};
 
 use super::{Ran, assert_ran, case, parity};
 
-/// Verifies a changed copy of a case's values, in a file without a manifest.
-fn verify(name: &str, change: impl Fn(&str, &mut Vec<f32>)) -> Ran {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+/// Writes a changed copy of a case's values to a file without a manifest.
+pub(super) fn change_values(name: &str, to: &Path, change: impl Fn(&str, &mut Vec<f32>)) {
     let dump = Dump::open(&case(name).join("expected.safetensors")).expect("readable");
-    let mut writer = DumpWriter::create(&folder.path().join("changed.safetensors")).expect("writable");
+    let mut writer = DumpWriter::create(to).expect("writable");
     for tensor in dump.tensors() {
         let stored = dump.tensor(tensor.name).expect("readable");
         let mut values = stored.values::<f32>();
@@ -27,13 +26,19 @@ fn verify(name: &str, change: impl Fn(&str, &mut Vec<f32>)) -> Ran {
         writer.write(tensor.name, &changed).expect("writable");
     }
     writer.finish(&Manifest::default()).expect("writable");
+}
+
+/// Verifies a changed copy of a case's values.
+fn verify(name: &str, change: impl Fn(&str, &mut Vec<f32>)) -> Ran {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    change_values(name, &folder.path().join("changed.safetensors"), change);
     let tokens = format!("@{}", case(name).join("case.json").display());
     let model = case(name).join("model");
     parity(folder.path(), &["verify", model.to_str().expect("UTF-8"), "changed.safetensors", "--tokens", &tokens])
 }
 
 /// The sites of the faults that the report tells, in its order.
-fn faults(ran: &Ran) -> Vec<&str> {
+pub(super) fn faults(ran: &Ran) -> Vec<&str> {
     let lines = ran.stdout.lines().filter_map(|line| line.strip_prefix("fault "));
     lines.filter_map(|line| line.split(' ').next()).collect()
 }

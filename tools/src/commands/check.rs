@@ -9,7 +9,7 @@ use reference::{RoundingContract, Semantics};
 use super::Outcome;
 use crate::backend::{device, load_optimized, weights_of_optimized};
 use crate::candidate::Live;
-use crate::cli::{OnDevice, Part, Reading, Reporting};
+use crate::cli::{OnDevice, Part, Reading, ReportFiles};
 use crate::decoded::judge_decoded;
 use crate::decoding::decode_optimized;
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub struct Check {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
-    reporting: Reporting,
+    files: ReportFiles,
 }
 
 impl Check {
@@ -60,9 +60,7 @@ impl Check {
                 output.say(&report::table::of_reports(all));
             }
         }
-        if let Some(path) = &self.reporting.json {
-            report::write_json(&reports, path)?;
-        }
+        report::write(&reports, &self.files)?;
         let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
@@ -105,6 +103,7 @@ impl Check {
                 semantics,
                 steps: vec![steps[0].len()],
                 layers: model.checkpoint.config().num_hidden_layers,
+                head_dim: model.checkpoint.config().head_dim,
                 notes: notes(model, prompt.tokens.len(), steps[0].len()),
                 command: format!("parity check {}", model.name),
             },

@@ -11,7 +11,7 @@ use reference::site::Extent;
 use reference::{Semantics, Site};
 
 use super::Outcome;
-use crate::cli::{Part, Reading, Reporting};
+use crate::cli::{Part, Reading, ReportFiles};
 use crate::decoded::judge_decoded;
 use crate::failure::Failure;
 use crate::lens::{Lens, MEMBERS};
@@ -49,7 +49,7 @@ pub struct Verify {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
-    reporting: Reporting,
+    files: ReportFiles,
 }
 
 impl Verify {
@@ -59,9 +59,7 @@ impl Verify {
         let dump = self.open_dump(&model)?;
         let report = self.judge(&model, dump, output)?;
         report::print(&report, output);
-        if let Some(path) = &self.reporting.json {
-            report::write_json(std::slice::from_ref(&report), path)?;
-        }
+        report::write(std::slice::from_ref(&report), &self.files)?;
         Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
     }
 
@@ -151,6 +149,7 @@ impl Verify {
             semantics,
             steps: steps.iter().map(Vec::len).collect(),
             layers: model.checkpoint.config().num_hidden_layers,
+            head_dim: model.checkpoint.config().head_dim,
             notes: notes(dump),
             command: self.command(),
         }

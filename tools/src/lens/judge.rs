@@ -2,7 +2,8 @@
 
 use ndarray::{Array2, Zip};
 use reference::bound::confidence;
-use reference::compare::compare;
+use reference::compare::{compare, ratio};
+use reference::ops::sampling::argmax;
 use reference::{Site, Storage};
 
 use super::Lens;
@@ -10,7 +11,8 @@ use super::floor::NoiseFloor;
 use super::substitution::{Loaded, Seen};
 use crate::failure::Failure;
 use crate::recorder::storage_at;
-use crate::verdict::{JudgedBy, SiteReport, Verdict, Worst};
+use crate::spread::Spread;
+use crate::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
 const CARRIED: u32 = 1;
@@ -99,6 +101,9 @@ impl Judge {
             worst: None,
             segment: self.seen.segment.clone(),
             note: None,
+            flips: Vec::new(),
+            spread: None,
+            tops: tops(self.seen.site, candidate, reference),
         };
         let shape = loaded.shape(self.seen.site);
         if self.members.is_empty() {
@@ -123,6 +128,8 @@ impl Judge {
         let lambda = confidence(FAMILY.max(reference.len()), FALSE_SUSPICION);
         let found = compare(candidate.view(), reference.view(), &error, lambda);
         (report.faults, report.suspicious) = (found.faults, found.suspicious);
+        let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
+        report.spread = Some(Spread::of(reference.dim(), ratio));
         report.worst = found.worst.map(|worst| Worst {
             index: unravel(worst.at, reference.ncols(), shape),
             candidate: worst.candidate,
@@ -145,13 +152,14 @@ impl Judge {
         let reference = &self.seen.computed.value;
         let floor = NoiseFloor::of(reference, &self.members);
         let deviation = candidate - reference;
-        let ratio = floor.ratio(&deviation);
+        let together = floor.ratio(&deviation);
         report.judged_by = JudgedBy::NoiseFloor(self.members.len());
         report.floor = Some(floor.largest / signal);
+        let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
+        report.spread = Some(Spread::of(reference.dim(), ratio_at));
         let mut worst: Option<Worst> = None;
         Zip::indexed(&deviation).for_each(|at, &d| {
-            let bound = floor.bound(at);
-            let ratio = reference::compare::ratio(candidate[at], reference[at], bound);
+            let (bound, ratio) = (floor.bound(at), ratio_at(at));
             if ratio > 1.0 || d.is_nan() {
                 report.faults += 1;
             }
@@ -161,15 +169,29 @@ impl Judge {
             }
         });
         report.worst = worst;
-        report.verdict = if ratio <= 1.0 { Verdict::Within } else { Verdict::Fault };
+        report.verdict = if together <= 1.0 { Verdict::Within } else { Verdict::Fault };
         if report.verdict == Verdict::Fault && report.faults == 0 {
-            report.note = Some(format!("no value stands out, but together they are {ratio:.1} times the noise limit"));
+            report.note =
+                Some(format!("no value stands out, but together they are {together:.1} times the noise limit"));
         }
         if report.verdict == Verdict::Within && floor.largest > signal {
             report.verdict = Verdict::Mistrusted;
             report.note = Some("the noise floor is above the signal".into());
         }
     }
+}
+
+/// The likeliest tokens, where the site has logits.
+fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top> {
+    if !matches!(site, Site::LmHead | Site::Logits) {
+        return Vec::new();
+    }
+    let rows = candidate.rows().into_iter().zip(reference.rows()).enumerate();
+    let top = |(token, (candidate, reference))| {
+        let (candidate, reference) = (argmax(candidate).ok()?.token, argmax(reference).ok()?);
+        Some(Top { token, candidate, reference: reference.token, margin: reference.margin })
+    };
+    rows.filter_map(top).collect()
 }
 
 /// sin of position 0 is 0.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::Lens;
 use super::substitution::SeenChoice;
-use crate::verdict::{JudgedBy, SiteReport, Verdict, Worst};
+use crate::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
 
 /// One token's choice.
 enum Row {
@@ -34,13 +34,20 @@ impl SeenChoice {
             worst: None,
             segment: Vec::new(),
             note: None,
+            flips: Vec::new(),
+            spread: None,
+            tops: Vec::new(),
         };
         for token in 0..self.candidate.nrows() {
             match self.row(token) {
                 Row::Same => report.equal += 1,
-                Row::Legal => report.verdict = report.verdict.max(Verdict::Tie),
+                Row::Legal => {
+                    report.verdict = report.verdict.max(Verdict::Tie);
+                    report.flips.push(Flip { token, legal: true });
+                }
                 Row::Illegal { expert, note, score, threshold, bound } => {
                     report.faults += 1;
+                    report.flips.push(Flip { token, legal: false });
                     report.verdict = Verdict::Fault;
                     report.note.get_or_insert(note);
                     let ratio = (threshold - score).abs() / bound;

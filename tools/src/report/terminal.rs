@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use owo_colors::OwoColorize;
-use reference::{LayerSite, Site};
 
 use super::Report;
+use super::finding::lines;
+use super::place::{at, row_name, row_of};
 use crate::lens::Lens;
 use crate::output::Output;
-use crate::verdict::{JudgedBy, SiteReport, Verdict};
+use crate::verdict::{SiteReport, Verdict};
 
 /// Faults that are told in full.
 const TOLD: usize = 10;
@@ -26,7 +27,7 @@ pub fn print(report: &Report, output: Output) {
 
 /// One line: the verdict, and how many sites have which.
 pub fn summary(report: &Report) -> String {
-    let count = |verdict| report.sites.iter().filter(|site| site.verdict == verdict).count();
+    let count = |verdict| report.count(verdict);
     let kinds =
         [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
     let counts: Vec<String> =
@@ -78,11 +79,7 @@ fn layers(report: &Report) -> String {
         if of_row(Lens::Local).chain(of_row(Lens::Layer)).chain(of_row(Lens::Global)).next().is_none() {
             continue;
         }
-        let name = match row {
-            0 => "start".to_owned(),
-            row if row > report.header.layers => "head".to_owned(),
-            row => (row - 1).to_string(),
-        };
+        let name = row_name(row, report.header.layers);
         let glyphs: Vec<Verdict> = of_row(Lens::Local).map(|s| s.verdict).collect();
         let strip: String = glyphs.iter().map(|verdict| glyph(*verdict)).collect();
         let padding = " ".repeat(width.saturating_sub(glyphs.len()));
@@ -101,14 +98,6 @@ fn layers(report: &Report) -> String {
     text
 }
 
-fn row_of(report: &SiteReport, layers: usize) -> usize {
-    match report.site {
-        Site::Embedding | Site::RopeCos | Site::RopeSin => 0,
-        Site::Layer(layer, _) => layer + 1,
-        Site::FinalNorm | Site::LmHead | Site::Logits => layers + 1,
-    }
-}
-
 fn glyph(verdict: Verdict) -> String {
     match verdict {
         Verdict::Exact => "=".green().to_string(),
@@ -121,19 +110,8 @@ fn glyph(verdict: Verdict) -> String {
     }
 }
 
-/// Sites that the candidate could have shown, by kind.
 fn missing(report: &Report) -> String {
-    let mut kinds: Vec<String> = Vec::new();
-    for site in report.missing.iter().filter(|site| !site.on_request()) {
-        let kind = match site {
-            Site::Layer(_, LayerSite::Output) => "layer outputs".to_owned(),
-            Site::Layer(layer, _) => site.to_string().replace(&format!("model.layers.{layer}."), ""),
-            other => other.to_string(),
-        };
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
+    let kinds = report.missing_kinds();
     if kinds.is_empty() {
         return String::new();
     }
@@ -165,43 +143,11 @@ fn findings(report: &Report) -> String {
 }
 
 fn finding(fault: &SiteReport, report: &Report) -> String {
-    let mut text = String::new();
-    let by = match fault.judged_by {
-        JudgedBy::Bound => "error bound".to_owned(),
-        JudgedBy::NoiseFloor(runs) => format!("noise floor of {runs} runs"),
-        JudgedBy::Intervals => "score intervals".to_owned(),
-    };
-    let _ = writeln!(text, "\n{} {} under the {} lens", "fault".red().bold(), at(fault).bold(), fault.lens);
-    let of = if fault.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
-    let _ = writeln!(text, "  {} of {} {of} outside the {by}", fault.faults, fault.count);
-    if let Some(worst) = &fault.worst {
-        let index: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
-        let _ = writeln!(
-            text,
-            "  worst at [{}]: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
-            index.join(", "),
-            worst.candidate,
-            worst.reference,
-            worst.bound,
-            worst.ratio
-        );
+    let mut text = format!("\n{} {} under the {} lens\n", "fault".red().bold(), at(fault).bold(), fault.lens);
+    for line in lines(fault, report) {
+        let _ = writeln!(text, "  {line}");
     }
-    if !fault.segment.is_empty() {
-        let operators: Vec<String> = fault.segment.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "  judged together with {}, which the candidate does not show", operators.join(", "));
-    }
-    if let Some(note) = &fault.note {
-        let _ = writeln!(text, "  {note}");
-    }
-    let _ = writeln!(text, "  again: {} --sites '{}'", report.header.command, fault.site);
     text
-}
-
-fn at(report: &SiteReport) -> String {
-    match report.step {
-        0 => report.site.to_string(),
-        step => format!("step.{step}.{}", report.site),
-    }
 }
 
 fn decode(report: &Report) -> String {

@@ -1,0 +1,106 @@
+//! Reports as others read them: the page, in a browser too, and `JUnit`.
+
+mod browser;
+mod junit;
+pub(crate) mod page;
+
+use reference::{LayerSite, RoundingContract, Semantics, Site};
+use tools::decoded::{Decoded, Divergence};
+use tools::lens::Lens;
+use tools::report::{Header, Report, SCHEMA};
+use tools::spread::Spread;
+use tools::verdict::{Flip, JudgedBy, SiteReport, Top, Verdict, Worst};
+
+/// A name that would run in a page that does not escape it.
+const HOSTILE: &str = "</title></template><script>document.body.remove()</script>&amp;\"'";
+
+/// Layers of the model.
+const LAYERS: usize = 62;
+
+/// The layers with a fault, in the query norm, and with a suspicious one.
+const FAULTY: std::ops::Range<usize> = 7..60;
+const SUSPICIOUS: std::ops::Range<usize> = 3..40;
+
+/// What the candidate does not show.
+const MISSING: Site = Site::Layer(LAYERS - 1, LayerSite::QRope);
+
+/// A report on a model as deep as the released one: every site judged, many faults, every kind of finding.
+fn report() -> Report {
+    let outside = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
+    let layers = (0..LAYERS).flat_map(|layer| LayerSite::ALL.map(|site| Site::Layer(layer, site)));
+    let local = outside.into_iter().chain(layers).filter(|site| *site != MISSING);
+    let local = local.map(|site| site_report(Lens::Local, site));
+    let outputs = || (0..LAYERS).map(|layer| Site::Layer(layer, LayerSite::Output)).chain([Site::Logits]);
+    let others = [Lens::Layer, Lens::Global].into_iter().flat_map(|lens| outputs().map(move |site| (lens, site)));
+    Report {
+        schema: SCHEMA,
+        header: Header {
+            model: "models/deep".to_owned(),
+            size: format!("{LAYERS} layers"),
+            candidate: format!("{HOSTILE}.safetensors"),
+            contract: RoundingContract::FUSED,
+            contract_from: "the dump's manifest".to_owned(),
+            semantics: Semantics::default(),
+            steps: vec![512],
+            layers: LAYERS,
+            head_dim: 128,
+            notes: vec![format!("names that are not known: {HOSTILE}")],
+            command: format!("parity verify models/deep {HOSTILE}.safetensors --tokens @prompt.json"),
+        },
+        sites: local.chain(others.map(|(lens, site)| site_report(lens, site))).collect(),
+        missing: [MISSING].into(),
+        decode: Some(decoded()),
+    }
+}
+
+fn site_report(lens: Lens, site: Site) -> SiteReport {
+    let verdict = match site {
+        Site::Layer(layer, LayerSite::QNorm) if FAULTY.contains(&layer) => Verdict::Fault,
+        Site::Layer(layer, LayerSite::OProj) if SUSPICIOUS.contains(&layer) => Verdict::Suspicious,
+        Site::Layer(5, LayerSite::GateExperts) => Verdict::Tie,
+        Site::Layer(9, LayerSite::Mlp) => Verdict::Mistrusted,
+        _ => Verdict::Within,
+    };
+    let largest = if verdict == Verdict::Fault { 300.0 } else { 0.9 };
+    let depth = site.layer().map_or(1.0, |layer| layer as f64 + 1.0);
+    let worst = Worst { index: vec![3, 261], candidate: 1.5, reference: -0.25, bound: 1e-3, ratio: largest };
+    SiteReport {
+        step: 0,
+        site,
+        lens,
+        verdict,
+        judged_by: if site.is_choice() { JudgedBy::Intervals } else { JudgedBy::Bound },
+        count: 512 * 3072,
+        equal: 1000,
+        faults: usize::from(verdict == Verdict::Fault) * 12,
+        suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
+        deviation: 1e-4 * depth,
+        floor: (lens == Lens::Global).then_some(2e-4 * depth),
+        carried: None,
+        worst: Some(worst),
+        segment: Vec::new(),
+        note: (verdict == Verdict::Mistrusted).then(|| "every value is 0".to_owned()),
+        flips: if verdict == Verdict::Tie { vec![Flip { token: 77, legal: true }] } else { Vec::new() },
+        spread: Some(Spread::of((96, 192), |(i, j)| largest * ((i * 7919 + j * 104_729) % 1009) as f64 / 1008.0)),
+        tops: if site == Site::Logits { tops() } else { Vec::new() },
+    }
+}
+
+/// The likeliest tokens; one in a hundred is another than the reference's.
+fn tops() -> Vec<Top> {
+    let top = |token: usize| Top { token, candidate: u32::from(token % 100 == 99), reference: 0, margin: 0.5 };
+    (0..512).map(top).collect()
+}
+
+/// A decode with a legal and an illegal divergence.
+fn decoded() -> Decoded {
+    let divergence = |position, margin, verdict| {
+        let (candidate, reference, limit) = (8, 9, 1e-3);
+        Divergence { position, candidate, reference, margin, limit, verdict }
+    };
+    Decoded {
+        tokens: vec![9; 64],
+        margins: (1..=64).map(|i| 1.0 / f64::from(i)).collect(),
+        divergences: vec![divergence(3, 1e-4, Verdict::Tie), divergence(9, 0.5, Verdict::Fault)],
+    }
+}

@@ -1,0 +1,45 @@
+//! Test reporters read what is written for them.
+
+use roxmltree::{Document, Node};
+use tools::report::junit;
+use tools::verdict::Verdict;
+
+use super::{FAULTY, HOSTILE, report};
+
+fn elements<'a>(document: &'a Document<'_>, name: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
+    document.descendants().filter(move |node| node.has_tag_name(name))
+}
+
+#[test]
+fn failures_are_counted_and_said() {
+    let report = report();
+    let text = junit(std::slice::from_ref(&report)).expect("it can be written");
+    let document = Document::parse(&text).expect("XML");
+    let root = document.root_element();
+    let (failures, cases) = (elements(&document, "failure").count(), elements(&document, "testcase").count());
+    assert_eq!(failures, report.count(Verdict::Fault) + 1, "and a token of the decode");
+    assert_eq!(root.attribute("failures"), Some(failures.to_string().as_str()));
+    assert_eq!(cases, report.sites.len() + 1 + 64, "and what is missing, and a case a token");
+    assert_eq!(elements(&document, "skipped").count(), report.count(Verdict::Mistrusted) + 1);
+
+    let suites: Vec<&str> = elements(&document, "testsuite").filter_map(|suite| suite.attribute("name")).collect();
+    let names = ["local lens", "layer lens", "global lens", "decode"].map(|what| format!("models/deep: {what}"));
+    assert_eq!(suites, names);
+    let candidate = elements(&document, "property").find(|property| property.attribute("name") == Some("candidate"));
+    assert_eq!(candidate.and_then(|c| c.attribute("value")), Some(format!("{HOSTILE}.safetensors").as_str()));
+}
+
+#[test]
+fn a_failure_says_place_values_bound_and_command() {
+    let text = junit(&[report()]).expect("it can be written");
+    let document = Document::parse(&text).expect("XML");
+    let site = format!("model.layers.{}.self_attn.q_norm", FAULTY.start);
+    let failure = elements(&document, "failure").next().expect("there are some");
+    let case = failure.parent_element().expect("a case");
+    assert_eq!(case.attribute("name"), Some(format!("step.0.{site}").as_str()));
+    assert_eq!(failure.attribute("message"), Some("12 of 1572864 values outside the error bound"));
+    let said = failure.text().expect("a description");
+    let worst = "worst at token 3, channel 261 (channel 5 of head 2): candidate 1.500000000e0, \
+                 reference -2.500000000e-1, allowed ±1.00e-3, ratio 300.0";
+    assert!(said.contains(worst) && said.contains(&format!("--sites '{site}'")), "{said}");
+}

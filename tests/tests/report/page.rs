@@ -1,0 +1,129 @@
+//! The page is well-formed, whole, small, and says what is wrong before all else.
+
+use scraper::{ElementRef, Html, Selector};
+use tools::report::html;
+
+use super::{FAULTY, HOSTILE, report};
+
+/// What an HTML parser reads, which found nothing wrong.
+pub(crate) fn parsed(page: &str) -> Html {
+    let parsed = Html::parse_document(page);
+    assert_eq!(parsed.errors, Vec::<String>::new());
+    parsed
+}
+
+pub(crate) fn all<'a>(page: &'a Html, what: &str) -> Vec<ElementRef<'a>> {
+    page.select(&Selector::parse(what).expect("a selector")).collect()
+}
+
+pub(crate) fn text(element: &ElementRef<'_>) -> String {
+    element.text().collect()
+}
+
+/// Fails if anything is asked for that is not in the page.
+pub(crate) fn stands_alone(page: &Html) {
+    for (tag, attribute) in all(page, "*").iter().flat_map(|e| e.value().attrs().map(move |a| (e.value().name(), a))) {
+        let own = attribute.0 == "href" && attribute.1.starts_with('#');
+        assert!(
+            own || !["href", "src", "srcset", "action", "data", "style"].contains(&attribute.0),
+            "{tag} {attribute:?}"
+        );
+        assert!(!attribute.0.starts_with("on"), "{tag} {attribute:?}");
+    }
+    assert!(all(page, "link, img, iframe, object, embed, base, form").is_empty());
+    for code in all(page, "style, script").iter().map(text) {
+        for word in ["http", "url(", "@import", "import(", "fetch(", "src=", "innerHTML"] {
+            assert!(!code.contains(word), "{word}");
+        }
+    }
+}
+
+#[test]
+fn a_deep_model_makes_a_page_below_3_mb() {
+    let page = html(&[report()]);
+    assert!(page.len() < 3_000_000, "{} bytes", page.len());
+    let page = parsed(&page);
+    stands_alone(&page);
+    let cells = all(&page, ".map td[id]").len();
+    assert_eq!(cells, report().sites.len());
+    assert_eq!(all(&page, "template").len(), cells);
+}
+
+#[test]
+fn names_stay_text() {
+    let page = parsed(&html(&[report()]));
+    assert_eq!(all(&page, "script").len(), 1);
+    let facts: Vec<String> = all(&page, "dd").iter().map(text).collect();
+    assert!(facts.contains(&format!("{HOSTILE}.safetensors")), "{facts:?}");
+}
+
+#[test]
+fn faults_come_first_with_place_values_and_command() {
+    let page = parsed(&html(&[report()]));
+    let titles: Vec<String> = all(&page, "h3").iter().map(text).collect();
+    assert_eq!(titles, ["Faults", "Map", "Drift", "Routing", "Logits", "Decode"]);
+    let fault = text(all(&page, "details.fault").first().expect("there are some"));
+    let site = format!("model.layers.{}.self_attn.q_norm", FAULTY.start);
+    for said in [
+        site.as_str(),
+        "12 of 1572864, ratio 300.00",
+        "token 3, channel 261 (channel 5 of head 2)",
+        "1.500000000e0",
+        "-2.500000000e-1",
+        "±1.00e-3",
+        &format!("--tokens @prompt.json --sites '{site}'"),
+    ] {
+        assert!(fault.contains(said), "{said}: {fault}");
+    }
+}
+
+#[test]
+fn verdicts_do_not_rest_on_colour() {
+    let page = parsed(&html(&[report()]));
+    for (class, glyph) in [("fault", "✗"), ("suspicious", "!"), ("mistrusted", "?"), ("tie", "t"), ("within", "·")] {
+        let cells = all(&page, &format!(".map td.{class}"));
+        assert!(!cells.is_empty(), "{class}");
+        for cell in cells {
+            assert_eq!(text(&cell), glyph);
+            let label = cell.value().attr("aria-label").expect("a label");
+            assert!(label.contains(class) && label.contains("lens"), "{label}");
+        }
+    }
+    assert_eq!(all(&page, ".map [tabindex='0']").len(), 1);
+    assert_eq!(all(&page, ".map td.absent").iter().map(text).collect::<Vec<_>>(), ["–"]);
+}
+
+#[test]
+fn links_lead_to_what_there_is_and_names_are_given_once() {
+    let page = parsed(&html(&[report(), report()]));
+    let mut ids: Vec<&str> = all(&page, "[id]").iter().filter_map(|e| e.value().attr("id")).collect();
+    for link in all(&page, "a").iter().filter_map(|a| a.value().attr("href")) {
+        assert!(ids.contains(&link.trim_start_matches('#')), "{link}");
+    }
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
+
+#[test]
+fn routing_logits_and_decode_are_told() {
+    let page = text(&parsed(&html(&[report()])).root_element());
+    for said in [
+        "1 of 97517568 choices of experts are not the reference's",
+        "global lens: the likeliest token is the reference's after 507 of 512 tokens",
+        "62 of 64 tokens are the reference's",
+        "1 decoded tokens are another than rounding can explain",
+    ] {
+        assert!(page.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn a_report_of_nothing_is_a_page_too() {
+    let mut empty = report();
+    empty.sites.clear();
+    empty.decode = None;
+    parsed(&html(&[empty]));
+    parsed(&html(&[]));
+}

@@ -1,0 +1,28 @@
+//! A fault in words: how many values, where the worst is, both values, the bound, the command that runs just that again.
+
+use super::Report;
+use super::place::named;
+use crate::verdict::{JudgedBy, SiteReport};
+
+/// A line a fact.
+pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {
+    let of = if site.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
+    let mut lines = vec![format!("{} of {} {of} outside the {}", site.faults, site.count, site.judged_by)];
+    if let Some(worst) = &site.worst {
+        lines.push(format!(
+            "worst at {}: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
+            named(site.site, &worst.index, report.header.head_dim),
+            worst.candidate,
+            worst.reference,
+            worst.bound,
+            worst.ratio
+        ));
+    }
+    if !site.segment.is_empty() {
+        let operators: Vec<String> = site.segment.iter().map(ToString::to_string).collect();
+        lines.push(format!("judged together with {}, which the candidate does not show", operators.join(", ")));
+    }
+    lines.extend(site.note.clone());
+    lines.push(format!("again: {}", report.again(site.site)));
+    lines
+}

@@ -1,0 +1,133 @@
+//! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
+//!
+//! Reading order: [`cells`], what the map has; [`map`], the map; [`detail`], what is said of one of its cells;
+//! [`findings`], faults first; [`plot`], curves and histograms; [`drift`], [`routing`] and [`tokens`], the model as a whole.
+
+mod cells;
+mod detail;
+mod drift;
+mod findings;
+mod map;
+mod plot;
+mod routing;
+mod tokens;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use self::cells::Cells;
+use super::Report;
+use crate::verdict::Verdict;
+
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+/// Nothing is loaded, whatever a name contains.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// The reports as a page.
+pub fn html(reports: &[Report]) -> String {
+    let verdict = reports.iter().map(Report::verdict).max().unwrap_or(Verdict::Missing);
+    let names: Vec<&str> = reports.iter().map(|report| report.header.model.as_str()).collect();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (word(verdict)) " · parity · " (names.join(", ")) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { "parity " (badge(verdict)) }
+                    @if reports.len() > 1 { (contents(reports)) }
+                    @for (number, report) in reports.iter().enumerate() { (section(number, report)) }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The verdict of a whole in a word.
+fn word(verdict: Verdict) -> &'static str {
+    if verdict == Verdict::Fault { "FAIL" } else { "PASS" }
+}
+
+fn badge(verdict: Verdict) -> Markup {
+    html! { span.badge.fail[verdict == Verdict::Fault] { (word(verdict)) } }
+}
+
+/// Several models, a line each.
+fn contents(reports: &[Report]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="models" {
+            table.figures {
+                thead { tr { th scope="col" { "model" } th scope="col" { "compared" } th scope="col" { "faults" } th scope="col" { "" } } }
+                tbody {
+                    @for (number, report) in reports.iter().enumerate() {
+                        tr {
+                            th scope="row" { a href={ "#report" (number) } { (report.header.model) } }
+                            td { (report.sites.len()) }
+                            td { (report.count(Verdict::Fault)) }
+                            td { (badge(report.verdict())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One comparison.
+fn section(number: usize, report: &Report) -> Markup {
+    let cells = Cells::of(number, report);
+    html! {
+        section.report id={ "report" (number) } {
+            h2 { (report.header.model) " " (badge(report.verdict())) }
+            (header(report))
+            (findings::all(report, &cells))
+            (map::map(report, &cells))
+            (drift::drift(report))
+            (routing::routing(report))
+            (tokens::logits(report))
+            (tokens::decode(report))
+        }
+    }
+}
+
+/// What was compared.
+fn header(report: &Report) -> Markup {
+    let header = &report.header;
+    let kinds =
+        [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
+    let tokens = match header.steps[..] {
+        [one] => format!("{one} tokens"),
+        _ => format!("{} tokens in {} passes", header.steps.iter().sum::<usize>(), header.steps.len()),
+    };
+    let missing = report.missing_kinds();
+    html! {
+        p.counts {
+            (report.sites.len()) " comparisons:"
+            @for kind in kinds {
+                @if report.count(kind) > 0 { " " span.count { (map::glyph(kind)) " " (report.count(kind)) " " (kind) } }
+            }
+        }
+        dl.facts {
+            dt { "model" } dd { (header.size) }
+            dt { "candidate" } dd { (header.candidate) }
+            dt { "rounding" } dd { (header.contract) " (" (header.contract_from) ")" }
+            dt { "semantics" } dd { (header.semantics) }
+            dt { "prompt" } dd { (tokens) }
+            @for note in &header.notes { dt { "note" } dd { (note) } }
+            @if !missing.is_empty() {
+                dt { "not shown" }
+                dd { (missing.join(", ")) "; these operators are judged together with the next" }
+            }
+            dt { "command" } dd { code { (header.command) } }
+        }
+    }
+}

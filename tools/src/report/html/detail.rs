@@ -1,0 +1,109 @@
+//! What is said of one cell of the map.
+
+use maud::{Markup, html};
+
+use super::cells::Cell;
+use super::plot;
+use crate::report::Report;
+use crate::report::place::{at, axes, named};
+use crate::spread::Spread;
+use crate::verdict::{JudgedBy, SiteReport, Verdict};
+
+/// The alphabet in which levels are written, a character each.
+const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Shown when the cell is chosen.
+pub(super) fn template(report: &Report, cell: &Cell<'_>) -> Markup {
+    html! {
+        template data-of=(cell.id) {
+            h4 { (at(cell.worst)) }
+            (facts(report, cell))
+            @if cell.kept && let Some(spread) = &cell.worst.spread { (pictures(cell.worst, spread)) }
+        }
+    }
+}
+
+/// A line a fact.
+pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
+    let site = cell.worst;
+    let what = if site.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
+    html! {
+        dl.facts {
+            dt { "verdict" }
+            dd { b { (site.verdict) } " under the " (site.lens) " lens, by the " (site.judged_by) }
+            dt { (what) }
+            dd {
+                (site.count) ": " (site.equal) " equal, " (site.faults) " outside"
+                @if site.suspicious > 0 { ", " (site.suspicious) " suspicious" }
+            }
+            @if let Some(worst) = &site.worst {
+                dt { "worst" } dd { (named(site.site, &worst.index, report.header.head_dim)) }
+                dt { "candidate" } dd { (value(worst.candidate)) }
+                dt { "reference" } dd { (value(worst.reference)) }
+                dt { "bound" } dd { "±" (format!("{:.2e}", worst.bound)) }
+                dt { "ratio" } dd { (short(worst.ratio)) }
+            }
+            dt { "deviation" }
+            dd {
+                (format!("{:.2e}", site.deviation))
+                @if let Some(floor) = site.floor { ", noise up to " (format!("{floor:.2e}")) }
+                @if let Some(carried) = site.carried { ", carried in " (format!("{carried:.2e}")) }
+            }
+            @if !site.segment.is_empty() {
+                @let segment: Vec<String> = site.segment.iter().map(ToString::to_string).collect();
+                dt { "together with" } dd { (segment.join(", ")) }
+            }
+            @if let Some(note) = &site.note { dt { "note" } dd { (note) } }
+            @if cell.passes > 1 { dt { "passes" } dd { (passes(cell)) } }
+        }
+        @if matches!(site.verdict, Verdict::Fault | Verdict::Suspicious) {
+            p.again { "again: " code { (report.again(site.site)) } }
+        }
+    }
+}
+
+fn passes(cell: &Cell<'_>) -> String {
+    let shown = format!("{} judged, the worst is step {}", cell.passes, cell.worst.step);
+    match cell.faulty.len() {
+        0 => shown,
+        faulty => format!("{shown}; {faulty} have a fault, the first is step {}", cell.faulty[0]),
+    }
+}
+
+/// Histogram and map of the errors.
+fn pictures(site: &SiteReport, spread: &Spread) -> Markup {
+    let (rows, columns) = spread.map.dim();
+    let axes = axes(site.site);
+    let (across, down) = (axes[axes.len() - 1], axes[..axes.len() - 1].join(" × "));
+    let levels: String = spread.map.iter().map(|level| char::from(LEVELS[usize::from(*level)])).collect();
+    html! {
+        figure {
+            (plot::histogram(spread))
+            figcaption {
+                "Values by error / bound. " (spread.exact) " have no error"
+                @if spread.infinite > 0 { ", " (spread.infinite) " are infinitely off" } "."
+            }
+        }
+        figure {
+            canvas.heat width=(columns * 8) height=(rows * 8) data-rows=(rows) data-columns=(columns) data-levels=(levels)
+                data-dim={ (spread.dim.0) "," (spread.dim.1) } data-axes={ (down) "," (across) }
+                role="img" aria-label={ "largest error / bound by " (down) " and " (across) } {}
+            figcaption { "Largest error / bound by " (down) " (down) and " (across) " (across). " span.readout {} }
+        }
+    }
+}
+
+/// A ratio in few characters.
+pub(super) fn short(ratio: f64) -> String {
+    match ratio {
+        0.0 => "0".to_owned(),
+        f64::INFINITY => "∞".to_owned(),
+        0.01..1e4 => format!("{ratio:.2}"),
+        _ => format!("{ratio:.1e}"),
+    }
+}
+
+/// A value with as many digits as tell it from its neighbours.
+fn value(x: f64) -> String {
+    if x.is_finite() { format!("{x:.9e}") } else { x.to_string() }
+}

@@ -1,0 +1,107 @@
+//! Which tokens follow: the logits' likeliest, and the decode.
+
+use maud::{Markup, html};
+use reference::Site;
+
+use super::plot;
+use crate::decoded::{Decoded, Divergence};
+use crate::lens::Lens;
+use crate::report::Report;
+use crate::report::place::at;
+use crate::verdict::{SiteReport, Top, Verdict};
+
+/// Lines of a table of tokens.
+const TOLD: usize = 20;
+
+/// Whether the logits make the same tokens the likeliest.
+pub(super) fn logits(report: &Report) -> Markup {
+    let has = |site: Site| report.sites.iter().any(|s| s.site == site && !s.tops.is_empty());
+    let shown = if has(Site::Logits) { Site::Logits } else { Site::LmHead };
+    let sites: Vec<&SiteReport> = report.sites.iter().filter(|s| s.site == shown && !s.tops.is_empty()).collect();
+    let differing: Vec<(&SiteReport, &Top)> = (sites.iter())
+        .flat_map(|site| site.tops.iter().filter(|top| top.candidate != top.reference).map(move |top| (*site, top)))
+        .collect();
+    html! {
+        @if !sites.is_empty() {
+            h3 { "Logits" }
+            ul {
+                @for lens in [Lens::Local, Lens::Layer, Lens::Global] {
+                    @let tops: Vec<&Top> = sites.iter().filter(|s| s.lens == lens).flat_map(|s| &s.tops).collect();
+                    @if !tops.is_empty() { li { (agreement(lens, &tops)) } }
+                }
+            }
+            @if !differing.is_empty() {
+                div.scroll tabindex="0" role="region" aria-label="tokens that differ" {
+                    table.figures {
+                        thead {
+                            tr { th scope="col" { "site" } th.words scope="col" { "lens" } @for name in ["token", "candidate", "reference", "margin"] { th scope="col" { (name) } } }
+                        }
+                        tbody {
+                            @for (site, top) in differing.iter().take(TOLD) {
+                                tr {
+                                    th scope="row" { (at(site)) }
+                                    td.words { (site.lens) } td { (top.token) } td { (top.candidate) } td { (top.reference) }
+                                    td { (format!("{:.3e}", top.margin)) }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if differing.len() > TOLD { p { "And " (differing.len() - TOLD) " more." } }
+            }
+        }
+    }
+}
+
+fn agreement(lens: Lens, tops: &[&Top]) -> String {
+    let same = tops.iter().filter(|top| top.candidate == top.reference).count();
+    let smallest = tops.iter().map(|top| top.margin).fold(f64::INFINITY, f64::min);
+    format!(
+        "{lens} lens: the likeliest token is the reference's after {same} of {} tokens; smallest margin of the reference \
+         {smallest:.3e}",
+        tops.len()
+    )
+}
+
+/// The decoded tokens, their margins, and where they are others.
+pub(super) fn decode(report: &Report) -> Markup {
+    let Some(decoded) = &report.decode else { return html! {} };
+    html! {
+        h3 { "Decode" }
+        p {
+            (decoded.tokens.len() - decoded.divergences.len()) " of " (decoded.tokens.len())
+            " tokens are the reference's, reading the candidate's own."
+        }
+        @if !decoded.divergences.is_empty() {
+            div.scroll tabindex="0" role="region" aria-label="divergences" {
+                table.figures {
+                    thead {
+                        tr { th scope="col" { "token" } th.words scope="col" { "verdict" } @for name in ["candidate", "reference", "margin", "noise explains"] { th scope="col" { (name) } } }
+                    }
+                    tbody { @for divergence in decoded.divergences.iter().take(TOLD) { (line(divergence)) } }
+                }
+            }
+            @if decoded.divergences.len() > TOLD { p { "And " (decoded.divergences.len() - TOLD) " more." } }
+        }
+        figure {
+            (plot::margins(decoded))
+            figcaption { "Margin of the reference's token at each position" (others(decoded)) "." }
+        }
+    }
+}
+
+fn others(decoded: &Decoded) -> &'static str {
+    if decoded.divergences.is_empty() { "" } else { "; squares: the candidate's token is another" }
+}
+
+fn line(divergence: &Divergence) -> Markup {
+    let fault = divergence.verdict == Verdict::Fault;
+    html! {
+        tr.wrong[fault] {
+            th scope="row" { (divergence.position) }
+            td.words { @if fault { "✗ " } (divergence.verdict) }
+            td { (divergence.candidate) } td { (divergence.reference) }
+            td { (format!("{:.3e}", divergence.margin)) } td { (format!("{:.3e}", divergence.limit)) }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The report as `JUnit` XML: a suite a model and lens, a case a site; the decode as a suite of its own.
+
+use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
+
+use super::{Report, finding};
+use crate::decoded::Decoded;
+use crate::failure::Failure;
+use crate::lens::Lens;
+use crate::verdict::{SiteReport, Verdict};
+
+/// The reports as one document.
+pub fn junit(reports: &[Report]) -> Result<String, Failure> {
+    let mut document = Junit::new("parity");
+    for report in reports {
+        let lenses = [Lens::Local, Lens::Layer, Lens::Global];
+        let suites =
+            lenses.into_iter().map(|lens| of_lens(report, lens)).chain(report.decode.as_ref().map(|decoded| {
+                let mut suite = suite(report, "decode");
+                suite.add_test_cases((0..decoded.tokens.len()).map(|position| of_token(decoded, position)));
+                suite
+            }));
+        document.add_test_suites(suites.filter(|suite| suite.tests > 0));
+    }
+    document.to_string().map_err(|error| Failure::new(format!("the report cannot be JUnit: {error}")))
+}
+
+fn suite(report: &Report, what: &str) -> TestSuite {
+    let header = &report.header;
+    let mut suite = TestSuite::new(format!("{}: {what}", header.model));
+    suite.add_property(("candidate", header.candidate.as_str()));
+    suite.add_property(("rounding", header.contract.to_string().as_str()));
+    suite.add_property(("semantics", header.semantics.to_string().as_str()));
+    suite
+}
+
+fn of_lens(report: &Report, lens: Lens) -> TestSuite {
+    let mut suite = suite(report, &format!("{lens} lens"));
+    let sites = report.sites.iter().filter(|site| site.lens == lens);
+    suite.add_test_cases(sites.map(|site| of_site(report, site)));
+    if lens == Lens::Local {
+        let missing = report.missing.iter().filter(|site| !site.on_request());
+        suite.add_test_cases(missing.map(|site| skipped(site.to_string(), "the candidate does not show it")));
+    }
+    for case in &mut suite.test_cases {
+        case.set_classname(format!("{}.{lens}", report.header.model));
+    }
+    suite
+}
+
+fn of_site(report: &Report, site: &SiteReport) -> TestCase {
+    let name = format!("step.{}.{}", site.step, site.site);
+    let note = || site.note.clone().unwrap_or_default();
+    match site.verdict {
+        Verdict::Fault => failed(name, "fault", &finding::lines(site, report)),
+        Verdict::Mistrusted => skipped(name, &format!("mistrusted: {}", note())),
+        verdict => {
+            let mut case = TestCase::new(name, TestCaseStatus::success());
+            case.set_system_out(match verdict {
+                Verdict::Suspicious => format!(
+                    "suspicious: {} of {} values further off than independent roundings explain",
+                    site.suspicious, site.count
+                ),
+                verdict => verdict.to_string(),
+            });
+            case
+        }
+    }
+}
+
+fn of_token(decoded: &Decoded, position: usize) -> TestCase {
+    let name = format!("token {position}");
+    let Some(divergence) = decoded.divergences.iter().find(|divergence| divergence.position == position) else {
+        return TestCase::new(name, TestCaseStatus::success());
+    };
+    let said = format!(
+        "candidate {}, reference {}; margin {:.3e}, noise explains {:.3e}",
+        divergence.candidate, divergence.reference, divergence.margin, divergence.limit
+    );
+    if divergence.verdict == Verdict::Fault {
+        return failed(name, "another token", &[said]);
+    }
+    let mut case = TestCase::new(name, TestCaseStatus::success());
+    case.set_system_out(format!("{}: {said}", divergence.verdict));
+    case
+}
+
+fn failed(name: String, kind: &str, lines: &[String]) -> TestCase {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_type(kind).set_message(lines.first().map_or("", String::as_str)).set_description(lines.join("\n"));
+    TestCase::new(name, status)
+}
+
+fn skipped(name: String, why: &str) -> TestCase {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(why);
+    TestCase::new(name, status)
+}

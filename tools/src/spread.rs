@@ -1,0 +1,77 @@
+//! How a site's errors are spread: over their sizes, and over rows and columns.
+
+use ndarray::Array2;
+
+/// Rows and columns of a map, at most.
+pub const MAP: (usize, usize) = (48, 64);
+
+/// The bins of a histogram: the first holds ratios below 2 to this power too, the last all that are above it.
+pub const LOWEST: i32 = -24;
+
+/// A bin an octave.
+pub const BINS: usize = 40;
+
+/// Ratios of error to bound, counted and located.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    /// Values without an error.
+    pub exact: usize,
+    /// Values whose ratio is from 2^(LOWEST + i) to twice that.
+    pub bins: [usize; BINS],
+    /// Values whose ratio is infinite: not a number, or off where nothing may be.
+    pub infinite: usize,
+    /// Rows and columns of the values.
+    pub dim: (usize, usize),
+    /// The largest ratio of each tile of values, as a [`level`].
+    pub map: Array2<u8>,
+}
+
+impl Spread {
+    /// Of a matrix of these many rows and columns, whose ratios `ratio` knows. They are never NaN.
+    pub fn of(dim: (usize, usize), ratio: impl Fn((usize, usize)) -> f64) -> Self {
+        let (rows, columns) = dim;
+        let mut largest = Array2::<f64>::zeros((rows.min(MAP.0), columns.min(MAP.1)));
+        let (mut exact, mut bins, mut infinite) = (0, [0; BINS], 0);
+        for row in 0..rows {
+            for column in 0..columns {
+                let ratio = ratio((row, column));
+                match ratio {
+                    0.0 => exact += 1,
+                    f64::INFINITY => infinite += 1,
+                    _ => bins[bin(ratio)] += 1,
+                }
+                let tile = &mut largest[[tile(row, rows, MAP.0), tile(column, columns, MAP.1)]];
+                *tile = tile.max(ratio);
+            }
+        }
+        Spread { exact, bins, infinite, dim, map: largest.mapv(level) }
+    }
+}
+
+/// The tile that a row or column falls into.
+fn tile(at: usize, of: usize, tiles: usize) -> usize {
+    at * tiles.min(of) / of
+}
+
+/// The octave of a positive ratio, by its exponent.
+fn bin(ratio: f64) -> usize {
+    let exponent = i32::try_from((ratio.to_bits() >> 52) & 0x7ff).expect("11 bits") - 1023;
+    let last = i32::try_from(BINS).expect("a few") - 1;
+    usize::try_from((exponent - LOWEST).clamp(0, last)).expect("clamped")
+}
+
+/// The level of an infinite ratio, the last of all.
+pub const INFINITE: u8 = 63;
+
+/// The level of a ratio of 1, the last that passes.
+pub const PASSES: u8 = 44;
+
+/// A ratio as one of 64 levels: none for 0, [`INFINITE`], or two an octave, rounded up.
+pub fn level(ratio: f64) -> u8 {
+    match ratio {
+        0.0 => 0,
+        f64::INFINITY => INFINITE,
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to 62")]
+        _ => ((2.0 * ratio.log2()).ceil() + f64::from(PASSES)).clamp(1.0, f64::from(INFINITE - 1)) as u8,
+    }
+}
