@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
-use fixtures::activations::manifest::Manifest;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use reference::config::M2Config;
@@ -18,8 +17,6 @@ use crate::prompt::Prompt;
 /// What is typed of a dump.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Given<'a> {
-    /// The dump; without one, a built-in case's own values.
-    pub dump: Option<&'a Path>,
     /// `--tokens`.
     pub tokens: Option<&'a str>,
     /// `--contract`.
@@ -46,16 +43,6 @@ pub struct Dumped {
 }
 
 impl Dumped {
-    /// Opens a dump of a model.
-    pub fn open(given: Given<'_>, model: &Model) -> Result<Self, Failure> {
-        let dump = match (given.dump, &model.case) {
-            (Some(path), _) => Dump::open(path)?,
-            (None, Some(case)) => case.expected()?,
-            (None, None) => return Err(Failure::new("no dump is named").help("name it after the model")),
-        };
-        Dumped::of(dump, given, model)
-    }
-
     /// Understands an opened dump of a model.
     pub fn of(dump: Dump, given: Given<'_>, model: &Model) -> Result<Self, Failure> {
         let manifest = dump.manifest().cloned();
@@ -77,10 +64,14 @@ impl Dumped {
         let known = contract_of(&values, given.contract, |step| extent(&steps, step))?;
         Ok(Dumped { values, prompt, steps, known, semantics })
     }
+}
 
-    /// What the dump says of itself.
-    pub fn manifest(&self) -> Option<&Manifest> {
-        self.values.dump().manifest()
+/// Opens a dump; without one, a built-in case's own values.
+pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
+    match (path, &model.case) {
+        (Some(path), _) => Ok(Dump::open(path)?),
+        (None, Some(case)) => Ok(case.expected()?),
+        (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
     }
 }
 

@@ -155,6 +155,9 @@ impl SiteReport {
             worst: None,
             segment: Vec::new(),
             note: None,
+            flips: Vec::new(),
+            spread: None,
+            tops: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::catalogue;
 use crate::cli::{Reading, Reporting};
 use crate::diagnose::{Diagnosis, Evidence, Explained, diagnose};
-use crate::dumped::{Dumped, Given};
+use crate::dumped::{Dumped, Given, open_dump};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::Output;
@@ -42,13 +42,15 @@ impl Diagnose {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
         let given = Given {
-            dump: Some(&self.dump),
             tokens: self.tokens.as_deref(),
             contract: self.contract.as_deref(),
             semantics: self.reading.semantics.as_deref(),
             names: self.names.as_deref(),
         };
-        let dumped = Dumped::open(given, &model)?;
+        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, given, &model)?;
+        if let Some(note) = &dumped.known.coarser {
+            output.say(note);
+        }
         let evidence = Evidence {
             config: model.checkpoint.config(),
             weights: &model.checkpoint,

@@ -4,21 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
-use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
+use reference::Semantics;
 use reference::models::m2::M2;
-use reference::site::Extent;
-use reference::{Semantics, Site};
 
 use super::Outcome;
 use crate::cli::{Part, Reading, ReportFiles};
 use crate::decoded::judge_decoded;
+use crate::dumped::{Dumped, Given, open_dump};
 use crate::failure::Failure;
 use crate::lens::{Lens, MEMBERS};
 use crate::model::Model;
 use crate::output::Output;
-use crate::precision::{Known, contract_of};
-use crate::prompt::Prompt;
+use crate::precision::Known;
 use crate::replay::Choices;
 use crate::report::{self, Header, Report, SCHEMA};
 use crate::selection::Selection;
@@ -56,46 +54,27 @@ impl Verify {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let dump = self.open_dump(&model)?;
+        let dump = open_dump(self.dump.as_deref(), &model)?;
         let report = self.judge(&model, dump, output)?;
         report::print(&report, output);
         report::write(std::slice::from_ref(&report), &self.files)?;
         Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
     }
 
-    fn open_dump(&self, model: &Model) -> Result<Dump, Failure> {
-        match (&self.dump, &model.case) {
-            (Some(path), _) => Ok(Dump::open(path)?),
-            (None, Some(case)) => Ok(case.expected()?),
-            (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
+    fn given(&self) -> Given<'_> {
+        Given {
+            tokens: self.tokens.as_deref(),
+            contract: self.contract.as_deref(),
+            semantics: self.reading.semantics.as_deref(),
+            names: self.names.as_deref(),
         }
     }
 
     /// Puts a dump next to the model's reference.
     pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let manifest = dump.manifest().cloned();
-        let semantics: Semantics = match (&self.reading.semantics, manifest.as_ref().and_then(|m| m.semantics.as_ref()))
-        {
-            (Some(given), _) => given.parse()?,
-            (None, Some(dumped)) => dumped.parse()?,
-            (None, None) => Semantics::default(),
-        };
+        let Dumped { values: dump, prompt, steps, known, semantics } = Dumped::of(dump, self.given(), model)?;
         let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
-        let mut maps = NameMap::shipped();
-        if let Some(path) = &self.names {
-            maps.push(NameMap::load(path)?);
-        }
-        let dump = Sited::new(dump, m2.config(), &maps);
-        let last = dump.sites().map(|at| at.step).max();
-        let Some(last) = last else { return Err(nothing_known(&dump)) };
-        let prompt = Prompt::find(self.tokens.as_deref(), model, manifest.as_ref())?;
-        prompt.check(m2.config(), prompt.decoded.len())?;
-        let steps = prompt.passes(last, manifest.as_ref())?;
-        let extent =
-            |step: usize| Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() };
-        let known = contract_of(&dump, self.contract.as_deref(), extent)?;
-
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
         let layers = selection.layers(m2.config().num_hidden_layers);
@@ -150,7 +129,7 @@ impl Verify {
             steps: steps.iter().map(Vec::len).collect(),
             layers: model.checkpoint.config().num_hidden_layers,
             head_dim: model.checkpoint.config().head_dim,
-            notes: notes(dump),
+            notes: notes(dump, known),
             command: self.command(),
         }
     }
@@ -182,9 +161,9 @@ impl Verify {
 }
 
 /// What the reader should know of a dump's names.
-fn notes(dump: &Sited) -> Vec<String> {
+fn notes(dump: &Sited, known: &Known) -> Vec<String> {
     let reading = dump.reading();
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = known.coarser.iter().cloned().collect();
     if !reading.unknown.is_empty() {
         let listed: Vec<String> = reading.unknown.iter().take(5).map(|name| with_closest(dump, name)).collect();
         let more = reading.unknown.len().saturating_sub(listed.len());
@@ -199,13 +178,6 @@ fn notes(dump: &Sited) -> Vec<String> {
 
 fn with_closest(dump: &Sited, name: &str) -> String {
     dump.closest(name).map_or_else(|| name.to_owned(), |closest| format!("{name} (did you mean {closest}?)"))
-}
-
-fn nothing_known(dump: &Sited) -> Failure {
-    let names: Vec<&str> = dump.dump().names().take(5).collect();
-    let example = Site::Layer(0, reference::LayerSite::QProj);
-    Failure::new(format!("{}: no name is known, such as {}", dump.dump().path().display(), names.join(", ")))
-        .help(format!("name tensors as transformers names modules, such as {example}, or give --names FILE"))
 }
 
 /// A producer, in words.
