@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod decode;
 mod device;
+mod diagnose;
 mod emulator;
 mod fixtures;
 mod golden;

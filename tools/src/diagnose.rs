@@ -5,6 +5,8 @@
 //! bounds is the answer. Then everything is verified again under it, so that a second mistake shows, too.
 
 mod pattern;
+#[cfg(feature = "lapack")]
+mod rank;
 mod tokens;
 
 use std::ops::Range;
@@ -94,7 +96,7 @@ pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut()) -> Result<D
     for assumed in evidence.of_other_sizes() {
         let after = assumption.and(assumed.clone())?;
         let reports = evidence.verify(&after, evidence.all(), None)?.sites;
-        explained.push(told(evidence.size_fault(&assumed), &assumed, &[], (0, 0), faults(&reports).len()));
+        explained.push(told(size_fault(&assumed), &assumed, &[], (0, 0), faults(&reports).len()));
         assumption = after;
         progress();
     }
@@ -177,17 +179,6 @@ impl Evidence<'_> {
         named.collect()
     }
 
-    /// The fault of a candidate of another size: a comparison that could not be made.
-    fn size_fault(&self, assumed: &Assumed) -> SiteReport {
-        let site = match &assumed.change {
-            Change::Reading("top_k", _) => Site::Layer(0, LayerSite::GateExperts),
-            _ => Site::RopeCos,
-        };
-        let mut fault = SiteReport::missing(0, site, Lens::Local);
-        (fault.verdict, fault.note) = (Verdict::Fault, Some("it has another shape".into()));
-        fault
-    }
-
     /// The mistake that explains a fault best, if any does: that which leaves the fewest faults in all, and of these the
     /// one that is nearest.
     fn explain(
@@ -246,6 +237,17 @@ impl Evidence<'_> {
         let extent = Extent { tokens: self.steps[fault.step].len(), positions };
         Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.config, extent)).unwrap_or_default())
     }
+}
+
+/// The fault of a candidate of another size: a comparison that could not be made.
+fn size_fault(assumed: &Assumed) -> SiteReport {
+    let site = match &assumed.change {
+        Change::Reading("top_k", _) => Site::Layer(0, LayerSite::GateExperts),
+        _ => Site::RopeCos,
+    };
+    let mut fault = SiteReport::missing(0, site, Lens::Local);
+    (fault.verdict, fault.note) = (Verdict::Fault, Some("it has another shape".into()));
+    fault
 }
 
 /// Whether a fault is gone, and no other came in its place.

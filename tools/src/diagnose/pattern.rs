@@ -45,6 +45,8 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &M2Config, extent: Exten
     said.extend(another_row(kept));
     said.extend(permuted_columns(kept));
     said.extend(coarser(kept));
+    #[cfg(feature = "lapack")]
+    said.extend(super::rank::describe(kept));
     said
 }
 

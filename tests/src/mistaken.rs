@@ -1,0 +1,93 @@
+//! Implementations that are right but for known mistakes: the reference, computing in f32.
+
+use fixtures::golden::{Case, Golden};
+use ndarray::Array2;
+use optimized::models::capture::Capture;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::Probe;
+use reference::run::Run;
+use reference::{RoundingContract, Semantics, Site, Tracked};
+use tools::candidate::{Candidate, Live};
+use tools::catalogue::assumption::Assumption;
+use tools::catalogue::{self, Assumed, Clue};
+use tools::diagnose::{Diagnosis, Evidence, diagnose};
+
+/// Keeps what it sees.
+#[derive(Default)]
+struct Recorder(Live);
+
+impl Probe<f32> for Recorder {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f32>) {
+        self.0.value(site, value.value.clone());
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
+        Capture::choices(&mut self.0, site, chosen.clone());
+    }
+}
+
+/// A golden case's model, and how an implementation of it rounds.
+pub struct Setting {
+    /// The case.
+    pub case: Case,
+    /// How the implementation rounds.
+    pub contract: RoundingContract,
+}
+
+impl Setting {
+    /// Of a built-in case.
+    pub fn of(name: &str, contract: RoundingContract) -> Self {
+        Setting { case: Golden::embedded().case(name).expect("it is built in"), contract }
+    }
+
+    /// In words.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.case.name, self.contract)
+    }
+
+    /// What an implementation with these mistakes computes of the case's prompt.
+    pub fn run(&self, assumption: &Assumption) -> Live {
+        let checkpoint = self.case.checkpoint().expect("it is whole");
+        let weights = assumption.weights(checkpoint.config(), &checkpoint);
+        let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");
+        let mut recorder = Recorder::default();
+        let mut cache = KvCache::new(checkpoint.config().num_hidden_layers);
+        let mut run = Run::<f32>::new(self.contract, &mut recorder);
+        model.forward(&self.case.tokens, &mut cache, &mut run).expect("it runs");
+        recorder.0
+    }
+
+    /// With these mistakes.
+    pub fn with(&self, mistakes: &[Assumed]) -> Live {
+        let none = Assumption::none(Semantics::DOCUMENTS);
+        let all = mistakes.iter().try_fold(none, |all, mistake| all.and(mistake.clone()));
+        self.run(&all.expect("they can be assumed"))
+    }
+
+    /// What is said of a candidate.
+    pub fn diagnose(&self, candidate: &dyn Candidate) -> Diagnosis {
+        let checkpoint = self.case.checkpoint().expect("it is whole");
+        let evidence = Evidence {
+            config: checkpoint.config(),
+            weights: &checkpoint,
+            candidate,
+            contract: self.contract,
+            semantics: Semantics::DOCUMENTS,
+            steps: std::slice::from_ref(&self.case.tokens),
+        };
+        diagnose(&evidence, || ()).expect("it can be put next to the reference")
+    }
+
+    /// Every known mistake that can be made here, in each of its ways.
+    pub fn mistakes(&self) -> Vec<Assumed> {
+        let checkpoint = self.case.checkpoint().expect("it is whole");
+        let clue = Clue { position: self.case.tokens.len() / 2 };
+        catalogue::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue)).collect()
+    }
+
+    /// The first way of a mistake.
+    pub fn mistake(&self, name: &str) -> Assumed {
+        let named = self.mistakes().into_iter().find(|assumed| assumed.mistake.name == name);
+        named.unwrap_or_else(|| panic!("{name} cannot be made here"))
+    }
+}
