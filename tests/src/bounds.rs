@@ -3,15 +3,14 @@
 use half::bf16;
 use ndarray::Array2;
 use reference::bound::ErrorBound;
-use reference::compare::compare;
 
-/// λ at which no independent, centred error is ever seen: the chance is 2·exp(−32) an element.
-pub const NEVER: f64 = 8.0;
+use crate::judge::within;
 
 /// Fails unless every value is within its bound.
 pub fn assert_within(got: &Array2<f64>, want: &Array2<f64>, error: &ErrorBound, what: &str) {
-    let found = compare(got.view(), want.view(), error, NEVER);
-    assert_eq!(found.faults, 0, "{what}: {:?}", found.worst);
+    if let Err(fault) = within(got, want, error) {
+        panic!("{what}: {fault}");
+    }
 }
 
 /// In f64.

@@ -137,7 +137,7 @@ impl fmt::Display for JudgedBy {
 }
 
 impl SiteReport {
-    /// Of a site that nothing is known of yet.
+    /// Of a site that is not judged, or not yet.
     pub fn missing(step: usize, site: Site, lens: Lens) -> Self {
         SiteReport {
             step,

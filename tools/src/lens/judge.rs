@@ -86,24 +86,13 @@ impl Judge {
         let (difference, signal) = (norm(&(candidate - reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
         let mut report = SiteReport {
-            step: loaded.step(),
-            site: self.seen.site,
-            lens,
             verdict: Verdict::Within,
-            judged_by: JudgedBy::Bound,
             count: reference.len(),
             equal,
-            faults: 0,
-            suspicious: 0,
             deviation: if difference == 0.0 { 0.0 } else { difference / signal },
-            floor: None,
-            carried: None,
-            worst: None,
             segment: self.seen.segment.clone(),
-            note: None,
-            flips: Vec::new(),
-            spread: None,
             tops: tops(self.seen.site, candidate, reference),
+            ..SiteReport::missing(loaded.step(), self.seen.site, lens)
         };
         let shape = loaded.shape(self.seen.site);
         if self.members.is_empty() {

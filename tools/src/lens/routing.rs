@@ -19,24 +19,10 @@ enum Row {
 impl SeenChoice {
     pub(crate) fn report(&self, step: usize) -> SiteReport {
         let mut report = SiteReport {
-            step,
-            site: self.site,
-            lens: Lens::Local,
             verdict: Verdict::Exact,
             judged_by: JudgedBy::Intervals,
             count: self.candidate.nrows(),
-            equal: 0,
-            faults: 0,
-            suspicious: 0,
-            deviation: 0.0,
-            floor: None,
-            carried: None,
-            worst: None,
-            segment: Vec::new(),
-            note: None,
-            flips: Vec::new(),
-            spread: None,
-            tops: Vec::new(),
+            ..SiteReport::missing(step, self.site, Lens::Local)
         };
         for token in 0..self.candidate.nrows() {
             match self.row(token) {
