@@ -1,13 +1,14 @@
 //! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
 //! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
-//! keeps a small model, [`probes`] look into it; [`judge`] and [`bounds`] hold results against their bounds; [`repository`]
-//! reads the project's own files.
+//! keeps a small model, [`probes`] look into it; [`position`] makes values that tell where they are; [`judge`] and
+//! [`bounds`] hold results against their bounds; [`repository`] reads the project's own files.
 
 pub mod bounds;
 pub mod device;
 pub mod exercise;
 pub mod judge;
 pub mod memory;
+pub mod position;
 pub mod probes;
 pub mod repository;
 pub mod simulated;

@@ -8,6 +8,7 @@ mod config;
 mod decode;
 mod device;
 mod emulator;
+mod exact_grid;
 mod fixtures;
 mod golden;
 mod invariance;
