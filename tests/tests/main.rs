@@ -10,6 +10,7 @@ mod device;
 mod emulator;
 mod exact_grid;
 mod fixtures;
+mod generic_faults;
 mod golden;
 mod invariance;
 mod kernel_faults;
