@@ -12,6 +12,7 @@ mod exact_grid;
 mod fixtures;
 mod generic_faults;
 mod golden;
+mod harness_mutants;
 mod invariance;
 mod kernel_faults;
 mod kernels;
