@@ -1,7 +1,7 @@
 //! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
 //! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
-//! keeps a small model, [`probes`] look into it; [`mistaken`] makes known mistakes; [`judge`] and [`bounds`] hold results against their bounds; [`repository`]
-//! reads the project's own files.
+//! keeps a small model, [`probes`] look into it; [`position`] makes values that tell where they are, [`mistaken`] known
+//! mistakes; [`judge`] and [`bounds`] hold results against their bounds; [`repository`] reads the project's own files.
 
 pub mod bounds;
 pub mod device;
@@ -9,6 +9,7 @@ pub mod exercise;
 pub mod judge;
 pub mod memory;
 pub mod mistaken;
+pub mod position;
 pub mod probes;
 pub mod repository;
 pub mod simulated;

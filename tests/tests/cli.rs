@@ -16,14 +16,14 @@ fn case(name: &str) -> PathBuf {
 }
 
 /// What the program said.
-struct Ran {
-    code: Option<i32>,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
 /// Runs the program in a folder.
-fn parity(folder: &Path, arguments: &[&str]) -> Ran {
+pub(crate) fn parity(folder: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_program"));
     command.current_dir(folder).args(arguments).env_remove("PARITY_NVRTC").env_remove("LD_LIBRARY_PATH");
     let output = command.output().expect("the program was built");

@@ -100,6 +100,7 @@ impl Verification<'_> {
         let from = found.sites.len();
         for track in tracks {
             let shown = track.advance(phase, pass, loaded)?;
+            let of_track = found.sites.len();
             found.sites.extend(shown.choices.iter().map(|choice| choice.report(loaded.step())));
             for judge in shown.seen {
                 if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
@@ -111,6 +112,8 @@ impl Verification<'_> {
                 }
                 found.sites.push(judge.report(track.lens, self.contract.activations, loaded)?);
             }
+            // Sites are ordered as a token meets them; choices come among the values they are made of.
+            found.sites[of_track..].sort_by_key(|report| report.site);
             found.missing.extend(shown.missing);
         }
         let output = |lens| outputs.iter().find(|(of, _)| *of == lens).map(|(_, value)| value);
