@@ -1,8 +1,8 @@
 //! The devices that the tests run on.
 //!
 //! Without further notice that is the emulated device, in both forms. With `PARITY_DEVICE=cuda` it is the first GPU;
-//! then run `device`, `invariance` and `kernels` only, because one process talks to one CUDA driver, and the tests in
-//! `emulator` and `kernel_faults` need the emulated one.
+//! then run `device`, `invariance` and `kernels` only, and of `exact_grid` the operators `linear`, `experts` and
+//! `attention`, because one process talks to one CUDA driver, and the other tests of kernels need the emulated one.
 
 use std::env;
 

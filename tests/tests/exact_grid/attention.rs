@@ -52,7 +52,7 @@ impl Case {
         let bit = match channel {
             c if c < of_key => key >> c & 1,
             c if c < of_key + of_group => group >> (c - of_key) & 1,
-            c => (key * 31 + c * 7) % 5 & 1,
+            c => (key * 31 + c * 7) % 5 % 2,
         };
         if bit == 1 { 1.0 } else { -1.0 }
     }
@@ -130,14 +130,11 @@ impl Case {
         for turn in 1..3 {
             let q = self.queries(turn);
             let (got, want) = (self.on(gpu, cut, pass, [&q, &k, &v]), self.reference([&q, &k, &v]));
-            for ((i, c), got) in got.indexed_iter().filter(|(at, got)| got.to_bits() != want[*at].to_bits()) {
+            let mut unequal = got.indexed_iter().filter(|(at, got)| got.to_bits() != want[*at].to_bits());
+            if let Some(((i, c), got)) = unequal.next() {
                 let (left_out, key) = self.asked(i, c / self.d, turn);
-                let count = 1 << left_out;
-                let place = self.place("o", (i, c));
-                return Err(what(format!(
-                    "{place} = {got}, not {}, the mean of {count} keys from {key} on",
-                    want[[i, c]]
-                )));
+                let (place, want, count) = (self.place("o", (i, c)), want[[i, c]], 1 << left_out);
+                return Err(what(format!("{place} = {got}, not {want}, the mean of {count} keys from {key} on")));
             }
         }
         Ok(())

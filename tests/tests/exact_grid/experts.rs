@@ -86,9 +86,10 @@ impl Case {
                 for ((row, k), &value) in w.indexed_iter() {
                     let (expert, column) = (row / intermediate, row % intermediate);
                     let (gate, up) = (2 * expert * intermediate + column, (2 * expert + 1) * intermediate + column);
-                    match self.part {
-                        Part::Gate => (gate_up[[gate, k]], gate_up[[up, last]]) = (value * open, one),
-                        _ => (gate_up[[up, k]], gate_up[[gate, last]]) = (value, open),
+                    if self.part == Part::Gate {
+                        (gate_up[[gate, k]], gate_up[[up, last]]) = (value * open, one);
+                    } else {
+                        (gate_up[[up, k]], gate_up[[gate, last]]) = (value, open);
                     }
                 }
                 let down = Array2::from_elem((e * (last + 1), intermediate), bf16::ZERO);

@@ -51,11 +51,14 @@ fn extent(case: &Case) -> Extent {
     Extent { tokens: case.tokens.len(), positions: case.tokens.len() }
 }
 
+/// A change of one value, and where.
+type Change = (Site, fn(f32) -> f32);
+
 /// A candidate that computes as it should, in f32, but for one value.
 #[derive(Default)]
 struct Maker {
     shown: Shown,
-    fault: Option<(Site, fn(f32) -> f32)>,
+    fault: Option<Change>,
 }
 
 impl Probe<f32> for Maker {
@@ -77,7 +80,7 @@ impl Probe<f32> for Maker {
 }
 
 /// What it shows; all that follows the changed value is made of that.
-fn made(fault: Option<(Site, fn(f32) -> f32)>) -> Shown {
+fn made(fault: Option<Change>) -> Shown {
     let case = case();
     let weights = case.checkpoint().expect("it is whole");
     let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
