@@ -8,7 +8,8 @@
 //! - Dtypes: all f32, C whole numbers.
 //! - Rounding: R1 at b, R2 at w, where a contract holds them in the activations' type.
 //! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E.
-//! - Variants: D35 bias in the weights, ε in the sum; D36 softmax of the k largest logits.
+//! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
+//!   softmax of all logits; the sum is over all experts, or there is none.
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 
@@ -102,15 +103,16 @@ pub fn weights<T: Real>(
     let mut w = Array2::from_shape_fn(chosen.dim(), |(i, slot)| from[[i, chosen[[i, slot]]]]);
     for (i, mut row) in w.rows_mut().into_iter().enumerate() {
         if p.score == RouterScore::SoftmaxTopk {
-            let top = row.iter().copied().fold(T::neg_infinity(), T::max);
-            row.mapv_inplace(|z| (z - top).exp());
+            softmax(row.view_mut());
+        } else {
+            let sum = match p.renormalize {
+                Renormalize::Chosen => row.iter().fold(T::zero(), |sum, &r| sum + r) + eps,
+                Renormalize::Nothing => T::one(),
+                Renormalize::All => from.row(i).iter().fold(T::zero(), |sum, &r| sum + r) + eps,
+            };
+            row.mapv_inplace(|r| r / sum);
         }
-        let sum = match p.renormalize {
-            Renormalize::Chosen => row.iter().fold(T::zero(), |sum, &r| sum + r) + eps,
-            Renormalize::Nothing => T::one(),
-            Renormalize::All => from.row(i).iter().fold(T::zero(), |sum, &r| sum + r) + eps,
-        };
-        row.mapv_inplace(|r| p.output.round(r / sum)); // R2
+        row.mapv_inplace(|w| p.output.round(w)); // R2
     }
     w
 }
@@ -207,21 +209,21 @@ impl Router {
         for (i, experts) in chosen.rows().into_iter().enumerate() {
             let score =
                 |e| Score { value: from.value[[i, e]], certain: input.certain[[i, e]], sigma: input.sigma[[i, e]] };
-            let summed: Vec<usize> = match self.renormalize {
-                Renormalize::All => (0..from.value.ncols()).collect(),
+            let summed: Vec<usize> = match (self.score, self.renormalize) {
+                (RouterScore::Sigmoid | RouterScore::Softmax, Renormalize::All) => (0..from.value.ncols()).collect(),
                 _ => experts.to_vec(),
             };
             let scores: Vec<Score> = summed.iter().map(|&e| score(e)).collect();
             for (slot, &expert) in experts.iter().enumerate() {
                 let y = w[[i, slot]];
-                let moved = match (self.renormalize, self.score) {
-                    (Renormalize::Nothing, _) => {
+                let moved = match (self.score, self.renormalize) {
+                    (RouterScore::SoftmaxTopk, _) => self.softmax(&scores, slot, w.row(i)),
+                    (_, Renormalize::Chosen) => self.share(&scores, slot, y),
+                    (_, Renormalize::All) => self.share(&scores, expert, y),
+                    (_, Renormalize::Nothing) => {
                         let Score { certain, sigma, .. } = score(expert);
                         Moved { certain, sigma, cancelled: 1.0 }
                     }
-                    (Renormalize::All, _) => self.share(&scores, expert, y),
-                    (_, RouterScore::SoftmaxTopk) => self.softmax(&scores, slot, w.row(i)),
-                    _ => self.share(&scores, slot, y),
                 };
                 let own = (summed.len() as f64 + 1.0) * self.unit * moved.cancelled;
                 let certain = moved.certain + own * (1.0 + own) * (y.abs() + moved.certain) + FLUSHED;
