@@ -16,7 +16,7 @@ use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::residual::{Residual, residual};
 use crate::ops::rms_norm::{RmsNorm, rms_norm};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
-use crate::rounding::{Chain, NormInput};
+use crate::rounding::NormInput;
 use crate::run::{Run, vector};
 use crate::semantics::{self, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
@@ -265,16 +265,14 @@ impl<'w> M2<'w> {
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let params = |contract: &RoundingContract| {
-            let mut norm = self.norm_params(contract);
-            if contract.qk_norm == Chain::Once {
-                (norm.normalized, norm.output) = (Rounding::NONE, Rounding::NONE);
-            }
+            let norm = self.norm_params(contract);
             // A part of the projection is one head at least: keys that have fewer are on several devices.
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
-            match self.semantics.qk_shards {
-                Some(shards) => QkNorm { norm, over: semantics::QkNorm::PerHead, head_dim: part(shards) },
-                None => QkNorm { norm, over: self.semantics.qk_norm, head_dim: self.config.head_dim },
-            }
+            let (over, head_dim) = match self.semantics.qk_shards {
+                Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
+                None => (self.semantics.qk_norm, self.config.head_dim),
+            };
+            QkNorm { norm, over, head_dim }.under(contract)
         };
         let w = self.layer_weight(layer, weight)?;
         let y = qk_norm(&params(&run.contract), x.view(), vector(&w).view())?;

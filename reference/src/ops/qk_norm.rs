@@ -6,9 +6,9 @@
 //!
 //! - Shapes: x \[n, heads·d\], w \[heads·d\], y \[n, heads·d\].
 //! - Dtypes: as `rms_norm`.
-//! - Rounding: as `rms_norm`.
+//! - Rounding: as `rms_norm`; none where norm and rotation are one chain.
 //! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d, where there is a norm; and `rms_norm`'s.
-//! - Variants: D05 over what the mean square is taken.
+//! - Variants: D05 over what the mean square is taken. Slip of ports: over each device's part, as over heads of its width.
 //! - Source: spec A4; `MiniMaxM2Attention.q_norm` and `.k_norm` in transformers 5.23. "`per_layer`" in the config means
 //!   one norm over a layer's whole projection.
 
@@ -17,9 +17,10 @@ use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use super::rms_norm::{RmsNorm, rms_norm};
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::rounding::Chain;
 use crate::semantics;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real};
+use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,6 +51,16 @@ pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) 
 }
 
 impl QkNorm {
+    /// The roundings of a contract. Where norm and rotation are one chain, what is in between them is not stored.
+    #[must_use]
+    pub fn under(mut self, contract: &RoundingContract) -> Self {
+        self.norm = RmsNorm::under(contract, self.norm.eps, self.norm.eps_place);
+        if contract.qk_norm == Chain::Once {
+            (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
+        }
+        self
+    }
+
     /// C1 and C2.
     pub fn check(&self, width: usize, w: usize) -> Result<(), ContractError> {
         let d = self.head_dim;

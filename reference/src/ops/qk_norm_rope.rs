@@ -16,11 +16,9 @@ use std::ops::Range;
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
 
 use super::qk_norm::{QkNorm, qk_norm};
-use super::rms_norm::RmsNorm;
 use super::rope::{Rope, RopeTable, rope};
 use crate::bound::ErrorBound;
 use crate::error::require;
-use crate::rounding::Chain;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -68,11 +66,7 @@ impl QkNormRope {
     /// The roundings of a contract.
     #[must_use]
     pub fn under(mut self, contract: &RoundingContract) -> Self {
-        let norm = &mut self.norm.norm;
-        *norm = RmsNorm::under(contract, norm.eps, norm.eps_place);
-        if contract.qk_norm == Chain::Once {
-            (norm.normalized, norm.output) = (Rounding::NONE, Rounding::NONE);
-        }
+        self.norm = self.norm.under(contract);
         self.rope = self.rope.under(contract);
         self
     }
