@@ -9,6 +9,7 @@
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
 //!   (eager); R3 at o.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
+//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, or j < i, where row 0 weighs all s alike.
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
@@ -80,15 +81,15 @@ pub fn attention<T: Real>(
     let mut o = Array2::zeros(q.dim());
     p.for_each_block(&mut o, |head, first, mut o| {
         let softmax = p.softmax(q, k, head, first, o.nrows());
-        let values = p.head(v, p.key_head(head));
+        let (values, position) = (p.head(v, p.key_head(head)), Attention::position(q.nrows(), k.nrows(), first));
         let context = match p.order {
             AttentionRound::Eager => {
                 let probabilities = softmax.probabilities(p.probabilities); // R2
-                p.weighted(probabilities.view(), values)
+                p.weighted(probabilities.view(), values, position)
             }
             AttentionRound::Flash => {
                 let weights = softmax.weights.mapv(|w| p.probabilities.round(w)); // R2
-                let mut sum = p.weighted(weights.view(), values);
+                let mut sum = p.weighted(weights.view(), values, position);
                 for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
                     row.mapv_inplace(|x| x / total);
                 }
@@ -122,7 +123,7 @@ pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: Arra
     let mut o = Array2::zeros((n, p.query_heads * p.head_dim));
     for head in 0..p.query_heads {
         let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]);
-        let context = p.weighted(mine, p.head(v, p.key_head(head)));
+        let context = p.weighted(mine, p.head(v, p.key_head(head)), Attention::position(n, v.nrows(), 0));
         o.slice_mut(s![.., p.columns(head)]).assign(&context.mapv(|x| p.output.round(x))); // R3
     }
     o
@@ -200,6 +201,11 @@ impl Attention {
         }
     }
 
+    /// The position of query i of n, where the last is that of the last of s keys.
+    fn position(n: usize, s: usize, i: usize) -> usize {
+        s - n + i
+    }
+
     /// How many of s keys the token at a position sees.
     pub(super) fn seen(&self, position: usize, s: usize) -> usize {
         match self.causal {
@@ -237,7 +243,7 @@ impl Attention {
         first: usize,
         rows: usize,
     ) -> Softmax<T> {
-        let position = k.nrows() - q.nrows() + first;
+        let position = Attention::position(q.nrows(), k.nrows(), first);
         let queries = self.head(q, head);
         let queries = queries.slice(s![first..first + rows, ..]);
         let keys = self.head(k, self.key_head(head));
@@ -260,21 +266,18 @@ impl Attention {
         Softmax { scores, weights, largest, sums }
     }
 
-    /// Σⱼ wⱼ·vⱼ for weights whose last column is the last row's own token. A row's later values have no weight, but 0·∞
-    /// is NaN: they must be left out where they are not finite.
-    fn weighted<T: Real>(&self, w: ArrayView2<'_, T>, v: ArrayView2<'_, T>) -> Array2<T> {
+    /// Σⱼ wⱼ·vⱼ for rows of weights of queries from `position` on. What a query does not see has no weight, but 0·∞ is NaN:
+    /// it must be left out where it is not finite.
+    fn weighted<T: Real>(&self, w: ArrayView2<'_, T>, v: ArrayView2<'_, T>, position: usize) -> Array2<T> {
         let (rows, keys) = w.dim();
-        let later = v.slice(s![keys + 1 - rows..keys, ..]);
-        if later.iter().all(|v| v.is_finite()) {
+        let seen = |i: usize| self.seen(position + i, v.nrows()).min(keys);
+        let unseen = (0..rows).map(seen).min().unwrap_or(keys);
+        if v.slice(s![unseen..keys, ..]).iter().all(|v| v.is_finite()) {
             return self.product(w, v.slice(s![..keys, ..]));
         }
         let mut y = Array2::zeros((rows, v.ncols()));
         for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
-            let seen = match self.causal {
-                Causal::Inclusive => keys + 1 - rows + i,
-                _ => w.row(i).iter().rposition(|w| !w.is_zero()).map_or(0, |last| last + 1),
-            };
-            self.product(w.slice(s![i..=i, ..seen]), v.slice(s![..seen, ..])).assign_to(row);
+            self.product(w.slice(s![i..=i, ..seen(i)]), v.slice(s![..seen(i), ..])).assign_to(row);
         }
         y
     }
