@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cudarc::driver::DriverError;
-use reference::contract::WeightError;
+use reference::contract::{ContractError, WeightError};
 
 use crate::emulated::Report;
 
@@ -71,19 +71,8 @@ pub enum Error {
         times: usize,
     },
     /// An operator was given what its header excludes.
-    #[error("{op} {label}: {quantity} = {value}, expected {expected}")]
-    Contract {
-        /// The operator.
-        op: &'static str,
-        /// The constraint of its header.
-        label: &'static str,
-        /// What is wrong.
-        quantity: &'static str,
-        /// Its value.
-        value: usize,
-        /// What it should be.
-        expected: String,
-    },
+    #[error(transparent)]
+    Contract(#[from] ContractError),
     /// The kernels know one reading of the documents.
     #[error("semantics {asked}: the kernels compute `documents` only; use the reference for others")]
     Semantics {
@@ -108,14 +97,4 @@ fn describe(error: DriverError) -> String {
     let text = error.error_string().unwrap_or(c"unknown error").to_string_lossy();
     let name = error.error_name().unwrap_or(c"?").to_string_lossy();
     format!("{text} ({name})")
-}
-
-/// An operator's constraint, in the form of `reference`'s.
-pub(crate) fn require(
-    holds: bool,
-    (op, label): (&'static str, &'static str),
-    (quantity, value): (&'static str, usize),
-    expected: impl Into<String>,
-) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Contract { op, label, quantity, value, expected: expected.into() }) }
 }

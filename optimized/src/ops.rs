@@ -10,12 +10,14 @@ pub mod router;
 pub mod moe;
 pub mod sampling;
 
-use crate::error::{Error, require};
+use reference::contract::require;
+
+use crate::error::Error;
 
 /// A dimension as kernels take it.
-fn dimension(op: &'static str, label: &'static str, quantity: &'static str, value: usize) -> Result<i32, Error> {
+fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Result<i32, Error> {
     let narrow = i32::try_from(value);
-    require(narrow.is_ok(), (op, label), (quantity, value), "below 2³¹")?;
+    require(narrow.is_ok(), label, quantity, value, "below 2³¹")?;
     Ok(narrow.unwrap_or(i32::MAX))
 }
 
@@ -42,9 +44,9 @@ impl HeadLayout {
     /// C1: H is a multiple of G. C2: d is at most 128.
     pub fn new(heads: usize, groups: usize, head_dim: usize) -> Result<Self, Error> {
         let divides = groups > 0 && heads.is_multiple_of(groups);
-        require(divides, ("heads", "C1"), ("H", heads), format!("a multiple of G = {groups}"))?;
+        require(divides, "heads C1", "H", heads, format!("a multiple of G = {groups}"))?;
         let variant = PADDED.iter().position(|&padded| head_dim <= padded);
-        require(variant.is_some(), ("heads", "C2"), ("d", head_dim), "at most 128")?;
+        require(variant.is_some(), "heads C2", "d", head_dim, "at most 128")?;
         Ok(HeadLayout { heads, groups, head_dim, variant: variant.unwrap_or(0) })
     }
 

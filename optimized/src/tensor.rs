@@ -6,8 +6,10 @@ use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, ValidAsZeroBits};
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
 
+use reference::contract::require;
+
 use crate::device::Gpu;
-use crate::error::{Error, require};
+use crate::error::Error;
 
 /// Rows are padded to a multiple of so many elements: 16 bytes of bf16.
 pub const ROW_MULTIPLE: usize = 8;
@@ -122,6 +124,6 @@ impl Gpu {
 
 /// Elements of a matrix with its padding.
 fn padded_len(rows: usize, cols: usize) -> Result<usize, Error> {
-    require(rows.min(cols) >= 1, ("matrix", "C1"), ("min(rows, cols)", rows.min(cols)), "at least 1")?;
+    require(rows.min(cols) >= 1, "matrix C1", "min(rows, cols)", rows.min(cols), "at least 1")?;
     Ok(rows * cols.next_multiple_of(ROW_MULTIPLE))
 }

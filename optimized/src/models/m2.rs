@@ -1,12 +1,12 @@
 //! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/m2.rs` computes, under its contract `FUSED`.
 
 use half::bf16;
-use reference::contract::{LayerSite, M2Config, Rope, Semantics, Site, Weight, Weights, rope_table};
+use reference::contract::{LayerSite, M2Config, Rope, Semantics, Site, Weight, Weights, require, rope_table};
 
 use super::capture::{Capture, Tap};
 use super::weights::{Layer, Loader};
 use crate::device::Gpu;
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::ops::HeadLayout;
 use crate::ops::add_rms_norm::add_rms_norm;
 use crate::ops::attention::attention;
@@ -119,7 +119,7 @@ impl M2 {
         let first = cache.len;
         let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
         let expected = format!("at most max_position_embeddings = {limit}");
-        require(end <= limit, ("m2", "C1"), ("positions", end), expected)?;
+        require(end <= limit, "m2 C1", "positions", end, expected)?;
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         let table = self.table(first, tokens.len(), &mut tap)?;

@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::table::ADD_RMS_NORM;
 use crate::tensor::Matrix;
 
@@ -23,17 +25,12 @@ pub fn add_rms_norm(
     eps: f32,
 ) -> Result<(Matrix<bf16>, Matrix<bf16>), Error> {
     let (n, d) = x.dim();
-    require(
-        f.dim() == (n, d),
-        ("add_rms_norm", "C1"),
-        ("rows(f)·cols(f)", f.dim().0 * f.dim().1),
-        format!("{n} × {d}"),
-    )?;
-    require(w.dim() == (1, d), ("add_rms_norm", "C2"), ("cols(w)", w.dim().1), format!("one row of d = {d}"))?;
+    require(f.dim() == (n, d), "add_rms_norm C1", "rows(f)·cols(f)", f.dim().0 * f.dim().1, format!("{n} × {d}"))?;
+    require(w.dim() == (1, d), "add_rms_norm C2", "cols(w)", w.dim().1, format!("one row of d = {d}"))?;
     let mut s = gpu.uninitialised((n, d))?;
     let mut y = gpu.uninitialised((n, d))?;
-    let ld = dimension("add_rms_norm", "C3", "ld(x)", x.ld())?;
-    let d = dimension("add_rms_norm", "C3", "d", d)?;
+    let ld = dimension("add_rms_norm C3", "ld(x)", x.ld())?;
+    let d = dimension("add_rms_norm C3", "d", d)?;
     let function = gpu.function(&ADD_RMS_NORM, "add_rms_norm")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS / 32 * 4 };
     let mut launch = gpu.launch(&function);

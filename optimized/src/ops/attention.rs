@@ -3,10 +3,12 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::qk_norm_rope::KeysValues;
 use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::table::ATTENTION;
 use crate::tensor::Matrix;
@@ -62,9 +64,9 @@ pub fn attention_cut(
 ) -> Result<Matrix<bf16>, Error> {
     let (n, width) = q.dim();
     let HeadLayout { heads, head_dim, .. } = *layout;
-    require(width == heads * layout.padded(), ("attention", "C2"), ("cols(q)", width), format!("{heads} heads"))?;
+    require(width == heads * layout.padded(), "attention C2", "cols(q)", width, format!("{heads} heads"))?;
     let positions = kept.keys.dim().0;
-    require(first + n <= positions, ("attention", "C3"), ("positions", first + n), format!("at most {positions}"))?;
+    require(first + n <= positions, "attention C3", "positions", first + n, format!("at most {positions}"))?;
     let mut o = gpu.zeros((n, heads * head_dim))?;
     match cut {
         Cut::Queries => prefill(gpu, layout, q, first, kept, &mut o)?,
@@ -169,7 +171,7 @@ fn merge(
 fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, &size) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("attention", "C4", "a size", size)?;
+        *argument = dimension("attention C4", "a size", size)?;
     }
     Ok(arguments)
 }

@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::table::EMBEDDING;
 use crate::tensor::Matrix;
 
@@ -18,10 +20,10 @@ const THREADS: u32 = EMBEDDING.constant("THREADS");
 pub fn embedding(gpu: &Gpu, tokens: &[u32], table: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
     let (v, d) = table.dim();
     let largest = tokens.iter().copied().max().unwrap_or(0) as usize;
-    require(largest < v, ("embedding", "C2"), ("largest token", largest), format!("below v = {v}"))?;
+    require(largest < v, "embedding C2", "largest token", largest, format!("below v = {v}"))?;
     let t = gpu.upload_row(tokens.iter().map(|&token| token.cast_signed()))?;
     let mut y = gpu.uninitialised((tokens.len(), d))?;
-    let ld = dimension("embedding", "C3", "ld(E)", table.ld())?;
+    let ld = dimension("embedding C3", "ld(E)", table.ld())?;
     let function = gpu.function(&EMBEDDING, "embedding")?;
     let grid = Grid { blocks: (count(tokens.len()), 1), threads: THREADS, shared_bytes: 0 };
     let mut launch = gpu.launch(&function);

@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::table::{LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32};
 use crate::tensor::{Element, Matrix};
@@ -83,10 +85,10 @@ pub fn linear_tiled<T: Output>(
     w: &Matrix<bf16>,
 ) -> Result<Matrix<T>, Error> {
     let ((n, k), (m, k_of_w)) = (x.dim(), w.dim());
-    require(k_of_w == k, ("linear", "C1"), ("cols(w)", k_of_w), format!("k = {k}"))?;
+    require(k_of_w == k, "linear C1", "cols(w)", k_of_w, format!("k = {k}"))?;
     if tiling == Tiling::FewRows {
-        require(n <= FEW, ("linear", "C3"), ("n", n), format!("at most {FEW}"))?;
-        require(k <= MAX_CHUNKS * K_CHUNK, ("linear", "C3"), ("k", k), format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
+        require(n <= FEW, "linear C3", "n", n, format!("at most {FEW}"))?;
+        require(k <= MAX_CHUNKS * K_CHUNK, "linear C3", "k", k, format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
     }
     let mut y = gpu.uninitialised::<T>((n, m))?;
     let (kernel, entry) = match tiling {
@@ -98,7 +100,7 @@ pub fn linear_tiled<T: Output>(
     let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(w)", w.ld()), ("ld(y)", y.ld())];
     let mut arguments = [0; 6];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("linear", "C2", quantity, value)?;
+        *argument = dimension("linear C2", quantity, value)?;
     }
     let function = gpu.function(&kernel, entry)?;
     let mut launch = gpu.launch(&function);

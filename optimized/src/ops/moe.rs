@@ -3,10 +3,12 @@
 use cudarc::driver::{CudaFunction, LaunchArgs, PushKernelArg};
 use half::bf16;
 
+use reference::contract::require;
+
 use super::router::Routed;
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::table::{MOE_16, MOE_64};
 use crate::tensor::Matrix;
@@ -78,18 +80,13 @@ pub fn moe_tiled(gpu: &Gpu, tiles: Tiles, x: &Matrix<bf16>, routed: &Routed, exp
     let ((n, h), k) = (x.dim(), routed.chosen.dim().1);
     let intermediate = experts.down.dim().1;
     let scored = routed.logits.dim().1;
-    require(experts.gate_up.dim().1 == h, ("moe", "C1"), ("cols(w1)", experts.gate_up.dim().1), format!("H = {h}"))?;
-    require(
-        experts.count == scored,
-        ("moe", "C2"),
-        ("experts", experts.count),
-        format!("those of the router, {scored}"),
-    )?;
+    require(experts.gate_up.dim().1 == h, "moe C1", "cols(w1)", experts.gate_up.dim().1, format!("H = {h}"))?;
+    require(experts.count == scored, "moe C2", "experts", experts.count, format!("those of the router, {scored}"))?;
     let rows = (experts.gate_up.dim().0, experts.down.dim().0);
     let expected = (2 * intermediate * experts.count, h * experts.count);
-    require(rows == expected, ("moe", "C1"), ("rows(w1, w3)", rows.0), format!("2·I·E = {}", expected.0))?;
+    require(rows == expected, "moe C1", "rows(w1, w3)", rows.0, format!("2·I·E = {}", expected.0))?;
 
-    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe", "C3", "k", k)? };
+    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe C3", "k", k)? };
     let (order, tiles) = launch.place(routed, experts.count)?;
     let mut fed = Fed {
         hidden: gpu.uninitialised((n * k, intermediate))?,
@@ -116,8 +113,8 @@ impl Launch<'_> {
         let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
         let mut order = self.gpu.uninitialised((1, n * k))?;
         let mut tiles = self.gpu.uninitialised((1, (self.most_tiles(n * k, experts) + 1) * TILE_ENTRY))?;
-        let tokens = dimension("moe", "C3", "n", n)?;
-        let ldk = dimension("moe", "C3", "ld(C)", routed.chosen.ld())?;
+        let tokens = dimension("moe C3", "n", n)?;
+        let ldk = dimension("moe C3", "ld(C)", routed.chosen.ld())?;
         let threads = self.kernel.constant("PLACE_THREADS");
         let grid = Grid { blocks: (count(experts), 1), threads, shared_bytes: threads / 32 * 4 };
         let function = self.function("moe_count")?;
@@ -225,7 +222,7 @@ impl Launch<'_> {
 fn narrow<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("moe", "C3", quantity, value)?;
+        *argument = dimension("moe C3", quantity, value)?;
     }
     Ok(arguments)
 }

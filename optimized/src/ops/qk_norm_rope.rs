@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::table::QK_NORM_ROPE;
 use crate::tensor::Matrix;
 
@@ -48,32 +50,40 @@ pub fn qk_norm_rope(
     first: usize,
     kept: &mut KeysValues,
 ) -> Result<Matrix<bf16>, Error> {
-    const OP: &str = "qk_norm_rope";
     let HeadLayout { heads, groups, head_dim, .. } = *layout;
     let (n, width) = x.dim();
     let (cos, sin) = (weights.cos, weights.sin);
     let expected = (heads + 2 * groups) * head_dim;
-    require(width == expected, (OP, "C1"), ("cols(x)", width), format!("(heads + 2·groups)·d = {expected}"))?;
+    require(width == expected, "qk_norm_rope C1", "cols(x)", width, format!("(heads + 2·groups)·d = {expected}"))?;
     require(
         weights.query_norm.dim() == (1, heads * head_dim),
-        (OP, "C2"),
-        ("cols(w)", weights.query_norm.dim().1),
+        "qk_norm_rope C2",
+        "cols(w)",
+        weights.query_norm.dim().1,
         "heads·d",
     )?;
     require(
         weights.key_norm.dim() == (1, groups * head_dim),
-        (OP, "C2"),
-        ("cols(u)", weights.key_norm.dim().1),
+        "qk_norm_rope C2",
+        "cols(u)",
+        weights.key_norm.dim().1,
         "groups·d",
     )?;
-    require(cos.dim().0 == n && sin.dim() == cos.dim(), (OP, "C3"), ("rows(cos)", cos.dim().0), format!("n = {n}"))?;
-    require(cos.dim().1 <= head_dim, (OP, "C3"), ("2h", cos.dim().1), format!("at most d = {head_dim}"))?;
+    require(
+        cos.dim().0 == n && sin.dim() == cos.dim(),
+        "qk_norm_rope C3",
+        "rows(cos)",
+        cos.dim().0,
+        format!("n = {n}"),
+    )?;
+    require(cos.dim().1 <= head_dim, "qk_norm_rope C3", "2h", cos.dim().1, format!("at most d = {head_dim}"))?;
     let (positions, row) = kept.keys.dim();
-    require(first + n <= positions, (OP, "C4"), ("positions", first + n), format!("at most {positions}"))?;
+    require(first + n <= positions, "qk_norm_rope C4", "positions", first + n, format!("at most {positions}"))?;
     require(
         row == groups * layout.padded() && kept.values.dim() == kept.keys.dim(),
-        (OP, "C4"),
-        ("cols(K)", row),
+        "qk_norm_rope C4",
+        "cols(K)",
+        row,
         "groups·D",
     )?;
     let mut q = gpu.uninitialised((n, heads * layout.padded()))?;
@@ -89,9 +99,9 @@ pub fn qk_norm_rope(
     ];
     let mut arguments = [0; 7];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension(OP, "C5", quantity, value)?;
+        *argument = dimension("qk_norm_rope C5", quantity, value)?;
     }
-    let function = gpu.function(&kernel, OP)?;
+    let function = gpu.function(&kernel, "qk_norm_rope")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS / 32 * 4 };
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(cos.data()).arg(sin.data());

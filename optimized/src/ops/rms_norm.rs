@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::table::RMS_NORM;
 use crate::tensor::Matrix;
 
@@ -20,10 +22,10 @@ const SHARED_BYTES: u32 = THREADS / 32 * 4;
 /// C1: w is one row, as wide as x's.
 pub fn rms_norm(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, eps: f32) -> Result<Matrix<bf16>, Error> {
     let (n, d) = x.dim();
-    require(w.dim() == (1, d), ("rms_norm", "C1"), ("cols(w)", w.dim().1), format!("one row of d = {d}"))?;
+    require(w.dim() == (1, d), "rms_norm C1", "cols(w)", w.dim().1, format!("one row of d = {d}"))?;
     let mut y = gpu.uninitialised((n, d))?;
-    let ld = dimension("rms_norm", "C2", "ld(x)", x.ld())?;
-    let d = dimension("rms_norm", "C2", "d", d)?;
+    let ld = dimension("rms_norm C2", "ld(x)", x.ld())?;
+    let d = dimension("rms_norm C2", "d", d)?;
     let function = gpu.function(&RMS_NORM, "rms_norm")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: SHARED_BYTES };
     let mut launch = gpu.launch(&function);

@@ -3,9 +3,11 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
+use reference::contract::require;
+
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
-use crate::error::{Error, require};
+use crate::error::Error;
 use crate::kernel::table::ROUTER;
 use crate::tensor::Matrix;
 
@@ -43,10 +45,10 @@ pub fn router(
     top_k: usize,
 ) -> Result<Routed, Error> {
     let ((n, d), (experts, width)) = (x.dim(), gate.dim());
-    require(bias.dim() == (1, experts), ("router", "C1"), ("len(b)", bias.dim().1), format!("E = {experts}"))?;
-    require((1..=experts.min(MAX_TOP_K)).contains(&top_k), ("router", "C2"), ("k", top_k), "1 to min(E, 32)")?;
-    require(experts <= MAX_EXPERTS, ("router", "C2"), ("E", experts), format!("at most {MAX_EXPERTS}"))?;
-    require(d == width, ("router", "C3"), ("cols(x)", d), format!("those of the gate, {width}"))?;
+    require(bias.dim() == (1, experts), "router C1", "len(b)", bias.dim().1, format!("E = {experts}"))?;
+    require((1..=experts.min(MAX_TOP_K)).contains(&top_k), "router C2", "k", top_k, "1 to min(E, 32)")?;
+    require(experts <= MAX_EXPERTS, "router C2", "E", experts, format!("at most {MAX_EXPERTS}"))?;
+    require(d == width, "router C3", "cols(x)", d, format!("those of the gate, {width}"))?;
     let mut out = Routed {
         logits: gpu.zeros((n, experts))?,
         scores: gpu.zeros((n, experts))?,
@@ -66,7 +68,7 @@ pub fn router(
     ];
     let mut arguments = [0; 8];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("router", "C4", quantity, value)?;
+        *argument = dimension("router C4", quantity, value)?;
     }
     let function = gpu.function(&ROUTER, "router")?;
     let grid = Grid {

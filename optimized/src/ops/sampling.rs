@@ -19,8 +19,8 @@ pub fn argmax(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<Vec<(u32, f32)>, Error
     let (n, v) = logits.dim();
     let mut tokens = gpu.zeros::<i32>((1, n))?;
     let mut margins = gpu.zeros::<f32>((1, n))?;
-    let ld = dimension("sampling", "C1", "ld(z)", logits.ld())?;
-    let v = dimension("sampling", "C1", "v", v)?;
+    let ld = dimension("sampling C1", "ld(z)", logits.ld())?;
+    let v = dimension("sampling C1", "v", v)?;
     let function = gpu.function(&SAMPLING, "sampling_argmax")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS * BEST_BYTES };
     let mut launch = gpu.launch(&function);
