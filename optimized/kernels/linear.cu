@@ -48,25 +48,20 @@ struct Output<32> {
 using Out = Output<OUT>;
 using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
-// Stores a warp's part of a tile whose first element is (first_row, first_col) of y.
+// Stores a tile whose first element is (first_row, first_col) of y.
 DEVICE void store_tile(Out::Value* y, const Block::Sums& sums, int first_row, int first_col, int n, int m, int ldy) {
     const int lane = threadIdx.x % WARP_LANES;
+    Block::for_each_row(n - first_row, [&](int row, int i, int half) {
 #pragma unroll
-    for (int i = 0; i < 2 * Block::WARP_ROWS / 16; ++i) {
-        const int half = i % 2;
-        const int row = first_row + 8 * i + lane / 4;
-        if (row < n) {
-#pragma unroll
-            for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
-                const int col = first_col + 8 * j + lane % 4 * 2;
-                const float first = col < m ? sums[i / 2][j][2 * half] : 0.f;
-                const float second = col + 1 < m ? sums[i / 2][j][2 * half + 1] : 0.f;
-                if (col < ldy) {
-                    Out::store_pair(y + int64(row) * ldy + col, first, second);
-                }
+        for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
+            const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
+            const float first = col < m ? sums[i][j][2 * half] : 0.f;
+            const float second = col + 1 < m ? sums[i][j][2 * half + 1] : 0.f;
+            if (col < ldy) {
+                Out::store_pair(y + int64(first_row + row) * ldy + col, first, second);
             }
         }
-    }
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
@@ -79,7 +74,7 @@ linear_tiles(const bf16* __restrict__ x, const bf16* __restrict__ w, Out::Value*
     const auto w_row = [=](int j) { return row_of(w, first_col + j, m, ldw, k); };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, k, sums);
-    store_tile(y, sums, first_row + Block::warp_row(), first_col + Block::warp_col(), n, m, ldy);
+    store_tile(y, sums, first_row, first_col, n, m, ldy);
 }
 
 constexpr int FEW_ROWS = 16;

@@ -109,30 +109,23 @@ moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int*
     Block::multiply(shared, x_row, w_row, h, sums);
 
     const int lane = threadIdx.x % WARP_LANES;
+    Block::for_each_row(tile.z, [&](int row, int i, int half) {
+        bf16* const out = hidden + int64(order[tile.y + row]) * ldi;
 #pragma unroll
-    for (int i = 0; i < Block::WARP_ROWS / 16; ++i) {
+        for (int j = 0; j < Block::WARP_COLS / 16; ++j) {
+            const int col = first_col + Block::warp_col() / 2 + 8 * j + lane % 4 * 2;
+            float activated[2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = Block::warp_row() + 16 * i + 8 * half + lane / 4;
-            if (row < tile.z) {
-                bf16* const out = hidden + int64(order[tile.y + row]) * ldi;
-#pragma unroll
-                for (int j = 0; j < Block::WARP_COLS / 16; ++j) {
-                    const int col = first_col + Block::warp_col() / 2 + 8 * j + lane % 4 * 2;
-                    float activated[2];
-#pragma unroll
-                    for (int element = 0; element < 2; ++element) {
-                        const float gate = sums[i][2 * j][2 * half + element];
-                        const float up = sums[i][2 * j + 1][2 * half + element];
-                        activated[element] = gate / (1.f + expf(-gate)) * up;
-                    }
-                    if (col < ldi) {
-                        *reinterpret_cast<uint32*>(out + col) = pack_bf16(activated[0], activated[1]);
-                    }
-                }
+            for (int element = 0; element < 2; ++element) {
+                const float gate = sums[i][2 * j][2 * half + element];
+                const float up = sums[i][2 * j + 1][2 * half + element];
+                activated[element] = gate / (1.f + expf(-gate)) * up;
+            }
+            if (col < ldi) {
+                *reinterpret_cast<uint32*>(out + col) = pack_bf16(activated[0], activated[1]);
             }
         }
-    }
+    });
 }
 
 // outputs = W₂·hidden of each choice.
@@ -157,23 +150,16 @@ moe_down(const bf16* __restrict__ hidden, const bf16* __restrict__ w2, const int
     Block::multiply(shared, x_row, w_row, intermediate, sums);
 
     const int lane = threadIdx.x % WARP_LANES;
+    Block::for_each_row(tile.z, [&](int row, int i, int half) {
+        bf16* const out = outputs + int64(order[tile.y + row]) * ldh;
 #pragma unroll
-    for (int i = 0; i < Block::WARP_ROWS / 16; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = Block::warp_row() + 16 * i + 8 * half + lane / 4;
-            if (row < tile.z) {
-                bf16* const out = outputs + int64(order[tile.y + row]) * ldh;
-#pragma unroll
-                for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
-                    const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
-                    if (col < ldh) {
-                        *reinterpret_cast<uint32*>(out + col) = pack_bf16(sums[i][j][2 * half], sums[i][j][2 * half + 1]);
-                    }
-                }
+        for (int j = 0; j < Block::WARP_COLS / 8; ++j) {
+            const int col = first_col + Block::warp_col() + 8 * j + lane % 4 * 2;
+            if (col < ldh) {
+                *reinterpret_cast<uint32*>(out + col) = pack_bf16(sums[i][j][2 * half], sums[i][j][2 * half + 1]);
             }
         }
-    }
+    });
 }
 
 // y = Σ w·outputs over a token's choices.

@@ -147,6 +147,23 @@ struct Tile {
         return threadIdx.x / WARP_LANES % ACROSS * WARP_COLS;
     }
 
+    // Calls store(row, i, half) for each of the tile's first `rows` rows of which the calling thread has sums: those are
+    // sums[i][·][2·half] and the one after it.
+    template <class Store>
+    static __device__ __forceinline__ void for_each_row(int rows, Store store) {
+        const int first = warp_row() + threadIdx.x % WARP_LANES / 4;
+#pragma unroll
+        for (int i = 0; i < WARP_ROWS / 16; ++i) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int row = first + 16 * i + 8 * half;
+                if (row < rows) {
+                    store(row, i, half);
+                }
+            }
+        }
+    }
+
     // total = x·wᵀ over k values, where `x_row(i)` and `w_row(j)` give the tile's rows. Every thread of the block calls
     // it.
     template <class XRow, class WRow>

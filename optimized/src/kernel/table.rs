@@ -51,68 +51,34 @@ pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], co
 pub const ADD_RMS_NORM: Kernel =
     Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
 
-/// Both entries of the linear operator. Few rows are launched from the kernels of small tiles.
-const LINEAR_ENTRIES: &[&str] = &["linear_tiles", "linear_few_rows"];
+/// The linear operator's constants: bits of the output, rows and columns of a tile, warps across it, stages of its ring.
+const fn linear(out: u32, tile: u32, across: u32, stages: u32) -> [(&'static str, u32); 7] {
+    [
+        ("OUT", out),
+        ("TILE_ROWS", tile),
+        ("TILE_COLS", tile),
+        ("WARPS_DOWN", 2),
+        ("WARPS_ACROSS", across),
+        ("STAGES", stages),
+        ("FEW_STAGES", 4),
+    ]
+}
+
+/// Few rows are launched from the kernels of small tiles.
+const SMALL: &[&str] = &["linear_tiles", "linear_few_rows"];
+const LARGE: &[&str] = &["linear_tiles"];
 
 /// The linear operator in 64 × 64 tiles, to bf16; also for few rows.
-pub const LINEAR_64_BF16: Kernel = Kernel {
-    op: "linear",
-    entries: LINEAR_ENTRIES,
-    constants: &[
-        ("OUT", 16),
-        ("TILE_ROWS", 64),
-        ("TILE_COLS", 64),
-        ("WARPS_DOWN", 2),
-        ("WARPS_ACROSS", 2),
-        ("STAGES", 4),
-        ("FEW_STAGES", 4),
-    ],
-};
+pub const LINEAR_64_BF16: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear(16, 64, 2, 4) };
 
 /// The linear operator in 64 × 64 tiles, to f32; also for few rows.
-pub const LINEAR_64_F32: Kernel = Kernel {
-    op: "linear",
-    entries: LINEAR_ENTRIES,
-    constants: &[
-        ("OUT", 32),
-        ("TILE_ROWS", 64),
-        ("TILE_COLS", 64),
-        ("WARPS_DOWN", 2),
-        ("WARPS_ACROSS", 2),
-        ("STAGES", 4),
-        ("FEW_STAGES", 4),
-    ],
-};
+pub const LINEAR_64_F32: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear(32, 64, 2, 4) };
 
 /// The linear operator in 128 × 128 tiles, to bf16.
-pub const LINEAR_128_BF16: Kernel = Kernel {
-    op: "linear",
-    entries: &["linear_tiles"],
-    constants: &[
-        ("OUT", 16),
-        ("TILE_ROWS", 128),
-        ("TILE_COLS", 128),
-        ("WARPS_DOWN", 2),
-        ("WARPS_ACROSS", 4),
-        ("STAGES", 3),
-        ("FEW_STAGES", 4),
-    ],
-};
+pub const LINEAR_128_BF16: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear(16, 128, 4, 3) };
 
 /// The linear operator in 128 × 128 tiles, to f32.
-pub const LINEAR_128_F32: Kernel = Kernel {
-    op: "linear",
-    entries: &["linear_tiles"],
-    constants: &[
-        ("OUT", 32),
-        ("TILE_ROWS", 128),
-        ("TILE_COLS", 128),
-        ("WARPS_DOWN", 2),
-        ("WARPS_ACROSS", 4),
-        ("STAGES", 3),
-        ("FEW_STAGES", 4),
-    ],
-};
+pub const LINEAR_128_F32: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear(32, 128, 4, 3) };
 
 /// Embedding of tokens.
 pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
