@@ -105,7 +105,7 @@ impl Judge {
         }
         let zeros = candidate.iter().all(|x| *x == 0.0);
         if report.verdict != Verdict::Fault && zeros && !is_zero_by_nature(self.seen.site) {
-            report.verdict = Verdict::Mistrusted;
+            report.verdict = report.verdict.max(Verdict::Mistrusted);
             report.note = Some("every value is 0".into());
         }
         Ok(report)
@@ -132,7 +132,7 @@ impl Judge {
             _ => Verdict::Fault,
         };
         if found.faults == 0 && norm(&error.certain) > norm(reference) && found.equal < found.count {
-            report.verdict = Verdict::Mistrusted;
+            report.verdict = report.verdict.max(Verdict::Mistrusted); // what is suspicious stays so
             report.note = Some("the error bound is above the signal".into());
         }
     }
