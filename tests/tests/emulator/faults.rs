@@ -156,8 +156,8 @@ fn a_wait_that_leaves_one_copy_too_many() {
 
 #[test]
 fn a_missing_row_guard() {
-    let edit = Edit { file: "linear.cu", from: "        if (row < n) {", to: "        if (row < n + 1) {" };
-    let store = ("linear.cu", "Out::store_pair(y + int64(row) * ldy + col, first, second);");
+    let edit = Edit { file: "gemm.cuh", from: "if (row < rows) {", to: "if (row < rows + 1) {" };
+    let store = ("linear.cu", "Out::store_pair(y + int64(first_row + row) * ldy + col, first, second);");
     expect(&LINEAR_64_F32, edit, tiles, Fault::OutOfBounds, store);
 }
 

@@ -100,8 +100,8 @@ const MISTAKES: &[Mistake] = &[
     Mistake {
         kernel: LINEAR_64_F32,
         file: "linear.cu",
-        from: "const float first = col < m ? sums[i / 2][j][2 * half] : 0.f;",
-        to: "const float first = col < m ? sums[i / 2][j][2 * half + 1] : 0.f;",
+        from: "const float first = col < m ? sums[i][j][2 * half] : 0.f;",
+        to: "const float first = col < m ? sums[i][j][2 * half + 1] : 0.f;",
         found_by: small_f32,
         says: "y[0, 0] is x[0, 0]·w[1, 0], not x[0, 0]·w[0, 0]",
     },
