@@ -1,5 +1,5 @@
 //! The models, from the kernels' launches, as `reference/src/models` compose the operators.
 
 pub mod capture;
-pub mod m2;
+pub mod decoder;
 mod weights;

@@ -12,7 +12,7 @@ pub struct ConfigError {
 
 /// MiniMax-M2, M2.1, M2.5 and M2.7.
 #[derive(Debug, Clone, PartialEq)]
-pub struct M2Config {
+pub struct Config {
     /// V.
     pub vocab_size: usize,
     /// H.
@@ -45,7 +45,7 @@ pub struct M2Config {
     pub eos_token_id: Vec<u32>,
 }
 
-impl M2Config {
+impl Config {
     /// Reads the text of a `config.json`; all problems are reported together, and nothing is defaulted that changes
     /// the model.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
@@ -77,10 +77,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn m2(&mut self) -> M2Config {
+    fn m2(&mut self) -> Config {
         self.word("model_type", &["minimax_m2"]);
         let head_dim = self.size("head_dim");
-        M2Config {
+        Config {
             vocab_size: self.size("vocab_size"),
             hidden_size: self.size("hidden_size"),
             intermediate_size: self.size("intermediate_size"),
@@ -100,7 +100,7 @@ impl Reader<'_> {
     }
 
     /// SPEC B3, and what this model has no equation for.
-    fn check(&mut self, c: &M2Config) {
+    fn check(&mut self, c: &Config) {
         let heads = (c.num_attention_heads, c.num_key_value_heads);
         self.require(heads.0.is_multiple_of(heads.1.max(1)), || {
             format!("num_attention_heads = {}, expected a multiple of num_key_value_heads = {}", heads.0, heads.1)

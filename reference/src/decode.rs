@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::error::require;
-use crate::models::m2::M2;
+use crate::models::decoder::Decoder;
 use crate::ops::kv_cache::KvCache;
 use crate::ops::sampling::{Choice, Sampling, sample};
 use crate::run::Run;
@@ -25,7 +25,7 @@ pub struct Decode {
 
 /// Makes tokens after `prompt`. `each` is told of every choice as it is made.
 pub fn decode<T: Real>(
-    model: &M2<'_>,
+    model: &Decoder<'_>,
     prompt: &[u32],
     p: &Decode,
     run: &mut Run<'_, T>,

@@ -1,4 +1,4 @@
 //! The models: operators composed as the documents' chapters compose them.
 
-pub mod m2;
+pub mod decoder;
 mod experts;

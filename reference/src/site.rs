@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::M2Config;
+use crate::config::Config;
 use crate::error::ParseError;
 
 /// A place in the model.
@@ -96,7 +96,7 @@ pub struct Extent {
 
 impl Site {
     /// The shape of the site's value in a dump, without a batch axis.
-    pub fn shape(self, config: &M2Config, extent: Extent) -> Vec<usize> {
+    pub fn shape(self, config: &Config, extent: Extent) -> Vec<usize> {
         let Extent { tokens: t, positions: s } = extent;
         let (h, v, k) = (config.hidden_size, config.vocab_size, config.num_experts_per_tok);
         match self {
@@ -132,7 +132,7 @@ impl Site {
 
     /// Rows and columns of the matrix that the reference holds: the last axis is the columns, except that the experts'
     /// values have one row a token and choice.
-    pub fn matrix(self, config: &M2Config, extent: Extent) -> (usize, usize) {
+    pub fn matrix(self, config: &Config, extent: Extent) -> (usize, usize) {
         let shape = self.shape(config, extent);
         let columns = *shape.last().expect("every shape has an axis");
         (shape[..shape.len() - 1].iter().product(), columns)

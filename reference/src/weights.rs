@@ -4,7 +4,7 @@ use std::fmt;
 
 use ndarray::{Array2, ArrayView2};
 
-use crate::config::M2Config;
+use crate::config::Config;
 use crate::{Real, Storage};
 
 /// A weight of the model.
@@ -173,7 +173,7 @@ fn encode(x: f64, storage: Storage) -> Vec<u8> {
 }
 
 /// Every weight of an M2 model, with its shape (a vector has one row).
-pub fn inventory(config: &M2Config) -> Vec<(Weight, (usize, usize))> {
+pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
     let (h, v) = (config.hidden_size, config.vocab_size);
     let (q, k) = (config.query_width(), config.key_width());
     let mut all = vec![(Weight::Embedding, (v, h)), (Weight::FinalNorm, (1, h)), (Weight::LmHead, (v, h))];

@@ -6,7 +6,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::Storage;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::weights::{LayerWeight, Matrix, Weight, WeightError, Weights, inventory};
 
 /// Weights by name, each kept in a storage of its own.
@@ -16,8 +16,8 @@ pub struct Memory {
 }
 
 /// Two layers, three query heads to a key head, partial rotation, eight experts of which three are chosen.
-pub fn tiny() -> M2Config {
-    M2Config {
+pub fn tiny() -> Config {
+    Config {
         vocab_size: 40,
         hidden_size: 48,
         intermediate_size: 24,
@@ -38,7 +38,7 @@ pub fn tiny() -> M2Config {
 
 impl Memory {
     /// Random weights: norms about 1, biases about 0, gate and bias in f32, the rest in bf16.
-    pub fn random(config: &M2Config, seed: u64) -> Self {
+    pub fn random(config: &Config, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let weights = inventory(config).into_iter().map(|(weight, dim)| {
             let (mean, width) = match weight {
@@ -59,7 +59,7 @@ impl Memory {
     }
 
     /// Norms of one, everything else zero: the head of the normalised embedding.
-    pub fn blank(config: &M2Config) -> Self {
+    pub fn blank(config: &Config) -> Self {
         let mut memory = Memory::random(config, 0);
         for (weight, dim) in inventory(config) {
             let value = match weight {

@@ -1,6 +1,6 @@
 //! `reference/src/config.rs`: SPEC B1, and the rules of B3 that touch M2.
 
-use reference::config::M2Config;
+use reference::config::Config;
 
 /// M2.7's own, as far as it says what the model computes, without its quantization.
 const RELEASED: &[(&str, &str)] = &[
@@ -38,18 +38,18 @@ fn json(changes: &[(&str, &str)]) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-fn read(changes: &[(&str, &str)]) -> M2Config {
-    M2Config::from_json(&json(changes)).expect("a good config")
+fn read(changes: &[(&str, &str)]) -> Config {
+    Config::from_json(&json(changes)).expect("a good config")
 }
 
 fn problems(changes: &[(&str, &str)]) -> Vec<String> {
-    M2Config::from_json(&json(changes)).expect_err("a bad config").problems
+    Config::from_json(&json(changes)).expect_err("a bad config").problems
 }
 
 #[test]
 fn the_released_config() {
     let config = read(&[]);
-    let want = M2Config {
+    let want = Config {
         vocab_size: 200_064,
         hidden_size: 3072,
         intermediate_size: 1536,
@@ -75,7 +75,7 @@ fn what_may_be_absent() {
     let absent: Vec<(&str, &str)> = RELEASED[14..].iter().map(|(field, _)| (*field, "")).collect();
     let config = read(&absent);
     assert_eq!((config.tie_word_embeddings, config.eos_token_id.len()), (false, 0));
-    assert_eq!(M2Config { eos_token_id: vec![200_020], ..config }, read(&[]));
+    assert_eq!(Config { eos_token_id: vec![200_020], ..config }, read(&[]));
     assert_eq!(read(&[("model_type", "")]), read(&[]));
 }
 
@@ -160,19 +160,19 @@ fn each_problem_is_named() {
 
 #[test]
 fn all_problems_are_reported_together() {
-    let err = M2Config::from_json(&json(&[("hidden_size", ""), ("rotary_dim", "63"), ("scoring_func", "\"softmax\"")]));
+    let err = Config::from_json(&json(&[("hidden_size", ""), ("rotary_dim", "63"), ("scoring_func", "\"softmax\"")]));
     assert_eq!(
         err.expect_err("three problems").to_string(),
         "config: hidden_size is missing; rotary_dim = 63, expected an even number up to head_dim = 128; \
          scoring_func = \"softmax\", expected sigmoid"
     );
-    assert!(M2Config::from_json("{}").expect_err("nothing there").problems.len() >= 13);
+    assert!(Config::from_json("{}").expect_err("nothing there").problems.len() >= 13);
 }
 
 #[test]
 fn what_is_no_object() {
-    let err = M2Config::from_json("[]").expect_err("a list");
+    let err = Config::from_json("[]").expect_err("a list");
     assert_eq!(err.to_string(), "config: expected a JSON object");
-    let err = M2Config::from_json("{").expect_err("cut off").to_string();
+    let err = Config::from_json("{").expect_err("cut off").to_string();
     assert!(err.starts_with("config: not JSON: EOF"), "{err}");
 }

@@ -1,9 +1,9 @@
 //! `reference/src/decode.rs`.
 
 use ndarray::Array2;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::decode::{Decode, decode};
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::{Choice, Random, Sampling, argmax};
 use reference::probe::NoProbe;
@@ -19,11 +19,16 @@ const GREEDY: Decode = Decode { tokens: 9, sampling: Sampling::Greedy, seed: 0, 
 
 const WARM: Sampling = Sampling::Random(Random { temperature: 3.0, top_k: None, top_p: 1.0 });
 
-fn model<'w>(config: &M2Config, weights: &'w dyn Weights) -> M2<'w> {
-    M2::new(config, Semantics::DOCUMENTS, weights).expect("the configuration keeps the contract")
+fn model<'w>(config: &Config, weights: &'w dyn Weights) -> Decoder<'w> {
+    Decoder::new(config, Semantics::DOCUMENTS, weights).expect("the configuration keeps the contract")
 }
 
-fn made<T: Real>(model: &M2<'_>, prompt: &[u32], p: &Decode, contract: RoundingContract) -> Result<Vec<Choice>, Error> {
+fn made<T: Real>(
+    model: &Decoder<'_>,
+    prompt: &[u32],
+    p: &Decode,
+    contract: RoundingContract,
+) -> Result<Vec<Choice>, Error> {
     decode::<T>(model, prompt, p, &mut Run::new(contract, &mut NoProbe), |_| ())
 }
 
@@ -40,7 +45,7 @@ fn tokens(choices: &[Choice]) -> Vec<u32> {
 /// Token t is the t-th unit vector, its norm 2 long, and the head's row t + 1 asks for it.
 #[test]
 fn a_model_that_counts() {
-    let config = M2Config { vocab_size: 4, hidden_size: 4, rms_norm_eps: 1e-300, ..tiny() };
+    let config = Config { vocab_size: 4, hidden_size: 4, rms_norm_eps: 1e-300, ..tiny() };
     let mut memory = Memory::blank(&config);
     let unit = |shift| Array2::from_shape_fn((4, 4), |(i, j)| if i == (j + shift) % 4 { 1.0 } else { 0.0 });
     memory.set(Weight::Embedding, &unit(0));
@@ -169,7 +174,7 @@ fn a_draw_from_one_candidate_is_greedy() {
     }
 }
 
-fn refused(config: &M2Config, memory: &Memory, prompt: &[u32], p: &Decode) -> String {
+fn refused(config: &Config, memory: &Memory, prompt: &[u32], p: &Decode) -> String {
     let made = made::<f64>(&model(config, memory), prompt, p, RoundingContract::IDEAL);
     made.expect_err("against the contract").to_string()
 }
@@ -186,11 +191,11 @@ fn c1_an_empty_prompt() {
 /// The last token made needs no position of its own.
 #[test]
 fn positions_past_the_last_are_refused() {
-    let config = M2Config { max_position_embeddings: 7, ..tiny() };
+    let config = Config { max_position_embeddings: 7, ..tiny() };
     let memory = Memory::random(&config, 1);
     let p = Decode { tokens: 1, ..GREEDY };
     assert!(made::<f64>(&model(&config, &memory), &PROMPT, &p, RoundingContract::IDEAL).is_ok());
-    let want = "m2 C3: positions = 8, expected at most max_position_embeddings = 7";
+    let want = "decoder C3: positions = 8, expected at most max_position_embeddings = 7";
     assert_eq!(refused(&config, &memory, &PROMPT, &Decode { tokens: 2, ..GREEDY }), want);
     let longer = [&PROMPT[..], &[1]].concat();
     assert_eq!(refused(&config, &memory, &longer, &p), want);

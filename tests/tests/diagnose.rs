@@ -2,7 +2,7 @@
 
 use fixtures::names::at::At;
 use ndarray::{Array2, Axis, s};
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
 use tests::mistaken::Setting;
@@ -40,7 +40,7 @@ impl<S: Fn(Site) -> bool + Sync, V: Fn(Site, Array2<f64>) -> Array2<f64> + Sync>
         if self.has(at) { self.live.width(at) } else { None }
     }
 
-    fn under<'a>(&'a self, _: &M2Config) -> Box<dyn Candidate + 'a> {
+    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
         Box::new(self)
     }
 }

@@ -7,11 +7,11 @@ use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use ndarray::Array2;
-use optimized::models::m2::M2 as Optimized;
+use optimized::models::decoder::Decoder as Optimized;
 use proptest::prelude::*;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::decode::{Decode, decode};
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::Sampling;
 use reference::probe::NoProbe;
@@ -48,7 +48,7 @@ fn extent(case: &Case) -> Extent {
 /// Judges values of a case's prompt.
 fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteReport> {
     let weights = case.checkpoint().expect("it is whole");
-    let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+    let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
     let layers = 0..weights.config().num_hidden_layers;
     let steps = [case.tokens.clone()];
     let verification =
@@ -60,7 +60,7 @@ fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteRe
 fn logits_are_those_of_the_reference() {
     for case in cases().iter().filter(|case| contract(case) == RoundingContract::EAGER_F32) {
         let weights = case.checkpoint().expect("it is whole");
-        let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+        let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
         let mut cache = KvCache::new(weights.config().num_hidden_layers);
         let logits =
             model.forward(&case.tokens, &mut cache, &mut Run::<f64>::new(RoundingContract::IDEAL, &mut NoProbe));
@@ -92,7 +92,7 @@ fn every_module_output_is_within_its_bound() {
 fn the_greedy_decode_is_the_same() {
     for case in cases() {
         let weights = case.checkpoint().expect("it is whole");
-        let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+        let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
         let want = case.decode.as_ref().expect("every case has one");
         assert!(want.tokens.len() >= 24, "{}: {} tokens", case.name, want.tokens.len());
         let how = Decode { tokens: want.tokens.len(), sampling: Sampling::Greedy, seed: 0, chunk: None };
@@ -137,7 +137,7 @@ impl Candidate for OneOff<'_> {
         self.values.width(at)
     }
 
-    fn under<'a>(&'a self, _: &M2Config) -> Box<dyn Candidate + 'a> {
+    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
         Box::new(self)
     }
 }
@@ -178,7 +178,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
             model.forward(&[*token], &mut cache, Some(&mut live)).expect("it runs");
         }
         let rounded = RoundedWeights { weights: &weights, storage: Storage::Bf16 };
-        let reference = M2::new(weights.config(), Semantics::DOCUMENTS, &rounded).expect("it fits");
+        let reference = Decoder::new(weights.config(), Semantics::DOCUMENTS, &rounded).expect("it fits");
         let verification = Verification {
             model: &reference,
             candidate: &live,

@@ -9,31 +9,31 @@ use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::kernel::Sources;
 use optimized::kernel::table::ATTENTION;
-use optimized::models::m2::{Cache, M2};
+use optimized::models::decoder::{Cache, Decoder};
 use optimized::ops::linear::Tiling;
 use proptest::prelude::*;
 use reference::Semantics;
-use reference::config::M2Config;
+use reference::config::Config;
 use serde_json::json;
 use tests::device::devices;
 
 /// A model of two layers that leaves a remainder in every tile.
-pub(crate) fn config(vocabulary: usize) -> M2Config {
+pub(crate) fn config(vocabulary: usize) -> Config {
     let json = json!({
         "model_type": "minimax_m2", "vocab_size": vocabulary, "hidden_size": 100, "intermediate_size": 40,
         "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 12, "rotary_dim": 8,
         "rope_theta": 5e6, "rms_norm_eps": 1e-6, "num_local_experts": 8, "num_experts_per_tok": 3,
         "max_position_embeddings": 512, "tie_word_embeddings": false
     });
-    M2Config::from_json(&json.to_string()).expect("the configuration is whole")
+    Config::from_json(&json.to_string()).expect("the configuration is whole")
 }
 
-pub(crate) fn weights(config: &M2Config) -> MemoryWeights {
+pub(crate) fn weights(config: &Config) -> MemoryWeights {
     Synthesis::default().weights(config)
 }
 
-pub(crate) fn model(gpu: Gpu, config: &M2Config, weights: &MemoryWeights) -> M2 {
-    M2::load(gpu, config, &Semantics::DOCUMENTS, weights, || {}).unwrap_or_else(|error| panic!("{error}"))
+pub(crate) fn model(gpu: Gpu, config: &Config, weights: &MemoryWeights) -> Decoder {
+    Decoder::load(gpu, config, &Semantics::DOCUMENTS, weights, || {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Tokens below `vocabulary`, others for another seed.
@@ -42,7 +42,7 @@ pub(crate) fn prompt(n: usize, vocabulary: usize, seed: usize) -> Vec<u32> {
 }
 
 /// The bits of a row of logits for each token, from passes of so many tokens each; the last takes what is left.
-pub(crate) fn logits(model: &M2, tokens: &[u32], passes: impl IntoIterator<Item = usize>) -> Array2<u16> {
+pub(crate) fn logits(model: &Decoder, tokens: &[u32], passes: impl IntoIterator<Item = usize>) -> Array2<u16> {
     let run = || -> Result<Array2<u16>, Error> {
         let mut cache: Cache = model.cache(tokens.len())?;
         let mut parts = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn logits(model: &M2, tokens: &[u32], passes: impl IntoIterator<Item 
 }
 
 /// All in one pass.
-pub(crate) fn at_once(model: &M2, tokens: &[u32]) -> Array2<u16> {
+pub(crate) fn at_once(model: &Decoder, tokens: &[u32]) -> Array2<u16> {
     logits(model, tokens, [])
 }
 

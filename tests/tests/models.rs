@@ -1,3 +1,3 @@
 //! `reference/src/models`.
 
-mod m2;
+mod decoder;

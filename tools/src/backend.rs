@@ -3,7 +3,7 @@
 use fixtures::checkpoint::rounded::RoundedWeights;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
-use optimized::models::m2::M2 as Optimized;
+use optimized::models::decoder::Decoder as Optimized;
 use reference::{Semantics, Storage};
 
 use crate::failure::Failure;

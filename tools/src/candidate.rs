@@ -8,7 +8,7 @@ use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
 use reference::Site;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub trait Candidate: Sync {
     fn width(&self, at: At) -> Option<usize>;
 
     /// The same candidate, as one of a model of other sizes.
-    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a>;
+    fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a>;
 }
 
 impl<C: Candidate + ?Sized> Candidate for &C {
@@ -48,7 +48,7 @@ impl<C: Candidate + ?Sized> Candidate for &C {
         (**self).width(at)
     }
 
-    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a> {
+    fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a> {
         (**self).under(config)
     }
 }
@@ -79,7 +79,7 @@ impl Candidate for Live {
         self.values.get(&at.site).map(Array2::ncols).or(chosen)
     }
 
-    fn under<'a>(&'a self, _: &M2Config) -> Box<dyn Candidate + 'a> {
+    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
         Box::new(self)
     }
 }
@@ -123,7 +123,7 @@ impl Candidate for Sited {
         self.dump().find(&place.tensor)?.shape.last().copied()
     }
 
-    fn under<'a>(&'a self, config: &M2Config) -> Box<dyn Candidate + 'a> {
+    fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a> {
         Box::new(Sited::under(self, config))
     }
 }

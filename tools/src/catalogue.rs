@@ -13,7 +13,7 @@ mod norms;
 mod rotary;
 mod router;
 
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::{LayerSite, Site};
 
 use weights::WeightChange;
@@ -32,7 +32,7 @@ pub struct Mistake {
     /// Sites that an operator computes otherwise; the layers' number does not count.
     pub touches: &'static [Site],
     /// What is changed, in each of the ways in which it is made: none where the model gives no room for it.
-    pub ways: fn(&M2Config, Clue) -> Vec<Change>,
+    pub ways: fn(&Config, Clue) -> Vec<Change>,
 }
 
 /// One change of what the reference computes.
@@ -74,7 +74,7 @@ impl Mistake {
     }
 
     /// The mistake in each of its ways.
-    pub fn cases(&'static self, config: &M2Config, clue: Clue) -> impl Iterator<Item = Assumed> {
+    pub fn cases(&'static self, config: &Config, clue: Clue) -> impl Iterator<Item = Assumed> {
         (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change })
     }
 }

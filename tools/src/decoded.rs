@@ -6,7 +6,7 @@
 //! goes by these, so that what another legal choice leads to is not taken for noise.
 
 use ndarray::Array2;
-use reference::models::m2::{M2, Stream};
+use reference::models::decoder::{Decoder, Stream};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::argmax;
 use reference::run::Run;
@@ -55,7 +55,7 @@ impl Decoded {
 /// Judges `tokens`, which the candidate decoded greedily after `prompt`, choosing the experts in `choices` as far as they
 /// are known; `progress` is told of each of `1 + MEMBERS` passes.
 pub fn judge_decoded(
-    model: &M2<'_>,
+    model: &Decoder<'_>,
     (prompt, tokens): (&[u32], &[u32]),
     contract: RoundingContract,
     choices: &mut Choices,
@@ -97,7 +97,7 @@ pub fn judge_decoded(
 }
 
 /// The logits after each token from `first` on.
-fn logits(model: &M2<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Array2<f64>, Error> {
+fn logits(model: &Decoder<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Array2<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
     let mut stream = Stream::from(model.embed(read, 0, run)?);
     let table = model.rope_table(0, read.len(), run);

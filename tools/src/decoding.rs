@@ -2,11 +2,11 @@
 
 use ndarray::ArrayView1;
 use optimized::models::capture::Capture;
-use optimized::models::m2::M2 as Optimized;
+use optimized::models::decoder::Decoder as Optimized;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use reference::decode::{Decode, decode};
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::{Choice, Sampling, sample};
 use reference::probe::Probe;
@@ -19,7 +19,7 @@ use crate::precision::named;
 /// On the reference, in f64, in f32, or in f64 with the roundings of a contract. Without tokens to make, the prompt is
 /// still read.
 pub fn decode_reference<P: Probe<f64> + Probe<f32>>(
-    model: &M2<'_>,
+    model: &Decoder<'_>,
     precision: &str,
     prompt: &[u32],
     how: &Decode,
@@ -34,7 +34,7 @@ pub fn decode_reference<P: Probe<f64> + Probe<f32>>(
 }
 
 fn decode_in<T: Real>(
-    model: &M2<'_>,
+    model: &Decoder<'_>,
     prompt: &[u32],
     how: &Decode,
     run: &mut Run<'_, T>,

@@ -11,7 +11,7 @@ mod tokens;
 
 use std::ops::Range;
 
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 use reference::weights::Weights;
 use reference::{LayerSite, RoundingContract, Semantics, Site};
@@ -32,7 +32,7 @@ const MISTAKES: usize = 4;
 /// What is known of a candidate.
 pub struct Evidence<'a> {
     /// The model's configuration.
-    pub config: &'a M2Config,
+    pub config: &'a Config,
     /// Its weights.
     pub weights: &'a dyn Weights,
     /// The candidate.

@@ -5,7 +5,7 @@ use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::{Columns, Sited};
 use fixtures::{Dtype, Tensor};
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, Site};
 use serde::Serialize;
@@ -104,7 +104,7 @@ impl Difference {
     /// Compares what is the same site in two dumps of a model, by whatever names.
     pub fn by_site(
         [a, b]: [Dump; 2],
-        config: &M2Config,
+        config: &Config,
         maps: &[NameMap],
         selection: &Selection,
         progress: impl Fn(),
@@ -188,7 +188,7 @@ fn whole(dump: &Sited, at: At, extent: Extent) -> Result<Tensor<'_>, Failure> {
 }
 
 /// How many tokens each step has, by the tensors of either dump whose rows are tokens.
-fn extents(a: &Sited, b: &Sited, config: &M2Config) -> Result<Vec<Extent>, Failure> {
+fn extents(a: &Sited, b: &Sited, config: &Config) -> Result<Vec<Extent>, Failure> {
     let mut extents: Vec<Extent> = Vec::new();
     let last = a.sites().chain(b.sites()).map(|at| at.step).max().unwrap_or(0);
     let one = Extent { tokens: 1, positions: 1 };

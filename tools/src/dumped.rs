@@ -5,7 +5,7 @@ use std::path::Path;
 use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
@@ -81,7 +81,7 @@ fn extent(steps: &[Vec<u32>], step: usize) -> Extent {
 }
 
 /// A configuration with what a reading overrides.
-fn sizes(config: &M2Config, semantics: &Semantics) -> M2Config {
+fn sizes(config: &Config, semantics: &Semantics) -> Config {
     let mut config = config.clone();
     config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
     config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);

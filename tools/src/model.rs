@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fixtures::checkpoint::Checkpoint;
 use fixtures::golden::{Case, Golden};
-use reference::config::M2Config;
+use reference::config::Config;
 
 use crate::failure::Failure;
 
@@ -47,9 +47,9 @@ impl Model {
 
     /// Layers, heads, experts and parameters, in words.
     pub fn size(&self) -> String {
-        let M2Config { num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, .. } =
+        let Config { num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, .. } =
             *self.checkpoint.config();
-        let M2Config { num_local_experts, num_experts_per_tok, .. } = *self.checkpoint.config();
+        let Config { num_local_experts, num_experts_per_tok, .. } = *self.checkpoint.config();
         let parameters: usize = self.checkpoint.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
         format!(
             "{num_hidden_layers} layers of {hidden_size}, {num_attention_heads}/{num_key_value_heads} heads, \

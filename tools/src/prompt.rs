@@ -1,7 +1,7 @@
 //! `--tokens` on the command line, and the forward passes that follow from it.
 
 use fixtures::activations::manifest::Manifest;
-use reference::config::M2Config;
+use reference::config::Config;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -59,8 +59,8 @@ impl Prompt {
     }
 
     /// Demands that a model can read the prompt and what is decoded after it: `more` tokens.
-    pub fn check(&self, config: &M2Config, more: usize) -> Result<(), Failure> {
-        let M2Config { vocab_size, max_position_embeddings, .. } = *config;
+    pub fn check(&self, config: &Config, more: usize) -> Result<(), Failure> {
+        let Config { vocab_size, max_position_embeddings, .. } = *config;
         let all = || self.tokens.iter().chain(&self.decoded);
         if let Some((position, token)) = all().enumerate().find(|(_, token)| **token as usize >= vocab_size) {
             let problem = format!("token {token} at position {position}: expected below vocab_size = {vocab_size}");

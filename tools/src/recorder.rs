@@ -6,7 +6,7 @@ use fixtures::activations::writer::DumpWriter;
 use fixtures::names::at::At;
 use ndarray::Array2;
 use optimized::models::capture::Capture;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
 use reference::{LayerSite, Real, RoundingContract, Site, Storage, Tracked};
@@ -19,7 +19,7 @@ pub struct Recorder {
     writer: DumpWriter,
     selection: Selection,
     activations: Storage,
-    config: M2Config,
+    config: Config,
     all_steps: bool,
     step: Option<usize>,
     extent: Extent,
@@ -33,7 +33,7 @@ impl Recorder {
         writer: DumpWriter,
         selection: Selection,
         contract: RoundingContract,
-        config: &M2Config,
+        config: &Config,
         all_steps: bool,
     ) -> Self {
         let extent = Extent { tokens: 0, positions: 0 };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fixtures::names::at::At;
 use ndarray::{Array2, Axis};
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
 use reference::{LayerSite, Site, Tracked};
@@ -18,7 +18,7 @@ pub struct Choices(HashMap<Site, Array2<usize>>);
 
 impl Choices {
     /// What a candidate shows of them, over its passes of so many tokens each.
-    pub fn of(candidate: &dyn Candidate, config: &M2Config, passes: &[usize]) -> Result<Self, Failure> {
+    pub fn of(candidate: &dyn Candidate, config: &Config, passes: &[usize]) -> Result<Self, Failure> {
         let mut known = HashMap::new();
         for layer in 0..config.num_hidden_layers {
             let site = Site::Layer(layer, LayerSite::GateExperts);

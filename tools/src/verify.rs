@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use fixtures::names::at::At;
 use ndarray::Array2;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
 
@@ -17,7 +17,7 @@ use crate::verdict::SiteReport;
 /// What to verify, and how.
 pub struct Verification<'a> {
     /// The reference.
-    pub model: &'a M2<'a>,
+    pub model: &'a Decoder<'a>,
     /// The candidate.
     pub candidate: &'a dyn Candidate,
     /// How the candidate rounds.

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use ndarray::Array2;
-use reference::contract::{LayerWeight, M2Config, Projection, Weight, Weights};
+use reference::contract::{Config, LayerWeight, Projection, Weight, Weights};
 
 use crate::device::Gpu;
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub(crate) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    pub(crate) fn layer(&self, config: &M2Config, layer: usize) -> Result<Layer, Error> {
+    pub(crate) fn layer(&self, config: &Config, layer: usize) -> Result<Layer, Error> {
         let at = |weight| Weight::Layer(layer, weight);
         let one = |weight| self.stacked(&[at(weight)]);
         let expert = |expert, projection| at(LayerWeight::Expert(expert, projection));

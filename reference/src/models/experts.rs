@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, Axis};
 
-use super::m2::M2;
+use super::decoder::Decoder;
 use crate::bound::ErrorBound;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
@@ -12,7 +12,7 @@ use crate::run::{Run, vector};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
 
-impl M2<'_> {
+impl Decoder<'_> {
     /// The weighted sum of each token's chosen experts.
     pub(super) fn experts<T: Real>(
         &self,

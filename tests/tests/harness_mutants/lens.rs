@@ -9,7 +9,7 @@ use fixtures::golden::{Case, Golden};
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::compare::compare;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::Probe;
 use reference::run::Run;
@@ -83,7 +83,7 @@ impl Probe<f32> for Maker {
 fn made(fault: Option<Change>) -> Shown {
     let case = case();
     let weights = case.checkpoint().expect("it is whole");
-    let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+    let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
     let mut maker = Maker { fault, ..Maker::default() };
     let mut cache = KvCache::new(weights.config().num_hidden_layers);
     let mut run = Run::<f32>::new(RoundingContract::EAGER_F32, &mut maker);
@@ -195,7 +195,7 @@ impl Mutant {
     fn judge(self, shown: &Shown) -> Said {
         let case = case();
         let weights = case.checkpoint().expect("it is whole");
-        let model = M2::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
+        let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
         let mut lens = Lens { mutant: self, shown, compared: 0, faults: Vec::new() };
         let mut run = Run::bounding(RoundingContract::EAGER_F32, &mut lens);
         let mut cache = KvCache::new(weights.config().num_hidden_layers);

@@ -1,7 +1,7 @@
 //! The reference with mistakes assumed.
 
-use reference::config::M2Config;
-use reference::models::m2::M2;
+use reference::config::Config;
+use reference::models::decoder::Decoder;
 use reference::weights::{Matrix, Weight, WeightError, Weights};
 use reference::{Error, Semantics};
 
@@ -22,7 +22,7 @@ pub struct Assumption {
 /// Weights as a mistake loads them.
 pub struct AssumedWeights<'w> {
     inner: &'w dyn Weights,
-    config: M2Config,
+    config: Config,
     changes: Vec<WeightChange>,
 }
 
@@ -44,13 +44,13 @@ impl Assumption {
     }
 
     /// The weights under it.
-    pub fn weights<'w>(&self, config: &M2Config, inner: &'w dyn Weights) -> AssumedWeights<'w> {
+    pub fn weights<'w>(&self, config: &Config, inner: &'w dyn Weights) -> AssumedWeights<'w> {
         AssumedWeights { inner, config: config.clone(), changes: self.changes.clone() }
     }
 
     /// The model under it.
-    pub fn model<'w>(&self, config: &M2Config, weights: &'w AssumedWeights<'_>) -> Result<M2<'w>, Error> {
-        M2::new(config, self.semantics, weights)
+    pub fn model<'w>(&self, config: &Config, weights: &'w AssumedWeights<'_>) -> Result<Decoder<'w>, Error> {
+        Decoder::new(config, self.semantics, weights)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use reference::LayerSite::{Context, Probabilities, Scores};
 use reference::Site;
-use reference::config::M2Config;
+use reference::config::Config;
 
 use super::rotary::reading;
 use super::{Mistake, layer};
@@ -50,6 +50,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
 ];
 
-fn partial(config: &M2Config) -> bool {
+fn partial(config: &Config) -> bool {
     config.rotary_dim < config.head_dim && config.rotary_dim != config.head_dim / 2 && config.rotary_dim > 0
 }

@@ -13,7 +13,7 @@ const ABOUT: &str = "a tensor's name was not matched, and the weight stayed 0";
 /// A tensor that stays zero.
 const fn missing(
     touches: &'static [Site],
-    ways: fn(&reference::config::M2Config, super::Clue) -> Vec<Change>,
+    ways: fn(&reference::config::Config, super::Clue) -> Vec<Change>,
 ) -> Mistake {
     Mistake { name: "missing_keys_ignored", about: ABOUT, right: RIGHT, visible: "always", touches, ways }
 }

@@ -2,7 +2,7 @@
 
 use reference::LayerSite::{KNorm, KRope, QNorm, QRope};
 use reference::Site::{self, RopeCos, RopeSin};
-use reference::config::M2Config;
+use reference::config::Config;
 
 use super::{Change, Mistake, layer};
 
@@ -118,11 +118,11 @@ pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
     vec![Change::Reading(field, value.to_owned())]
 }
 
-fn rotates(config: &M2Config, channels: usize) -> Vec<Change> {
+fn rotates(config: &Config, channels: usize) -> Vec<Change> {
     if channels == config.rotary_dim { Vec::new() } else { reading("rotary_dim", &channels.to_string()) }
 }
 
-fn theta(config: &M2Config, theta: f64) -> Vec<Change> {
+fn theta(config: &Config, theta: f64) -> Vec<Change> {
     let differs = config.rope_theta.to_bits() != theta.to_bits() && config.rotary_dim > 2;
     if differs { reading("rope_theta", &theta.to_string()) } else { Vec::new() }
 }

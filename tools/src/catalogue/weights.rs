@@ -4,7 +4,7 @@ use std::fmt;
 
 use ndarray::{Array2, s};
 use reference::Storage;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::weights::{LayerWeight, Matrix, Projection, Weight, WeightError};
 
 /// A change of the weights.
@@ -41,7 +41,7 @@ impl WeightChange {
     pub(super) fn apply<'w>(
         self,
         weight: Weight,
-        config: &M2Config,
+        config: &Config,
         get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
         let Weight::Layer(layer, inner) = weight else {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use reference::decode::Decode;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
 use reference::{RoundingContract, Semantics};
 
@@ -71,7 +71,7 @@ impl Check {
         let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
         let weights = weights_of_optimized(model);
-        let m2 = M2::new(model.checkpoint.config(), semantics, &weights)?;
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?;
         let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;
 
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
@@ -85,9 +85,16 @@ impl Check {
         let read = [&prompt.tokens[..], &decoded[..decoded.len().saturating_sub(1)]].concat();
         let steps = [read];
         let lenses = [Lens::Local, Lens::Layer, Lens::Global];
-        let layers = selection.layers(m2.config().num_hidden_layers);
-        let verification =
-            Verification { model: &m2, candidate: &live, contract, steps: &steps, lenses: &lenses, layers, keep: None };
+        let layers = selection.layers(decoder.config().num_hidden_layers);
+        let verification = Verification {
+            model: &decoder,
+            candidate: &live,
+            contract,
+            steps: &steps,
+            lenses: &lenses,
+            layers,
+            keep: None,
+        };
         let bar = output.progress(verification.phases(), &format!("checking {}", model.name));
         let found = verification.run(|| bar.inc(1))?;
         bar.finish_and_clear();
@@ -114,9 +121,9 @@ impl Check {
         report.retain(|site| selection.has(site));
         if selection.is_all() && self.decode > 0 {
             let bar = output.progress(1 + MEMBERS, "judging the decode");
-            let mut chosen = Choices::of(&live, m2.config(), &[steps[0].len()])?;
+            let mut chosen = Choices::of(&live, decoder.config(), &[steps[0].len()])?;
             let tokens = (&prompt.tokens[..], &decoded[..]);
-            report.decode = Some(judge_decoded(&m2, tokens, contract, &mut chosen, || bar.inc(1))?);
+            report.decode = Some(judge_decoded(&decoder, tokens, contract, &mut chosen, || bar.inc(1))?);
             bar.finish_and_clear();
         }
         Ok(report)

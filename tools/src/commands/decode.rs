@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use reference::Semantics;
 use reference::decode::Decode as Decoding;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
 use serde_json::json;
 
@@ -75,9 +75,9 @@ impl Decode {
         let bar = output.progress(self.count, &format!("decoding {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
                 let probe = &mut reference::probe::NoProbe;
-                decode_reference(&m2, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
+                decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }
             Backend::Optimized => {
                 let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;

@@ -6,7 +6,7 @@ use clap::Args;
 use fixtures::activations::manifest::{Decode, Manifest};
 use fixtures::activations::writer::DumpWriter;
 use reference::decode::Decode as Decoding;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
 use reference::{RoundingContract, Semantics};
 use serde_json::json;
@@ -72,8 +72,8 @@ impl Run {
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
-                decode_reference(&m2, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
+                let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {
                 let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;

@@ -6,7 +6,7 @@ use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::names::sited::Sited;
 use reference::Semantics;
-use reference::models::m2::M2;
+use reference::models::decoder::Decoder;
 
 use super::Outcome;
 use crate::cli::{Part, Reading, ReportFiles};
@@ -74,12 +74,12 @@ impl Verify {
     pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
         let Dumped { values: dump, prompt, steps, known, semantics } = Dumped::of(dump, self.given(), model)?;
-        let m2 = M2::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
-        let layers = selection.layers(m2.config().num_hidden_layers);
+        let layers = selection.layers(decoder.config().num_hidden_layers);
         let verification = Verification {
-            model: &m2,
+            model: &decoder,
             candidate: &dump,
             contract: known.contract,
             steps: &steps,
@@ -102,9 +102,9 @@ impl Verify {
         if selection.is_all() && !prompt.decoded.is_empty() && self.lens.is_empty() {
             let bar = output.progress(1 + MEMBERS, "verifying the decode");
             let passes: Vec<usize> = steps.iter().map(Vec::len).collect();
-            let mut choices = Choices::of(&dump, m2.config(), &passes)?;
+            let mut choices = Choices::of(&dump, decoder.config(), &passes)?;
             let tokens = (&prompt.tokens[..], &prompt.decoded[..]);
-            let decoded = judge_decoded(&m2, tokens, known.contract, &mut choices, || bar.inc(1))?;
+            let decoded = judge_decoded(&decoder, tokens, known.contract, &mut choices, || bar.inc(1))?;
             bar.finish_and_clear();
             report.decode = Some(decoded);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ndarray::{Array2, ArrayView1};
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, Site, Storage};
 
@@ -20,7 +20,7 @@ pub(super) fn first_token(kept: &Kept) -> Option<usize> {
 }
 
 /// Sentences on a fault.
-pub(super) fn describe(kept: &Kept, site: Site, config: &M2Config, extent: Extent) -> Vec<String> {
+pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
     let places: Vec<(usize, usize)> = off(kept).collect();
     let rows = kept.reference.nrows();
     let mut said = Vec::new();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use fixtures::names::at::At;
 use ndarray::Array2;
-use reference::config::M2Config;
+use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
 use reference::{LayerSite, Site, Tracked};
@@ -18,14 +18,14 @@ use crate::failure::Failure;
 /// A candidate's values of one step and layer, each read once.
 pub(crate) struct Loaded<'a> {
     candidate: &'a dyn Candidate,
-    config: &'a M2Config,
+    config: &'a Config,
     step: usize,
     extent: Extent,
     values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
 }
 
 impl<'a> Loaded<'a> {
-    pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a M2Config, step: usize, extent: Extent) -> Self {
+    pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a Config, step: usize, extent: Extent) -> Self {
         Loaded { candidate, config, step, extent, values: RefCell::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use reference::bound::ErrorBound;
-use reference::models::m2::{M2, Stream};
+use reference::models::decoder::{Decoder, Stream};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::rope::RopeTable;
 use reference::run::Run;
@@ -45,7 +45,7 @@ pub(crate) struct Shown {
 /// A lens under way.
 pub(crate) struct Track<'m> {
     pub(crate) lens: Lens,
-    model: &'m M2<'m>,
+    model: &'m Decoder<'m>,
     candidate: RoundingContract,
     main: State,
     members: Vec<State>,
@@ -62,7 +62,7 @@ struct State {
 }
 
 impl<'m> Track<'m> {
-    pub(crate) fn new(lens: Lens, model: &'m M2<'m>, candidate: RoundingContract) -> Self {
+    pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract) -> Self {
         let cache = KvCache::new(model.config().num_hidden_layers);
         let main = State { stream: None, table: None, cache };
         Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, abreast: false }
@@ -144,7 +144,13 @@ impl<'m> Track<'m> {
 }
 
 impl State {
-    fn advance(&mut self, model: &M2<'_>, phase: Phase, pass: Pass<'_>, run: &mut Run<'_, f64>) -> Result<(), Error> {
+    fn advance(
+        &mut self,
+        model: &Decoder<'_>,
+        phase: Phase,
+        pass: Pass<'_>,
+        run: &mut Run<'_, f64>,
+    ) -> Result<(), Error> {
         match phase {
             Phase::Start => {
                 self.stream = Some(model.embed(pass.tokens, pass.first, run)?.into());

@@ -6,25 +6,25 @@ use ndarray::Array2;
 /// The error of a model under a reading.
 fn refused(semantics: &str) -> String {
     let memory = Memory::random(&tiny(), 0);
-    let made = M2::new(&tiny(), semantics.parse().expect("a reading"), &memory);
+    let made = Decoder::new(&tiny(), semantics.parse().expect("a reading"), &memory);
     made.err().expect("against the contract").to_string()
 }
 
 #[test]
 fn c1_rotated_channels_that_are_none() {
-    let want = |r| format!("m2 C1: rotary_dim = {r}, expected an even number up to 8");
+    let want = |r| format!("decoder C1: rotary_dim = {r}, expected an even number up to 8");
     assert_eq!(refused("documents,rotary_dim=3"), want(3));
     assert_eq!(refused("documents,rotary_dim=10"), want(10));
 }
 
 #[test]
 fn c2_more_experts_than_there_are_or_none() {
-    assert_eq!(refused("documents,top_k=0"), "m2 C2: top_k = 0, expected 1 to 8");
-    assert_eq!(refused("documents,top_k=9"), "m2 C2: top_k = 9, expected 1 to 8");
+    assert_eq!(refused("documents,top_k=0"), "decoder C2: top_k = 0, expected 1 to 8");
+    assert_eq!(refused("documents,top_k=9"), "decoder C2: top_k = 9, expected 1 to 8");
 }
 
 /// Tokens after three that are in the cache; the cache is as before if they are refused.
-fn after_three(tokens: &[u32], config: &M2Config) -> Result<Tracked<f64>, Error> {
+fn after_three(tokens: &[u32], config: &Config) -> Result<Tracked<f64>, Error> {
     let memory = Memory::random(config, 0);
     let (model, mut cache, mut probe) = (model(config, &memory), KvCache::new(2), NoProbe);
     let mut run = Run::new(RoundingContract::IDEAL, &mut probe);
@@ -37,10 +37,10 @@ fn after_three(tokens: &[u32], config: &M2Config) -> Result<Tracked<f64>, Error>
 
 #[test]
 fn c3_positions_past_the_last() {
-    let config = M2Config { max_position_embeddings: 5, ..tiny() };
+    let config = Config { max_position_embeddings: 5, ..tiny() };
     assert!(after_three(&TEXT[3..5], &config).is_ok());
     let err = after_three(&TEXT[3..6], &config).expect_err("against the contract");
-    assert_eq!(err.to_string(), "m2 C3: positions = 6, expected at most max_position_embeddings = 5");
+    assert_eq!(err.to_string(), "decoder C3: positions = 6, expected at most max_position_embeddings = 5");
 }
 
 #[test]

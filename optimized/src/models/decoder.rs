@@ -1,7 +1,7 @@
-//! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/m2.rs` computes, under its contract `FUSED`.
+//! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
 
 use half::bf16;
-use reference::contract::{LayerSite, M2Config, Rope, Semantics, Site, Weight, Weights, require, rope_table};
+use reference::contract::{Config, LayerSite, Rope, Semantics, Site, Weight, Weights, require, rope_table};
 
 use super::capture::{Capture, Tap};
 use super::weights::{Layer, Loader};
@@ -21,9 +21,9 @@ use crate::tensor::Matrix;
 
 /// A model on a device.
 #[derive(Debug)]
-pub struct M2 {
+pub struct Decoder {
     gpu: Gpu,
-    config: M2Config,
+    config: Config,
     layout: HeadLayout,
     embedding: Matrix<bf16>,
     layers: Vec<Layer>,
@@ -57,12 +57,12 @@ struct Table {
     sin: Matrix<f32>,
 }
 
-impl M2 {
+impl Decoder {
     /// Copies a model to a device; `progress` is told of each layer. The kernels know one reading of the documents, that
     /// of [`Semantics::DOCUMENTS`], up to sizes.
     pub fn load(
         gpu: Gpu,
-        config: &M2Config,
+        config: &Config,
         semantics: &Semantics,
         weights: &dyn Weights,
         mut progress: impl FnMut(),
@@ -90,7 +90,7 @@ impl M2 {
         let embedding = loader.stacked(&[Weight::Embedding])?;
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
         let head = if config.tie_word_embeddings { None } else { Some(loader.stacked(&[Weight::LmHead])?) };
-        Ok(M2 { gpu, config, layout, embedding, layers, final_norm, head })
+        Ok(Decoder { gpu, config, layout, embedding, layers, final_norm, head })
     }
 
     /// The device.
@@ -119,7 +119,7 @@ impl M2 {
         let first = cache.len;
         let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
         let expected = format!("at most max_position_embeddings = {limit}");
-        require(end <= limit, "m2 C1", "positions", end, expected)?;
+        require(end <= limit, "decoder C1", "positions", end, expected)?;
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         let table = self.table(first, tokens.len(), &mut tap)?;

@@ -6,8 +6,8 @@ use reference::{LayerSite, Site};
 use tests::judge::within;
 
 /// One head of two channels that both rotate; two of three experts. ε is too small to be seen.
-fn two_channels() -> M2Config {
-    M2Config {
+fn two_channels() -> Config {
+    Config {
         vocab_size: 3,
         hidden_size: 2,
         intermediate_size: 1,

@@ -8,7 +8,7 @@ use tests::judge::within;
 use tests::probes::Seen;
 
 /// Every site once, in the order in which a token meets them.
-fn inventory(config: &M2Config, asking: bool) -> Vec<Site> {
+fn inventory(config: &Config, asking: bool) -> Vec<Site> {
     let mut all = vec![Site::Embedding, Site::RopeCos, Site::RopeSin];
     for layer in 0..config.num_hidden_layers {
         for site in LayerSite::ALL {

@@ -6,7 +6,7 @@
 
 use ndarray::Array2;
 
-use crate::config::M2Config;
+use crate::config::Config;
 use crate::error::require;
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
@@ -24,28 +24,28 @@ use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site,
 
 /// A model: configuration, reading of the documents, weights.
 #[derive(Clone)]
-pub struct M2<'w> {
-    config: M2Config,
+pub struct Decoder<'w> {
+    config: Config,
     semantics: Semantics,
     weights: &'w dyn Weights,
 }
 
-impl<'w> M2<'w> {
+impl<'w> Decoder<'w> {
     /// A model; `config` as changed by what `semantics` overrides.
-    pub fn new(config: &M2Config, semantics: Semantics, weights: &'w dyn Weights) -> Result<Self, Error> {
+    pub fn new(config: &Config, semantics: Semantics, weights: &'w dyn Weights) -> Result<Self, Error> {
         let mut config = config.clone();
         config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
         config.rope_theta = semantics.rope_theta.unwrap_or(config.rope_theta);
         config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
         let (r, d) = (config.rotary_dim, config.head_dim);
-        require(r.is_multiple_of(2) && r <= d, "m2 C1", "rotary_dim", r, format!("an even number up to {d}"))?;
+        require(r.is_multiple_of(2) && r <= d, "decoder C1", "rotary_dim", r, format!("an even number up to {d}"))?;
         let (k, e) = (config.num_experts_per_tok, config.num_local_experts);
-        require((1..=e).contains(&k), "m2 C2", "top_k", k, format!("1 to {e}"))?;
-        Ok(M2 { config, semantics, weights })
+        require((1..=e).contains(&k), "decoder C2", "top_k", k, format!("1 to {e}"))?;
+        Ok(Decoder { config, semantics, weights })
     }
 
     /// The configuration in use.
-    pub fn config(&self) -> &M2Config {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 
@@ -92,7 +92,7 @@ impl<'w> M2<'w> {
     /// The residual stream before the first layer.
     pub fn embed<T: Real>(&self, tokens: &[u32], first: usize, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
         let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
-        require(end <= limit, "m2 C3", "positions", end, format!("at most max_position_embeddings = {limit}"))?;
+        require(end <= limit, "decoder C3", "positions", end, format!("at most max_position_embeddings = {limit}"))?;
         let table = self.weights.get(Weight::Embedding)?;
         let x = embedding(&Embedding::under(&run.contract), tokens, &table)?;
         let x = run.tracked(x, |candidate, x| Embedding::under(candidate).bound(x));

@@ -10,7 +10,7 @@ use tests::judge::likely;
 use tests::probes::GivenTable;
 
 /// Logits of the text in chunks of these sizes, and the cache that has seen them.
-fn chunked<T: Real>(model: &M2<'_>, sizes: &[usize], run: &mut Run<'_, T>) -> (Tracked<T>, KvCache<T>) {
+fn chunked<T: Real>(model: &Decoder<'_>, sizes: &[usize], run: &mut Run<'_, T>) -> (Tracked<T>, KvCache<T>) {
     let (mut cache, mut first, mut all) = (KvCache::new(2), 0, Vec::<Tracked<T>>::new());
     for size in sizes {
         all.push(model.forward(&TEXT[first..first + size], &mut cache, run).expect("a good text"));
@@ -20,7 +20,7 @@ fn chunked<T: Real>(model: &M2<'_>, sizes: &[usize], run: &mut Run<'_, T>) -> (T
     (stacked.expect("there is a chunk"), cache)
 }
 
-fn unseen<T: Real>(model: &M2<'_>, sizes: &[usize], contract: RoundingContract) -> (Tracked<T>, KvCache<T>) {
+fn unseen<T: Real>(model: &Decoder<'_>, sizes: &[usize], contract: RoundingContract) -> (Tracked<T>, KvCache<T>) {
     chunked(model, sizes, &mut Run::new(contract, &mut NoProbe))
 }
 
@@ -37,7 +37,7 @@ fn sizes(largest: usize) -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-fn same<T: Real>(model: &M2<'_>, sizes: &[usize], contract: RoundingContract) -> Result<(), TestCaseError> {
+fn same<T: Real>(model: &Decoder<'_>, sizes: &[usize], contract: RoundingContract) -> Result<(), TestCaseError> {
     let ((one, kept), (all, keeps)) = (unseen::<T>(model, &[1; 12], contract), unseen::<T>(model, sizes, contract));
     prop_assert_eq!(one.value, all.value);
     for layer in 0..2 {

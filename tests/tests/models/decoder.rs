@@ -1,7 +1,7 @@
-//! `reference/src/models/m2.rs` and `reference/src/models/experts.rs`.
+//! `reference/src/models/decoder.rs` and `reference/src/models/experts.rs`.
 
-use reference::config::M2Config;
-use reference::models::m2::M2;
+use reference::config::Config;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::{NoProbe, Probe};
 use reference::run::Run;
@@ -20,18 +20,22 @@ mod sites;
 const TEXT: [u32; 12] = [7, 1, 39, 7, 0, 22, 13, 13, 5, 30, 1, 18];
 
 /// The documents' model.
-fn model<'w>(config: &M2Config, weights: &'w dyn Weights) -> M2<'w> {
-    M2::new(config, Semantics::DOCUMENTS, weights).expect("the configuration keeps the contract")
+fn model<'w>(config: &Config, weights: &'w dyn Weights) -> Decoder<'w> {
+    Decoder::new(config, Semantics::DOCUMENTS, weights).expect("the configuration keeps the contract")
 }
 
 /// Logits of a text in one pass.
-fn pass<T: Real>(model: &M2<'_>, contract: RoundingContract, probe: &mut dyn Probe<T>) -> Result<Tracked<T>, Error> {
+fn pass<T: Real>(
+    model: &Decoder<'_>,
+    contract: RoundingContract,
+    probe: &mut dyn Probe<T>,
+) -> Result<Tracked<T>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
     model.forward(&TEXT, &mut cache, &mut Run::new(contract, probe))
 }
 
 /// The same, unseen.
-fn logits<T: Real>(model: &M2<'_>, contract: RoundingContract) -> Tracked<T> {
+fn logits<T: Real>(model: &Decoder<'_>, contract: RoundingContract) -> Tracked<T> {
     pass(model, contract, &mut NoProbe).expect("the text keeps the contract")
 }
 
@@ -55,7 +59,7 @@ fn every_point_of_the_documents_is_heard() {
         "router_score=softmax_topk",
     ] {
         let semantics = format!("documents,{field}").parse().expect("a reading");
-        let model = M2::new(&tiny(), semantics, &memory).expect("the configuration keeps the contract");
+        let model = Decoder::new(&tiny(), semantics, &memory).expect("the configuration keeps the contract");
         assert_ne!(logits::<f64>(&model, RoundingContract::IDEAL), usual, "{field}");
     }
 }
@@ -109,7 +113,7 @@ fn a_tied_head_is_the_embedding() {
     memory.set(Weight::LmHead, &memory.dense(Weight::Embedding));
     let apart: Tracked<f64> = logits(&model(&tiny(), &memory), RoundingContract::IDEAL);
     memory.remove(Weight::LmHead);
-    let tied = M2Config { tie_word_embeddings: true, ..tiny() };
+    let tied = Config { tie_word_embeddings: true, ..tiny() };
     assert_eq!(logits(&model(&tied, &memory), RoundingContract::IDEAL), apart);
 }
 
