@@ -32,7 +32,7 @@ impl ErrorBound {
         self.certain.iter().all(|&e| e == 0.0)
     }
 
-    /// The bound of a value that is then rounded to `storage`: |ρ(y + e) − y| ≤ e + u·(|y| + e).
+    /// The bound of a value that is then rounded to `storage`: |ρ(y + e) − y| ≤ e + half the neighbours' distance at |y| + e.
     #[must_use]
     pub fn rounded(mut self, value: ArrayView2<'_, f64>, storage: Storage) -> Self {
         if storage == Storage::Real {
@@ -44,6 +44,19 @@ impl ErrorBound {
             *certain += rounding;
         });
         self
+    }
+
+    /// The standard deviation of the error that an element carried before its value y was rounded to `storage`.
+    pub fn before_rounding(&self, at: (usize, usize), y: f64, storage: Storage) -> f64 {
+        let last = storage.rounding_error(y);
+        (self.sigma[at] * self.sigma[at] - last * last / 3.0).max(0.0).sqrt()
+    }
+
+    /// How far an element of value y, rounded to `storage` at last, is probably off at most: λ standard deviations, or λ of
+    /// those before its last rounding and that rounding, whichever is less.
+    pub fn probable(&self, at: (usize, usize), y: f64, storage: Storage, lambda: f64) -> f64 {
+        let before = lambda * self.before_rounding(at, y, storage);
+        (lambda * self.sigma[at]).min(before + storage.rounding_error(y.abs() + before))
     }
 
     /// The bound of the sum of two matrices with these errors, before any rounding.

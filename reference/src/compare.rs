@@ -5,6 +5,7 @@
 
 use ndarray::{ArrayView2, Zip};
 
+use crate::Storage;
 use crate::bound::ErrorBound;
 
 /// The element that stands out most.
@@ -27,11 +28,11 @@ pub struct Worst {
 pub struct Comparison {
     /// Elements compared.
     pub count: usize,
-    /// Elements that equal the reference, rounded to the candidate's storage by the caller.
+    /// Elements that are the reference's, rounded to the candidate's storage.
     pub equal: usize,
     /// Elements outside the certain bound, or not finite where the reference is.
     pub faults: usize,
-    /// Elements inside the certain bound but more than λ·sigma away.
+    /// Elements inside the certain bound but outside the [probable](ErrorBound::probable) one.
     pub suspicious: usize,
     /// The largest ratio, the first of equals.
     pub worst: Option<Worst>,
@@ -47,28 +48,28 @@ pub fn ratio(candidate: f64, reference: f64, bound: f64) -> f64 {
     if comparable { ratio } else { f64::INFINITY }
 }
 
-/// Compares element by element; `lambda` is [`crate::bound::confidence`] of the number of elements in the run.
+/// Compares element by element what is stored in `storage`; `lambda` is [`crate::bound::confidence`] of the number of
+/// elements in the run.
 pub fn compare(
     candidate: ArrayView2<'_, f64>,
     reference: ArrayView2<'_, f64>,
     error: &ErrorBound,
+    storage: Storage,
     lambda: f64,
 ) -> Comparison {
     let mut found = Comparison { count: reference.len(), equal: 0, faults: 0, suspicious: 0, worst: None };
-    Zip::indexed(candidate).and(reference).and(&error.certain).and(&error.sigma).for_each(
-        |at, &c, &r, &bound, &sigma| {
-            let ratio = ratio(c, r, bound);
-            found.equal += usize::from(c == r);
-            // `ratio` is never NaN.
-            if ratio > 1.0 {
-                found.faults += 1;
-            } else if (c - r).abs() > lambda * sigma {
-                found.suspicious += 1;
-            }
-            if found.worst.is_none_or(|worst| ratio > worst.ratio) {
-                found.worst = Some(Worst { at, candidate: c, reference: r, bound, ratio });
-            }
-        },
-    );
+    Zip::indexed(candidate).and(reference).and(&error.certain).for_each(|at, &c, &r, &bound| {
+        let ratio = ratio(c, r, bound);
+        found.equal += usize::from(c == storage.nearest(r));
+        // `ratio` is never NaN.
+        if ratio > 1.0 {
+            found.faults += 1;
+        } else if (c - r).abs() > error.probable(at, r, storage, lambda) {
+            found.suspicious += 1;
+        }
+        if found.worst.is_none_or(|worst| ratio > worst.ratio) {
+            found.worst = Some(Worst { at, candidate: c, reference: r, bound, ratio });
+        }
+    });
     found
 }

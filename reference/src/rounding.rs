@@ -18,7 +18,7 @@ use crate::{Real, Rounding, Storage};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum RmsRound {
-    /// Before the weight and after it: Decoder in transformers.
+    /// Before the weight and after it: M2 in transformers.
     Two,
     /// After it: fused kernels, and M3.
     One,

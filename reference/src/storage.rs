@@ -78,9 +78,14 @@ impl Storage {
         }
     }
 
-    /// The largest error of rounding a number of magnitude |x| to nearest, flushing to zero included.
+    /// The largest error of rounding a number of magnitude up to |x| to nearest: half the distance of neighbours there,
+    /// and flushing to zero.
     pub fn rounding_error(self, x: f64) -> f64 {
-        self.unit_roundoff() * x.abs() + self.underflow()
+        match self {
+            Storage::Real => 0.0,
+            _ if !x.is_finite() => x.abs(),
+            _ => self.spacing(x) / 2.0 + self.underflow(),
+        }
     }
 
     /// The distance between the two neighbours of x in this storage.

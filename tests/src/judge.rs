@@ -2,6 +2,7 @@
 
 use ndarray::Array2;
 use proptest::test_runner::TestCaseError;
+use reference::Storage;
 use reference::bound::ErrorBound;
 use reference::compare::{Comparison, compare};
 
@@ -10,7 +11,7 @@ pub const NEVER: f64 = 8.0;
 
 /// The comparison, with an error report if any element is outside the certain bound.
 pub fn within(got: &Array2<f64>, want: &Array2<f64>, error: &ErrorBound) -> Result<Comparison, TestCaseError> {
-    let found = compare(got.view(), want.view(), error, NEVER);
+    let found = compare(got.view(), want.view(), error, Storage::Real, NEVER);
     match found.worst {
         Some(worst) if found.faults > 0 => Err(TestCaseError::fail(format!("{} faults: {worst:?}", found.faults))),
         _ => Ok(found),
@@ -30,5 +31,5 @@ pub fn likely(got: &Array2<f64>, want: &Array2<f64>, error: &ErrorBound) -> Resu
 
 /// The largest share of the certain bound that the errors take.
 pub fn reached(got: &Array2<f64>, want: &Array2<f64>, error: &ErrorBound) -> f64 {
-    compare(got.view(), want.view(), error, NEVER).worst.map_or(0.0, |worst| worst.ratio)
+    compare(got.view(), want.view(), error, Storage::Real, NEVER).worst.map_or(0.0, |worst| worst.ratio)
 }

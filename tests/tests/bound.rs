@@ -76,7 +76,7 @@ fn the_rounded_bound_is_reached() {
     assert!(reached(&got, &x, &error.rounded(x.view(), Storage::Bf16)) > 0.99);
 }
 
-/// σ² = u²·y²/3 for a rounding, on top of what was there.
+/// σ² = (half the neighbours' distance)²/3 for a rounding, on top of what was there.
 #[test]
 fn sigma_by_hand() {
     let mut error = ErrorBound::exact((1, 1));
@@ -85,7 +85,7 @@ fn sigma_by_hand() {
     let rounded = error.rounded(array![[512.0]].view(), Storage::Bf16);
     let rounding = 512.0 / 256.0 + 2.0_f64.powi(-126);
     assert_eq!(rounded.sigma[[0, 0]], 0.5_f64.hypot(rounding / 3.0_f64.sqrt()));
-    assert_eq!(rounded.certain[[0, 0]], 1.0 + 513.0 / 256.0 + 2.0_f64.powi(-126));
+    assert_eq!(rounded.certain[[0, 0]], 1.0 + 512.0 / 256.0 + 2.0_f64.powi(-126));
 }
 
 #[test]

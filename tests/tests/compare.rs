@@ -13,7 +13,7 @@ const NAN: f64 = f64::NAN;
 /// Whether one value passes, and whether it does so unsuspected.
 fn passes(candidate: f64, reference: f64, bound: f64) -> bool {
     let error = ErrorBound { certain: array![[bound]], sigma: array![[bound]], carried: 0 };
-    let found = compare(array![[candidate]].view(), array![[reference]].view(), &error, 8.0);
+    let found = compare(array![[candidate]].view(), array![[reference]].view(), &error, Storage::Real, 8.0);
     assert_eq!(found.count, 1);
     let worst = found.worst.expect("there is one element");
     assert_eq!(found.faults == 0, worst.ratio <= 1.0);
@@ -78,7 +78,7 @@ proptest! {
         let seed = u64::from(seed);
         let [c, r, b] = [0, 1, 2].map(|i| Matrix::new((n, d), Fill::Whole, Storage::Bf16, 3 * seed + i).values());
         let error = ErrorBound { certain: b.mapv(f64::abs), sigma: b.mapv(|b| b.abs() / 8.0), carried: 0 };
-        let found = compare(c.view(), r.view(), &error, lambda);
+        let found = compare(c.view(), r.view(), &error, Storage::Real, lambda);
         let off = (&c - &r).mapv(f64::abs);
         let count = |f: &dyn Fn((usize, usize)) -> bool| ndarray::indices((n, d)).into_iter().filter(|&i| f(i)).count();
         prop_assert_eq!(found.count, n * d);
@@ -97,7 +97,7 @@ proptest! {
 fn the_worst_is_the_first_of_equals() {
     let (r, c) = (Array2::zeros((2, 2)), array![[0.0, 1.0], [-1.0, 1.0]]);
     let error = ErrorBound { certain: Array2::from_elem((2, 2), 2.0), sigma: Array2::zeros((2, 2)), carried: 0 };
-    let found = compare(c.view(), r.view(), &error, 8.0);
+    let found = compare(c.view(), r.view(), &error, Storage::Real, 8.0);
     assert_eq!(found.worst, Some(Worst { at: (0, 1), candidate: 1.0, reference: 0.0, bound: 2.0, ratio: 0.5 }));
     assert_eq!((found.equal, found.faults, found.suspicious), (1, 0, 3));
 }
@@ -106,13 +106,13 @@ fn the_worst_is_the_first_of_equals() {
 fn a_nan_is_the_worst_of_all() {
     let (r, c) = (array![[1.0, 1.0, 1.0]], array![[9.0, NAN, INF]]);
     let error = ErrorBound { certain: array![[1.0, 1.0, 1.0]], sigma: array![[1.0, 1.0, 1.0]], carried: 0 };
-    let found = compare(c.view(), r.view(), &error, 8.0);
+    let found = compare(c.view(), r.view(), &error, Storage::Real, 8.0);
     assert_eq!((found.faults, found.worst.expect("faults").at), (3, (0, 1)));
 }
 
 #[test]
 fn nothing_has_no_worst() {
     let none = Array2::zeros((0, 3));
-    let found = compare(none.view(), none.view(), &ErrorBound::exact((0, 3)), 8.0);
+    let found = compare(none.view(), none.view(), &ErrorBound::exact((0, 3)), Storage::Real, 8.0);
     assert_eq!((found.count, found.worst), (0, None));
 }

@@ -17,7 +17,7 @@ const SCALES: [i32; 3] = [0, -8, 6];
 /// λ of the lens.
 fn judge(case: &Case, kernel: Kernel) -> Comparison {
     let lambda = confidence(1 << 30, 1e-6);
-    compare(case.computed(kernel).view(), case.want.view(), &case.error, lambda)
+    compare(case.computed(kernel).view(), case.want.view(), &case.error, Storage::Bf16, lambda)
 }
 
 fn is_seen(found: &Comparison) -> bool {

@@ -18,7 +18,7 @@ fn real(
     r: ArrayView2<'_, f64>,
     bound: &dyn Fn(ArrayView2<'_, f64>) -> ErrorBound,
 ) -> Comparison {
-    compare(c, r, &bound(r), LAMBDA)
+    compare(c, r, &bound(r), Storage::Real, LAMBDA)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,12 +59,12 @@ impl Mutant {
     ) -> Comparison {
         let (n, d) = reference.dim();
         let error = bound(reference);
-        let with = |c: ArrayView2<'_, f64>, error: &ErrorBound| compare(c, reference, error, LAMBDA);
+        let with = |c: ArrayView2<'_, f64>, error: &ErrorBound| compare(c, reference, error, Storage::Real, LAMBDA);
         let part = |rows: usize, columns: usize| {
             let at = s![..rows, ..columns];
             let part = |x: &Array2<f64>| x.slice(at).to_owned();
             let error = ErrorBound { certain: part(&error.certain), sigma: part(&error.sigma), carried: 0 };
-            compare(candidate.slice(at), reference.slice(at), &error, LAMBDA)
+            compare(candidate.slice(at), reference.slice(at), &error, Storage::Real, LAMBDA)
         };
         let widened = |factor: f64| {
             with(candidate, &ErrorBound { certain: &error.certain * factor, sigma: &error.sigma * factor, carried: 0 })
@@ -92,9 +92,9 @@ impl Mutant {
                 let mean = |x: ArrayView2<'_, f64>| x.sum() / x.len() as f64;
                 as_a_whole((mean(candidate) - mean(reference)).abs() <= mean(error.certain.view()))
             }
-            Mutant::SwapsOperands => compare(reference, candidate, &bound(candidate), LAMBDA),
+            Mutant::SwapsOperands => compare(reference, candidate, &bound(candidate), Storage::Real, LAMBDA),
             Mutant::ComparesMagnitudes => {
-                compare(candidate.mapv(f64::abs).view(), reference.mapv(f64::abs).view(), &error, LAMBDA)
+                compare(candidate.mapv(f64::abs).view(), reference.mapv(f64::abs).view(), &error, Storage::Real, LAMBDA)
             }
             Mutant::CosineAbove0999 => {
                 let dot = |x: ArrayView2<'_, f64>, y: ArrayView2<'_, f64>| (&x * &y).sum();

@@ -171,7 +171,7 @@ impl Probe<f64> for Lens<'_> {
             Mutant::HasNoBounds => ErrorBound::exact(value.dim()),
             _ => value.error_or_exact(),
         };
-        let found = compare(candidate.view(), truth.view(), &error, NEVER);
+        let found = compare(candidate.view(), truth.view(), &error, Storage::Real, NEVER);
         self.judge(site, found.faults == 0);
         if self.mutant != Mutant::GoesOnWithItsOwnValues && shown.iter().all(|x| x.is_finite()) {
             *value = Tracked::exact(shown.clone());

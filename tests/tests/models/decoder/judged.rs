@@ -3,7 +3,7 @@
 use super::*;
 use ndarray::Array2;
 use reference::compare::compare;
-use reference::{LayerSite, Site};
+use reference::{LayerSite, Site, Storage};
 use tests::judge::NEVER;
 use tests::probes::Seen;
 
@@ -32,7 +32,7 @@ impl Probe<f64> for Judge {
     fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
         let Seen::Value(shown) = self.shown(site) else { panic!("{site} is a value") };
         let (got, error) = (shown.value.mapv(f64::from), value.error_or_exact());
-        let found = compare(got.view(), value.view(), &error, NEVER);
+        let found = compare(got.view(), value.view(), &error, Storage::Real, NEVER);
         assert_eq!((found.faults, found.count), (0, got.len()), "{site}: {:?}", found.worst);
         self.compared += found.count;
         if self.substituting {
