@@ -66,6 +66,8 @@ fn filters() -> Vec<(&'static str, &'static str)> {
         (r"[-+]?\d\.\d+e-?[1-9]\d*", "[figure]"),
         (r"ratio [\d.]+", "ratio [figure]"),
         (r"\d+\.\d{6}\b", "[figure]"),
+        (r" +\d+ %", " [share]"),
+        (r"at most \d\S+", "at most [figure]"),
         (r"/tmp/[^ /]+|/var/[^ ]+/T/[^ /]+", "[folder]"),
     ]
 }

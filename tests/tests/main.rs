@@ -21,6 +21,7 @@ mod kill_matrix;
 mod layering;
 mod mirror;
 mod models;
+mod noise;
 mod ops;
 mod report;
 mod rounding;

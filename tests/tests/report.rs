@@ -5,11 +5,11 @@ mod junit;
 pub(crate) mod page;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
-use tools::decoded::{Decoded, Divergence};
+use tools::decoded::{Cause, Decoded, Divergence};
 use tools::lens::Lens;
 use tools::report::{Header, Report, SCHEMA};
 use tools::spread::Spread;
-use tools::verdict::{Flip, JudgedBy, SiteReport, Top, Verdict, Worst};
+use tools::verdict::{Flip, JudgedBy, Likelihood, SiteReport, Top, Verdict, Worst};
 
 /// A name that would run in a page that does not escape it.
 const HOSTILE: &str = "</title></template><script>document.body.remove()</script>&amp;\"'";
@@ -72,16 +72,19 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         judged_by: if site.is_choice() { JudgedBy::Intervals } else { JudgedBy::Bound },
         count: 512 * 3072,
         equal: 1000,
+        unequal_expected: Some(2000.5),
         faults: usize::from(verdict == Verdict::Fault) * 12,
         suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
         deviation: 1e-4 * depth,
         floor: (lens == Lens::Global).then_some(2e-4 * depth),
+        quantile: (lens == Lens::Global).then_some(0.25),
         carried: None,
         worst: Some(worst),
         segment: Vec::new(),
         note: (verdict == Verdict::Mistrusted).then(|| "every value is 0".to_owned()),
         flips: if verdict == Verdict::Tie { vec![Flip { token: 77, legal: true }] } else { Vec::new() },
         spread: Some(Spread::of((96, 192), |(i, j)| largest * ((i * 7919 + j * 104_729) % 1009) as f64 / 1008.0)),
+        likelihood: (site == Site::Logits).then_some(Likelihood { divergence: 1e-9, bound: 1e-6 }),
         tops: if site == Site::Logits { tops() } else { Vec::new() },
     }
 }
@@ -94,13 +97,13 @@ fn tops() -> Vec<Top> {
 
 /// A decode with a legal and an illegal divergence.
 fn decoded() -> Decoded {
-    let divergence = |position, margin, verdict| {
+    let divergence = |position, margin, cause| {
         let (candidate, reference, limit) = (8, 9, 1e-3);
-        Divergence { position, candidate, reference, margin, limit, verdict }
+        Divergence { position, candidate, reference, margin, rounding: 1e-5, limit, cause }
     };
     Decoded {
         tokens: vec![9; 64],
         margins: (1..=64).map(|i| 1.0 / f64::from(i)).collect(),
-        divergences: vec![divergence(3, 1e-4, Verdict::Tie), divergence(9, 0.5, Verdict::Fault)],
+        divergences: vec![divergence(3, 1e-4, Cause::Drift), divergence(9, 0.5, Cause::Fault)],
     }
 }

@@ -1,8 +1,8 @@
 //! Puts a candidate's decoded tokens next to the reference's.
 //!
 //! The reference reads the candidate's own tokens, so that every position is compared, after a divergence too. Where the
-//! candidate chose another token, that is legal if noise explains it: the reference's margin between the two lies
-//! within what correct implementations' logits differ by. Where the candidate shows which experts it chose, the reference
+//! candidate chose another token, that is legal if rounding explains it: the reference's margin between the two lies within
+//! the head's own error bound (a tie), or within what correct implementations' logits differ by (drift). Where the candidate shows which experts it chose, the reference
 //! goes by these, so that what another legal choice leads to is not taken for noise.
 
 use ndarray::Array2;
@@ -10,8 +10,9 @@ use reference::models::decoder::{Decoder, Stream};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::argmax;
 use reference::run::Run;
-use reference::{Error, RoundingContract};
+use reference::{Error, RoundingContract, Tracked};
 use serde::Serialize;
+use strum::Display;
 
 use crate::lens::{MEMBERS, difference_limit};
 use crate::replay::Choices;
@@ -39,16 +40,41 @@ pub struct Divergence {
     pub reference: u32,
     /// The reference's logit of its own token less that of the candidate's.
     pub margin: f64,
-    /// What noise explains.
+    /// What the rounding of the head's own two logits explains.
+    pub rounding: f64,
+    /// What noise of the whole model explains.
     pub limit: f64,
-    /// Tie or fault.
-    pub verdict: Verdict,
+    /// Which of these explains it.
+    pub cause: Cause,
+}
+
+/// What explains another token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Display)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Cause {
+    /// The head's own rounding.
+    Tie,
+    /// The noise of the whole model.
+    Drift,
+    /// Neither.
+    Fault,
+}
+
+impl Divergence {
+    /// A tie or a fault.
+    pub fn verdict(&self) -> Verdict {
+        match self.cause {
+            Cause::Tie | Cause::Drift => Verdict::Tie,
+            Cause::Fault => Verdict::Fault,
+        }
+    }
 }
 
 impl Decoded {
     /// The worst of all divergences.
     pub fn verdict(&self) -> Verdict {
-        self.divergences.iter().map(|d| d.verdict).max().unwrap_or(Verdict::Exact)
+        self.divergences.iter().map(Divergence::verdict).max().unwrap_or(Verdict::Exact)
     }
 }
 
@@ -62,8 +88,11 @@ pub fn judge_decoded(
     mut progress: impl FnMut(),
 ) -> Result<Decoded, Error> {
     let read = [prompt, &tokens[..tokens.len().saturating_sub(1)]].concat();
-    let mut logits = |contract| logits(model, &read, prompt.len() - 1, &mut Run::new(contract, choices));
-    let truth = logits(RoundingContract::IDEAL)?;
+    let first = prompt.len() - 1;
+    let stream = stream(model, &read, first, &mut Run::new(RoundingContract::IDEAL, choices))?;
+    let exact = Stream::from(Tracked::exact(stream.stored.value));
+    let truth = model.head(&exact, &mut Run::bounding(contract, choices))?;
+    let (truth, error) = (&truth.value, truth.error_or_exact().certain);
     progress();
     let mut found = Decoded { tokens: tokens.to_vec(), margins: Vec::new(), divergences: Vec::new() };
     for (position, (&candidate, row)) in tokens.iter().zip(truth.rows()).enumerate() {
@@ -71,8 +100,10 @@ pub fn judge_decoded(
         found.margins.push(own.margin);
         if own.token != candidate {
             let margin = row[own.token as usize] - row.get(candidate as usize).copied().unwrap_or(f64::NEG_INFINITY);
-            let (reference, verdict) = (own.token, Verdict::Fault);
-            found.divergences.push(Divergence { position, candidate, reference, margin, limit: 0.0, verdict });
+            let at = |token: u32| error.get((position, token as usize)).copied().unwrap_or(0.0);
+            let (reference, rounding) = (own.token, at(own.token) + at(candidate));
+            let cause = if margin <= rounding { Cause::Tie } else { Cause::Fault };
+            found.divergences.push(Divergence { position, candidate, reference, margin, rounding, limit: 0.0, cause });
         }
     }
     if found.divergences.is_empty() {
@@ -80,7 +111,8 @@ pub fn judge_decoded(
     }
     let mut drawn: Vec<Array2<f64>> = Vec::with_capacity(MEMBERS);
     for seed in 1..=MEMBERS as u64 {
-        drawn.push(logits(contract.stochastic(seed))?);
+        let run = &mut Run::new(contract.stochastic(seed), choices);
+        drawn.push(model.head(&self::stream(model, &read, first, run)?, run)?.value);
         progress();
     }
     for divergence in &mut found.divergences {
@@ -89,15 +121,15 @@ pub fn judge_decoded(
             at(divergence.reference) - at(divergence.candidate)
         };
         divergence.limit = difference_limit(drawn.iter().map(|z| gap(z) - divergence.margin));
-        if divergence.margin <= divergence.limit {
-            divergence.verdict = Verdict::Tie;
+        if divergence.cause == Cause::Fault && divergence.margin <= divergence.limit {
+            divergence.cause = Cause::Drift;
         }
     }
     Ok(found)
 }
 
-/// The logits after each token from `first` on.
-fn logits(model: &Decoder<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Array2<f64>, Error> {
+/// The residual stream after the last layer, of each token from `first` on.
+fn stream(model: &Decoder<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Stream<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
     let mut stream = Stream::from(model.embed(read, 0, run)?);
     let table = model.rope_table(0, read.len(), run);
@@ -105,5 +137,5 @@ fn logits(model: &Decoder<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64
         stream = model.layer(layer, &stream, &table, &mut cache, run)?;
     }
     let rows: Vec<usize> = (first..read.len()).collect();
-    Ok(model.head(&Stream::from(stream.stored.select(&rows)), run)?.value)
+    Ok(Stream::from(stream.stored.select(&rows)))
 }

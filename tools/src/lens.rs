@@ -1,7 +1,9 @@
 //! Lenses: from which values the reference starts, and where it is put next to the candidate.
 
+mod chance;
 mod floor;
 mod judge;
+mod likelihood;
 mod routing;
 mod substitution;
 mod track;

@@ -8,6 +8,7 @@ use ndarray::Array2;
 use optimized::models::capture::Capture;
 use reference::config::Config;
 use reference::probe::Probe;
+use reference::rounding::Chain;
 use reference::site::Extent;
 use reference::{LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -18,7 +19,7 @@ use crate::selection::Selection;
 pub struct Recorder {
     writer: DumpWriter,
     selection: Selection,
-    activations: Storage,
+    contract: RoundingContract,
     config: Config,
     all_steps: bool,
     step: Option<usize>,
@@ -37,8 +38,8 @@ impl Recorder {
         all_steps: bool,
     ) -> Self {
         let extent = Extent { tokens: 0, positions: 0 };
-        let (activations, config) = (contract.activations, config.clone());
-        Recorder { writer, selection, activations, config, all_steps, step: None, extent, written: 0, failure: None }
+        let config = config.clone();
+        Recorder { writer, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
     }
 
     /// Completes the dump; the number of values written.
@@ -73,7 +74,7 @@ impl Recorder {
     }
 
     fn values(&mut self, site: Site, value: Array2<f64>) {
-        let storage = storage_at(site, self.activations);
+        let storage = storage_at(site, &self.contract);
         self.record(site, value.nrows(), |shape| Tensor::stored(storage, shape, value));
     }
 
@@ -82,17 +83,18 @@ impl Recorder {
     }
 }
 
-/// What a site's values are stored in, where activations are stored in `activations`: the router and the rotation table
-/// are f32 at least.
-pub fn storage_at(site: Site, activations: Storage) -> Storage {
-    use LayerSite::{GateChoice, GateLogits, GateScores, GateWeights};
-    let wide = matches!(
-        site,
-        Site::RopeCos | Site::RopeSin | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights)
-    );
-    match activations {
+/// What a site's values are stored in: the router's, the rotation table's, and what goes into the rotation unrounded are
+/// f32 at least.
+pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
+    use LayerSite::{GateChoice, GateLogits, GateScores, GateWeights, KNorm, QNorm};
+    let wide = match site {
+        Site::RopeCos | Site::RopeSin | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights) => true,
+        Site::Layer(_, QNorm | KNorm) => contract.qk_norm == Chain::Once,
+        _ => false,
+    };
+    match contract.activations {
         Storage::F16 | Storage::Bf16 if wide => Storage::F32,
-        _ => activations,
+        activations => activations,
     }
 }
 

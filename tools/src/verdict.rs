@@ -80,6 +80,15 @@ pub struct Top {
     pub margin: f64,
 }
 
+/// What errors of logits do to the probabilities of the next token.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Likelihood {
+    /// KL(reference‖candidate) in nats, the largest of all tokens.
+    pub divergence: f64,
+    /// What it may be, by the bounds of the logits.
+    pub bound: f64,
+}
+
 /// One site under one lens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SiteReport {
@@ -98,6 +107,8 @@ pub struct SiteReport {
     pub count: usize,
     /// How many are the reference's own, rounded.
     pub equal: usize,
+    /// How many of a right implementation's are expected not to be, where the bound tells.
+    pub unequal_expected: Option<f64>,
     /// How many are outside.
     pub faults: usize,
     /// How many are inside the certain bound and outside the probable one.
@@ -106,6 +117,8 @@ pub struct SiteReport {
     pub deviation: f64,
     /// The same of a correct implementation's noise, where it was measured: the largest of the runs.
     pub floor: Option<f64>,
+    /// The share of right implementations that stray less, as these runs predict it.
+    pub quantile: Option<f64>,
     /// Under the layer lens, how much of the deviation at the layer's output came in with its input.
     pub carried: Option<f64>,
     /// The element that stands out most.
@@ -121,6 +134,8 @@ pub struct SiteReport {
     /// How the errors are spread; a report in JSON has no pictures.
     #[serde(skip)]
     pub spread: Option<Spread>,
+    /// At the logits, what their errors do.
+    pub likelihood: Option<Likelihood>,
     /// At the logits, the likeliest token of each row, as far as all are numbers.
     #[serde(skip)]
     pub tops: Vec<Top>,
@@ -147,16 +162,19 @@ impl SiteReport {
             judged_by: JudgedBy::Bound,
             count: 0,
             equal: 0,
+            unequal_expected: None,
             faults: 0,
             suspicious: 0,
             deviation: 0.0,
             floor: None,
+            quantile: None,
             carried: None,
             worst: None,
             segment: Vec::new(),
             note: None,
             flips: Vec::new(),
             spread: None,
+            likelihood: None,
             tops: Vec::new(),
         }
     }

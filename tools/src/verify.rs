@@ -110,7 +110,7 @@ impl Verification<'_> {
                 if self.keep == Some(at) && track.lens == Lens::Local {
                     found.kept = Some(judge.kept(loaded)?);
                 }
-                found.sites.push(judge.report(track.lens, self.contract.activations, loaded)?);
+                found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
             }
             // Sites are ordered as a token meets them; choices come among the values they are made of.
             found.sites[of_track..].sort_by_key(|report| report.site);

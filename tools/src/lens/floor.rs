@@ -19,10 +19,22 @@ const FALSE_ALARM: f64 = 1e-6;
 pub(super) struct NoiseFloor {
     /// What is typical of each element.
     scale: Array2<f64>,
-    /// Limits of the largest scaled deviation and of the root mean square.
-    limits: Figures,
+    /// Of the largest scaled deviation, its logarithm.
+    peak: Prediction,
+    /// Of the root mean square of the scaled deviations, its logarithm.
+    rms: Prediction,
     /// The largest ‖deviation‖ of a run.
     pub largest: f64,
+}
+
+/// Where the logarithm of the next run's figure lies: around `mean`, as far as Student's t says in units of `deviation`.
+#[derive(Debug, Clone, Copy)]
+struct Prediction {
+    mean: f64,
+    deviation: f64,
+    freedom: f64,
+    /// What the figure stays below.
+    limit: f64,
 }
 
 /// The figures of one run.
@@ -42,24 +54,35 @@ impl NoiseFloor {
         let figures: Vec<Figures> = (0..members.len())
             .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out))))
             .collect();
-        let limits = Figures {
-            peak: prediction_limit(figures.iter().map(|f| f.peak)),
-            rms: prediction_limit(figures.iter().map(|f| f.rms)),
-        };
+        let peak = Prediction::of(figures.iter().map(|f| f.peak));
+        let rms = Prediction::of(figures.iter().map(|f| f.rms));
         let largest = squares.iter().map(|s| s.sum().sqrt()).fold(0.0, f64::max);
-        NoiseFloor { scale, limits, largest }
+        NoiseFloor { scale, peak, rms, largest }
     }
 
     /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
     pub(super) fn ratio(&self, deviation: &Array2<f64>) -> f64 {
         let figures = Figures::of(deviation, &self.scale);
         let over = |figure: f64, limit: f64| if figure == 0.0 { 0.0 } else { figure / limit };
-        over(figures.peak, self.limits.peak).max(over(figures.rms, self.limits.rms))
+        over(figures.peak, self.peak.limit).max(over(figures.rms, self.rms.limit))
+    }
+
+    /// The share of right implementations that stray less, by root mean square, as the runs predict it. A random rounding
+    /// has twice the variance of one to nearest, which implementations do: E f(1 − f) = 1/6 against 1/12 of the distance
+    /// of neighbours squared.
+    pub(super) fn quantile(&self, deviation: &Array2<f64>) -> f64 {
+        let rms = Figures::of(deviation, &self.scale).rms * std::f64::consts::SQRT_2;
+        let Prediction { mean, deviation, freedom, .. } = self.rms;
+        match (rms > 0.0, deviation > 0.0) {
+            (true, true) => t_distribution(freedom).cdf((rms.ln() - mean) / deviation),
+            (true, false) => 1.0,
+            (false, _) => 0.0,
+        }
     }
 
     /// How far one element may be off.
     pub(super) fn bound(&self, at: (usize, usize)) -> f64 {
-        self.scale[at] * self.limits.peak
+        self.scale[at] * self.peak.limit
     }
 }
 
@@ -104,19 +127,26 @@ pub(crate) fn difference_limit(differences: impl Iterator<Item = f64>) -> f64 {
     student(n) * (squares.iter().sum::<f64>() / n).sqrt()
 }
 
-/// The quantile of Student's t that a correct candidate exceeds as often as is allowed.
-fn student(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom").inverse_cdf(1.0 - FALSE_ALARM)
+fn t_distribution(freedom: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom")
 }
 
-/// The one-sided prediction limit of the next of these positive, log-normal figures.
-fn prediction_limit(figures: impl Iterator<Item = f64>) -> f64 {
-    let logs: Vec<f64> = figures.filter(|f| *f > 0.0).map(f64::ln).collect();
-    let n = logs.len() as f64;
-    if logs.len() < 2 {
-        return 0.0;
+/// The quantile of Student's t that a correct candidate exceeds as often as is allowed.
+fn student(freedom: f64) -> f64 {
+    t_distribution(freedom).inverse_cdf(1.0 - FALSE_ALARM)
+}
+
+impl Prediction {
+    /// Of the next of these positive, log-normal figures.
+    fn of(figures: impl Iterator<Item = f64>) -> Self {
+        let logs: Vec<f64> = figures.filter(|f| *f > 0.0).map(f64::ln).collect();
+        let n = logs.len() as f64;
+        if logs.len() < 2 {
+            return Prediction { mean: f64::NEG_INFINITY, deviation: 0.0, freedom: 1.0, limit: 0.0 };
+        }
+        let mean = logs.iter().sum::<f64>() / n;
+        let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let (deviation, freedom) = ((variance * (1.0 + 1.0 / n)).sqrt(), n - 1.0);
+        Prediction { mean, deviation, freedom, limit: (mean + student(freedom) * deviation).exp() }
     }
-    let mean = logs.iter().sum::<f64>() / n;
-    let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    (mean + student(n - 1.0) * (variance * (1.0 + 1.0 / n)).sqrt()).exp()
 }

@@ -1,13 +1,15 @@
 //! From what was seen to a verdict.
 
 use ndarray::{Array2, Zip};
-use reference::bound::confidence;
+use reference::bound::{ErrorBound, confidence};
 use reference::compare::{compare, ratio};
 use reference::ops::sampling::argmax;
-use reference::{Site, Storage};
+use reference::{RoundingContract, Site, Storage};
 
 use super::Lens;
+use super::chance::beyond;
 use super::floor::NoiseFloor;
+use super::likelihood::likelihood;
 use super::substitution::{Loaded, Seen};
 use crate::failure::Failure;
 use crate::recorder::storage_at;
@@ -77,11 +79,16 @@ impl Judge {
         Ok(Kept { shape: loaded.shape(self.site()), candidate, reference, bound })
     }
 
-    /// The site's report; `activations` is what the candidate stores activations in.
-    pub(crate) fn report(self, lens: Lens, activations: Storage, loaded: &Loaded<'_>) -> Result<SiteReport, Failure> {
+    /// The site's report; `contract` says what the candidate stores values in.
+    pub(crate) fn report(
+        self,
+        lens: Lens,
+        contract: &RoundingContract,
+        loaded: &Loaded<'_>,
+    ) -> Result<SiteReport, Failure> {
         let candidate = loaded.value(self.seen.site)?;
         let candidate = candidate.as_ref();
-        let storage = storage_at(self.seen.site, activations);
+        let storage = storage_at(self.seen.site, contract);
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&(candidate - reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
@@ -96,7 +103,7 @@ impl Judge {
         };
         let shape = loaded.shape(self.seen.site);
         if self.members.is_empty() {
-            self.by_bound(candidate, &shape, &mut report);
+            self.by_bound(candidate, storage, &shape, &mut report);
         } else {
             self.by_floor(candidate, &shape, signal, &mut report);
         }
@@ -111,14 +118,16 @@ impl Judge {
         Ok(report)
     }
 
-    fn by_bound(&self, candidate: &Array2<f64>, shape: &[usize], report: &mut SiteReport) {
+    fn by_bound(&self, candidate: &Array2<f64>, storage: Storage, shape: &[usize], report: &mut SiteReport) {
         let reference = &self.seen.computed.value;
         let error = self.seen.computed.error_or_exact();
         let lambda = confidence(FAMILY.max(reference.len()), FALSE_SUSPICION);
-        let found = compare(candidate.view(), reference.view(), &error, lambda);
+        let found = compare(candidate.view(), reference.view(), &error, storage, lambda);
+        report.unequal_expected = Some(expected_unequal(reference, &error, storage));
         (report.faults, report.suspicious) = (found.faults, found.suspicious);
         let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
         report.spread = Some(Spread::of(reference.dim(), ratio));
+        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| error.certain[at]));
         report.worst = found.worst.map(|worst| Worst {
             index: unravel(worst.at.0 * reference.ncols() + worst.at.1, shape),
             candidate: worst.candidate,
@@ -144,8 +153,10 @@ impl Judge {
         let together = floor.ratio(&deviation);
         report.judged_by = JudgedBy::NoiseFloor(self.members.len());
         report.floor = Some(floor.largest / signal);
+        report.quantile = Some(floor.quantile(&deviation));
         let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
         report.spread = Some(Spread::of(reference.dim(), ratio_at));
+        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| floor.bound(at)));
         let mut worst: Option<Worst> = None;
         Zip::indexed(&deviation).for_each(|at, &d| {
             let (bound, ratio) = (floor.bound(at), ratio_at(at));
@@ -170,9 +181,20 @@ impl Judge {
     }
 }
 
+/// How many values of a right implementation are not the reference's, rounded: those whose error before rounding, taken as
+/// normal, carries them over the middle between two neighbours.
+fn expected_unequal(reference: &Array2<f64>, error: &ErrorBound, storage: Storage) -> f64 {
+    let crosses = |(at, &r): ((usize, usize), &f64)| {
+        let sigma = error.before_rounding(at, r, storage);
+        let distance = storage.spacing(r) / 2.0 - (r - storage.nearest(r)).abs();
+        beyond(distance, sigma)
+    };
+    reference.indexed_iter().map(crosses).sum()
+}
+
 /// The likeliest tokens, where the site has logits.
 fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top> {
-    if !matches!(site, Site::LmHead | Site::Logits) {
+    if !has_logits(site) {
         return Vec::new();
     }
     let rows = candidate.rows().into_iter().zip(reference.rows()).enumerate();
@@ -181,6 +203,10 @@ fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top
         Some(Top { token, candidate, reference: reference.token, margin: reference.margin })
     };
     rows.filter_map(top).collect()
+}
+
+fn has_logits(site: Site) -> bool {
+    matches!(site, Site::LmHead | Site::Logits)
 }
 
 /// sin of position 0 is 0.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Lens;
+use super::chance::beyond;
 use super::substitution::SeenChoice;
 use crate::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
 
@@ -22,6 +23,7 @@ impl SeenChoice {
             verdict: Verdict::Exact,
             judged_by: JudgedBy::Intervals,
             count: self.candidate.nrows(),
+            unequal_expected: Some((0..self.candidate.nrows()).map(|token| self.expected(token)).sum()),
             ..SiteReport::missing(step, self.site, Lens::Local)
         };
         for token in 0..self.candidate.nrows() {
@@ -45,6 +47,17 @@ impl SeenChoice {
         }
         report.deviation = (report.count - report.equal) as f64 / report.count.max(1) as f64;
         report
+    }
+
+    /// How probable it is that a right implementation chooses otherwise: that the errors of two scores, taken as normal,
+    /// exchange one that is chosen and one that is not.
+    fn expected(&self, token: usize) -> f64 {
+        let error = self.scores.error_or_exact();
+        let (scores, sigma) = (self.scores.value.row(token), error.sigma.row(token));
+        let own: BTreeSet<usize> = self.chosen.row(token).iter().copied().collect();
+        let others = || (0..scores.len()).filter(|expert| !own.contains(expert));
+        let exchanged = |i: usize, j: usize| beyond(scores[i] - scores[j], sigma[i].hypot(sigma[j])) / 2.0;
+        own.iter().flat_map(|&i| others().map(move |j| exchanged(i, j))).sum::<f64>().min(1.0)
     }
 
     fn row(&self, token: usize) -> Row {

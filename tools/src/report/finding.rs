@@ -2,7 +2,35 @@
 
 use super::Report;
 use super::place::named;
+use crate::decoded::Divergence;
 use crate::verdict::{JudgedBy, SiteReport};
+
+/// Another token, in words.
+pub(super) fn another_token(divergence: &Divergence) -> String {
+    format!(
+        "candidate {}, reference {}; margin {:.3e}, rounding explains {:.3e}, noise {:.3e}",
+        divergence.candidate, divergence.reference, divergence.margin, divergence.rounding, divergence.limit
+    )
+}
+
+/// What errors of logits do to the probabilities, in words.
+pub(super) fn divergence(site: &SiteReport) -> Option<String> {
+    let likelihood = site.likelihood?;
+    Some(format!("KL up to {:.2e}, by the logits' bounds at most {:.2e}", likelihood.divergence, likelihood.bound))
+}
+
+/// Suspicious values, in words.
+pub(super) fn suspicion(site: &SiteReport) -> String {
+    let (seen, of) = (site.count - site.equal, site.count);
+    let unequal = site
+        .unequal_expected
+        .map(|expected| format!("; {seen} are not the reference's, rounded, where {expected:.1} are expected"));
+    format!(
+        "{} of {of} values further off than independent roundings explain{}",
+        site.suspicious,
+        unequal.unwrap_or_default()
+    )
+}
 
 /// A line a fact.
 pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {

@@ -3,7 +3,7 @@
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Report, finding};
-use crate::decoded::Decoded;
+use crate::decoded::{Cause, Decoded};
 use crate::failure::Failure;
 use crate::lens::Lens;
 use crate::verdict::{SiteReport, Verdict};
@@ -56,10 +56,7 @@ fn of_site(report: &Report, site: &SiteReport) -> TestCase {
         verdict => {
             let mut case = TestCase::new(name, TestCaseStatus::success());
             case.set_system_out(match verdict {
-                Verdict::Suspicious => format!(
-                    "suspicious: {} of {} values further off than independent roundings explain",
-                    site.suspicious, site.count
-                ),
+                Verdict::Suspicious => format!("suspicious: {}", finding::suspicion(site)),
                 verdict => verdict.to_string(),
             });
             case
@@ -72,15 +69,12 @@ fn of_token(decoded: &Decoded, position: usize) -> TestCase {
     let Some(divergence) = decoded.divergences.iter().find(|divergence| divergence.position == position) else {
         return TestCase::new(name, TestCaseStatus::success());
     };
-    let said = format!(
-        "candidate {}, reference {}; margin {:.3e}, noise explains {:.3e}",
-        divergence.candidate, divergence.reference, divergence.margin, divergence.limit
-    );
-    if divergence.verdict == Verdict::Fault {
+    let said = finding::another_token(divergence);
+    if divergence.cause == Cause::Fault {
         return failed(name, "another token", &[said]);
     }
     let mut case = TestCase::new(name, TestCaseStatus::success());
-    case.set_system_out(format!("{}: {said}", divergence.verdict));
+    case.set_system_out(format!("{}: {said}", divergence.cause));
     case
 }
 

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use owo_colors::OwoColorize;
 
 use super::Report;
-use super::finding::lines;
+use super::finding::{another_token, divergence, lines, suspicion};
 use super::place::{at, row_name, row_of};
+use crate::decoded::Cause;
 use crate::lens::Lens;
 use crate::output::Output;
-use crate::verdict::{SiteReport, Verdict};
+use crate::verdict::{JudgedBy, SiteReport, Verdict};
 
 /// Faults that are told in full.
 const TOLD: usize = 10;
@@ -20,6 +21,8 @@ pub fn print(report: &Report, output: Output) {
     text += &layers(report);
     text += &missing(report);
     text += &findings(report);
+    text += &routing(report);
+    text += &logits(report);
     text += &decode(report);
     let _ = writeln!(text, "\n{}", summary(report));
     output.say(&text);
@@ -70,8 +73,10 @@ fn layers(report: &Report) -> String {
         widths
     });
     let width = width.into_iter().max().unwrap_or(0).max(5);
-    let title =
-        format!("{:>7}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}", "layer", "local", "makes", "carries", "drift", "noise");
+    let title = format!(
+        "{:>7}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
+        "layer", "local", "makes", "carries", "drift", "noise", "above"
+    );
     let _ = writeln!(text, "\n{}", title.dimmed());
     for row in 0..report.header.layers + 2 {
         let of_row =
@@ -87,11 +92,12 @@ fn layers(report: &Report) -> String {
         let figure = |x: Option<f64>| x.map_or_else(String::new, |x| format!("{x:.1e}"));
         let _ = writeln!(
             text,
-            "{name:>7}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}",
+            "{name:>7}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
             figure(layer.map(|s| s.deviation)),
             figure(layer.and_then(|s| s.carried)),
             figure(global.map(|s| s.deviation)),
             figure(global.and_then(|s| s.floor)),
+            global.and_then(|s| s.quantile).map_or_else(String::new, |q| format!("{:.0} %", 100.0 * q)),
         );
     }
     let _ = writeln!(text, "{}", "= exact  · within  t tie  ? mistrusted  ! suspicious  X fault".dimmed());
@@ -129,15 +135,7 @@ fn findings(report: &Report) -> String {
     }
     let suspicious: Vec<&SiteReport> = report.sites.iter().filter(|s| s.verdict == Verdict::Suspicious).collect();
     for site in suspicious.iter().take(TOLD) {
-        let _ = writeln!(
-            text,
-            "\n{} {} ({}): {} of {} values further off than independent roundings explain",
-            "suspicious".yellow(),
-            site.site,
-            site.lens,
-            site.suspicious,
-            site.count
-        );
+        let _ = writeln!(text, "\n{} {} ({}): {}", "suspicious".yellow(), site.site, site.lens, suspicion(site));
     }
     text
 }
@@ -150,6 +148,46 @@ fn finding(fault: &SiteReport, report: &Report) -> String {
     text
 }
 
+/// Choices of experts that are not the reference's, by layer, beside how many rounding makes so.
+fn routing(report: &Report) -> String {
+    let choices: Vec<&SiteReport> = report.sites.iter().filter(|s| s.judged_by == JudgedBy::Intervals).collect();
+    let flips = |site: &SiteReport| site.flips.len();
+    let seen: usize = choices.iter().map(|site| flips(site)).sum();
+    if seen == 0 {
+        return String::new();
+    }
+    let expected: f64 = choices.iter().filter_map(|site| site.unequal_expected).sum();
+    let of: usize = choices.iter().map(|site| site.count).sum();
+    let mut text = format!("\nrouting: {seen} of {of} choices are other experts, {expected:.1} expected;");
+    for site in choices.into_iter().filter(|site| flips(site) > 0).take(TOLD) {
+        let expected = site.unequal_expected.unwrap_or(0.0);
+        let _ = write!(
+            text,
+            " {} {} ({expected:.1})",
+            row_name(row_of(site, report.header.layers), report.header.layers),
+            flips(site)
+        );
+    }
+    text + "\n"
+}
+
+/// What the logits' errors do, under each lens.
+fn logits(report: &Report) -> String {
+    let mut text = String::from("\n");
+    for lens in [Lens::Local, Lens::Global] {
+        let mut of_lens = report.sites.iter().filter(|site| site.lens == lens);
+        let Some(site) = of_lens.find(|site| site.likelihood.is_some()) else { continue };
+        let same = site.tops.iter().filter(|top| top.candidate == top.reference).count();
+        let said = divergence(site).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "logits ({lens}): likeliest token the reference's {same} of {} times; {said}",
+            site.tops.len()
+        );
+    }
+    text
+}
+
 fn decode(report: &Report) -> String {
     let Some(decoded) = &report.decode else { return String::new() };
     let agree = decoded.tokens.len() - decoded.divergences.len();
@@ -157,15 +195,11 @@ fn decode(report: &Report) -> String {
     let smallest = decoded.margins.iter().copied().fold(f64::INFINITY, f64::min);
     let _ = writeln!(text, ", smallest margin {smallest:.3e}");
     for divergence in decoded.divergences.iter().take(TOLD) {
-        let said = match divergence.verdict {
-            Verdict::Fault => "fault".red().bold().to_string(),
-            _ => "tie".cyan().to_string(),
+        let said = match divergence.cause {
+            Cause::Fault => "fault".red().bold().to_string(),
+            cause => cause.cyan().to_string(),
         };
-        let _ = writeln!(
-            text,
-            "  {said} at token {}: candidate {}, reference {}; margin {:.3e}, noise explains {:.3e}",
-            divergence.position, divergence.candidate, divergence.reference, divergence.margin, divergence.limit
-        );
+        let _ = writeln!(text, "  {said} at token {}: {}", divergence.position, another_token(divergence));
     }
     text
 }

@@ -35,6 +35,9 @@ pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
             dd {
                 (site.count) ": " (site.equal) " equal, " (site.faults) " outside"
                 @if site.suspicious > 0 { ", " (site.suspicious) " suspicious" }
+                @if let Some(expected) = site.unequal_expected {
+                    "; " (site.count - site.equal) " other than the reference's, " (short(expected)) " expected"
+                }
             }
             @if let Some(worst) = &site.worst {
                 dt { "worst" } dd { (named(site.site, &worst.index, report.header.head_dim)) }
@@ -47,6 +50,7 @@ pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
             dd {
                 (format!("{:.2e}", site.deviation))
                 @if let Some(floor) = site.floor { ", noise up to " (format!("{floor:.2e}")) }
+                @if let Some(quantile) = site.quantile { ", above " (format!("{:.0} %", 100.0 * quantile)) " of right ones" }
                 @if let Some(carried) = site.carried { ", carried in " (format!("{carried:.2e}")) }
             }
             @if !site.segment.is_empty() {

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::cells::{Cell, Cells, ratio};
 use super::{detail, map};
+use crate::decoded::Cause;
 use crate::report::Report;
 use crate::report::place::at;
 use crate::verdict::Verdict;
@@ -18,7 +19,7 @@ const OPEN: usize = 2;
 pub(super) fn all(report: &Report, cells: &Cells<'_>) -> Markup {
     let faults = cells.with(Verdict::Fault);
     let wrong = report.decode.iter().flat_map(|decoded| &decoded.divergences);
-    let wrong = wrong.filter(|divergence| divergence.verdict == Verdict::Fault).count();
+    let wrong = wrong.filter(|divergence| divergence.cause == Cause::Fault).count();
     html! {
         h3 { "Faults" }
         @if faults.is_empty() && wrong == 0 { p { "None." } }

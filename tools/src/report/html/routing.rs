@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::detail::short;
 use crate::report::Report;
 use crate::report::place::at;
 use crate::verdict::{JudgedBy, SiteReport};
@@ -21,7 +22,8 @@ pub(super) fn routing(report: &Report) -> Markup {
                 @if flipped.is_empty() { "Every token goes to the reference's experts" }
                 @else {
                     (flipped.iter().map(|site| site.flips.len()).sum::<usize>()) " of " (tokens)
-                    " choices of experts are not the reference's"
+                    " choices of experts are not the reference's, "
+                    (short(choices.iter().filter_map(|site| site.unequal_expected).sum())) " are expected"
                 }
                 ", in " (choices.len()) " judged choices of a layer."
             }
@@ -29,7 +31,7 @@ pub(super) fn routing(report: &Report) -> Markup {
                 div.scroll tabindex="0" role="region" aria-label="routing by layer" {
                     table.figures {
                         thead {
-                            tr { @for name in ["site", "tokens", "legal", "illegal"] { th scope="col" { (name) } } th.words scope="col" { "which" } }
+                            tr { @for name in ["site", "tokens", "expected", "legal", "illegal"] { th scope="col" { (name) } } th.words scope="col" { "which" } }
                         }
                         tbody { @for site in flipped { (line(site)) } }
                     }
@@ -51,6 +53,7 @@ fn line(site: &SiteReport) -> Markup {
         tr {
             th scope="row" { (at(site)) }
             td { (site.count) }
+            td { (site.unequal_expected.map_or_else(String::new, short)) }
             td { (site.flips.iter().filter(|flip| flip.legal).count()) }
             td { (site.flips.iter().filter(|flip| !flip.legal).count()) }
             td.words { (named.join(", ")) @if more > 0 { " and " (more) " more" } }

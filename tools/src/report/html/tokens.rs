@@ -4,11 +4,12 @@ use maud::{Markup, html};
 use reference::Site;
 
 use super::plot;
-use crate::decoded::{Decoded, Divergence};
+use crate::decoded::{Cause, Decoded, Divergence};
 use crate::lens::Lens;
 use crate::report::Report;
+use crate::report::finding::divergence;
 use crate::report::place::at;
-use crate::verdict::{SiteReport, Top, Verdict};
+use crate::verdict::{SiteReport, Top};
 
 /// Lines of a table of tokens.
 const TOLD: usize = 20;
@@ -27,7 +28,12 @@ pub(super) fn logits(report: &Report) -> Markup {
             ul {
                 @for lens in [Lens::Local, Lens::Layer, Lens::Global] {
                     @let tops: Vec<&Top> = sites.iter().filter(|s| s.lens == lens).flat_map(|s| &s.tops).collect();
-                    @if !tops.is_empty() { li { (agreement(lens, &tops)) } }
+                    @if !tops.is_empty() {
+                        li {
+                            (agreement(lens, &tops))
+                            @for text in sites.iter().filter(|s| s.lens == lens).filter_map(|s| divergence(s)) { "; " (text) }
+                        }
+                    }
                 }
             }
             @if !differing.is_empty() {
@@ -76,7 +82,7 @@ pub(super) fn decode(report: &Report) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="divergences" {
                 table.figures {
                     thead {
-                        tr { th scope="col" { "token" } th.words scope="col" { "verdict" } @for name in ["candidate", "reference", "margin", "noise explains"] { th scope="col" { (name) } } }
+                        tr { th scope="col" { "token" } th.words scope="col" { "cause" } @for name in ["candidate", "reference", "margin", "rounding explains", "noise explains"] { th scope="col" { (name) } } }
                     }
                     tbody { @for divergence in decoded.divergences.iter().take(TOLD) { (line(divergence)) } }
                 }
@@ -95,13 +101,13 @@ fn others(decoded: &Decoded) -> &'static str {
 }
 
 fn line(divergence: &Divergence) -> Markup {
-    let fault = divergence.verdict == Verdict::Fault;
+    let fault = divergence.cause == Cause::Fault;
     html! {
         tr.wrong[fault] {
             th scope="row" { (divergence.position) }
-            td.words { @if fault { "✗ " } (divergence.verdict) }
+            td.words { @if fault { "✗ " } (divergence.cause) }
             td { (divergence.candidate) } td { (divergence.reference) }
-            td { (format!("{:.3e}", divergence.margin)) } td { (format!("{:.3e}", divergence.limit)) }
+            @for figure in [divergence.margin, divergence.rounding, divergence.limit] { td { (format!("{figure:.3e}")) } }
         }
     }
 }
