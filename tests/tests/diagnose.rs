@@ -54,14 +54,28 @@ fn two_mistakes_are_named_one_after_the_other() {
     assert_eq!((names, diagnosis.left), (vec!["rope_interleaved", "no_renorm"], 0));
 }
 
+/// What a coarse dump shows.
+fn outputs(site: Site) -> bool {
+    matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output) | Site::Logits)
+}
+
+#[test]
+fn two_mistakes_that_no_site_tells_apart_are_named_together() {
+    let setting = setting();
+    let live = setting.with(&[setting.mistake("qk_per_head_on_M2"), setting.mistake("no_renorm")]);
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: outputs, value: |_, value| value });
+    let mut names: Vec<&str> = diagnosis.explained.iter().map(|explained| explained.name).collect();
+    names.sort_unstable();
+    assert_eq!((names, diagnosis.left), (vec!["no_renorm", "qk_per_head_on_M2"], 0), "{diagnosis:#?}");
+}
+
 #[test]
 fn the_outputs_of_layers_are_enough() {
     let setting = setting();
     for name in ["rope_last_half", "scale_missing", "qk_per_head_on_M2", "bias_in_weights", "w1_w3_swapped", "nongated"]
     {
         let live = setting.with(&[setting.mistake(name)]);
-        let shows = |site| matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output) | Site::Logits);
-        let diagnosis = setting.diagnose(&Seen { live: &live, shows, value: |_, value| value });
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows: outputs, value: |_, value| value });
         let named = diagnosis.explained.first().map(|explained| explained.name);
         assert_eq!((named, diagnosis.left), (Some(name), 0), "{diagnosis:#?}");
     }

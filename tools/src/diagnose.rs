@@ -29,6 +29,9 @@ use fixtures::names::at::At;
 /// Mistakes that are looked for, one behind the other.
 const MISTAKES: usize = 4;
 
+/// Mistakes that come nearest alone, each of which is tried with every other where none fits alone.
+const PAIRED: usize = 4;
+
 /// What is known of a candidate.
 pub struct Evidence<'a> {
     /// The model's configuration.
@@ -102,10 +105,10 @@ pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut(usize)) -> Res
     let mut reports = evidence.verify(&assumption, evidence.all(), None)?.sites;
     while explained.len() < MISTAKES {
         let Some(first) = faults(&reports).first().map(|fault| (*fault).clone()) else { break };
-        let Some(found) = evidence.explain(&assumption, &first, &reports, &mut progress)? else { break };
-        explained.push(found.0);
-        assumption = found.1.assumption;
-        reports = found.1.reports;
+        let Some((mistakes, under)) = evidence.explain(&assumption, &first, &reports, &mut progress)? else { break };
+        explained.extend(mistakes);
+        assumption = under.assumption;
+        reports = under.reports;
     }
     let left = faults(&reports);
     let pattern = match left.first() {
@@ -187,15 +190,15 @@ impl Evidence<'_> {
         self.sizes().iter().any(|(size, found)| size == field && found.to_string() != *value)
     }
 
-    /// The mistake that explains a fault best, if any does: that which leaves the fewest faults in all, and of these the
-    /// one that is nearest.
+    /// The mistake that explains a fault best, or the two that do together, if any does: what leaves the fewest faults in
+    /// all, and of these what is nearest.
     fn explain(
         &self,
         before: &Assumption,
         first: &SiteReport,
         reports: &[SiteReport],
         progress: &mut impl FnMut(usize),
-    ) -> Result<Option<(Explained, Tried)>, Failure> {
+    ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
         let kept = self.kept(before, first)?;
         let token = kept.and_then(|kept| pattern::first_token(&kept, first.site, self.config, self.extent(first.step)));
         let position = token.unwrap_or(0);
@@ -206,14 +209,20 @@ impl Evidence<'_> {
         let possible = touching.flat_map(|mistake| mistake.cases(self.config, clue));
         let possible: Vec<Assumed> = possible.filter(|assumed| !self.contradicts(assumed)).collect();
         let mut tried = Vec::new();
+        let mut near: Vec<(f64, &Assumed)> = Vec::new();
         for (i, assumed) in possible.iter().enumerate() {
             progress(possible.len() - i);
-            let assumption = before.and(assumed.clone())?;
-            let found = self.verify(&assumption, self.around(first.site), None)?;
-            if fits(first, &found.sites, reports) {
-                let right = found.sites.iter().filter(|report| report.verdict != Verdict::Fault).count();
-                let fits = (right, found.sites.len());
-                tried.push(Tried { reports: self.verify(&assumption, self.all(), None)?.sites, assumption, fits });
+            let (fitting, far) = self.attempt(before.and(assumed.clone())?, first, reports)?;
+            tried.extend(fitting);
+            near.push((far, assumed));
+        }
+        if tried.is_empty() {
+            near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            let pairs: Vec<(&Assumed, &Assumed)> = pairs(&near).collect();
+            for (i, (one, other)) in pairs.iter().enumerate() {
+                progress(pairs.len() - i);
+                let both = before.and((*one).clone())?.and((*other).clone())?;
+                tried.extend(self.attempt(both, first, reports)?.0);
             }
         }
         tried.sort_by(|a, b| {
@@ -225,9 +234,27 @@ impl Evidence<'_> {
         let Some(best) = tried.next() else { return Ok(None) };
         let left = faults(&best.reports).len();
         let others: Vec<Tried> = tried.filter(|other| faults(&other.reports).len() == left).collect();
-        let assumed = best.assumption.mistakes.last().expect("one was assumed");
-        let explained = told(first.clone(), assumed, &others.iter().collect::<Vec<_>>(), best.fits, left);
-        Ok(Some((explained, best)))
+        let others: Vec<&Tried> = others.iter().collect();
+        let assumed = &best.assumption.mistakes[before.mistakes.len()..];
+        let explained = assumed.iter().map(|assumed| told(first.clone(), assumed, &others, best.fits, left));
+        Ok(Some((explained.collect(), best)))
+    }
+
+    /// What an assumption leaves, if a fault is gone under it, and how far the candidate is from it there.
+    fn attempt(
+        &self,
+        assumption: Assumption,
+        fault: &SiteReport,
+        before: &[SiteReport],
+    ) -> Result<(Option<Tried>, f64), Failure> {
+        let found = self.verify(&assumption, self.around(fault.site), None)?.sites;
+        let far = deviation(fault, &found);
+        if !fits(fault, &found, before) {
+            return Ok((None, far));
+        }
+        let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
+        let reports = self.verify(&assumption, self.all(), None)?.sites;
+        Ok((Some(Tried { assumption, reports, fits: (right, found.len()) }), far))
     }
 
     /// The layers that have to be run to see a site.
@@ -266,6 +293,17 @@ fn size_fault(assumed: &Assumed) -> SiteReport {
     let mut fault = SiteReport::missing(0, site, Lens::Local);
     (fault.verdict, fault.note) = (Verdict::Fault, Some("it has another shape".into()));
     fault
+}
+
+/// Mistakes that come near, each with all others but those that change the same.
+fn pairs<'a>(near: &[(f64, &'a Assumed)]) -> impl Iterator<Item = (&'a Assumed, &'a Assumed)> {
+    let same = |a: &Assumed, b: &Assumed| match (&a.change, &b.change) {
+        (Change::Reading(a, _), Change::Reading(b, _)) => a == b,
+        (a, b) => a == b,
+    };
+    let all = near.iter().enumerate().take(PAIRED);
+    let others = all.flat_map(|(i, (_, one))| near[i + 1..].iter().map(move |(_, other)| (*one, *other)));
+    others.filter(move |(one, other)| !same(one, other))
 }
 
 /// Whether a fault is gone, and no other came in its place.
