@@ -3,6 +3,7 @@
 use fixtures::golden::{Case, Golden};
 use ndarray::Array2;
 use optimized::models::capture::Capture;
+use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::Probe;
 use reference::run::Run;
@@ -24,6 +25,15 @@ impl Probe<f32> for Recorder {
     fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
         Capture::choices(&mut self.0, site, chosen.clone());
     }
+}
+
+/// What an implementation computes in f32 that rounds so.
+pub fn computed(model: &Decoder<'_>, tokens: &[u32], contract: RoundingContract) -> Live {
+    let mut recorder = Recorder::default();
+    let mut cache = KvCache::new(model.config().num_hidden_layers);
+    let mut run = Run::<f32>::new(contract, &mut recorder);
+    model.forward(tokens, &mut cache, &mut run).expect("it runs");
+    recorder.0
 }
 
 /// A golden case's model, and how an implementation of it rounds.
@@ -50,11 +60,7 @@ impl Setting {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let weights = assumption.weights(checkpoint.config(), &checkpoint);
         let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");
-        let mut recorder = Recorder::default();
-        let mut cache = KvCache::new(checkpoint.config().num_hidden_layers);
-        let mut run = Run::<f32>::new(self.contract, &mut recorder);
-        model.forward(&self.case.tokens, &mut cache, &mut run).expect("it runs");
-        recorder.0
+        computed(&model, &self.case.tokens, self.contract)
     }
 
     /// With these mistakes.

@@ -10,6 +10,7 @@ mod device;
 mod diagnose;
 mod emulator;
 mod exact_grid;
+mod false_alarms;
 mod fixtures;
 mod generic_faults;
 mod golden;

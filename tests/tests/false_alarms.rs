@@ -1,0 +1,74 @@
+//! No right implementation is blamed: two hundred random configurations, each with weights and a prompt of its own, computed
+//! by the CUDA path, and by the reference rounding as eager engines do.
+
+use fixtures::checkpoint::memory::MemoryWeights;
+use fixtures::synth::Synthesis;
+use optimized::emulated::Form;
+use optimized::models::decoder::Decoder as Optimized;
+use proptest::prelude::*;
+use reference::config::Config;
+use reference::models::decoder::Decoder;
+use reference::{RoundingContract, Semantics};
+use serde_json::{Value, json};
+use tests::device::emulated;
+use tests::mistaken::computed;
+use tools::candidate::{Candidate, Live};
+use tools::lens::Lens;
+use tools::verdict::{SiteReport, Verdict};
+use tools::verify::Verification;
+
+/// A small model; its sizes leave remainders in most tiles.
+fn model() -> impl Strategy<Value = Value> {
+    let heads = (1_usize..=3, 1_usize..=4, 2_usize..=8, any::<prop::sample::Index>());
+    let experts = (2_usize..=10, any::<prop::sample::Index>(), 4_usize..=40);
+    (heads, experts, 8_usize..=90, 1_usize..=2, 20_usize..=150).prop_map(
+        |((groups, shared, half, rotating), (experts, chosen, width), hidden, layers, vocabulary)| {
+            json!({
+                "model_type": "minimax_m2", "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": width,
+                "num_hidden_layers": layers, "num_attention_heads": groups * shared, "num_key_value_heads": groups,
+                "head_dim": 2 * half, "rotary_dim": 2 * (1 + rotating.index(half)), "rope_theta": 5e6,
+                "rms_norm_eps": 1e-6, "num_local_experts": experts, "num_experts_per_tok": 1 + chosen.index(experts.min(8)),
+                "max_position_embeddings": 512, "tie_word_embeddings": layers == 2 && vocabulary % 2 == 0
+            })
+        },
+    )
+}
+
+fn judged(
+    config: &Config,
+    weights: &MemoryWeights,
+    tokens: &[u32],
+    contract: RoundingContract,
+    candidate: &dyn Candidate,
+) -> Vec<SiteReport> {
+    let model = Decoder::new(config, Semantics::DOCUMENTS, weights).expect("it fits");
+    let (steps, layers) = (&[tokens.to_vec()], 0..config.num_hidden_layers);
+    let lenses = &[Lens::Local, Lens::Layer, Lens::Global];
+    let verification = Verification { model: &model, candidate, contract, steps, lenses, layers, keep: None };
+    verification.run(|| ()).expect("it can be put next to the reference").sites
+}
+
+fn by_cuda_path(config: &Config, weights: &MemoryWeights, tokens: &[u32]) -> Live {
+    let model = Optimized::load(emulated(Form::Fast), config, &Semantics::DOCUMENTS, weights, || {}).expect("it fits");
+    let (mut live, mut cache) = (Live::default(), model.cache(tokens.len()).expect("it fits"));
+    model.forward(tokens, &mut cache, Some(&mut live)).expect("it runs");
+    live
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn no_right_implementation_is_blamed(config in model(), seed: u64, tokens in prop::collection::vec(0..20_u32, 1..24)) {
+        let text = config.to_string();
+        let config = Config::from_json(&text).expect("the configuration is whole");
+        let weights = Synthesis { seed, ..Synthesis::default() }.weights(&config);
+        let cuda = by_cuda_path(&config, &weights, &tokens);
+        let reference = Decoder::new(&config, Semantics::DOCUMENTS, &weights).expect("it fits");
+        let eager = computed(&reference, &tokens, RoundingContract::EAGER_BF16);
+        for (contract, candidate) in [(RoundingContract::FUSED, cuda), (RoundingContract::EAGER_BF16, eager)] {
+            let reports = judged(&config, &weights, &tokens, contract, &candidate);
+            let blamed = reports.iter().find(|r| matches!(r.verdict, Verdict::Fault | Verdict::Suspicious));
+            prop_assert!(blamed.is_none(), "{contract} {text} seed {seed} {tokens:?}: {blamed:#?}");
+        }
+    }
+}
