@@ -1,10 +1,10 @@
-// MoE: adds up what a token's experts say, each by its weight.
+// MoE: adds up what a token's experts say, each by its weight, and what the expert that all share says.
 //
 // ```text
-// yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose
+// yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose        zᵢ = ρ(ς·yᵢ) + hᵢ
 // ```
 //
-// with eᵢₛ = W₂·ρ(silu(W₁·xᵢ) ⊙ W₃·xᵢ) of the expert that is the s-th choice of token i.
+// with eᵢₛ = W₂·ρ(silu(W₁·xᵢ) ⊙ W₃·xᵢ) of the expert that is the s-th choice of token i. This is y; there is no h.
 //
 // - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e. moe_gate_up: tiles × ⌈2I/TILE_COLS⌉
 //   blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles = ⌊n·k/TILE_ROWS⌋ + E suffices;

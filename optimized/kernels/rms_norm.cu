@@ -1,7 +1,7 @@
 // RMSNorm: scales each row to unit root mean square, then by a learned weight.
 //
 // ```text
-// yᵢⱼ = wⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
+// yᵢⱼ = mⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)        mⱼ = wⱼ, or 1 + wⱼ
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns row i.
@@ -10,7 +10,7 @@
 //   for each warp.
 // - Precision: f32; the sum serial per thread, then block_sum; w·x is exact; R2 at y, to nearest even, is the only
 //   rounding to bf16.
-// - Variants: D10 without R1, so ρ rounds nothing.
+// - Variants: D08 m = w; D10 without R1, so ρ rounds nothing.
 
 #include "reduce.cuh"
 #include "rms.cuh"

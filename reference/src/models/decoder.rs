@@ -270,7 +270,7 @@ impl<'w> Decoder<'w> {
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
             let (over, head_dim) = match self.semantics.qk_shards {
                 Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
-                None => (self.semantics.qk_norm, self.config.head_dim),
+                None => (self.semantics.qk_norm.unwrap_or(semantics::QkNorm::FullProjection), self.config.head_dim),
             };
             QkNorm { norm, over, head_dim }.under(contract)
         };
