@@ -13,12 +13,11 @@ import sys
 from pathlib import Path
 
 import torch
+from capturing import Capture
 from m2_mistakes import MISTAKES
-from m2_model import KEPT_INPUTS, PRECISIONS, load, prepare_library
+from m2_model import load
+from model import KEPT_INPUTS, PRECISIONS, prepare_library
 from safetensors import safe_open
-
-sys.path.append(str(Path(__file__).parents[1] / "capture"))
-from capture import Capture
 
 
 def main() -> None:
