@@ -14,7 +14,10 @@ import torch
 from cases import Case, Sizes
 from drawing import Drawn
 from m2_cases import CASES as M2_CASES
+from m2_mistakes import MISTAKES as M2_MISTAKES
 from m3_cases import CASES as M3_CASES
+from m3_mistakes import MISTAKES as M3_MISTAKES
+from mistakes import Mistake
 from transformers import PreTrainedModel
 
 
@@ -27,6 +30,7 @@ class Family(NamedTuple):
     load: Callable[[Path, torch.dtype], PreTrainedModel]
     properties: Callable[..., dict[str, int | float]]
     least: Mapping[str, float]
+    mistakes: Mapping[str, Mistake]
 
 
 FAMILIES = {
@@ -37,6 +41,7 @@ FAMILIES = {
         m2_model.load,
         m2_properties.properties,
         m2_properties.LEAST,
+        M2_MISTAKES,
     ),
     "m3": Family(
         M3_CASES,
@@ -45,6 +50,7 @@ FAMILIES = {
         m3_model.load,
         m3_properties.properties,
         m3_properties.LEAST,
+        M3_MISTAKES,
     ),
 }
 """By the first part of their cases' names."""

@@ -52,11 +52,14 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def write_json(path: Path, document: dict[str, object]) -> None:
-    """Writes an object with its members on lines of their own, and a list, however long, on one."""
+    """Writes an object with its members on lines of their own, and a list, unless of objects, on one."""
     path.write_text(_json(document) + "\n")
 
 
 def _json(value: object, indent: str = "") -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        deeper = indent + "  "
+        return "[\n" + ",\n".join(f"{deeper}{json.dumps(item, ensure_ascii=False)}" for item in value) + f"\n{indent}]"
     if not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     deeper = indent + "  "
