@@ -75,7 +75,7 @@ impl Setting {
             semantics: Semantics::DOCUMENTS,
             steps: std::slice::from_ref(&self.case.tokens),
         };
-        diagnose(&evidence, || ()).expect("it can be put next to the reference")
+        diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
     }
 
     /// Every known mistake that can be made here, in each of its ways.

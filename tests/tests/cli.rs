@@ -65,6 +65,7 @@ fn filters() -> Vec<(&'static str, &'static str)> {
         (r"[^ ]*/fixtures/golden", "golden"),
         (r"[-+]?\d\.\d+e-?[1-9]\d*", "[figure]"),
         (r"ratio [\d.]+", "ratio [figure]"),
+        (r"\d+\.\d{6}\b", "[figure]"),
         (r"/tmp/[^ /]+|/var/[^ ]+/T/[^ /]+", "[folder]"),
     ]
 }

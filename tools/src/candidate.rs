@@ -54,7 +54,7 @@ impl<C: Candidate + ?Sized> Candidate for &C {
 }
 
 /// Activations in memory: a row a position, whether it was read with the prompt or decoded.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Live {
     values: HashMap<Site, Array2<f32>>,
     choices: HashMap<Site, Array2<usize>>,

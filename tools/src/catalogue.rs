@@ -56,6 +56,11 @@ const fn layer(site: LayerSite) -> Site {
     Site::Layer(0, site)
 }
 
+/// The change of one field of the semantics.
+fn reading(field: &'static str, value: &str) -> Vec<Change> {
+    vec![Change::Reading(field, value.to_owned())]
+}
+
 /// Every mistake.
 pub fn all() -> impl Iterator<Item = &'static Mistake> {
     [rotary::MISTAKES, attention::MISTAKES, norms::MISTAKES, router::MISTAKES, experts::MISTAKES, loading::MISTAKES]
@@ -90,9 +95,15 @@ pub struct Assumed {
 
 impl std::fmt::Display for Assumed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.change {
-            Change::Reading(field, value) => write!(f, "{} ({field}={value})", self.mistake.name),
-            Change::Weights(change) => write!(f, "{} ({change})", self.mistake.name),
+        write!(f, "{} ({})", self.mistake.name, self.change)
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Change::Reading(field, value) => write!(f, "{field}={value}"),
+            Change::Weights(change) => change.fmt(f),
         }
     }
 }

@@ -3,9 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use reference::Semantics;
+use serde::Serialize;
 
 use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, run, show, synth, verify};
+use crate::failure::Failure;
 use crate::output::Output;
+use crate::report::write_json;
 
 /// Proves fast implementations of MiniMax-M2 right, or names the operator that is wrong.
 ///
@@ -57,6 +61,21 @@ pub struct Reading {
     pub semantics: Option<String>,
 }
 
+impl Reading {
+    /// The reading that is asked for, or the default.
+    pub fn parse(&self) -> Result<Semantics, Failure> {
+        Ok(self.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?)
+    }
+}
+
+/// The prompt.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Prompted {
+    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+}
+
 /// Which part of the model is looked at.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Part {
@@ -74,6 +93,13 @@ pub struct Reporting {
     /// Write the report as JSON, too.
     #[arg(long, value_name = "FILE")]
     pub json: Option<std::path::PathBuf>,
+}
+
+impl Reporting {
+    /// Writes a result as JSON, if that is asked for.
+    pub fn write(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.json.as_ref().map_or(Ok(()), |path| write_json(value, path))
+    }
 }
 
 /// Where the reports of a comparison go.

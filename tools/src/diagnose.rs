@@ -21,7 +21,7 @@ use crate::candidate::Candidate;
 use crate::catalogue::assumption::Assumption;
 use crate::catalogue::{self, Assumed, Change, Clue};
 use crate::failure::Failure;
-use crate::lens::Lens;
+use crate::lens::{Kept, Lens};
 use crate::verdict::{SiteReport, Verdict};
 use crate::verify::{Found, Verification};
 use fixtures::names::at::At;
@@ -89,8 +89,8 @@ struct Tried {
     fits: (usize, usize),
 }
 
-/// Finds the mistakes; `progress` is told of each that is tried.
-pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut()) -> Result<Diagnosis, Failure> {
+/// Finds the mistakes; `progress` is told, before each that is tried, how many of this round are left.
+pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut(usize)) -> Result<Diagnosis, Failure> {
     let mut assumption = Assumption::none(evidence.semantics);
     let mut explained = Vec::new();
     for assumed in evidence.of_other_sizes() {
@@ -98,7 +98,6 @@ pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut()) -> Result<D
         let reports = evidence.verify(&after, evidence.all(), None)?.sites;
         explained.push(told(size_fault(&assumed), &assumed, &[], (0, 0), faults(&reports).len()));
         assumption = after;
-        progress();
     }
     let mut reports = evidence.verify(&assumption, evidence.all(), None)?.sites;
     while explained.len() < MISTAKES {
@@ -134,10 +133,7 @@ fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, u
     Explained {
         fault: Box::new(fault),
         name: assumed.mistake.name,
-        way: match &assumed.change {
-            Change::Reading(field, value) => format!("{field}={value}"),
-            Change::Weights(change) => change.to_string(),
-        },
+        way: assumed.change.to_string(),
         about: assumed.mistake.about,
         right: assumed.mistake.right,
         equivalent: others.iter().filter_map(name).collect(),
@@ -162,14 +158,11 @@ impl Evidence<'_> {
 
     /// Mistakes that the sizes of what the candidate shows give away.
     fn of_other_sizes(&self) -> Vec<Assumed> {
-        let width = |site| self.candidate.width(At { step: 0, site });
-        let first = |site| Site::Layer(0, site);
-        let experts = width(first(LayerSite::GateExperts)).or(width(first(LayerSite::GateWeights)));
-        let known = [
-            ("top_k", experts, self.semantics.top_k.unwrap_or(self.config.num_experts_per_tok)),
-            ("rotary_dim", width(Site::RopeCos), self.semantics.rotary_dim.unwrap_or(self.config.rotary_dim)),
-        ];
-        let differs = known.into_iter().filter_map(|(field, found, own)| Some((field, found.filter(|n| *n != own)?)));
+        let own = |field| match field {
+            "top_k" => self.semantics.top_k.unwrap_or(self.config.num_experts_per_tok),
+            _ => self.semantics.rotary_dim.unwrap_or(self.config.rotary_dim),
+        };
+        let differs = self.sizes().into_iter().filter(|(field, found)| *found != own(field));
         let named = differs.filter_map(|(field, found)| {
             let change = Change::Reading(field, found.to_string());
             catalogue::all()
@@ -179,6 +172,21 @@ impl Evidence<'_> {
         named.collect()
     }
 
+    /// Fields of the semantics that are sizes, as the candidate shows them.
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let width = |site| self.candidate.width(At { step: 0, site });
+        let first = |site| Site::Layer(0, site);
+        let experts = width(first(LayerSite::GateExperts)).or(width(first(LayerSite::GateWeights)));
+        let known = [("top_k", experts), ("rotary_dim", width(Site::RopeCos))];
+        known.into_iter().filter_map(|(field, found)| Some((field, found?))).collect()
+    }
+
+    /// Whether a mistake makes values of other sizes than the candidate shows.
+    fn contradicts(&self, assumed: &Assumed) -> bool {
+        let Change::Reading(field, value) = &assumed.change else { return false };
+        self.sizes().iter().any(|(size, found)| size == field && found.to_string() != *value)
+    }
+
     /// The mistake that explains a fault best, if any does: that which leaves the fewest faults in all, and of these the
     /// one that is nearest.
     fn explain(
@@ -186,20 +194,22 @@ impl Evidence<'_> {
         before: &Assumption,
         first: &SiteReport,
         reports: &[SiteReport],
-        progress: &mut impl FnMut(),
+        progress: &mut impl FnMut(usize),
     ) -> Result<Option<(Explained, Tried)>, Failure> {
-        let kept = self.verify(before, self.around(first.site), Some(At { step: first.step, site: first.site }))?.kept;
-        let position = kept.and_then(|kept| pattern::first_token(&kept)).unwrap_or(0);
+        let kept = self.kept(before, first)?;
+        let token = kept.and_then(|kept| pattern::first_token(&kept, first.site, self.config, self.extent(first.step)));
+        let position = token.unwrap_or(0);
         let passed: usize = self.steps[..first.step].iter().map(Vec::len).sum();
         let clue = Clue { position: passed + position };
         let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
         let touching = catalogue::all().filter(|mistake| mistake.touches(&suspects));
+        let possible = touching.flat_map(|mistake| mistake.cases(self.config, clue));
+        let possible: Vec<Assumed> = possible.filter(|assumed| !self.contradicts(assumed)).collect();
         let mut tried = Vec::new();
-        for assumed in touching.flat_map(|mistake| mistake.cases(self.config, clue)) {
-            progress();
-            let assumption = before.and(assumed)?;
-            // A mistake of other sizes than the candidate's cannot be put next to it.
-            let Ok(found) = self.verify(&assumption, self.around(first.site), None) else { continue };
+        for (i, assumed) in possible.iter().enumerate() {
+            progress(possible.len() - i);
+            let assumption = before.and(assumed.clone())?;
+            let found = self.verify(&assumption, self.around(first.site), None)?;
             if fits(first, &found.sites, reports) {
                 let right = found.sites.iter().filter(|report| report.verdict != Verdict::Fault).count();
                 let fits = (right, found.sites.len());
@@ -231,11 +241,19 @@ impl Evidence<'_> {
     }
 
     fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
-        let at = At { step: fault.step, site: fault.site };
-        let kept = self.verify(assumption, self.around(fault.site), Some(at))?.kept;
-        let positions = self.steps[..=fault.step].iter().map(Vec::len).sum();
-        let extent = Extent { tokens: self.steps[fault.step].len(), positions };
+        let kept = self.kept(assumption, fault)?;
+        let extent = self.extent(fault.step);
         Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.config, extent)).unwrap_or_default())
+    }
+
+    /// The values at a fault.
+    fn kept(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Option<Kept>, Failure> {
+        let at = At { step: fault.step, site: fault.site };
+        Ok(self.verify(assumption, self.around(fault.site), Some(at))?.kept)
+    }
+
+    fn extent(&self, step: usize) -> Extent {
+        Extent { tokens: self.steps[step].len(), positions: self.steps[..=step].iter().map(Vec::len).sum() }
     }
 }
 

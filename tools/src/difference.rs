@@ -11,6 +11,7 @@ use reference::{LayerSite, Site};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::lens::unravel;
 use crate::metrics::{Elements, Kind, Metrics, metrics};
 use crate::selection::Selection;
 
@@ -68,14 +69,8 @@ impl Pair {
     }
 
     /// An element's place in the tensor.
-    pub fn index(&self, mut flat: usize) -> Vec<usize> {
-        let mut index = self.shapes[1].clone();
-        for axis in index.iter_mut().rev() {
-            let size = *axis;
-            *axis = flat % size;
-            flat /= size;
-        }
-        index
+    pub fn index(&self, flat: usize) -> Vec<usize> {
+        unravel(flat, &self.shapes[1])
     }
 }
 

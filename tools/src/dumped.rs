@@ -1,7 +1,8 @@
 //! A dump on the command line: whose tokens, rounding and reading are known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
@@ -9,22 +10,41 @@ use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
+use crate::cli::Reading;
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::precision::{Known, contract_of};
 use crate::prompt::Prompt;
 
 /// What is typed of a dump.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Given<'a> {
-    /// `--tokens`.
-    pub tokens: Option<&'a str>,
-    /// `--contract`.
-    pub contract: Option<&'a str>,
-    /// `--semantics`.
-    pub semantics: Option<&'a str>,
-    /// `--names`.
-    pub names: Option<&'a Path>,
+#[derive(Debug, Clone, Default, Args)]
+pub struct Given {
+    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
+    #[arg(long, value_name = "CONTRACT")]
+    pub contract: Option<String>,
+    /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
+    #[arg(long, value_name = "FILE")]
+    pub names: Option<PathBuf>,
+    /// The reading of the documents.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+impl Given {
+    /// The options again, as they were typed.
+    pub fn typed(&self) -> String {
+        let names = self.names.as_ref().map(|path| path.display().to_string());
+        let options = [
+            ("--tokens", &self.tokens),
+            ("--contract", &self.contract),
+            ("--semantics", &self.reading.semantics),
+            ("--names", &names),
+        ];
+        options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
+    }
 }
 
 /// A dump that can be put next to a model.
@@ -44,24 +64,25 @@ pub struct Dumped {
 
 impl Dumped {
     /// Understands an opened dump of a model.
-    pub fn of(dump: Dump, given: Given<'_>, model: &Model) -> Result<Self, Failure> {
+    pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Self, Failure> {
         let manifest = dump.manifest().cloned();
-        let semantics: Semantics = match (given.semantics, manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
-            (Some(given), _) => given.parse()?,
-            (None, Some(dumped)) => dumped.parse()?,
-            (None, None) => Semantics::default(),
-        };
+        let semantics: Semantics =
+            match (given.reading.semantics.as_ref(), manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
+                (Some(given), _) => given.parse()?,
+                (None, Some(dumped)) => dumped.parse()?,
+                (None, None) => Semantics::default(),
+            };
         let config = sizes(model.checkpoint.config(), &semantics);
         let mut maps = NameMap::shipped();
-        if let Some(path) = given.names {
+        if let Some(path) = &given.names {
             maps.push(NameMap::load(path)?);
         }
         let values = Sited::new(dump, &config, &maps);
         let Some(last) = values.sites().map(|at| at.step).max() else { return Err(nothing_known(&values)) };
-        let prompt = Prompt::find(given.tokens, model, manifest.as_ref())?;
+        let prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
         prompt.check(&config, prompt.decoded.len())?;
         let steps = prompt.passes(last, manifest.as_ref())?;
-        let known = contract_of(&values, given.contract, |step| extent(&steps, step))?;
+        let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, step))?;
         Ok(Dumped { values, prompt, steps, known, semantics })
     }
 }

@@ -13,6 +13,7 @@ use strum::Display;
 pub use floor::MEMBERS;
 pub(crate) use floor::difference_limit;
 pub use judge::Kept;
+pub(crate) use judge::unravel;
 pub(crate) use substitution::Loaded;
 pub(crate) use track::{Pass, Phase, Track};
 

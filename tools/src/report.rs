@@ -6,7 +6,7 @@ mod finding;
 mod html;
 mod json;
 mod junit;
-mod place;
+pub(crate) mod place;
 pub mod table;
 mod terminal;
 

@@ -4,8 +4,7 @@ use reference::LayerSite::{Context, Probabilities, Scores};
 use reference::Site;
 use reference::config::Config;
 
-use super::rotary::reading;
-use super::{Mistake, layer};
+use super::{Mistake, layer, reading};
 
 const ATTENTION: &[Site] = &[layer(Scores), layer(Probabilities), layer(Context)];
 

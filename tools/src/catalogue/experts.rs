@@ -3,9 +3,8 @@
 use reference::LayerSite::{ExpertHidden, ExpertOutput};
 use reference::Site;
 
-use super::rotary::reading;
 use super::weights::{WeightChange, as_text};
-use super::{Change, Mistake, layer};
+use super::{Change, Mistake, layer, reading};
 
 const HIDDEN: &[Site] = &[layer(ExpertHidden)];
 

@@ -4,9 +4,8 @@ use reference::LayerSite::{Context, InputNorm, KNorm, PostAttentionNorm, QNorm};
 use reference::Site;
 use reference::weights::LayerWeight;
 
-use super::rotary::reading;
 use super::weights::WeightChange;
-use super::{Change, Mistake, layer};
+use super::{Change, Mistake, layer, reading};
 
 const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
 const EVERY: &[Site] = &[layer(InputNorm), layer(QNorm), layer(KNorm), layer(PostAttentionNorm), Site::FinalNorm];

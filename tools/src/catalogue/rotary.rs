@@ -4,7 +4,7 @@ use reference::LayerSite::{KNorm, KRope, QNorm, QRope};
 use reference::Site::{self, RopeCos, RopeSin};
 use reference::config::Config;
 
-use super::{Change, Mistake, layer};
+use super::{Change, Mistake, layer, reading};
 
 const ROTATION: &[Site] = &[layer(QRope), layer(KRope)];
 const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope)];
@@ -113,10 +113,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |_, _| reading("rope_on", "none"),
     },
 ];
-
-pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
-    vec![Change::Reading(field, value.to_owned())]
-}
 
 fn rotates(config: &Config, channels: usize) -> Vec<Change> {
     if channels == config.rotary_dim { Vec::new() } else { reading("rotary_dim", &channels.to_string()) }

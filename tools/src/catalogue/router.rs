@@ -3,9 +3,8 @@
 use reference::LayerSite::{GateChoice, GateExperts, GateLogits, GateScores, GateWeights};
 use reference::Site;
 
-use super::rotary::reading;
 use super::weights::WeightChange;
-use super::{Change, Mistake, layer};
+use super::{Change, Mistake, layer, reading};
 
 const SCORES: &[Site] = &[layer(GateScores), layer(GateChoice), layer(GateExperts), layer(GateWeights)];
 const CHOICE: &[Site] = &[layer(GateChoice), layer(GateExperts), layer(GateWeights)];

@@ -1,15 +1,15 @@
 //! `parity check`: the CUDA path next to the reference.
 
 use clap::Args;
+use reference::RoundingContract;
 use reference::decode::Decode;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
-use reference::{RoundingContract, Semantics};
 
 use super::Outcome;
 use crate::backend::{device, load_optimized, weights_of_optimized};
 use crate::candidate::Live;
-use crate::cli::{OnDevice, Part, Reading, ReportFiles};
+use crate::cli::{OnDevice, Part, Prompted, Reading, ReportFiles};
 use crate::decoded::judge_decoded;
 use crate::decoding::decode_optimized;
 use crate::failure::Failure;
@@ -28,9 +28,8 @@ use crate::verify::Verification;
 pub struct Check {
     /// Folders in the hub's format, or built-in cases. Without any, all built-in cases.
     pub models: Vec<String>,
-    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
-    #[arg(long, value_name = "TOKENS")]
-    pub tokens: Option<String>,
+    #[command(flatten)]
+    prompted: Prompted,
     /// Tokens to decode after it.
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub decode: usize,
@@ -67,8 +66,8 @@ impl Check {
 
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
-        let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
+        let semantics = self.reading.parse()?;
+        let prompt = Prompt::find(self.prompted.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
         let weights = weights_of_optimized(model);
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?;

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use clap::Args;
-use reference::Semantics;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
@@ -11,7 +10,7 @@ use serde_json::json;
 
 use super::Outcome;
 use crate::backend::{Backend, device, load_optimized};
-use crate::cli::{OnDevice, Reading, Reporting};
+use crate::cli::{OnDevice, Prompted, Reading, Reporting};
 use crate::decoding::{decode_optimized, decode_reference};
 use crate::failure::Failure;
 use crate::model::Model;
@@ -29,9 +28,8 @@ pub struct Decode {
     /// How the reference computes: f64, f32, or a contract's name.
     #[arg(long, default_value = "f64")]
     pub precision: String,
-    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
-    #[arg(long, value_name = "TOKENS")]
-    pub tokens: Option<String>,
+    #[command(flatten)]
+    prompted: Prompted,
     /// Tokens to make.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 24)]
     pub count: usize,
@@ -62,8 +60,8 @@ impl Decode {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
-        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?;
+        let semantics = self.reading.parse()?;
+        let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.count)?;
         let prompt = prompt.tokens;
         let how = Decoding {
@@ -86,12 +84,10 @@ impl Decode {
         };
         bar.finish_and_clear();
         output.say(&table(&choices));
-        if let Some(path) = &self.reporting.json {
-            let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
-            let margins: Vec<f64> = choices.iter().map(|choice| choice.margin).collect();
-            let decode = json!({ "schema": 1, "tokens": prompt, "decode": { "tokens": tokens, "margins": margins } });
-            fixtures::whole::write(path, decode.to_string().as_bytes())?;
-        }
+        let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+        let margins: Vec<f64> = choices.iter().map(|choice| choice.margin).collect();
+        let decode = json!({ "tokens": tokens, "margins": margins });
+        self.reporting.write(&json!({ "schema": 1, "tokens": prompt, "decode": decode }))?;
         Ok(Outcome::Good)
     }
 

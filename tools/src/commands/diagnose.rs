@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Outcome;
-use crate::catalogue;
-use crate::cli::{Reading, Reporting};
+use crate::cli::Reporting;
 use crate::diagnose::{Diagnosis, Evidence, Explained, diagnose};
 use crate::dumped::{Dumped, Given, open_dump};
 use crate::failure::Failure;
@@ -22,17 +21,8 @@ pub struct Diagnose {
     pub model: String,
     /// A .safetensors or .npz file, or a folder of those or of .npy files.
     pub dump: PathBuf,
-    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
-    #[arg(long, value_name = "TOKENS")]
-    pub tokens: Option<String>,
-    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
-    #[arg(long, value_name = "CONTRACT")]
-    pub contract: Option<String>,
-    /// A map from the engine's names to sites, beside those that ship.
-    #[arg(long, value_name = "FILE")]
-    pub names: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    given: Given,
     #[command(flatten)]
     reporting: Reporting,
 }
@@ -41,13 +31,7 @@ impl Diagnose {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let given = Given {
-            tokens: self.tokens.as_deref(),
-            contract: self.contract.as_deref(),
-            semantics: self.reading.semantics.as_deref(),
-            names: self.names.as_deref(),
-        };
-        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, given, &model)?;
+        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given, &model)?;
         if let Some(note) = &dumped.known.coarser {
             output.say(note);
         }
@@ -60,15 +44,14 @@ impl Diagnose {
             steps: &dumped.steps,
         };
         evidence.require_tokens()?;
-        let bar = output.progress(catalogue::all().count(), "trying known mistakes");
-        let diagnosis = diagnose(&evidence, || bar.inc(1))?;
+        let bar = output.progress(0, "trying known mistakes");
+        let diagnosis = diagnose(&evidence, |left| {
+            bar.set_length(bar.position() + left as u64);
+            bar.inc(1);
+        })?;
         bar.finish_and_clear();
         output.say(&told(&diagnosis));
-        if let Some(path) = &self.reporting.json {
-            let text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            fixtures::whole::write(path, text.as_bytes())?;
-        }
+        self.reporting.write(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))?;
         let right = diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
         Ok(if right { Outcome::Good } else { Outcome::Fault })
     }

@@ -54,11 +54,7 @@ impl Diff {
                 .help("give --model, so that sites are compared instead of names"));
         }
         print_difference(&difference, output);
-        if let Some(path) = &self.reporting.json {
-            let text = serde_json::to_string_pretty(&difference)
-                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            fixtures::whole::write(path, text.as_bytes())?;
-        }
+        self.reporting.write(&difference)?;
         let passed = |pair: &crate::difference::Pair| {
             let near = |limit| pair.relative().is_some_and(|relative| relative <= limit);
             pair.fault().is_none() && self.limit.is_none_or(near)

@@ -67,10 +67,7 @@ impl Kernels {
         output.say(&format!(
             "{table}\nby NVRTC {major}.{minor}; bytes of each thread, of static shared memory, of the file"
         ));
-        if let Some(path) = &self.reporting.json {
-            let text = json!({ "schema": 1, "nvrtc": format!("{major}.{minor}"), "kernels": rows }).to_string();
-            fixtures::whole::write(path, text.as_bytes())?;
-        }
+        self.reporting.write(&json!({ "schema": 1, "nvrtc": format!("{major}.{minor}"), "kernels": rows }))?;
         Ok(if spilled { Outcome::Fault } else { Outcome::Good })
     }
 }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use fixtures::activations::manifest::{Decode, Manifest};
 use fixtures::activations::writer::DumpWriter;
+use reference::RoundingContract;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
-use reference::{RoundingContract, Semantics};
 use serde_json::json;
 
 use super::Outcome;
 use crate::backend::{Backend, device, load_optimized};
-use crate::cli::{OnDevice, Part, Reading};
+use crate::cli::{OnDevice, Part, Prompted, Reading};
 use crate::decoding::{decode_optimized, decode_reference};
 use crate::failure::Failure;
 use crate::model::Model;
@@ -34,9 +34,8 @@ pub struct Run {
     /// How the reference computes: f64, f32, or a contract's name, such as `eager_bf16` or `fused`, whose roundings it makes.
     #[arg(long, default_value = "f64")]
     pub precision: String,
-    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
-    #[arg(long, value_name = "TOKENS")]
-    pub tokens: Option<String>,
+    #[command(flatten)]
+    prompted: Prompted,
     /// Tokens to decode greedily after it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub decode: usize,
@@ -59,8 +58,8 @@ impl Run {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let semantics: Semantics = self.reading.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?;
-        let prompt = Prompt::find(self.tokens.as_deref(), &model, None)?;
+        let semantics = self.reading.parse()?;
+        let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
         let contract = match self.backend {
             Backend::Reference => named(&self.precision)?,

@@ -50,12 +50,10 @@ impl Show {
         }
         let bytes = tensors.iter().map(Listed::bytes).sum();
         output.say(&format!("{table}\n{} tensors, {}B", tensors.len(), count(bytes)));
-        if let Some(path) = &self.reporting.json {
-            let of = |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
-            let tensors: Vec<_> = tensors.iter().map(of).collect();
-            let text = json!({ "schema": 1, "kind": kind, "tensors": tensors }).to_string();
-            fixtures::whole::write(path, text.as_bytes())?;
-        }
+        let of =
+            |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
+        let tensors: Vec<_> = tensors.iter().map(of).collect();
+        self.reporting.write(&json!({ "schema": 1, "kind": kind, "tensors": tensors }))?;
         Ok(Outcome::Good)
     }
 }

@@ -9,7 +9,7 @@ use reference::Semantics;
 use reference::models::decoder::Decoder;
 
 use super::Outcome;
-use crate::cli::{Part, Reading, ReportFiles};
+use crate::cli::{Part, ReportFiles};
 use crate::decoded::judge_decoded;
 use crate::dumped::{Dumped, Given, open_dump};
 use crate::failure::Failure;
@@ -30,20 +30,11 @@ pub struct Verify {
     pub model: String,
     /// A .safetensors or .npz file, or a folder of those or of .npy files. For a built-in case its own values.
     pub dump: Option<PathBuf>,
-    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
-    #[arg(long, value_name = "TOKENS")]
-    pub tokens: Option<String>,
-    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
-    #[arg(long, value_name = "CONTRACT")]
-    pub contract: Option<String>,
-    /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
-    #[arg(long, value_name = "FILE")]
-    pub names: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
     /// Only these lenses.
     #[arg(long, value_enum)]
     pub lens: Vec<Lens>,
-    #[command(flatten)]
-    reading: Reading,
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
@@ -61,19 +52,10 @@ impl Verify {
         Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
     }
 
-    fn given(&self) -> Given<'_> {
-        Given {
-            tokens: self.tokens.as_deref(),
-            contract: self.contract.as_deref(),
-            semantics: self.reading.semantics.as_deref(),
-            names: self.names.as_deref(),
-        }
-    }
-
     /// Puts a dump next to the model's reference.
     pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let Dumped { values: dump, prompt, steps, known, semantics } = Dumped::of(dump, self.given(), model)?;
+        let Dumped { values: dump, prompt, steps, known, semantics } = Dumped::of(dump, &self.given, model)?;
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
@@ -136,27 +118,8 @@ impl Verify {
 
     /// The command, without what restricts it.
     fn command(&self) -> String {
-        let mut command = format!("parity verify {}", self.model);
-        let mut add = |text: String| {
-            command.push(' ');
-            command += &text;
-        };
-        if let Some(dump) = &self.dump {
-            add(dump.display().to_string());
-        }
-        if let Some(tokens) = &self.tokens {
-            add(format!("--tokens {tokens}"));
-        }
-        if let Some(contract) = &self.contract {
-            add(format!("--contract {contract}"));
-        }
-        if let Some(semantics) = &self.reading.semantics {
-            add(format!("--semantics {semantics}"));
-        }
-        if let Some(names) = &self.names {
-            add(format!("--names {}", names.display()));
-        }
-        command
+        let dump = self.dump.as_ref().map(|dump| format!(" {}", dump.display())).unwrap_or_default();
+        format!("parity verify {}{dump}{}", self.model, self.given.typed())
     }
 }
 

@@ -5,40 +5,33 @@ use std::collections::BTreeSet;
 use ndarray::{Array2, ArrayView1};
 use reference::config::Config;
 use reference::site::Extent;
-use reference::{LayerSite, Site, Storage};
+use reference::{Site, Storage};
 
-use crate::lens::Kept;
+use crate::lens::{Kept, unravel};
+use crate::report::place::{axes, has_heads};
 
 /// Numbers told one by one.
 const TOLD: usize = 6;
 
 /// The first token with a value that is off.
-pub(super) fn first_token(kept: &Kept) -> Option<usize> {
-    let rows: BTreeSet<usize> = off(kept).map(|(row, _)| row).collect();
-    let tokens = tokens(kept);
-    rows.into_iter().map(|row| token_of(row, kept.reference.nrows(), tokens, &kept.shape)).min()
+pub(super) fn first_token(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Option<usize> {
+    let token = axes(site).iter().position(|axis| *axis == "token")?;
+    indices(kept, site, config, extent).into_iter().map(|index| index[token]).min()
 }
 
 /// Sentences on a fault.
 pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
-    let places: Vec<(usize, usize)> = off(kept).collect();
-    let rows = kept.reference.nrows();
+    let shape = site.shape(config, extent);
+    let off = indices(kept, site, config, extent);
     let mut said = Vec::new();
-    let token = |row: usize| token_of(row, rows, extent.tokens, &kept.shape);
-    said.push(among("token", places.iter().map(|(row, _)| token(*row)), extent.tokens));
-    match by_head(site) {
-        Heads::Columns => {
-            let (heads, d) = (kept.reference.ncols() / config.head_dim, config.head_dim);
-            said.push(among("head", places.iter().map(|(_, column)| column / d), heads));
-            said.push(among("channel of a head", places.iter().map(|(_, column)| column % d), d));
-        }
-        Heads::Rows => {
-            let heads = config.num_attention_heads;
-            said.push(among("head", places.iter().map(|(row, _)| row / extent.tokens.max(1)), heads));
-        }
-        Heads::None => {
-            let columns = kept.reference.ncols();
-            said.push(among(column_name(site), places.iter().map(|(_, column)| *column), columns));
+    for (i, (&axis, &count)) in axes(site).iter().zip(&shape).enumerate() {
+        let places = off.iter().map(|index| index[i]);
+        if i == 1 && has_heads(site) {
+            let d = config.head_dim;
+            said.push(among("head", places.clone().map(|column| column / d), count / d));
+            said.push(among("channel of a head", places.map(|column| column % d), d));
+        } else {
+            said.push(among(axis, places, count));
         }
     }
     said.extend(constant_factor(kept));
@@ -50,6 +43,13 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent)
     said
 }
 
+/// The indices of the values that are off.
+fn indices(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<Vec<usize>> {
+    let shape = site.shape(config, extent);
+    let columns = kept.reference.ncols();
+    off(kept).map(|(row, column)| unravel(row * columns + column, &shape)).collect()
+}
+
 /// Where values are off.
 fn off(kept: &Kept) -> impl Iterator<Item = (usize, usize)> {
     let Kept { candidate, reference, bound, .. } = kept;
@@ -58,45 +58,6 @@ fn off(kept: &Kept) -> impl Iterator<Item = (usize, usize)> {
 
 fn within(candidate: f64, reference: f64, bound: f64) -> bool {
     reference::compare::ratio(candidate, reference, bound) <= 1.0
-}
-
-fn tokens(kept: &Kept) -> usize {
-    if kept.shape.len() == 3 && kept.shape[0] * kept.shape[1] == kept.reference.nrows() {
-        kept.shape[1]
-    } else {
-        kept.shape[0]
-    }
-}
-
-/// The token of a row: heads before tokens in scores, choices after tokens in the experts' values.
-fn token_of(row: usize, rows: usize, tokens: usize, shape: &[usize]) -> usize {
-    match shape {
-        [first, ..] if *first == tokens => row / (rows / tokens.max(1)).max(1),
-        _ => row % tokens.max(1),
-    }
-}
-
-enum Heads {
-    Columns,
-    Rows,
-    None,
-}
-
-fn by_head(site: Site) -> Heads {
-    use LayerSite::{Context, KNorm, KProj, KRope, Probabilities, QNorm, QProj, QRope, Scores, VProj};
-    match site {
-        Site::Layer(_, QProj | KProj | VProj | QNorm | KNorm | QRope | KRope | Context) => Heads::Columns,
-        Site::Layer(_, Scores | Probabilities) => Heads::Rows,
-        _ => Heads::None,
-    }
-}
-
-fn column_name(site: Site) -> &'static str {
-    match site {
-        Site::Layer(_, LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice) => "expert",
-        Site::LmHead | Site::Logits => "vocabulary entry",
-        _ => "channel",
-    }
 }
 
 /// "every token is off", "tokens 20 to 39 of 40 are off".
@@ -125,13 +86,19 @@ fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String
 }
 
 /// All values the reference's times one number.
+///
+/// With cₖ = f·(rₖ + eₖ) at the largest rₖ and |e| ≤ b, the quotient of these two is f·(1 + eₖ/rₖ), by which every other
+/// value is off by at most |f|·(bᵢ + bₖ·|rᵢ/rₖ|). Each is doubled: a factor moves values to where rounding is twice as coarse.
 fn constant_factor(kept: &Kept) -> Option<String> {
     let Kept { candidate, reference, bound, .. } = kept;
-    let products: f64 = candidate.iter().zip(reference).map(|(c, r)| c * r).sum();
-    let factor = products / reference.iter().map(|r| r * r).sum::<f64>();
-    let scaled = candidate
-        .indexed_iter()
-        .all(|(at, c)| within(*c, factor * reference[at], 2.0 * factor.abs().max(1.0) * bound[at]));
+    let (k, r_k) = reference.indexed_iter().max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))?;
+    let (factor, off_k) = (candidate[k] / r_k, bound[k] / r_k.abs());
+    let largest = factor.abs() / (1.0 - off_k);
+    if off_k >= 1.0 || (factor - 1.0).abs() <= off_k {
+        return None; // it is the reference's as well
+    }
+    let limit = |at| 2.0 * largest * (bound[at] + off_k * f64::abs(reference[at]));
+    let scaled = candidate.indexed_iter().all(|(at, c)| within(*c, factor * reference[at], limit(at)));
     scaled.then(|| format!("every value is {factor:.6} times the reference's"))
 }
 

@@ -120,7 +120,7 @@ impl Judge {
         let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
         report.spread = Some(Spread::of(reference.dim(), ratio));
         report.worst = found.worst.map(|worst| Worst {
-            index: unravel(worst.at, reference.ncols(), shape),
+            index: unravel(worst.at.0 * reference.ncols() + worst.at.1, shape),
             candidate: worst.candidate,
             reference: worst.reference,
             bound: worst.bound,
@@ -153,7 +153,7 @@ impl Judge {
                 report.faults += 1;
             }
             if worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
-                let index = unravel(at, reference.ncols(), shape);
+                let index = unravel(at.0 * reference.ncols() + at.1, shape);
                 worst = Some(Worst { index, candidate: candidate[at], reference: reference[at], bound, ratio });
             }
         });
@@ -193,13 +193,13 @@ fn norm(x: &Array2<f64>) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// The index in the dumped tensor of a place in the matrix.
-pub(crate) fn unravel((row, column): (usize, usize), columns: usize, shape: &[usize]) -> Vec<usize> {
-    let mut flat = row * columns + column;
-    let mut index = vec![0; shape.len()];
-    for (i, &extent) in index.iter_mut().zip(shape).rev() {
-        *i = flat % extent;
-        flat /= extent;
+/// The index in a tensor of its flat-th element.
+pub(crate) fn unravel(mut flat: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = shape.to_vec();
+    for axis in index.iter_mut().rev() {
+        let size = *axis;
+        *axis = flat % size;
+        flat /= size;
     }
     index
 }

@@ -45,7 +45,7 @@ pub(super) fn kind(site: Site) -> String {
 }
 
 /// What the axes of a site's value are.
-pub(super) fn axes(site: Site) -> &'static [&'static str] {
+pub(crate) fn axes(site: Site) -> &'static [&'static str] {
     match site {
         Site::LmHead | Site::Logits => &["token", "vocabulary entry"],
         Site::Layer(_, site) => match site {
@@ -62,7 +62,7 @@ pub(super) fn axes(site: Site) -> &'static [&'static str] {
 }
 
 /// Whether the channels are those of attention heads, side by side.
-fn has_heads(site: Site) -> bool {
+pub(crate) fn has_heads(site: Site) -> bool {
     use LayerSite::{Context, KNorm, KProj, KRope, QNorm, QProj, QRope, VProj};
     matches!(site, Site::Layer(_, QProj | KProj | VProj | QNorm | KNorm | QRope | KRope | Context))
 }
