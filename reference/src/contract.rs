@@ -3,8 +3,10 @@
 
 pub use crate::config::Config;
 pub use crate::error::{ContractError, Error, require};
+pub use crate::ops::indexer::Blocks;
 pub use crate::ops::rope::{Rope, rope_table};
-pub use crate::semantics::Semantics;
+pub use crate::ops::swiglu_oai::Coefficients;
+pub use crate::semantics::{NormWeight, Semantics};
 pub use crate::site::{Extent, LayerSite, Site};
 pub use crate::weights::{LayerWeight, Matrix, Projection, Weight, WeightError, Weights};
 pub use crate::{RoundingContract, Storage};

@@ -1,7 +1,7 @@
 //! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
 
 use half::bf16;
-use reference::contract::{Config, LayerSite, Rope, Semantics, Site, Weight, Weights, require, rope_table};
+use reference::contract::{Config, LayerSite, NormWeight, Rope, Semantics, Site, Weight, Weights, require, rope_table};
 
 use super::capture::{Capture, Tap};
 use super::weights::{Layer, Loader};
@@ -123,17 +123,18 @@ impl Decoder {
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         let table = self.table(first, tokens.len(), &mut tap)?;
-        let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, self.eps())?;
+        let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, NormWeight::Plain, self.eps())?;
         for (layer, kept) in cache.layers.iter_mut().enumerate() {
             tap.show(Site::Layer(layer, LayerSite::InputNorm), &normed)?;
             let attended = self.attention(layer, &normed, &table, first, kept, &mut tap)?;
             let norm = &self.layers[layer].post_attention_norm;
-            let (residual, to_experts) = add_rms_norm(&self.gpu, &stream, &attended, norm, self.eps())?;
+            let (residual, to_experts) =
+                add_rms_norm(&self.gpu, &stream, &attended, norm, NormWeight::Plain, self.eps())?;
             tap.show(Site::Layer(layer, LayerSite::Residual), &residual)?;
             tap.show(Site::Layer(layer, LayerSite::PostAttentionNorm), &to_experts)?;
             let fed = self.experts(layer, &to_experts, &mut tap)?;
             let norm = self.layers.get(layer + 1).map_or(&self.final_norm, |next| &next.input_norm);
-            (stream, normed) = add_rms_norm(&self.gpu, &residual, &fed, norm, self.eps())?;
+            (stream, normed) = add_rms_norm(&self.gpu, &residual, &fed, norm, NormWeight::Plain, self.eps())?;
             tap.show(Site::Layer(layer, LayerSite::Output), &stream)?;
         }
         tap.show(Site::FinalNorm, &normed)?;
@@ -192,7 +193,7 @@ impl Decoder {
         let weights = &self.layers[layer];
         let routed = router(&self.gpu, x, &weights.gate, &weights.bias, self.config.num_experts_per_tok)?;
         tap.show_routed(layer, &routed)?;
-        let fed = moe(&self.gpu, x, &routed, &weights.experts)?;
+        let fed = moe(&self.gpu, x, &routed, &weights.experts, None)?;
         tap.show_fed(layer, &fed)?;
         Ok(fed.sum)
     }

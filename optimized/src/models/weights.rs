@@ -6,6 +6,7 @@ use reference::contract::{Config, LayerWeight, Projection, Weight, Weights};
 
 use crate::device::Gpu;
 use crate::error::Error;
+use crate::ops::Activation;
 use crate::ops::moe::Experts;
 use crate::tensor::Matrix;
 
@@ -52,6 +53,7 @@ impl Loader<'_> {
                 gate_up: self.stacked(&gate_up)?,
                 down: self.stacked(&down)?,
                 count: config.num_local_experts,
+                activation: Activation::Swiglu,
             },
         })
     }
