@@ -103,7 +103,7 @@ DEVICE int unite(Prefill& shared, int mine) {
     return count;
 }
 
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS)
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v,
                                const int* __restrict__ chosen, bf16* __restrict__ o, int n, int first, int heads, int groups,
                                int top_k, int block_keys, int d, int ldc, int ld, float scale) {
