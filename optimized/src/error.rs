@@ -79,6 +79,9 @@ pub enum Error {
         /// What was asked for.
         asked: String,
     },
+    /// The kernels are M2's.
+    #[error("the model is MiniMax-M3, expected MiniMax-M2: there are no kernels for M3; use the reference")]
+    Family,
     /// A weight cannot be had.
     #[error(transparent)]
     Weight(#[from] WeightError),

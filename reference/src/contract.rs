@@ -1,7 +1,7 @@
 //! What the optimized path may know of the reference: configurations, parameters and their checks, sites, weights and
 //! the shared rotation table. None of the mathematics.
 
-pub use crate::config::Config;
+pub use crate::config::{Config, Family};
 pub use crate::error::{ContractError, Error, require};
 pub use crate::ops::indexer::Blocks;
 pub use crate::ops::rope::{Rope, rope_table};

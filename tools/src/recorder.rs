@@ -82,13 +82,15 @@ impl Recorder {
     }
 }
 
-/// What a site's values are stored in, where activations are stored in `activations`: the router and the rotation table
-/// are f32 at least.
+/// What a site's values are stored in, where activations are stored in `activations`: the router, the index
+/// branch's scores and the rotation table are f32 at least.
 pub fn storage_at(site: Site, activations: Storage) -> Storage {
-    use LayerSite::{GateChoice, GateLogits, GateScores, GateWeights};
+    use LayerSite::{BlockMax, BlockScore, GateChoice, GateLogits, GateScores, GateWeights, TokenScores};
     let wide = matches!(
         site,
-        Site::RopeCos | Site::RopeSin | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights)
+        Site::RopeCos
+            | Site::RopeSin
+            | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights | TokenScores | BlockMax | BlockScore)
     );
     match activations {
         Storage::F16 | Storage::Bf16 if wide => Storage::F32,

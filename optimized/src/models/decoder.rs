@@ -1,7 +1,9 @@
 //! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
 
 use half::bf16;
-use reference::contract::{Config, LayerSite, NormWeight, Rope, Semantics, Site, Weight, Weights, require, rope_table};
+use reference::contract::{
+    Config, Family, LayerSite, NormWeight, Rope, Semantics, Site, Weight, Weights, require, rope_table,
+};
 
 use super::capture::{Capture, Tap};
 use super::weights::{Layer, Loader};
@@ -71,15 +73,18 @@ impl Decoder {
             rotary_dim: semantics.rotary_dim,
             rope_theta: semantics.rope_theta,
             top_k: semantics.top_k,
+            // Points of M3, which an M2 model does not touch.
+            msa_select: semantics.msa_select,
+            gate_clamp: semantics.gate_clamp,
             ..Semantics::DOCUMENTS
         };
+        if config.family != Family::M2 {
+            return Err(Error::Family);
+        }
         if sizes != *semantics {
             return Err(Error::Semantics { asked: semantics.to_string() });
         }
-        let mut config = config.clone();
-        config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
-        config.rope_theta = semantics.rope_theta.unwrap_or(config.rope_theta);
-        config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
+        let config = config.under(semantics);
         let layout = HeadLayout::new(config.num_attention_heads, config.num_key_value_heads, config.head_dim)?;
         let loader = Loader { gpu: &gpu, weights };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);

@@ -13,10 +13,12 @@
 //!   nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
+use std::convert::Infallible;
+
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
-use super::attention::{Attention, attention};
+use super::attention::{self, Attention, attention};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::semantics::{Causal, KeyHead, MsaMask};
@@ -59,9 +61,28 @@ pub fn block_sparse_attention<T: Real>(
     p.for_each_query(k.nrows(), chosen, [&mut o], |query, [mut o]| {
         let [mine, keys, values] = p.gather([q, k, v], query);
         o.assign(&attention(&p.one(), mine.view(), keys.view(), values.view())?);
-        Ok(())
+        Ok::<(), ContractError>(())
     })?;
     Ok(o)
+}
+
+/// Attention's p of q, k and C \[H·n, s\], 0 where masked.
+pub fn probabilities<T: Real>(
+    p: &BlockSparseAttention,
+    q: ArrayView2<'_, T>,
+    k: ArrayView2<'_, T>,
+    chosen: ArrayView2<'_, Option<usize>>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim(), k.dim(), chosen)?;
+    let n = q.nrows();
+    let mut all = Array2::zeros((p.attention.query_heads * n, k.nrows()));
+    for (row, mut out) in all.rows_mut().into_iter().enumerate() {
+        let query = p.query(k.nrows(), n, row % n, row / n, chosen);
+        let [mine, keys, _] = p.gather([q, k, k], &query);
+        let shown = attention::probabilities(&p.one(), mine.view(), keys.view())?;
+        query.keys.iter().zip(&shown).for_each(|(&key, &shown)| out[key] = shown);
+    }
+    Ok(all)
 }
 
 impl BlockSparseAttention {
@@ -104,13 +125,13 @@ impl BlockSparseAttention {
         v: &Tracked<f64>,
         chosen: ArrayView2<'_, Option<usize>>,
         o: &Array2<f64>,
-    ) -> Result<ErrorBound, ContractError> {
+    ) -> ErrorBound {
         let mut error = ErrorBound::exact(o.dim());
         let errors = [q, k, v].map(Tracked::error_or_exact);
         let inexact = u32::from(errors.iter().any(|error| !error.is_exact()));
         error.carried = errors.iter().map(|error| error.carried).max().unwrap_or(0) + inexact;
         let ErrorBound { certain, sigma, .. } = &mut error;
-        self.for_each_query(k.dim().0, chosen, [certain, sigma], |query, [mut certain, mut sigma]| {
+        let made = self.for_each_query(k.dim().0, chosen, [certain, sigma], |query, [mut certain, mut sigma]| {
             let values = self.gather([q.view(), k.view(), v.view()], query);
             let of_certain = self.gather(errors.each_ref().map(|error| error.certain.view()), query);
             let of_sigma = self.gather(errors.each_ref().map(|error| error.sigma.view()), query);
@@ -122,9 +143,47 @@ impl BlockSparseAttention {
             let part = self.one().bound(&tracked(0), &tracked(1), &tracked(2), &own);
             certain.assign(&part.certain);
             sigma.assign(&part.sigma);
-            Ok(())
-        })?;
-        Ok(error)
+            Ok::<(), Infallible>(())
+        });
+        made.unwrap_or_else(|never| match never {});
+        error
+    }
+
+    /// Of the probabilities: those of attention to what is gathered.
+    pub fn bound_probabilities(
+        &self,
+        q: &Tracked<f64>,
+        k: &Tracked<f64>,
+        chosen: ArrayView2<'_, Option<usize>>,
+        shown: &Array2<f64>,
+    ) -> ErrorBound {
+        let (n, s) = (q.dim().0, k.dim().0);
+        let errors = [q, k].map(Tracked::error_or_exact);
+        let mut error = ErrorBound::exact(shown.dim());
+        let inexact = u32::from(errors.iter().any(|error| !error.is_exact()));
+        error.carried = errors.iter().map(|error| error.carried).max().unwrap_or(0) + inexact;
+        for row in 0..shown.nrows() {
+            let query = self.query(s, n, row % n, row / n, chosen);
+            let part = |of: [&Array2<f64>; 2]| {
+                let [own, keys, _] = self.gather([of[0].view(), of[1].view(), of[1].view()], &query);
+                [own, keys]
+            };
+            let [value, certain, sigma] = [
+                part([&q.value, &k.value]),
+                part([&errors[0].certain, &errors[1].certain]),
+                part([&errors[0].sigma, &errors[1].sigma]),
+            ];
+            let tracked = |i: usize| Tracked {
+                value: value[i].clone(),
+                error: Some(ErrorBound { certain: certain[i].clone(), sigma: sigma[i].clone(), carried: 0 }),
+            };
+            let own = shown.row(row).select(Axis(0), &query.keys).insert_axis(Axis(0));
+            let of_keys = self.one().bound_probabilities(&tracked(0), &tracked(1), &own);
+            for (i, &key) in query.keys.iter().enumerate() {
+                (error.certain[[row, key]], error.sigma[[row, key]]) = (of_keys.certain[[0, i]], of_keys.sigma[[0, i]]);
+            }
+        }
+        error
     }
 
     /// Of one query of one head, to all keys that it is given.
@@ -169,13 +228,13 @@ impl BlockSparseAttention {
     }
 
     /// Calls `f` with each query of each head and its part of `out`, in parallel over the queries.
-    fn for_each_query<T: Real, const N: usize>(
+    fn for_each_query<T: Real, E: Send, const N: usize>(
         &self,
         s: usize,
         chosen: ArrayView2<'_, Option<usize>>,
         out: [&mut Array2<T>; N],
-        f: impl Fn(&Query, [ArrayViewMut2<'_, T>; N]) -> Result<(), ContractError> + Sync,
-    ) -> Result<(), ContractError> {
+        f: impl Fn(&Query, [ArrayViewMut2<'_, T>; N]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
         let n = out[0].nrows();
         let mut rows: Vec<Vec<ArrayViewMut2<'_, T>>> = (0..n).map(|_| Vec::new()).collect();
         for out in out {

@@ -53,6 +53,8 @@ pub(crate) fn axes(site: Site) -> &'static [&'static str] {
             LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice | LayerSite::GateExperts => {
                 &["token", "expert"]
             }
+            LayerSite::TokenScores => &["head", "token", "position"],
+            LayerSite::BlockMax | LayerSite::BlockScore | LayerSite::Blocks => &["group", "token", "block"],
             LayerSite::GateWeights => &["token", "choice"],
             LayerSite::ExpertHidden | LayerSite::ExpertOutput => &["token", "choice", "channel"],
             _ => &["token", "channel"],
