@@ -9,8 +9,8 @@
 //   S = ⌈K·⌈b/64⌉/4⌉; block (s, g + G·(r + R·i)) owns the same heads of token i, warp w its tile 4s + w.
 //   block_sparse_attention_merge: n × H blocks of D threads.
 // - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3 channels from
-//   d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen holds n·G rows of ldc
-//   values, of which K ≤ 32 are different blocks of b ≥ 1 keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a
+//   d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen holds n·C rows of ldc
+//   values, where group g has row g % C of a token's, of which K ≤ 32 are different blocks of b ≥ 1 keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a
 //   multiple of G; nothing overlaps.
 // - Not a number: a tile of values is shared by the tokens of a block of the prefill, where 0·v of one that is not finite reaches
 //   all that chose it.
@@ -27,6 +27,7 @@ constexpr int MOST_CHOSEN = WARP_LANES;
 // What all entries are told about blocks.
 struct Blocks {
     const int* chosen;
+    int choices;
     int ld;
     int count;
     int keys;
@@ -36,10 +37,11 @@ struct Blocks {
         return (keys + TILE_KEYS - 1) / TILE_KEYS;
     }
 
-    // The calling lane's choice of a row of `chosen`, if the token at `position` sees it; else −1.
-    __device__ __forceinline__ int of_lane(int row, int position) const {
+    // The calling lane's choice for a token and group, if the token, at `position`, sees it; else −1.
+    __device__ __forceinline__ int of_lane(int token, int group, int position) const {
         const int lane = threadIdx.x % WARP_LANES;
-        const int block = lane < count ? chosen[int64(row) * ld + lane] : -1;
+        const int64 row = int64(token) * choices + group % choices;
+        const int block = lane < count ? chosen[row * ld + lane] : -1;
         return block <= position / keys ? block : -1;
     }
 };
@@ -106,9 +108,9 @@ DEVICE int unite(Prefill& shared, int mine) {
 extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v,
                                const int* __restrict__ chosen, bf16* __restrict__ o, int n, int first, int heads, int groups,
-                               int top_k, int block_keys, int d, int ldc, int ld, float scale) {
+                               int choices, int top_k, int block_keys, int d, int ldc, int ld, float scale) {
     SHARED_MEMORY(Prefill, shared);
-    const Blocks blocks = {chosen, ldc, top_k, block_keys};
+    const Blocks blocks = {chosen, choices, ldc, top_k, block_keys};
     const int group = blockIdx.y % groups;
     const int heads_of_group = heads / groups;
     const int first_head = blockIdx.y / groups * QUERY_ROWS;
@@ -122,7 +124,7 @@ block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restric
     const int last = first + min(int(blockIdx.x) * TOKENS + TOKENS, n) - 1;
     const int64 head = int64(token) * heads + group * heads_of_group + first_head;
     copy_heads(shared.queries, warp * QUERY_ROWS, q + (is_token ? head * D : 0), is_token ? rows : 0, lane, WARP_LANES);
-    const int tiles = unite(shared, is_token ? blocks.of_lane(token * groups + group, position) : -1) * blocks.tiles();
+    const int tiles = unite(shared, is_token ? blocks.of_lane(token, group, position) : -1) * blocks.tiles();
     const auto copy = [&](int tile) {
         const Keys keys(shared.blocks[tile / blocks.tiles()], tile % blocks.tiles(), block_keys, last);
         const int64 from = keys.first * stride + int64(group) * D;
@@ -193,9 +195,9 @@ DEVICE int block_of_rank(int mine, int rank) {
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS)
 block_sparse_attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v,
                              const int* __restrict__ chosen, float2* __restrict__ stats, float* __restrict__ parts, int first,
-                             int heads, int groups, int top_k, int block_keys, int ldc, float scale) {
+                             int heads, int groups, int choices, int top_k, int block_keys, int ldc, float scale) {
     SHARED_MEMORY(Split, shared);
-    const Blocks blocks = {chosen, ldc, top_k, block_keys};
+    const Blocks blocks = {chosen, choices, ldc, top_k, block_keys};
     const int group = blockIdx.y % groups;
     const int heads_of_group = heads / groups;
     const int row_tiles = (heads_of_group + QUERY_ROWS - 1) / QUERY_ROWS;
@@ -208,7 +210,7 @@ block_sparse_attention_split(const bf16* __restrict__ q, const bf16* __restrict_
     const int64 head = int64(token) * heads + group * heads_of_group + first_head;
     copy_heads(shared.queries, 0, q + head * D, rows, threadIdx.x, SPLIT_THREADS);
     const int tile = blockIdx.x * GROUP_TILES + warp;
-    const int block = block_of_rank(blocks.of_lane(token * groups + group, first + token), tile / blocks.tiles());
+    const int block = block_of_rank(blocks.of_lane(token, group, first + token), tile / blocks.tiles());
     const Keys keys(block, tile % blocks.tiles(), block_keys, first + token);
     const int left = block < 0 ? 0 : keys.last + 1 - keys.first;
     if (left > 0) {

@@ -17,7 +17,7 @@ using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
 dense_ffn_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w, bf16* __restrict__ hidden, int n, int h,
-                  int intermediate, int ldx, int ldi, float alpha, float limit, float beta) {
+                  int intermediate, int ldx, int ldi, float alpha, float limit, float beta, float lowest) {
     SHARED_MEMORY(Block::Shared, shared);
     const int first_row = blockIdx.x * TILE_ROWS;
     const int first_col = blockIdx.y * TILE_COLS / 2;
@@ -26,7 +26,7 @@ dense_ffn_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w, bf16* 
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, h, sums);
 
-    const Activation activation = {alpha, limit, beta};
+    const Activation activation = {alpha, limit, beta, lowest};
     Block::for_each_row(n - first_row, [&](int row, int i, int half) {
         store_activated<Block>(sums, i, half, activation, first_col, hidden + int64(first_row + row) * ldi, ldi);
     });

@@ -6,13 +6,14 @@
 // ```
 //
 // - Launch: indexer_scores: ⌈n·G/ROWS⌉ × ⌈B/(SPANS·⌊64/b⌋)⌉ blocks of 4 warps, B/SPANS where b > 64; block (i, j) owns ROWS rows of
-//   m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_choose: ⌈n·G/WARPS⌉ blocks of WARPS warps, a warp a row.
+//   m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_merge: n blocks
+//   of WARPS warps, block i owns token i. indexer_choose: ⌈n·G/WARPS⌉ blocks of WARPS warps, a warp a row.
 // - Requires: K1 q holds n·G rows of D values, k first + n, 16-byte aligned; K2 channels beyond the head's are 0; K3 m holds n·G rows
 //   of ldm values, B ≤ ldm, where B = ⌈(first + n)/b⌉; K4 chosen holds n·G rows of ldc values, K ≤ ldc, K ≤ 32; K5 shared memory:
 //   sizeof(Scores) for indexer_scores; K6 b ≥ 1; nothing overlaps.
 // - Precision: a score is one chain of tensor-core steps of 16 bf16 products, upward from 0, and is rounded no further; the rest is
 //   exact. NaN counts as larger than any number, −0 as 0; of equal blocks the lowest is chosen first.
-// - Variants: D21 for each group; D22 the token's own block and those before it are forced, D23 the first ones if asked for; D24
+// - Variants: D21 for each group, or after indexer_merge for all; D22 the token's own block and those before it are forced, D23 the first ones if asked for; D24
 //   σ = 1; m is the maximum, and what fills up the last block does not count.
 
 #include "attention.cuh"
@@ -114,6 +115,19 @@ indexer_scores(const bf16* __restrict__ q, const bf16* __restrict__ k, float* __
                 }
             }
         }
+    }
+}
+
+// The largest of all heads' scores of each token's blocks, for one choice that serves all groups; a thread a block.
+extern "C" __global__ void __launch_bounds__(THREADS)
+indexer_merge(const float* __restrict__ m, float* __restrict__ merged, int heads, int blocks, int ldm) {
+    const int64 token = blockIdx.x;
+    for (int block = threadIdx.x; block < blocks; block += THREADS) {
+        uint32 largest = NOTHING;
+        for (int head = 0; head < heads; ++head) {
+            largest = max(largest, ordered(m[(token * heads + head) * ldm + block]));
+        }
+        merged[token * ldm + block] = unordered(largest);
     }
 }
 

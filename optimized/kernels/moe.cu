@@ -89,7 +89,7 @@ moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* _
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
 moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int* __restrict__ order,
             const int4* __restrict__ tiles, bf16* __restrict__ hidden, int k, int h, int intermediate, int ldx, int ldi, float alpha,
-            float limit, float beta) {
+            float limit, float beta, float lowest) {
     SHARED_MEMORY(Block::Shared, shared);
     if (int(blockIdx.x) >= tiles[0].x) {
         return;
@@ -104,7 +104,7 @@ moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int*
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, h, sums);
 
-    const Activation activation = {alpha, limit, beta};
+    const Activation activation = {alpha, limit, beta, lowest};
     Block::for_each_row(tile.z, [&](int row, int i, int half) {
         store_activated<Block>(sums, i, half, activation, first_col, hidden + int64(order[tile.y + row]) * ldi, ldi);
     });

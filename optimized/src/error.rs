@@ -73,15 +73,12 @@ pub enum Error {
     /// An operator was given what its header excludes.
     #[error(transparent)]
     Contract(#[from] ContractError),
-    /// The kernels know one reading of the documents.
-    #[error("semantics {asked}: the kernels compute `documents` only; use the reference for others")]
+    /// The kernels know two readings of the documents.
+    #[error("semantics {asked}: the kernels compute `documents` and `released` only; use the reference for others")]
     Semantics {
         /// What was asked for.
         asked: String,
     },
-    /// The kernels are M2's.
-    #[error("the model is MiniMax-M3, expected MiniMax-M2: there are no kernels for M3; use the reference")]
-    Family,
     /// A weight cannot be had.
     #[error(transparent)]
     Weight(#[from] WeightError),

@@ -15,7 +15,7 @@ pub mod sampling;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;
-use reference::contract::{Coefficients, NormWeight, require};
+use reference::contract::{Coefficients, GateClamp, NormWeight, require};
 
 use crate::error::Error;
 use crate::tensor::Matrix;
@@ -65,16 +65,19 @@ pub enum Activation {
     /// M2's.
     Swiglu,
     /// M3's.
-    SwigluOai(Coefficients),
+    SwigluOai(Coefficients, GateClamp),
 }
 
 impl Activation {
-    /// α, ℓ and β as kernels take them; ℓ = 0 stands for SwiGLU.
+    /// α, ℓ, β and what the gate is clamped to from below, as kernels take them; ℓ = 0 stands for SwiGLU.
     #[expect(clippy::cast_possible_truncation, reason = "kernels take them in f32")]
-    fn arguments(self) -> [f32; 3] {
+    fn arguments(self) -> [f32; 4] {
         match self {
-            Self::Swiglu => [0.0; 3],
-            Self::SwigluOai(Coefficients { alpha, limit, beta }) => [alpha as f32, limit as f32, beta as f32],
+            Self::Swiglu => [0.0; 4],
+            Self::SwigluOai(Coefficients { alpha, limit, beta }, clamp) => {
+                let lowest = if clamp == GateClamp::Symmetric { -limit } else { f64::NEG_INFINITY };
+                [alpha, limit, beta, lowest].map(|x| x as f32)
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use optimized::ops::sampling::argmax;
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
 use reference::ops::indexer::Blocks;
-use reference::semantics::NormWeight;
+use reference::semantics::{MsaSelect, NormWeight};
 
 use crate::values::activations;
 
@@ -167,7 +167,8 @@ impl Exercise<'_> {
         let keys = self.values(2, (FIRST + TOKENS, layout.padded()))?;
         for size in [7, 100] {
             let blocks = Blocks { size, top_k: 5, local: 2, init: 1 };
-            let indexed = indexer(self.gpu, &layout, &blocks, &q, FIRST, &keys)?;
+            let select = if size == 7 { MsaSelect::PerGroup } else { MsaSelect::HeadMax };
+            let indexed = indexer(self.gpu, &layout, (&blocks, select), &q, FIRST, &keys)?;
             self.keep(&indexed.maxima)?;
             self.keep(&indexed.chosen)?;
         }

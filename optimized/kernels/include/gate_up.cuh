@@ -9,6 +9,8 @@ struct Activation {
     float alpha;
     float limit;
     float beta;
+    // What the gate is clamped to from below: −limit, or −∞.
+    float lowest;
 };
 
 // NaN passes every clamp.
@@ -16,9 +18,10 @@ DEVICE float activate(const Activation& p, float gate, float up) {
     if (p.limit == 0.f) {
         return gate / (1.f + expf(-gate)) * up;
     }
-    const float clamped_gate = gate > p.limit ? p.limit : gate;
-    const float from_above = up > p.limit ? p.limit : up;
-    const float clamped_up = from_above < -p.limit ? -p.limit : from_above;
+    const float low_gate = gate > p.limit ? p.limit : gate;
+    const float clamped_gate = low_gate < p.lowest ? p.lowest : low_gate;
+    const float low_up = up > p.limit ? p.limit : up;
+    const float clamped_up = low_up < -p.limit ? -p.limit : low_up;
     return (clamped_up + p.beta) * (clamped_gate / (1.f + expf(-p.alpha * clamped_gate)));
 }
 

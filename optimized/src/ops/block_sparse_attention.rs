@@ -22,7 +22,7 @@ const MOST_CHOSEN: usize = 32;
 /// What is chosen: blocks of b keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'a> {
-    /// C \[n·G, K\], −1 where there is none.
+    /// C \[n·G, K\], or \[n, K\] for all groups alike, −1 where there is none.
     pub blocks: &'a Matrix<i32>,
     /// b.
     pub size: usize,
@@ -30,8 +30,8 @@ pub struct Chosen<'a> {
 
 /// o \[n, H·d\] of q \[n, H·D\], whose tokens follow `first` others, and the keys and values of all of them, in chosen blocks.
 ///
-/// C1: q is as wide as its heads. C2: keys and values reach to the last query. C3: a row of at most 32 blocks for each token and
-/// group. C4: b ≥ 1.
+/// C1: q is as wide as its heads. C2: keys and values reach to the last query. C3: a row of at most 32 blocks for each token, or
+/// for each token and group. C4: b ≥ 1.
 pub fn block_sparse_attention(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -65,7 +65,8 @@ pub fn block_sparse_attention_cut(
         format!("at most {positions}"),
     )?;
     let (rows, top_k) = chosen.blocks.dim();
-    require(rows == n * groups, "block_sparse_attention C3", "rows(C)", rows, format!("n·G = {}", n * groups))?;
+    let rows_fit = rows == n || rows == n * groups;
+    require(rows_fit, "block_sparse_attention C3", "rows(C)", rows, format!("n = {n} or n·G = {}", n * groups))?;
     require(top_k <= MOST_CHOSEN, "block_sparse_attention C3", "cols(C)", top_k, format!("at most {MOST_CHOSEN}"))?;
     require(chosen.size >= 1, "block_sparse_attention C4", "b", chosen.size, "at least 1")?;
     let mut o = gpu.zeros((n, heads * head_dim))?;
@@ -100,6 +101,7 @@ impl Launch<'_> {
             self.first,
             layout.heads(),
             layout.groups(),
+            blocks.dim().0 / n,
             blocks.dim().1,
             size,
             layout.head_dim(),
@@ -136,7 +138,8 @@ impl Launch<'_> {
         let queries = n * layout.heads();
         let mut stats = self.gpu.uninitialised::<f32>((1, queries * splits * 2))?;
         let mut parts = self.gpu.uninitialised::<f32>((1, queries * splits * layout.padded()))?;
-        let arguments = narrow(&[self.first, layout.heads(), layout.groups(), top_k, size, blocks.ld()])?;
+        let arguments =
+            narrow(&[self.first, layout.heads(), layout.groups(), blocks.dim().0 / n, top_k, size, blocks.ld()])?;
         let scale = layout.scale();
         let function = self.gpu.function(&self.kernel, "block_sparse_attention_split")?;
         let grid = Grid {

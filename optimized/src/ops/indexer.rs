@@ -3,7 +3,7 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::{Blocks, require};
+use reference::contract::{Blocks, MsaSelect, require};
 
 use super::attention::{QUERY_ROWS, THREADS, TILE_KEYS, head_rows_bytes};
 use super::{HeadLayout, count, dimension};
@@ -25,9 +25,9 @@ const MOST_CHOSEN: usize = 32;
 /// What an indexer says of n tokens.
 #[derive(Debug)]
 pub struct Indexed {
-    /// m \[n·G, B\]: the largest score of each block of keys.
+    /// m \[n·G, B\], or \[n, B\] for all groups alike: the largest score of each block of keys.
     pub maxima: Matrix<f32>,
-    /// C \[n·G, min(K, B)\]: the blocks chosen, from the largest down; −1 where there is no other.
+    /// C \[n·G, min(K, B)\], or \[n, …\]: the blocks chosen, from the largest down; −1 where there is no other.
     pub chosen: Matrix<i32>,
 }
 
@@ -37,7 +37,7 @@ pub struct Indexed {
 pub fn indexer(
     gpu: &Gpu,
     layout: &HeadLayout,
-    blocks: &Blocks,
+    (blocks, select): (&Blocks, MsaSelect),
     q: &Matrix<bf16>,
     first: usize,
     keys: &Matrix<bf16>,
@@ -54,8 +54,11 @@ pub fn indexer(
     let launch = Launch { gpu, kernel: INDEXER[layout.variant()], heads: layout.heads(), first };
     let mut maxima = gpu.zeros((rows, all))?;
     launch.scores(layout, blocks, q, keys, &mut maxima)?;
-    let mut chosen = gpu.zeros((rows, blocks.top_k.min(all)))?;
-    launch.choose(blocks, &maxima, &mut chosen)?;
+    if select == MsaSelect::HeadMax {
+        maxima = launch.merged(&maxima)?;
+    }
+    let mut chosen = gpu.zeros((maxima.dim().0, blocks.top_k.min(all)))?;
+    launch.choose(blocks, n, &maxima, &mut chosen)?;
     Ok(Indexed { maxima, chosen })
 }
 
@@ -100,11 +103,29 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn choose(&self, blocks: &Blocks, maxima: &Matrix<f32>, chosen: &mut Matrix<i32>) -> Result<(), Error> {
-        let (rows, top_k) = chosen.dim();
+    fn merged(&self, maxima: &Matrix<f32>) -> Result<Matrix<f32>, Error> {
+        let (rows, all) = maxima.dim();
         let n = rows / self.heads;
+        let mut merged = self.gpu.zeros((n, all))?;
+        let arguments = narrow(&[self.heads, all, maxima.ld()])?;
+        let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: 0 };
+        let function = self.gpu.function(&self.kernel, "indexer_merge")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(maxima.data()).arg(merged.data_mut());
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        #[expect(unsafe_code, reason = "a launch cannot be checked")]
+        // SAFETY: K3 by the launch of `indexer_scores`, and because what is merged was just allocated.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.gpu.outcome(done, || format!("{} indexer_merge", self.kernel.label()))?;
+        Ok(merged)
+    }
+
+    fn choose(&self, blocks: &Blocks, n: usize, maxima: &Matrix<f32>, chosen: &mut Matrix<i32>) -> Result<(), Error> {
+        let (rows, top_k) = chosen.dim();
         let forced = [blocks.local, blocks.init].map(|forced| forced.min(maxima.dim().1));
-        let sizes = [n, self.first, self.heads, blocks.size, top_k, forced[0], forced[1], maxima.ld(), chosen.ld()];
+        let sizes = [n, self.first, rows / n, blocks.size, top_k, forced[0], forced[1], maxima.ld(), chosen.ld()];
         let arguments = narrow(&sizes)?;
         let grid = Grid { blocks: (count(rows.div_ceil(WARPS)), 1), threads: THREADS, shared_bytes: 0 };
         let function = self.gpu.function(&self.kernel, "indexer_choose")?;

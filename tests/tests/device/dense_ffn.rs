@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use reference::ops::dense_ffn::Activation;
 use reference::ops::linear::{Linear, linear};
 use reference::ops::swiglu_oai::Coefficients;
-use reference::semantics::Semantics;
+use reference::semantics::{GateClamp, Semantics};
 use reference::{RoundingContract, Storage, Tracked, weights};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
@@ -27,6 +27,7 @@ struct Case {
     d: usize,
     m: usize,
     oai: Option<Coefficients>,
+    clamp: GateClamp,
     seed: u64,
 }
 
@@ -49,7 +50,8 @@ impl Case {
     }
 
     fn activation(&self, contract: &RoundingContract) -> Activation {
-        Activation::under(contract, &Semantics::RELEASED, self.oai)
+        let semantics = Semantics { gate_clamp: self.clamp, ..Semantics::RELEASED };
+        Activation::under(contract, &semantics, self.oai)
     }
 }
 
@@ -58,7 +60,7 @@ fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Ar
     let [_, gate_up, down] = case.inputs();
     let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
     let ffn = DenseFfn { gate_up: upload(gate_up.view()), down: upload(down.view()) };
-    let activation = case.oai.map_or(ops::Activation::Swiglu, ops::Activation::SwigluOai);
+    let activation = case.oai.map_or(ops::Activation::Swiglu, |oai| ops::Activation::SwigluOai(oai, case.clamp));
     let fed = dense_ffn_tiled(gpu, tiles, &upload(x), &ffn, activation).unwrap_or_else(|e| panic!("{case:?}: {e}"));
     let inside = |matrix: &Matrix<bf16>| {
         let padded = gpu.download_padded(matrix).expect("memory");
@@ -128,7 +130,7 @@ fn what_is_beyond_the_limit() {
         let gate_up = Array2::from_shape_fn((2 * pairs, 1), |(i, _)| rows(i));
         let down = Array2::from_elem((1, pairs), bf16::ZERO);
         let ffn = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
-        let activation = ops::Activation::SwigluOai(M3);
+        let activation = ops::Activation::SwigluOai(M3, GateClamp::Upper);
         let fed = dense_ffn_tiled(&gpu, DenseTiles::Few, &upload(&x), &ffn, activation).expect("shapes fit");
         let hidden = gpu.download(&fed.hidden).expect("memory");
         for i in 0..pairs {

@@ -7,7 +7,7 @@ use optimized::ops::HeadLayout;
 use optimized::ops::indexer::indexer;
 use proptest::prelude::*;
 use reference::ops::indexer::{Blocks, Indexer, block_max, boosted, choose};
-use reference::semantics::Semantics;
+use reference::semantics::{MsaSelect, Semantics};
 use reference::{RoundingContract, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
@@ -21,6 +21,7 @@ struct Case {
     n: usize,
     first: usize,
     blocks: Blocks,
+    select: MsaSelect,
     seed: u64,
 }
 
@@ -29,13 +30,19 @@ fn case() -> impl Strategy<Value = Case> {
     let size = prop_oneof![1..9_usize, Just(16), Just(48), Just(64), Just(65), Just(128), Just(130)];
     let blocks = (size, 1..33_usize, 0..3_usize, 0..3_usize);
     let blocks = blocks.prop_map(|(size, top_k, local, init)| Blocks { size, top_k, local, init });
-    (1..5_usize, d, 1..40_usize, 0..400_usize, blocks, any::<u64>())
-        .prop_map(|(heads, d, n, first, blocks, seed)| Case { heads, d, n, first, blocks, seed })
+    let select = prop_oneof![Just(MsaSelect::PerGroup), Just(MsaSelect::HeadMax)];
+    (1..5_usize, d, 1..40_usize, 0..400_usize, blocks, select, any::<u64>())
+        .prop_map(|(heads, d, n, first, blocks, select, seed)| Case { heads, d, n, first, blocks, select, seed })
 }
 
 impl Case {
     fn layout(&self) -> HeadLayout {
         HeadLayout::new(self.heads, 1, self.d).expect("one group")
+    }
+
+    /// Rows of m of a token.
+    fn choices(&self) -> usize {
+        if self.select == MsaSelect::PerGroup { self.heads } else { 1 }
     }
 
     /// q and k without padding.
@@ -45,7 +52,8 @@ impl Case {
     }
 
     fn params(&self, contract: &RoundingContract) -> Indexer {
-        Indexer::under(contract, &Semantics::RELEASED, (self.heads, self.heads), self.d, self.blocks)
+        let semantics = Semantics { msa_select: self.select, ..Semantics::RELEASED };
+        Indexer::under(contract, &semantics, (self.heads, self.choices()), self.d, self.blocks)
     }
 
     /// The choice that follows from given maxima.
@@ -70,7 +78,8 @@ fn padded(layout: &HeadLayout, x: ArrayView2<'_, bf16>) -> Array2<bf16> {
 fn run(gpu: &Gpu, case: &Case, [q, k]: [ArrayView2<'_, bf16>; 2], first: usize) -> (Array2<f32>, Array2<i32>) {
     let layout = case.layout();
     let upload = |x| gpu.upload(padded(&layout, x).view()).expect("memory");
-    let indexed = indexer(gpu, &layout, &case.blocks, &upload(q), first, &upload(k)).unwrap_or_else(|e| panic!("{e}"));
+    let indexed = indexer(gpu, &layout, (&case.blocks, case.select), &upload(q), first, &upload(k));
+    let indexed = indexed.unwrap_or_else(|error| panic!("{error}"));
     let padded = gpu.download_padded(&indexed.chosen).expect("memory");
     let count = indexed.chosen.dim().1;
     assert!(padded.slice(s![.., count..]).iter().all(|&block| block == 0), "padding is zero");
@@ -118,7 +127,7 @@ proptest! {
         for gpu in devices() {
             let (maxima, chosen) = run(&gpu, &case, [q, k], case.first);
             let (part, part_chosen) = run(&gpu, &case, [q.slice(s![skipped.., ..]), k], case.first + skipped);
-            let rest = s![skipped * case.heads.., ..];
+            let rest = s![skipped * case.choices().., ..];
             prop_assert_eq!(part.mapv(f32::to_bits), maxima.slice(rest).mapv(f32::to_bits));
             prop_assert_eq!(part_chosen, chosen.slice(rest));
         }
@@ -128,7 +137,7 @@ proptest! {
 /// A case of one head of 16 channels, whose first is the score of a key.
 fn scored(scores: &[f32], size: usize, top_k: usize) -> (Case, [Array2<bf16>; 2]) {
     let blocks = Blocks { size, top_k, local: 1, init: 0 };
-    let case = Case { heads: 1, d: 16, n: 1, first: scores.len() - 1, blocks, seed: 0 };
+    let case = Case { heads: 1, d: 16, n: 1, first: scores.len() - 1, blocks, select: MsaSelect::PerGroup, seed: 0 };
     let value = |x: f32| bf16::from_f32(x);
     let q = Array2::from_shape_fn((1, 16), |(_, c)| value(if c == 0 { 1.0 } else { 0.0 }));
     let k = Array2::from_shape_fn((scores.len(), 16), |(j, c)| value(if c == 0 { scores[j] } else { 0.0 }));
@@ -176,7 +185,8 @@ fn c3_more_blocks_than_lanes() {
         let layout = HeadLayout::new(1, 1, 16).expect("one group");
         let zeros = |dim| gpu.zeros::<bf16>(dim).expect("memory");
         let blocks = Blocks { size: 4, top_k: 33, local: 1, init: 0 };
-        let error = indexer(&gpu, &layout, &blocks, &zeros((1, 16)), 0, &zeros((1, 16))).expect_err("too many");
+        let error = indexer(&gpu, &layout, (&blocks, MsaSelect::PerGroup), &zeros((1, 16)), 0, &zeros((1, 16)))
+            .expect_err("too many");
         assert_eq!(error.to_string(), "indexer C3: K = 33, expected 1 to 32");
     }
 }

@@ -11,7 +11,7 @@ use reference::ops::dense_ffn::Activation;
 use reference::ops::linear::{Linear, linear};
 use reference::ops::moe::{Moe, WithShared, moe, rows_of, with_shared};
 use reference::ops::swiglu_oai::Coefficients;
-use reference::semantics::Semantics;
+use reference::semantics::{GateClamp, Semantics};
 use reference::weights::Matrix;
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::bounds::{assert_within, wide};
@@ -89,7 +89,8 @@ fn run(
         chosen: gpu.upload(chosen.view()).expect("memory"),
         weights: gpu.upload(w.view()).expect("memory"),
     };
-    let activation = if case.m3.is_some() { ops::Activation::SwigluOai(OAI) } else { ops::Activation::Swiglu };
+    let activation =
+        if case.m3.is_some() { ops::Activation::SwigluOai(OAI, GateClamp::Upper) } else { ops::Activation::Swiglu };
     let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: case.experts, activation };
     let output = upload(&case.shared(x.nrows()));
     let shared = case.m3.map(|scale| Shared { output: &output, scale: f32::of(scale) });
