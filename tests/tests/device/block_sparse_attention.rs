@@ -119,7 +119,7 @@ proptest! {
         let ideal = case.params(&RoundingContract::IDEAL);
         let want = block_sparse_attention(&ideal, q.view(), k.view(), v.view(), blocks.view()).expect("shapes fit");
         let [q, k, v] = [q, k, v].map(Tracked::exact);
-        let error = case.params(&RoundingContract::FUSED).bound(&q, &k, &v, blocks.view(), &want).expect("shapes fit");
+        let error = case.params(&RoundingContract::FUSED).bound(&q, &k, &v, blocks.view(), &want);
         for gpu in devices() {
             for cut in CUTS {
                 let got = run(&gpu, cut, &case, inputs.each_ref().map(|x| x.view()), case.first, chosen.view());

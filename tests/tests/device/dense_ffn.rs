@@ -33,13 +33,9 @@ struct Case {
 
 fn case() -> impl Strategy<Value = Case> {
     let oai = prop_oneof![Just(None), Just(Some(M3)), Just(Some(NARROW))];
-    (1..70_usize, 1..150_usize, 1..90_usize, oai, any::<u64>()).prop_map(|(n, d, m, oai, seed)| Case {
-        n,
-        d,
-        m,
-        oai,
-        seed,
-    })
+    let clamp = prop_oneof![Just(GateClamp::Upper), Just(GateClamp::Symmetric)];
+    let sizes = (1..70_usize, 1..150_usize, 1..90_usize);
+    (sizes, oai, clamp, any::<u64>()).prop_map(|((n, d, m), oai, clamp, seed)| Case { n, d, m, oai, clamp, seed })
 }
 
 impl Case {
