@@ -5,9 +5,6 @@ use ndarray::Array2;
 use crate::site::Site;
 use crate::tracked::Tracked;
 
-/// What stands in a choice after the last thing that was chosen.
-pub const NONE: usize = usize::MAX;
-
 /// Something that is told of every value of a model, site by site, in the order in which a token meets them.
 pub trait Probe<T> {
     /// The model computed `value` at `site`, and goes on with what is left there. A probe that puts a candidate's own
@@ -16,7 +13,7 @@ pub trait Probe<T> {
     fn visit(&mut self, site: Site, value: &mut Tracked<T>);
 
     /// The model chose, for each row of `scores`, the columns in the row of `chosen`, and goes on with what is left
-    /// there. The scores are what the choice was made by, with their error. Where fewer could be chosen, [`NONE`] stands for
+    /// there. The scores are what the choice was made by, with their error. Where fewer could be chosen, [`crate::site::NONE`] stands for
     /// the rest.
     fn choose(&mut self, site: Site, scores: &Tracked<T>, chosen: &mut Array2<usize>);
 

@@ -10,6 +10,9 @@ use crate::config::{Config, FeedForward, Index};
 use crate::error::ParseError;
 use crate::ops::indexer::Blocks;
 
+/// What stands in a choice after the last thing that was chosen.
+pub const NONE: usize = usize::MAX;
+
 /// A place in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Site {

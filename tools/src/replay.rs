@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use fixtures::names::at::At;
 use ndarray::{Array1, Array2, Axis};
 use reference::config::Config;
-use reference::probe::{NONE, Probe};
+use reference::probe::Probe;
 use reference::site::Extent;
+use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
 use crate::candidate::Candidate;

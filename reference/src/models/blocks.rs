@@ -11,9 +11,9 @@ use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
-use crate::probe::NONE;
 use crate::run::{Run, vector};
 use crate::semantics::{self, RopeOn};
+use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
 

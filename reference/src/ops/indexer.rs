@@ -82,7 +82,7 @@ pub fn token_scores<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim())?;
     let mut scores = Array2::zeros((q.nrows() * p.heads, k.nrows()));
-    p.for_each_part(&mut scores, p.heads, |first, rows| p.scores(q, k, first, rows));
+    for_each_part(&mut scores, p.heads, |first, rows| p.scores(q, k, first, rows));
     Ok(scores)
 }
 
@@ -90,7 +90,7 @@ pub fn token_scores<T: Real>(
 pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim())?;
     let mut maxima = Array2::zeros((q.nrows() * p.groups, p.count(k.nrows())));
-    p.for_each_part(&mut maxima, p.groups, |first, rows| {
+    for_each_part(&mut maxima, p.groups, |first, rows| {
         let scores = p.scores(q, k, first, rows);
         let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
         for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
@@ -255,13 +255,13 @@ impl Indexer {
         }
         of_groups
     }
+}
 
-    /// Fills `all`, which has `each` rows a query, with what `f` gives for its first query and number of queries.
-    fn for_each_part<T: Real>(&self, all: &mut Array2<T>, each: usize, f: impl Fn(usize, usize) -> Array2<T> + Sync) {
-        let parts = all.axis_chunks_iter_mut(Axis(0), TOGETHER * each).into_par_iter().enumerate();
-        parts.for_each(|(part, mut rows)| {
-            let queries = rows.nrows() / each;
-            rows.assign(&f(part * TOGETHER, queries));
-        });
-    }
+/// Fills `all`, which has `each` rows a query, with what `f` gives for its first query and number of queries.
+fn for_each_part<T: Real>(all: &mut Array2<T>, each: usize, f: impl Fn(usize, usize) -> Array2<T> + Sync) {
+    let parts = all.axis_chunks_iter_mut(Axis(0), TOGETHER * each).into_par_iter().enumerate();
+    parts.for_each(|(part, mut rows)| {
+        let queries = rows.nrows() / each;
+        rows.assign(&f(part * TOGETHER, queries));
+    });
 }

@@ -145,11 +145,11 @@ proptest! {
 
     /// What comes later cannot matter: the choice of a longer sequence restricted to a prefix is that of the prefix.
     #[test]
-    fn a_prefix_chooses_alike_exactly(case in case(), share in 0.0..1.0_f64) {
+    fn a_prefix_chooses_alike_exactly(case in case(), cut: prop::sample::Index) {
         let p = case.ideal();
         let whole = chosen(&p, &case.q, &case.k);
         let n = case.q.nrows();
-        let kept = 1 + (share * (n - 1) as f64) as usize;
+        let kept = 1 + cut.index(n);
         let (q, k) = (case.q.slice(s![..kept, ..]), case.k.slice(s![..case.k.nrows() - n + kept, ..]));
         let prefix = indexer(&p, q, k).expect("good");
         for (longer, shorter) in whole.rows().into_iter().zip(prefix.rows()) {

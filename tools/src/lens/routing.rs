@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use ndarray::Array2;
-use reference::probe::NONE;
+use reference::site::NONE;
 use reference::{LayerSite, Site};
 
 use super::Lens;

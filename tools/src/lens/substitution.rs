@@ -7,8 +7,9 @@ use std::rc::Rc;
 use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::config::Config;
-use reference::probe::{NONE, Probe};
+use reference::probe::Probe;
 use reference::site::Extent;
+use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
 use super::Lens;
