@@ -8,8 +8,7 @@ use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
 use reference::config::Config;
-use reference::probe::NONE;
-use reference::site::Extent;
+use reference::site::{Extent, NONE};
 use reference::{LayerSite, Site};
 
 use crate::failure::Failure;

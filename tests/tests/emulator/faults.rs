@@ -215,7 +215,9 @@ fn norm_into(gpu: &Gpu, y: u64, shared_bytes: u32) -> Report {
     let w = gpu.upload(activations(2, (1, 64)).view()).expect("memory");
     let grid = Grid { blocks: (3, 1), threads: 256, shared_bytes };
     let addresses = [x.address(), w.address(), y].map(Argument::Address);
-    let arguments = [addresses.as_slice(), &[Argument::Int(64), Argument::Int(64), Argument::Float(1e-6)]].concat();
+    let arguments =
+        [addresses.as_slice(), &[Argument::Int(64), Argument::Int(64), Argument::Float(1e-6), Argument::Float(0.0)]]
+            .concat();
     report_of(launch(gpu, &RMS_NORM, "rms_norm", grid, &arguments))
 }
 
