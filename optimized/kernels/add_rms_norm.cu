@@ -7,10 +7,10 @@
 // - Launch: n blocks of THREADS threads, block i owns row i.
 // - Requires: K1 x and f hold n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a
 //   multiple of 8, all rows 16-byte aligned; K3 s and y hold n rows of ld values, and overlap nothing; K4 4 bytes of
-//   shared memory for each warp.
-// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact; two roundings to bf16, to nearest even: R1
+//   shared memory for each warp; K5 one is 0, or 1 where the norm multiplies by 1 + w.
+// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact, 1 + w is rounded; two roundings to bf16, to nearest even: R1
 //   at s, R2 at y.
-// - Variants: D60 the norm reads s as it is stored; D10 without `rms_norm`'s R1.
+// - Variants: D08 both; D60 the norm reads s as it is stored; D10 without `rms_norm`'s R1.
 
 #include "reduce.cuh"
 #include "rms.cuh"
@@ -23,7 +23,7 @@ struct Shared {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 add_rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ f, const bf16* __restrict__ w, bf16* __restrict__ s,
-             bf16* __restrict__ y, int d, int ld, float eps) {
+             bf16* __restrict__ y, int d, int ld, float eps, float one) {
     SHARED_MEMORY(Shared, shared);
     const int64 row = int64(blockIdx.x) * ld;
     float sum = 0.f;
@@ -40,5 +40,5 @@ add_rms_norm(const bf16* __restrict__ x, const bf16* __restrict__ f, const bf16*
         sum = add_squares(sum, unpack(rounded));
     }
     const float r = rsqrtf(eps + block_sum(sum, shared.partial) / float(d));
-    scale_row(s + row, w, y + row, d, ld, r); // R2
+    scale_row(s + row, w, y + row, d, ld, r, one); // R2
 }

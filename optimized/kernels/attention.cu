@@ -16,41 +16,18 @@
 //   f32, in base 2; ρ rounds weights to bf16 before they are divided; the order of merging is attention.cuh's; one rounding to
 //   bf16, to nearest even, at o.
 
-#include "attention.cuh"
+#include "parts.cuh"
 
 constexpr int PREFILL_WARPS = 4;
 constexpr int PREFILL_ROWS = PREFILL_WARPS * QUERY_ROWS;
 constexpr int PREFILL_THREADS = PREFILL_WARPS * WARP_LANES;
-constexpr int PART_VALUES = D / 8 * 4;
 
 struct Prefill {
     HeadRows<PREFILL_ROWS> queries;
     HeadRows<TILE_KEYS> keys[2];
     HeadRows<TILE_KEYS> values[2];
-    // Each thread's own total of the groups so far, beside those of its neighbours.
-    float totals[PART_VALUES][PREFILL_THREADS];
+    Totals<PREFILL_THREADS> totals;
 };
-
-// total in shared memory = total and group; a thread touches its own values only.
-DEVICE void merge_shared(float (&totals)[PART_VALUES][PREFILL_THREADS], float (&largest)[2], float (&sum)[2], const Part& group) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        if (group.sum[half] == 0.f) {
-            continue;
-        }
-        const Shares shares = shares_of(largest[half], group.largest[half]);
-        largest[half] = shares.largest;
-        sum[half] = merged(sum[half], group.sum[half], shares);
-#pragma unroll
-        for (int j = 0; j < D / 8; ++j) {
-#pragma unroll
-            for (int element = 2 * half; element < 2 * half + 2; ++element) {
-                float& total = totals[4 * j + element][threadIdx.x];
-                total = merged(total, group.values[j][element], shares);
-            }
-        }
-    }
-}
 
 extern "C" __global__ void __launch_bounds__(PREFILL_THREADS)
 attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
@@ -77,12 +54,7 @@ attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const 
     const int lane = threadIdx.x % WARP_LANES;
     const int row = threadIdx.x / WARP_LANES * QUERY_ROWS;
     const int positions[2] = {first + first_row + row + lane / 4, first + first_row + row + lane / 4 + 8};
-    float largest[2] = {NONE, NONE};
-    float sum[2] = {0.f, 0.f};
-#pragma unroll
-    for (int i = 0; i < PART_VALUES; ++i) {
-        shared.totals[i][threadIdx.x] = 0.f;
-    }
+    Total total = no_total(shared.totals);
     Part group = no_keys();
     for (int tile = 0; tile < tiles; ++tile) {
         cp_async_wait<0>();
@@ -95,7 +67,7 @@ attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const 
         merge(group, attend_tile(shared.queries, row, shared.keys[buffer], shared.values[buffer], tile * TILE_KEYS, positions,
                                  scale));
         if (tile % GROUP_TILES == GROUP_TILES - 1 || tile == tiles - 1) {
-            merge_shared(shared.totals, largest, sum, group);
+            merge(shared.totals, total, group);
             group = no_keys();
         }
     }
@@ -104,17 +76,7 @@ attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const 
     for (int half = 0; half < 2; ++half) {
         const int query = row + lane / 4 + 8 * half;
         if (query < rows) {
-            bf16* const out = o + int64(first_row + query) * ld + head * d;
-#pragma unroll
-            for (int j = 0; j < D / 8; ++j) {
-#pragma unroll
-                for (int element = 2 * half; element < 2 * half + 2; ++element) {
-                    const int channel = 8 * j + lane % 4 * 2 + element % 2;
-                    if (channel < d) {
-                        out[channel] = to_bf16(shared.totals[4 * j + element][threadIdx.x] / sum[half]);
-                    }
-                }
-            }
+            store(shared.totals, total, half, o + int64(first_row + query) * ld + head * d, d);
         }
     }
 }
@@ -123,9 +85,7 @@ struct Split {
     HeadRows<QUERY_ROWS> queries;
     HeadRows<TILE_KEYS> keys[GROUP_TILES];
     HeadRows<TILE_KEYS> values[GROUP_TILES];
-    float largest[GROUP_TILES][QUERY_ROWS];
-    float sum[GROUP_TILES][QUERY_ROWS];
-    float parts[GROUP_TILES][QUERY_ROWS][D];
+    GroupParts parts;
 };
 
 constexpr int SPLIT_THREADS = GROUP_TILES * WARP_LANES;
@@ -179,64 +139,21 @@ attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf
         const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
         part = attend_tile(shared.queries, 0, shared.keys[warp], shared.values[warp], first_key, positions, scale);
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int row = lane / 4 + 8 * half;
-        if (lane % 4 == 0) {
-            shared.largest[warp][row] = part.largest[half];
-            shared.sum[warp][row] = part.sum[half];
-        }
-#pragma unroll
-        for (int j = 0; j < D / 8; ++j) {
-            shared.parts[warp][row][8 * j + lane % 4 * 2] = part.values[j][2 * half];
-            shared.parts[warp][row][8 * j + lane % 4 * 2 + 1] = part.values[j][2 * half + 1];
-        }
-    }
+    shared.parts.keep(warp, part);
     __syncthreads();
 
     const int splits = gridDim.x;
     for (int i = threadIdx.x; i < rows * D; i += SPLIT_THREADS) {
         const int row = i / D;
-        const int channel = i % D;
-        float largest = NONE;
-        float sum = 0.f;
-        float value = 0.f;
-        for (int tile = 0; tile < GROUP_TILES; ++tile) {
-            if (shared.sum[tile][row] != 0.f) {
-                const Shares shares = shares_of(largest, shared.largest[tile][row]);
-                largest = shares.largest;
-                sum = merged(sum, shared.sum[tile][row], shares);
-                value = merged(value, shared.parts[tile][row][channel], shares);
-            }
-        }
         const Query query = query_of(first_row + row, group, heads_of_group);
         const int64 index = (int64(query.token) * heads + query.head) * splits + split;
-        parts[index * D + channel] = value;
-        if (channel == 0) {
-            stats[index] = {largest, sum};
-        }
+        shared.parts.merge_row(row, i % D, stats[index], parts + index * D);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(D)
 attention_merge(const float2* __restrict__ stats, const float* __restrict__ parts, bf16* __restrict__ o, int splits, int d,
                 int ld) {
-    const int heads = gridDim.y;
-    const int64 index = (int64(blockIdx.x) * heads + blockIdx.y) * splits;
-    const int channel = threadIdx.x;
-    float largest = NONE;
-    float sum = 0.f;
-    float value = 0.f;
-    for (int split = 0; split < splits; ++split) {
-        const float2 part = stats[index + split];
-        if (part.y != 0.f) {
-            const Shares shares = shares_of(largest, part.x);
-            largest = shares.largest;
-            sum = merged(sum, part.y, shares);
-            value = merged(value, parts[(index + split) * D + channel], shares);
-        }
-    }
-    if (channel < d) {
-        o[int64(blockIdx.x) * ld + blockIdx.y * d + channel] = to_bf16(value / sum);
-    }
+    const int64 query = int64(blockIdx.x) * gridDim.y + blockIdx.y;
+    merge_splits(stats + query * splits, parts + query * splits * D, splits, o + int64(blockIdx.x) * ld + blockIdx.y * d, d);
 }

@@ -1,23 +1,22 @@
-// MoE: adds up what a token's experts say, each by its weight.
+// MoE: adds up what a token's experts say, each by its weight, and what the expert that all share says.
 //
 // ```text
-// yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose
+// yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose        zᵢ = ρ(ς·yᵢ) + hᵢ
 // ```
 //
-// with eᵢₛ = W₂·ρ(silu(W₁·xᵢ) ⊙ W₃·xᵢ) of the expert that is the s-th choice of token i.
+// with eᵢₛ = W₂·ρ(activation(W₁·xᵢ, W₃·xᵢ)) of the expert that is the s-th choice of token i; h, if there is one, from elsewhere.
 //
 // - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e. moe_gate_up: tiles × ⌈2I/TILE_COLS⌉
 //   blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles = ⌊n·k/TILE_ROWS⌋ + E suffices;
 //   block (t, j) owns rows of tile t, columns from j on. moe_combine: n blocks of PLACE_THREADS threads.
 // - Requires: K1 chosen holds n rows of ldk, of which k are experts below E; K2 counts holds E, order n·k, tiles one int4 for each
-//   tile and one more; K3 x, hidden, outputs and y have rows of ldx, ldi, ldh, ldx values, w13 E·2I rows of ldx, w2 E·H rows of
+//   tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, w13 E·2I rows of ldx, w2 E·H rows of
 //   ldi, multiples of 8, 16-byte aligned; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Block::Shared) for
 //   moe_gate_up and moe_down; nothing that is written overlaps anything.
-// - Precision: bf16 products summed as gemm.cuh says; silu and its product in f32, rounded once to hidden; outputs rounded to
-//   bf16; combined in f32, fused, in the order of choice, and rounded once: ρ is the identity.
+// - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
+//   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z to bf16.
 
-#include "bf16x8.cuh"
-#include "gemm.cuh"
+#include "gate_up.cuh"
 
 using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
@@ -86,10 +85,11 @@ moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* _
     }
 }
 
-// hidden = silu(W₁·x) ⊙ W₃·x of each choice. Eight columns of W₁ and the same of W₃ alternate, so that a thread has both.
+// hidden = the activation of W₁·x and W₃·x of each choice.
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
 moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int* __restrict__ order,
-            const int4* __restrict__ tiles, bf16* __restrict__ hidden, int k, int h, int intermediate, int ldx, int ldi) {
+            const int4* __restrict__ tiles, bf16* __restrict__ hidden, int k, int h, int intermediate, int ldx, int ldi, float alpha,
+            float limit, float beta, float lowest) {
     SHARED_MEMORY(Block::Shared, shared);
     if (int(blockIdx.x) >= tiles[0].x) {
         return;
@@ -100,31 +100,13 @@ moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int*
     const auto x_row = [=](int i) -> Row {
         return i < tile.z ? Row{x + int64(order[tile.y + i] / k) * ldx, h} : Row{x, 0};
     };
-    const auto w_row = [=](int j) -> Row {
-        const int col = first_col + j / 16 * 8 + j % 8;
-        const bool is_up = j / 8 % 2 != 0;
-        return col < intermediate ? Row{of_expert + int64(is_up ? intermediate + col : col) * ldx, h} : Row{of_expert, 0};
-    };
+    const auto w_row = [=](int j) { return gate_up_row(of_expert, j, first_col, intermediate, ldx, h); };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, h, sums);
 
-    const int lane = threadIdx.x % WARP_LANES;
+    const Activation activation = {alpha, limit, beta, lowest};
     Block::for_each_row(tile.z, [&](int row, int i, int half) {
-        bf16* const out = hidden + int64(order[tile.y + row]) * ldi;
-#pragma unroll
-        for (int j = 0; j < Block::WARP_COLS / 16; ++j) {
-            const int col = first_col + Block::warp_col() / 2 + 8 * j + lane % 4 * 2;
-            float activated[2];
-#pragma unroll
-            for (int element = 0; element < 2; ++element) {
-                const float gate = sums[i][2 * j][2 * half + element];
-                const float up = sums[i][2 * j + 1][2 * half + element];
-                activated[element] = gate / (1.f + expf(-gate)) * up;
-            }
-            if (col < ldi) {
-                *reinterpret_cast<uint32*>(out + col) = pack_bf16(activated[0], activated[1]);
-            }
-        }
+        store_activated<Block>(sums, i, half, activation, first_col, hidden + int64(order[tile.y + row]) * ldi, ldi);
     });
 }
 
@@ -162,9 +144,10 @@ moe_down(const bf16* __restrict__ hidden, const bf16* __restrict__ w2, const int
     });
 }
 
-// y = Σ w·outputs over a token's choices.
+// y = Σ w·outputs over a token's choices; z = scale·y + h, if there is an h.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
-moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, bf16* __restrict__ y, int k, int ldh, int ldk) {
+moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, const bf16* __restrict__ h, bf16* __restrict__ y,
+            bf16* __restrict__ z, int k, int ldh, int ldk, float scale) {
     const int64 token = blockIdx.x;
     for (int i = threadIdx.x; i < ldh / VECTOR; i += PLACE_THREADS) {
         Floats8 sum = {};
@@ -176,6 +159,16 @@ moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, bf16*
                 sum.values[j] = fmaf(weight, output.values[j], sum.values[j]);
             }
         }
-        vectors(y + token * ldh)[i] = pack(sum);
+        const uint4 routed = pack(sum); // R2
+        vectors(y + token * ldh)[i] = routed;
+        if (h != nullptr) {
+            Floats8 all = unpack(vectors(h + token * ldh)[i]);
+            const Floats8 stored = unpack(routed);
+#pragma unroll
+            for (int j = 0; j < VECTOR; ++j) {
+                all.values[j] += to_float(to_bf16(scale * stored.values[j])); // R3
+            }
+            vectors(z + token * ldh)[i] = pack(all); // R4
+        }
     }
 }

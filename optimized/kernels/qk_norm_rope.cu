@@ -4,10 +4,14 @@
 // q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
 // ```
 //
-// - Launch: n blocks of THREADS threads, block i owns token i.
+// - Launch: qk_norm_rope: n blocks of THREADS threads, block i owns token i. qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks, where P is
+//   the heads of a row of x, block (i, j) owns heads j·WARPS to j·WARPS + WARPS − 1 of token i, a warp each.
 // - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d values,
 //   u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5 q̃ holds n rows
-//   of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared memory for each warp.
+//   of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared memory for each warp in
+//   qk_norm_rope; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on with index_heads·index_d of index q
+//   and index_d of index k, if there are such heads, with weights, outputs and kept rows of index_width of their own; one is 0, or 1
+//   where the norms multiply by 1 + w.
 // - Precision: f32; each sum serial per thread, then block_sum; R1 at q̃ and K, to nearest even, is the only rounding to bf16.
 //   Channels from d to D become 0.
 
@@ -39,24 +43,37 @@ DEVICE float scale_of(const Projection& p, int d, float eps, Shared& shared) {
     return rsqrtf(eps + total / float(p.heads * d));
 }
 
-// Threads take pairs of channels c and c + h that rotate together, then the channels that pass.
+// A head of a token: its projection of d channels, their weights, and where they go, padded to `width`.
+struct Head {
+    const bf16* x;
+    const bf16* w;
+    bf16* y;
+    int d;
+    int width;
+};
+
+// Writes channels c and c + h, which rotate together, for c below h; else the one that passes. Of the weights, `one` is 0, or
+// 1 where they are added to 1.
+DEVICE void write_channel(const Head& head, int c, const float* cos, const float* sin, int h, float scale, float one) {
+    const bf16* const x = head.x;
+    const bf16* const w = head.w;
+    if (c < h) {
+        const float low = (one + to_float(w[c])) * to_float(x[c]) * scale;
+        const float high = (one + to_float(w[c + h])) * to_float(x[c + h]) * scale;
+        head.y[c] = to_bf16(low * cos[c] - high * sin[c]);             // R1
+        head.y[c + h] = to_bf16(high * cos[c + h] + low * sin[c + h]); // R1
+    } else {
+        const int passed = c + h;
+        const bool inside = passed < head.d;
+        head.y[passed] = to_bf16(inside ? (one + to_float(w[passed])) * to_float(x[passed]) * scale : 0.f); // R1
+    }
+}
+
 DEVICE void write_rotated(const Projection& p, const float* cos, const float* sin, int d, int h, float scale) {
     const int columns = D - h;
     for (int i = threadIdx.x; i < p.heads * columns; i += THREADS) {
         const int head = i / columns;
-        const int c = i % columns;
-        const bf16* const x = p.x + head * d;
-        const bf16* const w = p.w + head * d;
-        bf16* const y = p.y + head * D;
-        if (c < h) {
-            const float low = to_float(w[c]) * to_float(x[c]) * scale;
-            const float high = to_float(w[c + h]) * to_float(x[c + h]) * scale;
-            y[c] = to_bf16(low * cos[c] - high * sin[c]);             // R1
-            y[c + h] = to_bf16(high * cos[c + h] + low * sin[c + h]); // R1
-        } else {
-            const int passed = c + h;
-            y[passed] = to_bf16(passed < d ? to_float(w[passed]) * to_float(x[passed]) * scale : 0.f); // R1
-        }
+        write_channel({p.x + head * d, p.w + head * d, p.y + head * D, d, D}, i % columns, cos, sin, h, scale, 0.f);
     }
 }
 
@@ -79,5 +96,69 @@ qk_norm_rope(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16*
     for (int i = threadIdx.x; i < groups * D; i += THREADS) {
         const int c = i % D;
         values[kept + i] = c < d ? value[i / D * d + c] : bf16{0};
+    }
+}
+
+// Normalizes a head by itself, and rotates it.
+DEVICE void write_head(const Head& head, const float* cos, const float* sin, int h, float eps, float one) {
+    const int lane = threadIdx.x % WARP_LANES;
+    float sum = 0.f;
+    for (int i = lane; i < head.d; i += WARP_LANES) {
+        const float value = to_float(head.x[i]);
+        sum = fmaf(value, value, sum);
+    }
+    const float scale = rsqrtf(eps + warp_sum(sum) / float(head.d));
+    for (int c = lane; c < head.width - h; c += WARP_LANES) {
+        write_channel(head, c, cos, sin, h, scale, one);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+qk_norm_rope_per_head(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16* __restrict__ u,
+                      const bf16* __restrict__ index_w, const bf16* __restrict__ index_u, const float* __restrict__ cos,
+                      const float* __restrict__ sin, bf16* __restrict__ q, bf16* __restrict__ keys, bf16* __restrict__ values,
+                      bf16* __restrict__ index_q, bf16* __restrict__ index_keys, int heads, int groups, int index_heads, int d,
+                      int index_d, int index_width, int h, int first, int ldx, int ldt, float eps, float one) {
+    const int token = blockIdx.x;
+    const int lane = threadIdx.x % WARP_LANES;
+    const int64 kept = int64(first) + token;
+    const float* const cos_row = cos + int64(token) * ldt;
+    const float* const sin_row = sin + int64(token) * ldt;
+    const bf16* from = x + int64(token) * ldx;
+    // The heads of a token's row, one part after the other.
+    int head = blockIdx.y * (THREADS / WARP_LANES) + threadIdx.x / WARP_LANES;
+    if (head < heads) {
+        bf16* const to = q + (int64(token) * heads + head) * D;
+        write_head({from + head * d, w, to, d, D}, cos_row, sin_row, h, eps, one);
+        return;
+    }
+    from += heads * d;
+    head -= heads;
+    if (head < groups) {
+        bf16* const to = keys + (kept * groups + head) * D;
+        write_head({from + head * d, u, to, d, D}, cos_row, sin_row, h, eps, one);
+        return;
+    }
+    from += groups * d;
+    head -= groups;
+    if (head < groups) {
+        bf16* const to = values + (kept * groups + head) * D;
+        for (int c = lane; c < D; c += WARP_LANES) {
+            to[c] = c < d ? from[head * d + c] : bf16{0};
+        }
+        return;
+    }
+    from += groups * d;
+    head -= groups;
+    if (head < index_heads) {
+        bf16* const to = index_q + (int64(token) * index_heads + head) * index_width;
+        write_head({from + head * index_d, index_w, to, index_d, index_width}, cos_row, sin_row, h, eps, one);
+        return;
+    }
+    from += index_heads * index_d;
+    head -= index_heads;
+    if (head == 0 && index_heads > 0) {
+        bf16* const to = index_keys + kept * index_width;
+        write_head({from, index_u, to, index_d, index_width}, cos_row, sin_row, h, eps, one);
     }
 }

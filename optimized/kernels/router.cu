@@ -10,6 +10,7 @@
 // - Precision: f32 throughout. zᵢₑ = Σ xᵢₖ·gₑₖ fused, lane l sums k = l, l + 32, … upward, then warp_sum. The same for a token
 //   whatever tokens are beside it. Of equal experts the lowest is chosen first; NaN counts as larger than any number.
 
+#include "ordered.cuh"
 #include "reduce.cuh"
 
 // Logits of the block's tokens: a warp takes an expert at a time, for all tokens, so that its weights are read once.
@@ -32,14 +33,6 @@ DEVICE void score_experts(const float* rows, const float* __restrict__ gate, flo
             }
         }
     }
-}
-
-// An order of unsigned numbers that is the order of floats, NaN last.
-DEVICE uint32 ordered(float x) {
-    const uint32 bits = __float_as_uint(x);
-    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    const uint32 sorted = bits >> 31 != 0 ? ~bits : bits | 0x80000000;
-    return is_nan ? 0xffffffff : sorted;
 }
 
 // The expert of the largest choice, the lowest of equals, that is left; in every lane. Bit j of a lane's `taken` is expert

@@ -6,13 +6,19 @@ pub mod add_rms_norm;
 pub mod linear;
 pub mod qk_norm_rope;
 pub mod attention;
+pub mod indexer;
+pub mod block_sparse_attention;
 pub mod router;
 pub mod moe;
+pub mod dense_ffn;
 pub mod sampling;
 
-use reference::contract::require;
+use cudarc::driver::{LaunchArgs, PushKernelArg};
+use half::bf16;
+use reference::contract::{Coefficients, GateClamp, NormWeight, require};
 
 use crate::error::Error;
+use crate::tensor::Matrix;
 
 /// A dimension as kernels take it.
 fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Result<i32, Error> {
@@ -24,6 +30,56 @@ fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Resul
 /// A count of blocks or bytes as launches take it.
 fn count(value: usize) -> u32 {
     u32::try_from(value).expect("dimensions are below 2³¹")
+}
+
+/// Where a kernel is given no matrix.
+const NOWHERE: u64 = 0;
+
+/// A matrix to read, if there is one.
+fn optional<'a>(launch: &mut LaunchArgs<'a>, matrix: Option<&'a Matrix<bf16>>) {
+    match matrix {
+        Some(matrix) => launch.arg(matrix.data()),
+        None => launch.arg(&NOWHERE),
+    };
+}
+
+/// A matrix to write, if there is one.
+fn optional_mut<'a>(launch: &mut LaunchArgs<'a>, matrix: Option<&'a mut Matrix<bf16>>) {
+    match matrix {
+        Some(matrix) => launch.arg(matrix.data_mut()),
+        None => launch.arg(&NOWHERE),
+    };
+}
+
+/// What is added to the weights of a norm.
+fn one(weight: NormWeight) -> f32 {
+    match weight {
+        NormWeight::Plain => 0.0,
+        NormWeight::OnePlus => 1.0,
+    }
+}
+
+/// What a feed-forward network makes of its gate and up projections.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Activation {
+    /// M2's.
+    Swiglu,
+    /// M3's.
+    SwigluOai(Coefficients, GateClamp),
+}
+
+impl Activation {
+    /// α, ℓ, β and what the gate is clamped to from below, as kernels take them; ℓ = 0 stands for SwiGLU.
+    #[expect(clippy::cast_possible_truncation, reason = "kernels take them in f32")]
+    fn arguments(self) -> [f32; 4] {
+        match self {
+            Self::Swiglu => [0.0; 4],
+            Self::SwigluOai(Coefficients { alpha, limit, beta }, clamp) => {
+                let lowest = if clamp == GateClamp::Symmetric { -limit } else { f64::NEG_INFINITY };
+                [alpha, limit, beta, lowest].map(|x| x as f32)
+            }
+        }
+    }
 }
 
 /// Heads of attention, and the channels that each is padded to on the device.

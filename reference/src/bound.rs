@@ -27,6 +27,13 @@ impl ErrorBound {
         ErrorBound { certain: Array2::zeros(dim), sigma: Array2::zeros(dim), carried: 0 }
     }
 
+    /// That of the transpose.
+    #[must_use]
+    pub fn transposed(&self) -> Self {
+        let transposed = |x: &Array2<f64>| x.t().as_standard_layout().into_owned();
+        ErrorBound { certain: transposed(&self.certain), sigma: transposed(&self.sigma), carried: self.carried }
+    }
+
     /// Whether there is none.
     pub fn is_exact(&self) -> bool {
         self.certain.iter().all(|&e| e == 0.0)

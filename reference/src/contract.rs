@@ -1,10 +1,12 @@
 //! What the optimized path may know of the reference: configurations, parameters and their checks, sites, weights and
 //! the shared rotation table. None of the mathematics.
 
-pub use crate::config::Config;
+pub use crate::config::{Config, FeedForward, Index};
 pub use crate::error::{ContractError, Error, require};
+pub use crate::ops::indexer::Blocks;
 pub use crate::ops::rope::{Rope, rope_table};
-pub use crate::semantics::Semantics;
+pub use crate::ops::swiglu_oai::Coefficients;
+pub use crate::semantics::{GateClamp, MsaSelect, NormWeight, QkNorm, Semantics};
 pub use crate::site::{Extent, LayerSite, Site};
 pub use crate::weights::{LayerWeight, Matrix, Projection, Weight, WeightError, Weights};
 pub use crate::{RoundingContract, Storage};

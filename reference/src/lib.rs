@@ -16,6 +16,7 @@ pub mod error;
 pub mod models;
 pub mod ops;
 pub mod probe;
+pub mod ranking;
 pub mod real;
 pub mod rounding;
 pub mod run;

@@ -1,4 +1,6 @@
 //! The models: operators composed as the documents' chapters compose them.
 
+mod blocks;
 pub mod decoder;
 mod experts;
+mod feed_forward;

@@ -13,7 +13,8 @@ pub trait Probe<T> {
     fn visit(&mut self, site: Site, value: &mut Tracked<T>);
 
     /// The model chose, for each row of `scores`, the columns in the row of `chosen`, and goes on with what is left
-    /// there. The scores are what the choice was made by, with their error.
+    /// there. The scores are what the choice was made by, with their error. Where fewer could be chosen, [`crate::site::NONE`] stands for
+    /// the rest.
     fn choose(&mut self, site: Site, scores: &Tracked<T>, chosen: &mut Array2<usize>);
 
     /// Whether a value that is only made on request is wanted.

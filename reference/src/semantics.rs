@@ -13,10 +13,13 @@ use std::str::FromStr;
 
 use strum::VariantNames;
 
-pub use conflicts::{EpsPlace, Expert, QkNorm, RopePair, RopePart, RouterEps, RouterScore, RoutingWeights};
+pub use conflicts::{
+    EpsPlace, Expert, GateClamp, MsaLocal, MsaPool, MsaScoreScale, MsaSelect, NormWeight, QkNorm, RopePair, RopePart,
+    RouterEps, RouterScore, RoutingWeights,
+};
 pub use slips::{
-    AttentionScale, Causal, KeyHead, NormOrder, PositionShift, QkNormOn, Renormalize, RopeFrequency, RopeOn,
-    RopePosition,
+    Activation, AttentionScale, Causal, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize,
+    RopeFrequency, RopeOn, RopePosition, SharedScale,
 };
 
 use crate::error::ParseError;
@@ -32,14 +35,30 @@ pub struct Semantics {
     pub rotary_dim: Option<usize>,
     /// D04: θ, instead of the config's.
     pub rope_theta: Option<f64>,
-    /// D05.
-    pub qk_norm: QkNorm,
+    /// D05: over what, instead of the config's.
+    pub qk_norm: Option<QkNorm>,
+    /// D08: what norms multiply by, instead of the config's.
+    pub norm_weight: Option<NormWeight>,
     /// D09.
     pub eps_place: EpsPlace,
     /// D11: experts a token is sent to, instead of the config's.
     pub top_k: Option<usize>,
+    /// D21.
+    pub msa_select: MsaSelect,
+    /// D22.
+    pub msa_local: MsaLocal,
+    /// D23: first blocks that are forced, instead of the config's.
+    pub msa_init_block: Option<usize>,
+    /// D24.
+    pub msa_score_scale: MsaScoreScale,
+    /// Of what a block's score is made.
+    pub msa_pool: MsaPool,
+    /// Blocks a token reads, instead of the config's.
+    pub msa_top_k: Option<usize>,
     /// D31.
     pub expert: Expert,
+    /// D32.
+    pub gate_clamp: GateClamp,
     /// D35.
     pub routing_weights: RoutingWeights,
     /// D35.
@@ -68,6 +87,22 @@ pub struct Semantics {
     pub position_shift: Option<PositionShift>,
     /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
     pub qk_shards: Option<usize>,
+    /// The function on the gate, instead of the config's.
+    pub activation: Option<Activation>,
+    /// β of SwiGLU-OAI, instead of the config's.
+    pub up_beta: Option<f64>,
+    /// By what the routed experts' sum is multiplied, instead of the config's.
+    pub routed_scale: Option<f64>,
+    /// By what the shared expert's output is multiplied.
+    pub shared_scale: SharedScale,
+    /// What the last block of keys is filled up with.
+    pub msa_pad: MsaPad,
+    /// What of a chosen block a token sees.
+    pub msa_mask: MsaMask,
+    /// Which group's blocks a query head reads.
+    pub msa_group: KeyHead,
+    /// What of the index branch rotates.
+    pub index_rope: RopeOn,
 }
 
 impl Semantics {
@@ -77,10 +112,18 @@ impl Semantics {
         rope_pair: RopePair::Half,
         rotary_dim: None,
         rope_theta: None,
-        qk_norm: QkNorm::FullProjection,
+        qk_norm: None,
+        norm_weight: None,
         eps_place: EpsPlace::Inside,
         top_k: None,
+        msa_select: MsaSelect::HeadMax,
+        msa_local: MsaLocal::OwnBlock,
+        msa_init_block: None,
+        msa_score_scale: MsaScoreScale::One,
+        msa_pool: MsaPool::Max,
+        msa_top_k: None,
         expert: Expert::Gated,
+        gate_clamp: GateClamp::Symmetric,
         routing_weights: RoutingWeights::Unbiased,
         router_eps: RouterEps::Zero,
         router_score: RouterScore::Sigmoid,
@@ -95,22 +138,43 @@ impl Semantics {
         renormalize: Renormalize::Chosen,
         position_shift: None,
         qk_shards: None,
+        activation: None,
+        up_beta: None,
+        routed_scale: None,
+        shared_scale: SharedScale::One,
+        msa_pad: MsaPad::Masked,
+        msa_mask: MsaMask::Token,
+        msa_group: KeyHead::Grouped,
+        index_rope: RopeOn::QueryKey,
     };
 
     /// What the released model computes. On the points that touch M2 the documents' majority is right.
-    pub const RELEASED: Semantics = Semantics::DOCUMENTS;
+    pub const RELEASED: Semantics =
+        Semantics { msa_select: MsaSelect::PerGroup, gate_clamp: GateClamp::Upper, ..Semantics::DOCUMENTS };
+
+    /// Names of the presets.
+    const PRESETS: [(&'static str, Semantics); 2] =
+        [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
 
     /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> [(&'static str, String); 22] {
+    pub fn fields(&self) -> [(&'static str, String); 38] {
         [
             ("rope_part", self.rope_part.to_string()),
             ("rope_pair", self.rope_pair.to_string()),
             ("rotary_dim", or_config(self.rotary_dim)),
             ("rope_theta", or_config(self.rope_theta)),
-            ("qk_norm", self.qk_norm.to_string()),
+            ("qk_norm", or_config(self.qk_norm)),
+            ("norm_weight", or_config(self.norm_weight)),
             ("eps_place", self.eps_place.to_string()),
             ("top_k", or_config(self.top_k)),
+            ("msa_select", self.msa_select.to_string()),
+            ("msa_local", self.msa_local.to_string()),
+            ("msa_init_block", or_config(self.msa_init_block)),
+            ("msa_score_scale", self.msa_score_scale.to_string()),
+            ("msa_pool", self.msa_pool.to_string()),
+            ("msa_top_k", or_config(self.msa_top_k)),
             ("expert", self.expert.to_string()),
+            ("gate_clamp", self.gate_clamp.to_string()),
             ("routing_weights", self.routing_weights.to_string()),
             ("router_eps", self.router_eps.to_string()),
             ("router_score", self.router_score.to_string()),
@@ -125,6 +189,14 @@ impl Semantics {
             ("renormalize", self.renormalize.to_string()),
             ("position_shift", or_config(self.position_shift)),
             ("qk_shards", or_config(self.qk_shards)),
+            ("activation", or_config(self.activation)),
+            ("up_beta", or_config(self.up_beta)),
+            ("routed_scale", or_config(self.routed_scale)),
+            ("shared_scale", self.shared_scale.to_string()),
+            ("msa_pad", self.msa_pad.to_string()),
+            ("msa_mask", self.msa_mask.to_string()),
+            ("msa_group", self.msa_group.to_string()),
+            ("index_rope", self.index_rope.to_string()),
         ]
     }
 
@@ -135,10 +207,18 @@ impl Semantics {
             "rope_pair" => self.rope_pair = word(field, value)?,
             "rotary_dim" => self.rotary_dim = number(field, value)?,
             "rope_theta" => self.rope_theta = number(field, value)?,
-            "qk_norm" => self.qk_norm = word(field, value)?,
+            "qk_norm" => self.qk_norm = word_or_config(field, value)?,
+            "norm_weight" => self.norm_weight = word_or_config(field, value)?,
             "eps_place" => self.eps_place = word(field, value)?,
             "top_k" => self.top_k = number(field, value)?,
+            "msa_select" => self.msa_select = word(field, value)?,
+            "msa_local" => self.msa_local = word(field, value)?,
+            "msa_init_block" => self.msa_init_block = number(field, value)?,
+            "msa_score_scale" => self.msa_score_scale = word(field, value)?,
+            "msa_pool" => self.msa_pool = word(field, value)?,
+            "msa_top_k" => self.msa_top_k = number(field, value)?,
             "expert" => self.expert = word(field, value)?,
+            "gate_clamp" => self.gate_clamp = word(field, value)?,
             "routing_weights" => self.routing_weights = word(field, value)?,
             "router_eps" => self.router_eps = word(field, value)?,
             "router_score" => self.router_score = word(field, value)?,
@@ -153,6 +233,14 @@ impl Semantics {
             "renormalize" => self.renormalize = word(field, value)?,
             "position_shift" => self.position_shift = number(field, value)?,
             "qk_shards" => self.qk_shards = number(field, value)?,
+            "activation" => self.activation = word_or_config(field, value)?,
+            "up_beta" => self.up_beta = number(field, value)?,
+            "routed_scale" => self.routed_scale = number(field, value)?,
+            "shared_scale" => self.shared_scale = word(field, value)?,
+            "msa_pad" => self.msa_pad = word(field, value)?,
+            "msa_mask" => self.msa_mask = word(field, value)?,
+            "msa_group" => self.msa_group = word(field, value)?,
+            "index_rope" => self.index_rope = word(field, value)?,
             _ => {
                 let names = Semantics::DOCUMENTS.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("semantics field", field, format!("one of {names}")));
@@ -165,6 +253,14 @@ impl Semantics {
 /// One of the words of an enum.
 pub(crate) fn word<E: FromStr + VariantNames>(field: &str, value: &str) -> Result<E, ParseError> {
     value.parse().map_err(|_| ParseError::new(field, value, E::VARIANTS.join(" or ")))
+}
+
+fn word_or_config<E: FromStr + VariantNames>(field: &str, value: &str) -> Result<Option<E>, ParseError> {
+    if value == "config" {
+        return Ok(None);
+    }
+    let expected = || format!("{} or config", E::VARIANTS.join(" or "));
+    value.parse().map(Some).map_err(|_| ParseError::new(field, value, expected()))
 }
 
 fn number<N: FromStr>(field: &str, value: &str) -> Result<Option<N>, ParseError> {
@@ -184,11 +280,9 @@ impl FromStr for Semantics {
 
     fn from_str(s: &str) -> Result<Self, ParseError> {
         let mut parts = s.split(',');
-        let preset = match parts.next().unwrap_or_default() {
-            "documents" => Semantics::DOCUMENTS,
-            "released" => Semantics::RELEASED,
-            other => return Err(ParseError::new("semantics preset", other, "documents or released")),
-        };
+        let name = parts.next().unwrap_or_default();
+        let preset = Self::PRESETS.into_iter().find(|(preset, _)| *preset == name).map(|(_, semantics)| semantics);
+        let preset = preset.ok_or_else(|| ParseError::new("semantics preset", name, "documents or released"))?;
         parts.try_fold(preset, |semantics, part| match part.split_once('=') {
             Some((field, value)) => semantics.with(field, value),
             None => Err(ParseError::new("semantics override", part, "field=value")),
@@ -196,16 +290,17 @@ impl FromStr for Semantics {
     }
 }
 
-/// The preset and what differs from it, in the form that parses.
+/// The closest preset and what differs from it, in the form that parses.
 impl fmt::Display for Semantics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("documents")?;
-        for ((name, value), (_, preset)) in self.fields().iter().zip(Semantics::DOCUMENTS.fields()) {
-            if *value != preset {
-                write!(f, ",{name}={value}")?;
-            }
-        }
-        Ok(())
+        let differing = |preset: &Semantics| {
+            let own = self.fields().into_iter().zip(preset.fields());
+            own.filter(|(own, preset)| own != preset).map(|((name, value), _)| format!(",{name}={value}"))
+        };
+        let (name, closest) =
+            Self::PRESETS.iter().min_by_key(|(_, preset)| differing(preset).count()).expect("there are presets");
+        f.write_str(name)?;
+        differing(closest).try_for_each(|field| f.write_str(&field))
     }
 }
 

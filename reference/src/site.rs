@@ -6,8 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::Config;
+use crate::config::{Config, FeedForward, Index};
 use crate::error::ParseError;
+use crate::ops::indexer::Blocks;
+
+/// What stands in a choice after the last thing that was chosen.
+pub const NONE: usize = usize::MAX;
 
 /// A place in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +51,26 @@ pub enum LayerSite {
     QRope,
     /// Rotated keys \[T, heads·D\].
     KRope,
+    /// Query projection of the index branch \[T, index heads·D\].
+    IndexQProj,
+    /// Its key projection \[T, D\].
+    IndexKProj,
+    /// Its normalised queries \[T, index heads·D\].
+    IndexQNorm,
+    /// Its normalised keys \[T, D\].
+    IndexKNorm,
+    /// Its rotated queries \[T, index heads·D\].
+    IndexQRope,
+    /// Its rotated keys \[T, D\].
+    IndexKRope,
+    /// Its scores of tokens, −∞ where masked \[index heads, T, S\].
+    TokenScores,
+    /// The largest score of each block of keys, −∞ where none is visible \[choices, T, blocks\].
+    BlockMax,
+    /// The same with what is forced at ∞, by which blocks are chosen \[choices, T, blocks\].
+    BlockScore,
+    /// Chosen blocks \[choices, T, k\], in the order of choice; none after the last.
+    Blocks,
     /// Scaled scores before the softmax, −∞ where masked \[heads, T, S\].
     Scores,
     /// Attention probabilities \[heads, T, S\].
@@ -59,8 +83,18 @@ pub enum LayerSite {
     Attention,
     /// The residual stream after attention \[T, H\].
     Residual,
-    /// Output of the norm before the experts \[T, H\].
+    /// Output of the norm before the feed-forward network \[T, H\].
     PostAttentionNorm,
+    /// Gate and up projection of a dense layer, side by side \[T, 2·I\].
+    DenseGateUp,
+    /// Output projection of a dense layer \[T, H\].
+    DenseDown,
+    /// Gate and up projection of the shared expert, side by side \[T, 2·I\].
+    SharedGateUp,
+    /// Output projection of the shared expert \[T, H\].
+    SharedDown,
+    /// Output of the shared expert \[T, H\]; the projection's again.
+    Shared,
     /// Router logits \[T, E\].
     GateLogits,
     /// Router scores \[T, E\].
@@ -99,6 +133,11 @@ impl Site {
     pub fn shape(self, config: &Config, extent: Extent) -> Vec<usize> {
         let Extent { tokens: t, positions: s } = extent;
         let (h, v, k) = (config.hidden_size, config.vocab_size, config.num_experts_per_tok);
+        let none = Index { heads: 0, head_dim: 0, choices: 0, blocks: Blocks { size: 1, top_k: 0, local: 0, init: 0 } };
+        let index = config.index.unwrap_or(none);
+        let blocks = s.div_ceil(index.blocks.size);
+        // One choice for all heads has no axis of its own.
+        let of_choices = |width| if index.choices == 1 { vec![t, width] } else { vec![index.choices, t, width] };
         match self {
             Site::Embedding | Site::FinalNorm => vec![t, h],
             Site::RopeCos | Site::RopeSin => vec![t, config.rotary_dim],
@@ -110,6 +149,15 @@ impl Site {
                 LayerSite::KProj | LayerSite::VProj | LayerSite::KNorm | LayerSite::KRope => {
                     vec![t, config.key_width()]
                 }
+                LayerSite::IndexQProj | LayerSite::IndexQNorm | LayerSite::IndexQRope => {
+                    vec![t, index.heads * index.head_dim]
+                }
+                LayerSite::IndexKProj | LayerSite::IndexKNorm | LayerSite::IndexKRope => vec![t, index.head_dim],
+                LayerSite::TokenScores => vec![index.heads, t, s],
+                LayerSite::BlockMax | LayerSite::BlockScore => of_choices(blocks),
+                LayerSite::Blocks => of_choices(index.blocks.top_k.min(blocks)),
+                LayerSite::DenseGateUp => vec![t, 2 * config.dense_intermediate_size],
+                LayerSite::SharedGateUp => vec![t, 2 * config.shared_intermediate_size],
                 LayerSite::Scores | LayerSite::Probabilities => vec![config.num_attention_heads, t, s],
                 LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice => {
                     vec![t, config.num_local_experts]
@@ -122,11 +170,65 @@ impl Site {
                 | LayerSite::Attention
                 | LayerSite::Residual
                 | LayerSite::PostAttentionNorm
+                | LayerSite::DenseDown
+                | LayerSite::SharedDown
+                | LayerSite::Shared
                 | LayerSite::Expert(_)
                 | LayerSite::Experts
                 | LayerSite::Mlp
                 | LayerSite::Output => vec![t, h],
             },
+        }
+    }
+
+    /// Whether a model has the site.
+    pub fn exists(self, config: &Config) -> bool {
+        let Site::Layer(layer, site) = self else { return true };
+        let dense = config.layer(layer).feed_forward == FeedForward::Dense;
+        layer < config.num_hidden_layers
+            && match site {
+                LayerSite::IndexQProj
+                | LayerSite::IndexKProj
+                | LayerSite::IndexQNorm
+                | LayerSite::IndexKNorm
+                | LayerSite::IndexQRope
+                | LayerSite::IndexKRope
+                | LayerSite::TokenScores
+                | LayerSite::BlockMax
+                | LayerSite::BlockScore
+                | LayerSite::Blocks => config.index_of(layer).is_some(),
+                LayerSite::Scores => config.index_of(layer).is_none(),
+                LayerSite::DenseGateUp | LayerSite::DenseDown => dense,
+                LayerSite::SharedGateUp | LayerSite::SharedDown | LayerSite::Shared => config.is_shared(layer),
+                LayerSite::GateLogits
+                | LayerSite::GateScores
+                | LayerSite::GateChoice
+                | LayerSite::GateExperts
+                | LayerSite::GateWeights
+                | LayerSite::ExpertHidden
+                | LayerSite::ExpertOutput
+                | LayerSite::Experts => !dense,
+                LayerSite::Expert(expert) => !dense && expert < config.num_local_experts,
+                _ => true,
+            }
+    }
+
+    /// Channels of a head, where heads may stand apart in a dump.
+    pub fn head_dim(self, config: &Config) -> usize {
+        use LayerSite::{IndexKNorm, IndexKProj, IndexKRope, IndexQNorm, IndexQProj, IndexQRope};
+        match self {
+            Site::Layer(_, IndexQProj | IndexKProj | IndexQNorm | IndexKNorm | IndexQRope | IndexKRope) => {
+                config.index.map_or(config.head_dim, |index| index.head_dim)
+            }
+            _ => config.head_dim,
+        }
+    }
+
+    /// How many things there are to choose from, where choices are made.
+    pub fn choices(self, config: &Config, extent: Extent) -> usize {
+        match (self, config.index) {
+            (Site::Layer(_, LayerSite::Blocks), Some(index)) => extent.positions.div_ceil(index.blocks.size),
+            _ => config.num_local_experts,
         }
     }
 
@@ -148,19 +250,19 @@ impl Site {
 
     /// Whether the value is a set of choices, compared as such.
     pub fn is_choice(self) -> bool {
-        matches!(self, Site::Layer(_, LayerSite::GateExperts))
+        matches!(self, Site::Layer(_, LayerSite::GateExperts | LayerSite::Blocks))
     }
 
     /// Whether the value is only made on request, because it is large or costs another pass.
     pub fn on_request(self) -> bool {
-        use LayerSite::{Expert, Probabilities, Scores};
-        matches!(self, Site::Layer(_, Scores | Probabilities | Expert(_)))
+        use LayerSite::{Expert, Probabilities, Scores, TokenScores};
+        matches!(self, Site::Layer(_, Scores | Probabilities | TokenScores | Expert(_)))
     }
 }
 
 impl LayerSite {
     /// Every site of a layer but [`LayerSite::Expert`], in the order in which a token meets them.
-    pub const ALL: [LayerSite; 25] = [
+    pub const ALL: [LayerSite; 40] = [
         LayerSite::InputNorm,
         LayerSite::QProj,
         LayerSite::KProj,
@@ -169,6 +271,16 @@ impl LayerSite {
         LayerSite::KNorm,
         LayerSite::QRope,
         LayerSite::KRope,
+        LayerSite::IndexQProj,
+        LayerSite::IndexKProj,
+        LayerSite::IndexQNorm,
+        LayerSite::IndexKNorm,
+        LayerSite::IndexQRope,
+        LayerSite::IndexKRope,
+        LayerSite::TokenScores,
+        LayerSite::BlockMax,
+        LayerSite::BlockScore,
+        LayerSite::Blocks,
         LayerSite::Scores,
         LayerSite::Probabilities,
         LayerSite::Context,
@@ -176,6 +288,11 @@ impl LayerSite {
         LayerSite::Attention,
         LayerSite::Residual,
         LayerSite::PostAttentionNorm,
+        LayerSite::DenseGateUp,
+        LayerSite::DenseDown,
+        LayerSite::SharedGateUp,
+        LayerSite::SharedDown,
+        LayerSite::Shared,
         LayerSite::GateLogits,
         LayerSite::GateScores,
         LayerSite::GateChoice,
@@ -199,6 +316,16 @@ impl LayerSite {
             LayerSite::KNorm => ".self_attn.k_norm",
             LayerSite::QRope => ".self_attn.q_rope",
             LayerSite::KRope => ".self_attn.k_rope",
+            LayerSite::IndexQProj => ".self_attn.indexer.q_proj",
+            LayerSite::IndexKProj => ".self_attn.indexer.k_proj",
+            LayerSite::IndexQNorm => ".self_attn.indexer.q_norm",
+            LayerSite::IndexKNorm => ".self_attn.indexer.k_norm",
+            LayerSite::IndexQRope => ".self_attn.indexer.q_rope",
+            LayerSite::IndexKRope => ".self_attn.indexer.k_rope",
+            LayerSite::TokenScores => ".self_attn.indexer.scores",
+            LayerSite::BlockMax => ".self_attn.indexer.block_max",
+            LayerSite::BlockScore => ".self_attn.indexer.block_score",
+            LayerSite::Blocks => ".self_attn.indexer",
             LayerSite::Scores => ".self_attn.scores",
             LayerSite::Probabilities => ".self_attn.1",
             LayerSite::Context => ".self_attn.context",
@@ -206,6 +333,11 @@ impl LayerSite {
             LayerSite::Attention => ".self_attn",
             LayerSite::Residual => ".self_attn.residual",
             LayerSite::PostAttentionNorm => ".post_attention_layernorm",
+            LayerSite::DenseGateUp => ".mlp.gate_up_proj",
+            LayerSite::DenseDown => ".mlp.down_proj",
+            LayerSite::SharedGateUp => ".mlp.shared_experts.gate_up_proj",
+            LayerSite::SharedDown => ".mlp.shared_experts.down_proj",
+            LayerSite::Shared => ".mlp.shared_experts",
             LayerSite::GateLogits => ".mlp.gate",
             LayerSite::GateScores => ".mlp.gate.scores",
             LayerSite::GateChoice => ".mlp.gate.choice",

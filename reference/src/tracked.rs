@@ -73,6 +73,17 @@ impl<T: Real> Tracked<T> {
         Tracked { value, error }
     }
 
+    /// The columns of `self`, then those of `beside`. Where only one of them has an error, the other has none.
+    #[must_use]
+    pub fn beside(&self, beside: &Tracked<T>) -> Self {
+        let transposed = |x: &Tracked<T>| Tracked {
+            value: x.value.t().as_standard_layout().into_owned(),
+            error: x.error.as_ref().map(ErrorBound::transposed),
+        };
+        let stacked = transposed(self).stacked(&transposed(beside));
+        transposed(&stacked)
+    }
+
     /// The rows that `rows` names, in that order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ndarray::{Array2, ArrayView2};
 
-use crate::config::Config;
+use crate::config::{Config, FeedForward};
 use crate::{Real, Storage};
 
 /// A weight of the model.
@@ -31,13 +31,21 @@ pub enum LayerWeight {
     KProj,
     /// Value projection \[key heads · head, hidden\].
     VProj,
-    /// Query norm \[query heads · head\].
+    /// Query norm \[query heads · head\], or \[head\] where each head is normed.
     QNorm,
-    /// Key norm \[key heads · head\].
+    /// Key norm \[key heads · head\], or \[head\].
     KNorm,
     /// Output projection \[hidden, query heads · head\].
     OProj,
-    /// Norm before the experts \[hidden\].
+    /// Query projection of the index branch \[index heads · index head, hidden\].
+    IndexQProj,
+    /// Its key projection \[index head, hidden\].
+    IndexKProj,
+    /// Its query norm \[index head\].
+    IndexQNorm,
+    /// Its key norm \[index head\].
+    IndexKNorm,
+    /// Norm before the feed-forward network \[hidden\].
     PostAttentionNorm,
     /// Router \[experts, hidden\].
     Gate,
@@ -45,6 +53,10 @@ pub enum LayerWeight {
     CorrectionBias,
     /// A projection of one expert.
     Expert(usize, Projection),
+    /// A projection of the expert that all tokens share.
+    Shared(Projection),
+    /// A projection of a dense layer.
+    Dense(Projection),
 }
 
 /// The three projections of a gated feed-forward network.
@@ -172,7 +184,7 @@ fn encode(x: f64, storage: Storage) -> Vec<u8> {
     }
 }
 
-/// Every weight of an M2 model, with its shape (a vector has one row).
+/// Every weight of a model, with its shape (a vector has one row).
 pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
     let (h, v) = (config.hidden_size, config.vocab_size);
     let (q, k) = (config.query_width(), config.key_width());
@@ -183,22 +195,41 @@ pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
         push(LayerWeight::QProj, (q, h));
         push(LayerWeight::KProj, (k, h));
         push(LayerWeight::VProj, (k, h));
-        push(LayerWeight::QNorm, (1, q));
-        push(LayerWeight::KNorm, (1, k));
+        let [q_norm, k_norm] = config.qk_norm_widths();
+        push(LayerWeight::QNorm, (1, q_norm));
+        push(LayerWeight::KNorm, (1, k_norm));
         push(LayerWeight::OProj, (h, q));
+        if let Some(index) = config.index_of(layer) {
+            push(LayerWeight::IndexQProj, (index.heads * index.head_dim, h));
+            push(LayerWeight::IndexKProj, (index.head_dim, h));
+            push(LayerWeight::IndexQNorm, (1, index.head_dim));
+            push(LayerWeight::IndexKNorm, (1, index.head_dim));
+        }
         push(LayerWeight::PostAttentionNorm, (1, h));
-        push(LayerWeight::Gate, (config.num_local_experts, h));
-        push(LayerWeight::CorrectionBias, (1, config.num_local_experts));
+        if config.layer(layer).feed_forward == FeedForward::Experts {
+            push(LayerWeight::Gate, (config.num_local_experts, h));
+            push(LayerWeight::CorrectionBias, (1, config.num_local_experts));
+        }
+        let mut network = |of: &dyn Fn(Projection) -> LayerWeight, width: usize| {
+            push(of(Projection::Gate), (width, h));
+            push(of(Projection::Up), (width, h));
+            push(of(Projection::Down), (h, width));
+        };
+        if config.layer(layer).feed_forward == FeedForward::Dense {
+            network(&LayerWeight::Dense, config.dense_intermediate_size);
+            continue;
+        }
+        if config.is_shared(layer) {
+            network(&LayerWeight::Shared, config.shared_intermediate_size);
+        }
         for expert in 0..config.num_local_experts {
-            push(LayerWeight::Expert(expert, Projection::Gate), (config.intermediate_size, h));
-            push(LayerWeight::Expert(expert, Projection::Up), (config.intermediate_size, h));
-            push(LayerWeight::Expert(expert, Projection::Down), (h, config.intermediate_size));
+            network(&|projection| LayerWeight::Expert(expert, projection), config.intermediate_size);
         }
     }
     all
 }
 
-/// The name in the hub's files.
+/// The name in the hub's files, below what a text model is a part of.
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -220,13 +251,32 @@ impl fmt::Display for LayerWeight {
             LayerWeight::QNorm => "self_attn.q_norm.weight",
             LayerWeight::KNorm => "self_attn.k_norm.weight",
             LayerWeight::OProj => "self_attn.o_proj.weight",
+            LayerWeight::IndexQProj => "self_attn.index_q_proj.weight",
+            LayerWeight::IndexKProj => "self_attn.index_k_proj.weight",
+            LayerWeight::IndexQNorm => "self_attn.index_q_norm.weight",
+            LayerWeight::IndexKNorm => "self_attn.index_k_norm.weight",
             LayerWeight::PostAttentionNorm => "post_attention_layernorm.weight",
             LayerWeight::Gate => "block_sparse_moe.gate.weight",
             LayerWeight::CorrectionBias => "block_sparse_moe.e_score_correction_bias",
             LayerWeight::Expert(expert, projection) => {
                 return write!(f, "block_sparse_moe.experts.{expert}.{projection}.weight");
             }
+            LayerWeight::Shared(projection) => {
+                return write!(f, "block_sparse_moe.shared_experts.{}.weight", projection.module());
+            }
+            LayerWeight::Dense(projection) => return write!(f, "mlp.{}.weight", projection.module()),
         })
+    }
+}
+
+impl Projection {
+    /// The module of a network that is not one of many experts.
+    fn module(self) -> &'static str {
+        match self {
+            Projection::Gate => "gate_proj",
+            Projection::Up => "up_proj",
+            Projection::Down => "down_proj",
+        }
     }
 }
 

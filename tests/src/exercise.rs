@@ -4,17 +4,22 @@ use half::bf16;
 use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::kernel::Kernel;
-use optimized::ops::HeadLayout;
 use optimized::ops::add_rms_norm::add_rms_norm;
 use optimized::ops::attention::{Cut, attention_cut};
+use optimized::ops::block_sparse_attention::{Chosen, block_sparse_attention_cut};
+use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
 use optimized::ops::embedding::embedding;
+use optimized::ops::indexer::indexer;
 use optimized::ops::linear::{Output, Tiling, linear_tiled};
-use optimized::ops::moe::{Experts, Tiles, moe_tiled};
-use optimized::ops::qk_norm_rope::{KeysValues, Weights, qk_norm_rope};
+use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
+use optimized::ops::qk_norm_rope::{IndexHeads, KeysValues, Weights, qk_norm_rope, qk_norm_rope_per_head};
 use optimized::ops::rms_norm::rms_norm;
 use optimized::ops::router::{Routed, router};
 use optimized::ops::sampling::argmax;
+use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
+use reference::ops::indexer::Blocks;
+use reference::semantics::{MsaSelect, NormWeight};
 
 use crate::values::activations;
 
@@ -37,8 +42,11 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "linear" => exercise.linear::<f32>(kernel)?,
         "qk_norm_rope" => exercise.qk_norm_rope(kernel)?,
         "attention" => exercise.attention(kernel)?,
+        "indexer" => exercise.indexer(kernel)?,
+        "block_sparse_attention" => exercise.block_sparse_attention(kernel)?,
         "router" => exercise.router()?,
         "moe" => exercise.moe(kernel)?,
+        "dense_ffn" => exercise.dense_ffn(kernel)?,
         "sampling" => exercise.sampling()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
@@ -89,13 +97,13 @@ impl Exercise<'_> {
 
     /// A bit more than a vector for each thread.
     fn rms_norm(&mut self) -> Result<(), Error> {
-        let y = rms_norm(self.gpu, &self.values(1, (3, 2100))?, &self.values(2, (1, 2100))?, EPS)?;
+        let y = rms_norm(self.gpu, &self.values(1, (3, 2100))?, &self.values(2, (1, 2100))?, NormWeight::Plain, EPS)?;
         self.keep(&y)
     }
 
     fn add_rms_norm(&mut self) -> Result<(), Error> {
         let (x, f, w) = (self.values(1, (3, 2100))?, self.values(2, (3, 2100))?, self.values(3, (1, 2100))?);
-        let (s, y) = add_rms_norm(self.gpu, &x, &f, &w, EPS)?;
+        let (s, y) = add_rms_norm(self.gpu, &x, &f, &w, NormWeight::OnePlus, EPS)?;
         self.keep(&s)?;
         self.keep(&y)
     }
@@ -130,7 +138,61 @@ impl Exercise<'_> {
         let q = qk_norm_rope(self.gpu, &layout, &x, weights, FIRST, &mut kept)?;
         self.keep(&q)?;
         self.keep(&kept.keys)?;
-        self.keep(&kept.values)
+        self.keep(&kept.values)?;
+
+        let index_layout = HeadLayout::new(2, 1, d)?;
+        let x = self.values(6, (TOKENS, (heads + 2 * groups + 3) * d))?;
+        let norms = [7, 8, 9, 10].map(|seed| self.values(seed, (1, d)));
+        let [query_norm, key_norm, index_query_norm, index_key_norm] = norms;
+        let (query_norm, key_norm) = (query_norm?, key_norm?);
+        let weights = Weights { query_norm: &query_norm, key_norm: &key_norm, ..weights };
+        let mut index_keys = self.gpu.zeros((FIRST + TOKENS, index_layout.padded()))?;
+        let (query_norm, key_norm) = (&index_query_norm?, &index_key_norm?);
+        let index = IndexHeads { layout: &index_layout, query_norm, key_norm, keys: &mut index_keys };
+        let weights = (weights, NormWeight::OnePlus);
+        let (q, index_q) = qk_norm_rope_per_head(self.gpu, &layout, &x, weights, FIRST, &mut kept, Some(index))?;
+        self.keep(&q)?;
+        self.keep(&kept.keys)?;
+        self.keep(&kept.values)?;
+        self.keep(&index_q.expect("there are index heads"))?;
+        self.keep(&index_keys)
+    }
+
+    /// Two blocks of rows, blocks of keys that share a tile, and such as take two.
+    fn indexer(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const TOKENS: usize = 35;
+        const FIRST: usize = 400;
+        let layout = HeadLayout::new(2, 1, kernel.constant("D") as usize * 3 / 4)?;
+        let q = self.values(1, (TOKENS, layout.heads() * layout.padded()))?;
+        let keys = self.values(2, (FIRST + TOKENS, layout.padded()))?;
+        for size in [7, 100] {
+            let blocks = Blocks { size, top_k: 5, local: 2, init: 1 };
+            let select = if size == 7 { MsaSelect::PerGroup } else { MsaSelect::HeadMax };
+            let indexed = indexer(self.gpu, &layout, (&blocks, select), &q, FIRST, &keys)?;
+            self.keep(&indexed.maxima)?;
+            self.keep(&indexed.chosen)?;
+        }
+        Ok(())
+    }
+
+    /// More than one group of tiles, blocks that several tokens chose, and such as only one did.
+    fn block_sparse_attention(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const TOKENS: usize = 6;
+        const FIRST: usize = 250;
+        const BLOCK: usize = 30;
+        let layout = Self::layout(kernel)?;
+        let q = self.values(1, (TOKENS, layout.heads() * layout.padded()))?;
+        let kept = (FIRST + TOKENS, layout.groups() * layout.padded());
+        let kept = KeysValues { keys: self.values(2, kept)?, values: self.values(3, kept)? };
+        let block = |row: usize, slot: usize| i32::try_from((row * 2 + slot * 5) % 9).expect("a few blocks");
+        let chosen = ndarray::Array2::from_shape_fn((TOKENS * layout.groups(), 7), |(row, slot)| block(row, slot));
+        let blocks = self.gpu.upload(chosen.view())?;
+        for cut in [Cut::Queries, Cut::Keys] {
+            let chosen = Chosen { blocks: &blocks, size: BLOCK };
+            let o = block_sparse_attention_cut(self.gpu, cut, &layout, &q, FIRST, &kept, chosen)?;
+            self.keep(&o)?;
+        }
+        Ok(())
     }
 
     /// More than one group of keys, and a last tile that is not full.
@@ -180,12 +242,25 @@ impl Exercise<'_> {
             gate_up: self.values(2, (EXPERTS * 2 * INTERMEDIATE, WIDTH))?,
             down: self.values(3, (EXPERTS * WIDTH, INTERMEDIATE))?,
             count: EXPERTS,
+            activation: Activation::Swiglu,
         };
         let tiles = if kernel.constant("TILE_ROWS") == 16 { Tiles::Few } else { Tiles::Many };
-        let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts)?;
+        let output = self.values(5, (TOKENS, WIDTH))?;
+        let shared = Some(Shared { output: &output, scale: 2.0 });
+        let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts, shared)?;
         self.keep(&fed.hidden)?;
         self.keep(&fed.outputs)?;
-        self.keep(&fed.sum)
+        self.keep(&fed.sum)?;
+        self.keep(&fed.with_shared.expect("there is a shared expert"))
+    }
+
+    /// More tiles of k than stages, more tiles of both widths than one.
+    fn dense_ffn(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        let ffn = DenseFfn { gate_up: self.values(1, (300, 350))?, down: self.values(2, (350, 150))? };
+        let tiles = if kernel.constant("TILE_ROWS") == 16 { DenseTiles::Few } else { DenseTiles::Many };
+        let fed = dense_ffn_tiled(self.gpu, tiles, &self.values(3, (70, 350))?, &ffn, Activation::Swiglu)?;
+        self.keep(&fed.hidden)?;
+        self.keep(&fed.output)
     }
 
     fn sampling(&mut self) -> Result<(), Error> {

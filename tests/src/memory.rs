@@ -6,7 +6,10 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::Storage;
-use reference::config::Config;
+use reference::config::{Attention, Config, Family, FeedForward, Index, Layer};
+use reference::ops::indexer::Blocks;
+use reference::ops::swiglu_oai::Coefficients;
+use reference::semantics::{NormWeight, QkNorm};
 use reference::weights::{LayerWeight, Matrix, Weight, WeightError, Weights, inventory};
 
 /// Weights by name, each kept in a storage of its own.
@@ -18,6 +21,7 @@ pub struct Memory {
 /// Two layers, three query heads to a key head, partial rotation, eight experts of which three are chosen.
 pub fn tiny() -> Config {
     Config {
+        family: Family::M2,
         vocab_size: 40,
         hidden_size: 48,
         intermediate_size: 24,
@@ -33,6 +37,38 @@ pub fn tiny() -> Config {
         max_position_embeddings: 64,
         tie_word_embeddings: false,
         eos_token_id: Vec::new(),
+        norm_weight: NormWeight::Plain,
+        qk_norm: QkNorm::FullProjection,
+        swiglu_oai: None,
+        layers: Vec::new(),
+        dense_intermediate_size: 0,
+        shared_intermediate_size: 0,
+        routed_scaling_factor: 1.0,
+        index: None,
+    }
+}
+
+/// The same as M3 has it: each kind of attention with each kind of network, blocks of two keys of which three are chosen.
+pub fn tiny_m3() -> Config {
+    let kinds = [
+        (Attention::Full, FeedForward::Dense),
+        (Attention::Full, FeedForward::Experts),
+        (Attention::BlockSparse, FeedForward::Dense),
+        (Attention::BlockSparse, FeedForward::Experts),
+    ];
+    let blocks = Blocks { size: 2, top_k: 3, local: 1, init: 0 };
+    Config {
+        family: Family::M3,
+        num_hidden_layers: 4,
+        norm_weight: NormWeight::OnePlus,
+        qk_norm: QkNorm::PerHead,
+        swiglu_oai: Some(Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 }),
+        layers: kinds.map(|(attention, feed_forward)| Layer { attention, feed_forward }).to_vec(),
+        dense_intermediate_size: 30,
+        shared_intermediate_size: 20,
+        routed_scaling_factor: 2.0,
+        index: Some(Index { heads: 2, head_dim: 6, choices: 2, blocks }),
+        ..tiny()
     }
 }
 
@@ -41,10 +77,11 @@ impl Memory {
     pub fn random(config: &Config, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let weights = inventory(config).into_iter().map(|(weight, dim)| {
+            let one = unit(config);
             let (mean, width) = match weight {
                 Weight::Embedding => (0.0, 1.0),
-                Weight::FinalNorm => (1.0, 0.3),
-                Weight::Layer(_, layer) if is_norm(layer) => (1.0, 0.3),
+                Weight::FinalNorm => (one, 0.3),
+                Weight::Layer(_, layer) if is_norm(layer) => (one, 0.3),
                 Weight::LmHead | Weight::Layer(..) => (0.0, 0.3),
             };
             // Three uniform numbers between −1 and 1 have a variance of 1 together.
@@ -63,8 +100,8 @@ impl Memory {
         let mut memory = Memory::random(config, 0);
         for (weight, dim) in inventory(config) {
             let value = match weight {
-                Weight::FinalNorm => 1.0,
-                Weight::Layer(_, layer) if is_norm(layer) => 1.0,
+                Weight::FinalNorm => unit(config),
+                Weight::Layer(_, layer) if is_norm(layer) => unit(config),
                 _ => 0.0,
             };
             memory.set(weight, &Array2::from_elem(dim, value));
@@ -89,8 +126,17 @@ impl Memory {
     }
 }
 
+/// The weight of a norm that leaves what it normed.
+fn unit(config: &Config) -> f64 {
+    match config.norm_weight {
+        NormWeight::Plain => 1.0,
+        NormWeight::OnePlus => 0.0,
+    }
+}
+
 fn is_norm(weight: LayerWeight) -> bool {
-    matches!(weight, LayerWeight::InputNorm | LayerWeight::QNorm | LayerWeight::KNorm | LayerWeight::PostAttentionNorm)
+    use LayerWeight::{IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
+    matches!(weight, InputNorm | QNorm | KNorm | IndexQNorm | IndexKNorm | PostAttentionNorm)
 }
 
 impl Weights for Memory {

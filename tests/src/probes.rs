@@ -39,12 +39,16 @@ impl<T> Recorder<T> {
 
     /// The experts that a layer chose last.
     pub fn experts(&self, layer: usize) -> &Array2<usize> {
-        let site = Site::Layer(layer, LayerSite::GateExperts);
+        self.chosen(Site::Layer(layer, LayerSite::GateExperts))
+    }
+
+    /// What was chosen last at a site.
+    pub fn chosen(&self, site: Site) -> &Array2<usize> {
         let chosen = self.seen.iter().rev().find_map(|(at, seen)| match seen {
             Seen::Chosen(chosen) if *at == site => Some(chosen),
             _ => None,
         });
-        chosen.expect("the layer chose")
+        chosen.expect("a choice was made there")
     }
 }
 

@@ -1,6 +1,9 @@
-//! `reference/src/config.rs`: SPEC B1, and the rules of B3 that touch M2.
+//! `reference/src/config.rs`: SPEC B1, and the rules of B3 that touch M2; those of M3 are in `m3`.
 
-use reference::config::Config;
+use reference::config::{Config, Family};
+use reference::semantics::{NormWeight, QkNorm};
+
+mod m3;
 
 /// M2.7's own, as far as it says what the model computes, without its quantization.
 const RELEASED: &[(&str, &str)] = &[
@@ -50,6 +53,7 @@ fn problems(changes: &[(&str, &str)]) -> Vec<String> {
 fn the_released_config() {
     let config = read(&[]);
     let want = Config {
+        family: Family::M2,
         vocab_size: 200_064,
         hidden_size: 3072,
         intermediate_size: 1536,
@@ -65,6 +69,14 @@ fn the_released_config() {
         max_position_embeddings: 204_800,
         tie_word_embeddings: false,
         eos_token_id: vec![200_020],
+        norm_weight: NormWeight::Plain,
+        qk_norm: QkNorm::FullProjection,
+        swiglu_oai: None,
+        layers: Vec::new(),
+        dense_intermediate_size: 0,
+        shared_intermediate_size: 0,
+        routed_scaling_factor: 1.0,
+        index: None,
     };
     assert_eq!(config, want);
     assert_eq!((config.query_width(), config.key_width()), (6144, 1024));
@@ -114,7 +126,11 @@ fn each_problem_is_named() {
         ("scoring_func", "\"softmax\"", "scoring_func = \"softmax\", expected sigmoid"),
         ("qk_norm_type", "\"per_head\"", "qk_norm_type = \"per_head\", expected per_layer"),
         // Other models, or other equations.
-        ("model_type", "\"minimax_m3_vl\"", "model_type = \"minimax_m3_vl\", expected minimax_m2"),
+        (
+            "model_type",
+            "\"minimax\"",
+            "model_type = \"minimax\", expected minimax_m2 or minimax_m3_vl or minimax_m3_vl_text",
+        ),
         ("hidden_act", "\"gelu\"", "hidden_act = \"gelu\", expected silu"),
         ("hidden_act", "3", "hidden_act = 3, expected silu"),
         ("use_qk_norm", "false", "use_qk_norm = false, expected true"),

@@ -2,7 +2,10 @@
 
 mod add_rms_norm;
 mod attention;
+mod block_sparse_attention;
+mod dense_ffn;
 mod embedding;
+mod indexer;
 mod linear;
 mod moe;
 mod qk_norm_rope;

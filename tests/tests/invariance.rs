@@ -28,6 +28,21 @@ pub(crate) fn config(vocabulary: usize) -> Config {
     Config::from_json(&json.to_string()).expect("the configuration is whole")
 }
 
+/// A model of M3's kinds of layers, whose queries see more blocks of keys than they choose.
+fn m3() -> Config {
+    let kinds = |first: &str, second: &str| json!([first, second, first, second]);
+    let json = json!({
+        "model_type": "minimax_m3_vl_text", "vocab_size": 300, "hidden_size": 100, "intermediate_size": 40,
+        "dense_intermediate_size": 70, "shared_intermediate_size": 30, "routed_scaling_factor": 2.0,
+        "num_hidden_layers": 4, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 12, "rotary_dim": 8,
+        "rope_theta": 5e6, "rms_norm_eps": 1e-6, "num_local_experts": 8, "num_experts_per_tok": 3,
+        "max_position_embeddings": 512, "tie_word_embeddings": false,
+        "layer_types": kinds("full_attention", "minimax_m3_sparse"), "mlp_layer_types": kinds("sparse", "dense"),
+        "index_block_size": 5, "index_topk_blocks": 4, "index_local_blocks": 1, "index_n_heads": 2, "index_head_dim": 20
+    });
+    Config::from_json(&json.to_string()).expect("the configuration is whole")
+}
+
 pub(crate) fn weights(config: &Config) -> MemoryWeights {
     Synthesis::default().weights(config)
 }
@@ -96,6 +111,28 @@ fn a_prompt_in_passes_of_any_size_gives_the_same_rows() {
             demand_equal(&got, whole.view(), &format!("passes of {size}"));
         }
     }
+}
+
+/// The same of M3's layers, by both readings of whom blocks are chosen for.
+#[test]
+fn chosen_blocks_are_the_same_in_passes_of_any_size() {
+    let config = m3();
+    let (weights, tokens) = (weights(&config), prompt(75, 300, 7));
+    let mut readings = Vec::new();
+    for semantics in [Semantics::DOCUMENTS, Semantics::RELEASED] {
+        for gpu in devices() {
+            let what = format!("{} {semantics}", gpu.name());
+            let sizes: &[usize] = if gpu.form() == Some(Form::Checked) { &[8] } else { &[1, 4, 8, 9, 31, 64] };
+            let model = Decoder::load(gpu, &config, &semantics, &weights, || {}).unwrap_or_else(|e| panic!("{e}"));
+            let whole = at_once(&model, &tokens);
+            for &size in sizes {
+                let got = logits(&model, &tokens, std::iter::repeat_n(size, tokens.len()));
+                demand_equal(&got, whole.view(), &format!("{what}: passes of {size}"));
+            }
+            readings.push(whole);
+        }
+    }
+    assert!(readings.first() != readings.last(), "the readings differ where more blocks are seen than chosen");
 }
 
 /// So many logits that the head is computed in large tiles, or by few rows.

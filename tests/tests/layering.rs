@@ -113,10 +113,12 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 3] = [
+const COMPOSED: [(&str, &[&str]); 5] = [
     ("qk_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
     ("add_rms_norm", &["residual", "rms_norm"]),
+    ("block_sparse_attention", &["attention"]),
+    ("dense_ffn", &["linear", "swiglu", "swiglu_oai"]),
 ];
 
 /// I6: the operators among `all` that a file of `op` uses without being listed.

@@ -2,7 +2,10 @@
 
 mod add_rms_norm;
 mod attention;
+mod block_sparse_attention;
+mod dense_ffn;
 mod embedding;
+mod indexer;
 mod kv_cache;
 mod linear;
 mod moe;
@@ -14,3 +17,4 @@ mod rope;
 mod router;
 mod sampling;
 mod swiglu;
+mod swiglu_oai;

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    AttentionScale, Causal, EpsPlace, Expert, KeyHead, NormOrder, PositionShift, QkNorm, QkNormOn, Renormalize,
-    RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
+    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, KeyHead, MsaLocal, MsaMask, MsaPad, MsaPool,
+    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize, RopeFrequency,
+    RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
 };
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -17,7 +18,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         of(0.0..1e9),
     );
     let norm = (
-        select(vec![QkNorm::FullProjection, QkNorm::PerHead, QkNorm::None]),
+        select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]),
         select(vec![EpsPlace::Inside, EpsPlace::Outside]),
     );
     let router = (
@@ -42,7 +43,14 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
         select(vec![Renormalize::Chosen, Renormalize::Nothing, Renormalize::All]),
     );
-    (rope, norm, router, attention, rotation).prop_map(|(rope, norm, router, attention, rotation)| Semantics {
+    let m2 = (rope, norm, router, attention, rotation);
+    (m2, sparse(), feed_forward()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn)| Semantics {
+        gate_clamp: ffn.gate_clamp,
+        activation: ffn.activation,
+        up_beta: ffn.up_beta,
+        routed_scale: ffn.routed_scale,
+        shared_scale: ffn.shared_scale,
+        norm_weight: ffn.norm_weight,
         rope_part: rope.0,
         rope_pair: rope.1,
         rotary_dim: rope.2,
@@ -65,6 +73,63 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         rope_position: rotation.2,
         position_shift: rotation.3,
         renormalize: rotation.4,
+        ..m3
+    })
+}
+
+/// Points of M3's attention.
+fn sparse() -> impl Strategy<Value = Semantics> {
+    use proptest::option::of;
+    use proptest::sample::select;
+    let choice = (
+        select(vec![MsaSelect::HeadMax, MsaSelect::PerGroup]),
+        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::None]),
+        select(vec![MsaScoreScale::One, MsaScoreScale::HeadDim]),
+        select(vec![MsaPool::Max, MsaPool::Mean, MsaPool::Lse]),
+    );
+    let slips = (
+        select(vec![MsaPad::Masked, MsaPad::Zero]),
+        select(vec![MsaMask::Token, MsaMask::Block]),
+        select(vec![KeyHead::Grouped, KeyHead::Tiled]),
+        select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
+    );
+    (choice, slips, of(0..9_usize), of(0..99_usize)).prop_map(|(choice, slips, init, top_k)| Semantics {
+        msa_select: choice.0,
+        msa_local: choice.1,
+        msa_score_scale: choice.2,
+        msa_pool: choice.3,
+        msa_init_block: init,
+        msa_top_k: top_k,
+        msa_pad: slips.0,
+        msa_mask: slips.1,
+        msa_group: slips.2,
+        index_rope: slips.3,
+        ..Semantics::RELEASED
+    })
+}
+
+/// Points of M3's norms and feed-forward networks.
+fn feed_forward() -> impl Strategy<Value = Semantics> {
+    use proptest::option::of;
+    use proptest::sample::select;
+    let gate = (
+        select(vec![GateClamp::Upper, GateClamp::Symmetric, GateClamp::None]),
+        of(select(vec![Activation::Swiglu, Activation::SwigluOai])),
+        of(-9.0..9.0),
+    );
+    let rest = (
+        of(0.0..9.0),
+        select(vec![SharedScale::One, SharedScale::Routed, SharedScale::Reciprocal]),
+        of(select(vec![NormWeight::Plain, NormWeight::OnePlus])),
+    );
+    (gate, rest).prop_map(|((gate_clamp, activation, up_beta), (routed_scale, shared_scale, norm_weight))| Semantics {
+        gate_clamp,
+        activation,
+        up_beta,
+        routed_scale,
+        shared_scale,
+        norm_weight,
+        ..Semantics::RELEASED
     })
 }
 
@@ -94,6 +159,11 @@ fn presets() {
     assert_eq!("released".parse(), Ok(Semantics::RELEASED));
     assert_eq!(Semantics::default(), Semantics::DOCUMENTS);
     assert_eq!(Semantics::DOCUMENTS.to_string(), "documents");
+    assert_eq!(Semantics::RELEASED.to_string(), "released");
+    // What transformers 5.12 computes: all heads choose alike, as the documents say, and the gate is clamped from above.
+    let early = Semantics { gate_clamp: GateClamp::Upper, ..Semantics::DOCUMENTS };
+    assert_eq!(early.to_string(), "documents,gate_clamp=upper");
+    assert_eq!(Semantics { msa_select: MsaSelect::HeadMax, ..Semantics::RELEASED }, early);
     let changed = Semantics { top_k: Some(2), rope_theta: Some(5e5), ..Semantics::DOCUMENTS };
     assert_eq!(changed.to_string(), "documents,rope_theta=500000,top_k=2");
     assert_eq!("documents,top_k=2,top_k=config".parse(), Ok(Semantics::DOCUMENTS));
@@ -107,15 +177,20 @@ fn words_that_are_none() {
         ("documents,top_k", r#"semantics override = "top_k", expected field=value"#),
         ("documents,", r#"semantics override = "", expected field=value"#),
         ("documents,rope_part=middle", r#"rope_part = "middle", expected first or last"#),
-        ("documents,qk_norm=per-head", r#"qk_norm = "per-head", expected full_projection or per_head or none"#),
+        (
+            "documents,qk_norm=per-head",
+            r#"qk_norm = "per-head", expected full_projection or per_head or none or config"#,
+        ),
         ("documents,router_eps=1", r#"router_eps = "1", expected 0 or 1e-20"#),
         ("documents,top_k=-1", r#"top_k = "-1", expected a number or config"#),
         ("documents,rope_theta=x", r#"rope_theta = "x", expected a number or config"#),
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, qk_norm, \
-             eps_place, top_k, expert, routing_weights, router_eps, router_score, attention_scale, key_head, causal, \
-             norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, qk_shards",
+             norm_weight, eps_place, top_k, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, \
+             msa_top_k, expert, gate_clamp, routing_weights, router_eps, router_score, attention_scale, key_head, \
+             causal, norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, \
+             qk_shards, activation, up_beta, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, index_rope",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

@@ -2,7 +2,7 @@
 
 use reference::site::Extent;
 use reference::{LayerSite, Site};
-use tests::memory::tiny;
+use tests::memory::{tiny, tiny_m3};
 
 const OUTSIDE: [Site; 6] = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
 
@@ -41,6 +41,13 @@ fn paths_by_hand() {
         (Site::Layer(0, LayerSite::GateExperts), "model.layers.0.mlp.gate.2"),
         (Site::Layer(0, LayerSite::Experts), "model.layers.0.mlp.experts"),
         (Site::Layer(0, LayerSite::Expert(12)), "model.layers.0.mlp.experts.12"),
+        (Site::Layer(3, LayerSite::IndexQProj), "model.layers.3.self_attn.indexer.q_proj"),
+        (Site::Layer(3, LayerSite::IndexKNorm), "model.layers.3.self_attn.indexer.k_norm"),
+        (Site::Layer(3, LayerSite::Blocks), "model.layers.3.self_attn.indexer"),
+        (Site::Layer(3, LayerSite::Shared), "model.layers.3.mlp.shared_experts"),
+        (Site::Layer(3, LayerSite::SharedGateUp), "model.layers.3.mlp.shared_experts.gate_up_proj"),
+        (Site::Layer(0, LayerSite::DenseGateUp), "model.layers.0.mlp.gate_up_proj"),
+        (Site::Layer(0, LayerSite::DenseDown), "model.layers.0.mlp.down_proj"),
     ] {
         assert_eq!((site.to_string().as_str(), path.parse()), (path, Ok(site)));
     }
@@ -68,8 +75,8 @@ fn paths_that_are_none() {
 #[test]
 fn a_matrix_is_the_shape_with_its_first_axes_as_one() {
     let (config, extent) = (tiny(), Extent { tokens: 5, positions: 9 });
-    for site in all() {
-        let (shape, (rows, columns)) = (site.shape(&config, extent), site.matrix(&config, extent));
+    for (config, site) in [tiny(), tiny_m3()].iter().flat_map(|config| all().map(move |site| (config, site))) {
+        let (shape, (rows, columns)) = (site.shape(config, extent), site.matrix(config, extent));
         assert_eq!(shape.iter().product::<usize>(), rows * columns, "{site}");
         assert_eq!(shape.last(), Some(&columns), "{site}");
     }
@@ -86,6 +93,50 @@ fn a_matrix_is_the_shape_with_its_first_axes_as_one() {
     assert_eq!(shape(LayerSite::Expert(2)), [5, 48]);
 }
 
+/// Two index heads of six channels, five blocks of two keys of which three are chosen.
+#[test]
+fn shapes_of_m3() {
+    let (config, extent) = (tiny_m3(), Extent { tokens: 5, positions: 9 });
+    let shape = |site| Site::Layer(3, site).shape(&config, extent);
+    assert_eq!(shape(LayerSite::QNorm), [5, 48]);
+    assert_eq!(shape(LayerSite::IndexQRope), [5, 12]);
+    assert_eq!(shape(LayerSite::IndexKProj), [5, 6]);
+    assert_eq!(shape(LayerSite::TokenScores), [2, 5, 9]);
+    assert_eq!(shape(LayerSite::BlockMax), [2, 5, 5]);
+    assert_eq!(shape(LayerSite::Blocks), [2, 5, 3]);
+    assert_eq!(shape(LayerSite::DenseGateUp), [5, 60]);
+    assert_eq!(shape(LayerSite::SharedGateUp), [5, 40]);
+    assert_eq!(shape(LayerSite::Shared), [5, 48]);
+    let few = Extent { tokens: 1, positions: 3 };
+    assert_eq!(Site::Layer(3, LayerSite::Blocks).shape(&config, few), [2, 1, 2]);
+    // One choice for all heads has no axis of its own.
+    let all = config.under(&"documents".parse().expect("a preset"));
+    assert_eq!(Site::Layer(3, LayerSite::Blocks).shape(&all, extent), [5, 3]);
+    let (q, k) = (Site::Layer(3, LayerSite::IndexQNorm), Site::Layer(3, LayerSite::QNorm));
+    assert_eq!((q.head_dim(&config), k.head_dim(&config)), (6, 8));
+}
+
+/// A layer has the sites of what it is made of.
+#[test]
+fn sites_that_a_layer_has() {
+    let has = |layer, site| Site::Layer(layer, site).exists(&tiny_m3());
+    for (site, layers) in [
+        (LayerSite::QProj, [true; 4]),
+        (LayerSite::DenseDown, [true, false, true, false]),
+        (LayerSite::GateLogits, [false, true, false, true]),
+        (LayerSite::Expert(7), [false, true, false, true]),
+        (LayerSite::Expert(8), [false; 4]),
+        (LayerSite::Shared, [false, true, false, true]),
+        (LayerSite::Blocks, [false, false, true, true]),
+        (LayerSite::Scores, [true, true, false, false]),
+        (LayerSite::Probabilities, [true; 4]),
+    ] {
+        assert_eq!([0, 1, 2, 3].map(|layer| has(layer, site)), layers, "{site:?}");
+    }
+    assert!(!has(4, LayerSite::QProj) && Site::Logits.exists(&tiny_m3()));
+    assert!(!Site::Layer(0, LayerSite::Shared).exists(&tiny()) && Site::Layer(0, LayerSite::Experts).exists(&tiny()));
+}
+
 #[test]
 fn kinds_of_sites() {
     for site in all() {
@@ -93,8 +144,11 @@ fn kinds_of_sites() {
         assert_eq!(site.layer().is_some(), inside);
         let Site::Layer(layer, place) = site else { continue };
         assert_eq!(site.layer(), Some(layer));
-        assert_eq!(site.is_choice(), place == LayerSite::GateExperts);
-        let requested = matches!(place, LayerSite::Scores | LayerSite::Probabilities | LayerSite::Expert(_));
+        assert_eq!(site.is_choice(), matches!(place, LayerSite::GateExperts | LayerSite::Blocks));
+        let requested = matches!(
+            place,
+            LayerSite::Scores | LayerSite::Probabilities | LayerSite::TokenScores | LayerSite::Expert(_)
+        );
         assert_eq!(site.on_request(), requested);
     }
     let mut places = LayerSite::ALL.to_vec();

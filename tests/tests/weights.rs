@@ -4,7 +4,7 @@ use ndarray::{Array2, array};
 use proptest::prelude::*;
 use reference::weights::{LayerWeight, Matrix, Projection, Weight, Weights, inventory};
 use reference::{Real, Storage};
-use tests::memory::{Memory, tiny};
+use tests::memory::{Memory, tiny, tiny_m3};
 use tests::strategy::{Fill, Matrix as Drawn, matrix};
 
 /// All 65,536 values of each type, through bytes and back, in both arithmetics.
@@ -97,6 +97,58 @@ fn the_inventory_by_hand() {
     }
     let memory = Memory::random(&config, 0);
     assert!(all.iter().all(|(weight, dim)| memory.get(*weight).is_ok_and(|w| w.dim() == *dim)));
+}
+
+/// A dense layer, and one that has everything else.
+#[test]
+fn the_inventory_of_m3_by_hand() {
+    let all = inventory(&tiny_m3());
+    let of = |layer| -> Vec<(String, (usize, usize))> {
+        let mine = all.iter().filter(|(weight, _)| matches!(weight, Weight::Layer(l, _) if *l == layer));
+        mine.map(|(weight, dim)| (weight.to_string().replace(&format!("model.layers.{layer}."), ""), *dim)).collect()
+    };
+    let attention = [
+        ("input_layernorm.weight", (1, 48)),
+        ("self_attn.q_proj.weight", (48, 48)),
+        ("self_attn.k_proj.weight", (16, 48)),
+        ("self_attn.v_proj.weight", (16, 48)),
+        ("self_attn.q_norm.weight", (1, 8)),
+        ("self_attn.k_norm.weight", (1, 8)),
+        ("self_attn.o_proj.weight", (48, 48)),
+        ("post_attention_layernorm.weight", (1, 48)),
+    ];
+    let index = [
+        ("self_attn.index_q_proj.weight", (12, 48)),
+        ("self_attn.index_k_proj.weight", (6, 48)),
+        ("self_attn.index_q_norm.weight", (1, 6)),
+        ("self_attn.index_k_norm.weight", (1, 6)),
+    ];
+    let dense =
+        [("mlp.gate_proj.weight", (30, 48)), ("mlp.up_proj.weight", (30, 48)), ("mlp.down_proj.weight", (48, 30))];
+    let shared = [
+        ("block_sparse_moe.gate.weight", (8, 48)),
+        ("block_sparse_moe.e_score_correction_bias", (1, 8)),
+        ("block_sparse_moe.shared_experts.gate_proj.weight", (20, 48)),
+        ("block_sparse_moe.shared_experts.up_proj.weight", (20, 48)),
+        ("block_sparse_moe.shared_experts.down_proj.weight", (48, 20)),
+    ];
+    let sorted = |parts: &[&[(&str, (usize, usize))]]| {
+        let mut names: Vec<(String, (usize, usize))> =
+            parts.concat().into_iter().map(|(name, dim)| (name.to_owned(), dim)).collect();
+        names.sort();
+        names
+    };
+    let found = |layer| {
+        let mut names = of(layer);
+        names.retain(|(name, _)| !name.contains(".experts."));
+        names.sort();
+        names
+    };
+    assert_eq!(found(0), sorted(&[&attention, &dense]));
+    assert_eq!(found(1), sorted(&[&attention, &shared]));
+    assert_eq!(found(2), sorted(&[&attention, &index, &dense]));
+    assert_eq!(found(3), sorted(&[&attention, &index, &shared]));
+    assert_eq!(of(3).len() - found(3).len(), 8 * 3);
 }
 
 #[test]

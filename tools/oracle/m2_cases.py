@@ -1,32 +1,13 @@
-"""The golden cases of MiniMax-M2: what each is for, and the sizes, seed and storage that make it.
-
-The sizes are tiny and each case bends another one out of shape, so that an implementation that confuses two of them
-(head_dim with rotary_dim, heads with groups, hidden with heads times head_dim) is wrong in at least one case.
-
-The seeds were picked from a few hundred, for greedy tokens that lead clearly and routers that leave no expert out;
-`m2_properties` has the limits. That of the bfloat16 case is also one whose experts and tokens are those of exact
-arithmetic, so that no rounding, legal as it may be, sends the decode elsewhere.
-"""
+"""The golden cases of MiniMax-M2: what each is for, and the sizes, seed and storage that make it."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 import torch
-
-
-class Layout(Enum):
-    """How a case's checkpoint is written."""
-
-    HUB = "one file, the hub's config and tensor names"
-    SHARDED = "several files and an index, the hub's config and tensor names"
-    SAVE_PRETRAINED = "config and tensors as the library's save_pretrained writes them"
-    FUSED = (
-        "config as save_pretrained writes it, tensors by the library's own names, the experts of a layer in one tensor"
-    )
+from cases import Case, Layout
 
 
 @dataclass(frozen=True)
-class Sizes:
+class M2Sizes:
     """The numbers of the hub's config.json that differ from case to case, by their names there."""
 
     vocab_size: int
@@ -42,29 +23,12 @@ class Sizes:
     rope_theta: float = 5_000_000
 
 
-@dataclass(frozen=True)
-class Case:
-    """One golden case. `stored` is the type of the weights on disk, `computed` that of the activations."""
-
-    name: str
-    description: str
-    sizes: Sizes
-    seed: int
-    prompt_length: int
-    decode_length: int = 24
-    layout: Layout = Layout.HUB
-    stored: torch.dtype = torch.float32
-    computed: torch.dtype = torch.float32
-    decode_sites: bool = False
-    """Whether each decode step keeps all activations; otherwise it keeps the logits and the router."""
-
-
 CASES = (
     Case(
         name="m2-gqa3-f32",
         description="The plain case: three query heads share a key head, half of each head rotates, three of eight "
         "experts. Its decode keeps every activation of every step.",
-        sizes=Sizes(
+        sizes=M2Sizes(
             vocab_size=320,
             hidden_size=96,
             intermediate_size=32,
@@ -85,7 +49,7 @@ CASES = (
         description="Odd sizes, a third of each head rotates, every query head has its own key head, one expert a "
         "token (its weight is exactly 1), another theta. Config and tensors as save_pretrained writes them: "
         "rope_parameters, and no field that only the hub's config has.",
-        sizes=Sizes(
+        sizes=M2Sizes(
             vocab_size=211,
             hidden_size=52,
             intermediate_size=20,
@@ -107,7 +71,7 @@ CASES = (
         name="m2-mqa-top8-long-f32",
         description="More keys than one 128-wide attention tile, one key head for eight query heads, three quarters of "
         "each head rotate, eight of sixteen experts. Tensors under the library's own fused names.",
-        sizes=Sizes(
+        sizes=M2Sizes(
             vocab_size=257,
             hidden_size=72,
             intermediate_size=24,
@@ -127,7 +91,7 @@ CASES = (
         name="m2-sharded-bf16",
         description="bfloat16 weights and activations with the router in float32, as released; four query heads share "
         "a key head; the checkpoint is in several files. The case is about the rounding points of the eager path.",
-        sizes=Sizes(
+        sizes=M2Sizes(
             vocab_size=500,
             hidden_size=128,
             intermediate_size=64,
@@ -149,7 +113,7 @@ CASES = (
         name="m2-f16-weights-f32",
         description="float16 weights computed in float32; the whole head rotates, two query heads share a key head, "
         "the projections are narrower than the hidden size, and of twelve experts number 10 sorts before 2 as text.",
-        sizes=Sizes(
+        sizes=M2Sizes(
             vocab_size=300,
             hidden_size=112,
             intermediate_size=40,

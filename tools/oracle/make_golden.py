@@ -2,70 +2,64 @@
 
     python tools/oracle/make_golden.py --out fixtures/golden [--case NAME]…
 
-Needs exactly the versions in requirements.txt. On one machine a rerun gives the same bytes; on another kind of CPU the
+Needs exactly the versions in requirements.txt or in requirements-5.12.txt, and makes the cases of that version of the
+library; `--list` says which. On one machine a rerun gives the same bytes; on another kind of CPU the
 last bits may differ, which is why provenance.json names it. A case is a folder:
 
     model/                 the checkpoint; everything below was computed from these files, read back
     case.json              prompt, greedy tokens with their margins, semantics, precision, and measured properties
     expected.safetensors   the output of every module for the prompt, the logits, and the inputs in KEPT_INPUTS
-    decode.safetensors     step.N.PATH of the step that is fed greedy token N − 1, counted from 0: logits and routers,
-                           or, where the case says so, the output of every module
+    decode.safetensors     step.N.PATH of the step that is fed greedy token N − 1, counted from 0: logits, experts and
+                           blocks, or, where the case says so, the output of every module
     provenance.json        seed, command, versions, machine, and the SHA-256 of each file of the case
 """
 
 import argparse
-import hashlib
-import json
-import platform
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from m2_cases import CASES, Case
-from m2_checkpoint import write_checkpoint
-from m2_model import KEPT_INPUTS, PRECISIONS, GreedyDecoder, load, prepare_library
-from m2_properties import properties, require_useful
+from capturing import Capture
+from cases import Case
+from checkpoint import write_checkpoint
+from families import CASES, family_of
+from model import KEPT_INPUTS, PRECISIONS, GreedyDecoder, prepare_library
+from properties import Pass, require_useful
+from provenance import SCHEMA, hashes, require_versions, software, write_json
 
-sys.path.append(str(Path(__file__).parents[1] / "capture"))
-from capture import Capture
-
-SCHEMA = 1
-"""Version of case.json and provenance.json."""
-
-KEPT_OF_DECODE = ("logits", "*.mlp.gate*")
-"""What each step of a decode keeps unless its case keeps all: with the experts chosen, the decode can be replayed."""
-
-PACKAGES = ("huggingface_hub", "numpy", "safetensors", "tokenizers", "torch", "transformers")
+KEPT_OF_DECODE = ("logits", "*.mlp.gate", "*.mlp.gate.*", "*.self_attn.indexer")
+"""What each step of a decode keeps unless its case keeps all: with what was chosen, the decode can be replayed."""
 
 
 def main() -> None:
-    """Makes the cases that the command line names, by default all."""
-    names = [case.name for case in CASES]
+    """Makes the cases that the command line names, by default all of this version of the library."""
+    libraries = {case.name: case.library for case in CASES}
     parser = argparse.ArgumentParser(description="Makes the golden cases with the transformers library.")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="the folder in which each case gets a folder of its own"
-    )
-    parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
+    parser.add_argument("--list", action="store_true", help="list the cases that this environment makes, and stop")
+    parser.add_argument("--out", type=Path, help="the folder in which each case gets a folder of its own")
+    parser.add_argument("--case", action="append", choices=libraries, help="only this case; may be repeated")
     arguments = parser.parse_args()
-    _require_versions()
+    library = require_versions()
+    mine = [case for case in CASES if case.library is library]
+    if arguments.list:
+        print("\n".join(case.name for case in mine))
+        return
+    if arguments.out is None:
+        parser.error("--out is needed, or --list")
+    wanted = arguments.case or [case.name for case in mine]
+    for name in wanted:
+        if libraries[name] is not library:
+            other = libraries[name]
+            sys.exit(
+                f"error: {name} is made by transformers {other.value}, found {library.value}\n"
+                f"help: pip install -r tools/oracle/{other.requirements} in another environment"
+            )
     prepare_library()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for case in CASES:
-        if arguments.case is None or case.name in arguments.case:
+    for case in mine:
+        if case.name in wanted:
             _make_atomically(case, arguments.out)
-
-
-def _require_versions() -> None:
-    pins = (
-        line.split("==")
-        for line in Path(__file__).with_name("requirements.txt").read_text().splitlines()
-        if "==" in line
-    )
-    wrong = [f"{name} {version(name)}, expected {pin}" for name, pin in pins if version(name) != pin]
-    if wrong:
-        sys.exit(f"error: found {'; '.join(wrong)}\nhelp: pip install -r tools/oracle/requirements.txt")
 
 
 def _make_atomically(case: Case, out: Path) -> None:
@@ -84,8 +78,9 @@ def _make_atomically(case: Case, out: Path) -> None:
 @torch.no_grad()
 def make(case: Case, folder: Path) -> None:
     """Writes all files of `case` into `folder`, which has an empty folder `model`."""
+    family = family_of(case.name)
     write_checkpoint(case, folder / "model")
-    model = load(folder / "model", case.computed)
+    model = family.load(folder / "model", case.computed)
     draw = torch.Generator().manual_seed(case.seed)
     prompt = torch.randint(case.sizes.vocab_size, (case.prompt_length,), generator=draw).tolist()
 
@@ -97,12 +92,17 @@ def make(case: Case, folder: Path) -> None:
         while len(decoder.tokens) < case.decode_length:
             decoder.feed(decoder.tokens[-1:])
 
-    measured = properties(model, prefill.tensors, steps.tensors, decoder.margins)
-    require_useful(case.name, measured)
-    described = {"model": case.name, "semantics": "released", "precision": PRECISIONS[case.computed]}
+    fed = prompt + decoder.tokens[:-1]
+    measured = family.properties(Pass(model, prefill.tensors, steps.tensors, fed, decoder.margins))
+    require_useful(case.name, measured, family.least)
+    described = {
+        "model": case.name,
+        "semantics": case.library.semantics,
+        "precision": PRECISIONS[case.computed],
+    }
     prefill.save(folder / "expected.safetensors", tokens=prompt, **described)
-    steps.save(folder / "decode.safetensors", tokens=prompt + decoder.tokens[:-1], **described)
-    _write_json(
+    steps.save(folder / "decode.safetensors", tokens=fed, **described)
+    write_json(
         folder / "case.json",
         {
             "schema": SCHEMA,
@@ -113,11 +113,10 @@ def make(case: Case, folder: Path) -> None:
             "properties": measured,
         },
     )
-    _write_json(folder / "provenance.json", _provenance(case, folder))
+    write_json(folder / "provenance.json", _provenance(case, folder))
 
 
 def _provenance(case: Case, folder: Path) -> dict[str, object]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
     router = "float32 as stored; the library's loader had rounded it to the type of the activations"
     return {
         "schema": SCHEMA,
@@ -127,31 +126,9 @@ def _provenance(case: Case, folder: Path) -> dict[str, object]:
         "attention": "eager",
         "experts": "eager",
         "router": "float32 as stored" if case.computed is torch.float32 else router,
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in PACKAGES},
-        "machine": {
-            "system": platform.system(),
-            "processor": platform.machine(),
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "threads": torch.get_num_threads(),
-        },
-        "sha256": {
-            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
-        },
+        **software(),
+        "sha256": hashes(folder),
     }
-
-
-def _write_json(path: Path, document: dict[str, object]) -> None:
-    path.write_text(_json(document) + "\n")
-
-
-def _json(value: object, indent: str = "") -> str:
-    """JSON with an object's members on lines of their own and a list, however long, on one."""
-    if not isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    deeper = indent + "  "
-    members = (f"{deeper}{json.dumps(key)}: {_json(member, deeper)}" for key, member in value.items())
-    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
-use reference::Site;
 use reference::config::Config;
-use reference::site::Extent;
+use reference::site::{Extent, NONE};
+use reference::{LayerSite, Site};
 
 use crate::failure::Failure;
 
@@ -58,6 +58,9 @@ impl<C: Candidate + ?Sized> Candidate for &C {
 pub struct Live {
     values: HashMap<Site, Array2<f32>>,
     choices: HashMap<Site, Array2<usize>>,
+    /// Positions of the passes so far, and of the last one.
+    positions: usize,
+    tokens: usize,
 }
 
 impl Candidate for Live {
@@ -84,14 +87,29 @@ impl Candidate for Live {
     }
 }
 
-/// Takes the values of every forward pass, one below the other.
+/// Takes the values of every forward pass, one below the other; blocks of keys, of which there are more and more, token by token
+/// for each choice.
 impl Capture for Live {
     fn value(&mut self, site: Site, value: Array2<f32>) {
-        append(&mut self.values, site, value);
+        if site == Site::Embedding {
+            self.tokens = value.nrows();
+            self.positions += self.tokens;
+        }
+        if matches!(site, Site::Layer(_, LayerSite::BlockMax)) {
+            let passes = (self.positions - self.tokens, self.tokens);
+            append_blocks(&mut self.values, site, passes, value, f32::NEG_INFINITY);
+        } else {
+            append(&mut self.values, site, value);
+        }
     }
 
     fn choices(&mut self, site: Site, chosen: Array2<usize>) {
-        append(&mut self.choices, site, chosen);
+        if matches!(site, Site::Layer(_, LayerSite::Blocks)) {
+            let passes = (self.positions - self.tokens, self.tokens);
+            append_blocks(&mut self.choices, site, passes, chosen, NONE);
+        } else {
+            append(&mut self.choices, site, chosen);
+        }
     }
 }
 
@@ -102,6 +120,28 @@ fn append<T: Clone>(to: &mut HashMap<Site, Array2<T>>, site: Site, rows: Array2<
             before.get_mut().append(Axis(0), rows.view()).expect("a site has as many columns in every pass");
         }
     }
+}
+
+/// Rows for each choice of `tokens` tokens, after those of `seen` others; `missing` where there were fewer columns.
+fn append_blocks<T: Copy>(
+    to: &mut HashMap<Site, Array2<T>>,
+    site: Site,
+    (seen, tokens): (usize, usize),
+    rows: Array2<T>,
+    missing: T,
+) {
+    let choices = rows.nrows() / tokens;
+    let before = to.remove(&site).unwrap_or_else(|| Array2::from_elem((choices * seen, 0), missing));
+    let dim = (choices * (seen + tokens), before.ncols().max(rows.ncols()));
+    let all = Array2::from_shape_fn(dim, |(row, column)| {
+        let (choice, token) = (row / (seen + tokens), row % (seen + tokens));
+        let found = match token.checked_sub(seen) {
+            None => before.get([choice * seen + token, column]),
+            Some(token) => rows.get([choice * tokens + token, column]),
+        };
+        found.copied().unwrap_or(missing)
+    });
+    to.insert(site, all);
 }
 
 /// Activations on disk.

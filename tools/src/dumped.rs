@@ -6,7 +6,6 @@ use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
-use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
@@ -72,7 +71,7 @@ impl Dumped {
                 (None, Some(dumped)) => dumped.parse()?,
                 (None, None) => Semantics::default(),
             };
-        let config = sizes(model.checkpoint.config(), &semantics);
+        let config = model.checkpoint.config().under(&semantics);
         let mut maps = NameMap::shipped();
         if let Some(path) = &given.names {
             maps.push(NameMap::load(path)?);
@@ -99,14 +98,6 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
 /// Tokens of a pass and the positions they see.
 fn extent(steps: &[Vec<u32>], step: usize) -> Extent {
     Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() }
-}
-
-/// A configuration with what a reading overrides.
-fn sizes(config: &Config, semantics: &Semantics) -> Config {
-    let mut config = config.clone();
-    config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
-    config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
-    config
 }
 
 fn nothing_known(dump: &Sited) -> Failure {

@@ -16,7 +16,7 @@ pub use floor::MEMBERS;
 pub(crate) use floor::difference_limit;
 pub use judge::Kept;
 pub(crate) use judge::unravel;
-pub(crate) use substitution::Loaded;
+pub(crate) use substitution::{Loaded, is_usable};
 pub(crate) use track::{Pass, Phase, Track};
 
 /// A way of looking.

@@ -83,13 +83,20 @@ impl Recorder {
     }
 }
 
-/// What a site's values are stored in: the router's, the rotation table's, and what goes into the rotation unrounded are
-/// f32 at least.
+/// What a site's values are stored in: the router's, the index branch's scores, the rotation table's, and what goes into the
+/// rotation unrounded are f32 at least.
 pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
-    use LayerSite::{GateChoice, GateLogits, GateScores, GateWeights, KNorm, QNorm};
+    use LayerSite::{
+        BlockMax, BlockScore, GateChoice, GateLogits, GateScores, GateWeights, IndexKNorm, IndexQNorm, KNorm, QNorm,
+        TokenScores,
+    };
     let wide = match site {
-        Site::RopeCos | Site::RopeSin | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights) => true,
-        Site::Layer(_, QNorm | KNorm) => contract.qk_norm == Chain::Once,
+        Site::RopeCos
+        | Site::RopeSin
+        | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights | TokenScores | BlockMax | BlockScore) => {
+            true
+        }
+        Site::Layer(_, QNorm | KNorm | IndexQNorm | IndexKNorm) => contract.qk_norm == Chain::Once,
         _ => false,
     };
     match contract.activations {

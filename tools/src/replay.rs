@@ -1,35 +1,44 @@
-//! The reference made to choose the experts that a candidate chose.
+//! The reference made to choose the experts and the blocks of keys that a candidate chose.
 
 use std::collections::HashMap;
 
 use fixtures::names::at::At;
-use ndarray::{Array2, Axis};
+use ndarray::{Array1, Array2, Axis};
 use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
+use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
 use crate::candidate::Candidate;
 use crate::failure::Failure;
+use crate::lens::is_usable;
 
-/// The experts that a candidate chose, by layer: a row a position, as far as they are known from the first on.
+/// What a candidate chose, by layer: for each choice of a token a row a position, as far as they are known from the first
+/// on.
 #[derive(Debug, Clone, Default)]
-pub struct Choices(HashMap<Site, Array2<usize>>);
+pub struct Choices(HashMap<Site, Vec<Vec<Vec<usize>>>>);
 
 impl Choices {
     /// What a candidate shows of them, over its passes of so many tokens each.
     pub fn of(candidate: &dyn Candidate, config: &Config, passes: &[usize]) -> Result<Self, Failure> {
         let mut known = HashMap::new();
-        for layer in 0..config.num_hidden_layers {
-            let site = Site::Layer(layer, LayerSite::GateExperts);
-            let mut rows: Array2<usize> = Array2::zeros((0, config.num_experts_per_tok));
+        let sites = (0..config.num_hidden_layers)
+            .flat_map(|layer| [LayerSite::Blocks, LayerSite::GateExperts].map(|site| Site::Layer(layer, site)));
+        for site in sites.filter(|site| site.exists(config)) {
+            let mut rows: Vec<Vec<Vec<usize>>> = Vec::new();
+            let mut positions = 0;
             for (step, &tokens) in passes.iter().enumerate() {
                 let at = At { step, site };
                 if !candidate.has(at) {
                     break;
                 }
-                let chosen = candidate.choices(at, Extent { tokens, positions: rows.nrows() + tokens })?;
-                rows.append(Axis(0), chosen.view()).expect("every pass chooses as many experts");
+                positions += tokens;
+                let chosen = candidate.choices(at, Extent { tokens, positions })?;
+                rows.resize(chosen.nrows() / tokens, Vec::new());
+                for (row, chosen) in chosen.rows().into_iter().enumerate() {
+                    rows[row / tokens].push(chosen.to_vec());
+                }
             }
             known.insert(site, rows);
         }
@@ -42,11 +51,14 @@ impl Probe<f64> for Choices {
     fn visit(&mut self, _: Site, _: &mut Tracked<f64>) {}
 
     fn choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) {
-        let experts = scores.dim().1;
-        let Some(known) = self.0.get(&site) else { return };
-        for (mut own, candidate) in chosen.rows_mut().into_iter().zip(known.rows()) {
-            if candidate.iter().all(|&expert| expert < experts) {
-                own.assign(&candidate);
+        let Some(known) = self.0.get(&site).filter(|known| !known.is_empty()) else { return };
+        let tokens = chosen.nrows() / known.len();
+        for (row, mut own) in chosen.rows_mut().into_iter().enumerate() {
+            let Some(candidate) = known[row / tokens].get(row % tokens) else { continue };
+            let replayed = own.iter().enumerate().map(|(slot, _)| candidate.get(slot).copied().unwrap_or(NONE));
+            let replayed: Array2<usize> = Array1::from_iter(replayed).insert_axis(Axis(0));
+            if is_usable(site, scores.dim().1, &replayed) {
+                own.assign(&replayed.row(0));
             }
         }
     }

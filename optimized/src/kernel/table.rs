@@ -85,7 +85,7 @@ pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"],
 
 /// QK norm and RoPE, for heads of up to D channels.
 const fn qk_norm_rope(constants: &'static [(&'static str, u32)]) -> Kernel {
-    Kernel { op: "qk_norm_rope", entries: &["qk_norm_rope"], constants }
+    Kernel { op: "qk_norm_rope", entries: &["qk_norm_rope", "qk_norm_rope_per_head"], constants }
 }
 
 /// QK norm and RoPE, by the channels that a head is padded to.
@@ -104,6 +104,32 @@ const fn attention(constants: &'static [(&'static str, u32)]) -> Kernel {
 /// Attention, by the channels that a head is padded to.
 pub const ATTENTION: [Kernel; 4] =
     [attention(&[("D", 16)]), attention(&[("D", 32)]), attention(&[("D", 64)]), attention(&[("D", 128)])];
+
+/// The indexer, for heads of up to D channels.
+const fn indexer(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "indexer", entries: &["indexer_scores", "indexer_merge", "indexer_choose"], constants }
+}
+
+/// The indexer, by the channels that a head is padded to.
+pub const INDEXER: [Kernel; 4] =
+    [indexer(&[("D", 16)]), indexer(&[("D", 32)]), indexer(&[("D", 64)]), indexer(&[("D", 128)])];
+
+/// Block-sparse attention.
+const BLOCK_SPARSE_ENTRIES: &[&str] =
+    &["block_sparse_attention_prefill", "block_sparse_attention_split", "block_sparse_attention_merge"];
+
+/// Block-sparse attention, for heads of up to D channels.
+const fn block_sparse_attention(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "block_sparse_attention", entries: BLOCK_SPARSE_ENTRIES, constants }
+}
+
+/// Block-sparse attention, by the channels that a head is padded to.
+pub const BLOCK_SPARSE_ATTENTION: [Kernel; 4] = [
+    block_sparse_attention(&[("D", 16)]),
+    block_sparse_attention(&[("D", 32)]),
+    block_sparse_attention(&[("D", 64)]),
+    block_sparse_attention(&[("D", 128)]),
+];
 
 /// The router, eight tokens a block.
 pub const ROUTER: Kernel =
@@ -140,6 +166,20 @@ pub const MOE_64: Kernel = Kernel {
     ],
 };
 
+/// A dense feed-forward network, for few tokens.
+pub const DENSE_FFN_16: Kernel = Kernel {
+    op: "dense_ffn",
+    entries: &["dense_ffn_gate_up"],
+    constants: &[("TILE_ROWS", 16), ("TILE_COLS", 64), ("WARPS_DOWN", 1), ("WARPS_ACROSS", 4), ("STAGES", 4)],
+};
+
+/// A dense feed-forward network in tiles of 64 rows.
+pub const DENSE_FFN_64: Kernel = Kernel {
+    op: "dense_ffn",
+    entries: &["dense_ffn_gate_up"],
+    constants: &[("TILE_ROWS", 64), ("TILE_COLS", 128), ("WARPS_DOWN", 2), ("WARPS_ACROSS", 4), ("STAGES", 3)],
+};
+
 /// The largest logit of rows.
 pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
 
@@ -160,8 +200,18 @@ pub const KERNELS: &[Kernel] = &[
     ATTENTION[1],
     ATTENTION[2],
     ATTENTION[3],
+    INDEXER[0],
+    INDEXER[1],
+    INDEXER[2],
+    INDEXER[3],
+    BLOCK_SPARSE_ATTENTION[0],
+    BLOCK_SPARSE_ATTENTION[1],
+    BLOCK_SPARSE_ATTENTION[2],
+    BLOCK_SPARSE_ATTENTION[3],
     ROUTER,
     MOE_16,
     MOE_64,
+    DENSE_FFN_16,
+    DENSE_FFN_64,
     SAMPLING,
 ];

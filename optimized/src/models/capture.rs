@@ -1,12 +1,13 @@
 //! Looking into a running model: the values at its sites, copied to the host.
 
 use half::bf16;
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use reference::contract::{LayerSite, Site};
 
 use crate::device::Gpu;
 use crate::error::Error;
 use crate::ops::HeadLayout;
+use crate::ops::indexer::Indexed;
 use crate::ops::moe::Fed;
 use crate::ops::router::Routed;
 use crate::tensor::Matrix;
@@ -16,7 +17,7 @@ pub trait Capture {
     /// A value, as the matrix that the reference has at the site.
     fn value(&mut self, site: Site, value: Array2<f32>);
 
-    /// Chosen experts, a row a token.
+    /// Chosen experts, a row a token; or chosen blocks of keys, all tokens of a choice one after the other.
     fn choices(&mut self, site: Site, chosen: Array2<usize>);
 }
 
@@ -45,23 +46,40 @@ impl<'a, 'c> Tap<'a, 'c> {
         }
     }
 
-    /// Shows the query, key and value projections, which are one matrix.
+    /// Shows the query, key and value projections, and those of the index branch, which are one matrix.
     pub(crate) fn show_projections(
         &mut self,
         layer: usize,
         layout: &HeadLayout,
+        index: Option<&HeadLayout>,
         projections: &Matrix<bf16>,
     ) -> Result<(), Error> {
         let Some(capture) = &mut self.capture else { return Ok(()) };
         let all = self.gpu.download(projections)?.mapv(f32::from);
         let (query, key) = (layout.heads() * layout.head_dim(), layout.groups() * layout.head_dim());
-        for (site, columns) in [
-            (LayerSite::QProj, 0..query),
-            (LayerSite::KProj, query..query + key),
-            (LayerSite::VProj, query + key..query + 2 * key),
-        ] {
-            capture.value(Site::Layer(layer, site), all.slice(s![.., columns]).to_owned());
+        let mut parts = vec![(LayerSite::QProj, query), (LayerSite::KProj, key), (LayerSite::VProj, key)];
+        if let Some(index) = index {
+            parts.push((LayerSite::IndexQProj, index.heads() * index.head_dim()));
+            parts.push((LayerSite::IndexKProj, index.head_dim()));
         }
+        let mut from = 0;
+        for (site, width) in parts {
+            capture.value(Site::Layer(layer, site), all.slice(s![.., from..from + width]).to_owned());
+            from += width;
+        }
+        Ok(())
+    }
+
+    /// Shows what the indexer says of n tokens; a site has all tokens of a choice together.
+    pub(crate) fn show_indexed(&mut self, layer: usize, n: usize, indexed: &Indexed) -> Result<(), Error> {
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let choices = indexed.chosen.dim().0 / n;
+        let apart: Vec<usize> = (0..choices).flat_map(|which| (0..n).map(move |i| i * choices + which)).collect();
+        let maxima = self.gpu.download(&indexed.maxima)?.select(Axis(0), &apart);
+        capture.value(Site::Layer(layer, LayerSite::BlockMax), maxima);
+        let chosen = self.gpu.download(&indexed.chosen)?.select(Axis(0), &apart);
+        let chosen = chosen.mapv(|block| usize::try_from(block).unwrap_or(usize::MAX));
+        capture.choices(Site::Layer(layer, LayerSite::Blocks), chosen);
         Ok(())
     }
 
@@ -105,7 +123,7 @@ impl<'a, 'c> Tap<'a, 'c> {
             (LayerSite::ExpertHidden, &fed.hidden),
             (LayerSite::ExpertOutput, &fed.outputs),
             (LayerSite::Experts, &fed.sum),
-            (LayerSite::Mlp, &fed.sum),
+            (LayerSite::Mlp, fed.with_shared.as_ref().unwrap_or(&fed.sum)),
         ] {
             self.show(Site::Layer(layer, site), value)?;
         }

@@ -1,22 +1,27 @@
-//! MiniMax-M2, M2.1, M2.5 and M2.7 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
+//! MiniMax-M2, M2.1, M2.5, M2.7 and the text model of M3 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
 
 use half::bf16;
-use reference::contract::{Config, LayerSite, Rope, Semantics, Site, Weight, Weights, require, rope_table};
+use reference::contract::{
+    Config, LayerSite, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights, require, rope_table,
+};
 
 use super::capture::{Capture, Tap};
-use super::weights::{Layer, Loader};
+use super::weights::{IndexNorms, Layer, Loader, Network, Routed};
 use crate::device::Gpu;
 use crate::error::Error;
-use crate::ops::HeadLayout;
 use crate::ops::add_rms_norm::add_rms_norm;
 use crate::ops::attention::attention;
+use crate::ops::block_sparse_attention::{Chosen, block_sparse_attention};
+use crate::ops::dense_ffn::dense_ffn;
 use crate::ops::embedding::embedding;
+use crate::ops::indexer::indexer;
 use crate::ops::linear::linear;
-use crate::ops::moe::moe;
-use crate::ops::qk_norm_rope::{self, KeysValues, qk_norm_rope};
+use crate::ops::moe::{Shared, moe};
+use crate::ops::qk_norm_rope::{self, IndexHeads, KeysValues, qk_norm_rope, qk_norm_rope_per_head};
 use crate::ops::rms_norm::rms_norm;
 use crate::ops::router::router;
 use crate::ops::sampling::argmax;
+use crate::ops::{Activation, HeadLayout};
 use crate::tensor::Matrix;
 
 /// A model on a device.
@@ -24,7 +29,11 @@ use crate::tensor::Matrix;
 pub struct Decoder {
     gpu: Gpu,
     config: Config,
+    activation: Activation,
+    select: MsaSelect,
     layout: HeadLayout,
+    /// Of the index branch, if there is one.
+    index_layout: Option<HeadLayout>,
     embedding: Matrix<bf16>,
     layers: Vec<Layer>,
     final_norm: Matrix<bf16>,
@@ -32,11 +41,18 @@ pub struct Decoder {
     head: Option<Matrix<bf16>>,
 }
 
-/// Keys and values of the tokens so far.
+/// Keys and values of the tokens so far, and index keys.
 #[derive(Debug)]
 pub struct Cache {
-    layers: Vec<KeysValues>,
+    layers: Vec<Kept>,
     len: usize,
+}
+
+/// Those of a layer.
+#[derive(Debug)]
+struct Kept {
+    main: KeysValues,
+    index: Option<Matrix<bf16>>,
 }
 
 impl Cache {
@@ -58,8 +74,8 @@ struct Table {
 }
 
 impl Decoder {
-    /// Copies a model to a device; `progress` is told of each layer. The kernels know one reading of the documents, that
-    /// of [`Semantics::DOCUMENTS`], up to sizes.
+    /// Copies a model to a device; `progress` is told of each layer. The kernels know both presets' readings of the
+    /// documents, up to sizes.
     pub fn load(
         gpu: Gpu,
         config: &Config,
@@ -67,21 +83,25 @@ impl Decoder {
         weights: &dyn Weights,
         mut progress: impl FnMut(),
     ) -> Result<Self, Error> {
-        let sizes = Semantics {
+        let sizes = |preset| Semantics {
             rotary_dim: semantics.rotary_dim,
             rope_theta: semantics.rope_theta,
             top_k: semantics.top_k,
-            ..Semantics::DOCUMENTS
+            msa_top_k: semantics.msa_top_k,
+            msa_init_block: semantics.msa_init_block,
+            ..preset
         };
-        if sizes != *semantics {
+        if ![Semantics::DOCUMENTS, Semantics::RELEASED].map(sizes).contains(semantics) {
             return Err(Error::Semantics { asked: semantics.to_string() });
         }
-        let mut config = config.clone();
-        config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
-        config.rope_theta = semantics.rope_theta.unwrap_or(config.rope_theta);
-        config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
+        let config = config.under(semantics);
         let layout = HeadLayout::new(config.num_attention_heads, config.num_key_value_heads, config.head_dim)?;
-        let loader = Loader { gpu: &gpu, weights };
+        let index_layout = config.index.map(|index| HeadLayout::new(index.heads, 1, index.head_dim)).transpose()?;
+        let activation = match config.swiglu_oai {
+            Some(coefficients) => Activation::SwigluOai(coefficients, semantics.gate_clamp),
+            None => Activation::Swiglu,
+        };
+        let loader = Loader { gpu: &gpu, weights, activation };
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for layer in 0..config.num_hidden_layers {
             layers.push(loader.layer(&config, layer)?);
@@ -90,7 +110,8 @@ impl Decoder {
         let embedding = loader.stacked(&[Weight::Embedding])?;
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
         let head = if config.tie_word_embeddings { None } else { Some(loader.stacked(&[Weight::LmHead])?) };
-        Ok(Decoder { gpu, config, layout, embedding, layers, final_norm, head })
+        let select = semantics.msa_select;
+        Ok(Decoder { gpu, config, activation, select, layout, index_layout, embedding, layers, final_norm, head })
     }
 
     /// The device.
@@ -101,8 +122,13 @@ impl Decoder {
     /// An empty cache for so many tokens.
     pub fn cache(&self, positions: usize) -> Result<Cache, Error> {
         let dim = (positions, self.layout.groups() * self.layout.padded());
-        let layer = |_| Ok(KeysValues { keys: self.gpu.uninitialised(dim)?, values: self.gpu.uninitialised(dim)? });
-        let layers = (0..self.layers.len()).map(layer).collect::<Result<_, Error>>()?;
+        let layer = |layer: &Layer| {
+            let main = KeysValues { keys: self.gpu.uninitialised(dim)?, values: self.gpu.uninitialised(dim)? };
+            let index = self.index_layout.as_ref().filter(|_| layer.index_norms.is_some());
+            let index = index.map(|layout| self.gpu.uninitialised((positions, layout.padded()))).transpose()?;
+            Ok(Kept { main, index })
+        };
+        let layers = self.layers.iter().map(layer).collect::<Result<_, Error>>()?;
         Ok(Cache { layers, len: 0 })
     }
 
@@ -123,17 +149,18 @@ impl Decoder {
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         let table = self.table(first, tokens.len(), &mut tap)?;
-        let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, self.eps())?;
+        let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, self.config.norm_weight, self.eps())?;
         for (layer, kept) in cache.layers.iter_mut().enumerate() {
             tap.show(Site::Layer(layer, LayerSite::InputNorm), &normed)?;
             let attended = self.attention(layer, &normed, &table, first, kept, &mut tap)?;
             let norm = &self.layers[layer].post_attention_norm;
-            let (residual, to_experts) = add_rms_norm(&self.gpu, &stream, &attended, norm, self.eps())?;
+            let (residual, to_network) =
+                add_rms_norm(&self.gpu, &stream, &attended, norm, self.config.norm_weight, self.eps())?;
             tap.show(Site::Layer(layer, LayerSite::Residual), &residual)?;
-            tap.show(Site::Layer(layer, LayerSite::PostAttentionNorm), &to_experts)?;
-            let fed = self.experts(layer, &to_experts, &mut tap)?;
+            tap.show(Site::Layer(layer, LayerSite::PostAttentionNorm), &to_network)?;
+            let fed = self.feed_forward(layer, &to_network, &mut tap)?;
             let norm = self.layers.get(layer + 1).map_or(&self.final_norm, |next| &next.input_norm);
-            (stream, normed) = add_rms_norm(&self.gpu, &residual, &fed, norm, self.eps())?;
+            (stream, normed) = add_rms_norm(&self.gpu, &residual, &fed, norm, self.config.norm_weight, self.eps())?;
             tap.show(Site::Layer(layer, LayerSite::Output), &stream)?;
         }
         tap.show(Site::FinalNorm, &normed)?;
@@ -162,13 +189,14 @@ impl Decoder {
         x: &Matrix<bf16>,
         table: &Table,
         first: usize,
-        kept: &mut KeysValues,
+        kept: &mut Kept,
         tap: &mut Tap<'_, '_>,
     ) -> Result<Matrix<bf16>, Error> {
         let at = |site| Site::Layer(layer, site);
         let weights = &self.layers[layer];
-        let projections = linear(&self.gpu, x, &weights.qkv)?;
-        tap.show_projections(layer, &self.layout, &projections)?;
+        let index_layout = self.index_layout.as_ref().filter(|_| weights.index_norms.is_some());
+        let projections = linear(&self.gpu, x, &weights.projections)?;
+        tap.show_projections(layer, &self.layout, index_layout, &projections)?;
         let read = qk_norm_rope::Weights {
             query_norm: &weights.query_norm,
             key_norm: &weights.key_norm,
@@ -176,11 +204,30 @@ impl Decoder {
             sin: &table.sin,
             eps: self.eps(),
         };
-        let q = qk_norm_rope(&self.gpu, &self.layout, &projections, read, first, kept)?;
+        let Kept { main, index: index_keys } = kept;
+        let (q, index_q) = if self.config.qk_norm == QkNorm::PerHead {
+            let index = index_heads(index_layout, weights.index_norms.as_ref(), index_keys.as_mut());
+            let read = (read, self.config.norm_weight);
+            qk_norm_rope_per_head(&self.gpu, &self.layout, &projections, read, first, main, index)?
+        } else {
+            (qk_norm_rope(&self.gpu, &self.layout, &projections, read, first, main)?, None)
+        };
         let n = x.dim().0;
         tap.show_heads(at(LayerSite::QRope), &self.layout, &q, 0..n)?;
-        tap.show_heads(at(LayerSite::KRope), &self.layout, &kept.keys, first..first + n)?;
-        let context = attention(&self.gpu, &self.layout, &q, first, kept)?;
+        tap.show_heads(at(LayerSite::KRope), &self.layout, &main.keys, first..first + n)?;
+        let index = self.config.index_of(layer).zip(index_layout).zip(index_q.zip(index_keys.as_ref()));
+        let context = match index {
+            Some(((index, layout), (q_of_index, keys))) => {
+                tap.show_heads(at(LayerSite::IndexQRope), layout, &q_of_index, 0..n)?;
+                tap.show_heads(at(LayerSite::IndexKRope), layout, keys, first..first + n)?;
+                let how = (&index.blocks, self.select);
+                let indexed = indexer(&self.gpu, layout, how, &q_of_index, first, keys)?;
+                tap.show_indexed(layer, n, &indexed)?;
+                let chosen = Chosen { blocks: &indexed.chosen, size: index.blocks.size };
+                block_sparse_attention(&self.gpu, &self.layout, &q, first, main, chosen)?
+            }
+            None => attention(&self.gpu, &self.layout, &q, first, main)?,
+        };
         tap.show(at(LayerSite::Context), &context)?;
         let o = linear(&self.gpu, &context, &weights.o)?;
         tap.show(at(LayerSite::OProj), &o)?;
@@ -188,13 +235,43 @@ impl Decoder {
         Ok(o)
     }
 
-    fn experts(&self, layer: usize, x: &Matrix<bf16>, tap: &mut Tap<'_, '_>) -> Result<Matrix<bf16>, Error> {
-        let weights = &self.layers[layer];
+    fn feed_forward(&self, layer: usize, x: &Matrix<bf16>, tap: &mut Tap<'_, '_>) -> Result<Matrix<bf16>, Error> {
+        match &self.layers[layer].network {
+            Network::Dense(weights) => {
+                let fed = dense_ffn(&self.gpu, x, weights, self.activation)?;
+                tap.show(Site::Layer(layer, LayerSite::DenseDown), &fed.output)?;
+                tap.show(Site::Layer(layer, LayerSite::Mlp), &fed.output)?;
+                Ok(fed.output)
+            }
+            Network::Experts(weights) => self.experts(layer, weights, x, tap),
+        }
+    }
+
+    fn experts(
+        &self,
+        layer: usize,
+        weights: &Routed,
+        x: &Matrix<bf16>,
+        tap: &mut Tap<'_, '_>,
+    ) -> Result<Matrix<bf16>, Error> {
+        let shared = weights.shared.as_ref().map(|shared| dense_ffn(&self.gpu, x, shared, self.activation));
+        let shared = shared.transpose()?;
+        if let Some(shared) = &shared {
+            tap.show(Site::Layer(layer, LayerSite::SharedDown), &shared.output)?;
+            tap.show(Site::Layer(layer, LayerSite::Shared), &shared.output)?;
+        }
         let routed = router(&self.gpu, x, &weights.gate, &weights.bias, self.config.num_experts_per_tok)?;
         tap.show_routed(layer, &routed)?;
-        let fed = moe(&self.gpu, x, &routed, &weights.experts)?;
+        let scale = self.routed_scale();
+        let shared = shared.as_ref().map(|shared| Shared { output: &shared.output, scale });
+        let fed = moe(&self.gpu, x, &routed, &weights.experts, shared)?;
         tap.show_fed(layer, &fed)?;
-        Ok(fed.sum)
+        Ok(fed.with_shared.unwrap_or(fed.sum))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "kernels take ς in f32")]
+    fn routed_scale(&self) -> f32 {
+        self.config.routed_scaling_factor as f32
     }
 
     /// The rotation table, made by the reference.
@@ -210,4 +287,14 @@ impl Decoder {
     fn eps(&self) -> f32 {
         self.config.rms_norm_eps as f32
     }
+}
+
+/// The index branch's heads of a layer that has one.
+fn index_heads<'a>(
+    layout: Option<&'a HeadLayout>,
+    norms: Option<&'a IndexNorms>,
+    keys: Option<&'a mut Matrix<bf16>>,
+) -> Option<IndexHeads<'a>> {
+    let ((layout, norms), keys) = layout.zip(norms).zip(keys)?;
+    Some(IndexHeads { layout, query_norm: &norms.query, key_norm: &norms.key, keys })
 }

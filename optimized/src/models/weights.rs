@@ -2,10 +2,12 @@
 
 use half::bf16;
 use ndarray::Array2;
-use reference::contract::{Config, LayerWeight, Projection, Weight, Weights};
+use reference::contract::{Config, FeedForward, LayerWeight, Projection, Weight, Weights};
 
 use crate::device::Gpu;
 use crate::error::Error;
+use crate::ops::Activation;
+use crate::ops::dense_ffn::DenseFfn;
 use crate::ops::moe::Experts;
 use crate::tensor::Matrix;
 
@@ -13,47 +15,93 @@ use crate::tensor::Matrix;
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) input_norm: Matrix<bf16>,
-    /// Query, key and value projections, one below the other.
-    pub(crate) qkv: Matrix<bf16>,
+    /// Query, key and value projections, and those of the index branch, one below the other.
+    pub(crate) projections: Matrix<bf16>,
     pub(crate) query_norm: Matrix<bf16>,
     pub(crate) key_norm: Matrix<bf16>,
+    pub(crate) index_norms: Option<IndexNorms>,
     pub(crate) o: Matrix<bf16>,
     pub(crate) post_attention_norm: Matrix<bf16>,
+    pub(crate) network: Network,
+}
+
+/// The norms of a layer's index branch.
+#[derive(Debug)]
+pub(crate) struct IndexNorms {
+    pub(crate) query: Matrix<bf16>,
+    pub(crate) key: Matrix<bf16>,
+}
+
+/// What follows attention.
+#[derive(Debug)]
+pub(crate) enum Network {
+    Dense(DenseFfn),
+    Experts(Box<Routed>),
+}
+
+/// A router, its experts, and the one that all tokens share.
+#[derive(Debug)]
+pub(crate) struct Routed {
     pub(crate) gate: Matrix<f32>,
     pub(crate) bias: Matrix<f32>,
     pub(crate) experts: Experts,
+    pub(crate) shared: Option<DenseFfn>,
 }
 
 /// Copies weights to a device.
 pub(crate) struct Loader<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) weights: &'a dyn Weights,
+    pub(crate) activation: Activation,
 }
 
 impl Loader<'_> {
     pub(crate) fn layer(&self, config: &Config, layer: usize) -> Result<Layer, Error> {
         let at = |weight| Weight::Layer(layer, weight);
         let one = |weight| self.stacked(&[at(weight)]);
-        let expert = |expert, projection| at(LayerWeight::Expert(expert, projection));
-        let experts = 0..config.num_local_experts;
-        let gate_up: Vec<Weight> =
-            experts.clone().flat_map(|e| [expert(e, Projection::Gate), expert(e, Projection::Up)]).collect();
-        let down: Vec<Weight> = experts.map(|e| expert(e, Projection::Down)).collect();
+        let mut projections = vec![LayerWeight::QProj, LayerWeight::KProj, LayerWeight::VProj];
+        let mut index_norms = None;
+        if config.index_of(layer).is_some() {
+            projections.extend([LayerWeight::IndexQProj, LayerWeight::IndexKProj]);
+            index_norms = Some(IndexNorms { query: one(LayerWeight::IndexQNorm)?, key: one(LayerWeight::IndexKNorm)? });
+        }
+        let projections: Vec<Weight> = projections.into_iter().map(at).collect();
+        let network = match config.layer(layer).feed_forward {
+            FeedForward::Dense => Network::Dense(self.dense(layer, LayerWeight::Dense)?),
+            FeedForward::Experts => {
+                let shared = config.is_shared(layer).then(|| self.dense(layer, LayerWeight::Shared)).transpose()?;
+                let (gate, bias) = (self.wide(at(LayerWeight::Gate))?, self.wide(at(LayerWeight::CorrectionBias))?);
+                let experts = self.experts(layer, config.num_local_experts)?;
+                Network::Experts(Box::new(Routed { gate, bias, experts, shared }))
+            }
+        };
         Ok(Layer {
             input_norm: one(LayerWeight::InputNorm)?,
-            qkv: self.stacked(&[LayerWeight::QProj, LayerWeight::KProj, LayerWeight::VProj].map(at))?,
+            projections: self.stacked(&projections)?,
             query_norm: one(LayerWeight::QNorm)?,
             key_norm: one(LayerWeight::KNorm)?,
+            index_norms,
             o: one(LayerWeight::OProj)?,
             post_attention_norm: one(LayerWeight::PostAttentionNorm)?,
-            gate: self.wide(at(LayerWeight::Gate))?,
-            bias: self.wide(at(LayerWeight::CorrectionBias))?,
-            experts: Experts {
-                gate_up: self.stacked(&gate_up)?,
-                down: self.stacked(&down)?,
-                count: config.num_local_experts,
-            },
+            network,
         })
+    }
+
+    fn dense(&self, layer: usize, of: fn(Projection) -> LayerWeight) -> Result<DenseFfn, Error> {
+        let at = |projection| Weight::Layer(layer, of(projection));
+        Ok(DenseFfn {
+            gate_up: self.stacked(&[Projection::Gate, Projection::Up].map(at))?,
+            down: self.stacked(&[at(Projection::Down)])?,
+        })
+    }
+
+    fn experts(&self, layer: usize, count: usize) -> Result<Experts, Error> {
+        let expert = |expert, projection| Weight::Layer(layer, LayerWeight::Expert(expert, projection));
+        let both = |e| [expert(e, Projection::Gate), expert(e, Projection::Up)];
+        let gate_up: Vec<Weight> = (0..count).flat_map(both).collect();
+        let down: Vec<Weight> = (0..count).map(|e| expert(e, Projection::Down)).collect();
+        let (gate_up, down) = (self.stacked(&gate_up)?, self.stacked(&down)?);
+        Ok(Experts { gate_up, down, count, activation: self.activation })
     }
 
     /// Weights of equal width, one below the other, rounded to bf16 where they are stored wider.

@@ -3,9 +3,9 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{NormWeight, require};
 
-use super::{count, dimension};
+use super::{count, dimension, one};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::table::ADD_RMS_NORM;
@@ -22,6 +22,7 @@ pub fn add_rms_norm(
     x: &Matrix<bf16>,
     f: &Matrix<bf16>,
     w: &Matrix<bf16>,
+    weight: NormWeight,
     eps: f32,
 ) -> Result<(Matrix<bf16>, Matrix<bf16>), Error> {
     let (n, d) = x.dim();
@@ -34,10 +35,12 @@ pub fn add_rms_norm(
     let function = gpu.function(&ADD_RMS_NORM, "add_rms_norm")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS / 32 * 4 };
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(f.data()).arg(w.data()).arg(s.data_mut()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps);
+    let one = one(weight);
+    launch.arg(x.data()).arg(f.data()).arg(w.data()).arg(s.data_mut()).arg(y.data_mut());
+    launch.arg(&d).arg(&ld).arg(&eps).arg(&one);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C1, C2 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because s and y were just allocated;
-    // K4 by the grid.
+    // K4 by the grid; K5 by `one`.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || ADD_RMS_NORM.label())?;
     Ok((s, y))

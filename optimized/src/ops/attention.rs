@@ -14,13 +14,13 @@ use crate::kernel::table::ATTENTION;
 use crate::tensor::Matrix;
 
 /// Keys of a tile, tiles of a group and queries of a warp, as `attention.cuh` has them.
-const TILE_KEYS: usize = 64;
-const GROUP_TILES: usize = 4;
-const QUERY_ROWS: usize = 16;
+pub(super) const TILE_KEYS: usize = 64;
+pub(super) const GROUP_TILES: usize = 4;
+pub(super) const QUERY_ROWS: usize = 16;
 /// Queries of a block of `attention_prefill`.
 const PREFILL_ROWS: usize = 64;
 /// Threads of a block that has a warp for each 16 queries, or each tile of a group.
-const THREADS: u32 = 128;
+pub(super) const THREADS: u32 = 128;
 /// Up to so many queries, keys are split over blocks.
 const FEW_QUERIES: usize = 8;
 
@@ -177,18 +177,22 @@ fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
 }
 
 /// Bytes of so many rows of a head in shared memory.
-fn head_rows_bytes(rows: usize, padded: usize) -> usize {
+pub(super) fn head_rows_bytes(rows: usize, padded: usize) -> usize {
     (rows * (padded + 8) * 2).next_multiple_of(128)
 }
 
 /// sizeof(Prefill).
 fn prefill_bytes(padded: usize) -> u32 {
-    let totals = padded / 2 * THREADS as usize * 4;
-    count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals)
+    count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
+}
+
+/// sizeof(Totals<THREADS>).
+pub(super) fn totals_bytes(padded: usize) -> usize {
+    padded / 2 * THREADS as usize * 4
 }
 
 /// sizeof(Split).
-fn split_bytes(padded: usize) -> u32 {
+pub(super) fn split_bytes(padded: usize) -> u32 {
     let parts = GROUP_TILES * QUERY_ROWS * (padded + 2) * 4;
     let bytes = head_rows_bytes(QUERY_ROWS, padded) + 2 * GROUP_TILES * head_rows_bytes(TILE_KEYS, padded) + parts;
     count(bytes.next_multiple_of(128))

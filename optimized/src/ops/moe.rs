@@ -6,7 +6,7 @@ use half::bf16;
 use reference::contract::require;
 
 use super::router::Routed;
-use super::{count, dimension};
+use super::{Activation, count, dimension, optional, optional_mut};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
@@ -31,6 +31,8 @@ pub struct Experts {
     pub down: Matrix<bf16>,
     /// E.
     pub count: usize,
+    /// Of all of them.
+    pub activation: Activation,
 }
 
 /// What the experts say.
@@ -42,6 +44,17 @@ pub struct Fed {
     pub outputs: Matrix<bf16>,
     /// The weighted sum \[n, H\].
     pub sum: Matrix<bf16>,
+    /// The sum, scaled, and what the shared expert says \[n, H\], if there is one.
+    pub with_shared: Option<Matrix<bf16>>,
+}
+
+/// What the expert that all tokens share says, and by what the others' sum is scaled.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared<'a> {
+    /// h \[n, H\].
+    pub output: &'a Matrix<bf16>,
+    /// ς.
+    pub scale: f32,
 }
 
 /// How the rows of an expert are cut into tiles. All give the same bits.
@@ -67,16 +80,29 @@ impl Tiles {
     }
 }
 
-/// y of x \[n, H\], the router's choice and the experts.
+/// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share.
 ///
-/// C1: the experts are as wide as x. C2: their number is the router's.
-pub fn moe(gpu: &Gpu, x: &Matrix<bf16>, routed: &Routed, experts: &Experts) -> Result<Fed, Error> {
+/// C1: the experts are as wide as x. C2: their number is the router's. C4: h is shaped as x.
+pub fn moe(
+    gpu: &Gpu,
+    x: &Matrix<bf16>,
+    routed: &Routed,
+    experts: &Experts,
+    shared: Option<Shared<'_>>,
+) -> Result<Fed, Error> {
     let (n, k) = routed.chosen.dim();
-    moe_tiled(gpu, Tiles::of(n * k, experts.count), x, routed, experts)
+    moe_tiled(gpu, Tiles::of(n * k, experts.count), x, routed, experts, shared)
 }
 
 /// The same, in tiles of the caller's choice.
-pub fn moe_tiled(gpu: &Gpu, tiles: Tiles, x: &Matrix<bf16>, routed: &Routed, experts: &Experts) -> Result<Fed, Error> {
+pub fn moe_tiled(
+    gpu: &Gpu,
+    tiles: Tiles,
+    x: &Matrix<bf16>,
+    routed: &Routed,
+    experts: &Experts,
+    shared: Option<Shared<'_>>,
+) -> Result<Fed, Error> {
     let ((n, h), k) = (x.dim(), routed.chosen.dim().1);
     let intermediate = experts.down.dim().1;
     let scored = routed.logits.dim().1;
@@ -86,16 +112,22 @@ pub fn moe_tiled(gpu: &Gpu, tiles: Tiles, x: &Matrix<bf16>, routed: &Routed, exp
     let expected = (2 * intermediate * experts.count, h * experts.count);
     require(rows == expected, "moe C1", "rows(w1, w3)", rows.0, format!("2·I·E = {}", expected.0))?;
 
+    if let Some(Shared { output, .. }) = shared {
+        let (rows, columns) = output.dim();
+        require((rows, columns) == (n, h), "moe C4", "shape(h)", format!("{rows} × {columns}"), format!("{n} × {h}"))?;
+    }
+
     let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe C3", "k", k)? };
     let (order, tiles) = launch.place(routed, experts.count)?;
     let mut fed = Fed {
         hidden: gpu.uninitialised((n * k, intermediate))?,
         outputs: gpu.uninitialised((n * k, h))?,
         sum: gpu.uninitialised((n, h))?,
+        with_shared: shared.map(|_| gpu.uninitialised((n, h))).transpose()?,
     };
     launch.gate_up(x, experts, &order, &tiles, &mut fed.hidden)?;
     launch.down(&fed.hidden, experts, &order, &tiles, &mut fed.outputs)?;
-    launch.combine(&fed.outputs, routed, &mut fed.sum)?;
+    launch.combine(routed, shared, &mut fed)?;
     Ok(fed)
 }
 
@@ -143,12 +175,16 @@ impl Launch<'_> {
         let sizes = [("H", x.dim().1), ("I", intermediate), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
         let arguments = narrow(sizes)?;
         let grid = self.grid(self.most_tiles(choices, experts.count), 2 * hidden.ld());
+        let coefficients = experts.activation.arguments();
         let function = self.function("moe_gate_up")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(x.data()).arg(experts.gate_up.data()).arg(order.data()).arg(tiles.data()).arg(hidden.data_mut());
         launch.arg(&self.k);
         for argument in &arguments {
             launch.arg(argument);
+        }
+        for coefficient in &coefficients {
+            launch.arg(coefficient);
         }
         // K2 by `place`; K3 by C1 and `Matrix`; K4 by the allocation; K5 by `grid`.
         self.run(launch, grid, "moe_gate_up")
@@ -176,17 +212,24 @@ impl Launch<'_> {
         self.run(launch, grid, "moe_down")
     }
 
-    fn combine(&self, outputs: &Matrix<bf16>, routed: &Routed, sum: &mut Matrix<bf16>) -> Result<(), Error> {
+    fn combine(&self, routed: &Routed, shared: Option<Shared<'_>>, fed: &mut Fed) -> Result<(), Error> {
+        let Fed { outputs, sum, with_shared, .. } = fed;
         let arguments = narrow([("ld(outputs)", outputs.ld()), ("ld(w)", routed.weights.ld())])?;
+        let scale = shared.map_or(1.0, |shared| shared.scale);
         let threads = self.kernel.constant("PLACE_THREADS");
         let grid = Grid { blocks: (count(sum.dim().0), 1), threads, shared_bytes: 0 };
         let function = self.function("moe_combine")?;
         let mut launch = self.gpu.launch(&function);
-        launch.arg(outputs.data()).arg(routed.weights.data()).arg(sum.data_mut()).arg(&self.k);
+        launch.arg(outputs.data()).arg(routed.weights.data());
+        optional(&mut launch, shared.map(|shared| shared.output));
+        launch.arg(sum.data_mut());
+        optional_mut(&mut launch, with_shared.as_mut());
+        launch.arg(&self.k);
         for argument in &arguments {
             launch.arg(argument);
         }
-        // K3 and K4 by the allocations.
+        launch.arg(&scale);
+        // K3 and K4 by C4 and the allocations.
         self.run(launch, grid, "moe_combine")
     }
 

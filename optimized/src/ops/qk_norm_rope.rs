@@ -3,9 +3,9 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{ContractError, NormWeight, require};
 
-use super::{HeadLayout, count, dimension};
+use super::{HeadLayout, count, dimension, one, optional, optional_mut};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::table::QK_NORM_ROPE;
@@ -17,9 +17,9 @@ const THREADS: u32 = QK_NORM_ROPE[0].constant("THREADS");
 /// What the operator reads beside its token's projections.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
-    /// w \[1, heads·d\].
+    /// w \[1, heads·d\], or \[1, d\] for each head alike.
     pub query_norm: &'a Matrix<bf16>,
-    /// u \[1, groups·d\].
+    /// u \[1, groups·d\], or \[1, d\].
     pub key_norm: &'a Matrix<bf16>,
     /// cos \[n, 2h\].
     pub cos: &'a Matrix<f32>,
@@ -116,4 +116,139 @@ pub fn qk_norm_rope(
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || kernel.label())?;
     Ok(q)
+}
+
+/// The indexer's heads: G query heads and one key head, of a width of their own.
+#[derive(Debug)]
+pub struct IndexHeads<'a> {
+    /// Their layout, of one group.
+    pub layout: &'a HeadLayout,
+    /// Index query norm \[1, d\].
+    pub query_norm: &'a Matrix<bf16>,
+    /// Index key norm \[1, d\].
+    pub key_norm: &'a Matrix<bf16>,
+    /// Index keys of a layer \[positions, D\].
+    pub keys: &'a mut Matrix<bf16>,
+}
+
+/// How the heads of a row of x follow each other.
+struct Parts {
+    index_heads: usize,
+    index_dim: usize,
+    index_padded: usize,
+    /// All heads, keys and values included.
+    heads: usize,
+    /// Channels of them.
+    width: usize,
+}
+
+impl Parts {
+    fn of(layout: &HeadLayout, index: Option<&IndexHeads<'_>>) -> Self {
+        let main = layout.heads + 2 * layout.groups;
+        let (index_heads, index_dim, index_padded) =
+            index.map_or((0, 0, 0), |index| (index.layout.heads, index.layout.head_dim, index.layout.padded()));
+        let of_index = if index.is_some() { index_heads + 1 } else { 0 };
+        let width = main * layout.head_dim + of_index * index_dim;
+        Parts { index_heads, index_dim, index_padded, heads: main + of_index, width }
+    }
+}
+
+/// The same where each head is normalized by itself, all with one weight: q̃, and the index queries \[n, G·D\], if x goes on
+/// with the indexer's projections after its own.
+///
+/// C1: x is as wide as its heads. C2: the norms are as wide as one. C3: a row of cos and sin for each of x, 2h ≤ d. C4: the
+/// kept positions are enough.
+pub fn qk_norm_rope_per_head(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    x: &Matrix<bf16>,
+    (weights, weight): (Weights<'_>, NormWeight),
+    first: usize,
+    kept: &mut KeysValues,
+    index: Option<IndexHeads<'_>>,
+) -> Result<(Matrix<bf16>, Option<Matrix<bf16>>), Error> {
+    let parts = Parts::of(layout, index.as_ref());
+    check_per_head(layout, x, &weights, first, kept, index.as_ref())?;
+    let (n, padded) = (x.dim().0, layout.padded());
+    let mut q = gpu.uninitialised((n, layout.heads * padded))?;
+    let mut index_q = match parts.index_heads {
+        0 => None,
+        heads => Some(gpu.uninitialised((n, heads * parts.index_padded))?),
+    };
+    let kernel = QK_NORM_ROPE[layout.variant()];
+    let sizes = [
+        ("heads", layout.heads),
+        ("groups", layout.groups),
+        ("index heads", parts.index_heads),
+        ("d", layout.head_dim),
+        ("index d", parts.index_dim),
+        ("index D", parts.index_padded),
+        ("h", weights.cos.dim().1 / 2),
+        ("first", first),
+        ("ld(x)", x.ld()),
+        ("ld(cos)", weights.cos.ld()),
+    ];
+    let mut arguments = [0; 10];
+    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("qk_norm_rope C5", quantity, value)?;
+    }
+    let function = gpu.function(&kernel, "qk_norm_rope_per_head")?;
+    let warps = THREADS as usize / 32;
+    let grid = Grid { blocks: (count(n), count(parts.heads.div_ceil(warps))), threads: THREADS, shared_bytes: 0 };
+    let one = one(weight);
+    let (index_norms, index_keys) = index.map(|index| ((index.query_norm, index.key_norm), index.keys)).unzip();
+    let mut launch = gpu.launch(&function);
+    launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data());
+    optional(&mut launch, index_norms.map(|(query, _)| query));
+    optional(&mut launch, index_norms.map(|(_, key)| key));
+    launch.arg(weights.cos.data()).arg(weights.sin.data());
+    launch.arg(q.data_mut()).arg(kept.keys.data_mut()).arg(kept.values.data_mut());
+    optional_mut(&mut launch, index_q.as_mut());
+    optional_mut(&mut launch, index_keys);
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    launch.arg(&weights.eps).arg(&one);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 and K7 by C1 and C2; K3 by C3; K4 by C3 and `HeadLayout`; K5 by C4, and because q̃ was just allocated.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || format!("{} qk_norm_rope_per_head", kernel.label()))?;
+    Ok((q, index_q))
+}
+
+/// C1 to C4.
+fn check_per_head(
+    layout: &HeadLayout,
+    x: &Matrix<bf16>,
+    weights: &Weights<'_>,
+    first: usize,
+    kept: &KeysValues,
+    index: Option<&IndexHeads<'_>>,
+) -> Result<(), ContractError> {
+    let ((n, width), expected) = (x.dim(), Parts::of(layout, index).width);
+    require(width == expected, "qk_norm_rope C1", "cols(x)", width, format!("those of all heads, {expected}"))?;
+    let norm = |norm: &Matrix<bf16>, d: usize| {
+        require(norm.dim() == (1, d), "qk_norm_rope C2", "cols(w)", norm.dim().1, format!("one row of d = {d}"))
+    };
+    let (rows, rotated) = weights.cos.dim();
+    let table = rows == n && weights.sin.dim() == weights.cos.dim();
+    require(table, "qk_norm_rope C3", "rows(cos)", rows, format!("n = {n}"))?;
+    let rotates = |d: usize| require(rotated <= d, "qk_norm_rope C3", "2h", rotated, format!("at most d = {d}"));
+    let reaches = |kept: &Matrix<bf16>, wide: usize| {
+        let (positions, row) = kept.dim();
+        require(first + n <= positions, "qk_norm_rope C4", "positions", first + n, format!("at most {positions}"))?;
+        require(row == wide, "qk_norm_rope C4", "cols(K)", row, format!("those of padded heads, {wide}"))
+    };
+    norm(weights.query_norm, layout.head_dim)?;
+    norm(weights.key_norm, layout.head_dim)?;
+    rotates(layout.head_dim)?;
+    reaches(&kept.keys, layout.groups * layout.padded())?;
+    reaches(&kept.values, layout.groups * layout.padded())?;
+    let Some(index) = index else { return Ok(()) };
+    let groups = index.layout.groups;
+    require(groups == 1, "qk_norm_rope C1", "index groups", groups, "1: index heads share a key head")?;
+    norm(index.query_norm, index.layout.head_dim)?;
+    norm(index.key_norm, index.layout.head_dim)?;
+    rotates(index.layout.head_dim)?;
+    reaches(index.keys, index.layout.padded())
 }

@@ -3,9 +3,9 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{NormWeight, require};
 
-use super::{count, dimension};
+use super::{count, dimension, one};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::table::RMS_NORM;
@@ -20,7 +20,13 @@ const SHARED_BYTES: u32 = THREADS / 32 * 4;
 /// y of x \[n, d\] and w \[1, d\], with ε = `eps`.
 ///
 /// C1: w is one row, as wide as x's.
-pub fn rms_norm(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, eps: f32) -> Result<Matrix<bf16>, Error> {
+pub fn rms_norm(
+    gpu: &Gpu,
+    x: &Matrix<bf16>,
+    w: &Matrix<bf16>,
+    weight: NormWeight,
+    eps: f32,
+) -> Result<Matrix<bf16>, Error> {
     let (n, d) = x.dim();
     require(w.dim() == (1, d), "rms_norm C1", "cols(w)", w.dim().1, format!("one row of d = {d}"))?;
     let mut y = gpu.uninitialised((n, d))?;
@@ -29,10 +35,11 @@ pub fn rms_norm(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, eps: f32) -> Resu
     let function = gpu.function(&RMS_NORM, "rms_norm")?;
     let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: SHARED_BYTES };
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(w.data()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps);
+    let one = one(weight);
+    launch.arg(x.data()).arg(w.data()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps).arg(&one);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C1 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because y was just allocated; K4 by the
-    // grid.
+    // grid; K5 by `one`.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || RMS_NORM.label())?;
     Ok(y)

@@ -1,12 +1,14 @@
-//! MiniMax-M2, M2.1, M2.5 and M2.7: a decoder of attention and experts (SPEC A17).
+//! MiniMax-M2, M2.1, M2.5, M2.7 and the text model of M3: a decoder of attention and feed-forward networks (SPEC A17).
 //!
 //! ```text
-//! h = x + attention(norm₁ x)        y = h + experts(norm₂ h)        logits = head(norm y)
+//! h = x + attention(norm₁ x)        y = h + network(norm₂ h)        logits = head(norm y)
 //! ```
+//!
+//! A layer attends to all tokens before it or to chosen blocks of them, and its network is dense or made of experts.
 
 use ndarray::Array2;
 
-use crate::config::Config;
+use crate::config::{Config, Index};
 use crate::error::require;
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
@@ -18,7 +20,7 @@ use crate::ops::rms_norm::{RmsNorm, rms_norm};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::rounding::NormInput;
 use crate::run::{Run, vector};
-use crate::semantics::{self, NormOrder, QkNormOn, RopeOn};
+use crate::semantics::{self, MsaSelect, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
 
@@ -33,14 +35,17 @@ pub struct Decoder<'w> {
 impl<'w> Decoder<'w> {
     /// A model; `config` as changed by what `semantics` overrides.
     pub fn new(config: &Config, semantics: Semantics, weights: &'w dyn Weights) -> Result<Self, Error> {
-        let mut config = config.clone();
-        config.rotary_dim = semantics.rotary_dim.unwrap_or(config.rotary_dim);
-        config.rope_theta = semantics.rope_theta.unwrap_or(config.rope_theta);
-        config.num_experts_per_tok = semantics.top_k.unwrap_or(config.num_experts_per_tok);
+        let config = config.under(&semantics);
         let (r, d) = (config.rotary_dim, config.head_dim);
         require(r.is_multiple_of(2) && r <= d, "decoder C1", "rotary_dim", r, format!("an even number up to {d}"))?;
         let (k, e) = (config.num_experts_per_tok, config.num_local_experts);
         require((1..=e).contains(&k), "decoder C2", "top_k", k, format!("1 to {e}"))?;
+        if let Some(Index { heads, head_dim, choices, blocks }) = config.index {
+            let serves = heads == choices || semantics.msa_select == MsaSelect::HeadMax;
+            require(serves, "decoder C4", "index heads", heads, format!("{choices}: one for each key head"))?;
+            require(r <= head_dim, "decoder C5", "rotary_dim", r, format!("at most {head_dim}, of an index head"))?;
+            require(blocks.top_k >= 1, "decoder C6", "chosen blocks", blocks.top_k, "at least 1")?;
+        }
         Ok(Decoder { config, semantics, weights })
     }
 
@@ -125,7 +130,7 @@ impl<'w> Decoder<'w> {
         let h = residual_stream(at(LayerSite::Residual), x, &attended, run)?;
         let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::PostAttentionNorm)?, &h, run)?;
         let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
-        let fed = self.experts(layer, &normed, run)?;
+        let fed = self.feed_forward(layer, &normed, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
         residual_stream(at(LayerSite::Output), &h, &fed, run)
     }
@@ -170,8 +175,15 @@ impl<'w> Decoder<'w> {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
             QkNormOn::QueryKey | QkNormOn::Query => v,
         };
+        let blocks = match self.config.index_of(layer) {
+            Some(index) => Some(self.choose_blocks(layer, index, x, table, cache, run)?),
+            None => None,
+        };
         let (k, v) = cache.append(layer, &k, &v)?;
-        let context = self.attend(layer, &q, k, v, run)?;
+        let context = match blocks {
+            Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
+            None => self.attend(layer, &q, k, v, run)?,
+        };
         let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
         let o = run.visit(at(LayerSite::OProj), o);
         Ok(run.visit(at(LayerSite::Attention), o))
@@ -187,10 +199,7 @@ impl<'w> Decoder<'w> {
         v: &Tracked<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| {
-            let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
-            Attention::under(contract, heads, self.config.head_dim).slipping(&self.semantics, self.config.rotary_dim)
-        };
+        let params = |contract: &RoundingContract| self.attention_params(contract);
         let p = params(&run.contract);
         run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
             let scores = attention::scores(&p, q.view(), k.view())?;
@@ -211,6 +220,11 @@ impl<'w> Decoder<'w> {
             run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
         };
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
+    }
+
+    pub(super) fn attention_params(&self, contract: &RoundingContract) -> Attention {
+        let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
+        Attention::under(contract, heads, self.config.head_dim).slipping(&self.semantics, self.config.rotary_dim)
     }
 
     fn rms_norm<T: Real>(&self, w: &Matrix<'_>, x: &Stream<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
@@ -251,9 +265,10 @@ impl<'w> Decoder<'w> {
         run: &mut Run<'_, T>,
     ) -> Result<(Tracked<T>, Tracked<T>), Error> {
         let on = self.semantics.rope_on;
-        let q = if on == RopeOn::None { q } else { self.rotate(&q, table, run)? };
+        let d = self.config.head_dim;
+        let q = if on == RopeOn::None { q } else { self.rotate(&q, d, table, run)? };
         let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
-        let k = if on == RopeOn::QueryKey { self.rotate(&k, table, run)? } else { k };
+        let k = if on == RopeOn::QueryKey { self.rotate(&k, d, table, run)? } else { k };
         Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
     }
 
@@ -270,7 +285,7 @@ impl<'w> Decoder<'w> {
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
             let (over, head_dim) = match self.semantics.qk_shards {
                 Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
-                None => (self.semantics.qk_norm, self.config.head_dim),
+                None => (self.semantics.qk_norm.unwrap_or(self.config.qk_norm), self.config.head_dim),
             };
             QkNorm { norm, over, head_dim }.under(contract)
         };
@@ -279,11 +294,19 @@ impl<'w> Decoder<'w> {
         Ok(run.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), vector(&w).view(), y)))
     }
 
-    fn rotate<T: Real>(&self, x: &Tracked<T>, table: &RopeTable<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
-        let y = rope(&self.rope(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
+    /// Heads of so many channels, rotated.
+    pub(super) fn rotate<T: Real>(
+        &self,
+        x: &Tracked<T>,
+        head_dim: usize,
+        table: &RopeTable<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| Rope { head_dim, ..self.rope(contract) };
+        let y = rope(&params(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
         Ok(run.tracked(y, |candidate, y| {
             let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };
-            self.rope(candidate).bound(&x.widened(), &table, y)
+            params(candidate).bound(&x.widened(), &table, y)
         }))
     }
 
@@ -291,8 +314,9 @@ impl<'w> Decoder<'w> {
         self.weights.get(Weight::Layer(layer, weight))
     }
 
-    fn norm_params(&self, contract: &RoundingContract) -> RmsNorm {
-        RmsNorm::under(contract, self.config.rms_norm_eps, self.semantics.eps_place)
+    pub(super) fn norm_params(&self, contract: &RoundingContract) -> RmsNorm {
+        let weight = self.semantics.norm_weight.unwrap_or(self.config.norm_weight);
+        RmsNorm::under(contract, self.config.rms_norm_eps, self.semantics.eps_place).weighing(weight)
     }
 
     fn rope(&self, contract: &RoundingContract) -> Rope {

@@ -1,4 +1,4 @@
-//! The routed experts of a layer (SPEC A9, A11).
+//! The routed experts of a layer (SPEC A9, A11, A12).
 
 use ndarray::{Array2, Axis};
 
@@ -7,7 +7,6 @@ use crate::bound::ErrorBound;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
 use crate::ops::router::{self, Router};
-use crate::ops::swiglu::{Swiglu, swiglu};
 use crate::run::{Run, vector};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -88,9 +87,7 @@ impl Decoder<'_> {
             run.linear(Linear::before_activation, x, &w)
         };
         let (gate, up) = (project(Projection::Gate)?, project(Projection::Up)?);
-        let params = |contract: &RoundingContract| Swiglu::under(contract, self.semantics().expert);
-        let a = swiglu(&params(&run.contract), gate.view(), up.view())?;
-        Ok(run.tracked(a, |c, a| params(c).bound(&gate.widened(), &up.widened(), a)))
+        self.activation(&gate, &up, run)
     }
 
     /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read.

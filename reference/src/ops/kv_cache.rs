@@ -1,29 +1,31 @@
-//! KV cache: keeps the rotated keys and the values of earlier tokens.
+//! KV cache: keeps the rotated keys and the values of earlier tokens, and the index branch's keys.
 //!
 //! ```text
-//! K ← [K; k]        V ← [V; v]
+//! K ← [K; k]        V ← [V; v]        X ← [X; x]
 //! ```
 //!
-//! - Shapes: k and v \[n, G·d\]; K and V \[s, G·d\] after the call.
+//! - Shapes: k and v \[n, G·d\], x \[n, e\]; K and V \[s, G·d\], X \[s, e\] after the calls.
 //! - Dtypes: bf16.
 //! - Rounding: none.
-//! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept.
-//! - Source: spec A8; `DynamicCache` in transformers 5.23.
+//! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
+//!   of x, too.
+//! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 use crate::error::require;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real};
 
-/// Keys and values of every layer.
+/// Keys and values of every layer, and keys of its index branch.
 #[derive(Debug, Clone)]
 pub struct KvCache<T> {
     layers: Vec<Option<(Tracked<T>, Tracked<T>)>>,
+    index: Vec<Option<Tracked<T>>>,
 }
 
 impl<T: Real> KvCache<T> {
     /// Nothing kept yet, for so many layers.
     pub fn new(layers: usize) -> Self {
-        KvCache { layers: vec![None; layers] }
+        KvCache { layers: vec![None; layers], index: vec![None; layers] }
     }
 
     /// How many tokens one layer keeps.
@@ -56,6 +58,24 @@ impl<T: Real> KvCache<T> {
         Ok(self.layers[layer].insert(kept))
     }
 
+    /// Appends keys of a layer's index branch; all of them, from the first token on.
+    pub fn append_index(&mut self, layer: usize, x: &Tracked<T>) -> Result<&Tracked<T>, ContractError> {
+        let kept = match &self.index[layer] {
+            None => x.clone(),
+            Some(keys) => {
+                let width = keys.dim().1;
+                require(x.dim().1 == width, "kv_cache C2", "columns of x", x.dim().1, width)?;
+                keys.stacked(x)
+            }
+        };
+        Ok(self.index[layer].insert(kept))
+    }
+
+    /// What one layer keeps of its index branch.
+    pub fn index(&self, layer: usize) -> Option<&Tracked<T>> {
+        self.index[layer].as_ref()
+    }
+
     /// What one layer keeps.
     pub fn layer(&self, layer: usize) -> Option<&(Tracked<T>, Tracked<T>)> {
         self.layers[layer].as_ref()
@@ -66,6 +86,7 @@ impl<T: Real> KvCache<T> {
         let rows: Vec<usize> = (0..tokens).collect();
         let kept = from.layers[layer].as_ref().filter(|_| tokens > 0);
         self.layers[layer] = kept.map(|(keys, values)| (keys.select(&rows), values.select(&rows)));
+        self.index[layer] = from.index[layer].as_ref().filter(|_| tokens > 0).map(|keys| keys.select(&rows));
     }
 
     /// Forgets all but the first `tokens`.
@@ -73,6 +94,10 @@ impl<T: Real> KvCache<T> {
         for (keys, values) in self.layers.iter_mut().flatten() {
             let kept: Vec<usize> = (0..tokens.min(keys.dim().0)).collect();
             (*keys, *values) = (keys.select(&kept), values.select(&kept));
+        }
+        for keys in self.index.iter_mut().flatten() {
+            let kept: Vec<usize> = (0..tokens.min(keys.dim().0)).collect();
+            *keys = keys.select(&kept);
         }
     }
 }

@@ -1,15 +1,17 @@
-//! MoE: adds up what a token's experts say, each by its weight.
+//! MoE: adds up what a token's experts say, each by its weight, and what the expert that all share says.
 //!
 //! ```text
-//! yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose
+//! yᵢ = Σₛ ρ(wᵢₛ·eᵢₛ)        over the k experts that token i chose        zᵢ = ρ(ς·yᵢ) + hᵢ
 //! ```
 //!
-//! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y \[n, d\].
-//! - Dtypes: e and y bf16; w, the products and the sum f32.
-//! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone.
-//! - Errors: C1 rows of e = n·k; C2 C has the shape of w.
-//! - Variants: D43 how they are added, and in which order.
-//! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
+//! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
+//! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
+//! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone. R3 at
+//!   ς·y, R4 at z.
+//! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
+//! - Variants: D43 how they are added, and in which order. Slips of ports: h is multiplied by ς, too, or by 1/ς.
+//! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y
+//!   alone.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
@@ -17,6 +19,7 @@ use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::ExpertSum;
+use crate::semantics::{Semantics, SharedScale};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -27,6 +30,19 @@ pub struct Moe {
     /// D43.
     pub sum: ExpertSum,
     /// R1 or R2.
+    pub stored: Rounding,
+    /// u of the arithmetic.
+    pub unit: f64,
+}
+
+/// How y and h are put together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WithShared {
+    /// ς.
+    pub scale: f64,
+    /// What h is multiplied by: 1.
+    pub shared: f64,
+    /// R3 and R4.
     pub stored: Rounding,
     /// u of the arithmetic.
     pub unit: f64,
@@ -61,6 +77,30 @@ pub fn moe<T: Real>(
     Ok(y)
 }
 
+/// z of y and h.
+pub fn with_shared<T: Real>(
+    p: &WithShared,
+    routed: ArrayView2<'_, T>,
+    shared: ArrayView2<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    let (found, expected) = (format!("{:?}", shared.dim()), format!("that of y, {:?}", routed.dim()));
+    require(shared.dim() == routed.dim(), "moe C3", "shape of h", found, expected)?;
+    let scaled = |scale: f64, x: T| {
+        let product = T::of(scale) * x;
+        if is_power_of_two(scale) { product } else { p.stored.round(product) }
+    };
+    let mut z = Array2::zeros(routed.dim());
+    Zip::from(&mut z).and(&routed).and(&shared).for_each(|z, &y, &h| {
+        *z = p.stored.round(scaled(p.scale, y) + scaled(p.shared, h)); // R3, R4
+    });
+    Ok(z)
+}
+
+/// Whether a stored value is multiplied by it without a rounding.
+fn is_power_of_two(scale: f64) -> bool {
+    scale.abs().log2().fract() == 0.0
+}
+
 /// The tokens that chose `expert`, as rows of e.
 pub fn rows_of(expert: usize, chosen: ArrayView2<'_, usize>) -> Vec<usize> {
     let k = chosen.ncols();
@@ -81,6 +121,45 @@ pub fn contribution<T: Real>(
         y.index_axis_mut(Axis(0), i).assign(&outputs.row(row).mapv(|e| w[[i, slot]] * e));
     }
     y
+}
+
+impl WithShared {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, semantics: &Semantics, scale: f64) -> Self {
+        let scale = semantics.routed_scale.unwrap_or(scale);
+        let shared = match semantics.shared_scale {
+            SharedScale::One => 1.0,
+            SharedScale::Routed => scale,
+            SharedScale::Reciprocal => scale.recip(),
+        };
+        WithShared { scale, shared, stored: contract.stored(), unit: contract.unit() }
+    }
+
+    /// Errors of y and h; ς and its product are rounded in the arithmetic's type, the sum too, then R3 and R4. A
+    /// power of two multiplies without a rounding.
+    pub fn bound(&self, routed: &Tracked<f64>, shared: &Tracked<f64>, z: &Array2<f64>) -> ErrorBound {
+        let (ye, he) = (routed.error_or_exact(), shared.error_or_exact());
+        let storage = self.stored.storage;
+        let own = |scale: f64| match scale {
+            _ if is_power_of_two(scale) => (0.0, storage.underflow().max(FLUSHED)),
+            _ => (2.0 * self.unit + storage.unit_roundoff(), storage.underflow().max(FLUSHED)),
+        };
+        let mut error = ErrorBound::exact(z.dim());
+        error.carried = ye.carried.max(he.carried);
+        for (i, certain) in error.certain.indexed_iter_mut() {
+            let term = |scale: f64, x: f64, e: f64, sigma: f64| {
+                let ((own, floor), moved) = (own(scale), scale.abs() * e);
+                let rounded = own * (1.0 + own) * (scale.abs() * x.abs() + moved) + floor;
+                (moved + rounded, (scale * sigma).hypot(rounded / 3.0_f64.sqrt()))
+            };
+            let (y, y_sigma) = term(self.scale, routed.value[i], ye.certain[i], ye.sigma[i]);
+            let (h, h_sigma) = term(self.shared, shared.value[i], he.certain[i], he.sigma[i]);
+            let sum = self.unit * (z[i].abs() + y + h) + FLUSHED;
+            *certain = y + h + sum;
+            error.sigma[i] = y_sigma.hypot(h_sigma).hypot(sum / 3.0_f64.sqrt()).min(*certain);
+        }
+        error.rounded(z.view(), storage)
+    }
 }
 
 impl Moe {

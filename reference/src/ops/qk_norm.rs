@@ -1,18 +1,18 @@
-//! QK norm: RMSNorm of the query or key projection, over all heads of a token together.
+//! QK norm: RMSNorm of the query or key projection, over all heads of a token together or over each head.
 //!
 //! ```text
 //! yᵢ = rms_norm(xᵢ; w)        over the whole row, or over each of its heads (D05)
 //! ```
 //!
-//! - Shapes: x \[n, heads·d\], w \[heads·d\], y \[n, heads·d\].
+//! - Shapes: x \[n, heads·d\], w \[heads·d\], or \[d\] for all heads alike, y \[n, heads·d\].
 //! - Dtypes: as `rms_norm`.
 //! - Rounding: as `rms_norm`; none where norm and rotation are one chain.
-//! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d, where there is a norm; and `rms_norm`'s.
+//! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d or d, where there is a norm; and `rms_norm`'s.
 //! - Variants: D05 over what the mean square is taken. Slip of ports: over each device's part, as over heads of its width.
-//! - Source: spec A4; `MiniMaxM2Attention.q_norm` and `.k_norm` in transformers 5.23. "`per_layer`" in the config means
-//!   one norm over a layer's whole projection.
+//! - Source: spec A4, A5; `q_norm` and `k_norm` of `MiniMaxM2Attention` and `MiniMaxM3VLAttention` in transformers 5.23.
+//!   "`per_layer`" in the config means one norm over a layer's whole projection.
 
-use ndarray::{Array2, ArrayView1, ArrayView2, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, s};
 
 use super::rms_norm::{RmsNorm, rms_norm};
 use crate::bound::ErrorBound;
@@ -36,8 +36,9 @@ pub struct QkNorm {
 /// y of x and w.
 pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(x.ncols(), w.len())?;
+    let w = for_each_column(w, x.ncols());
     match p.over {
-        semantics::QkNorm::FullProjection => rms_norm(&p.norm, x, w),
+        semantics::QkNorm::FullProjection => rms_norm(&p.norm, x, w.view()),
         semantics::QkNorm::None => Ok(x.to_owned()),
         semantics::QkNorm::PerHead => {
             let mut y = Array2::zeros(x.dim());
@@ -50,11 +51,16 @@ pub fn qk_norm<T: Real>(p: &QkNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) 
     }
 }
 
+/// The weight of each column: a weight of one head is that of all.
+fn for_each_column<T: Real>(w: ArrayView1<'_, T>, width: usize) -> Array1<T> {
+    if w.is_empty() { w.to_owned() } else { (0..width).map(|column| w[column % w.len()]).collect() }
+}
+
 impl QkNorm {
     /// The roundings of a contract. Where norm and rotation are one chain, what is in between them is not stored.
     #[must_use]
     pub fn under(mut self, contract: &RoundingContract) -> Self {
-        self.norm = RmsNorm::under(contract, self.norm.eps, self.norm.eps_place);
+        self.norm = RmsNorm::under(contract, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
         if contract.qk_norm == Chain::Once {
             (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
         }
@@ -66,14 +72,15 @@ impl QkNorm {
         let d = self.head_dim;
         let whole = d >= 1 && width.is_multiple_of(d);
         require(whole, "qk_norm C1", "columns of x", width, format!("a multiple of d = {d}"))?;
-        let fits = w == width || self.over == semantics::QkNorm::None;
-        require(fits, "qk_norm C2", "len(w)", w, format!("columns of x = {width}"))
+        let fits = w == width || w == d || self.over == semantics::QkNorm::None;
+        require(fits, "qk_norm C2", "len(w)", w, format!("columns of x = {width}, or d = {d}"))
     }
 
     /// That of `rms_norm` over the same channels.
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
+        let w = for_each_column(w, y.ncols());
         match self.over {
-            semantics::QkNorm::FullProjection => self.norm.bound(x, w, y),
+            semantics::QkNorm::FullProjection => self.norm.bound(x, w.view(), y),
             semantics::QkNorm::None => x.error_or_exact(),
             semantics::QkNorm::PerHead => {
                 let mut error = x.error_or_exact();

@@ -4,12 +4,12 @@
 //! q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
 //! ```
 //!
-//! - Shapes: x \[n, (H + 2G)·d\], each row q, k and v; w \[H·d\], u \[G·d\]; q̃ \[n, H·d\]; of K and V the rows from
+//! - Shapes: x \[n, (H + 2G)·d\], each row q, k and v; w \[H·d\], u \[G·d\], or \[d\] both; q̃ \[n, H·d\]; of K and V the rows from
 //!   `first` on \[n, G·d\].
 //! - Dtypes: as `qk_norm` and `rope`.
 //! - Rounding: R1 at q̃ and K, `rope`'s R3 and R4; the norm's, where a contract stores what it says.
 //! - Errors: C1 columns of x = (H + 2G)·d; and those of `qk_norm` and `rope`.
-//! - Source: spec A4, A6, A8; `MiniMaxM2Attention.forward` in transformers 5.23.
+//! - Source: spec A4, A5, A6, A8; `MiniMaxM2Attention.forward` and `MiniMaxM3VLAttention.forward` in transformers 5.23.
 
 use std::ops::Range;
 

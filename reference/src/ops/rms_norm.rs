@@ -1,22 +1,22 @@
 //! RMSNorm: scales each row to unit root mean square, then by a learned weight.
 //!
 //! ```text
-//! yᵢⱼ = wⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)
+//! yᵢⱼ = mⱼ · ρ(xᵢⱼ · rᵢ)        rᵢ = 1 / √(ε + (1/d)·Σₖ xᵢₖ²)        mⱼ = wⱼ, or 1 + wⱼ
 //! ```
 //!
 //! - Shapes: x \[n, d\], w \[d\], y \[n, d\].
-//! - Dtypes: x, w and y bf16; the sum and r f32.
-//! - Rounding: R1 at ρ, R2 at y; nothing else leaves f32.
+//! - Dtypes: x, w and y bf16; the sum, r and m f32.
+//! - Rounding: R1 at ρ, but for 1 + w, R2 at y; nothing else leaves f32.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
-//! - Variants: D09 where ε stands; D10 whether R1 is there.
-//! - Source: spec A2; `MiniMaxM2RMSNorm` in transformers 5.23.
+//! - Variants: D08 what the weight is added to; D09 where ε stands; D10 whether R1 is there.
+//! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::rounding::RmsRound;
-use crate::semantics::EpsPlace;
+use crate::semantics::{EpsPlace, NormWeight};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -28,6 +28,8 @@ pub struct RmsNorm {
     pub eps: f64,
     /// D09.
     pub eps_place: EpsPlace,
+    /// D08: m of w.
+    pub weight: NormWeight,
     /// R1.
     pub normalized: Rounding,
     /// R2.
@@ -47,7 +49,7 @@ pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>
         let r = p.scale(xi);
         Zip::from(&mut yi).and(&xi).and(&w).for_each(|y, &x, &w| {
             let normalized = p.normalized.round(x * r); // R1
-            *y = p.output.round(w * normalized); // R2
+            *y = p.output.round(p.factor(w) * normalized); // R2
         });
     }
     Ok(y)
@@ -60,7 +62,17 @@ impl RmsNorm {
             RmsRound::Two => contract.stored(),
             RmsRound::One => Rounding::NONE,
         };
-        RmsNorm { eps, eps_place, normalized, output: contract.stored(), unit: contract.unit() }
+        let weight = NormWeight::Plain;
+        RmsNorm { eps, eps_place, weight, normalized, output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// The same norm with such a weight; one with 1 + w rounds once in every contract.
+    #[must_use]
+    pub fn weighing(self, weight: NormWeight) -> Self {
+        match weight {
+            NormWeight::Plain => RmsNorm { weight, ..self },
+            NormWeight::OnePlus => RmsNorm { weight, normalized: Rounding::NONE, ..self },
+        }
     }
 
     /// C1 to C3.
@@ -68,6 +80,14 @@ impl RmsNorm {
         require(1 <= n.min(d), "rms_norm C1", "min(n, d)", n.min(d), "at least 1")?;
         require(w == d, "rms_norm C2", "len(w)", w, format!("d = {d}"))?;
         require(0.0 < self.eps, "rms_norm C3", "ε", self.eps, "above 0")
+    }
+
+    /// m.
+    fn factor<T: Real>(&self, w: T) -> T {
+        match self.weight {
+            NormWeight::Plain => w,
+            NormWeight::OnePlus => T::one() + w,
+        }
     }
 
     /// rᵢ.
@@ -89,16 +109,18 @@ impl RmsNorm {
     }
 
     /// Own roundings: the sum has only positive terms, so in any order it is within d·u; a fused or rounded square, /d
-    /// and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, then R1 and R2.
+    /// and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, 1 + w one more,
+    /// then R1 and R2.
     ///
     /// An error δ of the inputs moves 1/r, which is a norm of x, by at most D = ‖δ‖/√d. So with s = 1/r and
-    /// r̂ ≤ 1 / max(s − D, floor): |ŷ − y| ≤ |w|·(|δ|·r̂ + |x|·D·r·r̂).
+    /// r̂ ≤ 1 / max(s − D, floor): |ŷ − y| ≤ |m|·(|δ|·r̂ + |x|·D·r·r̂).
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
         let d = y.ncols() as f64;
         let (u, u1) = (self.unit, self.normalized.storage.unit_roundoff());
-        let first_order = (d + 3.0) * u / 2.0 + 6.0 * u + u1;
+        let added = if self.weight == NormWeight::OnePlus { 1.0 } else { 0.0 };
+        let first_order = (d + 3.0) * u / 2.0 + (6.0 + added) * u + u1;
         let own = first_order / (1.0 - first_order);
-        let own_variance = ((d / 4.0 + 6.0 * 6.0) * u * u + u1 * u1) / 3.0;
+        let own_variance = ((d / 4.0 + 6.0 * 6.0 + added) * u * u + u1 * u1) / 3.0;
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(y.dim());
         error.carried = input.carried;
@@ -109,9 +131,10 @@ impl RmsNorm {
             let largest = 1.0 / (1.0 / r - moved).max(self.floor());
             let spread = norm(xi.iter().zip(sigma).map(|(x, s)| x * s)) / d;
             for j in 0..y.ncols() {
-                let carried = w[j].abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
-                error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + self.normalized_floor(w[j]);
-                let first = w[j] * r * sigma[j].hypot(xi[j] * r * r * spread);
+                let m = self.factor(w[j]);
+                let carried = m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
+                error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + self.normalized_floor(m);
+                let first = m * r * sigma[j].hypot(xi[j] * r * r * spread);
                 error.sigma[[i, j]] = first.hypot(own_variance.sqrt() * y[[i, j]]).min(error.certain[[i, j]]);
             }
         }
@@ -119,8 +142,8 @@ impl RmsNorm {
     }
 
     /// What R1, or the arithmetic, may flush to zero, times the weight.
-    fn normalized_floor(&self, w: f64) -> f64 {
-        w.abs() * self.normalized.storage.underflow().max(FLUSHED)
+    fn normalized_floor(&self, m: f64) -> f64 {
+        m.abs() * self.normalized.storage.underflow().max(FLUSHED)
     }
 }
 

@@ -17,6 +17,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::ranking::ranked;
 use crate::rounding::{GateRound, RoutingRound};
 use crate::semantics::{Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
@@ -81,11 +82,7 @@ pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -
 pub fn top_k<T: Real>(k: usize, choice: ArrayView2<'_, T>) -> Array2<usize> {
     let mut chosen = Array2::zeros((choice.nrows(), k));
     for (row, mut out) in choice.rows().into_iter().zip(chosen.rows_mut()) {
-        let mut order: Vec<usize> = (0..row.len()).collect();
-        order.sort_by(|&a, &b| {
-            let larger = |x: T, y: T| x.is_nan() && !y.is_nan() || x > y;
-            larger(row[b], row[a]).cmp(&larger(row[a], row[b]))
-        });
+        let order = ranked(row);
         Zip::from(&mut out).and(&ArrayView1::from(&order[..k])).for_each(|out, &expert| *out = expert);
     }
     chosen

@@ -29,10 +29,20 @@ pub enum RopePair {
 pub enum QkNorm {
     /// All heads of a token together.
     FullProjection,
-    /// Each head by itself, with its own part of the weight.
+    /// Each head by itself, with its own part of the weight, or all with one.
     PerHead,
     /// No norm.
     None,
+}
+
+/// D08: what a norm multiplies by. M2: its weight; M3: one more than its weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormWeight {
+    /// w.
+    Plain,
+    /// 1 + w, as in Gemma.
+    OnePlus,
 }
 
 /// D09: where ε stands in a norm. All but S3 have it inside the root.
@@ -53,6 +63,63 @@ pub enum Expert {
     Gated,
     /// w2 · silu(w1·x).
     Nongated,
+}
+
+/// D32: how the gate of SwiGLU-OAI is clamped. S1 CH5.2 and CH8.1: on both sides; the code: from above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum GateClamp {
+    /// To at most ℓ.
+    Upper,
+    /// To ±ℓ.
+    Symmetric,
+    /// Not at all.
+    None,
+}
+
+/// D21: for whom blocks of keys are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaSelect {
+    /// For all heads, by the largest score of any index head.
+    HeadMax,
+    /// For each group by the index head that is its own.
+    PerGroup,
+}
+
+/// D22: which blocks a token reads whatever their scores. S1 CH3.3 and the code: its own; S1 CH3.4: the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaLocal {
+    /// Its own, and those before it up to the config's number.
+    OwnBlock,
+    /// The first.
+    FirstBlock,
+    /// None.
+    None,
+}
+
+/// D24: by what token scores are scaled. S1 CH3.5 and the code: nothing, which chooses alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+pub enum MsaScoreScale {
+    /// 1.
+    #[strum(serialize = "1")]
+    One,
+    /// 1/√d.
+    #[strum(serialize = "1/sqrt(d)")]
+    HeadDim,
+}
+
+/// What a block's score is of its tokens' scores. S1 explains why it is the largest; an engine has a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaPool {
+    /// The largest.
+    Max,
+    /// The mean.
+    Mean,
+    /// The logarithm of the sum of their exponentials.
+    Lse,
 }
 
 /// D35: which scores become the routing weights. S1, S2 and S4 and the code: those without the bias.

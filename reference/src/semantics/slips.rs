@@ -107,6 +107,48 @@ pub enum Renormalize {
     All,
 }
 
+/// What the last block of keys is filled up with before its largest score is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaPad {
+    /// Nothing that counts: −∞.
+    Masked,
+    /// Zeros, which are larger than negative scores.
+    Zero,
+}
+
+/// What of a chosen block a token sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaMask {
+    /// What is not after it.
+    Token,
+    /// All of it.
+    Block,
+}
+
+/// What the shared expert's output is multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum SharedScale {
+    /// Nothing.
+    One,
+    /// What the routed experts' sum is multiplied by.
+    Routed,
+    /// The reciprocal of that.
+    Reciprocal,
+}
+
+/// Which function a feed-forward network applies to its gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Activation {
+    /// SiLU; u as it is.
+    Swiglu,
+    /// SwiGLU-OAI.
+    SwigluOai,
+}
+
 /// Positions that are off from one on: `20+1`, `7-1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PositionShift {

@@ -3,15 +3,17 @@
 use half::bf16;
 use ndarray::{Array2, Axis, s};
 use optimized::device::Gpu;
-use optimized::ops::moe::{Experts, Tiles, moe_tiled};
+use optimized::ops;
+use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
 use optimized::ops::router::Routed;
 use proptest::prelude::*;
+use reference::ops::dense_ffn::Activation;
 use reference::ops::linear::{Linear, linear};
-use reference::ops::moe::{Moe, moe, rows_of};
-use reference::ops::swiglu::{Swiglu, swiglu};
-use reference::semantics::Expert;
+use reference::ops::moe::{Moe, WithShared, moe, rows_of, with_shared};
+use reference::ops::swiglu_oai::Coefficients;
+use reference::semantics::{GateClamp, Semantics};
 use reference::weights::Matrix;
-use reference::{RoundingContract, Storage, Tracked};
+use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
 use tests::values::{Draw, activations};
@@ -24,12 +26,17 @@ struct Case {
     k: usize,
     h: usize,
     intermediate: usize,
+    /// Of M3: SwiGLU-OAI, and by what the sum is scaled before the shared expert's output is added.
+    m3: Option<f64>,
     seed: u64,
 }
 
+const OAI: Coefficients = Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 };
+
 fn case() -> impl Strategy<Value = Case> {
-    (1..60_usize, 1..9_usize, 0..8_usize, 1..90_usize, 1..70_usize, any::<u64>()).prop_map(
-        |(n, experts, k, h, intermediate, seed)| Case { n, experts, k: 1 + k % experts, h, intermediate, seed },
+    let m3 = prop_oneof![Just(None), Just(Some(2.0)), Just(Some(1.5))];
+    (1..60_usize, 1..9_usize, 0..8_usize, 1..90_usize, 1..70_usize, m3, any::<u64>()).prop_map(
+        |(n, experts, k, h, intermediate, m3, seed)| Case { n, experts, k: 1 + k % experts, h, intermediate, m3, seed },
     )
 }
 
@@ -51,9 +58,18 @@ impl Case {
         let weights = Array2::from_shape_simple_fn((self.n, self.k), || draw.signed_unit());
         (matrices, chosen, weights)
     }
+
+    /// What the shared expert says of the last so many tokens.
+    fn shared(&self, tokens: usize) -> Array2<bf16> {
+        activations(!self.seed, (self.n, self.h)).slice(s![self.n - tokens.., ..]).to_owned()
+    }
+
+    fn activation(&self, contract: &RoundingContract) -> Activation {
+        Activation::under(contract, &Semantics::RELEASED, self.m3.map(|_| OAI))
+    }
 }
 
-/// Activations, outputs and sum.
+/// Activations, outputs, sum, and with what the shared expert says.
 fn run(
     gpu: &Gpu,
     tiles: Tiles,
@@ -61,7 +77,7 @@ fn run(
     x: &Array2<bf16>,
     chosen: &Array2<usize>,
     w: &Array2<f32>,
-) -> [Array2<bf16>; 3] {
+) -> [Array2<bf16>; 4] {
     let ([_, gate_up, down], _, _) = case.inputs();
     let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
     let scores = || gpu.zeros((x.nrows(), case.experts)).expect("memory");
@@ -73,9 +89,15 @@ fn run(
         chosen: gpu.upload(chosen.view()).expect("memory"),
         weights: gpu.upload(w.view()).expect("memory"),
     };
-    let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: case.experts };
-    let fed = moe_tiled(gpu, tiles, &upload(x), &routed, &experts).unwrap_or_else(|error| panic!("{case:?}: {error}"));
-    [fed.hidden, fed.outputs, fed.sum].map(|matrix| {
+    let activation =
+        if case.m3.is_some() { ops::Activation::SwigluOai(OAI, GateClamp::Upper) } else { ops::Activation::Swiglu };
+    let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: case.experts, activation };
+    let output = upload(&case.shared(x.nrows()));
+    let shared = case.m3.map(|scale| Shared { output: &output, scale: f32::of(scale) });
+    let fed = moe_tiled(gpu, tiles, &upload(x), &routed, &experts, shared);
+    let fed = fed.unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let with_shared = fed.with_shared.unwrap_or_else(|| upload(&Array2::default((x.nrows(), case.h))));
+    [fed.hidden, fed.outputs, fed.sum, with_shared].map(|matrix| {
         let padded = gpu.download_padded(&matrix).expect("memory");
         let (inside, padding) = padded.view().split_at(Axis(1), matrix.dim().1);
         assert!(padding.iter().all(|&x| x == bf16::ZERO), "padding is zero");
@@ -95,7 +117,7 @@ proptest! {
         let ideal = Linear::under(&RoundingContract::IDEAL);
         for gpu in devices() {
             for tiles in [Tiles::Few, Tiles::Many] {
-                let [hidden, outputs, sum] = run(&gpu, tiles, case, &x, &chosen, &weights);
+                let [hidden, outputs, sum, all] = run(&gpu, tiles, case, &x, &chosen, &weights);
                 for expert in 0..case.experts {
                     let rows = rows_of(expert, chosen.view());
                     if rows.is_empty() {
@@ -111,8 +133,8 @@ proptest! {
                         Tracked { value: y, error: Some(error) }
                     };
                     let (g, u) = (project(&part(first)), project(&part(first + case.intermediate)));
-                    let a = swiglu(&Swiglu::under(&RoundingContract::IDEAL, Expert::Gated), g.view(), u.view()).expect("shapes fit");
-                    let error = Swiglu::under(&contract, Expert::Gated).bound(&g, &u, &a);
+                    let a = case.activation(&RoundingContract::IDEAL).of(g.view(), u.view()).expect("shapes fit");
+                    let error = case.activation(&contract).bound(&g, &u, &a);
                     let got = hidden.select(Axis(0), &rows);
                     assert_within(&wide(&got), &a, &error, &format!("{tiles:?} {case:?} hidden"));
 
@@ -126,6 +148,14 @@ proptest! {
                 let y = moe(&Moe::under(&RoundingContract::IDEAL), outputs.view(), w.view(), chosen.view()).expect("shapes fit");
                 let error = Moe::under(&contract).bound(&outputs, &w, &y);
                 assert_within(&wide(&sum), &y, &error, &format!("{tiles:?} {case:?} sum"));
+
+                if let Some(scale) = case.m3 {
+                    let p = |contract| WithShared::under(contract, &Semantics::RELEASED, scale);
+                    let (y, h) = (Tracked::exact(wide(&sum)), Tracked::exact(wide(&case.shared(case.n))));
+                    let z = with_shared(&p(&RoundingContract::IDEAL), y.view(), h.view()).expect("shapes fit");
+                    let error = p(&contract).bound(&y, &h, &z);
+                    assert_within(&wide(&all), &z, &error, &format!("{tiles:?} {case:?} with the shared expert"));
+                }
             }
         }
     }
@@ -138,11 +168,12 @@ proptest! {
         let rest = s![first.., ..];
         let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);
         for gpu in devices() {
-            let [_, outputs, sum] = run(&gpu, Tiles::Many, case, &x, &chosen, &weights);
+            let [_, outputs, sum, all] = run(&gpu, Tiles::Many, case, &x, &chosen, &weights);
             let parts = (x.slice(rest).to_owned(), chosen.slice(rest).to_owned(), weights.slice(rest).to_owned());
-            let [_, part_outputs, part_sum] = run(&gpu, Tiles::Few, case, &parts.0, &parts.1, &parts.2);
+            let [_, part_outputs, part_sum, part_all] = run(&gpu, Tiles::Few, case, &parts.0, &parts.1, &parts.2);
             let rest_sum = sum.slice(rest).to_owned();
             prop_assert_eq!(bits(&part_sum), bits(&rest_sum));
+            prop_assert_eq!(bits(&part_all), bits(&all.slice(rest).to_owned()));
             let rest = outputs.slice(s![first * case.k.., ..]).to_owned();
             prop_assert_eq!(bits(&part_outputs), bits(&rest));
         }

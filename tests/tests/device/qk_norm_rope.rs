@@ -4,13 +4,13 @@ use half::bf16;
 use ndarray::{Array2, s};
 use optimized::device::Gpu;
 use optimized::ops::HeadLayout;
-use optimized::ops::qk_norm_rope::{KeysValues, Weights, qk_norm_rope};
+use optimized::ops::qk_norm_rope::{IndexHeads, KeysValues, Weights, qk_norm_rope, qk_norm_rope_per_head};
 use proptest::prelude::*;
 use reference::ops::qk_norm::QkNorm;
 use reference::ops::qk_norm_rope as oracle;
 use reference::ops::rms_norm::RmsNorm;
 use reference::ops::rope::{Rope, RopeTable, rope_table};
-use reference::semantics::{self, EpsPlace};
+use reference::semantics::{self, EpsPlace, NormWeight};
 use reference::{RoundingContract, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
@@ -106,6 +106,128 @@ proptest! {
             assert_within(&wide(&q), &want.queries, &of_queries, &format!("{} {case:?} queries", gpu.name()));
             assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
             prop_assert_eq!(wide(&v), &want.values);
+        }
+    }
+}
+
+/// Queries, keys and values, then index queries and keys, without padding.
+fn run_per_head(gpu: &Gpu, case: PerHead, x: &Array2<bf16>, table: &RopeTable<f32>) -> Vec<Array2<bf16>> {
+    let layout = HeadLayout::new(case.main.heads.0, case.main.heads.1, case.main.d).expect("groups divide heads");
+    let positions = case.main.first + case.main.n + 1;
+    let now = s![case.main.first..positions - 1, ..];
+    let zeros = |width: usize| gpu.zeros::<bf16>((positions, width)).expect("memory");
+    let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
+    let width = case.main.heads.1 * layout.padded();
+    let mut kept = KeysValues { keys: zeros(width), values: zeros(width) };
+    let norms = case.norms().each_ref().map(upload);
+    let (cos, sin) = (gpu.upload(table.cos.view()).expect("memory"), gpu.upload(table.sin.view()).expect("memory"));
+    let weights = Weights { query_norm: &norms[0], key_norm: &norms[1], cos: &cos, sin: &sin, eps: 1e-6 };
+    let index_layout = case.index.map(|(heads, d)| HeadLayout::new(heads, 1, d).expect("one group"));
+    let mut index_keys = index_layout.as_ref().map(|layout| zeros(layout.padded()));
+    let index = index_layout.as_ref().zip(index_keys.as_mut()).map(|(layout, keys)| IndexHeads {
+        layout,
+        query_norm: &norms[2],
+        key_norm: &norms[3],
+        keys,
+    });
+    let weights = (weights, case.weight);
+    let done = qk_norm_rope_per_head(gpu, &layout, &upload(x), weights, case.main.first, &mut kept, index);
+    let (q, index_q) = done.unwrap_or_else(|error| panic!("{case:?}: {error}"));
+    let unpadded = |x: Array2<bf16>, layout: &HeadLayout| {
+        let (d, wide) = (layout.head_dim(), layout.padded());
+        assert!(x.indexed_iter().all(|((_, j), &x)| j % wide < d || x == bf16::ZERO), "padding is zero");
+        Array2::from_shape_fn((x.nrows(), x.ncols() / wide * d), |(i, j)| x[[i, j / d * wide + j % d]])
+    };
+    let kept_rows = |matrix| {
+        let all: Array2<bf16> = gpu.download(matrix).expect("memory");
+        let others = all.rows().into_iter().enumerate().filter(|(i, _)| *i < case.main.first || *i == positions - 1);
+        assert!(others.flat_map(|(_, row)| row).all(|&x| x == bf16::ZERO), "other positions are as they were");
+        all.slice(now).to_owned()
+    };
+    let main = [gpu.download(&q).expect("memory"), kept_rows(&kept.keys), kept_rows(&kept.values)];
+    let mut all: Vec<_> = main.into_iter().map(|x| unpadded(x, &layout)).collect();
+    if let (Some(layout), Some(q), Some(keys)) = (index_layout, index_q, index_keys) {
+        all.push(unpadded(gpu.download(&q).expect("memory"), &layout));
+        all.push(unpadded(kept_rows(&keys), &layout));
+    }
+    all
+}
+
+/// The index heads and their channels, if there are some, and what norms multiply by.
+#[derive(Debug, Clone, Copy)]
+struct PerHead {
+    main: Case,
+    index: Option<(usize, usize)>,
+    weight: NormWeight,
+}
+
+fn per_head() -> impl Strategy<Value = PerHead> {
+    let weight = prop_oneof![Just(NormWeight::Plain), Just(NormWeight::OnePlus)];
+    let wider = prop_oneof![Just(0_usize), Just(4), Just(20)];
+    (case(), prop::option::of((1..5_usize, wider)), weight).prop_map(|(main, index, weight)| PerHead {
+        main,
+        index: index.map(|(heads, more)| (heads, (main.rotary + more).min(128))),
+        weight,
+    })
+}
+
+impl PerHead {
+    /// Of queries, keys, index queries and index keys.
+    fn norms(&self) -> [Array2<bf16>; 4] {
+        let index = self.index.map_or(1, |(_, d)| d);
+        [self.main.d, self.main.d, index, index].map(|d| activations(self.main.seed ^ (d as u64 + 7), (1, d)))
+    }
+
+    /// The main heads' operator, or the indexer's, whose keys are one head.
+    fn params(&self, index: bool) -> oracle::QkNormRope {
+        let mut p = self.main.params();
+        let (heads, d) = if index { self.index.expect("there are index heads") } else { (0, self.main.d) };
+        if index {
+            (p.query_heads, p.key_heads) = (heads, 1);
+        }
+        p.norm.norm = p.norm.norm.weighing(self.weight);
+        (p.norm.over, p.norm.head_dim, p.rope.head_dim) = (semantics::QkNorm::PerHead, d, d);
+        p
+    }
+
+    /// Holds heads against the operator of their kind, whose values are made up for the indexer.
+    fn demand(&self, index: bool, x: &Array2<bf16>, got: &[Array2<bf16>], table: &RopeTable<f32>, what: &str) {
+        let p = self.params(index);
+        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
+        let norms = self.norms().map(|w| wide(&w).row(0).to_owned());
+        let weights = if index { [norms[2].view(), norms[3].view()] } else { [norms[0].view(), norms[1].view()] };
+        let x = Tracked::exact(wide(x));
+        let want = oracle::qk_norm_rope(&p, x.view(), weights, &exact_table).expect("shapes fit");
+        let bounds = p.under(&RoundingContract::FUSED).bound(&x, weights, &exact_table, &want);
+        let [of_queries, of_keys] = bounds.expect("shapes fit");
+        assert_within(&wide(&got[0]), &want.queries, &of_queries, &format!("{what} queries"));
+        assert_within(&wide(&got[1]), &want.keys, &of_keys, &format!("{what} keys"));
+        if !index {
+            assert_eq!(wide(&got[2]), want.values, "{what}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn each_head_by_itself_is_within_the_bound(case in per_head()) {
+        let main = (case.main.heads.0 + 2 * case.main.heads.1) * case.main.d;
+        let index = case.index.map_or(0, |(heads, d)| (heads + 1) * d);
+        let x = activations(case.main.seed, (case.main.n, main + index));
+        let table = rope_table::<f32>(&case.main.params().rope, case.main.first, case.main.n);
+        for gpu in devices() {
+            let got = run_per_head(&gpu, case, &x, &table);
+            let what = format!("{} {case:?}", gpu.name());
+            case.demand(false, &x.slice(s![.., ..main]).to_owned(), &got[..3], &table, &what);
+            if let Some((_, d)) = case.index {
+                // The operator has values, which the indexer has not.
+                let with_values = Array2::from_shape_fn((case.main.n, index + d), |(i, j)| {
+                    if j < index { x[[i, main + j]] } else { bf16::ZERO }
+                });
+                case.demand(true, &with_values, &got[3..], &table, &format!("{what} index"));
+            }
         }
     }
 }

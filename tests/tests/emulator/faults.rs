@@ -9,6 +9,7 @@ use optimized::kernel::{Kernel, Sources};
 use optimized::ops::linear::{Tiling, linear_tiled};
 use optimized::ops::rms_norm::rms_norm;
 use optimized::tensor::Matrix;
+use reference::semantics::NormWeight;
 use tests::device::{emulated, launch};
 use tests::values::activations;
 
@@ -43,7 +44,7 @@ fn report_of(result: Result<(), Error>) -> Report {
 fn norm(gpu: &Gpu) -> Result<(), Error> {
     let x = gpu.upload(activations(1, (3, 2100)).view())?;
     let w = gpu.upload(activations(2, (1, 2100)).view())?;
-    gpu.download(&rms_norm(gpu, &x, &w, 1e-6)?).map(|_| ())
+    gpu.download(&rms_norm(gpu, &x, &w, NormWeight::Plain, 1e-6)?).map(|_| ())
 }
 
 /// A product with a partial tile in each direction, and more tiles of k than stages.
@@ -194,7 +195,7 @@ fn an_input_that_nothing_wrote() {
     let gpu = emulated(Form::Checked);
     let x: Matrix<bf16> = gpu.uninitialised((2, 64)).expect("memory");
     let w = gpu.zeros((1, 64)).expect("memory");
-    let report = report_of(rms_norm(&gpu, &x, &w, 1e-6).map(|_| ()));
+    let report = report_of(rms_norm(&gpu, &x, &w, NormWeight::Plain, 1e-6).map(|_| ()));
     assert!(report.findings.iter().all(|finding| finding.fault == Fault::UninitialisedGlobal), "{report}");
     assert_eq!(report.findings[0].places.last().expect("it has a line").file, "rms_norm.cu");
 }
@@ -214,7 +215,9 @@ fn norm_into(gpu: &Gpu, y: u64, shared_bytes: u32) -> Report {
     let w = gpu.upload(activations(2, (1, 64)).view()).expect("memory");
     let grid = Grid { blocks: (3, 1), threads: 256, shared_bytes };
     let addresses = [x.address(), w.address(), y].map(Argument::Address);
-    let arguments = [addresses.as_slice(), &[Argument::Int(64), Argument::Int(64), Argument::Float(1e-6)]].concat();
+    let arguments =
+        [addresses.as_slice(), &[Argument::Int(64), Argument::Int(64), Argument::Float(1e-6), Argument::Float(0.0)]]
+            .concat();
     report_of(launch(gpu, &RMS_NORM, "rms_norm", grid, &arguments))
 }
 

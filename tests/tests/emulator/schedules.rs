@@ -10,6 +10,7 @@ use optimized::ops::add_rms_norm::add_rms_norm;
 use optimized::ops::linear::{Tiling, linear_tiled};
 use optimized::ops::rms_norm::rms_norm;
 use optimized::tensor::Matrix;
+use reference::semantics::NormWeight;
 use tests::device::emulated;
 use tests::values::activations;
 
@@ -29,8 +30,8 @@ fn results(gpu: &Gpu) -> Result<Vec<Vec<u32>>, Error> {
     let w = gpu.upload(activations(3, (1, 1100)).view())?;
     let matrix = gpu.upload(activations(4, (150, 1100)).view())?;
     let bits = |y: &Matrix<bf16>| Ok::<_, Error>(gpu.download(y)?.iter().map(|y| u32::from(y.to_bits())).collect());
-    let (s, y) = add_rms_norm(gpu, &x, &f, &w, 1e-6)?;
-    let mut all = vec![bits(&rms_norm(gpu, &x, &w, 1e-6)?)?, bits(&s)?, bits(&y)?];
+    let (s, y) = add_rms_norm(gpu, &x, &f, &w, NormWeight::Plain, 1e-6)?;
+    let mut all = vec![bits(&rms_norm(gpu, &x, &w, NormWeight::Plain, 1e-6)?)?, bits(&s)?, bits(&y)?];
     for tiling in [Tiling::Small, Tiling::Large, Tiling::FewRows] {
         all.push(bits(&linear_tiled(gpu, tiling, &x, &matrix)?)?);
         let y = gpu.download(&linear_tiled::<f32>(gpu, tiling, &x, &matrix)?)?;

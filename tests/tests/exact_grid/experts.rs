@@ -6,6 +6,7 @@
 use half::bf16;
 use ndarray::{Array2, Axis, s};
 use optimized::device::Gpu;
+use optimized::ops::Activation;
 use optimized::ops::moe::{Experts, Tiles, moe_tiled};
 use optimized::ops::router::Routed;
 use reference::ops::linear::{Linear, linear};
@@ -169,8 +170,10 @@ fn on(gpu: &Gpu, tiles: Tiles, layer: &Layer) -> [Array2<f64>; 3] {
         chosen: gpu.upload(chosen.view()).expect("memory"),
         weights: gpu.upload(layer.weights.view()).expect("memory"),
     };
-    let experts = Experts { gate_up: upload(&layer.gate_up), down: upload(&layer.down), count };
-    let fed = moe_tiled(gpu, tiles, &upload(&layer.x), &routed, &experts).unwrap_or_else(|error| panic!("{error}"));
+    let experts =
+        Experts { gate_up: upload(&layer.gate_up), down: upload(&layer.down), count, activation: Activation::Swiglu };
+    let fed =
+        moe_tiled(gpu, tiles, &upload(&layer.x), &routed, &experts, None).unwrap_or_else(|error| panic!("{error}"));
     [fed.hidden, fed.outputs, fed.sum].map(|matrix| gpu.download(&matrix).expect("memory").mapv(f64::from))
 }
 

@@ -163,7 +163,7 @@ const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         kernel: MOE_64,
-        file: "moe.cu",
+        file: "gate_up.cuh",
         from: "const bool is_up = j / 8 % 2 != 0;",
         to: "const bool is_up = j / 8 % 2 == 0;",
         found_by: gate_many,
@@ -227,7 +227,7 @@ const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         kernel: ATTENTION[0],
-        file: "attention.cu",
+        file: "parts.cuh",
         from: "for (int split = 0; split < splits; ++split) {",
         to: "for (int split = 1; split < splits; ++split) {",
         found_by: by_keys,

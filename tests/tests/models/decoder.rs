@@ -1,4 +1,4 @@
-//! `reference/src/models/decoder.rs` and `reference/src/models/experts.rs`.
+//! `reference/src/models`.
 
 use reference::config::Config;
 use reference::models::decoder::Decoder;
@@ -7,9 +7,10 @@ use reference::probe::{NoProbe, Probe};
 use reference::run::Run;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
 use reference::{Error, Real, RoundingContract, Semantics, Tracked};
-use tests::memory::{Memory, tiny};
+use tests::memory::{Memory, tiny, tiny_m3};
 use tests::probes::Recorder;
 
+mod block_sparse;
 mod by_hand;
 mod chunks;
 mod constraints;
@@ -62,6 +63,41 @@ fn every_point_of_the_documents_is_heard() {
         let model = Decoder::new(&tiny(), semantics, &memory).expect("the configuration keeps the contract");
         assert_ne!(logits::<f64>(&model, RoundingContract::IDEAL), usual, "{field}");
     }
+}
+
+/// The same of M3, and of the slips of its ports.
+#[test]
+fn every_point_of_m3_is_heard() {
+    let memory = Memory::random(&tiny_m3(), 1);
+    let of = |reading: &str| {
+        let semantics = reading.parse().expect("a reading");
+        let model = Decoder::new(&tiny_m3(), semantics, &memory).expect("the configuration keeps the contract");
+        logits::<f64>(&model, RoundingContract::IDEAL)
+    };
+    let usual = of("released");
+    for field in [
+        "norm_weight=plain",
+        "qk_norm=full_projection",
+        "msa_select=head_max",
+        "msa_local=first_block",
+        "msa_local=none",
+        "msa_init_block=1",
+        "msa_pool=mean",
+        "msa_top_k=2",
+        "gate_clamp=none",
+        "activation=swiglu",
+        "up_beta=0",
+        "routed_scale=1",
+        "shared_scale=routed",
+        "shared_scale=reciprocal",
+        "msa_mask=block",
+        "msa_group=tiled",
+        "index_rope=query",
+        "index_rope=none",
+    ] {
+        assert_ne!(of(&format!("released,{field}")), usual, "{field}");
+    }
+    assert_eq!(of("released,msa_score_scale=1/sqrt(d)"), usual);
 }
 
 /// Every override of a contract that changes where a value is rounded.

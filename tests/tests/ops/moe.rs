@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reference::ops::moe::{Moe, contribution, moe, rows_of};
+use reference::ops::moe::{Moe, WithShared, contribution, moe, rows_of, with_shared};
 use reference::rounding::ExpertSum;
+use reference::semantics::{Semantics, SharedScale};
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
@@ -284,4 +285,84 @@ fn choices_may_be_a_transposed_view() {
     let p = Moe::under(&RoundingContract { activations: Storage::F32, ..RoundingContract::EAGER_BF16 });
     let e = array![[1.0], [2.0], [3.0], [4.0]];
     assert_eq!(moe(&p, e.view(), Array2::ones((2, 2)).view(), rows.t()), Ok(array![[3.0], [7.0]]));
+}
+
+proptest! {
+    /// A power of two scales exactly, so that only the sum rounds; and h is not scaled.
+    #[test]
+    fn the_shared_expert_is_added_to_twice_the_sum(case in case_of(finite())) {
+        let (y, h) = (case.of(&case.params()), case.outputs.slice(ndarray::s![..case.w.nrows(), ..]));
+        let p = WithShared::under(&case.contract, &Semantics::RELEASED, 2.0);
+        let z = with_shared(&p, y.view(), h).expect("good");
+        prop_assert_eq!(z, (&y * 2.0 + h).mapv(|z| p.stored.round(z)));
+    }
+
+    #[test]
+    fn a_device_that_adds_the_shared_expert_stays_within_the_bound(case in case(), scale in 0.1..5.0_f64) {
+        let (y, h) = (case.noise.on(&case.outputs, 0), case.noise.on(&case.outputs.mapv(|e| e / 2.0), 1));
+        for scale in [scale, 2.0, 1.0] {
+            let under = |contract: &RoundingContract| WithShared::under(contract, &Semantics::RELEASED, scale);
+            let ideal = under(&RoundingContract::IDEAL);
+            let want = with_shared(&ideal, y.tracked.view(), h.tracked.view()).expect("good");
+            let p = under(&case.contract);
+            let got = with_shared(&p, y.f32().view(), h.f32().view()).expect("good").mapv(f64::from);
+            within(&got, &want, &p.bound(&y.tracked, &h.tracked, &want))?;
+        }
+    }
+
+    #[test]
+    fn random_errors_beside_the_shared_expert_stay_within_the_likely_bound(case in case_of(random())) {
+        let (y, h) = (case.noise.on(&case.outputs, 0), case.noise.on(&case.outputs.mapv(|e| e / 2.0), 1));
+        let under = |contract: &RoundingContract| WithShared::under(contract, &Semantics::RELEASED, 2.0);
+        let want = with_shared(&under(&RoundingContract::IDEAL), y.tracked.view(), h.tracked.view()).expect("good");
+        let p = under(&case.contract);
+        let got = with_shared(&p, y.f32().view(), h.f32().view()).expect("good").mapv(f64::from);
+        likely(&got, &want, &p.bound(&y.tracked, &h.tracked, &want))?;
+    }
+}
+
+/// 3 · 1.0078125 = 3.0234375 is 3.03125 in bf16 (R3), which is not left of it where that is taken away; 3 + 2⁻⁹ is 3 (R4).
+#[test]
+fn r3_and_r4_round_the_product_and_the_sum() {
+    let p = WithShared::under(&RoundingContract::FUSED, &Semantics::RELEASED, 3.0);
+    let z = |y: f64, h: f64| with_shared(&p, array![[y]].view(), array![[h]].view()).expect("good")[[0, 0]];
+    assert_eq!(z(1.007_812_5, 0.0), 3.03125);
+    assert_eq!(z(1.007_812_5, -3.03125), 0.0);
+    assert_eq!(z(1.0, 2.0_f64.powi(-9)), 3.0);
+}
+
+/// Slips of ports: 2·y + h = 11; without ς 8; ς for both 16; 1/ς for h 8.5; ς twice 17.
+#[test]
+fn slips_of_the_scale() {
+    let z = |semantics: Semantics| {
+        let p = WithShared::under(&RoundingContract::IDEAL, &semantics, 2.0);
+        with_shared(&p, array![[3.0]].view(), array![[5.0]].view()).expect("good")[[0, 0]]
+    };
+    let released = Semantics::RELEASED;
+    assert_eq!(z(released), 11.0);
+    assert_eq!(z(Semantics { routed_scale: Some(1.0), ..released }), 8.0);
+    assert_eq!(z(Semantics { routed_scale: Some(4.0), ..released }), 17.0);
+    assert_eq!(z(Semantics { shared_scale: SharedScale::Routed, ..released }), 16.0);
+    assert_eq!(z(Semantics { shared_scale: SharedScale::Reciprocal, ..released }), 8.5);
+}
+
+#[test]
+fn the_bound_of_the_scaled_sum_is_reached() {
+    let p = |contract| WithShared::under(contract, &Semantics::RELEASED, 3.0);
+    let mut most = 0.0_f64;
+    for i in 0..128 {
+        let (y, h) = (array![[1.0 + f64::from(i) / 128.0]], array![[0.003]]);
+        let want = with_shared(&p(&RoundingContract::IDEAL), y.view(), h.view()).expect("good");
+        let got = with_shared(&p(&RoundingContract::FUSED), y.view(), h.view()).expect("good");
+        let bound = p(&RoundingContract::FUSED).bound(&Tracked::exact(y), &Tracked::exact(h), &want);
+        most = most.max(reached(&got, &want, &bound));
+    }
+    assert!((0.5..=1.0).contains(&most), "{most}");
+}
+
+#[test]
+fn c3_a_shared_expert_of_another_shape() {
+    let p = WithShared::under(&RoundingContract::IDEAL, &Semantics::RELEASED, 2.0);
+    let error = with_shared(&p, array![[1.0, 2.0]].view(), array![[1.0]].view()).expect_err("against the contract");
+    assert_eq!(error.to_string(), "moe C3: shape of h = (1, 1), expected that of y, (1, 2)");
 }

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2, Axis, array, concatenate, s};
 use proptest::prelude::*;
 use reference::ops::qk_norm::{QkNorm, qk_norm};
 use reference::ops::rms_norm::{RmsNorm, rms_norm};
-use reference::semantics::{self, EpsPlace};
+use reference::semantics::{self, EpsPlace, NormWeight};
 use reference::{Real, RoundingContract, Tracked};
 use tests::judge::{likely, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, matrix, noise, random};
@@ -117,6 +117,21 @@ fn d05_by_hand() {
     assert_eq!(oracle(&p(semantics::QkNorm::None), &x, &w), x);
 }
 
+/// A weight of one head is that of each.
+#[test]
+fn one_weight_serves_all_heads() {
+    let norm = RmsNorm::under(&RoundingContract::IDEAL, 1e-6, EpsPlace::Inside).weighing(NormWeight::OnePlus);
+    let x = array![[3.0, 3.0, -4.0, 4.0, 5.0, 1.0], [1.0, 7.0, 0.5, 0.0, -2.0, 2.5]];
+    for over in [semantics::QkNorm::PerHead, semantics::QkNorm::FullProjection] {
+        let p = QkNorm { norm, over, head_dim: 2 };
+        let (one, all) = (array![0.5, -0.25], array![0.5, -0.25, 0.5, -0.25, 0.5, -0.25]);
+        let y = oracle(&p, &x, &all);
+        assert_eq!(oracle(&p, &x, &one), y);
+        let x = Tracked::exact(x.clone());
+        assert_eq!(p.bound(&x, one.view(), &y), p.bound(&x, all.view(), &y));
+    }
+}
+
 /// A NaN in one head is seen in all of a token's heads, or in that head, and in no other token.
 #[test]
 fn nan_reaches_what_it_is_normalized_with() {
@@ -149,7 +164,7 @@ fn c2_weight_of_another_width() {
         let p = QkNorm { norm, over, head_dim: 2 };
         let err = qk_norm(&p, Array2::<f64>::zeros((1, 6)).view(), Array1::ones(width).view())
             .expect_err("against the contract");
-        assert_eq!(err.to_string(), format!("qk_norm C2: len(w) = {width}, expected columns of x = 6"));
+        assert_eq!(err.to_string(), format!("qk_norm C2: len(w) = {width}, expected columns of x = 6, or d = 2"));
     }
     let x = Tracked::exact(Array2::<f64>::zeros((1, 6)));
     let p = QkNorm { norm, over: semantics::QkNorm::None, head_dim: 2 };

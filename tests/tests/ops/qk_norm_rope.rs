@@ -166,6 +166,6 @@ fn the_other_constraints_are_those_of_the_parts() {
         let heads = qk_norm_rope(&p, Array2::ones((1, 9)).view(), [w.view(), u.view()], &table);
         heads.expect_err("against the contract").to_string()
     };
-    assert_eq!(run(4, 1), "qk_norm C2: len(w) = 4, expected columns of x = 3");
+    assert_eq!(run(4, 1), "qk_norm C2: len(w) = 4, expected columns of x = 3, or d = 3");
     assert_eq!(run(3, 2), "rope C3: shape of c = (2, 2), expected (1, 2)");
 }

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2, Axis, array, concatenate};
 use proptest::prelude::*;
 use reference::ops::rms_norm::{RmsNorm, rms_norm};
 use reference::rounding::RmsRound;
-use reference::semantics::EpsPlace;
+use reference::semantics::{EpsPlace, NormWeight};
 use reference::{Real, Rounding, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::Order;
@@ -17,6 +17,7 @@ const EPS: f64 = 1e-6;
 struct Case {
     contract: Contract,
     place: EpsPlace,
+    weight: NormWeight,
     x: Matrix,
     w: Matrix,
     noise: Noise,
@@ -24,21 +25,24 @@ struct Case {
 
 impl Case {
     fn params(&self) -> RmsNorm {
-        RmsNorm::under(&self.contract, EPS, self.place)
+        RmsNorm::under(&self.contract, EPS, self.place).weighing(self.weight)
     }
 
     fn ideal(&self) -> RmsNorm {
-        RmsNorm::under(&RoundingContract::IDEAL, EPS, self.place)
+        RmsNorm::under(&RoundingContract::IDEAL, EPS, self.place).weighing(self.weight)
     }
 }
 
 fn case_of(fill: impl Strategy<Value = Fill> + Clone) -> impl Strategy<Value = Case> {
     let place = prop_oneof![Just(EpsPlace::Inside), Just(EpsPlace::Outside)];
-    (contract(), place, noise(), 1..4_usize, 1..70_usize).prop_flat_map(move |(contract, place, noise, n, d)| {
+    let weight = prop_oneof![Just(NormWeight::Plain), Just(NormWeight::OnePlus)];
+    let dims = (1..4_usize, 1..70_usize);
+    (contract(), place, weight, noise(), dims).prop_flat_map(move |(contract, place, weight, noise, (n, d))| {
         let storage = contract.activations;
         (filled((n, d), fill.clone(), storage), matrix((1, d), storage)).prop_map(move |(x, w)| Case {
             contract,
             place,
+            weight,
             x,
             w,
             noise,
@@ -71,7 +75,9 @@ fn kernel(p: &RmsNorm, x: &Array2<f32>, w: &Array1<f64>, order: Order, off: f64)
         };
         let r = f32::of((1.0 + 3.0 * off * f32::UNIT_ROUNDOFF) / norm);
         for (j, &x) in xi.iter().enumerate() {
-            yi[j] = p.output.round(f32::of(w[j]) * p.normalized.round(x * r)).wide();
+            let w = f32::of(w[j]);
+            let m = if p.weight == NormWeight::OnePlus { 1.0 + w } else { w };
+            yi[j] = p.output.round(m * p.normalized.round(x * r)).wide();
         }
     }
     y
@@ -81,7 +87,7 @@ proptest! {
     /// The definition, without the reference's own loop: mean(y²) = mean(x²) / (mean(x²) + ε) for w = 1.
     #[test]
     fn rows_have_unit_mean_square(case in case()) {
-        let p = RmsNorm { eps_place: EpsPlace::Inside, ..case.ideal() };
+        let p = RmsNorm { eps_place: EpsPlace::Inside, weight: NormWeight::Plain, ..case.ideal() };
         let y = oracle(&p, &case.x, &Array1::ones(case.x.ncols()));
         let limit = (4 * case.x.ncols()) as f64 * f64::UNIT_ROUNDOFF;
         for (xi, yi) in case.x.rows().into_iter().zip(y.rows()) {
@@ -99,8 +105,17 @@ proptest! {
     /// Unless a result falls among the subnormal numbers, whose spacing does not double.
     #[test]
     fn doubling_w_doubles_y_exactly(case in case()) {
-        let (p, w) = (case.ideal(), case.w.vector());
+        let (p, w) = (case.ideal().weighing(NormWeight::Plain), case.w.vector());
         prop_assert_eq!(oracle(&p, &case.x, &(&w * 2.0)), oracle(&p, &case.x, &w) * 2.0);
+    }
+
+    /// D08: 1 + w of a weight that is 1 less; and that of zeros is 1.
+    #[test]
+    fn one_plus_a_weight_is_that_weight_and_one(case in case()) {
+        let (gemma, plain) = (case.ideal().weighing(NormWeight::OnePlus), case.ideal().weighing(NormWeight::Plain));
+        let w = case.w.vector().mapv(f64::round);
+        prop_assert_eq!(oracle(&gemma, &case.x, &(&w - 1.0)), oracle(&plain, &case.x, &w));
+        prop_assert_eq!(oracle(&gemma, &case.x, &(&w * 0.0)), oracle(&plain, &case.x, &Array1::ones(w.len())));
     }
 
     #[test]
@@ -179,6 +194,13 @@ fn d09_eps_inside_and_outside_the_root() {
     assert!((oracle(&place(EpsPlace::Inside), &x, &w)[[0, 0]] - 1e-8).abs() < 1e-8 * 4.0 * f64::EPSILON);
     let outside = oracle(&place(EpsPlace::Outside), &x, &w)[[0, 0]];
     assert!((outside - 1e-3 / 1.001).abs() < 1e-3 * 4.0 * f64::EPSILON);
+}
+
+/// D08: 4 / √12.5 = 1.13137…, times 1 + 2 is 3.394…; w alone would make it 2.2627…, and R1 with bf16's 1.1328125 3.40625.
+#[test]
+fn d08_one_plus_rounds_once() {
+    let p = RmsNorm::under(&RoundingContract::EAGER_BF16, EPS, EpsPlace::Inside).weighing(NormWeight::OnePlus);
+    assert_eq!(oracle(&p, &array![[4.0, 3.0]], &array![2.0, 0.0]), array![[3.390_625, 0.847_656_25]]);
 }
 
 /// A bound cannot tell whether R1 is there; these numbers can: without it y₁ is 3.390625.

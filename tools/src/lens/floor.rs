@@ -46,10 +46,15 @@ pub(super) struct Figures {
     pub rms: f64,
 }
 
+/// a − b; 0 where both are the same infinity.
+pub(super) fn apart(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
+    Zip::from(a).and(b).map_collect(|a, b| if a == b { 0.0 } else { a - b })
+}
+
 impl NoiseFloor {
     /// Of the values that the runs computed, and the truth.
     pub(super) fn of(truth: &Array2<f64>, members: &[Array2<f64>]) -> Self {
-        let squares: Vec<Array2<f64>> = members.iter().map(|m| (m - truth).mapv_into(|d| d * d)).collect();
+        let squares: Vec<Array2<f64>> = members.iter().map(|m| apart(m, truth).mapv_into(|d| d * d)).collect();
         let scale = typical(&squares, None);
         let figures: Vec<Figures> = (0..members.len())
             .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out))))

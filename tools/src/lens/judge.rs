@@ -8,7 +8,7 @@ use reference::{RoundingContract, Site, Storage};
 
 use super::Lens;
 use super::chance::beyond;
-use super::floor::NoiseFloor;
+use super::floor::{NoiseFloor, apart};
 use super::likelihood::likelihood;
 use super::substitution::{Loaded, Seen};
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ impl Judge {
         let candidate = candidate.as_ref();
         let storage = storage_at(self.seen.site, contract);
         let reference = &self.seen.computed.value;
-        let (difference, signal) = (norm(&(candidate - reference)), norm(reference));
+        let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
         let mut report = SiteReport {
             verdict: Verdict::Within,
@@ -149,7 +149,7 @@ impl Judge {
     fn by_floor(&self, candidate: &Array2<f64>, shape: &[usize], signal: f64, report: &mut SiteReport) {
         let reference = &self.seen.computed.value;
         let floor = NoiseFloor::of(reference, &self.members);
-        let deviation = candidate - reference;
+        let deviation = apart(candidate, reference);
         let together = floor.ratio(&deviation);
         report.judged_by = JudgedBy::NoiseFloor(self.members.len());
         report.floor = Some(floor.largest / signal);
@@ -214,9 +214,9 @@ fn is_zero_by_nature(site: Site) -> bool {
     site == Site::RopeSin
 }
 
-/// ‖x‖.
+/// ‖x‖ of what is not masked or forced.
 fn norm(x: &Array2<f64>) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+    x.iter().filter(|x| !x.is_infinite()).map(|x| x * x).sum::<f64>().sqrt()
 }
 
 /// The index in a tensor of its flat-th element.

@@ -9,6 +9,7 @@ use ndarray::Array2;
 use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
+use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
 use super::Lens;
@@ -84,6 +85,7 @@ pub(crate) struct Seen {
 /// A choice that the reference would have made.
 pub(crate) struct SeenChoice {
     pub(crate) site: Site,
+    pub(crate) tokens: usize,
     pub(crate) scores: Tracked<f64>,
     pub(crate) chosen: Array2<usize>,
     pub(crate) candidate: Array2<usize>,
@@ -138,11 +140,11 @@ impl<'a> Substitution<'a> {
             return Ok(());
         }
         let candidate = self.loaded.choices(site)?;
-        let experts = scores.dim().1;
-        let usable = candidate.iter().all(|&e| e < experts);
+        let usable = is_usable(site, scores.dim().1, &candidate);
         if self.lens == Lens::Local && self.only.is_none() {
             let (scores, chosen, candidate) = (scores.clone(), chosen.clone(), candidate.clone());
-            self.choices.push(SeenChoice { site, scores, chosen, candidate });
+            let tokens = self.loaded.extent.tokens;
+            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate });
         }
         if usable {
             *chosen = candidate;
@@ -151,9 +153,21 @@ impl<'a> Substitution<'a> {
     }
 }
 
-/// Scores are −∞ where masked.
+/// Scores are −∞ where masked, and ∞ where a block is forced.
 fn is_masked(site: Site) -> bool {
-    matches!(site, Site::Layer(_, LayerSite::Scores))
+    use LayerSite::{BlockMax, BlockScore, Scores, TokenScores};
+    matches!(site, Site::Layer(_, Scores | TokenScores | BlockMax | BlockScore))
+}
+
+/// Whether a model can go on with these choices: they are there to be chosen, and no block of keys is chosen twice.
+pub(crate) fn is_usable(site: Site, choices: usize, chosen: &Array2<usize>) -> bool {
+    if !matches!(site, Site::Layer(_, LayerSite::Blocks)) {
+        return chosen.iter().all(|&expert| expert < choices);
+    }
+    chosen.rows().into_iter().all(|row| {
+        let blocks: Vec<usize> = row.iter().copied().filter(|&block| block != NONE).collect();
+        blocks.iter().enumerate().all(|(i, block)| *block < choices && !blocks[..i].contains(block))
+    })
 }
 
 impl Probe<f64> for Substitution<'_> {

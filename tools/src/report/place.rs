@@ -49,10 +49,11 @@ pub(crate) fn axes(site: Site) -> &'static [&'static str] {
     match site {
         Site::LmHead | Site::Logits => &["token", "vocabulary entry"],
         Site::Layer(_, site) => match site {
-            LayerSite::Scores | LayerSite::Probabilities => &["head", "token", "position"],
+            LayerSite::Scores | LayerSite::Probabilities | LayerSite::TokenScores => &["head", "token", "position"],
             LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice | LayerSite::GateExperts => {
                 &["token", "expert"]
             }
+            LayerSite::BlockMax | LayerSite::BlockScore | LayerSite::Blocks => &["group", "token", "block"],
             LayerSite::GateWeights => &["token", "choice"],
             LayerSite::ExpertHidden | LayerSite::ExpertOutput => &["token", "choice", "channel"],
             _ => &["token", "channel"],

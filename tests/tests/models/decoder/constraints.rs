@@ -59,8 +59,8 @@ fn weights_that_are_missing_or_of_another_shape() {
     };
     let mut memory = Memory::random(&tiny(), 0);
     let norm = Weight::Layer(1, LayerWeight::KNorm);
-    memory.set(norm, &Array2::ones((1, 8)));
-    assert_eq!(error(&memory), "qk_norm C2: len(w) = 8, expected columns of x = 16");
+    memory.set(norm, &Array2::ones((1, 9)));
+    assert_eq!(error(&memory), "qk_norm C2: len(w) = 9, expected columns of x = 16, or d = 8");
     memory.remove(norm);
     assert_eq!(error(&memory), "model.layers.1.self_attn.k_norm.weight: not in memory");
     memory.set(Weight::Layer(0, LayerWeight::OProj), &Array2::ones((48, 47)));

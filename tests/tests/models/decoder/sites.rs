@@ -19,17 +19,23 @@ fn inventory(config: &Config, asking: bool) -> Vec<Site> {
         }
     }
     all.extend([Site::FinalNorm, Site::LmHead, Site::Logits]);
-    all.retain(|site| asking || !site.on_request());
+    all.retain(|site| site.exists(config) && (asking || !site.on_request()));
     all
 }
 
 /// In a pass over a prompt, and in passes over a token after it; with bounds, and without.
 #[test]
 fn every_site_is_visited_once_in_a_pass() {
-    let memory = Memory::random(&tiny(), 1);
-    let (config, model) = (tiny(), model(&tiny(), &memory));
-    for (candidate, asking) in [(None, false), (None, true), (Some(RoundingContract::FUSED), true)] {
-        let (mut cache, mut positions) = (KvCache::<f64>::new(2), 0);
+    let families =
+        [(tiny(), Semantics::DOCUMENTS), (tiny_m3(), Semantics::RELEASED), (tiny_m3(), Semantics::DOCUMENTS)];
+    let settings = [(None, false), (None, true), (Some(RoundingContract::FUSED), true)];
+    for ((config, semantics), (candidate, asking)) in
+        families.iter().flat_map(|family| settings.into_iter().map(move |setting| (family, setting)))
+    {
+        let memory = Memory::random(config, 1);
+        let model = Decoder::new(config, *semantics, &memory).expect("the configuration keeps the contract");
+        let config = model.config().clone();
+        let (mut cache, mut positions) = (KvCache::<f64>::new(4), 0);
         for tokens in [7, 1, 1, 3] {
             let mut seen = Recorder::new(asking);
             let mut run = Run { contract: RoundingContract::IDEAL, candidate, probe: &mut seen };

@@ -1,0 +1,113 @@
+//! Launches `kernels/dense_ffn.cu`.
+
+use cudarc::driver::PushKernelArg;
+use half::bf16;
+
+use reference::contract::require;
+
+use super::linear::linear;
+use super::{Activation, count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_64};
+use crate::tensor::Matrix;
+
+/// Values of a row in shared memory at a time, as `gemm.cuh` has it.
+const K_TILE: u32 = 64;
+/// Bytes of a bf16.
+const VALUE_BYTES: u32 = 2;
+/// From so many rows on, tiles of 64 rows are fuller than a quarter.
+const ROWS_FOR_64: usize = 17;
+
+/// The weights of a feed-forward network.
+#[derive(Debug)]
+pub struct DenseFfn {
+    /// w₁ over w₃ \[2m, d\].
+    pub gate_up: Matrix<bf16>,
+    /// w₂ \[d, m\].
+    pub down: Matrix<bf16>,
+}
+
+/// What it says.
+#[derive(Debug)]
+pub struct DenseFed {
+    /// The activation \[n, m\].
+    pub hidden: Matrix<bf16>,
+    /// y \[n, d\].
+    pub output: Matrix<bf16>,
+}
+
+/// How the rows of x are cut into tiles. Both give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DenseTiles {
+    /// Of 16 rows.
+    Few,
+    /// Of 64 rows.
+    Many,
+}
+
+impl DenseTiles {
+    /// The one that suits n rows.
+    pub fn of(n: usize) -> Self {
+        if n >= ROWS_FOR_64 { Self::Many } else { Self::Few }
+    }
+
+    fn kernel(self) -> Kernel {
+        match self {
+            Self::Few => DENSE_FFN_16,
+            Self::Many => DENSE_FFN_64,
+        }
+    }
+}
+
+/// y of x \[n, d\].
+///
+/// C1: the projections are as wide as x, and as their activation.
+pub fn dense_ffn(gpu: &Gpu, x: &Matrix<bf16>, ffn: &DenseFfn, activation: Activation) -> Result<DenseFed, Error> {
+    dense_ffn_tiled(gpu, DenseTiles::of(x.dim().0), x, ffn, activation)
+}
+
+/// The same, in tiles of the caller's choice.
+pub fn dense_ffn_tiled(
+    gpu: &Gpu,
+    tiles: DenseTiles,
+    x: &Matrix<bf16>,
+    ffn: &DenseFfn,
+    activation: Activation,
+) -> Result<DenseFed, Error> {
+    let ((n, d), (down, m)) = (x.dim(), ffn.down.dim());
+    let (rows, width) = ffn.gate_up.dim();
+    require(width == d, "dense_ffn C1", "cols(w1)", width, format!("d = {d}"))?;
+    require(rows == 2 * m, "dense_ffn C1", "rows(w1, w3)", rows, format!("2·m = {}", 2 * m))?;
+    require(down == d, "dense_ffn C1", "rows(w2)", down, format!("d = {d}"))?;
+    let mut hidden = gpu.uninitialised((n, m))?;
+    let sizes = [("n", n), ("d", d), ("m", m), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
+    let mut arguments = [0; 5];
+    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("dense_ffn C2", quantity, value)?;
+    }
+    let kernel = tiles.kernel();
+    let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
+    let grid = Grid {
+        blocks: (count(n).div_ceil(tile_rows), count(2 * hidden.ld()).div_ceil(tile_cols)),
+        threads: 32 * kernel.constant("WARPS_DOWN") * kernel.constant("WARPS_ACROSS"),
+        shared_bytes: kernel.constant("STAGES") * (tile_rows + tile_cols) * K_TILE * VALUE_BYTES,
+    };
+    let coefficients = activation.arguments();
+    let function = gpu.function(&kernel, "dense_ffn_gate_up")?;
+    let mut launch = gpu.launch(&function);
+    launch.arg(x.data()).arg(ffn.gate_up.data()).arg(hidden.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    for coefficient in &coefficients {
+        launch.arg(coefficient);
+    }
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1, K2 and K4 by C1 and `Matrix`; K3 because hidden was just allocated; K5 by the grid.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || kernel.label())?;
+    let output = linear(gpu, &hidden, &ffn.down)?;
+    Ok(DenseFed { hidden, output })
+}

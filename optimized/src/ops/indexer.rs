@@ -1,0 +1,151 @@
+//! Launches `kernels/indexer.cu`.
+
+use cudarc::driver::PushKernelArg;
+use half::bf16;
+
+use reference::contract::{Blocks, MsaSelect, require};
+
+use super::attention::{QUERY_ROWS, THREADS, TILE_KEYS, head_rows_bytes};
+use super::{HeadLayout, count, dimension};
+use crate::device::{Gpu, Grid};
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::kernel::table::INDEXER;
+use crate::tensor::Matrix;
+
+/// Warps of a block.
+const WARPS: usize = 4;
+/// Rows of m of a block of `indexer_scores`.
+const ROWS: usize = WARPS * QUERY_ROWS;
+/// Spans of keys of such a block.
+const SPANS: usize = 4;
+/// Blocks that a warp's lanes keep.
+const MOST_CHOSEN: usize = 32;
+
+/// What an indexer says of n tokens.
+#[derive(Debug)]
+pub struct Indexed {
+    /// m \[n·G, B\], or \[n, B\] for all groups alike: the largest score of each block of keys.
+    pub maxima: Matrix<f32>,
+    /// C \[n·G, min(K, B)\], or \[n, …\]: the blocks chosen, from the largest down; −1 where there is no other.
+    pub chosen: Matrix<i32>,
+}
+
+/// m and C of q \[n, G·D\], whose tokens follow `first` others, and the keys of all of them, of one head.
+///
+/// C1: q is as wide as its heads, which share one key head. C2: keys reach to the last query. C3: K is 1 to 32, b at least 1.
+pub fn indexer(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    (blocks, select): (&Blocks, MsaSelect),
+    q: &Matrix<bf16>,
+    first: usize,
+    keys: &Matrix<bf16>,
+) -> Result<Indexed, Error> {
+    let (n, width) = q.dim();
+    let expected = layout.heads() * layout.padded();
+    require(width == expected, "indexer C1", "cols(q)", width, format!("{} heads", layout.heads()))?;
+    let (positions, wide) = keys.dim();
+    require(wide == layout.padded(), "indexer C1", "cols(k)", wide, format!("one head of {}", layout.padded()))?;
+    require(first + n <= positions, "indexer C2", "positions", first + n, format!("at most {positions}"))?;
+    require((1..=MOST_CHOSEN).contains(&blocks.top_k), "indexer C3", "K", blocks.top_k, "1 to 32")?;
+    require(blocks.size >= 1, "indexer C3", "b", blocks.size, "at least 1")?;
+    let (rows, all) = (n * layout.heads(), (first + n).div_ceil(blocks.size));
+    let launch = Launch { gpu, kernel: INDEXER[layout.variant()], heads: layout.heads(), first };
+    let mut maxima = gpu.zeros((rows, all))?;
+    launch.scores(layout, blocks, q, keys, &mut maxima)?;
+    if select == MsaSelect::HeadMax {
+        maxima = launch.merged(&maxima)?;
+    }
+    let mut chosen = gpu.zeros((maxima.dim().0, blocks.top_k.min(all)))?;
+    launch.choose(blocks, n, &maxima, &mut chosen)?;
+    Ok(Indexed { maxima, chosen })
+}
+
+/// The kernel, for tokens that follow `first` others.
+struct Launch<'a> {
+    gpu: &'a Gpu,
+    kernel: Kernel,
+    heads: usize,
+    first: usize,
+}
+
+impl Launch<'_> {
+    fn scores(
+        &self,
+        layout: &HeadLayout,
+        blocks: &Blocks,
+        q: &Matrix<bf16>,
+        keys: &Matrix<bf16>,
+        maxima: &mut Matrix<f32>,
+    ) -> Result<(), Error> {
+        let (rows, all) = maxima.dim();
+        let sizes = [rows / self.heads, self.first, self.heads, blocks.size, all, maxima.ld()];
+        let arguments = narrow(&sizes)?;
+        let in_a_span = (TILE_KEYS / blocks.size).max(1);
+        let padded = layout.padded();
+        let grid = Grid {
+            blocks: (count(rows.div_ceil(ROWS)), count(all.div_ceil(in_a_span * SPANS))),
+            threads: THREADS,
+            shared_bytes: count(head_rows_bytes(ROWS, padded) + 2 * head_rows_bytes(TILE_KEYS, padded)),
+        };
+        let function = self.gpu.function(&self.kernel, "indexer_scores")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(q.data()).arg(keys.data()).arg(maxima.data_mut());
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        #[expect(unsafe_code, reason = "a launch cannot be checked")]
+        // SAFETY: K1 by C1, C2 and `Matrix`; K2 because `qk_norm_rope` writes them so; K3 because m was just allocated; K5 by
+        // the grid; K6 by C3.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.gpu.outcome(done, || format!("{} indexer_scores", self.kernel.label()))?;
+        Ok(())
+    }
+
+    fn merged(&self, maxima: &Matrix<f32>) -> Result<Matrix<f32>, Error> {
+        let (rows, all) = maxima.dim();
+        let n = rows / self.heads;
+        let mut merged = self.gpu.zeros((n, all))?;
+        let arguments = narrow(&[self.heads, all, maxima.ld()])?;
+        let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: 0 };
+        let function = self.gpu.function(&self.kernel, "indexer_merge")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(maxima.data()).arg(merged.data_mut());
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        #[expect(unsafe_code, reason = "a launch cannot be checked")]
+        // SAFETY: K3 by the launch of `indexer_scores`, and because what is merged was just allocated.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.gpu.outcome(done, || format!("{} indexer_merge", self.kernel.label()))?;
+        Ok(merged)
+    }
+
+    fn choose(&self, blocks: &Blocks, n: usize, maxima: &Matrix<f32>, chosen: &mut Matrix<i32>) -> Result<(), Error> {
+        let (rows, top_k) = chosen.dim();
+        let forced = [blocks.local, blocks.init].map(|forced| forced.min(maxima.dim().1));
+        let sizes = [n, self.first, rows / n, blocks.size, top_k, forced[0], forced[1], maxima.ld(), chosen.ld()];
+        let arguments = narrow(&sizes)?;
+        let grid = Grid { blocks: (count(rows.div_ceil(WARPS)), 1), threads: THREADS, shared_bytes: 0 };
+        let function = self.gpu.function(&self.kernel, "indexer_choose")?;
+        let mut launch = self.gpu.launch(&function);
+        launch.arg(maxima.data()).arg(chosen.data_mut());
+        for argument in &arguments {
+            launch.arg(argument);
+        }
+        #[expect(unsafe_code, reason = "a launch cannot be checked")]
+        // SAFETY: K3 by the launch of `indexer_scores`; K4 by C3 and because C was just allocated; K6 by C3.
+        let done = unsafe { launch.launch(grid.into()) };
+        self.gpu.outcome(done, || format!("{} indexer_choose", self.kernel.label()))?;
+        Ok(())
+    }
+}
+
+fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
+    let mut arguments = [0; N];
+    for (argument, &size) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("indexer C4", "a size", size)?;
+    }
+    Ok(arguments)
+}

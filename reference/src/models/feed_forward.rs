@@ -1,0 +1,69 @@
+//! What follows attention: a dense network, or experts and the one that all tokens share (SPEC A13, A14).
+
+use super::decoder::Decoder;
+use crate::config::FeedForward;
+use crate::ops::dense_ffn::Activation;
+use crate::ops::linear::Linear;
+use crate::ops::moe::{WithShared, with_shared};
+use crate::run::Run;
+use crate::weights::{LayerWeight, Projection};
+use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+
+impl Decoder<'_> {
+    /// The output of a layer's networks.
+    pub(super) fn feed_forward<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        if self.config().layer(layer).feed_forward == FeedForward::Dense {
+            let sites = [LayerSite::DenseGateUp, LayerSite::DenseDown];
+            return self.network(layer, x, LayerWeight::Dense, sites, run);
+        }
+        if !self.config().is_shared(layer) {
+            return self.experts(layer, x, run);
+        }
+        let sites = [LayerSite::SharedGateUp, LayerSite::SharedDown];
+        let shared = self.network(layer, x, LayerWeight::Shared, sites, run)?;
+        let shared = run.visit(Site::Layer(layer, LayerSite::Shared), shared);
+        let routed = self.experts(layer, x, run)?;
+        let scale = self.config().routed_scaling_factor;
+        let params = |contract: &RoundingContract| WithShared::under(contract, self.semantics(), scale);
+        let sum = with_shared(&params(&run.contract), routed.view(), shared.view())?;
+        Ok(run.tracked(sum, |c, sum| params(c).bound(&routed.widened(), &shared.widened(), sum)))
+    }
+
+    /// A network that all tokens go through. What its gate and up projection show is stored.
+    fn network<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        of: fn(Projection) -> LayerWeight,
+        [gate_up, down]: [LayerSite; 2],
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let project = |x: &Tracked<T>, projection, run: &Run<'_, T>| {
+            run.linear(Linear::under, x, &self.layer_weight(layer, of(projection))?)
+        };
+        let (gate, up) = (project(x, Projection::Gate, run)?, project(x, Projection::Up, run)?);
+        let width = gate.dim().1;
+        let both = run.visit(Site::Layer(layer, gate_up), gate.beside(&up));
+        let hidden = self.activation(&both.columns(0..width), &both.columns(width..2 * width), run)?;
+        let output = project(&hidden, Projection::Down, run)?;
+        Ok(run.visit(Site::Layer(layer, down), output))
+    }
+
+    /// The model's function of gate and up projection.
+    pub(super) fn activation<T: Real>(
+        &self,
+        gate: &Tracked<T>,
+        up: &Tracked<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let oai = self.config().swiglu_oai;
+        let params = |contract: &RoundingContract| Activation::under(contract, self.semantics(), oai);
+        let a = params(&run.contract).of(gate.view(), up.view())?;
+        Ok(run.tracked(a, |c, a| params(c).bound(&gate.widened(), &up.widened(), a)))
+    }
+}

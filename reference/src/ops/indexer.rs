@@ -1,0 +1,267 @@
+//! Indexer: scores every visible token for each group of heads, and chooses the blocks of keys of largest score.
+//!
+//! ```text
+//! s(h,i,j) = σ·q(h,i)·k(j) for j ≤ pᵢ, else −∞        m(h,i,c) = max of s(h,i,j) over b·c ≤ j < b·(c + 1)
+//! C(h,i) = the K blocks c of largest m(h,i,c), those of m = −∞ left out, where m = ∞ for c = ⌊pᵢ/b⌋ and the L − 1 before
+//! ```
+//!
+//! - Shapes: q \[n, H·d\], k \[s, d\], row i of q at position pᵢ = s − n + i; s \[n·H, s\], m \[n·G, nb\], nb = ⌈s/b⌉; C
+//!   \[n·G, min(K, nb)\], largest first, none after the last. Row i·G + g is token i's for group g.
+//! - Dtypes: q and k bf16; s and m f32; C whole numbers.
+//! - Rounding: none; nothing leaves f32.
+//! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k = d; C4 b, K ≥ 1; C5 H = G, unless one choice
+//!   serves all groups.
+//! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
+//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
+//!   Slip of ports: the last block is filled up with zeros.
+//! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
+//!   there; here the lowest index comes first.
+
+mod bound;
+
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
+
+use crate::accumulator::Accumulator;
+use crate::error::require;
+use crate::ranking::ranked;
+use crate::semantics::{MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, Semantics};
+use crate::storage::Mode;
+use crate::{ContractError, Real, RoundingContract};
+
+/// How blocks are scored and chosen: what a config says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// b: keys of a block.
+    pub size: usize,
+    /// K.
+    pub top_k: usize,
+    /// L: blocks that are forced, the token's own among them.
+    pub local: usize,
+    /// D23: blocks from the first on that are forced.
+    pub init: usize,
+}
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Indexer {
+    /// H.
+    pub heads: usize,
+    /// G.
+    pub groups: usize,
+    /// d.
+    pub head_dim: usize,
+    /// b, K, L.
+    pub blocks: Blocks,
+    /// D21.
+    pub select: MsaSelect,
+    /// D22.
+    pub local: MsaLocal,
+    /// What the maximum is taken for.
+    pub pool: MsaPool,
+    /// What the last block is filled up with.
+    pub pad: MsaPad,
+    /// D24: σ.
+    pub scale: f64,
+    /// u of the arithmetic.
+    pub unit: f64,
+    /// Of the scores.
+    pub accumulator: Accumulator,
+    /// Whether the sums' errors are drawn at random, too.
+    pub mode: Mode,
+}
+
+/// Queries that are taken together.
+const TOGETHER: usize = 64;
+
+/// s of q and k (step 4).
+pub fn token_scores<T: Real>(
+    p: &Indexer,
+    q: ArrayView2<'_, T>,
+    k: ArrayView2<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim())?;
+    let mut scores = Array2::zeros((q.nrows() * p.heads, k.nrows()));
+    for_each_part(&mut scores, p.heads, |first, rows| p.scores(q, k, first, rows));
+    Ok(scores)
+}
+
+/// m of q and k (steps 4 and 5).
+pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
+    p.check(q.dim(), k.dim())?;
+    let mut maxima = Array2::zeros((q.nrows() * p.groups, p.count(k.nrows())));
+    for_each_part(&mut maxima, p.groups, |first, rows| {
+        let scores = p.scores(q, k, first, rows);
+        let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
+        for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
+            p.pool(scores, Indexer::position(q.nrows(), k.nrows(), first + row / p.heads), out);
+        }
+        p.of_groups(pooled)
+    });
+    Ok(maxima)
+}
+
+/// m with what is forced at ∞ (step 6), for the last of s positions.
+pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize) -> Array2<T> {
+    let mut boosted = maxima.to_owned();
+    let n = boosted.nrows() / p.groups;
+    for (row, mut m) in boosted.rows_mut().into_iter().enumerate() {
+        let position = Indexer::position(n, positions, row / p.groups);
+        p.forced(position).for_each(|block| m[block] = T::infinity());
+    }
+    boosted
+}
+
+/// C of the boosted m (step 7); `None` after the last block that is visible.
+pub fn choose<T: Real>(p: &Indexer, boosted: ArrayView2<'_, T>) -> Array2<Option<usize>> {
+    let k = p.blocks.top_k.min(boosted.ncols());
+    let mut chosen = Array2::from_elem((boosted.nrows(), k), None);
+    for (m, mut out) in boosted.rows().into_iter().zip(chosen.rows_mut()) {
+        let visible = ranked(m).into_iter().filter(|&block| m[block] != T::neg_infinity());
+        out.iter_mut().zip(visible).for_each(|(out, block)| *out = Some(block));
+    }
+    chosen
+}
+
+/// C of q and k: all steps.
+pub fn indexer<T: Real>(
+    p: &Indexer,
+    q: ArrayView2<'_, T>,
+    k: ArrayView2<'_, T>,
+) -> Result<Array2<Option<usize>>, ContractError> {
+    let maxima = block_max(p, q, k)?;
+    Ok(choose(p, boosted(p, maxima.view(), k.nrows()).view()))
+}
+
+impl Indexer {
+    /// Under a contract.
+    pub fn under(
+        contract: &RoundingContract,
+        semantics: &Semantics,
+        (heads, groups): (usize, usize),
+        head_dim: usize,
+        blocks: Blocks,
+    ) -> Self {
+        let scale = match semantics.msa_score_scale {
+            MsaScoreScale::One => 1.0,
+            MsaScoreScale::HeadDim => (head_dim as f64).sqrt().recip(),
+        };
+        Indexer {
+            heads,
+            groups,
+            head_dim,
+            blocks,
+            select: semantics.msa_select,
+            local: semantics.msa_local,
+            pool: semantics.msa_pool,
+            pad: semantics.msa_pad,
+            scale,
+            unit: contract.unit(),
+            accumulator: contract.accumulator,
+            mode: contract.mode,
+        }
+    }
+
+    /// C1 to C5.
+    pub fn check(&self, q: (usize, usize), k: (usize, usize)) -> Result<(), ContractError> {
+        let (heads, d) = (self.heads, self.head_dim);
+        require(1 <= q.0 && q.0 <= k.0, "indexer C1", "rows of q", q.0, format!("1 to s = {}", k.0))?;
+        require(q.1 == heads * d, "indexer C2", "columns of q", q.1, format!("{heads} heads · {d}"))?;
+        require(k.1 == d, "indexer C3", "columns of k", k.1, format!("d = {d}"))?;
+        let least = self.blocks.size.min(self.blocks.top_k);
+        require(1 <= least, "indexer C4", "min(b, K)", least, "at least 1")?;
+        let serves = heads == self.groups || self.select == MsaSelect::HeadMax;
+        require(serves, "indexer C5", "H", heads, format!("G = {}: each group has its own choice", self.groups))
+    }
+
+    /// nb.
+    pub fn count(&self, positions: usize) -> usize {
+        positions.div_ceil(self.blocks.size)
+    }
+
+    /// The position of query i of n, where the last is that of the last of s keys.
+    fn position(n: usize, s: usize, i: usize) -> usize {
+        s - n + i
+    }
+
+    /// The blocks that the token at a position is sent to whatever their scores.
+    fn forced(&self, position: usize) -> impl Iterator<Item = usize> {
+        let own = position / self.blocks.size;
+        let local = match self.local {
+            MsaLocal::OwnBlock => (own + 1).saturating_sub(self.blocks.local)..own + 1,
+            MsaLocal::FirstBlock => 0..self.blocks.local.min(own + 1),
+            MsaLocal::None => 0..0,
+        };
+        local.chain(0..self.blocks.init.min(own + 1))
+    }
+
+    /// s of queries `first..first + rows`, all heads of a query one after the other.
+    fn scores<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, first: usize, rows: usize) -> Array2<T> {
+        let mut scores = Array2::from_elem((rows * self.heads, k.nrows()), T::neg_infinity());
+        let seen = |i: usize| Indexer::position(q.nrows(), k.nrows(), first + i) + 1;
+        let keys = k.slice(s![..seen(rows - 1), ..]);
+        for head in 0..self.heads {
+            let queries = q.slice(s![first..first + rows, head * self.head_dim..(head + 1) * self.head_dim]);
+            let mut dots = queries.dot(&keys.t());
+            if self.mode != Mode::Nearest && self.accumulator != Accumulator::F64 {
+                let squares = queries.mapv(|x| x * x).dot(&keys.mapv(|x| x * x).t());
+                let terms = self.head_dim;
+                dots.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, terms, squares, *y));
+            }
+            for (i, dots) in dots.rows().into_iter().enumerate() {
+                let visible = s![i * self.heads + head, ..seen(i)];
+                scores.slice_mut(visible).assign(&dots.slice(s![..seen(i)]).mapv(|x| x * T::of(self.scale)));
+            }
+        }
+        scores
+    }
+
+    /// m of one row of s.
+    fn pool<T: Real>(&self, scores: ArrayView1<'_, T>, position: usize, mut out: ArrayViewMut1<'_, T>) {
+        let size = self.blocks.size;
+        for (block, m) in out.iter_mut().enumerate() {
+            let visible = scores.slice(s![block * size..((block + 1) * size).min(scores.len())]);
+            let visible = visible.slice(s![..(position + 1).saturating_sub(block * size).min(visible.len())]);
+            *m = self.pooled(visible);
+            if self.pad == MsaPad::Zero && (block + 1) * size > scores.len() {
+                *m = if *m < T::zero() { T::zero() } else { *m };
+            }
+        }
+    }
+
+    /// m of the visible tokens of one block.
+    fn pooled<T: Real>(&self, visible: ArrayView1<'_, T>) -> T {
+        let top = visible.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
+        match self.pool {
+            _ if visible.is_empty() => top,
+            MsaPool::Max => top,
+            MsaPool::Mean => visible.iter().fold(T::zero(), |sum, &x| sum + x) / T::of(visible.len() as f64),
+            MsaPool::Lse => top + visible.iter().fold(T::zero(), |sum, &x| sum + (x - top).exp()).ln(),
+        }
+    }
+
+    /// The rows of groups of the rows of heads (D21).
+    fn of_groups<T: Real>(&self, of_heads: Array2<T>) -> Array2<T> {
+        if self.select == MsaSelect::PerGroup {
+            return of_heads;
+        }
+        let n = of_heads.nrows() / self.heads;
+        let mut of_groups = Array2::from_elem((n * self.groups, of_heads.ncols()), T::neg_infinity());
+        for (row, mut out) in of_groups.rows_mut().into_iter().enumerate() {
+            let token = row / self.groups;
+            for of_head in of_heads.rows().into_iter().skip(token * self.heads).take(self.heads) {
+                out.zip_mut_with(&of_head, |top, &x| *top = if x > *top || x.is_nan() { x } else { *top });
+            }
+        }
+        of_groups
+    }
+}
+
+/// Fills `all`, which has `each` rows a query, with what `f` gives for its first query and number of queries.
+fn for_each_part<T: Real>(all: &mut Array2<T>, each: usize, f: impl Fn(usize, usize) -> Array2<T> + Sync) {
+    let parts = all.axis_chunks_iter_mut(Axis(0), TOGETHER * each).into_par_iter().enumerate();
+    parts.for_each(|(part, mut rows)| {
+        let queries = rows.nrows() / each;
+        rows.assign(&f(part * TOGETHER, queries));
+    });
+}

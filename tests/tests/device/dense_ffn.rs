@@ -1,0 +1,154 @@
+//! `optimized/kernels/dense_ffn.cu` and `optimized/src/ops/dense_ffn.rs`.
+
+use half::bf16;
+use ndarray::{Array2, ArrayView2, Axis, s};
+use optimized::device::Gpu;
+use optimized::ops;
+use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
+use optimized::tensor::Matrix;
+use proptest::prelude::*;
+use reference::ops::dense_ffn::Activation;
+use reference::ops::linear::{Linear, linear};
+use reference::ops::swiglu_oai::Coefficients;
+use reference::semantics::{GateClamp, Semantics};
+use reference::{RoundingContract, Storage, Tracked, weights};
+use tests::bounds::{assert_within, wide};
+use tests::device::devices;
+use tests::values::activations;
+
+/// Of the released model, and others.
+const M3: Coefficients = Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 };
+const NARROW: Coefficients = Coefficients { alpha: 0.5, limit: 1.25, beta: 0.5 };
+
+/// Tokens, widths, activation.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    n: usize,
+    d: usize,
+    m: usize,
+    oai: Option<Coefficients>,
+    clamp: GateClamp,
+    seed: u64,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let oai = prop_oneof![Just(None), Just(Some(M3)), Just(Some(NARROW))];
+    let clamp = prop_oneof![Just(GateClamp::Upper), Just(GateClamp::Symmetric)];
+    let sizes = (1..70_usize, 1..150_usize, 1..90_usize);
+    (sizes, oai, clamp, any::<u64>()).prop_map(|((n, d, m), oai, clamp, seed)| Case { n, d, m, oai, clamp, seed })
+}
+
+impl Case {
+    /// x, w₁ over w₃, w₂.
+    fn inputs(&self) -> [Array2<bf16>; 3] {
+        [(0, self.n, self.d), (1, 2 * self.m, self.d), (2, self.d, self.m)]
+            .map(|(i, rows, columns)| activations(self.seed.wrapping_add(i), (rows, columns)))
+    }
+
+    fn activation(&self, contract: &RoundingContract) -> Activation {
+        let semantics = Semantics { gate_clamp: self.clamp, ..Semantics::RELEASED };
+        Activation::under(contract, &semantics, self.oai)
+    }
+}
+
+/// Activation and output, whose padding is zero.
+fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Array2<bf16>; 2] {
+    let [_, gate_up, down] = case.inputs();
+    let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
+    let ffn = DenseFfn { gate_up: upload(gate_up.view()), down: upload(down.view()) };
+    let activation = case.oai.map_or(ops::Activation::Swiglu, |oai| ops::Activation::SwigluOai(oai, case.clamp));
+    let fed = dense_ffn_tiled(gpu, tiles, &upload(x), &ffn, activation).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let inside = |matrix: &Matrix<bf16>| {
+        let padded = gpu.download_padded(matrix).expect("memory");
+        let (inside, padding) = padded.view().split_at(Axis(1), matrix.dim().1);
+        assert!(padding.iter().all(|&x| x == bf16::ZERO), "padding is zero");
+        inside.to_owned()
+    };
+    [inside(&fed.hidden), inside(&fed.output)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Each step from the device's own input to it.
+    #[test]
+    fn every_step_is_within_its_bound(case in case()) {
+        let [x, gate_up, down] = case.inputs();
+        let (contract, ideal) = (RoundingContract::FUSED, Linear::under(&RoundingContract::IDEAL));
+        let stored = |w: ArrayView2<'_, bf16>| weights::Matrix::stored(w.mapv(f64::from).view(), Storage::Bf16);
+        let exact = Tracked::exact(wide(&x));
+        let project = |rows: ArrayView2<'_, bf16>| {
+            let w = stored(rows);
+            let value = linear(&ideal, exact.view(), &w).expect("shapes fit");
+            let error = Linear::before_activation(&contract).bound(&exact, &w, &value);
+            Tracked { value, error: Some(error) }
+        };
+        let (gate, up) = gate_up.view().split_at(Axis(0), case.m);
+        let (g, u) = (project(gate), project(up));
+        let want = case.activation(&RoundingContract::IDEAL).of(g.view(), u.view()).expect("shapes fit");
+        let error = case.activation(&contract).bound(&g, &u, &want);
+        for gpu in devices() {
+            for tiles in [DenseTiles::Few, DenseTiles::Many] {
+                let [hidden, output] = run(&gpu, tiles, case, x.view());
+                assert_within(&wide(&hidden), &want, &error, &format!("{} {tiles:?} {case:?} hidden", gpu.name()));
+                let (a, w) = (Tracked::exact(wide(&hidden)), stored(down.view()));
+                let y = linear(&ideal, a.view(), &w).expect("shapes fit");
+                let error = Linear::under(&contract).bound(&a, &w, &y);
+                assert_within(&wide(&output), &y, &error, &format!("{} {tiles:?} {case:?} output", gpu.name()));
+            }
+        }
+    }
+
+    /// A token's bits depend neither on the tiling nor on the tokens beside it.
+    #[test]
+    fn tokens_do_not_see_each_other(case in case(), first in 0..70_usize) {
+        let first = first % case.n;
+        let [x, ..] = case.inputs();
+        let bits = |x: ArrayView2<'_, bf16>| x.mapv(bf16::to_bits);
+        for gpu in devices() {
+            let [_, whole] = run(&gpu, DenseTiles::Many, case, x.view());
+            let [_, part] = run(&gpu, DenseTiles::Few, case, x.slice(s![first.., ..]));
+            prop_assert_eq!(bits(part.view()), bits(whole.slice(s![first.., ..])));
+        }
+    }
+}
+
+/// Where gates and ups are beyond the limit, on either side or not numbers: g′ is clamped from above only.
+#[test]
+fn what_is_beyond_the_limit() {
+    let values = [-50.0_f32, -8.0, -7.0, -1.0, 0.0, 6.75, 7.0, 7.25, 50.0, f32::NAN];
+    let x = Array2::from_shape_fn((1, 1), |_| bf16::ONE);
+    for gpu in devices() {
+        let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
+        let pairs = values.len() * values.len();
+        let (gate, up) = (|i: usize| values[i / values.len()], |i: usize| values[i % values.len()]);
+        let rows = |i: usize| bf16::from_f32(if i < pairs { gate(i) } else { up(i - pairs) });
+        let gate_up = Array2::from_shape_fn((2 * pairs, 1), |(i, _)| rows(i));
+        let down = Array2::from_elem((1, pairs), bf16::ZERO);
+        let ffn = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
+        let activation = ops::Activation::SwigluOai(M3, GateClamp::Upper);
+        let fed = dense_ffn_tiled(&gpu, DenseTiles::Few, &upload(&x), &ffn, activation).expect("shapes fit");
+        let hidden = gpu.download(&fed.hidden).expect("memory");
+        for i in 0..pairs {
+            let (g, u) = (f64::from(gate(i)), f64::from(up(i)));
+            let got = f64::from(hidden[[0, i]]);
+            if g.is_nan() || u.is_nan() {
+                assert!(got.is_nan(), "g = {g}, u = {u}: {got}");
+                continue;
+            }
+            let g = g.min(7.0);
+            let want = (u.clamp(-7.0, 7.0) + 1.0) * g / (1.0 + (-1.702 * g).exp());
+            assert!((got - want).abs() <= want.abs() * (1.0 / 256.0 + 1e-5), "g = {g}, u = {u}: {got} against {want}");
+        }
+    }
+}
+
+#[test]
+fn c1_projections_of_another_width() {
+    for gpu in devices() {
+        let zeros = |dim| gpu.zeros::<bf16>(dim).expect("memory");
+        let ffn = DenseFfn { gate_up: zeros((6, 5)), down: zeros((5, 4)) };
+        let error = dense_ffn_tiled(&gpu, DenseTiles::Few, &zeros((2, 5)), &ffn, ops::Activation::Swiglu);
+        assert_eq!(error.expect_err("3 of 4").to_string(), "dense_ffn C1: rows(w1, w3) = 6, expected 2·m = 8");
+    }
+}

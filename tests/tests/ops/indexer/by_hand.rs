@@ -1,0 +1,113 @@
+//! Choices of which every score can be seen: one channel, so that a score is a product.
+
+use super::*;
+
+const NONE: Option<usize> = None;
+
+fn some(blocks: &[usize]) -> Vec<Option<usize>> {
+    blocks.iter().map(|&block| Some(block)).collect()
+}
+
+/// The last query's choice, of q = 1 and these keys.
+fn last(p: &Indexer, keys: &[f64]) -> Vec<Option<usize>> {
+    let k = Array2::from_shape_fn((keys.len(), 1), |(j, _)| keys[j]);
+    indexer(p, array![[1.0]].view(), k.view()).expect("good").row(0).to_vec()
+}
+
+/// Blocks of two: maxima 5, 9, 7, 1, and the own one.
+const KEYS: [f64; 9] = [5.0, -3.0, 2.0, 9.0, 7.0, 7.0, 1.0, 0.0, -50.0];
+
+#[test]
+fn the_best_blocks_and_the_own_one() {
+    let p = params(Blocks { size: 2, top_k: 3, local: 1, init: 0 });
+    assert_eq!(last(&p, &KEYS), some(&[4, 1, 2]));
+    let two = Indexer { blocks: Blocks { local: 2, ..p.blocks }, ..p };
+    assert_eq!(last(&two, &KEYS), some(&[3, 4, 1])); // both are ∞: the lowest first
+    assert_eq!(last(&Indexer { local: MsaLocal::None, ..p }, &KEYS), some(&[1, 2, 0]));
+    assert_eq!(last(&Indexer { local: MsaLocal::FirstBlock, ..p }, &KEYS), some(&[0, 1, 2]));
+    let init = Indexer { blocks: Blocks { init: 1, ..p.blocks }, ..p };
+    assert_eq!(last(&init, &KEYS), some(&[0, 4, 1])); // D23
+}
+
+/// Without the largest, the mean of the first is 1, of the second 5.5, of the third 7, of the fourth 0.5.
+#[test]
+fn pools() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 2, top_k: 4, local: 1, init: 0 }) };
+    assert_eq!(last(&Indexer { pool: MsaPool::Mean, ..p }, &KEYS), some(&[2, 1, 0, 3]));
+    // ln(e² + e⁹) = 9.0009, ln 2 + 7 = 7.69.
+    let p = Indexer { pool: MsaPool::Lse, ..p };
+    assert_eq!(last(&p, &KEYS), some(&[1, 2, 0, 3]));
+    let maxima = block_max(&p, array![[1.0]].view(), array![[7.0], [7.0]].view()).expect("good");
+    assert!((maxima[[0, 0]] - 7.0 - 2.0_f64.ln()).abs() < 1e-15);
+}
+
+/// Token 0 sees one block, token 2 two of which the second is half its own.
+#[test]
+fn blocks_that_are_not_visible_are_none() {
+    let p = params(Blocks { size: 2, top_k: 3, local: 1, init: 0 });
+    let k = array![[1.0], [8.0], [3.0], [9.0], [0.0]];
+    let chosen = indexer(&p, Array2::ones((5, 1)).view(), k.view()).expect("good");
+    let rows: Vec<Vec<Option<usize>>> = chosen.rows().into_iter().map(|row| row.to_vec()).collect();
+    assert_eq!(rows[0], [Some(0), NONE, NONE]);
+    assert_eq!(rows[1], [Some(0), NONE, NONE]);
+    assert_eq!(rows[2], [Some(1), Some(0), NONE]);
+    assert_eq!(rows[4], [Some(2), Some(1), Some(0)]);
+    let maxima = block_max(&p, Array2::ones((5, 1)).view(), k.view()).expect("good");
+    // The second token of a block does not count for the first one.
+    assert_eq!(maxima.row(0).to_vec(), [1.0, f64::NEG_INFINITY, f64::NEG_INFINITY]);
+    assert_eq!(maxima.row(2).to_vec(), [8.0, 3.0, f64::NEG_INFINITY]);
+}
+
+#[test]
+fn equal_blocks_go_to_the_lowest() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 1, top_k: 2, local: 0, init: 0 }) };
+    assert_eq!(last(&p, &[3.0, 5.0, 3.0, 5.0, 5.0]), some(&[1, 3]));
+    assert_eq!(last(&p, &[0.0; 5]), some(&[0, 1]));
+}
+
+/// A NaN is not lost: its block counts as the largest, as torch has it.
+#[test]
+fn nan_stays_visible() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 2, top_k: 2, local: 0, init: 0 }) };
+    assert_eq!(last(&p, &[3.0, 5.0, f64::NAN, 1.0, 9.0]), some(&[1, 2]));
+    let maxima =
+        block_max(&p, array![[1.0]].view(), array![[f64::NAN], [5.0], [1.0], [f64::NAN]].view()).expect("good");
+    assert!(maxima.iter().all(|m| m.is_nan()));
+}
+
+/// Filled up with zeros, a last block of one negative key beats others, and is chosen before it is there.
+#[test]
+fn slip_of_a_last_block_filled_up_with_zeros() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 2, top_k: 1, local: 0, init: 0 }) };
+    let zeros = Indexer { pad: MsaPad::Zero, ..p };
+    assert_eq!(last(&p, &[-3.0, -1.0, -5.0]), some(&[0]));
+    assert_eq!(last(&zeros, &[-3.0, -1.0, -5.0]), some(&[1]));
+    assert_eq!(last(&zeros, &[-3.0, -1.0, -5.0, -4.0]), some(&[0]));
+}
+
+/// D21: head 0 prefers block 0, head 1 block 2 by a larger score.
+#[test]
+fn d21_the_largest_of_all_heads() {
+    let blocks = Blocks { size: 1, top_k: 1, local: 0, init: 0 };
+    let of = |select| {
+        let p = Indexer { heads: 2, groups: 2, head_dim: 2, select, ..params(blocks) };
+        let (q, k) = (array![[1.0, 0.0, 0.0, 2.0]], array![[3.0, 0.0], [1.0, 1.0], [0.0, 4.0]]);
+        indexer(&p, q.view(), k.view()).expect("good")
+    };
+    assert_eq!(of(MsaSelect::PerGroup), array![[Some(0)], [Some(2)]]);
+    assert_eq!(of(MsaSelect::HeadMax), array![[Some(2)], [Some(2)]]);
+}
+
+/// D24: 1/√d of a dot product of four ones.
+#[test]
+fn d24_scales() {
+    let of = |msa_score_scale| {
+        let semantics = Semantics { msa_score_scale, ..Semantics::RELEASED };
+        let blocks = Blocks { size: 1, top_k: 1, local: 0, init: 0 };
+        let p = Indexer::under(&RoundingContract::IDEAL, &semantics, (1, 1), 4, blocks);
+        let ones = Array2::<f64>::ones((1, 4));
+        token_scores(&p, ones.view(), ones.view()).expect("good")
+    };
+    assert_eq!(of(MsaScoreScale::One), array![[4.0]]);
+    assert_eq!(of(MsaScoreScale::HeadDim), array![[2.0]]);
+}

@@ -1,0 +1,63 @@
+"""The families of models, and what the makers need of each."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import m2_checkpoint
+import m2_model
+import m2_properties
+import m3_checkpoint
+import m3_model
+import m3_properties
+import torch
+from cases import Case, Sizes
+from drawing import Drawn
+from m2_cases import CASES as M2_CASES
+from m2_mistakes import MISTAKES as M2_MISTAKES
+from m3_cases import CASES as M3_CASES
+from m3_mistakes import MISTAKES as M3_MISTAKES
+from mistakes import Mistake
+from transformers import PreTrainedModel
+
+
+class Family(NamedTuple):
+    """What a family has of its own."""
+
+    cases: tuple[Case, ...]
+    config: Callable[[Case], dict[str, object]]
+    weights: Callable[[Sizes], Iterator[Drawn]]
+    load: Callable[[Path, torch.dtype], PreTrainedModel]
+    properties: Callable[..., dict[str, int | float]]
+    least: Mapping[str, float]
+    mistakes: Mapping[str, Mistake]
+
+
+FAMILIES = {
+    "m2": Family(
+        M2_CASES,
+        m2_checkpoint.hub_config,
+        m2_checkpoint.weights,
+        m2_model.load,
+        m2_properties.properties,
+        m2_properties.LEAST,
+        M2_MISTAKES,
+    ),
+    "m3": Family(
+        M3_CASES,
+        m3_checkpoint.hub_config,
+        m3_checkpoint.weights,
+        m3_model.load,
+        m3_properties.properties,
+        m3_properties.LEAST,
+        M3_MISTAKES,
+    ),
+}
+"""By the first part of their cases' names."""
+
+CASES = tuple(case for family in FAMILIES.values() for case in family.cases)
+
+
+def family_of(case: str) -> Family:
+    """The family of the case with this name."""
+    return FAMILIES[case.partition("-")[0]]

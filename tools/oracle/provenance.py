@@ -1,0 +1,67 @@
+"""Which software makes the files, and what is recorded of it."""
+
+import hashlib
+import json
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from cases import Library
+
+SCHEMA = 1
+"""Version of case.json, of provenance.json and of the index of mistakes."""
+
+PACKAGES = ("huggingface_hub", "numpy", "safetensors", "tokenizers", "torch", "transformers")
+
+
+def require_versions() -> Library:
+    """Which of the libraries this is; every version must be that of its requirements."""
+    found = version("transformers")
+    library = next((library for library in Library if library.value == found), Library.V5_23)
+    pins = (
+        line.split("==")
+        for line in Path(__file__).with_name(library.requirements).read_text().splitlines()
+        if "==" in line
+    )
+    wrong = [f"{name} {version(name)}, expected {pin}" for name, pin in pins if version(name) != pin]
+    if wrong:
+        sys.exit(f"error: found {'; '.join(wrong)}\nhelp: pip install -r tools/oracle/{library.requirements}")
+    return library
+
+
+def software() -> dict[str, object]:
+    """Python, packages and machine, for provenance.json."""
+    return {
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "machine": {
+            "system": platform.system(),
+            "processor": platform.machine(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+        },
+    }
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file in `folder`, by its path there."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def write_json(path: Path, document: dict[str, object]) -> None:
+    """Writes an object with its members on lines of their own, and a list, unless of objects, on one."""
+    path.write_text(_json(document) + "\n")
+
+
+def _json(value: object, indent: str = "") -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        deeper = indent + "  "
+        return "[\n" + ",\n".join(f"{deeper}{json.dumps(item, ensure_ascii=False)}" for item in value) + f"\n{indent}]"
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    deeper = indent + "  "
+    members = (f"{deeper}{json.dumps(key)}: {_json(member, deeper)}" for key, member in value.items())
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
