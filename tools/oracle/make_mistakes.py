@@ -39,7 +39,6 @@ def main() -> None:
         folder.mkdir()
         make(arguments.golden, folder)
         if arguments.out.exists():
-            (folder / "README.md").write_bytes((arguments.out / "README.md").read_bytes())
             arguments.out.rename(Path(temporary) / "old")
         folder.rename(arguments.out)
 

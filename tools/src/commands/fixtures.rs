@@ -30,7 +30,7 @@ enum What {
     List(List),
     /// Compute their files' hashes again, and run the reference against them.
     Verify(verify::Verify),
-    /// Make them again with transformers, in a Python environment of its own, and show what moved.
+    /// Make them again with transformers, in Python environments of its own, and show what moved.
     Regenerate(regenerate::Regenerate),
 }
 
