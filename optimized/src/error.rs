@@ -73,8 +73,10 @@ pub enum Error {
     /// An operator was given what its header excludes.
     #[error(transparent)]
     Contract(#[from] ContractError),
-    /// The kernels know two readings of the documents.
-    #[error("semantics {asked}: the kernels compute `documents` and `released` only; use the reference for others")]
+    /// The kernels know few readings of the documents.
+    #[error(
+        "semantics {asked}: the kernels compute `documents` and `released`, and mixtures of them; use the reference for others"
+    )]
     Semantics {
         /// What was asked for.
         asked: String,

@@ -9,7 +9,7 @@ use fixtures::names::sited::Sited;
 use ndarray::Array2;
 use optimized::models::decoder::Decoder as Optimized;
 use proptest::prelude::*;
-use reference::config::{Config, Family};
+use reference::config::Config;
 use reference::decode::{Decode, decode};
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
@@ -188,11 +188,8 @@ proptest! {
 #[test]
 fn the_cuda_path_is_within_its_bounds_on_every_case() {
     for (case, gpu) in cases().iter().flat_map(|case| devices().into_iter().map(move |gpu| (case, gpu))) {
-        if case.checkpoint().expect("it is whole").config().family != Family::M2 {
-            continue; // there are no kernels for it
-        }
         let weights = case.checkpoint().expect("it is whole");
-        let model = Optimized::load(gpu, weights.config(), &Semantics::DOCUMENTS, &weights, || ()).expect("it fits");
+        let model = Optimized::load(gpu, weights.config(), &semantics(case), &weights, || ()).expect("it fits");
         let (prompt, rest) = case.tokens.split_at(case.tokens.len() - 3);
         let mut live = Live::default();
         let mut cache = model.cache(case.tokens.len()).expect("it fits");
@@ -201,7 +198,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
             model.forward(&[*token], &mut cache, Some(&mut live)).expect("it runs");
         }
         let rounded = RoundedWeights { weights: &weights, storage: Storage::Bf16 };
-        let reference = Decoder::new(weights.config(), Semantics::DOCUMENTS, &rounded).expect("it fits");
+        let reference = Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits");
         let verification = Verification {
             model: &reference,
             candidate: &live,

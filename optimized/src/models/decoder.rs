@@ -2,7 +2,7 @@
 
 use half::bf16;
 use reference::contract::{
-    Config, LayerSite, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights, require, rope_table,
+    Config, GateClamp, LayerSite, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights, require, rope_table,
 };
 
 use super::capture::{Capture, Tap};
@@ -75,7 +75,7 @@ struct Table {
 
 impl Decoder {
     /// Copies a model to a device; `progress` is told of each layer. The kernels know both presets' readings of the
-    /// documents, up to sizes.
+    /// documents, mixtures of them, and other sizes.
     pub fn load(
         gpu: Gpu,
         config: &Config,
@@ -83,15 +83,17 @@ impl Decoder {
         weights: &dyn Weights,
         mut progress: impl FnMut(),
     ) -> Result<Self, Error> {
-        let sizes = |preset| Semantics {
+        let known = Semantics {
             rotary_dim: semantics.rotary_dim,
             rope_theta: semantics.rope_theta,
             top_k: semantics.top_k,
+            msa_select: semantics.msa_select,
             msa_top_k: semantics.msa_top_k,
             msa_init_block: semantics.msa_init_block,
-            ..preset
+            gate_clamp: semantics.gate_clamp,
+            ..Semantics::RELEASED
         };
-        if ![Semantics::DOCUMENTS, Semantics::RELEASED].map(sizes).contains(semantics) {
+        if known != *semantics || semantics.gate_clamp == GateClamp::None {
             return Err(Error::Semantics { asked: semantics.to_string() });
         }
         let config = config.under(semantics);

@@ -5,6 +5,8 @@ use ndarray::{Array2, ArrayView2, Axis, s};
 use optimized::device::Gpu;
 use optimized::ops;
 use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
+use optimized::ops::moe::{Experts, moe};
+use optimized::ops::router::Routed;
 use optimized::tensor::Matrix;
 use proptest::prelude::*;
 use reference::ops::dense_ffn::Activation;
@@ -45,6 +47,10 @@ impl Case {
             .map(|(i, rows, columns)| activations(self.seed.wrapping_add(i), (rows, columns)))
     }
 
+    fn activation_of_device(&self) -> ops::Activation {
+        self.oai.map_or(ops::Activation::Swiglu, |oai| ops::Activation::SwigluOai(oai, self.clamp))
+    }
+
     fn activation(&self, contract: &RoundingContract) -> Activation {
         let semantics = Semantics { gate_clamp: self.clamp, ..Semantics::RELEASED };
         Activation::under(contract, &semantics, self.oai)
@@ -56,8 +62,8 @@ fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Ar
     let [_, gate_up, down] = case.inputs();
     let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
     let ffn = DenseFfn { gate_up: upload(gate_up.view()), down: upload(down.view()) };
-    let activation = case.oai.map_or(ops::Activation::Swiglu, |oai| ops::Activation::SwigluOai(oai, case.clamp));
-    let fed = dense_ffn_tiled(gpu, tiles, &upload(x), &ffn, activation).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let fed = dense_ffn_tiled(gpu, tiles, &upload(x), &ffn, case.activation_of_device())
+        .unwrap_or_else(|e| panic!("{case:?}: {e}"));
     let inside = |matrix: &Matrix<bf16>| {
         let padded = gpu.download_padded(matrix).expect("memory");
         let (inside, padding) = padded.view().split_at(Axis(1), matrix.dim().1);
@@ -96,6 +102,30 @@ proptest! {
                 let error = Linear::under(&contract).bound(&a, &w, &y);
                 assert_within(&wide(&output), &y, &error, &format!("{} {tiles:?} {case:?} output", gpu.name()));
             }
+        }
+    }
+
+    /// It is one expert that all tokens choose, to the bit.
+    #[test]
+    fn it_is_an_expert_that_all_choose(case in case()) {
+        let [x, gate_up, down] = case.inputs();
+        for gpu in devices() {
+            let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
+            let scores = || gpu.zeros((case.n, 1)).expect("memory");
+            let routed = Routed {
+                logits: scores(),
+                scores: scores(),
+                choice: scores(),
+                chosen: gpu.zeros((case.n, 1)).expect("memory"),
+                weights: gpu.upload(Array2::ones((case.n, 1)).view()).expect("memory"),
+            };
+            let activation = case.activation_of_device();
+            let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: 1, activation };
+            let fed = moe(&gpu, &upload(&x), &routed, &experts, None).expect("shapes fit");
+            let [hidden, output] = run(&gpu, DenseTiles::of(case.n), case, x.view());
+            let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);
+            prop_assert_eq!(bits(&gpu.download(&fed.hidden).expect("memory")), bits(&hidden));
+            prop_assert_eq!(bits(&gpu.download(&fed.sum).expect("memory")), bits(&output));
         }
     }
 
