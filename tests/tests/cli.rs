@@ -67,7 +67,7 @@ fn filters() -> Vec<(&'static str, &'static str)> {
         (r"ratio [\d.]+", "ratio [figure]"),
         (r"\d+\.\d{6}\b", "[figure]"),
         (r" +\d+ %", " [share]"),
-        (r"at most \d\S+", "at most [figure]"),
+        (r"bounds at most \d\S+", "bounds at most [figure]"),
         (r"/tmp/[^ /]+|/var/[^ ]+/T/[^ /]+", "[folder]"),
     ]
 }

@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, run, show, synth, verify};
 use crate::failure::Failure;
+use crate::model::Model;
 use crate::output::Output;
 use crate::report::write_json;
 
-/// Proves fast implementations of MiniMax-M2 right, or names the operator that is wrong.
+/// Proves fast implementations of MiniMax-M2 and M3 right, or names the operator that is wrong.
 ///
 /// A candidate's activations are put next to a reference that computes the documents' equations in f64. Each operator is
 /// judged from the candidate's own inputs to it, within an error bound that is derived for each element.
@@ -57,14 +58,15 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Reading {
     /// The reading of the documents: `documents` or `released`, then `,field=value` for each point that is read otherwise.
+    /// A built-in case has its own; else it is `documents`.
     #[arg(long, value_name = "PRESET[,FIELD=VALUE]…")]
     pub semantics: Option<String>,
 }
 
 impl Reading {
-    /// The reading that is asked for, or the default.
-    pub fn parse(&self) -> Result<Semantics, Failure> {
-        Ok(self.semantics.as_deref().map_or(Ok(Semantics::default()), str::parse)?)
+    /// The reading that is asked for, or the model's.
+    pub fn of(&self, model: &Model) -> Result<Semantics, Failure> {
+        self.semantics.as_deref().map_or_else(|| model.semantics(), |asked| Ok(asked.parse()?))
     }
 }
 

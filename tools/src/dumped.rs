@@ -69,7 +69,7 @@ impl Dumped {
             match (given.reading.semantics.as_ref(), manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
                 (Some(given), _) => given.parse()?,
                 (None, Some(dumped)) => dumped.parse()?,
-                (None, None) => Semantics::default(),
+                (None, None) => model.semantics()?,
             };
         let config = model.checkpoint.config().under(&semantics);
         let mut maps = NameMap::shipped();

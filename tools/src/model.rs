@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fixtures::checkpoint::Checkpoint;
 use fixtures::golden::{Case, Golden};
+use reference::Semantics;
 use reference::config::Config;
 
 use crate::failure::Failure;
@@ -43,6 +44,31 @@ impl Model {
     /// The built-in cases' names.
     pub fn built_in() -> Result<Vec<String>, Failure> {
         Ok(Golden::embedded().names()?)
+    }
+
+    /// The reading of the documents that it is known to follow: a built-in case's own, else the documents'.
+    pub fn semantics(&self) -> Result<Semantics, Failure> {
+        let recorded = self.case.as_ref().and_then(|case| case.manifest.semantics.as_deref());
+        Ok(recorded.map_or(Ok(Semantics::default()), str::parse)?)
+    }
+
+    /// In what the presets of the semantics differ for this model, and how it is read, in words.
+    pub fn readings(&self, semantics: &Semantics) -> Option<String> {
+        let config = self.checkpoint.config();
+        let matters = |field: &str| match field {
+            "gate_clamp" => config.swiglu_oai.is_some(),
+            _ => config.index.is_some(),
+        };
+        let presets = Semantics::DOCUMENTS.fields().into_iter().zip(Semantics::RELEASED.fields());
+        let points: Vec<String> = presets
+            .zip(semantics.fields())
+            .filter(|((documents, released), _)| documents != released && matters(documents.0))
+            .map(|((documents, released), (_, read))| {
+                format!("{} {read} (documents {}, released {})", documents.0, documents.1, released.1)
+            })
+            .collect();
+        (!points.is_empty())
+            .then(|| format!("where the documents and the released model differ: {}", points.join(", ")))
     }
 
     /// Layers, heads, experts and parameters, in words.

@@ -1,10 +1,10 @@
 //! `parity check`: the CUDA path next to the reference.
 
 use clap::Args;
-use reference::RoundingContract;
 use reference::decode::Decode;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
+use reference::{RoundingContract, Semantics};
 
 use super::Outcome;
 use crate::backend::{device, load_optimized, weights_of_optimized};
@@ -66,7 +66,7 @@ impl Check {
 
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let semantics = self.reading.parse()?;
+        let semantics = self.reading.of(model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
         let weights = weights_of_optimized(model);
@@ -110,7 +110,7 @@ impl Check {
                 steps: vec![steps[0].len()],
                 layers: model.checkpoint.config().num_hidden_layers,
                 head_dim: model.checkpoint.config().head_dim,
-                notes: notes(model, prompt.tokens.len(), steps[0].len()),
+                notes: notes(model, &semantics, prompt.tokens.len(), steps[0].len()),
                 command: format!("parity check {}", model.name),
             },
             sites: found.sites,
@@ -130,8 +130,8 @@ impl Check {
 }
 
 /// The CUDA path has bf16 weights.
-fn notes(model: &Model, prompt: usize, read: usize) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(model: &Model, semantics: &Semantics, prompt: usize, read: usize) -> Vec<String> {
+    let mut notes: Vec<String> = model.readings(semantics).into_iter().collect();
     if read > prompt {
         notes.push(format!("positions from {prompt} on were decoded, the others read at once"));
     }

@@ -60,7 +60,7 @@ impl Decode {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let semantics = self.reading.parse()?;
+        let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.count)?;
         let prompt = prompt.tokens;

@@ -58,7 +58,7 @@ impl Run {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let semantics = self.reading.parse()?;
+        let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
         let contract = match self.backend {

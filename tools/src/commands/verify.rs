@@ -111,7 +111,7 @@ impl Verify {
             steps: steps.iter().map(Vec::len).collect(),
             layers: model.checkpoint.config().num_hidden_layers,
             head_dim: model.checkpoint.config().head_dim,
-            notes: notes(dump, known),
+            notes: model.readings(&semantics).into_iter().chain(notes(dump, known)).collect(),
             command: self.command(),
         }
     }
