@@ -8,8 +8,8 @@
 // - Requires: K1 x and f hold n rows of ld values and w one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a
 //   multiple of 8, all rows 16-byte aligned; K3 s and y hold n rows of ld values, and overlap nothing; K4 4 bytes of
 //   shared memory for each warp; K5 one is 0, or 1 where the norm multiplies by 1 + w.
-// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact, 1 + w is rounded; two roundings to bf16, to nearest even: R1
-//   at s, R2 at y.
+// - Precision: f32; the sum serial per thread, then block_sum; w·s is exact, 1 + w is rounded; two roundings to bf16, to
+//   nearest even: R1 at s, R2 at y.
 // - Variants: D08 both; D60 the norm reads s as it is stored; D10 without `rms_norm`'s R1.
 
 #include "reduce.cuh"

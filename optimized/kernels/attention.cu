@@ -5,16 +5,17 @@
 // ```
 //
 // - Launch: attention_prefill: ⌈n/PREFILL_ROWS⌉ × H blocks of 4 warps, block (i, h) owns queries i·PREFILL_ROWS of head h.
-//   attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns queries 16r to 16r+15 of group g,
-//   one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group s. attention_merge: n × H blocks of D threads.
-// - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3 channels from
-//   d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says; K6 shared memory:
-//   sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
-// - Not a number: the tensor cores add 0·v for keys that a query does not see, so a value that is not finite reaches every query
-//   that shares its tile of keys, earlier ones too; the reference leaves it out.
-// - Precision: scores and sums of values in bf16 products as the tensor cores add them, 16 at a time; maxima, weights and sums
-//   f32, in base 2; ρ rounds weights to bf16 before they are divided; the order of merging is attention.cuh's; one rounding to
-//   bf16, to nearest even, at o.
+//   attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns queries 16r to 16r+15 of
+//   group g, one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group s. attention_merge: n × H
+//   blocks of D threads.
+// - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
+//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says; K6
+//   shared memory: sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
+// - Not a number: the tensor cores add 0·v for keys that a query does not see, so a value that is not finite reaches every
+//   query that shares its tile of keys, earlier ones too; the reference leaves it out.
+// - Precision: scores and sums of values in bf16 products as the tensor cores add them, 16 at a time; maxima, weights and
+//   sums f32, in base 2; ρ rounds weights to bf16 before they are divided; the order of merging is attention.cuh's; one
+//   rounding to bf16, to nearest even, at o.
 
 #include "parts.cuh"
 

@@ -4,18 +4,19 @@
 // o(h,i) = attention(q(h,i); k(g,J), v(g,J))        J = the j ≤ pᵢ with ⌊j/b⌋ in C(g,i)        g = ⌊h·G/H⌋
 // ```
 //
-// - Launch: block_sparse_attention_prefill: ⌈n/TOKENS⌉ × G·R blocks of 4 warps, where R = ⌈H/G/16⌉; block (i, g + G·r) owns heads
-//   16r to 16r + 15 of group g, warp w of token i·TOKENS + w. block_sparse_attention_split: S × n·G·R blocks of 4 warps, where
-//   S = ⌈K·⌈b/64⌉/4⌉; block (s, g + G·(r + R·i)) owns the same heads of token i, warp w its tile 4s + w.
+// - Launch: block_sparse_attention_prefill: ⌈n/TOKENS⌉ × G·R blocks of 4 warps, where R = ⌈H/G/16⌉; block (i, g + G·r)
+//   owns heads 16r to 16r + 15 of group g, warp w of token i·TOKENS + w. block_sparse_attention_split: S × n·G·R blocks of
+//   4 warps, where S = ⌈K·⌈b/64⌉/4⌉; block (s, g + G·(r + R·i)) owns the same heads of token i, warp w its tile 4s + w.
 //   block_sparse_attention_merge: n × H blocks of D threads.
-// - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3 channels from
-//   d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen holds n·C rows of ldc
-//   values, where group g has row g % C of a token's, of which K ≤ 32 are different blocks of b ≥ 1 keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a
-//   multiple of G; nothing overlaps.
-// - Not a number: a tile of values is shared by the tokens of a block of the prefill, where 0·v of one that is not finite reaches
-//   all that chose it.
-// - Precision: as attention's. A token's chosen blocks are taken upward, each cut into tiles of 64 keys of its own; so with whole
-//   tiles and all blocks chosen, the bits are attention's. Chosen blocks beyond a token's own count as not chosen.
+// - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
+//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen
+//   holds n·C rows of ldc values, where group g has row g % C of a token's, of which K ≤ 32 are different blocks of b ≥ 1
+//   keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a multiple of G; nothing overlaps.
+// - Not a number: a tile of values is shared by the tokens of a block of the prefill, where 0·v of one that is not finite
+//   reaches all that chose it.
+// - Precision: as attention's. A token's chosen blocks are taken upward, each cut into tiles of 64 keys of its own; so
+//   with whole tiles and all blocks chosen, the bits are attention's. Chosen blocks beyond a token's own count as not
+//   chosen.
 
 #include "parts.cuh"
 

@@ -4,11 +4,11 @@
 // g = linear(x; w₁)        u = linear(x; w₃)        y = linear(activation(g, u); w₂)
 // ```
 //
-// - Launch: dense_ffn_gate_up: ⌈n/TILE_ROWS⌉ × ⌈2·ldi/TILE_COLS⌉ blocks of 32·WARPS_DOWN·WARPS_ACROSS threads, block (i, j) owns rows
-//   of tile i, columns from j·TILE_COLS/2 on. The down projection is `linear`.
-// - Requires: K1 x holds n rows of ldx values, w 2I: the gate's, then the up projection's; K2 1 ≤ n, I and 1 ≤ h ≤ ldx; K3 hidden
-//   holds n rows of ldi values, I ≤ ldi, and overlaps neither; K4 ldx and ldi multiples of 8, all rows 16-byte aligned; K5 shared
-//   memory: sizeof(Block::Shared).
+// - Launch: dense_ffn_gate_up: ⌈n/TILE_ROWS⌉ × ⌈2·ldi/TILE_COLS⌉ blocks of 32·WARPS_DOWN·WARPS_ACROSS threads, block (i,
+//   j) owns rows of tile i, columns from j·TILE_COLS/2 on. The down projection is `linear`.
+// - Requires: K1 x holds n rows of ldx values, w 2I: the gate's, then the up projection's; K2 1 ≤ n, I and 1 ≤ h ≤ ldx; K3
+//   hidden holds n rows of ldi values, I ≤ ldi, and overlaps neither; K4 ldx and ldi multiples of 8, all rows 16-byte
+//   aligned; K5 shared memory: sizeof(Block::Shared).
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once, to nearest even, to bf16.
 
 #include "gate_up.cuh"

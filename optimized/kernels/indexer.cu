@@ -5,16 +5,16 @@
 // C(h,i) = the K blocks c of largest m(h,i,c), those of m = −∞ left out, where m = ∞ for c = ⌊pᵢ/b⌋ and the L − 1 before
 // ```
 //
-// - Launch: indexer_scores: ⌈n·G/ROWS⌉ × ⌈B/(SPANS·⌊64/b⌋)⌉ blocks of 4 warps, B/SPANS where b > 64; block (i, j) owns ROWS rows of
-//   m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_merge: n blocks
-//   of WARPS warps, block i owns token i. indexer_choose: ⌈n·G/WARPS⌉ blocks of WARPS warps, a warp a row.
-// - Requires: K1 q holds n·G rows of D values, k first + n, 16-byte aligned; K2 channels beyond the head's are 0; K3 m holds n·G rows
-//   of ldm values, B ≤ ldm, where B = ⌈(first + n)/b⌉; K4 chosen holds n·G rows of ldc values, K ≤ ldc, K ≤ 32; K5 shared memory:
-//   sizeof(Scores) for indexer_scores; K6 b ≥ 1; nothing overlaps.
-// - Precision: a score is one chain of tensor-core steps of 16 bf16 products, upward from 0, and is rounded no further; the rest is
-//   exact. NaN counts as larger than any number, −0 as 0; of equal blocks the lowest is chosen first.
-// - Variants: D21 for each group, or after indexer_merge for all; D22 the token's own block and those before it are forced, D23 the first ones if asked for; D24
-//   σ = 1; m is the maximum, and what fills up the last block does not count.
+// - Launch: indexer_scores: ⌈n·G/ROWS⌉ × ⌈B/(SPANS·⌊64/b⌋)⌉ blocks of 4 warps, B/SPANS where b > 64; block (i, j) owns
+//   ROWS rows of m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_merge: n blocks of WARPS warps,
+//   block i owns token i. indexer_choose: ⌈n·G/WARPS⌉ blocks of WARPS warps, a warp a row.
+// - Requires: K1 q holds n·G rows of D values, k first + n, 16-byte aligned; K2 channels beyond the head's are 0; K3 m
+//   holds n·G rows of ldm values, B ≤ ldm, where B = ⌈(first + n)/b⌉; K4 chosen holds n·G rows of ldc values, K ≤ ldc, K ≤
+//   32; K5 shared memory: sizeof(Scores) for indexer_scores; K6 b ≥ 1; nothing overlaps.
+// - Precision: a score is one chain of tensor-core steps of 16 bf16 products, upward from 0, and is rounded no further;
+//   the rest is exact. NaN counts as larger than any number, −0 as 0; of equal blocks the lowest is chosen first.
+// - Variants: D21 for each group, or after indexer_merge for all; D22 the token's own block and those before it are
+//   forced, D23 the first ones if asked for; D24 σ = 1; m is the maximum, and what fills up the last block does not count.
 
 #include "attention.cuh"
 #include "ordered.cuh"

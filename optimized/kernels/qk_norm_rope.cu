@@ -4,16 +4,16 @@
 // q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
 // ```
 //
-// - Launch: qk_norm_rope: n blocks of THREADS threads, block i owns token i. qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks, where P is
-//   the heads of a row of x, block (i, j) owns heads j·WARPS to j·WARPS + WARPS − 1 of token i, a warp each.
-// - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d values,
-//   u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5 q̃ holds n rows
-//   of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared memory for each warp in
-//   qk_norm_rope; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on with index_heads·index_d of index q
-//   and index_d of index k, if there are such heads, with weights, outputs and kept rows of index_width of their own; one is 0, or 1
-//   where the norms multiply by 1 + w.
-// - Precision: f32; each sum serial per thread, then block_sum; R1 at q̃ and K, to nearest even, is the only rounding to bf16.
-//   Channels from d to D become 0.
+// - Launch: qk_norm_rope: n blocks of THREADS threads, block i owns token i. qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks,
+//   where P is the heads of a row of x, block (i, j) owns heads j·WARPS to j·WARPS + WARPS − 1 of token i, a warp each.
+// - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d
+//   values, u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5
+//   q̃ holds n rows of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared
+//   memory for each warp in qk_norm_rope; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on
+//   with index_heads·index_d of index q and index_d of index k, if there are such heads, with weights, outputs and kept
+//   rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w.
+// - Precision: f32; each sum serial per thread, then block_sum; R1 at q̃ and K, to nearest even, is the only rounding to
+//   bf16. Channels from d to D become 0.
 
 #include "reduce.cuh"
 

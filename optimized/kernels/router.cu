@@ -4,11 +4,14 @@
 // rᵢₑ = σ(zᵢₑ)        Cᵢ = the k experts of largest rᵢₑ + bₑ        wᵢₑ = rᵢₑ / Σ rᵢ꜀ over c in Cᵢ
 // ```
 //
-// - Launch: ⌈n/BLOCK_TOKENS⌉ blocks of BLOCK_WARPS warps, block i owns tokens i·BLOCK_TOKENS to i·BLOCK_TOKENS + BLOCK_TOKENS − 1.
-// - Requires: K1 x holds n rows of ldx values, g E rows of ldg, z n rows of ldz, r and b and C and w likewise; K2 1 ≤ k ≤ E,
-//   k ≤ 32, E ≤ 1024; K3 shared memory: BLOCK_TOKENS rows of d values, then 2·BLOCK_TOKENS rows of E; K4 nothing that is written overlaps anything.
-// - Precision: f32 throughout. zᵢₑ = Σ xᵢₖ·gₑₖ fused, lane l sums k = l, l + 32, … upward, then warp_sum. The same for a token
-//   whatever tokens are beside it. Of equal experts the lowest is chosen first; NaN counts as larger than any number.
+// - Launch: ⌈n/BLOCK_TOKENS⌉ blocks of BLOCK_WARPS warps, block i owns tokens i·BLOCK_TOKENS to i·BLOCK_TOKENS +
+//   BLOCK_TOKENS − 1.
+// - Requires: K1 x holds n rows of ldx values, g E rows of ldg, z n rows of ldz, r and b and C and w likewise; K2 1 ≤ k ≤
+//   E, k ≤ 32, E ≤ 1024; K3 shared memory: BLOCK_TOKENS rows of d values, then 2·BLOCK_TOKENS rows of E; K4 nothing that
+//   is written overlaps anything.
+// - Precision: f32 throughout. zᵢₑ = Σ xᵢₖ·gₑₖ fused, lane l sums k = l, l + 32, … upward, then warp_sum. The same for a
+//   token whatever tokens are beside it. Of equal experts the lowest is chosen first; NaN counts as larger than any
+//   number.
 
 #include "ordered.cuh"
 #include "reduce.cuh"

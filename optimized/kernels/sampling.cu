@@ -5,8 +5,8 @@
 // ```
 //
 // - Launch: n blocks of THREADS threads, block i owns row i. Only the argmax is computed here.
-// - Requires: K1 z holds n rows of ld values, of which v ≥ 1 count; K2 tokens and margins hold n; K3 shared memory: a Best for
-//   each thread.
+// - Requires: K1 z holds n rows of ld values, of which v ≥ 1 count; K2 tokens and margins hold n; K3 shared memory: a Best
+//   for each thread.
 // - Precision: exact. Of equal logits the lowest token wins; NaN counts as larger than any number.
 
 #include "simt.cuh"
