@@ -18,8 +18,8 @@ pub use conflicts::{
     RouterEps, RouterScore, RoutingWeights,
 };
 pub use slips::{
-    Activation, AttentionScale, Causal, IndexNorm, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize,
-    RopeFrequency, RopeOn, RopePosition, SharedScale,
+    Activation, AttentionScale, Causal, IndexNorm, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn,
+    Renormalize, RopeFrequency, RopeOn, RopePosition, SharedScale,
 };
 
 use crate::error::ParseError;

@@ -10,6 +10,8 @@ use tools::candidate::{Candidate, Live};
 use tools::diagnose::Evidence;
 use tools::failure::Failure;
 
+mod dumps;
+
 const O_PROJ: Site = Site::Layer(1, LayerSite::OProj);
 
 fn setting() -> Setting {

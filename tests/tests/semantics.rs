@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, IndexNorm, KeyHead, MsaLocal, MsaMask, MsaPad, MsaPool,
-    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize, RopeFrequency,
-    RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
+    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, IndexNorm, KeyHead, MsaLocal, MsaMask, MsaPad,
+    MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize,
+    RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
 };
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -125,16 +125,18 @@ fn feed_forward() -> impl Strategy<Value = Semantics> {
         select(vec![SharedScale::One, SharedScale::Routed, SharedScale::Reciprocal]),
         of(select(vec![NormWeight::Plain, NormWeight::OnePlus])),
     );
-    (gate, rest).prop_map(|((gate_clamp, activation, (up_beta, swiglu_limit)), (routed_scale, shared_scale, norm_weight))| Semantics {
-        gate_clamp,
-        activation,
-        up_beta,
-        swiglu_limit,
-        routed_scale,
-        shared_scale,
-        norm_weight,
-        ..Semantics::RELEASED
-    })
+    (gate, rest).prop_map(
+        |((gate_clamp, activation, (up_beta, swiglu_limit)), (routed_scale, shared_scale, norm_weight))| Semantics {
+            gate_clamp,
+            activation,
+            up_beta,
+            swiglu_limit,
+            routed_scale,
+            shared_scale,
+            norm_weight,
+            ..Semantics::RELEASED
+        },
+    )
 }
 
 proptest! {

@@ -9,13 +9,8 @@ use super::{Change, Mistake, layer, reading};
 
 const HIDDEN: &[Site] = &[layer(ExpertHidden)];
 /// Of the networks that all tokens go through, too.
-const GATE_AND_UP: &[Site] = &[
-    layer(ExpertHidden),
-    layer(DenseGateUp),
-    layer(DenseDown),
-    layer(SharedGateUp),
-    layer(SharedDown),
-];
+const GATE_AND_UP: &[Site] =
+    &[layer(ExpertHidden), layer(DenseGateUp), layer(DenseDown), layer(SharedGateUp), layer(SharedDown)];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
