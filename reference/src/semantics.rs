@@ -18,8 +18,8 @@ pub use conflicts::{
     RouterEps, RouterScore, RoutingWeights,
 };
 pub use slips::{
-    Activation, AttentionScale, Causal, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize,
-    RopeFrequency, RopeOn, RopePosition, SharedScale,
+    Activation, AttentionScale, Causal, IndexNorm, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn,
+    Renormalize, RopeFrequency, RopeOn, RopePosition, SharedScale,
 };
 
 use crate::error::ParseError;
@@ -91,18 +91,22 @@ pub struct Semantics {
     pub activation: Option<Activation>,
     /// β of SwiGLU-OAI, instead of the config's.
     pub up_beta: Option<f64>,
+    /// ℓ of SwiGLU-OAI, instead of the config's.
+    pub swiglu_limit: Option<f64>,
     /// By what the routed experts' sum is multiplied, instead of the config's.
     pub routed_scale: Option<f64>,
     /// By what the shared expert's output is multiplied.
     pub shared_scale: SharedScale,
     /// What the last block of keys is filled up with.
     pub msa_pad: MsaPad,
-    /// What of a chosen block a token sees.
+    /// What of the keys a token sees.
     pub msa_mask: MsaMask,
     /// Which group's blocks a query head reads.
     pub msa_group: KeyHead,
     /// What of the index branch rotates.
     pub index_rope: RopeOn,
+    /// By which weights the index branch norms.
+    pub index_norm: IndexNorm,
 }
 
 impl Semantics {
@@ -140,12 +144,14 @@ impl Semantics {
         qk_shards: None,
         activation: None,
         up_beta: None,
+        swiglu_limit: None,
         routed_scale: None,
         shared_scale: SharedScale::One,
         msa_pad: MsaPad::Masked,
         msa_mask: MsaMask::Token,
         msa_group: KeyHead::Grouped,
         index_rope: RopeOn::QueryKey,
+        index_norm: IndexNorm::Own,
     };
 
     /// What the released model computes. On the points that touch M2 the documents' majority is right.
@@ -157,7 +163,7 @@ impl Semantics {
         [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
 
     /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> [(&'static str, String); 38] {
+    pub fn fields(&self) -> [(&'static str, String); 40] {
         [
             ("rope_part", self.rope_part.to_string()),
             ("rope_pair", self.rope_pair.to_string()),
@@ -191,12 +197,14 @@ impl Semantics {
             ("qk_shards", or_config(self.qk_shards)),
             ("activation", or_config(self.activation)),
             ("up_beta", or_config(self.up_beta)),
+            ("swiglu_limit", or_config(self.swiglu_limit)),
             ("routed_scale", or_config(self.routed_scale)),
             ("shared_scale", self.shared_scale.to_string()),
             ("msa_pad", self.msa_pad.to_string()),
             ("msa_mask", self.msa_mask.to_string()),
             ("msa_group", self.msa_group.to_string()),
             ("index_rope", self.index_rope.to_string()),
+            ("index_norm", self.index_norm.to_string()),
         ]
     }
 
@@ -235,12 +243,14 @@ impl Semantics {
             "qk_shards" => self.qk_shards = number(field, value)?,
             "activation" => self.activation = word_or_config(field, value)?,
             "up_beta" => self.up_beta = number(field, value)?,
+            "swiglu_limit" => self.swiglu_limit = number(field, value)?,
             "routed_scale" => self.routed_scale = number(field, value)?,
             "shared_scale" => self.shared_scale = word(field, value)?,
             "msa_pad" => self.msa_pad = word(field, value)?,
             "msa_mask" => self.msa_mask = word(field, value)?,
             "msa_group" => self.msa_group = word(field, value)?,
             "index_rope" => self.index_rope = word(field, value)?,
+            "index_norm" => self.index_norm = word(field, value)?,
             _ => {
                 let names = Semantics::DOCUMENTS.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("semantics field", field, format!("one of {names}")));

@@ -50,6 +50,12 @@ impl Setting {
         Setting { case: Golden::embedded().case(name).expect("it is built in"), contract }
     }
 
+    /// The case's reading of the documents.
+    pub fn semantics(&self) -> Semantics {
+        let stated = self.case.manifest.semantics.as_ref().expect("a case states its reading");
+        stated.parse().expect("the case states one")
+    }
+
     /// In words.
     pub fn name(&self) -> String {
         format!("{} {}", self.case.name, self.contract)
@@ -65,7 +71,7 @@ impl Setting {
 
     /// With these mistakes.
     pub fn with(&self, mistakes: &[Assumed]) -> Live {
-        let none = Assumption::none(Semantics::DOCUMENTS);
+        let none = Assumption::none(self.semantics());
         let all = mistakes.iter().try_fold(none, |all, mistake| all.and(mistake.clone()));
         self.run(&all.expect("they can be assumed"))
     }
@@ -78,7 +84,7 @@ impl Setting {
             weights: &checkpoint,
             candidate,
             contract: self.contract,
-            semantics: Semantics::DOCUMENTS,
+            semantics: self.semantics(),
             steps: std::slice::from_ref(&self.case.tokens),
         };
         diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
@@ -88,7 +94,8 @@ impl Setting {
     pub fn mistakes(&self) -> Vec<Assumed> {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let clue = Clue { position: self.case.tokens.len() / 2 };
-        catalogue::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue)).collect()
+        let all = catalogue::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue));
+        all.filter(|assumed| !assumed.change.is_in(&self.semantics())).collect()
     }
 
     /// The first way of a mistake.

@@ -10,6 +10,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a member of the workspace").to_owned()
 }
 
+/// A file's place, by its path from the project's root.
+pub fn path(path: &str) -> PathBuf {
+    root().join(path)
+}
+
 /// The text of a file, by its path from the project's root; `None` if there is no such file.
 pub fn text(path: &str) -> Option<String> {
     fs::read_to_string(root().join(path)).ok()

@@ -10,6 +10,8 @@ use tools::candidate::{Candidate, Live};
 use tools::diagnose::Evidence;
 use tools::failure::Failure;
 
+mod dumps;
+
 const O_PROJ: Site = Site::Layer(1, LayerSite::OProj);
 
 fn setting() -> Setting {
@@ -36,8 +38,8 @@ impl<S: Fn(Site) -> bool + Sync, V: Fn(Site, Array2<f64>) -> Array2<f64> + Sync>
         self.live.choices(at, extent)
     }
 
-    fn width(&self, at: At) -> Option<usize> {
-        if self.has(at) { self.live.width(at) } else { None }
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        if self.has(at) { self.live.size(at) } else { None }
     }
 
     fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {

@@ -154,8 +154,8 @@ impl Candidate for OneOff<'_> {
         Candidate::choices(self.values, at, extent)
     }
 
-    fn width(&self, at: At) -> Option<usize> {
-        self.values.width(at)
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        self.values.size(at)
     }
 
     fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {

@@ -52,6 +52,8 @@ fn kill_matrix() {
         Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32),
         Setting::of("m2-f16-weights-f32", RoundingContract::EAGER_F32),
         Setting::of("m2-sharded-bf16", RoundingContract::EAGER_BF16),
+        Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32),
+        Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16),
     ];
     let mut table = String::new();
     for setting in settings {

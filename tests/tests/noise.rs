@@ -69,8 +69,8 @@ impl Candidate for CutOff<'_> {
         self.right.choices(at, extent)
     }
 
-    fn width(&self, at: At) -> Option<usize> {
-        self.right.width(at)
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        self.right.size(at)
     }
 
     fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, KeyHead, MsaLocal, MsaMask, MsaPad, MsaPool,
-    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize, RopeFrequency,
-    RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
+    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, IndexNorm, KeyHead, MsaLocal, MsaMask, MsaPad,
+    MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize,
+    RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
 };
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -48,6 +48,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         gate_clamp: ffn.gate_clamp,
         activation: ffn.activation,
         up_beta: ffn.up_beta,
+        swiglu_limit: ffn.swiglu_limit,
         routed_scale: ffn.routed_scale,
         shared_scale: ffn.shared_scale,
         norm_weight: ffn.norm_weight,
@@ -89,9 +90,10 @@ fn sparse() -> impl Strategy<Value = Semantics> {
     );
     let slips = (
         select(vec![MsaPad::Masked, MsaPad::Zero]),
-        select(vec![MsaMask::Token, MsaMask::Block]),
+        select(vec![MsaMask::Token, MsaMask::Block, MsaMask::All]),
         select(vec![KeyHead::Grouped, KeyHead::Tiled]),
         select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
+        select(vec![IndexNorm::Own, IndexNorm::Swapped, IndexNorm::None]),
     );
     (choice, slips, of(0..9_usize), of(0..99_usize)).prop_map(|(choice, slips, init, top_k)| Semantics {
         msa_select: choice.0,
@@ -104,6 +106,7 @@ fn sparse() -> impl Strategy<Value = Semantics> {
         msa_mask: slips.1,
         msa_group: slips.2,
         index_rope: slips.3,
+        index_norm: slips.4,
         ..Semantics::RELEASED
     })
 }
@@ -115,22 +118,25 @@ fn feed_forward() -> impl Strategy<Value = Semantics> {
     let gate = (
         select(vec![GateClamp::Upper, GateClamp::Symmetric, GateClamp::None]),
         of(select(vec![Activation::Swiglu, Activation::SwigluOai])),
-        of(-9.0..9.0),
+        (of(-9.0..9.0), of(0.5..9.0)),
     );
     let rest = (
         of(0.0..9.0),
         select(vec![SharedScale::One, SharedScale::Routed, SharedScale::Reciprocal]),
         of(select(vec![NormWeight::Plain, NormWeight::OnePlus])),
     );
-    (gate, rest).prop_map(|((gate_clamp, activation, up_beta), (routed_scale, shared_scale, norm_weight))| Semantics {
-        gate_clamp,
-        activation,
-        up_beta,
-        routed_scale,
-        shared_scale,
-        norm_weight,
-        ..Semantics::RELEASED
-    })
+    (gate, rest).prop_map(
+        |((gate_clamp, activation, (up_beta, swiglu_limit)), (routed_scale, shared_scale, norm_weight))| Semantics {
+            gate_clamp,
+            activation,
+            up_beta,
+            swiglu_limit,
+            routed_scale,
+            shared_scale,
+            norm_weight,
+            ..Semantics::RELEASED
+        },
+    )
 }
 
 proptest! {
@@ -190,7 +196,8 @@ fn words_that_are_none() {
              norm_weight, eps_place, top_k, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, \
              msa_top_k, expert, gate_clamp, routing_weights, router_eps, router_score, attention_scale, key_head, \
              causal, norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, \
-             qk_shards, activation, up_beta, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, index_rope",
+             qk_shards, activation, up_beta, swiglu_limit, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, \
+             index_rope, index_norm",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

@@ -24,8 +24,8 @@ pub trait Candidate: Sync {
     /// The choices at a site that has them; an error if their shape is another.
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure>;
 
-    /// The last extent of what is kept at a site.
-    fn width(&self, at: At) -> Option<usize>;
+    /// Rows and columns of what is kept at a site, whatever the model's sizes.
+    fn size(&self, at: At) -> Option<(usize, usize)>;
 
     /// The same candidate, as one of a model of other sizes.
     fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a>;
@@ -44,8 +44,8 @@ impl<C: Candidate + ?Sized> Candidate for &C {
         (**self).choices(at, extent)
     }
 
-    fn width(&self, at: At) -> Option<usize> {
-        (**self).width(at)
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        (**self).size(at)
     }
 
     fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a> {
@@ -77,9 +77,9 @@ impl Candidate for Live {
         self.choices.get(&at.site).cloned().ok_or_else(|| Failure::new(format!("{at}: not captured")))
     }
 
-    fn width(&self, at: At) -> Option<usize> {
-        let chosen = self.choices.get(&at.site).map(Array2::ncols);
-        self.values.get(&at.site).map(Array2::ncols).or(chosen)
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        let chosen = self.choices.get(&at.site).map(Array2::dim);
+        self.values.get(&at.site).map(Array2::dim).or(chosen)
     }
 
     fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
@@ -158,9 +158,10 @@ impl Candidate for Sited {
         Ok(Sited::choices(self, at, extent)?)
     }
 
-    fn width(&self, at: At) -> Option<usize> {
+    fn size(&self, at: At) -> Option<(usize, usize)> {
         let place = self.reading().values.get(&at)?;
-        self.dump().find(&place.tensor)?.shape.last().copied()
+        let (columns, rows) = self.dump().find(&place.tensor)?.shape.split_last()?;
+        Some((rows.iter().product(), *columns))
     }
 
     fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a> {

@@ -8,13 +8,15 @@ pub mod weights;
 
 mod attention;
 mod experts;
+mod feed_forward;
+mod indexer;
 mod loading;
 mod norms;
 mod rotary;
 mod router;
 
 use reference::config::Config;
-use reference::{LayerSite, Site};
+use reference::{LayerSite, Semantics, Site};
 
 use weights::WeightChange;
 
@@ -63,9 +65,8 @@ fn reading(field: &'static str, value: &str) -> Vec<Change> {
 
 /// Every mistake.
 pub fn all() -> impl Iterator<Item = &'static Mistake> {
-    [rotary::MISTAKES, attention::MISTAKES, norms::MISTAKES, router::MISTAKES, experts::MISTAKES, loading::MISTAKES]
-        .into_iter()
-        .flatten()
+    let of_layers = [rotary::MISTAKES, attention::MISTAKES, indexer::MISTAKES, norms::MISTAKES, router::MISTAKES];
+    of_layers.into_iter().chain([experts::MISTAKES, feed_forward::MISTAKES, loading::MISTAKES]).flatten()
 }
 
 impl Mistake {
@@ -91,6 +92,16 @@ pub struct Assumed {
     pub mistake: &'static Mistake,
     /// How it is made.
     pub change: Change,
+}
+
+impl Change {
+    /// Whether a reading has it already.
+    pub fn is_in(&self, semantics: &Semantics) -> bool {
+        match self {
+            Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
+            Change::Weights(_) => false,
+        }
+    }
 }
 
 impl std::fmt::Display for Assumed {

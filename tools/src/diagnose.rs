@@ -7,6 +7,7 @@
 mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;
+mod sizes;
 mod tokens;
 
 use std::ops::Range;
@@ -99,7 +100,7 @@ pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut(usize)) -> Res
     for assumed in evidence.of_other_sizes() {
         let after = assumption.and(assumed.clone())?;
         let reports = evidence.verify(&after, evidence.all(), None)?.sites;
-        explained.push(told(size_fault(&assumed), &assumed, &[], (0, 0), faults(&reports).len()));
+        explained.push(told(size_fault(evidence.config, &assumed), &assumed, &[], (0, 0), faults(&reports).len()));
         assumption = after;
     }
     let mut reports = evidence.verify(&assumption, evidence.all(), None)?.sites;
@@ -161,13 +162,11 @@ impl Evidence<'_> {
 
     /// Mistakes that the sizes of what the candidate shows give away.
     fn of_other_sizes(&self) -> Vec<Assumed> {
-        let own = |field| match field {
-            "top_k" => self.semantics.top_k.unwrap_or(self.config.num_experts_per_tok),
-            _ => self.semantics.rotary_dim.unwrap_or(self.config.rotary_dim),
-        };
-        let differs = self.sizes().into_iter().filter(|(field, found)| *found != own(field));
+        let own = sizes::of_model(self, &self.semantics);
+        let shown = sizes::of_candidate(self, &self.semantics);
+        let differs = shown.into_iter().filter(|size| !own.contains(size));
         let named = differs.filter_map(|(field, found)| {
-            let change = Change::Reading(field, found.to_string());
+            let change = Change::Reading(field, found);
             catalogue::all()
                 .flat_map(|mistake| mistake.cases(self.config, Clue::default()))
                 .find(|assumed| assumed.change == change)
@@ -175,19 +174,13 @@ impl Evidence<'_> {
         named.collect()
     }
 
-    /// Fields of the semantics that are sizes, as the candidate shows them.
-    fn sizes(&self) -> Vec<(&'static str, usize)> {
-        let width = |site| self.candidate.width(At { step: 0, site });
-        let first = |site| Site::Layer(0, site);
-        let experts = width(first(LayerSite::GateExperts)).or(width(first(LayerSite::GateWeights)));
-        let known = [("top_k", experts), ("rotary_dim", width(Site::RopeCos))];
-        known.into_iter().filter_map(|(field, found)| Some((field, found?))).collect()
-    }
-
     /// Whether a mistake makes values of other sizes than the candidate shows.
-    fn contradicts(&self, assumed: &Assumed) -> bool {
-        let Change::Reading(field, value) = &assumed.change else { return false };
-        self.sizes().iter().any(|(size, found)| size == field && found.to_string() != *value)
+    fn contradicts(&self, before: &Assumption, assumed: &Assumed) -> bool {
+        let under = before.and(assumed.clone()).map(|assumption| assumption.semantics);
+        under.is_ok_and(|semantics| {
+            let own = sizes::of_model(self, &semantics);
+            sizes::of_candidate(self, &semantics).iter().any(|size| !own.contains(size))
+        })
     }
 
     /// The mistake that explains a fault best, or the two that do together, if any does: what leaves the fewest faults in
@@ -207,7 +200,8 @@ impl Evidence<'_> {
         let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
         let touching = catalogue::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.config, clue));
-        let possible: Vec<Assumed> = possible.filter(|assumed| !self.contradicts(assumed)).collect();
+        let possible = possible.filter(|assumed| !assumed.change.is_in(&before.semantics));
+        let possible: Vec<Assumed> = possible.filter(|assumed| !self.contradicts(before, assumed)).collect();
         let mut tried = Vec::new();
         let mut near: Vec<(f64, &Assumed)> = Vec::new();
         for (i, assumed) in possible.iter().enumerate() {
@@ -285,9 +279,10 @@ impl Evidence<'_> {
 }
 
 /// The fault of a candidate of another size: a comparison that could not be made.
-fn size_fault(assumed: &Assumed) -> SiteReport {
+fn size_fault(config: &Config, assumed: &Assumed) -> SiteReport {
     let site = match &assumed.change {
-        Change::Reading("top_k", _) => Site::Layer(0, LayerSite::GateExperts),
+        Change::Reading("top_k", _) => sizes::first(config, LayerSite::GateExperts),
+        Change::Reading("msa_top_k" | "msa_select", _) => sizes::first(config, LayerSite::Blocks),
         _ => Site::RopeCos,
     };
     let mut fault = SiteReport::missing(0, site, Lens::Local);

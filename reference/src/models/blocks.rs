@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, RopeOn};
+use crate::semantics::{self, IndexNorm, RopeOn};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -39,9 +39,13 @@ impl Decoder<'_> {
         };
         let q = project(LayerWeight::IndexQProj, LayerSite::IndexQProj, run)?;
         let k = project(LayerWeight::IndexKProj, LayerSite::IndexKProj, run)?;
-        let q = self.index_norm(layer, LayerWeight::IndexQNorm, index.head_dim, &q, run)?;
+        let (q_norm, k_norm) = match self.semantics().index_norm {
+            IndexNorm::Own | IndexNorm::None => (LayerWeight::IndexQNorm, LayerWeight::IndexKNorm),
+            IndexNorm::Swapped => (LayerWeight::IndexKNorm, LayerWeight::IndexQNorm),
+        };
+        let q = self.index_norm(layer, q_norm, index.head_dim, &q, run)?;
         let q = run.visit(at(LayerSite::IndexQNorm), q);
-        let k = self.index_norm(layer, LayerWeight::IndexKNorm, index.head_dim, &k, run)?;
+        let k = self.index_norm(layer, k_norm, index.head_dim, &k, run)?;
         let k = run.visit(at(LayerSite::IndexKNorm), k);
         // 2. Rotation.
         let on = self.semantics().index_rope;
@@ -91,9 +95,13 @@ impl Decoder<'_> {
         x: &Tracked<T>,
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
+        let over = match self.semantics().index_norm {
+            IndexNorm::Own | IndexNorm::Swapped => semantics::QkNorm::PerHead,
+            IndexNorm::None => semantics::QkNorm::None,
+        };
         let params = |contract: &RoundingContract| {
             let norm = self.norm_params(contract);
-            QkNorm { norm, over: semantics::QkNorm::PerHead, head_dim }.under(contract)
+            QkNorm { norm, over, head_dim }.under(contract)
         };
         let w = self.layer_weight(layer, weight)?;
         let y = qk_norm(&params(&run.contract), x.view(), vector(&w).view())?;

@@ -9,8 +9,8 @@
 //! - Dtypes: as `attention`; C whole numbers, or none.
 //! - Rounding: as `attention`.
 //! - Errors: C1 rows of C = n·G; C2 each block is one of ⌈s/b⌉, and once in its row; C3 b ≥ 1; and `attention`'s.
-//! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks; C(h mod G, i). A token that would see
-//!   nothing weighs all s alike.
+//! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks, or all j ≤ pᵢ; C(h mod G, i). A token
+//!   that would see nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
 use std::convert::Infallible;
@@ -216,13 +216,16 @@ impl BlockSparseAttention {
         let position = s - n + row;
         let visible = match (self.attention.causal, self.mask) {
             (Causal::Strict, _) if position == 0 => 0,
-            (_, MsaMask::Token) => self.attention.seen(position, s),
+            (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
         let mut blocks: Vec<usize> = chosen.row(row * groups + group).iter().copied().flatten().collect();
         blocks.sort_unstable();
-        let keys = blocks.into_iter().flat_map(|block| block * self.block..((block + 1) * self.block).min(visible));
-        let keys: Vec<usize> = keys.collect();
+        let of_block = |block: usize| block * self.block..((block + 1) * self.block).min(visible);
+        let keys: Vec<usize> = match self.mask {
+            MsaMask::All => (0..visible).collect(),
+            MsaMask::Token | MsaMask::Block => blocks.into_iter().flat_map(of_block).collect(),
+        };
         let alike = keys.is_empty();
         Query { row, head, keys: if alike { (0..s).collect() } else { keys }, alike }
     }

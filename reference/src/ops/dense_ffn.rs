@@ -85,7 +85,8 @@ impl Activation {
         match (oai, semantics.activation) {
             (Some(coefficients), None | Some(semantics::Activation::SwigluOai)) => {
                 let beta = semantics.up_beta.unwrap_or(coefficients.beta);
-                let coefficients = Coefficients { beta, ..coefficients };
+                let limit = semantics.swiglu_limit.unwrap_or(coefficients.limit);
+                let coefficients = Coefficients { beta, limit, ..coefficients };
                 Activation::SwigluOai(SwigluOai::under(contract, coefficients, semantics.gate_clamp))
             }
             (None, _) | (_, Some(semantics::Activation::Swiglu)) => {

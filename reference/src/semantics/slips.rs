@@ -117,14 +117,28 @@ pub enum MsaPad {
     Zero,
 }
 
-/// What of a chosen block a token sees.
+/// What of the keys a token sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum MsaMask {
-    /// What is not after it.
+    /// What is not after it, of the blocks that are chosen for it.
     Token,
-    /// All of it.
+    /// All of these blocks.
     Block,
+    /// What is not after it, chosen or not.
+    All,
+}
+
+/// By which weights the index branch norms its queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexNorm {
+    /// Each by its own.
+    Own,
+    /// Queries by the keys', and keys by the queries'.
+    Swapped,
+    /// By none: they are not normed.
+    None,
 }
 
 /// What the shared expert's output is multiplied by.

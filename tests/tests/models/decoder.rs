@@ -87,13 +87,17 @@ fn every_point_of_m3_is_heard() {
         "gate_clamp=none",
         "activation=swiglu",
         "up_beta=0",
+        "swiglu_limit=0.01",
         "routed_scale=1",
         "shared_scale=routed",
         "shared_scale=reciprocal",
         "msa_mask=block",
+        "msa_mask=all",
         "msa_group=tiled",
         "index_rope=query",
         "index_rope=none",
+        "index_norm=swapped",
+        "index_norm=none",
     ] {
         assert_ne!(of(&format!("released,{field}")), usual, "{field}");
     }

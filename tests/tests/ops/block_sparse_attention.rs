@@ -261,7 +261,7 @@ fn by_hand() {
     assert_eq!(of(array![[Some(1)]]), 100.0);
 }
 
-/// Slips: the own block's later keys; another group's blocks; nothing to see.
+/// Slips: the own block's later keys; every block; another group's blocks; nothing to see.
 #[test]
 fn slips() {
     let p = params(&RoundingContract::IDEAL, (1, 1), 1, 2);
@@ -271,6 +271,8 @@ fn slips() {
     assert_eq!(oracle(&p, &q, &k, &v, &own), array![[1.0], [2.0], [5.0], [7.0]]);
     let leaking = BlockSparseAttention { mask: MsaMask::Block, ..p };
     assert_eq!(oracle(&leaking, &q, &k, &v, &own), array![[2.0], [2.0], [7.0], [7.0]]);
+    let full = BlockSparseAttention { mask: MsaMask::All, ..p };
+    assert_eq!(oracle(&full, &q, &k, &v, &own), array![[1.0], [2.0], [3.0], [4.5]]);
     let strict = BlockSparseAttention { attention: Attention { causal: Causal::Strict, ..p.attention }, ..p };
     assert_eq!(oracle(&strict, &q, &k, &v, &own), array![[4.5], [1.0], [4.5], [5.0]]);
     // Four heads in two groups: head 1 reads key head 0 in any case, and tiled the blocks of group 1.

@@ -1,12 +1,16 @@
-//! Mistakes in the experts.
+//! Mistakes in the experts, and in the networks like them that all tokens go through.
 
-use reference::LayerSite::{ExpertHidden, ExpertOutput};
+use reference::LayerSite::{DenseDown, DenseGateUp, ExpertHidden, ExpertOutput, SharedDown, SharedGateUp};
 use reference::Site;
+use reference::config::Config;
 
-use super::weights::{WeightChange, as_text};
+use super::weights::{Networks, WeightChange, as_text};
 use super::{Change, Mistake, layer, reading};
 
 const HIDDEN: &[Site] = &[layer(ExpertHidden)];
+/// Of the networks that all tokens go through, too.
+const GATE_AND_UP: &[Site] =
+    &[layer(ExpertHidden), layer(DenseGateUp), layer(DenseDown), layer(SharedGateUp), layer(SharedDown)];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -14,16 +18,16 @@ pub(super) const MISTAKES: &[Mistake] = &[
         about: "the nonlinearity is applied to w3·x instead of w1·x, as when gate and up are stacked the wrong way round",
         right: "w2 · (silu(w1·x) ⊙ w3·x) (A11, A33)",
         visible: "always",
-        touches: HIDDEN,
-        ways: |_, _| vec![Change::Weights(WeightChange::SwapGateAndUp)],
+        touches: GATE_AND_UP,
+        ways: |config, _| of_networks(config, WeightChange::SwapGateAndUp),
     },
     Mistake {
         name: "halves_interleaved",
         about: "gate and up are taken from alternate rows of the stacked weight instead of its halves",
         right: "the first half is the gate (A33)",
         visible: "an intermediate size above 1",
-        touches: HIDDEN,
-        ways: |_, _| vec![Change::Weights(WeightChange::InterleaveHalves)],
+        touches: GATE_AND_UP,
+        ways: |config, _| of_networks(config, WeightChange::InterleaveHalves),
     },
     Mistake {
         name: "w2_transposed",
@@ -42,7 +46,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "w2 · (silu(w1·x) ⊙ w3·x) (D31: the code; S3 and S1 CH5.2's words have none)",
         visible: "always",
         touches: HIDDEN,
-        ways: |_, _| reading("expert", "nongated"),
+        ways: |config, _| if config.swiglu_oai.is_none() { reading("expert", "nongated") } else { Vec::new() },
     },
     Mistake {
         name: "expert_map_shift",
@@ -56,3 +60,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         },
     },
 ];
+
+/// In the routed experts, and where there are networks that all tokens go through, in these, too.
+fn of_networks(config: &Config, change: fn(Networks) -> WeightChange) -> Vec<Change> {
+    let others = config.dense_intermediate_size + config.shared_intermediate_size > 0;
+    let all = if others { vec![Change::Weights(change(Networks::All))] } else { Vec::new() };
+    [vec![Change::Weights(change(Networks::Routed))], all].concat()
+}

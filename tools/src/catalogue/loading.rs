@@ -11,7 +11,7 @@ const RIGHT: &str = "every tensor of the checkpoint is loaded (A33)";
 const ABOUT: &str = "a tensor's name was not matched, and the weight stayed 0";
 
 /// A tensor that stays zero.
-const fn missing(
+pub(super) const fn missing(
     touches: &'static [Site],
     ways: fn(&reference::config::Config, super::Clue) -> Vec<Change>,
 ) -> Mistake {

@@ -1,14 +1,24 @@
 //! Mistakes in the norms.
 
-use reference::LayerSite::{Context, InputNorm, KNorm, PostAttentionNorm, QNorm};
+use reference::LayerSite::{Context, IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
 use reference::Site;
+use reference::config::Config;
+use reference::semantics::{NormWeight, QkNorm};
 use reference::weights::LayerWeight;
 
 use super::weights::WeightChange;
 use super::{Change, Mistake, layer, reading};
 
 const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
-const EVERY: &[Site] = &[layer(InputNorm), layer(QNorm), layer(KNorm), layer(PostAttentionNorm), Site::FinalNorm];
+const EVERY: &[Site] = &[
+    layer(InputNorm),
+    layer(QNorm),
+    layer(KNorm),
+    layer(IndexQNorm),
+    layer(IndexKNorm),
+    layer(PostAttentionNorm),
+    Site::FinalNorm,
+];
 /// Into how many parts engines split a projection.
 const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 /// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
@@ -22,7 +32,21 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "one mean square over all heads of a token (D05: S2 and the code; S0 CH2.5 and S3 have it by head)",
         visible: "more than one head",
         touches: BOTH,
-        ways: |config, _| if config.num_attention_heads > 1 { reading("qk_norm", "per_head") } else { Vec::new() },
+        ways: |config, _| {
+            let several = is_full(config) && config.num_attention_heads > 1;
+            if several { reading("qk_norm", "per_head") } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "qk_full_on_M3",
+        about: "queries and keys are normed over the whole projection instead of head by head",
+        right: "M3 norms each head by itself (A5; qk_norm_type of config.json)",
+        visible: "more than one head",
+        touches: BOTH,
+        ways: |config, _| {
+            let several = config.qk_norm == QkNorm::PerHead && config.num_attention_heads > 1;
+            if several { reading("qk_norm", "full_projection") } else { Vec::new() }
+        },
     },
     Mistake {
         name: "qk_local_variance_TP",
@@ -32,7 +56,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: BOTH,
         ways: |config, _| {
             // As many parts as heads is the norm by head.
-            let parts = |n: &usize| config.num_attention_heads % n == 0 && *n < config.num_attention_heads;
+            let parts = |n: &usize| parted(config, *n) && *n < config.num_attention_heads;
             PARTS.iter().filter(|n| parts(n)).map(|n| Change::Reading("qk_shards", n.to_string())).collect()
         },
     },
@@ -43,8 +67,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "more than one device, and weights that differ between the parts",
         touches: &[layer(QNorm)],
         ways: |config, _| {
-            let parts = |n: &usize| config.num_attention_heads % n == 0;
-            PARTS.iter().filter(|n| parts(n)).map(|n| Change::Weights(WeightChange::FirstPart(*n))).collect()
+            PARTS.iter().filter(|n| parted(config, **n)).map(|n| Change::Weights(WeightChange::FirstPart(*n))).collect()
         },
     },
     Mistake {
@@ -53,7 +76,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "it is divided by the projection's own width (A32)",
         visible: "heads padded to the number of devices",
         touches: &[layer(QNorm)],
-        ways: |_, _| scaled(LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
+        ways: |config, _| scaled(config, LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
     },
     Mistake {
         name: "qk_divisor_unreplicated_k",
@@ -61,7 +84,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "the sum counts each key once (A32)",
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
-        ways: |_, _| scaled(LayerWeight::KNorm, REPLICATED.sqrt().recip()),
+        ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
     },
     Mistake {
         name: "gemma_plus_one_on_M2",
@@ -69,7 +92,21 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "M2's norms multiply by w; M3's by 1 + w (A2, A3)",
         visible: "always",
         touches: EVERY,
-        ways: |_, _| vec![Change::Weights(WeightChange::PlusOne)],
+        ways: |config, _| {
+            let plain = config.norm_weight == NormWeight::Plain;
+            if plain { vec![Change::Weights(WeightChange::PlusOne)] } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "gemma_missing_plus_one",
+        about: "norms multiply by w",
+        right: "M3's norms multiply by 1 + w (A3)",
+        visible: "always",
+        touches: EVERY,
+        ways: |config, _| {
+            let gemma = config.norm_weight == NormWeight::OnePlus;
+            if gemma { reading("norm_weight", "plain") } else { Vec::new() }
+        },
     },
     Mistake {
         name: "eps_outside",
@@ -105,6 +142,15 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
 ];
 
-fn scaled(weight: LayerWeight, factor: f64) -> Vec<Change> {
-    vec![Change::Weights(WeightChange::Scaled(weight, factor))]
+/// Whether a norm is over the whole projection, of which devices have parts.
+fn is_full(config: &Config) -> bool {
+    config.qk_norm == QkNorm::FullProjection
+}
+
+fn parted(config: &Config, parts: usize) -> bool {
+    is_full(config) && config.num_attention_heads.is_multiple_of(parts)
+}
+
+fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
+    if is_full(config) { vec![Change::Weights(WeightChange::Scaled(weight, factor))] } else { Vec::new() }
 }

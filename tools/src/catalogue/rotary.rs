@@ -1,13 +1,13 @@
 //! Mistakes in the rotary position embedding.
 
-use reference::LayerSite::{KNorm, KRope, QNorm, QRope};
+use reference::LayerSite::{IndexKRope, IndexQRope, KNorm, KRope, QNorm, QRope};
 use reference::Site::{self, RopeCos, RopeSin};
 use reference::config::Config;
 
 use super::{Change, Mistake, layer, reading};
 
-const ROTATION: &[Site] = &[layer(QRope), layer(KRope)];
-const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope)];
+const ROTATION: &[Site] = &[layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
+const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -115,7 +115,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
 ];
 
 fn rotates(config: &Config, channels: usize) -> Vec<Change> {
-    if channels == config.rotary_dim { Vec::new() } else { reading("rotary_dim", &channels.to_string()) }
+    let room = config.index.is_none_or(|index| channels <= index.head_dim);
+    if room && channels != config.rotary_dim { reading("rotary_dim", &channels.to_string()) } else { Vec::new() }
 }
 
 fn theta(config: &Config, theta: f64) -> Vec<Change> {

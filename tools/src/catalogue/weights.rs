@@ -11,9 +11,9 @@ use reference::weights::{LayerWeight, Matrix, Projection, Weight, WeightError};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WeightChange {
     /// w1 for w3 and w3 for w1.
-    SwapGateAndUp,
+    SwapGateAndUp(Networks),
     /// Rows of w1 and w3 taken alternately from the two stacked, instead of half and half.
-    InterleaveHalves,
+    InterleaveHalves(Networks),
     /// w2 transposed, where it is square.
     TransposeDown,
     /// Experts in the order of their numbers as text: 10 before 2.
@@ -36,6 +36,15 @@ pub enum WeightChange {
     TiedHead,
 }
 
+/// Feed-forward networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Networks {
+    /// The routed experts.
+    Routed,
+    /// Routed and shared experts, and dense layers.
+    All,
+}
+
 impl WeightChange {
     /// The weight as it is taken; `get` has them as they were.
     pub(super) fn apply<'w>(
@@ -53,16 +62,17 @@ impl WeightChange {
         };
         let other = |inner| get(Weight::Layer(layer, inner));
         match (self, inner) {
-            (WeightChange::SwapGateAndUp, LayerWeight::Expert(e, projection)) => {
-                other(LayerWeight::Expert(e, swapped(projection)))
-            }
-            (
-                WeightChange::InterleaveHalves,
-                LayerWeight::Expert(e, projection @ (Projection::Gate | Projection::Up)),
-            ) => {
-                let [gate, up] = [Projection::Gate, Projection::Up].map(|half| other(LayerWeight::Expert(e, half)));
-                Ok(alternate(&gate?, &up?, usize::from(projection == Projection::Up)))
-            }
+            (WeightChange::SwapGateAndUp(networks), inner) => match networks.projection(inner) {
+                Some(projection) => other(of_network(inner, swapped(projection))),
+                None => get(weight),
+            },
+            (WeightChange::InterleaveHalves(networks), inner) => match networks.projection(inner) {
+                Some(projection @ (Projection::Gate | Projection::Up)) => {
+                    let [gate, up] = [Projection::Gate, Projection::Up].map(|half| other(of_network(inner, half)));
+                    Ok(alternate(&gate?, &up?, usize::from(projection == Projection::Up)))
+                }
+                Some(Projection::Down) | None => get(weight),
+            },
             (WeightChange::TransposeDown, LayerWeight::Expert(_, Projection::Down)) => {
                 let w = get(weight)?;
                 Ok(Matrix::stored(w.dense::<f64>().t(), w.storage()))
@@ -96,8 +106,8 @@ impl WeightChange {
 impl fmt::Display for WeightChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WeightChange::SwapGateAndUp => f.write_str("w1 and w3 exchanged"),
-            WeightChange::InterleaveHalves => f.write_str("alternate rows of w1 over w3"),
+            WeightChange::SwapGateAndUp(networks) => write!(f, "w1 and w3 exchanged{networks}"),
+            WeightChange::InterleaveHalves(networks) => write!(f, "alternate rows of w1 over w3{networks}"),
             WeightChange::TransposeDown => f.write_str("w2 transposed"),
             WeightChange::ExpertsAsText => f.write_str("experts in the order of text"),
             WeightChange::NoBias => f.write_str("bias 0"),
@@ -109,6 +119,36 @@ impl fmt::Display for WeightChange {
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),
         }
+    }
+}
+
+impl Networks {
+    /// Which projection of one of these networks a weight is, if it is one.
+    fn projection(self, weight: LayerWeight) -> Option<Projection> {
+        match (self, weight) {
+            (_, LayerWeight::Expert(_, projection))
+            | (Networks::All, LayerWeight::Shared(projection) | LayerWeight::Dense(projection)) => Some(projection),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Networks::Routed => "",
+            Networks::All => " in every network",
+        })
+    }
+}
+
+/// Another projection of the network that a projection is of.
+fn of_network(weight: LayerWeight, projection: Projection) -> LayerWeight {
+    match weight {
+        LayerWeight::Expert(e, _) => LayerWeight::Expert(e, projection),
+        LayerWeight::Shared(_) => LayerWeight::Shared(projection),
+        LayerWeight::Dense(_) => LayerWeight::Dense(projection),
+        other => other,
     }
 }
 

@@ -1,0 +1,49 @@
+//! Fields of the semantics that the sizes of values give away.
+
+use fixtures::names::at::At;
+use reference::config::Config;
+use reference::{LayerSite, Semantics, Site};
+
+use super::Evidence;
+
+/// A field and its value.
+type Size = (&'static str, String);
+
+/// As a model has them under a reading; how many blocks it chooses among those that there are.
+pub(super) fn of_model(evidence: &Evidence<'_>, semantics: &Semantics) -> Vec<Size> {
+    let config = evidence.config.under(semantics);
+    let of_all = [("top_k", config.num_experts_per_tok.to_string()), ("rotary_dim", config.rotary_dim.to_string())];
+    let of_index = config.index.into_iter().flat_map(|index| {
+        let blocks = evidence.steps[0].len().div_ceil(index.blocks.size);
+        [("msa_top_k", index.blocks.top_k.min(blocks).to_string()), ("msa_select", select(index.choices))]
+    });
+    of_all.into_iter().chain(of_index).collect()
+}
+
+/// As the candidate shows them.
+pub(super) fn of_candidate(evidence: &Evidence<'_>, semantics: &Semantics) -> Vec<Size> {
+    let config = &evidence.config.under(semantics);
+    let size = |site| evidence.candidate.size(At { step: 0, site });
+    let columns = |site| Some(size(site)?.1.to_string());
+    let at = |site| first(config, site);
+    let of_all = [
+        ("top_k", columns(at(LayerSite::GateExperts)).or(columns(at(LayerSite::GateWeights)))),
+        ("rotary_dim", columns(Site::RopeCos)),
+    ];
+    let choices = size(at(LayerSite::Blocks)).or(size(at(LayerSite::BlockMax)));
+    let choices = choices.map(|(rows, _)| select(rows / evidence.steps[0].len().max(1)));
+    let of_index = [("msa_top_k", columns(at(LayerSite::Blocks))), ("msa_select", choices)];
+    let of_index = of_index.into_iter().filter(|_| config.index.is_some());
+    of_all.into_iter().chain(of_index).filter_map(|(field, found)| Some((field, found?))).collect()
+}
+
+/// A site in the first layer that has it.
+pub(super) fn first(config: &Config, site: LayerSite) -> Site {
+    let layers = (0..config.num_hidden_layers).map(|layer| Site::Layer(layer, site));
+    layers.into_iter().find(|site| site.exists(config)).unwrap_or(Site::Layer(0, site))
+}
+
+/// The reading of so many choices a token.
+fn select(choices: usize) -> String {
+    if choices == 1 { "head_max".into() } else { "per_group".into() }
+}
