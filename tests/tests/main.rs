@@ -26,6 +26,7 @@ mod noise;
 mod ops;
 mod report;
 mod rounding;
+mod routing;
 mod semantics;
 mod site;
 mod storage;

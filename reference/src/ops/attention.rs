@@ -82,21 +82,7 @@ pub fn attention<T: Real>(
     p.for_each_block(&mut o, |head, first, mut o| {
         let softmax = p.softmax(q, k, head, first, o.nrows());
         let (values, position) = (p.head(v, p.key_head(head)), Attention::position(q.nrows(), k.nrows(), first));
-        let context = match p.order {
-            AttentionRound::Eager => {
-                let probabilities = softmax.probabilities(p.probabilities); // R2
-                p.weighted(probabilities.view(), values, position)
-            }
-            AttentionRound::Flash => {
-                let weights = softmax.weights.mapv(|w| p.probabilities.round(w)); // R2
-                let mut sum = p.weighted(weights.view(), values, position);
-                for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
-                    row.mapv_inplace(|x| x / total);
-                }
-                sum
-            }
-        };
-        o.assign(&context.mapv(|x| p.output.round(x))); // R3
+        o.assign(&p.mean(&softmax, |w| p.weighted(w, values, position)));
     });
     Ok(o)
 }
@@ -131,7 +117,7 @@ pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: Arra
 
 impl<T: Real> Softmax<T> {
     /// Weights divided by their sum, rounded.
-    fn probabilities(&self, rounding: Rounding) -> Array2<T> {
+    pub(super) fn probabilities(&self, rounding: Rounding) -> Array2<T> {
         let mut probabilities = self.weights.clone();
         for (mut row, &sum) in probabilities.rows_mut().into_iter().zip(&self.sums) {
             row.mapv_inplace(|w| rounding.round(w / sum));
@@ -227,7 +213,7 @@ impl Attention {
     }
 
     /// R2 of the probabilities as a site shows them: flash rounds what is not yet divided.
-    fn rounded_probabilities(&self) -> Rounding {
+    pub(super) fn rounded_probabilities(&self) -> Rounding {
         match self.order {
             AttentionRound::Eager => self.probabilities,
             AttentionRound::Flash => Rounding::NONE,
@@ -244,19 +230,29 @@ impl Attention {
         rows: usize,
     ) -> Softmax<T> {
         let position = Attention::position(q.nrows(), k.nrows(), first);
-        let queries = self.head(q, head);
-        let queries = queries.slice(s![first..first + rows, ..]);
-        let keys = self.head(k, self.key_head(head));
-        let scale = T::of(self.scale);
+        let queries = self.head(q, head).slice_move(s![first..first + rows, ..]);
         let seen = |i: usize| self.seen(position + i, k.nrows());
         let columns = (0..rows).map(seen).max().unwrap_or(0);
-        let mut scores = self.product(queries, keys.slice(s![..columns, ..]).reversed_axes());
+        let keys = self.head(k, self.key_head(head)).slice_move(s![..columns, ..]);
+        let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
+        self.softmax_over(queries, keys, |i| if nothing(i) { 0 } else { seen(i) })
+    }
+
+    /// The softmax of queries over keys, of which query i sees the first `seen(i)`; without any, all are masked alike.
+    pub(super) fn softmax_over<T: Real>(
+        &self,
+        queries: ArrayView2<'_, T>,
+        keys: ArrayView2<'_, T>,
+        seen: impl Fn(usize) -> usize,
+    ) -> Softmax<T> {
+        let scale = T::of(self.scale);
+        let mut scores = self.product(queries, keys.reversed_axes());
         scores.mapv_inplace(|x| self.scores.round(self.scores.round(x) * scale)); // R1
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
-            row.slice_mut(s![seen(i)..]).fill(T::neg_infinity());
-            if self.causal == Causal::Strict && position + i == 0 {
-                row.fill(T::zero()); // all masked alike
+            match seen(i) {
+                0 => row.fill(T::zero()),
+                seen => row.slice_mut(s![seen..]).fill(T::neg_infinity()),
             }
             let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
             weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
@@ -264,6 +260,26 @@ impl Attention {
             sums.push(weights.row(i).iter().fold(T::zero(), |sum, &w| sum + w));
         }
         Softmax { scores, weights, largest, sums }
+    }
+
+    /// o of a softmax, where `weighted` makes Σⱼ wⱼ·vⱼ of rows of weights.
+    pub(super) fn mean<T: Real>(
+        &self,
+        softmax: &Softmax<T>,
+        weighted: impl Fn(ArrayView2<'_, T>) -> Array2<T>,
+    ) -> Array2<T> {
+        let mut context = match self.order {
+            AttentionRound::Eager => weighted(softmax.probabilities(self.probabilities).view()), // R2
+            AttentionRound::Flash => {
+                let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
+                for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
+                    row.mapv_inplace(|x| x / total);
+                }
+                sum
+            }
+        };
+        context.mapv_inplace(|x| self.output.round(x)); // R3
+        context
     }
 
     /// Σⱼ wⱼ·vⱼ for rows of weights of queries from `position` on. What a query does not see has no weight, but 0·∞ is NaN:
@@ -283,7 +299,7 @@ impl Attention {
     }
 
     /// a·b, with the sums' errors drawn in a stochastic run.
-    fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
+    pub(super) fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
         let mut y = a.dot(&b);
         if self.mode != Mode::Nearest && self.accumulator != Accumulator::F64 {
             let squares = a.mapv(|x| x * x).dot(&b.mapv(|x| x * x));

@@ -13,16 +13,18 @@
 //!   that would see nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
-use std::convert::Infallible;
+mod bound;
+
+use std::collections::BTreeMap;
+use std::iter;
+use std::ops::Range;
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, s, stack};
 
-use super::attention::{self, Attention, attention};
-use crate::bound::ErrorBound;
+use super::attention::{Attention, Softmax};
 use crate::error::require;
 use crate::semantics::{Causal, KeyHead, MsaMask};
-use crate::tracked::Tracked;
 use crate::{ContractError, Real};
 
 /// Parameters.
@@ -38,12 +40,19 @@ pub struct BlockSparseAttention {
     pub group: KeyHead,
 }
 
-/// One query of one head, and the keys that it sees.
-struct Query {
+/// Heads that read the same key head and the same choice.
+struct Share {
+    heads: Vec<usize>,
+    key_head: usize,
+    group: usize,
+}
+
+/// A token's queries of one share, and the keys that they see.
+struct Queries<'s> {
     row: usize,
-    head: usize,
-    /// J.
-    keys: Vec<usize>,
+    share: &'s Share,
+    /// J, as runs.
+    keys: Vec<Range<usize>>,
     /// Whether these were not chosen, and weigh alike.
     alike: bool,
 }
@@ -58,11 +67,11 @@ pub fn block_sparse_attention<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim(), v.dim(), chosen)?;
     let mut o = Array2::zeros(q.dim());
-    p.for_each_query(k.nrows(), chosen, [&mut o], |query, [mut o]| {
-        let [mine, keys, values] = p.gather([q, k, v], query);
-        o.assign(&attention(&p.one(), mine.view(), keys.view(), values.view())?);
-        Ok::<(), ContractError>(())
-    })?;
+    p.for_each_share(k.nrows(), chosen, [&mut o], |queries| {
+        let values = p.gather_keys(v, queries);
+        let softmax = p.softmax(q, k, queries);
+        [p.attention.mean(&softmax, |w| p.attention.product(w, values.view()))]
+    });
     Ok(o)
 }
 
@@ -74,13 +83,13 @@ pub fn probabilities<T: Real>(
     chosen: ArrayView2<'_, Option<usize>>,
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim(), k.dim(), chosen)?;
-    let n = q.nrows();
-    let mut all = Array2::zeros((p.attention.query_heads * n, k.nrows()));
-    for (row, mut out) in all.rows_mut().into_iter().enumerate() {
-        let query = p.query(k.nrows(), n, row % n, row / n, chosen);
-        let [mine, keys, _] = p.gather([q, k, k], &query);
-        let shown = attention::probabilities(&p.one(), mine.view(), keys.view())?;
-        query.keys.iter().zip(&shown).for_each(|(&key, &shown)| out[key] = shown);
+    let (n, s) = (q.nrows(), k.nrows());
+    let mut all = Array2::zeros((p.attention.query_heads * n, s));
+    let shares = p.shares();
+    for (row, share) in (0..n).flat_map(|row| shares.iter().map(move |share| (row, share))) {
+        let queries = p.queries((n, s), row, share, chosen);
+        let shown = p.softmax(q, k, &queries).probabilities(p.attention.rounded_probabilities());
+        queries.scatter(n, &shown, &mut all);
     }
     Ok(all)
 }
@@ -117,140 +126,107 @@ impl BlockSparseAttention {
         Ok(())
     }
 
-    /// That of `attention` to what is gathered.
-    pub fn bound(
-        &self,
-        q: &Tracked<f64>,
-        k: &Tracked<f64>,
-        v: &Tracked<f64>,
-        chosen: ArrayView2<'_, Option<usize>>,
-        o: &Array2<f64>,
-    ) -> ErrorBound {
-        let mut error = ErrorBound::exact(o.dim());
-        let errors = [q, k, v].map(Tracked::error_or_exact);
-        let inexact = u32::from(errors.iter().any(|error| !error.is_exact()));
-        error.carried = errors.iter().map(|error| error.carried).max().unwrap_or(0) + inexact;
-        let ErrorBound { certain, sigma, .. } = &mut error;
-        let made = self.for_each_query(k.dim().0, chosen, [certain, sigma], |query, [mut certain, mut sigma]| {
-            let values = self.gather([q.view(), k.view(), v.view()], query);
-            let of_certain = self.gather(errors.each_ref().map(|error| error.certain.view()), query);
-            let of_sigma = self.gather(errors.each_ref().map(|error| error.sigma.view()), query);
-            let tracked = |i: usize| Tracked {
-                value: values[i].clone(),
-                error: Some(ErrorBound { certain: of_certain[i].clone(), sigma: of_sigma[i].clone(), carried: 0 }),
-            };
-            let own = o.slice(s![query.row..=query.row, self.attention.columns(query.head)]).to_owned();
-            let part = self.one().bound(&tracked(0), &tracked(1), &tracked(2), &own);
-            certain.assign(&part.certain);
-            sigma.assign(&part.sigma);
-            Ok::<(), Infallible>(())
-        });
-        made.unwrap_or_else(|never| match never {});
-        error
-    }
-
-    /// Of the probabilities: those of attention to what is gathered.
-    pub fn bound_probabilities(
-        &self,
-        q: &Tracked<f64>,
-        k: &Tracked<f64>,
-        chosen: ArrayView2<'_, Option<usize>>,
-        shown: &Array2<f64>,
-    ) -> ErrorBound {
-        let (n, s) = (q.dim().0, k.dim().0);
-        let errors = [q, k].map(Tracked::error_or_exact);
-        let mut error = ErrorBound::exact(shown.dim());
-        let inexact = u32::from(errors.iter().any(|error| !error.is_exact()));
-        error.carried = errors.iter().map(|error| error.carried).max().unwrap_or(0) + inexact;
-        for row in 0..shown.nrows() {
-            let query = self.query(s, n, row % n, row / n, chosen);
-            let part = |of: [&Array2<f64>; 2]| {
-                let [own, keys, _] = self.gather([of[0].view(), of[1].view(), of[1].view()], &query);
-                [own, keys]
-            };
-            let [value, certain, sigma] = [
-                part([&q.value, &k.value]),
-                part([&errors[0].certain, &errors[1].certain]),
-                part([&errors[0].sigma, &errors[1].sigma]),
-            ];
-            let tracked = |i: usize| Tracked {
-                value: value[i].clone(),
-                error: Some(ErrorBound { certain: certain[i].clone(), sigma: sigma[i].clone(), carried: 0 }),
-            };
-            let own = shown.row(row).select(Axis(0), &query.keys).insert_axis(Axis(0));
-            let of_keys = self.one().bound_probabilities(&tracked(0), &tracked(1), &own);
-            for (i, &key) in query.keys.iter().enumerate() {
-                (error.certain[[row, key]], error.sigma[[row, key]]) = (of_keys.certain[[0, i]], of_keys.sigma[[0, i]]);
-            }
-        }
-        error
-    }
-
-    /// Of one query of one head, to all keys that it is given.
-    fn one(&self) -> Attention {
-        Attention {
-            query_heads: 1,
-            key_heads: 1,
-            key_head: KeyHead::Grouped,
-            causal: Causal::Inclusive,
-            ..self.attention
-        }
-    }
-
-    /// The rows of q, k and v that a query needs.
-    fn gather<T: Real>(&self, [q, k, v]: [ArrayView2<'_, T>; 3], query: &Query) -> [Array2<T>; 3] {
-        let own = q.slice(s![query.row..=query.row, self.attention.columns(query.head)]);
-        let columns = self.attention.columns(self.attention.key_head(query.head));
-        let rows = |x: ArrayView2<'_, T>| x.slice(s![.., columns.clone()]).select(Axis(0), &query.keys);
-        let own = if query.alike { Array2::zeros(own.dim()) } else { own.to_owned() };
-        [own, rows(k), rows(v)]
-    }
-
-    /// J of one query of one head.
-    fn query(&self, s: usize, n: usize, row: usize, head: usize, chosen: ArrayView2<'_, Option<usize>>) -> Query {
+    /// Heads by what they read.
+    fn shares(&self) -> Vec<Share> {
         let groups = self.attention.key_heads;
-        let group = match self.group {
-            KeyHead::Grouped => head / (self.attention.query_heads / groups),
-            KeyHead::Tiled => head % groups,
-        };
+        let mut shares = BTreeMap::<_, Vec<usize>>::new();
+        for head in 0..self.attention.query_heads {
+            let group = match self.group {
+                KeyHead::Grouped => head / (self.attention.query_heads / groups),
+                KeyHead::Tiled => head % groups,
+            };
+            shares.entry((self.attention.key_head(head), group)).or_default().push(head);
+        }
+        shares.into_iter().map(|((key_head, group), heads)| Share { heads, key_head, group }).collect()
+    }
+
+    /// J of one token of n for one share.
+    fn queries<'s>(
+        &self,
+        (n, s): (usize, usize),
+        row: usize,
+        share: &'s Share,
+        chosen: ArrayView2<'_, Option<usize>>,
+    ) -> Queries<'s> {
         let position = s - n + row;
         let visible = match (self.attention.causal, self.mask) {
             (Causal::Strict, _) if position == 0 => 0,
             (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
-        let mut blocks: Vec<usize> = chosen.row(row * groups + group).iter().copied().flatten().collect();
+        let blocks = chosen.row(row * self.attention.key_heads + share.group);
+        let mut blocks: Vec<usize> = blocks.iter().copied().flatten().collect();
         blocks.sort_unstable();
         let of_block = |block: usize| block * self.block..((block + 1) * self.block).min(visible);
-        let keys: Vec<usize> = match self.mask {
-            MsaMask::All => (0..visible).collect(),
-            MsaMask::Token | MsaMask::Block => blocks.into_iter().flat_map(of_block).collect(),
+        let keys: Vec<Range<usize>> = match self.mask {
+            MsaMask::All => iter::once(0..visible).collect(),
+            MsaMask::Token | MsaMask::Block => blocks.into_iter().map(of_block).collect(),
         };
+        let keys: Vec<Range<usize>> = keys.into_iter().filter(|run| !run.is_empty()).collect();
         let alike = keys.is_empty();
-        Query { row, head, keys: if alike { (0..s).collect() } else { keys }, alike }
+        Queries { row, share, keys: if alike { iter::once(0..s).collect() } else { keys }, alike }
     }
 
-    /// Calls `f` with each query of each head and its part of `out`, in parallel over the queries.
-    fn for_each_query<T: Real, E: Send, const N: usize>(
+    /// The softmax of a token's queries of one share, a row a head.
+    fn softmax<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, queries: &Queries<'_>) -> Softmax<T> {
+        let (q, k) = (self.gather_queries(q, queries), self.gather_keys(k, queries));
+        self.attention.softmax_over(q.view(), k.view(), |_| k.nrows())
+    }
+
+    /// The heads of q that a share has, a row a head.
+    fn gather_queries<T: Real>(&self, q: ArrayView2<'_, T>, queries: &Queries<'_>) -> Array2<T> {
+        if queries.alike {
+            return Array2::zeros((queries.share.heads.len(), self.attention.head_dim));
+        }
+        self.gather_heads(q, queries)
+    }
+
+    /// Some heads of a token, a row a head.
+    fn gather_heads<T: Real>(&self, x: ArrayView2<'_, T>, queries: &Queries<'_>) -> Array2<T> {
+        let head = |&head: &usize| x.slice_move(s![queries.row, self.attention.columns(head)]);
+        let heads: Vec<ArrayView1<'_, T>> = queries.share.heads.iter().map(head).collect();
+        stack(Axis(0), &heads).expect("each has d columns")
+    }
+
+    /// The rows of k or v that queries see.
+    fn gather_keys<T: Real>(&self, x: ArrayView2<'_, T>, queries: &Queries<'_>) -> Array2<T> {
+        let x = self.attention.head(x, queries.share.key_head);
+        let runs: Vec<ArrayView2<'_, T>> = queries.keys.iter().map(|run| x.slice_move(s![run.clone(), ..])).collect();
+        concatenate(Axis(0), &runs).expect("each has d columns")
+    }
+
+    /// Puts into each of `out` what `f` gives for a token's queries of one share, a row a head; in parallel over tokens.
+    fn for_each_share<T: Real, const N: usize>(
         &self,
         s: usize,
         chosen: ArrayView2<'_, Option<usize>>,
         out: [&mut Array2<T>; N],
-        f: impl Fn(&Query, [ArrayViewMut2<'_, T>; N]) -> Result<(), E> + Sync,
-    ) -> Result<(), E> {
-        let n = out[0].nrows();
-        let mut rows: Vec<Vec<ArrayViewMut2<'_, T>>> = (0..n).map(|_| Vec::new()).collect();
+        f: impl Fn(&Queries<'_>) -> [Array2<T>; N] + Sync,
+    ) {
+        let (n, shares) = (out[0].nrows(), self.shares());
+        let mut rows: Vec<Vec<ArrayViewMut1<'_, T>>> = (0..n).map(|_| Vec::new()).collect();
         for out in out {
-            rows.iter_mut().zip(out.axis_chunks_iter_mut(Axis(0), 1)).for_each(|(row, part)| row.push(part));
+            rows.iter_mut().zip(out.rows_mut()).for_each(|(row, part)| row.push(part));
         }
-        rows.into_par_iter().enumerate().try_for_each(|(row, mut parts)| {
-            for head in 0..self.attention.query_heads {
-                let columns = self.attention.columns(head);
-                let mut parts = parts.iter_mut().map(|part| part.slice_mut(s![.., columns.clone()]));
-                let parts = std::array::from_fn(|_| parts.next().expect("a part of each"));
-                f(&self.query(s, n, row, head, chosen), parts)?;
+        rows.into_par_iter().enumerate().for_each(|(row, mut parts)| {
+            for share in &shares {
+                let made = f(&self.queries((n, s), row, share, chosen));
+                for (part, made) in parts.iter_mut().zip(&made) {
+                    for (&head, made) in share.heads.iter().zip(made.rows()) {
+                        part.slice_mut(s![self.attention.columns(head)]).assign(&made);
+                    }
+                }
             }
-            Ok(())
-        })
+        });
+    }
+}
+
+impl Queries<'_> {
+    /// Puts a row a head, a column a key that is seen, into rows of all heads of n tokens and columns of all keys.
+    fn scatter<T: Real>(&self, n: usize, seen: &Array2<T>, all: &mut Array2<T>) {
+        for (head, seen) in self.share.heads.iter().zip(seen.rows()) {
+            let keys = self.keys.iter().cloned().flatten();
+            keys.zip(seen).for_each(|(key, &seen)| all[[head * n + self.row, key]] = seen);
+        }
     }
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reference::ops::attention::{Attention, attention, probabilities};
-use reference::ops::block_sparse_attention::{BlockSparseAttention, block_sparse_attention};
+use reference::ops::attention::{Attention, attention, probabilities, scores};
+use reference::ops::block_sparse_attention::{self, BlockSparseAttention, block_sparse_attention};
 use reference::semantics::{Causal, KeyHead, MsaMask};
 use reference::{RoundingContract, Tracked};
 use tests::judge::{likely, reached, within};
@@ -147,6 +147,34 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// Of attention's own scores, e^score of what is chosen and seen, divided by their sum; a device's are within the bound.
+    #[test]
+    fn probabilities_are_those_of_what_is_chosen(case in case()) {
+        let (p, n, groups) = (case.ideal(), case.q.nrows(), case.heads.1);
+        let got = block_sparse_attention::probabilities(&p, case.q.view(), case.k.view(), case.chosen.view());
+        let got = got.expect("good");
+        let mut want = scores(&p.attention, case.q.view(), case.k.view()).expect("good");
+        for (row, mut want) in want.rows_mut().into_iter().enumerate() {
+            let chosen = case.chosen.row(row % n * groups + row / n * groups / case.heads.0);
+            for (j, score) in want.iter_mut().enumerate() {
+                *score = if chosen.iter().any(|b| *b == Some(j / case.block)) { *score } else { f64::NEG_INFINITY };
+            }
+            let top = want.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            want.mapv_inplace(|score| (score - top).exp());
+            want /= want.sum();
+        }
+        let mut own = p.bound_probabilities(&case.q.exact(), &case.k.exact(), case.chosen.view(), &want);
+        own.certain *= 2.0;
+        within(&got, &want, &own)?;
+
+        let [q, k] = [case.noise.on(&case.q, 0), case.noise.on(&case.k, 1)];
+        let p = case.under(&case.contract);
+        let bound = p.bound_probabilities(&q.tracked, &k.tracked, case.chosen.view(), &want);
+        let (q, k) = (q.f32(), k.f32());
+        let got = block_sparse_attention::probabilities(&p, q.view(), k.view(), case.chosen.view()).expect("good");
+        within(&got.mapv(f64::from), &want, &bound)?;
     }
 
     /// Keys and values of blocks that nobody chose are replaced by noise, bit for bit without effect.

@@ -41,6 +41,15 @@ fn pools() {
     assert!((maxima[[0, 0]] - 7.0 - 2.0_f64.ln()).abs() < 1e-15);
 }
 
+/// One key of 3 is the largest; two of 2.9 have a larger sum of exponentials, 2·e^2.9 = 36.3 against e³ + 1 = 21.1.
+#[test]
+fn another_pool_chooses_another_block() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 2, top_k: 1, local: 1, init: 0 }) };
+    let keys = [3.0, 0.0, 2.9, 2.9];
+    assert_eq!(last(&p, &keys), some(&[0]));
+    assert_eq!(last(&Indexer { pool: MsaPool::Lse, ..p }, &keys), some(&[1]));
+}
+
 /// Token 0 sees one block, token 2 two of which the second is half its own.
 #[test]
 fn blocks_that_are_not_visible_are_none() {
