@@ -86,7 +86,7 @@ impl Activation {
             (Some(coefficients), None | Some(semantics::Activation::SwigluOai)) => {
                 let beta = semantics.up_beta.unwrap_or(coefficients.beta);
                 let limit = semantics.swiglu_limit.unwrap_or(coefficients.limit);
-                let coefficients = Coefficients { beta, limit, ..coefficients };
+                let coefficients = Coefficients { limit, beta, ..coefficients };
                 Activation::SwigluOai(SwigluOai::under(contract, coefficients, semantics.gate_clamp))
             }
             (None, _) | (_, Some(semantics::Activation::Swiglu)) => {
