@@ -56,7 +56,7 @@ impl Storage {
     pub fn unit_roundoff(self) -> f64 {
         match self {
             Storage::Real => 0.0,
-            _ => 2.0_f64.powi(-self.format().0),
+            _ => power_of_two(-self.format().0),
         }
     }
 
@@ -64,7 +64,7 @@ impl Storage {
     pub fn smallest_normal(self) -> f64 {
         match self {
             Storage::Real => 0.0,
-            _ => 2.0_f64.powi(self.format().1),
+            _ => power_of_two(self.format().1),
         }
     }
 
@@ -91,7 +91,7 @@ impl Storage {
     /// The distance between the two neighbours of x in this storage.
     pub fn spacing(self, x: f64) -> f64 {
         let (bits, smallest, _) = self.format();
-        2.0_f64.powi(exponent(x).max(smallest) - bits + 1)
+        power_of_two(exponent(x).max(smallest) - bits + 1)
     }
 
     /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
@@ -155,6 +155,12 @@ impl Rounding {
 fn exponent(x: f64) -> i32 {
     let biased = x.to_bits() >> 52 & 0x7ff;
     i32::try_from(biased).expect("eleven bits") - 1023
+}
+
+/// 2ⁿ, for an n of a normal f64.
+fn power_of_two(n: i32) -> f64 {
+    let biased = u64::try_from(n + 1023).expect("no storage has numbers below f64's");
+    f64::from_bits(biased << 52)
 }
 
 /// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).

@@ -149,11 +149,26 @@ fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, u
 impl Evidence<'_> {
     /// The model with its sizes under an assumption, judged by the local lens.
     fn verify(&self, assumption: &Assumption, layers: Range<usize>, keep: Option<At>) -> Result<Found, Failure> {
+        self.put_next_to(assumption, layers, keep, |verification| verification.run(|| ()))
+    }
+
+    /// The verdicts on some layers under an assumption.
+    fn verdicts(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
+        Ok(self.put_next_to(assumption, layers, None, |verification| verification.verdicts())?.sites)
+    }
+
+    fn put_next_to(
+        &self,
+        assumption: &Assumption,
+        layers: Range<usize>,
+        keep: Option<At>,
+        judge: impl FnOnce(&Verification<'_>) -> Result<Found, Failure>,
+    ) -> Result<Found, Failure> {
         let weights = assumption.weights(self.config, self.weights);
         let model = assumption.model(self.config, &weights)?;
         let candidate = self.candidate.under(model.config());
         let (contract, steps, lenses) = (self.contract, self.steps, &[Lens::Local]);
-        Verification { model: &model, candidate: &*candidate, contract, steps, lenses, layers, keep }.run(|| ())
+        judge(&Verification { model: &model, candidate: &*candidate, contract, steps, lenses, layers, keep })
     }
 
     fn all(&self) -> Range<usize> {
@@ -241,7 +256,7 @@ impl Evidence<'_> {
         fault: &SiteReport,
         before: &[SiteReport],
     ) -> Result<(Option<Tried>, f64), Failure> {
-        let found = self.verify(&assumption, self.around(fault.site), None)?.sites;
+        let found = self.verdicts(&assumption, self.around(fault.site))?;
         let far = deviation(fault, &found);
         if !fits(fault, &found, before) {
             return Ok((None, far));

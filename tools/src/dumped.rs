@@ -78,9 +78,14 @@ impl Dumped {
         }
         let values = Sited::new(dump, &config, &maps);
         let Some(last) = values.sites().map(|at| at.step).max() else { return Err(nothing_known(&values)) };
-        let prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
+        let mut prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
         prompt.check(&config, prompt.decoded.len())?;
         let steps = prompt.passes(last, manifest.as_ref())?;
+        if given.tokens.is_none() {
+            // A built-in case's decode is not that of every engine.
+            let decode = manifest.and_then(|manifest| manifest.decode);
+            prompt.decoded = decode.map(|decode| decode.tokens).unwrap_or_default();
+        }
         let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, step))?;
         Ok(Dumped { values, prompt, steps, known, semantics })
     }

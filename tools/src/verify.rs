@@ -45,10 +45,20 @@ pub struct Found {
 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
-    pub fn run(&self, mut progress: impl FnMut()) -> Result<Found, Failure> {
+    pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
+        self.judge(true, progress)
+    }
+
+    /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
+    pub fn verdicts(&self) -> Result<Found, Failure> {
+        self.judge(false, || ())
+    }
+
+    fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
         let start = self.start();
         let lenses = self.lenses.iter().filter(|lens| start == 0 || **lens != Lens::Global);
-        let mut tracks: Vec<Track<'_>> = lenses.map(|lens| Track::new(*lens, self.model, self.contract)).collect();
+        let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
+        let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {

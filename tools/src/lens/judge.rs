@@ -62,6 +62,14 @@ impl Judge {
         self.seen.computed.error.as_ref().is_none_or(|error| error.carried > CARRIED)
     }
 
+    /// Whether a value is beyond its bound, however far that was carried: a fault, whatever the noise is.
+    pub(crate) fn is_beyond(&self, loaded: &Loaded<'_>) -> Result<bool, Failure> {
+        let Some(error) = &self.seen.computed.error else { return Ok(false) };
+        let candidate = loaded.value(self.seen.site)?;
+        let values = candidate.iter().zip(self.computed()).zip(&error.certain);
+        Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
+    }
+
     pub(crate) fn add_member(&mut self, value: Array2<f64>) {
         self.members.push(value);
     }

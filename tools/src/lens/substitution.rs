@@ -136,6 +136,7 @@ impl<'a> Substitution<'a> {
 
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
+            self.segment.push(site);
             self.missing.push(site);
             return Ok(());
         }

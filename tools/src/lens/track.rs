@@ -49,6 +49,8 @@ pub(crate) struct Track<'m> {
     candidate: RoundingContract,
     main: State,
     members: Vec<State>,
+    /// Whether noise is measured even where a value is beyond any noise.
+    thorough: bool,
     /// Whether the members' streams are where the main run's is.
     abreast: bool,
 }
@@ -62,10 +64,10 @@ struct State {
 }
 
 impl<'m> Track<'m> {
-    pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract) -> Self {
+    pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract, thorough: bool) -> Self {
         let cache = KvCache::new(model.config().num_hidden_layers);
         let main = State { stream: None, table: None, cache };
-        Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, abreast: false }
+        Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, thorough, abreast: false }
     }
 
     /// Goes on from a candidate's residual stream.
@@ -88,7 +90,12 @@ impl<'m> Track<'m> {
             return Err(failure);
         }
         let mut seen: Vec<Judge> = probe.seen.into_iter().map(Judge::new).collect();
-        let floored: Vec<Site> = seen.iter().filter(|judge| judge.needs_floor()).map(Judge::site).collect();
+        let mut floored = Vec::new();
+        for judge in &seen {
+            if judge.needs_floor() && (self.thorough || !judge.is_beyond(loaded)?) {
+                floored.push(judge.site());
+            }
+        }
         let needed = phase == Phase::Start || !floored.is_empty() || !self.is_exact(phase, pass);
         if needed {
             self.advance_members(before, phase, pass, loaded, &mut seen, &floored)?;
