@@ -35,7 +35,7 @@ impl Setup {
     fn launch(&self, y: &mut CudaSlice<bf16>, grid: LaunchConfig) -> Result<(), DriverError> {
         let width = i32::try_from(WIDTH).expect("a small number");
         let mut launch = self.stream.launch_builder(&self.function);
-        launch.arg(&self.ones).arg(&self.ones).arg(y).arg(&width).arg(&width).arg(&0.0_f32);
+        launch.arg(&self.ones).arg(&self.ones).arg(y).arg(&width).arg(&width).arg(&0.0_f32).arg(&0.0_f32);
         #[expect(unsafe_code, reason = "a launch cannot be checked")]
         // SAFETY: the arguments are what the kernel requires; a grid that is not is refused.
         unsafe { launch.launch(grid) }.map(|_| ())
