@@ -14,6 +14,10 @@
 
 mod bound;
 
+use std::ops::Range;
+use std::slice;
+
+use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, Axis, s};
 
@@ -203,7 +207,7 @@ impl Attention {
     }
 
     /// The columns of one head.
-    pub(super) fn columns(&self, head: usize) -> std::ops::Range<usize> {
+    pub(super) fn columns(&self, head: usize) -> Range<usize> {
         head * self.head_dim..(head + 1) * self.head_dim
     }
 
@@ -235,18 +239,13 @@ impl Attention {
         let columns = (0..rows).map(seen).max().unwrap_or(0);
         let keys = self.head(k, self.key_head(head)).slice_move(s![..columns, ..]);
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
-        self.softmax_over(queries, keys, |i| if nothing(i) { 0 } else { seen(i) })
+        self.softmax_of(self.product(queries, keys.reversed_axes()), |i| if nothing(i) { 0 } else { seen(i) })
     }
 
-    /// The softmax of queries over keys, of which query i sees the first `seen(i)`; without any, all are masked alike.
-    pub(super) fn softmax_over<T: Real>(
-        &self,
-        queries: ArrayView2<'_, T>,
-        keys: ArrayView2<'_, T>,
-        seen: impl Fn(usize) -> usize,
-    ) -> Softmax<T> {
+    /// The softmax of queries' products with keys, of which query i sees the first `seen(i)`; without any, all are masked
+    /// alike.
+    pub(super) fn softmax_of<T: Real>(&self, mut scores: Array2<T>, seen: impl Fn(usize) -> usize) -> Softmax<T> {
         let scale = T::of(self.scale);
-        let mut scores = self.product(queries, keys.reversed_axes());
         scores.mapv_inplace(|x| self.scores.round(self.scores.round(x) * scale)); // R1
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
@@ -300,9 +299,29 @@ impl Attention {
 
     /// a·b, with the sums' errors drawn in a stochastic run.
     pub(super) fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
-        let mut y = a.dot(&b);
-        if self.mode != Mode::Nearest && self.accumulator != Accumulator::F64 {
-            let squares = a.mapv(|x| x * x).dot(&b.mapv(|x| x * x));
+        self.product_with(a, b, slice::from_ref(&(0..b.nrows())))
+    }
+
+    /// a·b with those rows of b that are in `runs`, for each of which a has a column.
+    pub(super) fn product_with<T: Real>(
+        &self,
+        a: ArrayView2<'_, T>,
+        b: ArrayView2<'_, T>,
+        runs: &[Range<usize>],
+    ) -> Array2<T> {
+        let draws = self.mode != Mode::Nearest && self.accumulator != Accumulator::F64;
+        let mut y = Array2::zeros((a.nrows(), b.ncols()));
+        let mut squares = Array2::zeros(if draws { y.dim() } else { (0, 0) });
+        let mut first = 0;
+        for run in runs {
+            let (a, b) = (a.slice(s![.., first..first + run.len()]), b.slice(s![run.clone(), ..]));
+            general_mat_mul(T::one(), &a, &b, T::one(), &mut y);
+            if draws {
+                general_mat_mul(T::one(), &a.mapv(|x| x * x), &b.mapv(|x| x * x), T::one(), &mut squares);
+            }
+            first += run.len();
+        }
+        if draws {
             y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, a.ncols(), squares, *y));
         }
         y

@@ -67,10 +67,11 @@ pub fn block_sparse_attention<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim(), v.dim(), chosen)?;
     let mut o = Array2::zeros(q.dim());
+    let (keys, values) = (p.by_head(k), p.by_head(v));
     p.for_each_share(k.nrows(), chosen, [&mut o], |queries| {
-        let values = p.gather_keys(v, queries);
+        let (k, v) = (keys[queries.share.key_head].view(), values[queries.share.key_head].view());
         let softmax = p.softmax(q, k, queries);
-        [p.attention.mean(&softmax, |w| p.attention.product(w, values.view()))]
+        [p.attention.mean(&softmax, |w| p.attention.product_with(w, v, &queries.keys))]
     });
     Ok(o)
 }
@@ -88,7 +89,8 @@ pub fn probabilities<T: Real>(
     let shares = p.shares();
     for (row, share) in (0..n).flat_map(|row| shares.iter().map(move |share| (row, share))) {
         let queries = p.queries((n, s), row, share, chosen);
-        let shown = p.softmax(q, k, &queries).probabilities(p.attention.rounded_probabilities());
+        let keys = p.attention.head(k, share.key_head);
+        let shown = p.softmax(q, keys, &queries).probabilities(p.attention.rounded_probabilities());
         queries.scatter(n, &shown, &mut all);
     }
     Ok(all)
@@ -162,15 +164,31 @@ impl BlockSparseAttention {
             MsaMask::All => iter::once(0..visible).collect(),
             MsaMask::Token | MsaMask::Block => blocks.into_iter().map(of_block).collect(),
         };
-        let keys: Vec<Range<usize>> = keys.into_iter().filter(|run| !run.is_empty()).collect();
+        let keys: Vec<Range<usize>> = joined(keys.into_iter().filter(|run| !run.is_empty()));
         let alike = keys.is_empty();
         Queries { row, share, keys: if alike { iter::once(0..s).collect() } else { keys }, alike }
     }
 
-    /// The softmax of a token's queries of one share, a row a head.
+    /// The softmax of a token's queries of one share, a row a head; k is the share's head alone.
     fn softmax<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, queries: &Queries<'_>) -> Softmax<T> {
-        let (q, k) = (self.gather_queries(q, queries), self.gather_keys(k, queries));
-        self.attention.softmax_over(q.view(), k.view(), |_| k.nrows())
+        let q = self.gather_queries(q, queries);
+        let count = queries.keys.iter().map(Range::len).sum();
+        let mut scores = Array2::zeros((q.nrows(), count));
+        let mut first = 0;
+        for run in &queries.keys {
+            let keys = k.slice(s![run.clone(), ..]);
+            let part = self.attention.product(q.view(), keys.reversed_axes());
+            scores.slice_mut(s![.., first..first + run.len()]).assign(&part);
+            first += run.len();
+        }
+        self.attention.softmax_of(scores, |_| count)
+    }
+
+    /// Each key head's columns by themselves: neighbouring keys are then neighbours in memory.
+    fn by_head<T: Real>(&self, x: ArrayView2<'_, T>) -> Vec<Array2<T>> {
+        (0..self.attention.key_heads)
+            .map(|head| self.attention.head(x, head).as_standard_layout().into_owned())
+            .collect()
     }
 
     /// The heads of q that a share has, a row a head.
@@ -219,6 +237,18 @@ impl BlockSparseAttention {
             }
         });
     }
+}
+
+/// Runs in order, where one ends at the next's start as one: sums over all blocks are those over all keys.
+fn joined(runs: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if last.end == run.start => last.end = run.end,
+            _ => joined.push(run),
+        }
+    }
+    joined
 }
 
 impl Queries<'_> {
