@@ -53,6 +53,20 @@ impl<C: Candidate + ?Sized> Candidate for &C {
     }
 }
 
+/// The rows and columns of what a candidate shows where they are not the model's, and a reading may be why: it rotates or
+/// chooses another number, or chooses for others.
+pub(crate) fn other_size(candidate: &dyn Candidate, config: &Config, at: At, extent: Extent) -> Option<(usize, usize)> {
+    use LayerSite::{BlockMax, BlockScore, Blocks, GateExperts, GateWeights};
+    let of_reading = [BlockMax, BlockScore, Blocks, GateExperts, GateWeights];
+    let may_be = match at.site {
+        Site::RopeCos | Site::RopeSin => true,
+        Site::Layer(_, site) => of_reading.contains(&site),
+        _ => false,
+    };
+    let found = candidate.size(at).filter(|_| may_be)?;
+    (found != at.site.matrix(config, extent)).then_some(found)
+}
+
 /// Activations in memory: a row a position, whether it was read with the prompt or decoded.
 #[derive(Debug, Default, PartialEq)]
 pub struct Live {

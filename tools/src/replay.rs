@@ -10,7 +10,7 @@ use reference::site::Extent;
 use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, other_size};
 use crate::failure::Failure;
 use crate::lens::is_usable;
 
@@ -30,11 +30,12 @@ impl Choices {
             let mut positions = 0;
             for (step, &tokens) in passes.iter().enumerate() {
                 let at = At { step, site };
-                if !candidate.has(at) {
+                positions += tokens;
+                let extent = Extent { tokens, positions };
+                if !candidate.has(at) || other_size(candidate, config, at, extent).is_some() {
                     break;
                 }
-                positions += tokens;
-                let chosen = candidate.choices(at, Extent { tokens, positions })?;
+                let chosen = candidate.choices(at, extent)?;
                 rows.resize(chosen.nrows() / tokens, Vec::new());
                 for (row, chosen) in chosen.rows().into_iter().enumerate() {
                     rows[row / tokens].push(chosen.to_vec());

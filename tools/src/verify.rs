@@ -122,6 +122,9 @@ impl Verification<'_> {
                 }
                 found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
             }
+            if track.lens == Lens::Local {
+                found.sites.extend(shown.others.into_iter().map(|site| loaded.fault_of_size(site)));
+            }
             // Sites are ordered as a token meets them; choices come among the values they are made of.
             found.sites[of_track..].sort_by_key(|report| report.site);
             found.missing.extend(shown.missing);

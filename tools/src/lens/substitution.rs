@@ -13,8 +13,9 @@ use reference::site::NONE;
 use reference::{LayerSite, Site, Tracked};
 
 use super::Lens;
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, other_size};
 use crate::failure::Failure;
+use crate::verdict::{SiteReport, Verdict};
 
 /// A candidate's values of one step and layer, each read once.
 pub(crate) struct Loaded<'a> {
@@ -35,7 +36,23 @@ impl<'a> Loaded<'a> {
     }
 
     pub(crate) fn has(&self, site: Site) -> bool {
-        self.candidate.has(self.at(site))
+        self.candidate.has(self.at(site)) && self.other_size(site).is_none()
+    }
+
+    fn other_size(&self, site: Site) -> Option<(usize, usize)> {
+        other_size(self.candidate, self.config, self.at(site), self.extent)
+    }
+
+    /// The report of a site that the candidate shows in another size.
+    pub(crate) fn fault_of_size(&self, site: Site) -> SiteReport {
+        let ((rows, columns), found) = (self.size(site), self.other_size(site));
+        let note = found.map(|found| format!("it is {} × {}, expected {rows} × {columns}", found.0, found.1));
+        SiteReport { verdict: Verdict::Fault, faults: 1, note, ..SiteReport::missing(self.step, site, Lens::Local) }
+    }
+
+    /// The rows and columns that the site has in the model.
+    fn size(&self, site: Site) -> (usize, usize) {
+        site.matrix(self.config, self.extent)
     }
 
     /// The shape of the site's value as it is dumped.
@@ -60,7 +77,7 @@ impl<'a> Loaded<'a> {
     }
 
     fn require(&self, site: Site, found: (usize, usize)) -> Result<(), Failure> {
-        let expected = site.matrix(self.config, self.extent);
+        let expected = self.size(site);
         if found == expected {
             return Ok(());
         }
@@ -100,24 +117,32 @@ pub(crate) struct Substitution<'a> {
     pub(crate) seen: Vec<Seen>,
     pub(crate) choices: Vec<SeenChoice>,
     pub(crate) missing: Vec<Site>,
+    /// Sites that the candidate shows in another size.
+    pub(crate) others: Vec<Site>,
     pub(crate) failure: Option<Failure>,
     segment: Vec<Site>,
 }
 
 impl<'a> Substitution<'a> {
     pub(crate) fn new(lens: Lens, loaded: &'a Loaded<'a>, only: Option<Vec<Site>>) -> Self {
-        let (seen, choices, missing, segment) = Default::default();
-        Substitution { lens, loaded, only, seen, choices, missing, failure: None, segment }
+        let (seen, choices, missing, others, segment) = Default::default();
+        Substitution { lens, loaded, only, seen, choices, missing, others, failure: None, segment }
     }
 
     fn keeps(&self, site: Site) -> bool {
         self.lens.judges(site) && self.only.as_ref().is_none_or(|only| only.contains(&site))
     }
 
+    /// Goes on with the reference's own value.
+    fn pass_over(&mut self, site: Site) {
+        self.segment.push(site);
+        let of = if self.loaded.other_size(site).is_some() { &mut self.others } else { &mut self.missing };
+        of.push(site);
+    }
+
     fn try_visit(&mut self, site: Site, value: &mut Tracked<f64>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
-            self.segment.push(site);
-            self.missing.push(site);
+            self.pass_over(site);
             return Ok(());
         }
         let candidate = self.loaded.value(site)?;
@@ -136,8 +161,7 @@ impl<'a> Substitution<'a> {
 
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
-            self.segment.push(site);
-            self.missing.push(site);
+            self.pass_over(site);
             return Ok(());
         }
         let candidate = self.loaded.choices(site)?;

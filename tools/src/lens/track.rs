@@ -40,6 +40,7 @@ pub(crate) struct Shown {
     pub(crate) seen: Vec<Judge>,
     pub(crate) choices: Vec<SeenChoice>,
     pub(crate) missing: Vec<Site>,
+    pub(crate) others: Vec<Site>,
 }
 
 /// A lens under way.
@@ -101,7 +102,7 @@ impl<'m> Track<'m> {
             self.advance_members(before, phase, pass, loaded, &mut seen, &floored)?;
         }
         self.abreast = needed;
-        Ok(Shown { seen, choices: probe.choices, missing: probe.missing })
+        Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
     }
 
     /// Whether all that later phases read of this one is the candidate's own, and so needs no member of its own.
