@@ -85,6 +85,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         note: (verdict == Verdict::Mistrusted).then(|| "every value is 0".to_owned()),
         flips: if verdict == Verdict::Tie { vec![Flip { token: 77, legal: true }] } else { Vec::new() },
         spread: Some(Spread::of((96, 192), |(i, j)| largest * ((i * 7919 + j * 104_729) % 1009) as f64 / 1008.0)),
+        chosen: None,
         likelihood: (site == Site::Logits).then_some(Likelihood { divergence: 1e-9, bound: 1e-6 }),
         tops: if site == Site::Logits { tops() } else { Vec::new() },
     }

@@ -8,6 +8,7 @@
 pub mod backend;
 pub mod candidate;
 pub mod catalogue;
+pub mod chosen;
 pub mod cli;
 pub mod commands;
 pub mod decoded;

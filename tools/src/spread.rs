@@ -49,7 +49,7 @@ impl Spread {
 }
 
 /// The tile that a row or column falls into.
-fn tile(at: usize, of: usize, tiles: usize) -> usize {
+pub(crate) fn tile(at: usize, of: usize, tiles: usize) -> usize {
     at * tiles.min(of) / of
 }
 

@@ -6,6 +6,7 @@ use reference::Site;
 use serde::Serialize;
 use strum::Display;
 
+use crate::chosen::Chosen;
 use crate::lens::Lens;
 use crate::spread::Spread;
 
@@ -134,6 +135,9 @@ pub struct SiteReport {
     /// How the errors are spread; a report in JSON has no pictures.
     #[serde(skip)]
     pub spread: Option<Spread>,
+    /// At a choice, what was chosen.
+    #[serde(skip)]
+    pub chosen: Option<Chosen>,
     /// At the logits, what their errors do.
     pub likelihood: Option<Likelihood>,
     /// At the logits, the likeliest token of each row, as far as all are numbers.
@@ -174,6 +178,7 @@ impl SiteReport {
             note: None,
             flips: Vec::new(),
             spread: None,
+            chosen: None,
             likelihood: None,
             tops: Vec::new(),
         }

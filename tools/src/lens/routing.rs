@@ -12,6 +12,7 @@ use reference::{LayerSite, Site};
 use super::Lens;
 use super::chance::beyond;
 use super::substitution::SeenChoice;
+use crate::chosen::{self, Chosen, Standing};
 use crate::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
 
 /// One choice of a token.
@@ -19,6 +20,16 @@ enum Row {
     Same,
     Legal,
     Illegal { chosen: usize, note: String, score: f64, threshold: f64, bound: f64 },
+}
+
+impl Row {
+    fn standing(&self) -> Standing {
+        match self {
+            Row::Same => Standing::Same,
+            Row::Legal => Standing::Legal,
+            Row::Illegal { .. } => Standing::Illegal,
+        }
+    }
 }
 
 impl SeenChoice {
@@ -30,9 +41,12 @@ impl SeenChoice {
             unequal_expected: Some((0..self.candidate.nrows()).map(|row| self.expected(row)).sum()),
             ..SiteReport::missing(step, self.site, Lens::Local)
         };
+        let mut standings = Vec::with_capacity(self.candidate.nrows());
         for row in 0..self.candidate.nrows() {
             let token = row % self.tokens;
-            match self.row(row) {
+            let judged = self.row(row);
+            standings.push(judged.standing());
+            match judged {
                 Row::Same => report.equal += 1,
                 Row::Legal => {
                     report.verdict = report.verdict.max(Verdict::Tie);
@@ -54,7 +68,19 @@ impl SeenChoice {
             }
         }
         report.deviation = (report.count - report.equal) as f64 / report.count.max(1) as f64;
+        report.chosen = Some(self.picture(&standings));
         report
+    }
+
+    fn picture(&self, standings: &[Standing]) -> Chosen {
+        let choices = self.scores.dim().1;
+        let rows = standings.iter().enumerate().map(|(row, &standing)| {
+            let (chosen, own) = (set(&self.candidate, row), set(&self.chosen, row));
+            let there = |choice: &usize| *choice < choices;
+            let other = chosen.symmetric_difference(&own).copied().filter(there).collect();
+            chosen::Row { chosen: chosen.into_iter().filter(there).collect(), other, standing }
+        });
+        Chosen::of((self.candidate.nrows(), choices), self.tokens, rows)
     }
 
     /// How probable it is that a right implementation chooses otherwise: that the errors of two scores, taken as normal,

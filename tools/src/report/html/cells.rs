@@ -112,14 +112,14 @@ impl<'r> Cells<'r> {
             kept.extend(cells.into_iter().take(WORST).map(|cell| cell.id.clone()));
         }
         for cell in self.at.values_mut() {
-            cell.kept = kept.contains(&cell.id) && cell.worst.spread.is_some();
+            cell.kept = kept.contains(&cell.id) && (cell.worst.spread.is_some() || cell.worst.chosen.is_some());
         }
     }
 
     /// What the page says of the pictures that it leaves out.
     pub(super) fn kept() -> String {
         format!(
-            "Histograms and maps of errors are kept for the first {FAULTS} faults, the first {SUSPICIOUS} suspicious \
+            "Histograms, maps of errors and pictures of choices are kept for the first {FAULTS} faults, the first {SUSPICIOUS} suspicious \
              sites, and the {WORST} worst of each column; --sites shows another's."
         )
     }

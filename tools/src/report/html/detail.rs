@@ -1,9 +1,11 @@
 //! What is said of one cell of the map.
 
 use maud::{Markup, html};
+use ndarray::Array2;
 
 use super::cells::Cell;
 use super::plot;
+use crate::chosen::{Chosen, PARTS};
 use crate::report::Report;
 use crate::report::place::{at, axes, named};
 use crate::spread::Spread;
@@ -19,6 +21,7 @@ pub(super) fn template(report: &Report, cell: &Cell<'_>) -> Markup {
             h4 { (at(cell.worst)) }
             (facts(report, cell))
             @if cell.kept && let Some(spread) = &cell.worst.spread { (pictures(cell.worst, spread)) }
+            @if cell.kept && let Some(chosen) = &cell.worst.chosen { (choices(cell.worst, chosen)) }
         }
     }
 }
@@ -77,9 +80,7 @@ fn passes(cell: &Cell<'_>) -> String {
 /// Histogram and map of the errors.
 fn pictures(site: &SiteReport, spread: &Spread) -> Markup {
     let (rows, columns) = spread.map.dim();
-    let axes = axes(site.site);
-    let (across, down) = (axes[axes.len() - 1], axes[..axes.len() - 1].join(" × "));
-    let levels: String = spread.map.iter().map(|level| char::from(LEVELS[usize::from(*level)])).collect();
+    let (down, across) = sides(site);
     html! {
         figure {
             (plot::histogram(spread))
@@ -89,12 +90,42 @@ fn pictures(site: &SiteReport, spread: &Spread) -> Markup {
             }
         }
         figure {
-            canvas.heat width=(columns * 8) height=(rows * 8) data-rows=(rows) data-columns=(columns) data-levels=(levels)
+            canvas.heat width=(columns * 8) height=(rows * 8) data-rows=(rows) data-columns=(columns) data-levels=(levels(&spread.map))
                 data-dim={ (spread.dim.0) "," (spread.dim.1) } data-axes={ (down) "," (across) }
                 role="img" aria-label={ "largest error / bound by " (down) " and " (across) } {}
             figcaption { "Largest error / bound by " (down) " (down) and " (across) " (across). " span.readout {} }
         }
     }
+}
+
+/// What each token chose.
+fn choices(site: &SiteReport, chosen: &Chosen) -> Markup {
+    let (rows, columns) = chosen.map.dim();
+    let (down, across) = sides(site);
+    html! {
+        figure {
+            canvas.heat.chosen width=(columns * 8) height=(rows * 8) data-rows=(rows) data-columns=(columns)
+                data-levels=(levels(&chosen.map)) data-dim={ (chosen.dim.0) "," (chosen.dim.1) } data-tokens=(chosen.tokens)
+                data-parts=(PARTS) data-axes={ (down) "," (across) }
+                role="img" aria-label={ "what was chosen, by " (down) " and " (across) } {}
+            figcaption {
+                "What was chosen by " (down) " (down), of each " (across) " (across): the darker, the more often. "
+                span.swatch.s6 { "t" } " another than the reference's, as rounding explains; "
+                span.swatch.s8 { "✗" } " as it does not. " span.readout {}
+            }
+        }
+    }
+}
+
+/// The names of rows and of columns.
+fn sides(site: &SiteReport) -> (String, &'static str) {
+    let axes = axes(site.site);
+    (axes[..axes.len() - 1].join(" × "), axes[axes.len() - 1])
+}
+
+/// A picture's levels, a character each.
+fn levels(map: &Array2<u8>) -> String {
+    map.iter().map(|level| char::from(LEVELS[usize::from(*level)])).collect()
 }
 
 /// A ratio in few characters.

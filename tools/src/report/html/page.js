@@ -16,12 +16,25 @@ function shadeOf(ratio) {
   return ratio === 0 ? 0 : 1 + SHADES.filter((largest) => ratio > largest).length;
 }
 
+/** What a level of a picture of choices says: the share in percent, and how it stands to the reference's. */
+function choiceOf(level, parts) {
+  const standing = Math.floor(level / (parts + 1));
+  return { share: (100 * (level % (parts + 1))) / parts, standing };
+}
+
+/** The colour of a level. */
+function colourOf(canvas, level) {
+  if (!canvas.classList.contains("chosen")) return shadeOf(ratioOf(level));
+  const { share, standing } = choiceOf(level, Number(canvas.dataset.parts));
+  return standing > 0 ? [6, 8][standing - 1] : Math.ceil(share / 20);
+}
+
 function drawHeat(canvas) {
   const columns = Number(canvas.dataset.columns);
   const style = getComputedStyle(document.documentElement);
   const context = canvas.getContext("2d");
   [...canvas.dataset.levels].forEach((letter, at) => {
-    context.fillStyle = style.getPropertyValue(`--s${shadeOf(ratioOf(LEVELS.indexOf(letter)))}`);
+    context.fillStyle = style.getPropertyValue(`--s${colourOf(canvas, LEVELS.indexOf(letter))}`);
     context.fillRect(8 * (at % columns), 8 * Math.floor(at / columns), 8, 8);
   });
 }
@@ -33,19 +46,37 @@ function range(name, tile, tiles, of) {
   return first >= last ? `${name} ${first}` : `${name} ${first} to ${last}`;
 }
 
+/** The rows of a tile, in words; those of several heads or groups lie one behind the other, `each` of them. */
+function rowRange(down, row, rows, of, each) {
+  const [outer, inner] = down.split(" × ");
+  if (!each || !inner) return range(down, row, rows, of);
+  const perOuter = (rows * each) / of;
+  return `${outer} ${Math.floor(row / perOuter)}, ${range(inner, row % perOuter, perOuter, each)}`;
+}
+
+/** What a level says. */
+function said(canvas, level) {
+  if (canvas.classList.contains("chosen")) {
+    const { share, standing } = choiceOf(level, Number(canvas.dataset.parts));
+    const other = ["", ", not as by the reference, which rounding explains", ", not as by the reference"][standing];
+    return (share === 0 ? "not chosen" : share === 100 ? "chosen" : `chosen by up to ${share.toFixed(0)} %`) + other;
+  }
+  const ratio = ratioOf(level);
+  return ratio === 0 ? "no error" : ratio === Infinity ? "∞" : `at most ${ratio.toPrecision(2)}`;
+}
+
 function readHeat(event) {
   const canvas = event.target;
-  const { rows, columns, levels, dim, axes } = canvas.dataset;
+  const { rows, columns, levels, dim, axes, tokens } = canvas.dataset;
   const box = canvas.getBoundingClientRect();
   const at = (offset, size, count) => Math.max(0, Math.min(count - 1, Math.floor((offset / size) * count)));
   const column = at(event.clientX - box.left, box.width, columns);
   const row = at(event.clientY - box.top, box.height, rows);
-  const ratio = ratioOf(LEVELS.indexOf(levels[row * columns + column]));
   const [allRows, allColumns] = dim.split(",").map(Number);
   const [down, across] = axes.split(",");
-  const where = `${range(down, row, rows, allRows)}, ${range(across, column, columns, allColumns)}`;
-  const most = ratio === 0 ? "no error" : ratio === Infinity ? "∞" : `at most ${ratio.toPrecision(2)}`;
-  canvas.closest("figure").querySelector(".readout").textContent = `${where}: ${most}`;
+  const where = `${rowRange(down, row, rows, allRows, tokens)}, ${range(across, column, columns, allColumns)}`;
+  const what = said(canvas, LEVELS.indexOf(levels[row * columns + column]));
+  canvas.closest("figure").querySelector(".readout").textContent = `${where}: ${what}`;
 }
 
 /** Shows what is said of a cell. */
