@@ -45,7 +45,8 @@ impl<'w> Decoder<'w> {
             require(serves, "decoder C4", "index heads", heads, format!("{choices}: one for each key head"))?;
             require(r <= head_dim, "decoder C5", "rotary_dim", r, format!("at most {head_dim}, of an index head"))?;
             require(blocks.top_k >= 1, "decoder C6", "chosen blocks", blocks.top_k, "at least 1")?;
-            let (of_keys, fits) = (config.head_dim, semantics.index_key == IndexKey::Own || head_dim == config.head_dim);
+            let (of_keys, fits) =
+                (config.head_dim, semantics.index_key == IndexKey::Own || head_dim == config.head_dim);
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{of_keys}, that of the keys it takes"))?;
         }
         Ok(Decoder { config, semantics, weights })

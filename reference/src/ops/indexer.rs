@@ -226,7 +226,9 @@ impl Indexer {
             }
             for (i, dots) in dots.rows().into_iter().enumerate() {
                 let visible = s![i * self.heads + head, ..seen(i)];
-                scores.slice_mut(visible).assign(&dots.slice(s![..seen(i)]).mapv(|x| kept.round(x * T::of(self.scale))));
+                scores
+                    .slice_mut(visible)
+                    .assign(&dots.slice(s![..seen(i)]).mapv(|x| kept.round(x * T::of(self.scale))));
             }
         }
         scores
