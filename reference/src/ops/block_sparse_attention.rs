@@ -237,10 +237,7 @@ impl Queries<'_> {
     fn scatter<T: Real>(&self, n: usize, seen: &Array2<T>, all: &mut Array2<T>) {
         for (head, seen) in self.share.heads.iter().zip(seen.rows()) {
             let keys = self.keys.iter().cloned().flatten();
-            keys.zip(seen).for_each(|(key, &seen)| {
-                let sum = &mut all[[head * n + self.row, key]];
-                *sum = *sum + seen;
-            });
+            keys.zip(seen).for_each(|(key, &seen)| all[[head * n + self.row, key]] += seen);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! Truth and device round alike, so that they are apart only where a middle of two neighbours is near:
 //!
 //! ```text
-//! |ρ(x̂) − ρ(x)| ≤ max(ρ(x + e) − ρ(x), ρ(x) − ρ(x − e))        |ô − o| ≤ Σⱼ rⱼ·(|vⱼ| + eⱼ) + ρ(pⱼ)·eⱼ + c·(ρ(pⱼ) + rⱼ)·(|vⱼ| + eⱼ)
+//! |ρ(x̂) − ρ(x)| ≤ max(ρ(x + e) − ρ(x), ρ(x) − ρ(x − e))
+//! |ô − o| ≤ Σⱼ rⱼ·(|vⱼ| + eⱼ) + ρ(pⱼ)·eⱼ + c·(ρ(pⱼ) + rⱼ)·(|vⱼ| + eⱼ)
 //! ```
 //!
 //! with r of the probabilities, and c of the accumulator. An error that is mostly none has no standard deviation of use.
