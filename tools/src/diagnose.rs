@@ -154,16 +154,16 @@ impl Evidence<'_> {
 
     /// The verdicts on some layers under an assumption.
     fn verdicts(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
-        Ok(self.put_next_to(assumption, layers, None, |verification| verification.verdicts())?.sites)
+        self.put_next_to(assumption, layers, None, |verification| Ok(verification.verdicts()?.sites))
     }
 
-    fn put_next_to(
+    fn put_next_to<R>(
         &self,
         assumption: &Assumption,
         layers: Range<usize>,
         keep: Option<At>,
-        judge: impl FnOnce(&Verification<'_>) -> Result<Found, Failure>,
-    ) -> Result<Found, Failure> {
+        judge: impl FnOnce(&Verification<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         let weights = assumption.weights(self.config, self.weights);
         let model = assumption.model(self.config, &weights)?;
         let candidate = self.candidate.under(model.config());
