@@ -18,8 +18,9 @@ pub use conflicts::{
     RouterEps, RouterScore, RoutingWeights,
 };
 pub use slips::{
-    Activation, AttentionScale, Causal, IndexNorm, KeyHead, MsaMask, MsaPad, NormOrder, PositionShift, QkNormOn,
-    Renormalize, RopeFrequency, RopeOn, RopePosition, SharedScale,
+    Activation, AttentionScale, Causal, ExpertChoice, IndexKey, IndexMask, IndexNorm, KeyHead, MsaLayout, MsaMask,
+    MsaOwn, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize, RopeFrequency, RopeOn, RopePosition, ScoreType,
+    SharedScale,
 };
 
 use crate::error::ParseError;
@@ -107,6 +108,20 @@ pub struct Semantics {
     pub index_rope: RopeOn,
     /// By which weights the index branch norms.
     pub index_norm: IndexNorm,
+    /// What attention's softmax takes and gives.
+    pub attention_softmax: ScoreType,
+    /// How often a token reads its own block.
+    pub msa_own: MsaOwn,
+    /// How the rows of the choice of blocks are read.
+    pub msa_layout: MsaLayout,
+    /// What the index branch takes for its keys.
+    pub index_key: IndexKey,
+    /// Which tokens the index branch scores.
+    pub index_mask: IndexMask,
+    /// What the index branch's token scores are kept in.
+    pub index_scores: ScoreType,
+    /// Which experts a token is sent to.
+    pub expert_choice: ExpertChoice,
 }
 
 impl Semantics {
@@ -152,6 +167,13 @@ impl Semantics {
         msa_group: KeyHead::Grouped,
         index_rope: RopeOn::QueryKey,
         index_norm: IndexNorm::Own,
+        attention_softmax: ScoreType::F32,
+        msa_own: MsaOwn::Once,
+        msa_layout: MsaLayout::TokenMajor,
+        index_key: IndexKey::Own,
+        index_mask: IndexMask::Token,
+        index_scores: ScoreType::F32,
+        expert_choice: ExpertChoice::Distinct,
     };
 
     /// What the released model computes. On the points that touch M2 the documents' majority is right.
@@ -163,7 +185,7 @@ impl Semantics {
         [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
 
     /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> [(&'static str, String); 40] {
+    pub fn fields(&self) -> [(&'static str, String); 47] {
         [
             ("rope_part", self.rope_part.to_string()),
             ("rope_pair", self.rope_pair.to_string()),
@@ -205,6 +227,13 @@ impl Semantics {
             ("msa_group", self.msa_group.to_string()),
             ("index_rope", self.index_rope.to_string()),
             ("index_norm", self.index_norm.to_string()),
+            ("attention_softmax", self.attention_softmax.to_string()),
+            ("msa_own", self.msa_own.to_string()),
+            ("msa_layout", self.msa_layout.to_string()),
+            ("index_key", self.index_key.to_string()),
+            ("index_mask", self.index_mask.to_string()),
+            ("index_scores", self.index_scores.to_string()),
+            ("expert_choice", self.expert_choice.to_string()),
         ]
     }
 
@@ -251,6 +280,13 @@ impl Semantics {
             "msa_group" => self.msa_group = word(field, value)?,
             "index_rope" => self.index_rope = word(field, value)?,
             "index_norm" => self.index_norm = word(field, value)?,
+            "attention_softmax" => self.attention_softmax = word(field, value)?,
+            "msa_own" => self.msa_own = word(field, value)?,
+            "msa_layout" => self.msa_layout = word(field, value)?,
+            "index_key" => self.index_key = word(field, value)?,
+            "index_mask" => self.index_mask = word(field, value)?,
+            "index_scores" => self.index_scores = word(field, value)?,
+            "expert_choice" => self.expert_choice = word(field, value)?,
             _ => {
                 let names = Semantics::DOCUMENTS.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("semantics field", field, format!("one of {names}")));

@@ -107,6 +107,12 @@ impl Storage {
         if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
+    /// How far a number at most `error` from x may be from x when both are rounded to nearest.
+    pub fn apart(self, x: f64, error: f64) -> f64 {
+        let [low, middle, high] = [x - error, x, x + error].map(|x| self.nearest(x));
+        (high - middle).max(middle - low)
+    }
+
     /// Whether x is a value of this storage.
     pub fn holds(self, x: f64) -> bool {
         x.is_nan() || self.nearest(x) == x

@@ -8,9 +8,13 @@ use std::fmt::Write;
 
 use insta::assert_snapshot;
 use rayon::prelude::*;
-use reference::{RoundingContract, Site};
-use tests::mistaken::Setting;
-use tools::catalogue::Assumed;
+use reference::config::{Config, Index};
+use reference::{RoundingContract, Semantics, Site};
+use tests::memory::{Memory, tiny_m3};
+use tests::mistaken::{Setting, computed};
+use tools::catalogue::assumption::Assumption;
+use tools::catalogue::{self, Assumed, Clue};
+use tools::diagnose::{Evidence, diagnose};
 
 /// What became of a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,4 +85,30 @@ fn a_prompt_that_is_long_enough_shows_a_position_in_bf16() {
     let mut setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
     setting.case.tokens = setting.case.tokens.iter().copied().cycle().take(300).collect();
     assert_eq!(fate(&setting, &setting.mistake("rope_bf16_position")), Fate::Named);
+}
+
+/// No built-in case has index heads as wide as attention's.
+#[test]
+fn keys_of_attention_are_told_in_the_index_branch() {
+    let m3 = tiny_m3();
+    let config = Config { index: m3.index.map(|index| Index { head_dim: m3.head_dim, ..index }), ..m3 };
+    let (memory, contract) = (Memory::random(&config, 1), RoundingContract::EAGER_F32);
+    let right = Assumption::none(Semantics::RELEASED);
+    let mut all = catalogue::all().flat_map(|mistake| mistake.cases(&config, Clue::default()));
+    let assumed = all.find(|assumed| assumed.mistake.name == "index_k_from_main_k").expect("it can be made here");
+    let wrong = right.and(assumed).expect("it can be assumed");
+    let tokens: Vec<u32> = (0..20).map(|i| i * i % 37).collect();
+    let weights = wrong.weights(&config, &memory);
+    let made = computed(&wrong.model(&config, &weights).expect("it fits"), &tokens, contract);
+    let evidence = Evidence {
+        config: &config,
+        weights: &memory,
+        candidate: &made,
+        contract,
+        semantics: right.semantics,
+        steps: &[tokens],
+    };
+    let diagnosis = diagnose(&evidence, |_| ()).expect("it can be put next to the reference");
+    let named: Vec<&str> = diagnosis.explained.iter().map(|explained| explained.name).collect();
+    assert_eq!((named, diagnosis.left), (vec!["index_k_from_main_k"], 0), "{diagnosis:#?}");
 }

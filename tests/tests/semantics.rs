@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, AttentionScale, Causal, EpsPlace, Expert, GateClamp, IndexNorm, KeyHead, MsaLocal, MsaMask, MsaPad,
-    MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight, PositionShift, QkNorm, QkNormOn, Renormalize,
-    RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, SharedScale,
+    Activation, AttentionScale, Causal, EpsPlace, Expert, ExpertChoice, GateClamp, IndexKey, IndexMask, IndexNorm,
+    KeyHead, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight,
+    PositionShift, QkNorm, QkNormOn, Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps,
+    RouterScore, RoutingWeights, ScoreType, SharedScale,
 };
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -42,6 +43,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![RopePosition::F32, RopePosition::Bf16]),
         of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
         select(vec![Renormalize::Chosen, Renormalize::Nothing, Renormalize::All]),
+        select(vec![ScoreType::F32, ScoreType::Bf16]),
+        select(vec![ExpertChoice::Distinct, ExpertChoice::Best]),
     );
     let m2 = (rope, norm, router, attention, rotation);
     (m2, sparse(), feed_forward()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn)| Semantics {
@@ -74,6 +77,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         rope_position: rotation.2,
         position_shift: rotation.3,
         renormalize: rotation.4,
+        attention_softmax: rotation.5,
+        expert_choice: rotation.6,
         ..m3
     })
 }
@@ -95,7 +100,15 @@ fn sparse() -> impl Strategy<Value = Semantics> {
         select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
         select(vec![IndexNorm::Own, IndexNorm::Swapped, IndexNorm::None]),
     );
-    (choice, slips, of(0..9_usize), of(0..99_usize)).prop_map(|(choice, slips, init, top_k)| Semantics {
+    let kernels = (
+        select(vec![MsaOwn::Once, MsaOwn::Twice]),
+        select(vec![MsaLayout::TokenMajor, MsaLayout::HeadMajor]),
+        select(vec![IndexKey::Own, IndexKey::Main]),
+        select(vec![IndexMask::Token, IndexMask::Block]),
+        select(vec![ScoreType::F32, ScoreType::Bf16]),
+    );
+    let counts = (of(0..9_usize), of(0..99_usize));
+    (choice, slips, kernels, counts).prop_map(|(choice, slips, kernels, (init, top_k))| Semantics {
         msa_select: choice.0,
         msa_local: choice.1,
         msa_score_scale: choice.2,
@@ -107,6 +120,11 @@ fn sparse() -> impl Strategy<Value = Semantics> {
         msa_group: slips.2,
         index_rope: slips.3,
         index_norm: slips.4,
+        msa_own: kernels.0,
+        msa_layout: kernels.1,
+        index_key: kernels.2,
+        index_mask: kernels.3,
+        index_scores: kernels.4,
         ..Semantics::RELEASED
     })
 }
@@ -197,7 +215,8 @@ fn words_that_are_none() {
              msa_top_k, expert, gate_clamp, routing_weights, router_eps, router_score, attention_scale, key_head, \
              causal, norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, \
              qk_shards, activation, up_beta, swiglu_limit, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, \
-             index_rope, index_norm",
+             index_rope, index_norm, attention_softmax, msa_own, msa_layout, index_key, index_mask, index_scores, \
+             expert_choice",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

@@ -144,6 +144,15 @@ proptest! {
         prop_assert!(storage.nearest(low) <= storage.nearest(high));
     }
 
+    /// What an error does to a rounded number.
+    #[test]
+    fn apart_is_how_far_a_neighbour_rounds(x in any_near(), part in -1.0..1.0, storage in proptest::sample::select(&ALL[..])) {
+        let error = storage.spacing(x);
+        let (rounded, moved) = (storage.nearest(x), storage.nearest(x + part * error));
+        prop_assert!(moved == rounded || (moved - rounded).abs() <= storage.apart(x, error));
+        prop_assert_eq!(storage.apart(rounded, 0.0).max(0.0), 0.0);
+    }
+
     #[test]
     fn stochastic_rounding_takes_a_neighbour(x in any_near(), seed in any::<u64>(), storage in proptest::sample::select(&ALL[..])) {
         let p = Rounding { storage, mode: Mode::Stochastic(seed) };

@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexNorm, RopeOn};
+use crate::semantics::{self, IndexKey, IndexNorm, RopeOn};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -21,12 +21,12 @@ use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
 pub(super) type Chosen = Array2<Option<usize>>;
 
 impl Decoder<'_> {
-    /// The seven steps of the index branch.
+    /// The seven steps of the index branch, of a layer's input and its keys.
     pub(super) fn choose_blocks<T: Real>(
         &self,
         layer: usize,
         index: Index,
-        x: &Tracked<T>,
+        [x, main]: [&Tracked<T>; 2],
         table: &RopeTable<T>,
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
@@ -51,7 +51,11 @@ impl Decoder<'_> {
         let on = self.semantics().index_rope;
         let q = if on == RopeOn::None { q } else { self.rotate(&q, index.head_dim, table, run)? };
         let q = run.visit(at(LayerSite::IndexQRope), q);
-        let k = if on == RopeOn::QueryKey { self.rotate(&k, index.head_dim, table, run)? } else { k };
+        let k = match self.semantics().index_key {
+            IndexKey::Main => main.columns(0..index.head_dim),
+            IndexKey::Own if on == RopeOn::QueryKey => self.rotate(&k, index.head_dim, table, run)?,
+            IndexKey::Own => k,
+        };
         let k = run.visit(at(LayerSite::IndexKRope), k);
         // 3. Cache.
         let k = cache.append_index(layer, &k)?;
@@ -120,7 +124,9 @@ impl Decoder<'_> {
             attention: self.attention_params(contract),
             block: self.config().index.map_or(1, |index| index.blocks.size),
             mask: self.semantics().msa_mask,
+            own: self.semantics().msa_own,
             group: self.semantics().msa_group,
+            layout: self.semantics().msa_layout,
         };
         let p = params(&run.contract);
         let mut computed = None;

@@ -20,7 +20,7 @@ use crate::ops::rms_norm::{RmsNorm, rms_norm};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::rounding::NormInput;
 use crate::run::{Run, vector};
-use crate::semantics::{self, MsaSelect, NormOrder, QkNormOn, RopeOn};
+use crate::semantics::{self, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
 
@@ -45,6 +45,9 @@ impl<'w> Decoder<'w> {
             require(serves, "decoder C4", "index heads", heads, format!("{choices}: one for each key head"))?;
             require(r <= head_dim, "decoder C5", "rotary_dim", r, format!("at most {head_dim}, of an index head"))?;
             require(blocks.top_k >= 1, "decoder C6", "chosen blocks", blocks.top_k, "at least 1")?;
+            let (of_keys, fits) =
+                (config.head_dim, semantics.index_key == IndexKey::Own || head_dim == config.head_dim);
+            require(fits, "decoder C7", "index head_dim", head_dim, format!("{of_keys}, that of the keys it takes"))?;
         }
         Ok(Decoder { config, semantics, weights })
     }
@@ -176,7 +179,7 @@ impl<'w> Decoder<'w> {
             QkNormOn::QueryKey | QkNormOn::Query => v,
         };
         let blocks = match self.config.index_of(layer) {
-            Some(index) => Some(self.choose_blocks(layer, index, x, table, cache, run)?),
+            Some(index) => Some(self.choose_blocks(layer, index, [x, &k], table, cache, run)?),
             None => None,
         };
         let (k, v) = cache.append(layer, &k, &v)?;

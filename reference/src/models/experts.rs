@@ -65,7 +65,7 @@ impl Decoder<'_> {
         let choice = run
             .tracked(choice, |c, choice| params(c).bound_choice(&scores.widened(), bias.mapv(T::wide).view(), choice));
         let choice = run.visit(at(LayerSite::GateChoice), choice);
-        let chosen = router::top_k(p.top_k, choice.view());
+        let chosen = router::chosen(&p, choice.view());
         let chosen = run.choose(at(LayerSite::GateExperts), &choice, chosen);
         let weights = router::weights(&p, scores.view(), choice.view(), chosen.view());
         let weights = run.tracked(weights, |c, weights| {

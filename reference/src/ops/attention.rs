@@ -9,7 +9,8 @@
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
 //!   (eager); R3 at o.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
-//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, or j < i, where row 0 weighs all s alike.
+//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, or j < i, where row 0 weighs all s alike; σ·q·k and p in
+//!   bf16, whatever R1 and R2 are.
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
@@ -24,9 +25,9 @@ use ndarray::{Array2, ArrayView2, Axis, s};
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::rounding::AttentionRound;
-use crate::semantics::{AttentionScale, Causal, KeyHead, Semantics};
+use crate::semantics::{AttentionScale, Causal, KeyHead, ScoreType, Semantics};
 use crate::storage::Mode;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +46,8 @@ pub struct Attention {
     pub causal: Causal,
     /// R1.
     pub scores: Rounding,
+    /// What the softmax takes and gives; in bf16, R2 is in bf16, after the division.
+    pub softmax: ScoreType,
     /// R2.
     pub probabilities: Rounding,
     /// Whether R2 is before or after the division.
@@ -145,6 +148,7 @@ impl Attention {
             key_head: KeyHead::Grouped,
             causal: Causal::Inclusive,
             scores,
+            softmax: ScoreType::F32,
             probabilities: contract.stored(),
             order: contract.attention,
             output: contract.stored(),
@@ -180,7 +184,13 @@ impl Attention {
             AttentionScale::RotaryDim => (rotary_dim.max(1) as f64).sqrt().recip(),
             AttentionScale::HalfHeadDim => (self.head_dim as f64 / 2.0).sqrt().recip(),
         };
-        Attention { scale, key_head: semantics.key_head, causal: semantics.causal, ..self }
+        let (softmax, bf16) = (semantics.attention_softmax, Rounding::nearest(Storage::Bf16));
+        let (probabilities, order) = match softmax {
+            ScoreType::F32 => (self.probabilities, self.order),
+            ScoreType::Bf16 => (bf16, AttentionRound::Eager),
+        };
+        let (key_head, causal) = (semantics.key_head, semantics.causal);
+        Attention { scale, key_head, causal, softmax, probabilities, order, ..self }
     }
 
     /// g of h.
@@ -245,8 +255,8 @@ impl Attention {
     /// The softmax of queries' products with keys, of which query i sees the first `seen(i)`; without any, all are masked
     /// alike.
     pub(super) fn softmax_of<T: Real>(&self, mut scores: Array2<T>, seen: impl Fn(usize) -> usize) -> Softmax<T> {
-        let scale = T::of(self.scale);
-        scores.mapv_inplace(|x| self.scores.round(self.scores.round(x) * scale)); // R1
+        let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
+        scores.mapv_inplace(|x| taken.round(self.scores.round(self.scores.round(x) * scale))); // R1
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
             match seen(i) {

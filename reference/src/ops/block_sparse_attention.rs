@@ -9,8 +9,8 @@
 //! - Dtypes: as `attention`; C whole numbers, or none.
 //! - Rounding: as `attention`.
 //! - Errors: C1 rows of C = n·G; C2 each block is one of ⌈s/b⌉, and once in its row; C3 b ≥ 1; and `attention`'s.
-//! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks, or all j ≤ pᵢ; C(h mod G, i). A token
-//!   that would see nothing weighs all s alike.
+//! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks, or all j ≤ pᵢ; it has those of ⌊pᵢ/b⌋
+//!   twice; C(h mod G, i); row g·n + i of C for token i. A token that would see nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
 mod bound;
@@ -24,7 +24,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, 
 
 use super::attention::{Attention, Softmax};
 use crate::error::require;
-use crate::semantics::{Causal, KeyHead, MsaMask};
+use crate::semantics::{Causal, KeyHead, MsaLayout, MsaMask, MsaOwn};
 use crate::{ContractError, Real};
 
 /// Parameters.
@@ -36,8 +36,12 @@ pub struct BlockSparseAttention {
     pub block: usize,
     /// What of a chosen block a token sees.
     pub mask: MsaMask,
+    /// How often it sees its own block.
+    pub own: MsaOwn,
     /// Which group's blocks a query head reads.
     pub group: KeyHead,
+    /// Which row of C is whose.
+    pub layout: MsaLayout,
 }
 
 /// Heads that read the same key head and the same choice.
@@ -156,9 +160,16 @@ impl BlockSparseAttention {
             (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
-        let blocks = chosen.row(row * self.attention.key_heads + share.group);
+        let blocks = chosen.row(match self.layout {
+            MsaLayout::TokenMajor => row * self.attention.key_heads + share.group,
+            MsaLayout::HeadMajor => share.group * n + row,
+        });
         let mut blocks: Vec<usize> = blocks.iter().copied().flatten().collect();
         blocks.sort_unstable();
+        let own = position / self.block;
+        if self.own == MsaOwn::Twice && blocks.contains(&own) {
+            blocks.push(own);
+        }
         let of_block = |block: usize| block * self.block..((block + 1) * self.block).min(visible);
         let keys: Vec<Range<usize>> = match self.mask {
             MsaMask::All => iter::once(0..visible).collect(),
@@ -252,11 +263,11 @@ fn joined(runs: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
 }
 
 impl Queries<'_> {
-    /// Puts a row a head, a column a key that is seen, into rows of all heads of n tokens and columns of all keys.
+    /// Adds a row a head, a column a key that is seen, to rows of all heads of n tokens and columns of all keys.
     fn scatter<T: Real>(&self, n: usize, seen: &Array2<T>, all: &mut Array2<T>) {
         for (head, seen) in self.share.heads.iter().zip(seen.rows()) {
             let keys = self.keys.iter().cloned().flatten();
-            keys.zip(seen).for_each(|(key, &seen)| all[[head * n + self.row, key]] = seen);
+            keys.zip(seen).for_each(|(key, &seen)| all[[head * n + self.row, key]] += seen);
         }
     }
 }

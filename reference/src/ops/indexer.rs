@@ -13,7 +13,8 @@
 //!   serves all groups.
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
-//!   Slip of ports: the last block is filled up with zeros.
+//!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
+//!   bf16.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
@@ -25,9 +26,9 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::ranking::ranked;
-use crate::semantics::{MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, Semantics};
+use crate::semantics::{IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics};
 use crate::storage::Mode;
-use crate::{ContractError, Real, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// How blocks are scored and chosen: what a config says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +62,12 @@ pub struct Indexer {
     pub pool: MsaPool,
     /// What the last block is filled up with.
     pub pad: MsaPad,
+    /// Which tokens have a score.
+    pub mask: IndexMask,
     /// D24: σ.
     pub scale: f64,
+    /// What s is kept in.
+    pub kept: ScoreType,
     /// u of the arithmetic.
     pub unit: f64,
     /// Of the scores.
@@ -94,7 +99,7 @@ pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T
         let scores = p.scores(q, k, first, rows);
         let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
         for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
-            p.pool(scores, Indexer::position(q.nrows(), k.nrows(), first + row / p.heads), out);
+            p.pool(scores, p.seen(Indexer::position(q.nrows(), k.nrows(), first + row / p.heads), k.nrows()), out);
         }
         p.of_groups(pooled)
     });
@@ -155,7 +160,9 @@ impl Indexer {
             local: semantics.msa_local,
             pool: semantics.msa_pool,
             pad: semantics.msa_pad,
+            mask: semantics.index_mask,
             scale,
+            kept: semantics.index_scores,
             unit: contract.unit(),
             accumulator: contract.accumulator,
             mode: contract.mode,
@@ -184,6 +191,14 @@ impl Indexer {
         s - n + i
     }
 
+    /// How many of s keys have a score for the token at a position.
+    fn seen(&self, position: usize, s: usize) -> usize {
+        match self.mask {
+            IndexMask::Token => position + 1,
+            IndexMask::Block => ((position / self.blocks.size + 1) * self.blocks.size).min(s),
+        }
+    }
+
     /// The blocks that the token at a position is sent to whatever their scores.
     fn forced(&self, position: usize) -> impl Iterator<Item = usize> {
         let own = position / self.blocks.size;
@@ -198,7 +213,8 @@ impl Indexer {
     /// s of queries `first..first + rows`, all heads of a query one after the other.
     fn scores<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, first: usize, rows: usize) -> Array2<T> {
         let mut scores = Array2::from_elem((rows * self.heads, k.nrows()), T::neg_infinity());
-        let seen = |i: usize| Indexer::position(q.nrows(), k.nrows(), first + i) + 1;
+        let seen = |i: usize| self.seen(Indexer::position(q.nrows(), k.nrows(), first + i), k.nrows());
+        let kept = Rounding::nearest(self.kept.storage());
         let keys = k.slice(s![..seen(rows - 1), ..]);
         for head in 0..self.heads {
             let queries = q.slice(s![first..first + rows, head * self.head_dim..(head + 1) * self.head_dim]);
@@ -210,18 +226,20 @@ impl Indexer {
             }
             for (i, dots) in dots.rows().into_iter().enumerate() {
                 let visible = s![i * self.heads + head, ..seen(i)];
-                scores.slice_mut(visible).assign(&dots.slice(s![..seen(i)]).mapv(|x| x * T::of(self.scale)));
+                scores
+                    .slice_mut(visible)
+                    .assign(&dots.slice(s![..seen(i)]).mapv(|x| kept.round(x * T::of(self.scale))));
             }
         }
         scores
     }
 
-    /// m of one row of s.
-    fn pool<T: Real>(&self, scores: ArrayView1<'_, T>, position: usize, mut out: ArrayViewMut1<'_, T>) {
+    /// m of one row of s, of which so many are seen.
+    fn pool<T: Real>(&self, scores: ArrayView1<'_, T>, seen: usize, mut out: ArrayViewMut1<'_, T>) {
         let size = self.blocks.size;
         for (block, m) in out.iter_mut().enumerate() {
             let visible = scores.slice(s![block * size..((block + 1) * size).min(scores.len())]);
-            let visible = visible.slice(s![..(position + 1).saturating_sub(block * size).min(visible.len())]);
+            let visible = visible.slice(s![..seen.saturating_sub(block * size).min(visible.len())]);
             *m = self.pooled(visible);
             if self.pad == MsaPad::Zero && (block + 1) * size > scores.len() {
                 *m = if *m < T::zero() { T::zero() } else { *m };

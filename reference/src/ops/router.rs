@@ -9,7 +9,7 @@
 //! - Rounding: R1 at b, R2 at w, where a contract holds them in the activations' type.
 //! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E.
 //! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
-//!   softmax of all logits; the sum is over all experts, or there is none.
+//!   softmax of all logits; C is the best expert k times; the sum is over all experts, or there is none.
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 
@@ -19,7 +19,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::ranking::ranked;
 use crate::rounding::{GateRound, RoutingRound};
-use crate::semantics::{Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::semantics::{ExpertChoice, Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -35,6 +35,8 @@ pub struct Router {
     pub weights: RoutingWeights,
     /// D35.
     pub eps: RouterEps,
+    /// What C is.
+    pub choice: ExpertChoice,
     /// By what routing weights are divided.
     pub renormalize: Renormalize,
     /// R1.
@@ -77,7 +79,18 @@ pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -
     })
 }
 
-/// C: the columns of each row's k largest values, largest first, the lowest index first among equals; NaN counts as
+/// C of r + b.
+pub fn chosen<T: Real>(p: &Router, choice: ArrayView2<'_, T>) -> Array2<usize> {
+    match p.choice {
+        ExpertChoice::Distinct => top_k(p.top_k, choice),
+        ExpertChoice::Best => {
+            let best = top_k(1, choice);
+            Array2::from_shape_fn((choice.nrows(), p.top_k), |(i, _)| best[[i, 0]])
+        }
+    }
+}
+
+/// The columns of each row's k largest values, largest first, the lowest index first among equals; NaN counts as
 /// larger than any number.
 pub fn top_k<T: Real>(k: usize, choice: ArrayView2<'_, T>) -> Array2<usize> {
     let mut chosen = Array2::zeros((choice.nrows(), k));
@@ -122,6 +135,7 @@ impl Router {
             score: semantics.router_score,
             weights: semantics.routing_weights,
             eps: semantics.router_eps,
+            choice: semantics.expert_choice,
             renormalize: semantics.renormalize,
             bias: if contract.gate == GateRound::Activations { contract.stored() } else { Rounding::NONE },
             output: if contract.routing == RoutingRound::Activations { contract.stored() } else { Rounding::NONE },

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use strum::{Display, EnumString, VariantNames};
 
+use crate::Storage;
+
 /// By what scores are scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -139,6 +141,76 @@ pub enum IndexNorm {
     Swapped,
     /// By none: they are not normed.
     None,
+}
+
+/// What the index branch takes for its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexKey {
+    /// Its own.
+    Own,
+    /// The first key head of attention, after norm and rotation.
+    Main,
+}
+
+/// Which tokens the index branch scores for a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexMask {
+    /// Those before it and itself.
+    Token,
+    /// The later ones of its own block, too.
+    Block,
+}
+
+/// How often a token reads its own block, where that is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaOwn {
+    /// Once.
+    Once,
+    /// Twice: as it is chosen, and as it is forced.
+    Twice,
+}
+
+/// How attention reads the rows of the choice, which are written with the groups of a token together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaLayout {
+    /// As they are written.
+    TokenMajor,
+    /// As if the tokens of a group were together.
+    HeadMajor,
+}
+
+/// What scores are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ScoreType {
+    /// As they are computed.
+    F32,
+    /// bf16.
+    Bf16,
+}
+
+impl ScoreType {
+    /// What they are rounded to.
+    pub fn storage(self) -> Storage {
+        match self {
+            ScoreType::F32 => Storage::Real,
+            ScoreType::Bf16 => Storage::Bf16,
+        }
+    }
+}
+
+/// Which experts a token is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ExpertChoice {
+    /// The k best.
+    Distinct,
+    /// The best, k times.
+    Best,
 }
 
 /// What the shared expert's output is multiplied by.

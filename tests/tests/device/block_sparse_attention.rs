@@ -10,7 +10,7 @@ use optimized::ops::qk_norm_rope::KeysValues;
 use proptest::prelude::*;
 use reference::ops::attention::Attention;
 use reference::ops::block_sparse_attention::{BlockSparseAttention, block_sparse_attention};
-use reference::semantics::{KeyHead, MsaMask};
+use reference::semantics::{KeyHead, MsaLayout, MsaMask, MsaOwn};
 use reference::{RoundingContract, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
@@ -73,7 +73,9 @@ impl Case {
 
     fn params(&self, contract: &RoundingContract) -> BlockSparseAttention {
         let attention = Attention::under(contract, self.heads, self.d);
-        BlockSparseAttention { attention, block: self.block, mask: MsaMask::Token, group: KeyHead::Grouped }
+        let (mask, own) = (MsaMask::Token, MsaOwn::Once);
+        let (group, layout) = (KeyHead::Grouped, MsaLayout::TokenMajor);
+        BlockSparseAttention { attention, block: self.block, mask, own, group, layout }
     }
 }
 

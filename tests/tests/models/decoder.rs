@@ -98,10 +98,16 @@ fn every_point_of_m3_is_heard() {
         "index_rope=none",
         "index_norm=swapped",
         "index_norm=none",
+        "attention_softmax=bf16",
+        "msa_own=twice",
+        "msa_layout=head_major",
+        "expert_choice=best",
     ] {
         assert_ne!(of(&format!("released,{field}")), usual, "{field}");
     }
     assert_eq!(of("released,msa_score_scale=1/sqrt(d)"), usual);
+    // The own block is forced in any case.
+    assert_eq!(of("released,index_mask=block"), usual);
 }
 
 /// Every override of a contract that changes where a value is rounded.

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::ops::attention::{Attention, attention, probabilities, scores};
 use reference::ops::block_sparse_attention::{self, BlockSparseAttention, block_sparse_attention};
-use reference::semantics::{Causal, KeyHead, MsaMask};
+use reference::semantics::{Causal, KeyHead, MsaLayout, MsaMask, MsaOwn};
 use reference::{RoundingContract, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
@@ -61,7 +61,8 @@ impl Case {
 
 fn params(contract: &RoundingContract, heads: (usize, usize), d: usize, block: usize) -> BlockSparseAttention {
     let attention = Attention::under(contract, heads, d);
-    BlockSparseAttention { attention, block, mask: MsaMask::Token, group: KeyHead::Grouped }
+    let (mask, own) = (MsaMask::Token, MsaOwn::Once);
+    BlockSparseAttention { attention, block, mask, own, group: KeyHead::Grouped, layout: MsaLayout::TokenMajor }
 }
 
 /// Some blocks of each row, its own among them, in any order, and none after the last.
@@ -259,6 +260,26 @@ proptest! {
         likely(&got.expect("good").mapv(f64::from), &want, &bound)?;
     }
 
+    /// A port's slips have bounds of their own.
+    #[test]
+    fn a_device_that_slips_stays_within_the_bounds(
+        case in case(),
+        own in prop::sample::select(vec![MsaOwn::Once, MsaOwn::Twice]),
+        layout in prop::sample::select(vec![MsaLayout::TokenMajor, MsaLayout::HeadMajor]),
+    ) {
+        use block_sparse_attention::probabilities;
+        let slip = |p: BlockSparseAttention| BlockSparseAttention { own, layout, ..p };
+        let (p, ideal, chosen) = (slip(case.under(&case.contract)), slip(case.ideal()), case.chosen.view());
+        let [q, k, v] = [case.noise.on(&case.q, 0), case.noise.on(&case.k, 1), case.noise.on(&case.v, 2)];
+        let want = oracle(&ideal, &case.q, &case.k, &case.v, &case.chosen);
+        let bound = p.bound(&q.tracked, &k.tracked, &v.tracked, chosen, &want);
+        let got = block_sparse_attention(&p, q.f32().view(), k.f32().view(), v.f32().view(), chosen);
+        within(&got.expect("good").mapv(f64::from), &want, &bound)?;
+        let want = probabilities(&ideal, case.q.view(), case.k.view(), chosen).expect("good");
+        let got = probabilities(&p, q.f32().view(), k.f32().view(), chosen).expect("good");
+        within(&got.mapv(f64::from), &want, &p.bound_probabilities(&q.tracked, &k.tracked, chosen, &want))?;
+    }
+
     /// A query's bound is attention's over the keys that it reads, and the depth is one more.
     #[test]
     fn the_bound_is_that_of_attention(case in case()) {
@@ -311,6 +332,28 @@ fn slips() {
     assert_eq!(oracle(&p, &q, &k, &v, &chosen), array![[1.0, 1.0, 20.0, 20.0]]);
     let tiled = BlockSparseAttention { group: KeyHead::Tiled, ..p };
     assert_eq!(oracle(&tiled, &q, &k, &v, &chosen), array![[1.0, 2.0, 10.0, 20.0]]);
+}
+
+/// Of the keys 1, 3, 5, 9 in blocks of two, the last two count double; rows of two tokens and groups change places, and a
+/// token that is left with what comes later weighs all alike.
+#[test]
+fn slips_of_kernels_that_read_blocks() {
+    let p = params(&RoundingContract::IDEAL, (1, 1), 1, 2);
+    let (q, k, v) = (Array2::zeros((1, 1)), Array2::zeros((4, 1)), array![[1.0], [3.0], [5.0], [9.0]]);
+    let twice = BlockSparseAttention { own: MsaOwn::Twice, ..p };
+    let of = |chosen| oracle(&twice, &q, &k, &v, &chosen)[[0, 0]];
+    assert!((of(array![[Some(1), Some(0)]]) - 32.0 / 6.0).abs() < 1e-14);
+    assert_eq!(of(array![[Some(0), None]]), 2.0);
+    let shown = block_sparse_attention::probabilities(&twice, q.view(), k.view(), array![[Some(0), Some(1)]].view());
+    let (sixth, third) = (1.0 / 6.0, 1.0 / 3.0);
+    assert_eq!(shown, Ok(array![[sixth, sixth, third, third]]));
+
+    let p = params(&RoundingContract::IDEAL, (2, 2), 1, 1);
+    let (q, k, v) = (Array2::zeros((2, 2)), Array2::zeros((2, 2)), array![[1.0, 10.0], [2.0, 20.0]]);
+    let chosen = array![[Some(0)], [Some(0)], [Some(1)], [Some(0)]];
+    assert_eq!(oracle(&p, &q, &k, &v, &chosen), array![[1.0, 10.0], [2.0, 10.0]]);
+    let head_major = BlockSparseAttention { layout: MsaLayout::HeadMajor, ..p };
+    assert_eq!(oracle(&head_major, &q, &k, &v, &chosen), array![[1.0, 15.0], [1.0, 10.0]]);
 }
 
 /// Two keys of two blocks with opposite values, and scores of 8.2035 and 8.5502 that both of R1's roundings move apart, to

@@ -2,9 +2,9 @@
 
 use ndarray::{Array1, Array2, Axis, array};
 use proptest::prelude::*;
-use reference::ops::router::{Router, choice, scores, top_k, weights};
+use reference::ops::router::{Router, choice, chosen, scores, top_k, weights};
 use reference::rounding::{GateRound, RoutingRound};
-use reference::semantics::{RouterEps, RouterScore, RoutingWeights, Semantics};
+use reference::semantics::{ExpertChoice, RouterEps, RouterScore, RoutingWeights, Semantics};
 use reference::{Real, Rounding, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::Exponential;
@@ -226,6 +226,16 @@ fn d35_bias_in_the_weights() {
         let w = weights(&p, r.view(), c.view(), chosen.view());
         assert_eq!(w, array![want]);
     }
+}
+
+/// A slip of ports: the best expert, again and again, has all of the weight.
+#[test]
+fn the_best_expert_may_be_taken_again() {
+    let p = by_hand(Semantics { expert_choice: ExpertChoice::Best, ..Semantics::DOCUMENTS });
+    let r = array![[0.25, 0.5, 0.75], [0.5, 0.25, 0.25]];
+    let both = chosen(&p, r.view());
+    assert_eq!(both, array![[2, 2], [0, 0]]);
+    assert_eq!(weights(&p, r.view(), r.view(), both.view()), array![[0.5, 0.5], [0.5, 0.5]]);
 }
 
 /// D36: e⁰ and e^−ln 3 of 4/3, and a bias that does not count.

@@ -47,6 +47,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: ATTENTION,
         ways: |_, _| [reading("causal", "ahead"), reading("causal", "strict")].concat(),
     },
+    Mistake {
+        name: "softmax_bf16",
+        about: "the softmax takes scores in bf16, and gives probabilities in bf16",
+        right: "the softmax is computed in f32 (A7)",
+        visible: "activations that are finer than bf16, beyond position 0",
+        touches: ATTENTION,
+        ways: |_, _| reading("attention_softmax", "bf16"),
+    },
 ];
 
 fn partial(config: &Config) -> bool {

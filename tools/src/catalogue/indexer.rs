@@ -98,6 +98,33 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |config, _| where_sparse(config, |_| reading("msa_score_scale", "1/sqrt(d)")),
     },
     Mistake {
+        name: "future_block_selected",
+        about: "the index branch scores later tokens of the own block, too",
+        right: "scores of later tokens are −∞ (A15)",
+        visible: "block scores that are shown, or a choice without the own block forced",
+        touches: &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)],
+        ways: |config, _| where_sparse(config, |_| reading("index_mask", "block")),
+    },
+    Mistake {
+        name: "select_bf16_score",
+        about: "the index branch's scores are rounded to bf16 before a block's largest is taken",
+        right: "they are f32 (A15)",
+        visible: "block scores that are shown, or near ties",
+        touches: &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)],
+        ways: |config, _| where_sparse(config, |_| reading("index_scores", "bf16")),
+    },
+    Mistake {
+        name: "index_k_from_main_k",
+        about: "the index branch takes the first key head of attention for its keys",
+        right: "it has a projection and a norm of its own (A15)",
+        visible: "index heads as wide as attention's; else shapes tell",
+        touches: &[layer(IndexKRope)],
+        ways: |config, _| {
+            let fits = |index: Index| index.head_dim == config.head_dim;
+            where_sparse(config, |index| if fits(index) { reading("index_key", "main") } else { Vec::new() })
+        },
+    },
+    Mistake {
         name: "index_norm_missing",
         about: "queries and keys of the index branch are not normed",
         right: "both are, before the rotation (A15)",
@@ -139,6 +166,22 @@ pub(super) const MISTAKES: &[Mistake] = &[
             let shared = config.num_attention_heads > config.num_key_value_heads;
             if shared { where_grouped(config, || reading("msa_group", "tiled")) } else { Vec::new() }
         },
+    },
+    Mistake {
+        name: "topk_layout_token_major",
+        about: "choices are written with a token's groups together, and read as if a group's tokens were together",
+        right: "attention reads the choice of its own token and group (A15)",
+        visible: "more than one group, and more than one token",
+        touches: ATTENDED,
+        ways: |config, _| where_grouped(config, || reading("msa_layout", "head_major")),
+    },
+    Mistake {
+        name: "duplicate_blocks",
+        about: "the own block is read twice, as it is chosen and as it is forced, and its keys count double",
+        right: "each key counts once (A16)",
+        visible: "beyond the first block",
+        touches: ATTENDED,
+        ways: |config, _| where_sparse(config, |_| reading("msa_own", "twice")),
     },
     Mistake {
         name: "block_mask_without_causal",

@@ -24,6 +24,8 @@ const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 /// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
 const PADDED: (f64, f64) = (48.0, 64.0);
 const REPLICATED: f64 = 8.0;
+/// How often key heads are replicated.
+const REPLICAS: [usize; 2] = [2, 8];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -85,6 +87,17 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
+    },
+    Mistake {
+        name: "knorm_elementwise_repeat",
+        about: "the key norm's weight is repeated element by element instead of head by head, and cut to its length",
+        right: "each replica of a key head takes that head's part (A32, A33)",
+        visible: "keys replicated over devices",
+        touches: &[layer(KNorm)],
+        ways: |config, _| {
+            let repeated = REPLICAS.map(|n| Change::Weights(WeightChange::RepeatedElements(n)));
+            if is_full(config) { repeated.to_vec() } else { Vec::new() }
+        },
     },
     Mistake {
         name: "gemma_plus_one_on_M2",

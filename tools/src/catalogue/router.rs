@@ -72,6 +72,16 @@ pub(super) const MISTAKES: &[Mistake] = &[
         },
     },
     Mistake {
+        name: "tie_duplicate",
+        about: "the best expert is taken again and again, because it is not masked once it is chosen",
+        right: "a token is sent to different experts (A9)",
+        visible: "more than one expert a token",
+        touches: CHOICE,
+        ways: |config, _| {
+            if config.num_experts_per_tok > 1 { reading("expert_choice", "best") } else { Vec::new() }
+        },
+    },
+    Mistake {
         name: "topk_k_wrong",
         about: "a token is sent to another number of experts",
         right: "num_experts_per_tok of the configuration (D11)",

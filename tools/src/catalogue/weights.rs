@@ -28,6 +28,8 @@ pub enum WeightChange {
     PlusOne,
     /// The first of so many parts of the query norm's weight, for all of them.
     FirstPart(usize),
+    /// Each of the key norm's weights so many times in a row, up to their number.
+    RepeatedElements(usize),
     /// A norm's weight times a factor.
     Scaled(LayerWeight, f64),
     /// A weight of zeros.
@@ -94,6 +96,11 @@ impl WeightChange {
                 let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j % part]]);
                 Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
             }
+            (WeightChange::RepeatedElements(times), LayerWeight::KNorm) => {
+                let w = get(weight)?.dense::<f64>();
+                let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / times]]);
+                Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
+            }
             (WeightChange::Scaled(scaled, factor), inner) if scaled == inner => {
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w * factor).view(), Storage::F32))
             }
@@ -115,6 +122,7 @@ impl fmt::Display for WeightChange {
             WeightChange::GateInBf16 => f.write_str("router's weight in bf16"),
             WeightChange::PlusOne => f.write_str("1 + w"),
             WeightChange::FirstPart(parts) => write!(f, "the first of {parts} parts for all"),
+            WeightChange::RepeatedElements(times) => write!(f, "each element of the key norm {times} times"),
             WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),

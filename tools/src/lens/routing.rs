@@ -103,15 +103,16 @@ impl SeenChoice {
         if let Some(&choice) = chosen.iter().find(|&&c| c >= choices) {
             return illegal(choice, format!("token {token} chose {what} {choice} of {choices}"));
         }
-        let count = self.candidate.row(row).iter().filter(|&&c| c != NONE).count();
-        if chosen.len() < count {
+        let count = |choices: &Array2<usize>| choices.row(row).iter().filter(|&&c| c != NONE).count();
+        let (count, expected) = (count(&self.candidate), count(&self.chosen));
+        if chosen.len() < count && own.len() == expected {
             return illegal(0, format!("token {token} chose {} {what} twice", if blocks { "a" } else { "an" }));
         }
         if chosen == own {
             return Row::Same;
         }
-        if count != own.len() {
-            return illegal(0, format!("token {token} chose {count} {what}s, expected {}", own.len()));
+        if count != expected || chosen.len() != own.len() {
+            return illegal(0, format!("token {token} chose {} {what}s, expected {}", chosen.len(), own.len()));
         }
         let error = self.scores.error_or_exact();
         let score = |c: usize| (self.scores.value[[row, c]], error.certain[[row, c]]);

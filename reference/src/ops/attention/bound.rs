@@ -12,6 +12,8 @@
 //! with κ for R2, the two sums and the division, and e the error of v. The first term is centred on o: what moves all
 //! scores alike cannot matter. No term is more than its largest share, because probabilities sum to 1.
 
+mod narrow;
+
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip, s};
 
@@ -20,6 +22,7 @@ use crate::Rounding;
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::rounding::AttentionRound;
+use crate::semantics::ScoreType;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
 
@@ -84,8 +87,8 @@ impl Attention {
             let group = self.key_head(head);
             for first in (0..o.nrows()).step_by(BLOCK) {
                 let rows = BLOCK.min(o.nrows() - first);
-                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
-                let scores = self.score_error(&inputs, head, first, &softmax).exponentiated(&softmax, self.unit);
+                let (softmax, scores) = self.scored(&inputs, head, first, rows);
+                let scores = scores.exponentiated(&softmax, self.unit);
                 for i in 0..rows {
                     let values = Values {
                         value: self.head(v.view(), group),
@@ -93,7 +96,11 @@ impl Attention {
                         sigma: self.head(ve.sigma.view(), group),
                         out: o.view().slice_move(s![first + i, self.columns(head)]),
                     };
-                    let (certain, sigma) = self.mean_error(&values, &Weights::new(&softmax, i, &scores));
+                    let weights = Weights::new(&softmax, i, &scores);
+                    let (certain, sigma) = match self.softmax {
+                        ScoreType::F32 => self.mean_error(&values, &weights),
+                        ScoreType::Bf16 => self.narrow_mean_error(&values, &weights, scores.certain.row(i)),
+                    };
                     c.row_mut(first + i).assign(&certain);
                     s.row_mut(first + i).assign(&sigma);
                 }
@@ -111,8 +118,7 @@ impl Attention {
         for head in 0..self.query_heads {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
-                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
-                let part = self.score_error(&inputs, head, first, &softmax);
+                let (softmax, part) = self.scored(&inputs, head, first, rows);
                 let at = s![head * n + first..head * n + first + rows, ..softmax.scores.ncols()];
                 error.certain.slice_mut(at).assign(&part.certain);
                 let sigma = Zip::from(&part.own).and(&part.shared).and(&part.certain);
@@ -135,16 +141,19 @@ impl Attention {
         certain.zip(error.sigma.axis_chunks_iter_mut(Axis(0), n)).enumerate().for_each(|(head, (mut c, mut s))| {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
-                let softmax = self.unrounded().softmax(q.view(), k.view(), head, first, rows);
-                let scores = self.score_error(&inputs, head, first, &softmax).exponentiated(&softmax, self.unit);
+                let (softmax, scores) = self.scored(&inputs, head, first, rows);
+                let scores = scores.exponentiated(&softmax, self.unit);
                 for i in 0..rows {
                     let row = Weights::new(&softmax, i, &scores);
                     let independent: f64 = row.own.iter().map(|s| s * s).sum();
                     let together: f64 = row.shared.iter().sum();
                     for j in (0..row.probability.len()).filter(|&j| softmax.scores[[i, j]] > f64::NEG_INFINITY) {
                         let (p, at) = (row.probability[j], [first + i, j]);
-                        let moved = (row.highest[j] - p).max(p * (1.0 - (-scores.certain[[i, j]]).exp() / row.upper));
-                        c[at] = moved + own * (p + moved) + floor;
+                        c[at] = row.certain(j, scores.certain[[i, j]], own, floor);
+                        if self.softmax == ScoreType::Bf16 {
+                            (c[at], s[at]) = self.narrow(p, c[at]);
+                            continue;
+                        }
                         let variance =
                             row.own[j].powi(2) + p * p * independent + (row.shared[j] + p * together).powi(2);
                         let roundings = own * p + floor;
@@ -153,9 +162,9 @@ impl Attention {
                 }
             }
         });
-        match self.order {
-            AttentionRound::Eager => error.rounded(p.view(), self.probabilities.storage),
-            AttentionRound::Flash => error,
+        match (self.order, self.softmax) {
+            (AttentionRound::Eager, ScoreType::F32) => error.rounded(p.view(), self.probabilities.storage),
+            _ => error,
         }
     }
 
@@ -315,6 +324,13 @@ impl ScoreError {
 }
 
 impl Weights {
+    /// How far the j-th probability may be off, of a score that may be off by d; with a softmax's own error, and a floor.
+    fn certain(&self, j: usize, d: f64, own: f64, floor: f64) -> f64 {
+        let p = self.probability[j];
+        let moved = (self.highest[j] - p).max(p * (1.0 - (-d).exp() / self.upper));
+        moved + own * (p + moved) + floor
+    }
+
     fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError) -> Self {
         let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
         let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();

@@ -13,7 +13,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, concatenate, s};
 use super::{Indexer, TOGETHER};
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
-use crate::semantics::{MsaPad, MsaPool, MsaSelect};
+use crate::semantics::{MsaPad, MsaPool, MsaSelect, ScoreType};
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
 
@@ -49,7 +49,7 @@ impl Indexer {
         for (part, scores) in self.parts(q, k).enumerate() {
             for row in 0..scores.value.nrows() / self.heads * self.groups {
                 let (i, group) = (row / self.groups, row % self.groups);
-                let seen = Indexer::position(n, s, part * TOGETHER + i) + 1;
+                let seen = self.seen(Indexer::position(n, s, part * TOGETHER + i), s);
                 let heads = match self.select {
                     MsaSelect::PerGroup => i * self.heads + group..i * self.heads + group + 1,
                     MsaSelect::HeadMax => i * self.heads..(i + 1) * self.heads,
@@ -118,7 +118,7 @@ impl Indexer {
     /// The scores of all queries, some at a time.
     fn parts<'a>(&'a self, q: &'a Tracked<f64>, k: &'a Tracked<f64>) -> impl Iterator<Item = Scores> + 'a {
         let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
-        let truth = Indexer { mode: Mode::Nearest, ..*self };
+        let truth = Indexer { mode: Mode::Nearest, kept: ScoreType::F32, ..*self };
         (0..q.dim().0).step_by(TOGETHER).map(move |first| {
             let rows = TOGETHER.min(q.dim().0 - first);
             let value = truth.scores(q.view(), k.view(), first, rows);
@@ -134,8 +134,24 @@ impl Indexer {
                 certain.slice_mut(s![head..;self.heads, ..]).assign(&of_head);
                 sigma.slice_mut(s![head..;self.heads, ..]).assign(&sigma_of_head);
             }
-            Scores { value, certain, sigma }
+            self.as_kept(Scores { value, certain, sigma })
         })
+    }
+
+    /// Scores as they are kept: those that truth and device round differ where a middle of two neighbours is near.
+    fn as_kept(&self, mut scores: Scores) -> Scores {
+        if self.kept == ScoreType::F32 {
+            return scores;
+        }
+        let storage = self.kept.storage();
+        let each = Zip::from(&mut scores.value).and(&mut scores.certain).and(&mut scores.sigma);
+        each.for_each(|score, certain, sigma| {
+            if *score > f64::NEG_INFINITY {
+                *certain = storage.apart(*score, *certain);
+                (*score, *sigma) = (storage.nearest(*score), *certain);
+            }
+        });
+        scores
     }
 
     /// Of the scores of one head, from |q|, δ and its deviation, and the same of k.

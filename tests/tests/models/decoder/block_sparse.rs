@@ -175,7 +175,7 @@ impl Probe<f64> for Judge<'_> {
 }
 
 #[test]
-fn c4_to_c6() {
+fn c4_to_c7() {
     let memory = Memory::random(&tiny_m3(), 1);
     let of = |index: &dyn Fn(Index) -> Index, semantics: &str| {
         let config = Config { index: tiny_m3().index.map(index), ..tiny_m3() };
@@ -194,4 +194,6 @@ fn c4_to_c6() {
     let none = |index: Index| index;
     let error = "decoder C6: chosen blocks = 0, expected at least 1";
     assert_eq!(of(&none, "released,msa_top_k=0"), Some(error.into()));
+    let error = "decoder C7: index head_dim = 6, expected 8, that of the keys it takes";
+    assert_eq!(of(&none, "released,index_key=main"), Some(error.into()));
 }

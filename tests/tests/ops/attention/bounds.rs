@@ -2,7 +2,7 @@
 
 use super::*;
 use reference::accumulator::Accumulator;
-use reference::semantics::{Causal, KeyHead};
+use reference::semantics::{Causal, KeyHead, ScoreType, Semantics};
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
 use tests::strategy::Perturbed;
@@ -53,8 +53,10 @@ proptest! {
         case in case(),
         causal in prop::sample::select(vec![Causal::Ahead, Causal::Strict, Causal::Inclusive]),
         key_head in prop::sample::select(vec![KeyHead::Tiled, KeyHead::Grouped]),
+        attention_softmax in prop::sample::select(vec![ScoreType::F32, ScoreType::Bf16]),
     ) {
-        let slip = |p: Attention| Attention { causal, key_head, ..p };
+        let semantics = Semantics { causal, key_head, attention_softmax, ..Semantics::DOCUMENTS };
+        let slip = |p: Attention| p.slipping(&semantics, 0);
         let (p, ideal) = (slip(case.params()), slip(case.ideal()));
         let [q, k, v] = case.inputs();
         let want = oracle(&ideal, &case.q, &case.k, &case.v);

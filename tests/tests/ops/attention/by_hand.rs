@@ -1,6 +1,6 @@
 //! Attention in numbers that can be checked by hand: rounding points, constraints, blocks.
 
-use reference::semantics::{Causal, KeyHead};
+use reference::semantics::{Causal, KeyHead, ScoreType, Semantics};
 
 use super::*;
 
@@ -151,6 +151,31 @@ fn a_port_may_see_too_much_or_too_little() {
     assert_eq!(of(Causal::Inclusive), array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
     assert_eq!(of(Causal::Ahead), array![[0.5, 0.5, 0.0], [third, third, third], [third, third, third]]);
     assert_eq!(of(Causal::Strict), array![[third, third, third], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]);
+}
+
+/// 1 + 2⁻⁹ and 1 are the same score in bf16, where a third is 0.333984375; so it is under every contract.
+#[test]
+fn a_port_may_keep_its_softmax_in_bf16() {
+    let semantics = Semantics { attention_softmax: ScoreType::Bf16, ..Semantics::DOCUMENTS };
+    let (q, k) = (array![[1.0]], array![[1.0], [1.0 + 2.0_f64.powi(-9)], [1.0]]);
+    for contract in [RoundingContract::IDEAL, RoundingContract::EAGER_F32, RoundingContract::FUSED] {
+        let p = ONE.under(&contract).slipping(&semantics, 0);
+        assert_eq!(scores(&p, q.view(), k.view()), Ok(array![[1.0, 1.0, 1.0]]));
+        assert_eq!(probabilities(&p, q.view(), k.view()), Ok(Array2::from_elem((1, 3), 0.333_984_375)));
+        let p = Attention { output: Rounding::NONE, ..p };
+        assert_eq!(oracle(&p, &q, &k, &Array2::ones((3, 1))), array![[1.001_953_125]]);
+    }
+    // The bound is not bf16's, but where a score is near the middle of two.
+    let p = ONE.under(&RoundingContract::EAGER_F32).slipping(&semantics, 0);
+    let [q, near] = [&q, &k].map(|x| Tracked::exact(x.clone()));
+    let far = Tracked::exact(array![[1.0], [1.001], [1.0]]);
+    let largest = |k: &Tracked<f64>| {
+        let shown = probabilities(&p, q.view(), k.view()).expect("good");
+        p.bound_probabilities(&q, k, &shown).certain.iter().copied().fold(0.0, f64::max)
+    };
+    assert!(largest(&far) == 0.0 && largest(&near) == 0.0, "{} {}", largest(&far), largest(&near));
+    let middle = Tracked::exact(array![[1.0], [1.0 + 2.0_f64.powi(-8)], [1.0]]);
+    assert!(largest(&middle) > 1e-3);
 }
 
 /// Four query heads, two key heads: the second and third query heads change places.

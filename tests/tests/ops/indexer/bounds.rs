@@ -78,6 +78,24 @@ proptest! {
         likely(&got, &want, &p.bound_block_max(&q.tracked, &k.tracked, &want))?;
     }
 
+    /// A port's slips have bounds of their own.
+    #[test]
+    fn a_device_that_slips_stays_within_the_bounds(
+        case in case(),
+        mask in prop::sample::select(vec![IndexMask::Block, IndexMask::Token]),
+        kept in prop::sample::select(vec![ScoreType::Bf16, ScoreType::F32]),
+    ) {
+        let slip = |p: Indexer| Indexer { mask, kept, ..p };
+        let (p, ideal) = (slip(case.under(&case.contract)), slip(case.ideal()));
+        let (q, k) = (case.noise.on(&case.q, 0), case.noise.on(&case.k, 1));
+        let want = token_scores(&ideal, case.q.view(), case.k.view()).expect("good");
+        let got = token_scores(&p, q.f32().view(), k.f32().view()).expect("good").mapv(f64::from);
+        within(&got, &want, &p.bound_scores(&q.tracked, &k.tracked))?;
+        let want = block_max(&ideal, case.q.view(), case.k.view()).expect("good");
+        let got = block_max(&p, q.f32().view(), k.f32().view()).expect("good").mapv(f64::from);
+        within(&got, &want, &p.bound_block_max(&q.tracked, &k.tracked, &want))?;
+    }
+
     /// What is forced has no error, what is not has its own.
     #[test]
     fn forced_blocks_are_exact(case in case()) {

@@ -94,6 +94,29 @@ fn slip_of_a_last_block_filled_up_with_zeros() {
     assert_eq!(last(&zeros, &[-3.0, -1.0, -5.0, -4.0]), some(&[0]));
 }
 
+/// Token 0 of a block of two sees the second; token 4 has nothing to see.
+#[test]
+fn slip_of_later_tokens_of_the_own_block() {
+    let p = params(Blocks { size: 2, top_k: 3, local: 1, init: 0 });
+    let leaking = Indexer { mask: IndexMask::Block, ..p };
+    let (q, k) = (Array2::ones((5, 1)), array![[1.0], [8.0], [3.0], [9.0], [0.0]]);
+    let maxima = block_max(&leaking, q.view(), k.view()).expect("good");
+    assert_eq!(maxima.row(0).to_vec(), [8.0, f64::NEG_INFINITY, f64::NEG_INFINITY]);
+    assert_eq!(maxima.row(2).to_vec(), [8.0, 9.0, f64::NEG_INFINITY]);
+    assert_eq!(maxima.row(4), block_max(&p, q.view(), k.view()).expect("good").row(4));
+    let scores = token_scores(&leaking, q.view(), k.view()).expect("good");
+    assert_eq!(scores.row(0).to_vec()[..3], [1.0, 8.0, f64::NEG_INFINITY]);
+}
+
+/// 1 + 2⁻⁹ is 1 in bf16: the first of equals is chosen.
+#[test]
+fn slip_of_scores_in_bf16() {
+    let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 1, top_k: 1, local: 0, init: 0 }) };
+    let bf16 = Indexer { kept: ScoreType::Bf16, ..p };
+    let keys = [1.0, 1.0 + 2.0_f64.powi(-9), -5.0];
+    assert_eq!((last(&p, &keys), last(&bf16, &keys)), (some(&[1]), some(&[0])));
+}
+
 /// D21: head 0 prefers block 0, head 1 block 2 by a larger score.
 #[test]
 fn d21_the_largest_of_all_heads() {
