@@ -2,6 +2,7 @@
 
 mod accumulator;
 mod bound;
+mod chosen;
 mod cli;
 mod compare;
 mod config;

@@ -5,6 +5,7 @@ mod junit;
 pub(crate) mod page;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
+use tools::chosen::{Chosen, Row, Standing};
 use tools::decoded::{Cause, Decoded, Divergence};
 use tools::lens::Lens;
 use tools::report::{Header, Report, SCHEMA};
@@ -85,10 +86,20 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         note: (verdict == Verdict::Mistrusted).then(|| "every value is 0".to_owned()),
         flips: if verdict == Verdict::Tie { vec![Flip { token: 77, legal: true }] } else { Vec::new() },
         spread: Some(Spread::of((96, 192), |(i, j)| largest * ((i * 7919 + j * 104_729) % 1009) as f64 / 1008.0)),
-        chosen: None,
+        chosen: site.is_choice().then(chosen),
         likelihood: (site == Site::Logits).then_some(Likelihood { divergence: 1e-9, bound: 1e-6 }),
         tops: if site == Site::Logits { tops() } else { Vec::new() },
     }
+}
+
+/// What each token chose of 32, of which the last token's is another than rounding can explain.
+fn chosen() -> Chosen {
+    let row = |token: usize| {
+        let (chosen, other) = (token % 32, if token == 511 { vec![3] } else { Vec::new() });
+        let standing = if other.is_empty() { Standing::Same } else { Standing::Illegal };
+        Row { chosen: vec![chosen], other, standing }
+    };
+    Chosen::of((512, 32), 512, (0..512).map(row))
 }
 
 /// The likeliest tokens; one in a hundred is another than the reference's.

@@ -124,11 +124,13 @@ fn a_dump_of_something_else() {
     let ran = refused(|_| (), &["verify", "model", of_other]);
     assert!(ran.says("expected below vocab_size = 211"), "{ran}");
     let wide = |model: &Path| {
-        configure(model, "\"num_experts_per_tok\": 1", "\"num_experts_per_tok\": 2");
+        configure(model, "\"head_dim\": 12", "\"head_dim\": 20");
+        configure(model, "0.3333333333333333", "0.2");
+        configure(model, "_heads\": 5", "_heads\": 3");
     };
     let own = case("m2-mha-top1-f32").join("expected.safetensors");
     let ran = refused(wide, &["verify", "model", own.to_str().expect("UTF-8")]);
-    assert!(ran.says("mlp.gate.2: is [17, 1], expected [17, 2]"), "{ran}");
+    assert!(ran.says("self_attn.1: is [1, 5, 17, 17], expected [3, 17, 17]"), "{ran}");
     let ran = refused(|_| (), &["verify", "model", "missing.npz", "--tokens", "1,2,3"]);
     assert!(ran.stderr.contains("missing.npz"), "{ran}");
     let ran = refused(|_| (), &["diff", of_other, "model/model.safetensors"]);

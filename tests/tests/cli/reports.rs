@@ -51,6 +51,23 @@ fn what_transformers_computed_passes() {
     }
 }
 
+/// Each release of transformers has its own rule of choosing blocks: put next to the other's, its dump has other shapes.
+#[test]
+fn the_other_rule_of_choosing_blocks_is_a_fault() {
+    for (name, reading, note) in [
+        ("m3-gqa4-head-max-f32", "released", "it is 34 × 3, expected 68 × 3"),
+        ("m3-gqa4-f32", "documents,gate_clamp=upper", "it is 68 × 3, expected 34 × 3"),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |file: &str| case(name).join(file).display().to_string();
+        let (model, dump, tokens) = (path("model"), path("expected.safetensors"), format!("@{}", path("case.json")));
+        let ran = parity(folder.path(), &["verify", &model, &dump, "--tokens", &tokens, "--semantics", reading]);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        assert_eq!(faults(&ran).first(), Some(&"model.layers.2.self_attn.indexer"), "{ran}");
+        assert!(ran.stdout.contains(note), "{ran}");
+    }
+}
+
 #[test]
 fn one_value_off_by_a_percent_is_named() {
     for site in [

@@ -94,6 +94,24 @@ fn verdicts_do_not_rest_on_colour() {
 }
 
 #[test]
+fn what_was_chosen_is_a_picture() {
+    let page = html(&[report()]);
+    let pictures = page.matches("heat chosen").count();
+    assert!(pictures > 0, "a page with choices has none");
+    let start = page.find("heat chosen").expect("there is one");
+    let picture = &page[start..start + page[start..].find('>').expect("the tag ends")];
+    for said in [
+        "data-rows=\"96\"",
+        "data-columns=\"32\"",
+        "data-dim=\"512,32\"",
+        "data-tokens=\"512\"",
+        "aria-label=\"what was chosen, by token and expert\"",
+    ] {
+        assert!(picture.contains(said), "{said}: {picture}");
+    }
+}
+
+#[test]
 fn links_lead_to_what_there_is_and_names_are_given_once() {
     let page = parsed(&html(&[report(), report()]));
     let mut ids: Vec<&str> = all(&page, "[id]").iter().filter_map(|e| e.value().attr("id")).collect();

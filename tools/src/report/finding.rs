@@ -35,7 +35,10 @@ pub(super) fn suspicion(site: &SiteReport) -> String {
 /// A line a fact.
 pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {
     let of = if site.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
-    let mut lines = vec![format!("{} of {} {of} outside the {}", site.faults, site.count, site.judged_by)];
+    let mut lines = Vec::new();
+    if site.count > 0 {
+        lines.push(format!("{} of {} {of} outside the {}", site.faults, site.count, site.judged_by));
+    }
     if let Some(worst) = &site.worst {
         lines.push(format!(
             "worst at {}: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
