@@ -18,6 +18,9 @@ pub struct Prompt {
 
 const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
 
+/// What a list of tokens may be called: by us, and by tokenizers.
+const NAMES: [&str; 2] = ["tokens", "input_ids"];
+
 impl Prompt {
     /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
@@ -33,9 +36,16 @@ impl Prompt {
         let bad = |problem: String| Failure::new(format!("{file}: {problem}")).help(HELP);
         let text = std::fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
         let value: Value = serde_json::from_str(&text).map_err(|error| bad(format!("is not JSON: {error}")))?;
-        let listed = value.get("tokens").unwrap_or(&value);
-        let tokens =
-            list(listed).ok_or_else(|| bad("holds no list of token ids, nor an object with `tokens`".into()))?;
+        let listed = NAMES.iter().find_map(|name| value.get(name)).unwrap_or(&value);
+        let tokens = list(listed)
+            .ok_or_else(|| bad("holds no list of token ids of one prompt, nor an object with `tokens`".into()))?;
+        if let Some(mask) = value.get("attention_mask") {
+            unpadded(tokens.len(), mask).map_err(|problem| {
+                Failure::new(format!("{file}: {problem}")).help(
+                    "give the tokens alone: padding moves positions, and on the left the borders of the blocks of keys",
+                )
+            })?;
+        }
         let decoded = value.pointer("/decode/tokens").and_then(list).unwrap_or_default();
         Prompt { tokens, decoded }.nonempty(file)
     }
@@ -113,6 +123,25 @@ impl Prompt {
     }
 }
 
+/// Whole numbers; a leading batch axis of 1 may stand before.
 fn list(value: &Value) -> Option<Vec<u32>> {
-    value.as_array()?.iter().map(|token| token.as_u64().and_then(|token| u32::try_from(token).ok())).collect()
+    let listed = match value.as_array()?.as_slice() {
+        [only] if only.is_array() => only.as_array()?,
+        listed => listed,
+    };
+    listed.iter().map(|token| token.as_u64().and_then(|token| u32::try_from(token).ok())).collect()
+}
+
+/// Demands a mask that masks none of so many tokens.
+fn unpadded(tokens: usize, mask: &Value) -> Result<(), String> {
+    let mask = list(mask).filter(|mask| mask.len() == tokens);
+    let mask = mask.ok_or_else(|| format!("attention_mask is no list of {tokens} numbers, one for each token"))?;
+    let masked = mask.iter().filter(|&&seen| seen == 0).count();
+    match (masked, mask.iter().take_while(|&&seen| seen == 0).count()) {
+        (0, _) => Ok(()),
+        (_, 0) => Err(format!("attention_mask is 0 for {masked} of {tokens} tokens, expected 1 for each")),
+        (_, left) => Err(format!(
+            "the prompt is padded on the left: attention_mask is 0 for the first {left} of {tokens} tokens, expected 1"
+        )),
+    }
 }

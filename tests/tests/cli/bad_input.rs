@@ -100,6 +100,40 @@ fn a_prompt_that_cannot_be() {
     assert_ran!(refused(short, &optimized), "prompt_too_long_for_the_device");
 }
 
+/// Tokenizers write a batch, and a mask of what is padding.
+#[test]
+fn a_prompt_with_padding() {
+    let written = |json: &str| {
+        let json = json.to_owned();
+        move |model: &Path| fs::write(model.join("prompt.json"), &json).expect("writable")
+    };
+    let decode = ["decode", "model", "--tokens", "@model/prompt.json"];
+    for (json, said) in [
+        (
+            r#"{"input_ids": [[0, 0, 7, 8]], "attention_mask": [[0, 0, 1, 1]]}"#,
+            "the prompt is padded on the left: attention_mask is 0 for the first 2 of 4 tokens, expected 1",
+        ),
+        (
+            r#"{"tokens": [7, 8, 0], "attention_mask": [1, 1, 0]}"#,
+            "attention_mask is 0 for 1 of 3 tokens, expected 1 for each",
+        ),
+        (r#"{"tokens": [7, 8], "attention_mask": [1]}"#, "attention_mask is no list of 2 numbers, one for each token"),
+        (r#"{"input_ids": [[7, 8], [7, 9]]}"#, "holds no list of token ids of one prompt"),
+    ] {
+        let ran = refused(written(json), &decode);
+        assert!(ran.says(said), "{ran}");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    model(folder.path());
+    written(r#"{"input_ids": [[7, 8]], "attention_mask": [[1, 1]]}"#)(&folder.path().join("model"));
+    let [tokenizers, ours] = [decode, ["decode", "model", "--tokens", "7,8"]].map(|arguments| {
+        let ran = parity(folder.path(), &arguments);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        ran.stdout
+    });
+    assert_eq!(tokenizers, ours);
+}
+
 #[test]
 fn a_choice_that_is_none() {
     let tokens = ["--tokens", "1,2"];
