@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tools::report::html;
@@ -11,8 +11,9 @@ use tools::report::html;
 use super::page::{all, text};
 use super::report;
 
-/// Until everything is loaded, in milliseconds.
+/// Until everything is loaded, in milliseconds; the fastest of some visits counts, because the machine may do other work.
 const LIMIT: f64 = 2000.0;
+const VISITS: usize = 3;
 
 /// What a person does, with the keyboard alone; what came of it is left in the page.
 const VISITOR: &str = r#"
@@ -56,7 +57,7 @@ fn chromium() -> Option<PathBuf> {
 }
 
 /// The page after a visit, and what was written to the console.
-fn visit(chromium: PathBuf, page: &str) -> (String, String) {
+fn visit(chromium: &Path, page: &str) -> (String, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("page.html");
     let script = format!("<script>{VISITOR}</script></body>");
@@ -74,13 +75,20 @@ fn visit(chromium: PathBuf, page: &str) -> (String, String) {
 #[test]
 fn the_page_loads_and_the_keyboard_moves_the_selection() {
     let Some(chromium) = chromium() else { return };
-    let (page, console) = visit(chromium, &html(&[report()]));
+    let page = html(&[report()]);
+    let fastest =
+        (0..VISITS).map(|_| the_keyboard_moves_the_selection(&chromium, &page)).find(|&loaded| loaded < LIMIT);
+    assert!(fastest.is_some(), "loaded after more than {LIMIT} ms, {VISITS} times");
+}
+
+/// Until everything was loaded, in milliseconds.
+fn the_keyboard_moves_the_selection(chromium: &Path, page: &str) -> f64 {
+    let (page, console) = visit(chromium, page);
     let errors: Vec<&str> = console.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert_eq!(errors, Vec::<&str>::new());
     let page = scraper::Html::parse_document(&page);
     let note = *all(&page, "#visited").first().expect("the visitor was there");
     let data = |name: &str| note.value().attr(name).and_then(|x| x.parse::<f64>().ok()).expect("a number");
-    assert!(data("data-loaded") < LIMIT, "loaded after {} ms", data("data-loaded"));
     assert_eq!((data("data-selected"), data("data-painted")), (1.0, 1.0));
     let said = text(&note);
     let site = |layer: usize, kind: &str| format!("model.layers.{layer}.self_attn.{kind}");
@@ -93,4 +101,5 @@ fn the_page_loads_and_the_keyboard_moves_the_selection() {
     for ((what, focused, shown), line) in expected.iter().zip(said.lines()) {
         assert!(line.starts_with(&format!("{what}: {focused},")) && line.ends_with(&format!("/ {shown}")), "{said}");
     }
+    data("data-loaded")
 }
