@@ -36,7 +36,7 @@ enum Invisible {
 
 fn invisible(operator: Operator, fault: Fault) -> Option<Invisible> {
     match (operator, fault) {
-        (Operator::Router, Fault::Truncated) => Some(Invisible::NothingToTruncate),
+        (Operator::Router | Operator::TokenScores, Fault::Truncated) => Some(Invisible::NothingToTruncate),
         (Operator::DownAndCombine, Fault::Truncated) => Some(Invisible::WithinTheRoundingOfOutputs),
         _ => None,
     }

@@ -5,8 +5,10 @@ use ndarray::{Array2, ArrayView1, Axis, s};
 use reference::accumulator::Accumulator;
 use reference::bound::ErrorBound;
 use reference::ops::attention::{Attention, context, probabilities};
+use reference::ops::indexer::{Blocks, Indexer, token_scores};
 use reference::ops::linear::{Linear, linear};
 use reference::ops::moe::{Moe, moe, rows_of};
+use reference::semantics::Semantics;
 use reference::weights::Matrix;
 use reference::{RoundingContract, Storage, Tracked};
 use tests::simulated::Order;
@@ -26,10 +28,18 @@ pub(super) enum Operator {
     DownAndCombine,
     /// Probabilities times values.
     Context,
+    /// Queries times keys of the index branch, to f32.
+    TokenScores,
 }
 
-pub(super) const OPERATORS: [Operator; 5] =
-    [Operator::Linear, Operator::Router, Operator::Combine, Operator::DownAndCombine, Operator::Context];
+pub(super) const OPERATORS: [Operator; 6] = [
+    Operator::Linear,
+    Operator::Router,
+    Operator::Combine,
+    Operator::DownAndCombine,
+    Operator::Context,
+    Operator::TokenScores,
+];
 
 /// Tokens; columns of y; products of a sum; experts of a token.
 const N: usize = 24;
@@ -45,6 +55,9 @@ const INTERMEDIATE: usize = 160;
 const HEADS: (usize, usize) = (4, 2);
 const CHANNELS: usize = 16;
 const KEYS: usize = 150;
+
+/// Heads and channels of the index branch.
+const INDEX: (usize, usize) = (2, 128);
 
 /// An operator's inputs, in f32 exactly, and the truth.
 pub(super) struct Case {
@@ -83,6 +96,16 @@ fn chosen() -> Array2<usize> {
 
 fn attention(contract: &RoundingContract) -> Attention {
     Attention::under(contract, HEADS, CHANNELS)
+}
+
+fn indexer(contract: &RoundingContract) -> Indexer {
+    let blocks = Blocks { size: 16, top_k: 4, local: 1, init: 0 };
+    Indexer::under(contract, &Semantics::RELEASED, (INDEX.0, INDEX.0), INDEX.1, blocks)
+}
+
+/// How many of the keys a token sees.
+fn seen(token: usize) -> usize {
+    KEYS - N + token + 1
 }
 
 /// Their weighted sum, by the reference.
@@ -154,6 +177,13 @@ impl Case {
                 let a = wide_to_f32(&p);
                 Case { operator, a, b: v, shares, want, error }
             }
+            Operator::TokenScores => {
+                let (q, k) = (draw(0, (N, INDEX.0 * INDEX.1), 1.0), draw(1, (KEYS, INDEX.1), scale / 16.0));
+                let want = token_scores(&indexer(&ideal), wide(&q).view(), wide(&k).view()).expect("shapes fit");
+                let [inputs_q, inputs_k] = [&q, &k].map(|x| Tracked::exact(wide(x)));
+                let error = indexer(&RoundingContract::FUSED).bound_scores(&inputs_q, &inputs_k);
+                Case { operator, a: q, b: k, shares, want, error }
+            }
         }
     }
 
@@ -196,10 +226,18 @@ impl Case {
                 Array2::from_shape_fn((N, HEADS.0 * CHANNELS), |(i, c)| {
                     let (head, channel) = (c / CHANNELS, c % CHANNELS);
                     let group = head / (HEADS.0 / HEADS.1);
-                    let seen = KEYS - N + i + 1;
                     let p = self.a.index_axis(Axis(0), head * N + i);
-                    let values = v.slice(s![..seen, group * CHANNELS + channel]);
-                    kernel.store(kernel.sum(&row(p.slice(s![..seen])), &row(values)), Storage::Bf16)
+                    let values = v.slice(s![..seen(i), group * CHANNELS + channel]);
+                    kernel.store(kernel.sum(&row(p.slice(s![..seen(i)])), &row(values)), Storage::Bf16)
+                })
+            }
+            Operator::TokenScores => {
+                let k = kernel.weights(&self.b);
+                Array2::from_shape_fn((N * INDEX.0, KEYS), |(r, j)| {
+                    let (i, head) = (r / INDEX.0, r % INDEX.0);
+                    let q = self.a.slice(s![i, head * INDEX.1..(head + 1) * INDEX.1]);
+                    let sum = || kernel.store(kernel.sum(&row(q), &row(k.row(j))), Storage::F32);
+                    if j < seen(i) { sum() } else { f64::NEG_INFINITY }
                 })
             }
         };
