@@ -2,8 +2,10 @@
 //! count of rows, whatever is beside them. Where one is not, values that tell where they are say what was read instead.
 
 mod attention;
+mod block_sparse;
 mod experts;
 mod faults;
+mod fetch;
 mod linear;
 mod product;
 
@@ -14,6 +16,8 @@ use optimized::ops::attention::Cut;
 use optimized::ops::linear::Tiling;
 use optimized::ops::moe::Tiles;
 use tests::device::{devices, emulated};
+
+use fetch::{Extent, Fetch};
 
 /// Rows of x, around every height that kernels cut them at.
 const ROWS: [usize; 9] = [1, 2, 7, 8, 9, 63, 64, 65, 130];
@@ -40,7 +44,9 @@ fn the_checked_form_is_exact() {
             }
         }
         for cut in [Cut::Queries, Cut::Keys] {
-            unwrap(attention::Case { heads: (4, 2), d: 12, n, first: 60 }.demand(&gpu, cut, n));
+            let extent = Extent { heads: (4, 2), d: 12, n, first: 60 };
+            unwrap(attention::Case(extent).demand(&gpu, cut, n));
+            unwrap(block_sparse::Case { extent, block: 16, top_k: 3, choices: 2 }.demand(&gpu, cut, n));
         }
     }
 }

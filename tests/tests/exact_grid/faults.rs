@@ -3,7 +3,9 @@
 use half::bf16;
 use optimized::device::Gpu;
 use optimized::emulated::Form;
-use optimized::kernel::table::{ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER};
+use optimized::kernel::table::{
+    ATTENTION, BLOCK_SPARSE_ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER,
+};
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::attention::Cut;
 use optimized::ops::linear::Tiling;
@@ -11,7 +13,8 @@ use optimized::ops::moe::Tiles;
 use rayon::prelude::*;
 use tests::device::emulated;
 
-use super::{attention, experts, linear};
+use super::fetch::{Extent, Fetch};
+use super::{attention, block_sparse, experts, linear};
 
 /// A kernel with a mistake.
 struct Mistake {
@@ -49,7 +52,7 @@ fn expert(gpu: &Gpu, part: experts::Part, choice: experts::Choice, tiles: Tiles)
 }
 
 fn fetch(gpu: &Gpu, cut: Cut) -> Result<(), String> {
-    attention::Case { heads: (4, 2), d: 16, n: 20, first: 300 }.demand(gpu, cut, 20)
+    attention::Case(Extent { heads: (4, 2), d: 16, n: 20, first: 300 }).demand(gpu, cut, 20)
 }
 
 fn up_few(gpu: &Gpu) -> Result<(), String> {
@@ -78,6 +81,19 @@ fn by_queries(gpu: &Gpu) -> Result<(), String> {
 
 fn by_keys(gpu: &Gpu) -> Result<(), String> {
     fetch(gpu, Cut::Keys)
+}
+
+fn fetch_of_blocks(gpu: &Gpu, cut: Cut) -> Result<(), String> {
+    let extent = Extent { heads: (4, 2), d: 16, n: 20, first: 300 };
+    block_sparse::Case { extent, block: 24, top_k: 4, choices: 2 }.demand(gpu, cut, 20)
+}
+
+fn of_blocks_by_queries(gpu: &Gpu) -> Result<(), String> {
+    fetch_of_blocks(gpu, Cut::Queries)
+}
+
+fn of_blocks_by_keys(gpu: &Gpu) -> Result<(), String> {
+    fetch_of_blocks(gpu, Cut::Keys)
 }
 
 const MISTAKES: &[Mistake] = &[
@@ -240,6 +256,38 @@ const MISTAKES: &[Mistake] = &[
         to: "channel < D - 16; channel += 16",
         found_by: by_queries,
         says: "o[0, 0, 0] is [96.5, 75.5], a mixture, not v[300, 0, 0]",
+    },
+    Mistake {
+        kernel: BLOCK_SPARSE_ATTENTION[0],
+        file: "block_sparse_attention.cu",
+        from: "int64(token) * choices + group % choices",
+        to: "int64(token) * choices",
+        found_by: of_blocks_by_queries,
+        says: "a mixture, not v[231, 1, 0]",
+    },
+    Mistake {
+        kernel: BLOCK_SPARSE_ATTENTION[0],
+        file: "block_sparse_attention.cu",
+        from: ": first(block * keys + tile * TILE_KEYS)",
+        to: ": first(block * TILE_KEYS + tile * TILE_KEYS)",
+        found_by: of_blocks_by_keys,
+        says: "o[0, 0, 0] is v[12, 0, 0], not v[300, 0, 0]",
+    },
+    Mistake {
+        kernel: BLOCK_SPARSE_ATTENTION[0],
+        file: "block_sparse_attention.cu",
+        from: "const int64 from = keys.first * stride + int64(group) * D;\n        copy_rows(shared.keys[warp]",
+        to: "const int64 from = keys.first * stride;\n        copy_rows(shared.keys[warp]",
+        found_by: of_blocks_by_keys,
+        says: "o[0, 2, 0] is v[231, 0, 0], not v[231, 1, 0]",
+    },
+    Mistake {
+        kernel: BLOCK_SPARSE_ATTENTION[0],
+        file: "block_sparse_attention.cu",
+        from: "shared.choosers[below] = choosers;",
+        to: "shared.choosers[below] = choosers & ~1;",
+        found_by: of_blocks_by_queries,
+        says: "not v[300, 0, 0]",
     },
 ];
 
