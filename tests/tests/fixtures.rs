@@ -5,6 +5,7 @@ mod arbitrary;
 mod checkpoint;
 mod damaged;
 mod golden;
+mod images;
 mod names;
 mod refused;
 mod round_trip;

@@ -154,7 +154,7 @@ const MAY_USE: [(&str, &[&str]); 5] = [
 ];
 
 /// I8: crates with one home.
-const HOMES: [(&str, &str); 7] = [
+const HOMES: [(&str, &str); 8] = [
     ("cudarc", "optimized"),
     ("clap", "tools"),
     ("miette", "tools"),
@@ -162,6 +162,7 @@ const HOMES: [(&str, &str); 7] = [
     ("insta", "tests"),
     ("safetensors", "fixtures"),
     ("npyz", "fixtures"),
+    ("image", "fixtures"),
 ];
 
 /// What is wrong with a member's manifest.

@@ -20,15 +20,19 @@ def require_versions() -> Library:
     """Which of the libraries this is; every version must be that of its requirements."""
     found = version("transformers")
     library = next((library for library in Library if library.value == found), Library.V5_23)
-    pins = (
-        line.split("==")
-        for line in Path(__file__).with_name(library.requirements).read_text().splitlines()
-        if "==" in line
-    )
+    require_pins(library.requirements)
+    return library
+
+
+def require_pins(requirements: str) -> None:
+    """Every version that a file of requirements, or one that it includes, pins must be the one found."""
+    lines = Path(__file__).with_name(requirements).read_text().splitlines()
+    for included in (line.removeprefix("-r ") for line in lines if line.startswith("-r ")):
+        require_pins(included)
+    pins = (line.split("==") for line in lines if "==" in line)
     wrong = [f"{name} {version(name)}, expected {pin}" for name, pin in pins if version(name) != pin]
     if wrong:
-        sys.exit(f"error: found {'; '.join(wrong)}\nhelp: pip install -r tools/oracle/{library.requirements}")
-    return library
+        sys.exit(f"error: found {'; '.join(wrong)}\nhelp: pip install -r tools/oracle/{requirements}")
 
 
 def software() -> dict[str, object]:
