@@ -263,7 +263,8 @@ const MISTAKES: &[Mistake] = &[
         from: "int64(token) * choices + group % choices",
         to: "int64(token) * choices",
         found_by: of_blocks_by_queries,
-        says: "a mixture, not v[231, 1, 0]",
+        // The mean of 103 and 199, which agree with 231 in as many bits.
+        says: "o[0, 2, 0] is v[151, 1, 0], not v[231, 1, 0]",
     },
     Mistake {
         kernel: BLOCK_SPARSE_ATTENTION[0],
