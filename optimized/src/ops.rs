@@ -12,6 +12,7 @@ pub mod router;
 pub mod moe;
 pub mod dense_ffn;
 pub mod sampling;
+pub mod layer_norm;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;

@@ -12,3 +12,4 @@ mod qk_norm_rope;
 mod rms_norm;
 mod router;
 mod sampling;
+mod layer_norm;

@@ -183,6 +183,9 @@ pub const DENSE_FFN_64: Kernel = Kernel {
 /// The largest logit of rows.
 pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
 
+/// The layer norm of rows.
+pub const LAYER_NORM: Kernel = Kernel { op: "layer_norm", entries: &["layer_norm"], constants: &[("THREADS", 256)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -214,4 +217,5 @@ pub const KERNELS: &[Kernel] = &[
     DENSE_FFN_16,
     DENSE_FFN_64,
     SAMPLING,
+    LAYER_NORM,
 ];

@@ -1,0 +1,15 @@
+//! The kernels of the vision tower.
+
+use optimized::error::Error;
+use optimized::ops::layer_norm::layer_norm;
+
+use super::{EPS, Exercise};
+
+impl Exercise<'_> {
+    /// A bit more than a vector for each thread.
+    pub(super) fn layer_norm(&mut self) -> Result<(), Error> {
+        let (x, w, b) = (self.values(1, (3, 2100))?, self.values(2, (1, 2100))?, self.values(3, (1, 2100))?);
+        let y = layer_norm(self.gpu, &x, &w, &b, EPS)?;
+        self.keep(&y)
+    }
+}
