@@ -51,6 +51,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "dense_ffn" => exercise.dense_ffn(kernel)?,
         "sampling" => exercise.sampling()?,
         "layer_norm" => exercise.layer_norm()?,
+        "gelu" => exercise.gelu()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

@@ -13,3 +13,4 @@ mod rms_norm;
 mod router;
 mod sampling;
 mod layer_norm;
+mod gelu;

@@ -186,6 +186,9 @@ pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argma
 /// The layer norm of rows.
 pub const LAYER_NORM: Kernel = Kernel { op: "layer_norm", entries: &["layer_norm"], constants: &[("THREADS", 256)] };
 
+/// GELU of values.
+pub const GELU: Kernel = Kernel { op: "gelu", entries: &["gelu"], constants: &[("THREADS", 256)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -218,4 +221,5 @@ pub const KERNELS: &[Kernel] = &[
     DENSE_FFN_64,
     SAMPLING,
     LAYER_NORM,
+    GELU,
 ];

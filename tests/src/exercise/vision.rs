@@ -1,7 +1,9 @@
 //! The kernels of the vision tower.
 
 use optimized::error::Error;
+use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
+use reference::semantics::Gelu;
 
 use super::{EPS, Exercise};
 
@@ -11,5 +13,11 @@ impl Exercise<'_> {
         let (x, w, b) = (self.values(1, (3, 2100))?, self.values(2, (1, 2100))?, self.values(3, (1, 2100))?);
         let y = layer_norm(self.gpu, &x, &w, &b, EPS)?;
         self.keep(&y)
+    }
+
+    /// More vectors than one block has threads.
+    pub(super) fn gelu(&mut self) -> Result<(), Error> {
+        let a = gelu(self.gpu, Gelu::Erf, &self.values(1, (5, 700))?)?;
+        self.keep(&a)
     }
 }
