@@ -13,6 +13,7 @@ pub mod moe;
 pub mod dense_ffn;
 pub mod sampling;
 pub mod layer_norm;
+pub mod linear_bias;
 pub mod gelu;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};

@@ -13,4 +13,5 @@ mod rms_norm;
 mod router;
 mod sampling;
 mod layer_norm;
+mod linear_bias;
 mod gelu;

@@ -189,6 +189,17 @@ pub const LAYER_NORM: Kernel = Kernel { op: "layer_norm", entries: &["layer_norm
 /// GELU of values.
 pub const GELU: Kernel = Kernel { op: "gelu", entries: &["gelu"], constants: &[("THREADS", 256)] };
 
+/// The linear operator with bias in 64 × 64 tiles; also for few rows.
+pub const LINEAR_BIAS_64: Kernel = Kernel {
+    op: "linear_bias",
+    entries: &["linear_bias_tiles", "linear_bias_few_rows"],
+    constants: &linear(16, 64, 2, 4),
+};
+
+/// The linear operator with bias in 128 × 128 tiles.
+pub const LINEAR_BIAS_128: Kernel =
+    Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear(16, 128, 4, 3) };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -222,4 +233,6 @@ pub const KERNELS: &[Kernel] = &[
     SAMPLING,
     LAYER_NORM,
     GELU,
+    LINEAR_BIAS_64,
+    LINEAR_BIAS_128,
 ];

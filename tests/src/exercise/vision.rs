@@ -1,8 +1,11 @@
 //! The kernels of the vision tower.
 
 use optimized::error::Error;
+use optimized::kernel::Kernel;
 use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
+use optimized::ops::linear::Tiling;
+use optimized::ops::linear_bias::linear_bias_tiled;
 use reference::semantics::Gelu;
 
 use super::{EPS, Exercise};
@@ -19,5 +22,17 @@ impl Exercise<'_> {
     pub(super) fn gelu(&mut self) -> Result<(), Error> {
         let a = gelu(self.gpu, Gelu::Erf, &self.values(1, (5, 700))?)?;
         self.keep(&a)
+    }
+
+    /// As [`Exercise::linear`].
+    pub(super) fn linear_bias(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        let (x, w, b) = (self.values(1, (13, 600))?, self.values(2, (150, 600))?, self.values(3, (1, 150))?);
+        let small = kernel.constant("TILE_ROWS") == 64;
+        let tilings: &[Tiling] = if small { &[Tiling::Small, Tiling::FewRows] } else { &[Tiling::Large] };
+        for tiling in tilings {
+            let y = linear_bias_tiled(self.gpu, *tiling, &x, &w, &b)?;
+            self.keep(&y)?;
+        }
+        Ok(())
     }
 }
