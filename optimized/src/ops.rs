@@ -14,6 +14,7 @@ pub mod dense_ffn;
 pub mod sampling;
 pub mod layer_norm;
 pub mod linear_bias;
+pub mod rope;
 pub mod gelu;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};

@@ -53,6 +53,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "layer_norm" => exercise.layer_norm()?,
         "gelu" => exercise.gelu()?,
         "linear_bias" => exercise.linear_bias(kernel)?,
+        "rope" => exercise.rope()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

@@ -14,4 +14,5 @@ mod router;
 mod sampling;
 mod layer_norm;
 mod linear_bias;
+mod rope;
 mod gelu;

@@ -200,6 +200,9 @@ pub const LINEAR_BIAS_64: Kernel = Kernel {
 pub const LINEAR_BIAS_128: Kernel =
     Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear(16, 128, 4, 3) };
 
+/// RoPE, a warp a head.
+pub const ROPE: Kernel = Kernel { op: "rope", entries: &["rope"], constants: &[("THREADS", 256)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -235,4 +238,5 @@ pub const KERNELS: &[Kernel] = &[
     GELU,
     LINEAR_BIAS_64,
     LINEAR_BIAS_128,
+    ROPE,
 ];

@@ -6,6 +6,8 @@ use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
 use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
+use optimized::ops::rope::rope;
+use reference::ops::rope::Rope;
 use reference::semantics::Gelu;
 
 use super::{EPS, Exercise};
@@ -34,5 +36,13 @@ impl Exercise<'_> {
             self.keep(&y)?;
         }
         Ok(())
+    }
+
+    /// More heads than a block has warps, and channels that pass.
+    pub(super) fn rope(&mut self) -> Result<(), Error> {
+        let p = Rope { head_dim: 20, rotary_dim: 18, ..Rope::default() };
+        let (cos, sin) = (self.wide_values(2, (3, 18))?, self.wide_values(3, (3, 18))?);
+        let y = rope(self.gpu, &p, &self.values(1, (3, 11 * 20))?, &cos, &sin)?;
+        self.keep(&y)
     }
 }
