@@ -15,6 +15,7 @@ pub mod sampling;
 pub mod layer_norm;
 pub mod linear_bias;
 pub mod rope;
+pub mod vision_attention;
 pub mod gelu;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};

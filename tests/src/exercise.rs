@@ -54,6 +54,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "gelu" => exercise.gelu()?,
         "linear_bias" => exercise.linear_bias(kernel)?,
         "rope" => exercise.rope()?,
+        "vision_attention" => exercise.vision_attention(kernel)?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

@@ -15,4 +15,5 @@ mod sampling;
 mod layer_norm;
 mod linear_bias;
 mod rope;
+mod vision_attention;
 mod gelu;

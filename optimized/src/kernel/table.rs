@@ -203,6 +203,19 @@ pub const LINEAR_BIAS_128: Kernel =
 /// RoPE, a warp a head.
 pub const ROPE: Kernel = Kernel { op: "rope", entries: &["rope"], constants: &[("THREADS", 256)] };
 
+/// Attention within segments, for heads of up to D channels.
+const fn vision_attention(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "vision_attention", entries: &["vision_attention"], constants }
+}
+
+/// Attention within segments, by the channels that a head is padded to.
+pub const VISION_ATTENTION: [Kernel; 4] = [
+    vision_attention(&[("D", 16)]),
+    vision_attention(&[("D", 32)]),
+    vision_attention(&[("D", 64)]),
+    vision_attention(&[("D", 128)]),
+];
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -239,4 +252,8 @@ pub const KERNELS: &[Kernel] = &[
     LINEAR_BIAS_64,
     LINEAR_BIAS_128,
     ROPE,
+    VISION_ATTENTION[0],
+    VISION_ATTENTION[1],
+    VISION_ATTENTION[2],
+    VISION_ATTENTION[3],
 ];

@@ -2,11 +2,13 @@
 
 use optimized::error::Error;
 use optimized::kernel::Kernel;
+use optimized::ops::HeadLayout;
 use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
 use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
 use optimized::ops::rope::rope;
+use optimized::ops::vision_attention::vision_attention;
 use reference::ops::rope::Rope;
 use reference::semantics::Gelu;
 
@@ -44,5 +46,15 @@ impl Exercise<'_> {
         let (cos, sin) = (self.wide_values(2, (3, 18))?, self.wide_values(3, (3, 18))?);
         let y = rope(self.gpu, &p, &self.values(1, (3, 11 * 20))?, &cos, &sin)?;
         self.keep(&y)
+    }
+
+    /// Segments of several groups of keys, of a tile that is not full, and of fewer blocks than the longest.
+    pub(super) fn vision_attention(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        const SEGMENTS: [usize; 3] = [270, 1, 70];
+        let layout = HeadLayout::new(2, 2, kernel.constant("D") as usize * 5 / 8)?;
+        let dim = (SEGMENTS.iter().sum(), layout.heads() * layout.padded());
+        let (q, k, v) = (self.values(1, dim)?, self.values(2, dim)?, self.values(3, dim)?);
+        let o = vision_attention(self.gpu, &layout, [&q, &k, &v], &SEGMENTS)?;
+        self.keep(&o)
     }
 }
