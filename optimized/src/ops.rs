@@ -12,6 +12,7 @@ pub mod router;
 pub mod moe;
 pub mod dense_ffn;
 pub mod sampling;
+pub mod patch_embedding;
 pub mod layer_norm;
 pub mod linear_bias;
 pub mod rope;

@@ -55,6 +55,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "linear_bias" => exercise.linear_bias(kernel)?,
         "rope" => exercise.rope()?,
         "vision_attention" => exercise.vision_attention(kernel)?,
+        "patch_embedding" => exercise.patch_embedding()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

@@ -12,6 +12,7 @@ mod qk_norm_rope;
 mod rms_norm;
 mod router;
 mod sampling;
+mod patch_embedding;
 mod layer_norm;
 mod linear_bias;
 mod rope;

@@ -216,6 +216,10 @@ pub const VISION_ATTENTION: [Kernel; 4] = [
     vision_attention(&[("D", 128)]),
 ];
 
+/// Pixels, or weights, rounded.
+pub const PATCH_EMBEDDING: Kernel =
+    Kernel { op: "patch_embedding", entries: &["patch_embedding_round"], constants: &[("THREADS", 256)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -256,4 +260,5 @@ pub const KERNELS: &[Kernel] = &[
     VISION_ATTENTION[1],
     VISION_ATTENTION[2],
     VISION_ATTENTION[3],
+    PATCH_EMBEDDING,
 ];

@@ -7,6 +7,7 @@ use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
 use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
+use optimized::ops::patch_embedding::rounded;
 use optimized::ops::rope::rope;
 use optimized::ops::vision_attention::vision_attention;
 use reference::ops::rope::Rope;
@@ -56,5 +57,11 @@ impl Exercise<'_> {
         let (q, k, v) = (self.values(1, dim)?, self.values(2, dim)?, self.values(3, dim)?);
         let o = vision_attention(self.gpu, &layout, [&q, &k, &v], &SEGMENTS)?;
         self.keep(&o)
+    }
+
+    /// More vectors than one block has threads.
+    pub(super) fn patch_embedding(&mut self) -> Result<(), Error> {
+        let y = rounded(self.gpu, &self.wide_values(1, (5, 700))?)?;
+        self.keep(&y)
     }
 }
