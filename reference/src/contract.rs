@@ -4,6 +4,7 @@
 pub use crate::config::{Config, FeedForward, Index};
 pub use crate::error::{ContractError, Error, require};
 pub use crate::ops::indexer::Blocks;
+pub use crate::ops::masked_scatter::MaskedScatter;
 pub use crate::ops::patch_embedding::PatchEmbedding;
 pub use crate::ops::rope::{Rope, rope_table};
 pub use crate::ops::swiglu_oai::Coefficients;

@@ -56,6 +56,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "rope" => exercise.rope()?,
         "vision_attention" => exercise.vision_attention(kernel)?,
         "patch_embedding" => exercise.patch_embedding()?,
+        "masked_scatter" => exercise.masked_scatter()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

@@ -18,3 +18,4 @@ mod linear_bias;
 mod rope;
 mod vision_attention;
 mod gelu;
+mod masked_scatter;

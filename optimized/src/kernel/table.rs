@@ -220,6 +220,10 @@ pub const VISION_ATTENTION: [Kernel; 4] = [
 pub const PATCH_EMBEDDING: Kernel =
     Kernel { op: "patch_embedding", entries: &["patch_embedding_round"], constants: &[("THREADS", 256)] };
 
+/// Rows put in marked places.
+pub const MASKED_SCATTER: Kernel =
+    Kernel { op: "masked_scatter", entries: &["masked_scatter"], constants: &[("THREADS", 128)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -261,4 +265,5 @@ pub const KERNELS: &[Kernel] = &[
     VISION_ATTENTION[2],
     VISION_ATTENTION[3],
     PATCH_EMBEDDING,
+    MASKED_SCATTER,
 ];

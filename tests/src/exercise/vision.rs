@@ -7,6 +7,7 @@ use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
 use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
+use optimized::ops::masked_scatter::masked_scatter;
 use optimized::ops::patch_embedding::rounded;
 use optimized::ops::rope::rope;
 use optimized::ops::vision_attention::vision_attention;
@@ -63,5 +64,11 @@ impl Exercise<'_> {
     pub(super) fn patch_embedding(&mut self) -> Result<(), Error> {
         let y = rounded(self.gpu, &self.wide_values(1, (5, 700))?)?;
         self.keep(&y)
+    }
+
+    pub(super) fn masked_scatter(&mut self) -> Result<(), Error> {
+        let (mut x, f) = (self.values(1, (5, 1100))?, self.values(2, (2, 1100))?);
+        masked_scatter(self.gpu, &mut x, &[false, true, false, false, true], &f)?;
+        self.keep(&x)
     }
 }

@@ -1,5 +1,6 @@
 //! `reference/src/ops/patch_merge.rs`, and the order of `reference/src/grid.rs`.
 
+use half::bf16;
 use ndarray::{Array2, array, s};
 use proptest::prelude::*;
 use reference::Grid;
@@ -7,6 +8,9 @@ use reference::bound::ErrorBound;
 use reference::grid::patches;
 use reference::ops::patch_merge::{PatchMerge, patch_merge};
 use reference::semantics::MergeOrder;
+use tests::bounds::wide;
+use tests::device::devices;
+use tests::values::activations;
 
 const BLOCK: PatchMerge = PatchMerge { side: 2, order: MergeOrder::Block };
 const ROWS: PatchMerge = PatchMerge { order: MergeOrder::RowMajor, ..BLOCK };
@@ -104,4 +108,19 @@ fn constraints() {
     );
     let huge = Grid { t: usize::MAX, h: 2, w: 2 };
     assert!(fails(4, huge).contains("patch_merge C1"));
+}
+
+/// On a device it needs no kernel: rows that have no padding lie side by side.
+#[test]
+fn rows_on_a_device_are_side_by_side() {
+    let grids = [Grid { t: 2, h: 4, w: 6 }, Grid { t: 1, h: 2, w: 2 }];
+    let x = activations(1, (52, 24));
+    let want = patch_merge(&BLOCK, wide(&x).view(), &grids).expect("good");
+    for gpu in devices() {
+        let merged = gpu.upload(x.view()).expect("memory").side_by_side(4).expect("52 is a multiple of 4");
+        assert_eq!(wide(&gpu.download(&merged).expect("memory")), want, "{}", gpu.name());
+        let refused = |dim, s| gpu.zeros::<bf16>(dim).expect("memory").side_by_side(s).expect_err("no fit").to_string();
+        assert_eq!(refused((6, 8), 4), "matrix C2: rows = 6, expected a multiple of s = 4");
+        assert_eq!(refused((8, 12), 4), "matrix C3: cols = 12, expected a multiple of 8");
+    }
 }
