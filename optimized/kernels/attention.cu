@@ -17,69 +17,22 @@
 //   sums f32, in base 2; ρ rounds weights to bf16 before they are divided; the order of merging is attention.cuh's; one
 //   rounding to bf16, to nearest even, at o.
 
-#include "parts.cuh"
+#include "prefill.cuh"
 
-constexpr int PREFILL_WARPS = 4;
-constexpr int PREFILL_ROWS = PREFILL_WARPS * QUERY_ROWS;
-constexpr int PREFILL_THREADS = PREFILL_WARPS * WARP_LANES;
-
-struct Prefill {
-    HeadRows<PREFILL_ROWS> queries;
-    HeadRows<TILE_KEYS> keys[2];
-    HeadRows<TILE_KEYS> values[2];
-    Totals<PREFILL_THREADS> totals;
-};
-
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS)
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
                   int n, int first, int heads, int groups, int d, int ld, float scale) {
     SHARED_MEMORY(Prefill, shared);
     const int head = blockIdx.y;
-    const int64 stride = int64(groups) * D;
     const int64 of_group = int64(head / (heads / groups)) * D;
     const int first_row = blockIdx.x * PREFILL_ROWS;
     const int rows = min(PREFILL_ROWS, n - first_row);
     const int keys = first + first_row + rows;
-    const int tiles = (keys + TILE_KEYS - 1) / TILE_KEYS;
-    const auto copy = [&](int tile) {
-        const int64 from = int64(tile) * TILE_KEYS * stride + of_group;
-        const int left = keys - tile * TILE_KEYS;
-        copy_rows(shared.keys[tile % 2], k + from, stride, left, threadIdx.x, PREFILL_THREADS);
-        copy_rows(shared.values[tile % 2], v + from, stride, left, threadIdx.x, PREFILL_THREADS);
-    };
-    const int64 queries = int64(first_row) * heads * D + int64(head) * D;
-    copy_rows(shared.queries, q + queries, int64(heads) * D, rows, threadIdx.x, PREFILL_THREADS);
-    copy(0);
-    cp_async_commit();
-
-    const int lane = threadIdx.x % WARP_LANES;
-    const int row = threadIdx.x / WARP_LANES * QUERY_ROWS;
-    const int positions[2] = {first + first_row + row + lane / 4, first + first_row + row + lane / 4 + 8};
-    Total total = no_total(shared.totals);
-    Part group = no_keys();
-    for (int tile = 0; tile < tiles; ++tile) {
-        cp_async_wait<0>();
-        __syncthreads(); // the tile has arrived for all, and all are done with the one before
-        if (tile + 1 < tiles) {
-            copy(tile + 1);
-        }
-        cp_async_commit();
-        const int buffer = tile % 2;
-        merge(group, attend_tile(shared.queries, row, shared.keys[buffer], shared.values[buffer], tile * TILE_KEYS, positions,
-                                 scale));
-        if (tile % GROUP_TILES == GROUP_TILES - 1 || tile == tiles - 1) {
-            merge(shared.totals, total, group);
-            group = no_keys();
-        }
-    }
-
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int query = row + lane / 4 + 8 * half;
-        if (query < rows) {
-            store(shared.totals, total, half, o + int64(first_row + query) * ld + head * d, d);
-        }
-    }
+    const int position = first + first_row + query_of_lane();
+    const int positions[2] = {position, position + 8};
+    const int64 queries = (int64(first_row) * heads + head) * D;
+    const auto out = [=](int query) { return o + int64(first_row + query) * ld + head * d; };
+    attend(shared, {q + queries, k + of_group, v + of_group, heads * D, groups * D, rows, keys}, positions, scale, out, d);
 }
 
 struct Split {

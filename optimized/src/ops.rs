@@ -12,13 +12,21 @@ pub mod router;
 pub mod moe;
 pub mod dense_ffn;
 pub mod sampling;
+pub mod patch_embedding;
+pub mod layer_norm;
+pub mod linear_bias;
+pub mod rope;
+pub mod vision_attention;
+pub mod gelu;
+pub mod masked_scatter;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;
 use reference::contract::{Coefficients, GateClamp, NormWeight, require};
 
+use crate::device::Grid;
 use crate::error::Error;
-use crate::tensor::Matrix;
+use crate::tensor::{Matrix, ROW_MULTIPLE};
 
 /// A dimension as kernels take it.
 fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Result<i32, Error> {
@@ -30,6 +38,15 @@ fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Resul
 /// A count of blocks or bytes as launches take it.
 fn count(value: usize) -> u32 {
     u32::try_from(value).expect("dimensions are below 2³¹")
+}
+
+/// A thread for each vector of 8 elements of a matrix, padding included, and how many these are.
+fn by_vectors<T>(label: &'static str, x: &Matrix<T>, threads: u32) -> Result<(Grid, i32), Error> {
+    let vectors = x.dim().0 * (x.ld() / ROW_MULTIPLE);
+    // So that the number of the last block's last thread is below 2³¹, too.
+    dimension(label, "vectors, in whole blocks", vectors.next_multiple_of(threads as usize))?;
+    let grid = Grid { blocks: (count(vectors).div_ceil(threads), 1), threads, shared_bytes: 0 };
+    Ok((grid, dimension(label, "vectors", vectors)?))
 }
 
 /// Where a kernel is given no matrix.

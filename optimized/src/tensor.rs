@@ -46,6 +46,18 @@ impl<T> Matrix<T> {
         self.cols.next_multiple_of(ROW_MULTIPLE)
     }
 
+    /// The same elements, s rows side by side in each row. Of patches that come square by square it is `patch_merge`, which
+    /// so needs no kernel.
+    ///
+    /// C2: s divides the rows. C3: these have no padding.
+    pub fn side_by_side(self, s: usize) -> Result<Self, Error> {
+        let Matrix { data, rows, cols } = self;
+        let whole = s >= 1 && rows.is_multiple_of(s);
+        require(whole, "matrix C2", "rows", rows, format!("a multiple of s = {s}"))?;
+        require(cols.is_multiple_of(ROW_MULTIPLE), "matrix C3", "cols", cols, format!("a multiple of {ROW_MULTIPLE}"))?;
+        Ok(Matrix { data, rows: rows / s, cols: cols * s })
+    }
+
     /// The elements with their padding, for a launch that reads them.
     pub fn data(&self) -> &CudaSlice<T> {
         &self.data

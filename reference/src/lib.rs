@@ -13,6 +13,7 @@ pub mod config;
 pub mod contract;
 pub mod decode;
 pub mod error;
+pub mod grid;
 pub mod models;
 pub mod ops;
 pub mod probe;
@@ -27,6 +28,7 @@ pub mod tracked;
 pub mod weights;
 
 pub use error::{ContractError, Error};
+pub use grid::Grid;
 pub use real::Real;
 pub use rounding::RoundingContract;
 pub use semantics::Semantics;

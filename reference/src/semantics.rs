@@ -7,6 +7,7 @@
 
 mod conflicts;
 mod slips;
+mod vision;
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +23,8 @@ pub use slips::{
     MsaOwn, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize, RopeFrequency, RopeOn, RopePosition, ScoreType,
     SharedScale,
 };
+
+pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan};
 
 use crate::error::ParseError;
 

@@ -95,6 +95,18 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value.select(Axis(0), rows), error }
     }
 
+    /// The rows in `range`.
+    #[must_use]
+    pub fn rows(&self, range: Range<usize>) -> Self {
+        let rows = s![range, ..];
+        let error = self.error.as_ref().map(|e| ErrorBound {
+            certain: e.certain.slice(rows).to_owned(),
+            sigma: e.sigma.slice(rows).to_owned(),
+            carried: e.carried,
+        });
+        Tracked { value: self.value.slice(rows).to_owned(), error }
+    }
+
     /// The columns in `range`.
     #[must_use]
     pub fn columns(&self, range: Range<usize>) -> Self {

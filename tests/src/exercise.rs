@@ -1,5 +1,7 @@
 //! Each kernel once, on a case that reaches all of its lines: partial tiles, more tiles than stages, several blocks.
 
+mod vision;
+
 use half::bf16;
 use optimized::device::Gpu;
 use optimized::error::Error;
@@ -48,6 +50,13 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "moe" => exercise.moe(kernel)?,
         "dense_ffn" => exercise.dense_ffn(kernel)?,
         "sampling" => exercise.sampling()?,
+        "layer_norm" => exercise.layer_norm()?,
+        "gelu" => exercise.gelu()?,
+        "linear_bias" => exercise.linear_bias(kernel)?,
+        "rope" => exercise.rope()?,
+        "vision_attention" => exercise.vision_attention(kernel)?,
+        "patch_embedding" => exercise.patch_embedding()?,
+        "masked_scatter" => exercise.masked_scatter()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)

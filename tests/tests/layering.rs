@@ -113,12 +113,16 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 5] = [
+const COMPOSED: [(&str, &[&str]); 9] = [
     ("qk_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
     ("add_rms_norm", &["residual", "rms_norm"]),
     ("block_sparse_attention", &["attention"]),
     ("dense_ffn", &["linear", "swiglu", "swiglu_oai"]),
+    ("linear_bias", &["linear"]),
+    ("patch_embedding", &["linear"]),
+    ("axial_rope", &["rope"]),
+    ("vision_attention", &["attention"]),
 ];
 
 /// I6: the operators among `all` that a file of `op` uses without being listed.

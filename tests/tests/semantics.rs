@@ -32,7 +32,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     let attention = (
         select(vec![AttentionScale::HeadDim, AttentionScale::None, AttentionScale::RotaryDim]),
         select(vec![KeyHead::Grouped, KeyHead::Tiled]),
-        select(vec![Causal::Inclusive, Causal::Ahead, Causal::Strict]),
+        select(vec![Causal::Inclusive, Causal::Ahead, Causal::Strict, Causal::All]),
         select(vec![NormOrder::NormFirst, NormOrder::RopeFirst]),
         select(vec![QkNormOn::QueryKey, QkNormOn::Query, QkNormOn::QueryKeyValue]),
         of(1..99_usize),

@@ -183,6 +183,47 @@ pub const DENSE_FFN_64: Kernel = Kernel {
 /// The largest logit of rows.
 pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
 
+/// The layer norm of rows.
+pub const LAYER_NORM: Kernel = Kernel { op: "layer_norm", entries: &["layer_norm"], constants: &[("THREADS", 256)] };
+
+/// GELU of values.
+pub const GELU: Kernel = Kernel { op: "gelu", entries: &["gelu"], constants: &[("THREADS", 256)] };
+
+/// The linear operator with bias in 64 × 64 tiles; also for few rows.
+pub const LINEAR_BIAS_64: Kernel = Kernel {
+    op: "linear_bias",
+    entries: &["linear_bias_tiles", "linear_bias_few_rows"],
+    constants: &linear(16, 64, 2, 4),
+};
+
+/// The linear operator with bias in 128 × 128 tiles.
+pub const LINEAR_BIAS_128: Kernel =
+    Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear(16, 128, 4, 3) };
+
+/// RoPE, a warp a head.
+pub const ROPE: Kernel = Kernel { op: "rope", entries: &["rope"], constants: &[("THREADS", 256)] };
+
+/// Attention within segments, for heads of up to D channels.
+const fn vision_attention(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "vision_attention", entries: &["vision_attention"], constants }
+}
+
+/// Attention within segments, by the channels that a head is padded to.
+pub const VISION_ATTENTION: [Kernel; 4] = [
+    vision_attention(&[("D", 16)]),
+    vision_attention(&[("D", 32)]),
+    vision_attention(&[("D", 64)]),
+    vision_attention(&[("D", 128)]),
+];
+
+/// Pixels, or weights, rounded.
+pub const PATCH_EMBEDDING: Kernel =
+    Kernel { op: "patch_embedding", entries: &["patch_embedding_round"], constants: &[("THREADS", 256)] };
+
+/// Rows put in marked places.
+pub const MASKED_SCATTER: Kernel =
+    Kernel { op: "masked_scatter", entries: &["masked_scatter"], constants: &[("THREADS", 128)] };
+
 /// Every kernel.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
@@ -214,4 +255,15 @@ pub const KERNELS: &[Kernel] = &[
     DENSE_FFN_16,
     DENSE_FFN_64,
     SAMPLING,
+    LAYER_NORM,
+    GELU,
+    LINEAR_BIAS_64,
+    LINEAR_BIAS_128,
+    ROPE,
+    VISION_ATTENTION[0],
+    VISION_ATTENTION[1],
+    VISION_ATTENTION[2],
+    VISION_ATTENTION[3],
+    PATCH_EMBEDDING,
+    MASKED_SCATTER,
 ];

@@ -17,8 +17,8 @@ use crate::tensor::Matrix;
 pub(super) const TILE_KEYS: usize = 64;
 pub(super) const GROUP_TILES: usize = 4;
 pub(super) const QUERY_ROWS: usize = 16;
-/// Queries of a block of `attention_prefill`.
-const PREFILL_ROWS: usize = 64;
+/// Queries of a block of `attention_prefill`, as `prefill.cuh` has them.
+pub(super) const PREFILL_ROWS: usize = 64;
 /// Threads of a block that has a warp for each 16 queries, or each tile of a group.
 pub(super) const THREADS: u32 = 128;
 /// Up to so many queries, keys are split over blocks.
@@ -182,7 +182,7 @@ pub(super) fn head_rows_bytes(rows: usize, padded: usize) -> usize {
 }
 
 /// sizeof(Prefill).
-fn prefill_bytes(padded: usize) -> u32 {
+pub(super) fn prefill_bytes(padded: usize) -> u32 {
     count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
 }
 

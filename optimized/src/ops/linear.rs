@@ -66,13 +66,28 @@ impl Tiling {
             _ => Self::Small,
         }
     }
+
+    /// The one that suits x and w.
+    pub(super) fn suiting(x: &Matrix<bf16>, w: &Matrix<bf16>) -> Self {
+        Self::of(x.dim().0, w.dim().0, x.dim().1)
+    }
+}
+
+/// The kernels of an operator that multiplies x and w.
+pub(super) struct Kernels {
+    /// In 64 × 64 tiles, and for few rows.
+    pub(super) small: Kernel,
+    /// In 128 × 128 tiles.
+    pub(super) large: Kernel,
+    /// Their entries: in tiles, for few rows.
+    pub(super) entries: [&'static str; 2],
 }
 
 /// y \[n, m\] of x \[n, k\] and w \[m, k\].
 ///
 /// C1: x and w are equally wide.
 pub fn linear<T: Output>(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>) -> Result<Matrix<T>, Error> {
-    linear_tiled(gpu, Tiling::of(x.dim().0, w.dim().0, x.dim().1), x, w)
+    linear_tiled(gpu, Tiling::suiting(x, w), x, w)
 }
 
 /// The same in a tiling of the caller's choice.
@@ -84,6 +99,18 @@ pub fn linear_tiled<T: Output>(
     x: &Matrix<bf16>,
     w: &Matrix<bf16>,
 ) -> Result<Matrix<T>, Error> {
+    let kernels = Kernels { small: T::SMALL, large: T::LARGE, entries: ["linear_tiles", "linear_few_rows"] };
+    multiply(gpu, &kernels, tiling, [x, w], None)
+}
+
+/// y of x and w, by kernels that read a b of their own between w and y, if there is one.
+pub(super) fn multiply<T: Output>(
+    gpu: &Gpu,
+    kernels: &Kernels,
+    tiling: Tiling,
+    [x, w]: [&Matrix<bf16>; 2],
+    b: Option<&Matrix<bf16>>,
+) -> Result<Matrix<T>, Error> {
     let ((n, k), (m, k_of_w)) = (x.dim(), w.dim());
     require(k_of_w == k, "linear C1", "cols(w)", k_of_w, format!("k = {k}"))?;
     if tiling == Tiling::FewRows {
@@ -91,10 +118,11 @@ pub fn linear_tiled<T: Output>(
         require(k <= MAX_CHUNKS * K_CHUNK, "linear C3", "k", k, format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
     }
     let mut y = gpu.uninitialised::<T>((n, m))?;
+    let [in_tiles, for_few_rows] = kernels.entries;
     let (kernel, entry) = match tiling {
-        Tiling::Small => (T::SMALL, "linear_tiles"),
-        Tiling::Large => (T::LARGE, "linear_tiles"),
-        Tiling::FewRows => (T::SMALL, "linear_few_rows"),
+        Tiling::Small => (kernels.small, in_tiles),
+        Tiling::Large => (kernels.large, in_tiles),
+        Tiling::FewRows => (kernels.small, for_few_rows),
     };
     let grid = if tiling == Tiling::FewRows { few_rows(&kernel, m, k) } else { tiles(&kernel, n, m) };
     let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(w)", w.ld()), ("ld(y)", y.ld())];
@@ -104,13 +132,17 @@ pub fn linear_tiled<T: Output>(
     }
     let function = gpu.function(&kernel, entry)?;
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(w.data()).arg(y.data_mut());
+    launch.arg(x.data()).arg(w.data());
+    if let Some(b) = b {
+        launch.arg(b.data());
+    }
+    launch.arg(y.data_mut());
     for argument in &arguments {
         launch.arg(argument);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C1 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 by C3; K6 by `tiles`
-    // and `few_rows`.
+    // and `few_rows`; K7, where there is a b, by `linear_bias`'s C1.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || format!("{} {entry}", kernel.label()))?;
     Ok(y)

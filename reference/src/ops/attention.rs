@@ -9,7 +9,7 @@
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
 //!   (eager); R3 at o.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
-//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, or j < i, where row 0 weighs all s alike; σ·q·k and p in
+//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are.
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
@@ -213,6 +213,7 @@ impl Attention {
             Causal::Ahead => s.min(position + 2),
             Causal::Strict if position == 0 => s,
             Causal::Strict => position,
+            Causal::All => s,
         }
     }
 

@@ -12,7 +12,7 @@
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
 
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
@@ -102,9 +102,21 @@ impl Linear {
     /// With c and v of the accumulator, R1's u and an error δ of the inputs:
     /// |ŷ − y| ≤ Σ|wₖ|·(δₖ + (c + u + cu)·(|xₖ| + δₖ)), and what underflows; the variances of independent errors add.
     pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
-        let k = x.value.ncols();
+        self.bound_with(x, w, None, y)
+    }
+
+    /// The same for a sum that has bⱼ in it, too: one term more.
+    pub(super) fn bound_with(
+        &self,
+        x: &Tracked<f64>,
+        w: &Matrix<'_>,
+        b: Option<ArrayView1<'_, f64>>,
+        y: &Array2<f64>,
+    ) -> ErrorBound {
+        let k = x.value.ncols() + usize::from(b.is_some());
         let u = self.weight.storage.unit_roundoff();
-        let c = self.accumulator.certain(k) + u + self.accumulator.certain(k) * u;
+        let sums = self.accumulator.certain(k);
+        let c = sums + u + sums * u;
         let input = x.error_or_exact();
         let mut worst = x.value.mapv(f64::abs);
         Zip::from(&mut worst).and(&input.certain).for_each(|x, &delta| *x = delta + c * (*x + delta));
@@ -123,6 +135,11 @@ impl Linear {
             c.assign(&worst.dot(&panel.t()));
             c += &floor.view().insert_axis(Axis(1));
             s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
+            if let Some(b) = b {
+                let b = b.slice_move(s![i * PANEL..i * PANEL + c.ncols()]);
+                c += &b.mapv(|b| sums * b.abs());
+                s += &b.mapv(|b| own.unwrap_or(0.0) * b * b);
+            }
         });
         Zip::indexed(&mut error.sigma).and(&error.certain).and(y).for_each(|(i, _), sigma, &certain, &y| {
             *sigma = match own {

@@ -7,9 +7,9 @@
 //! - Shapes: x \[n, heads·d\], c and s \[n, 2h\], y \[n, heads·d\]; position t of row n; i < h.
 //! - Dtypes: x and y bf16; the angles, c and s f32.
 //! - Rounding: R1 at c and s, R2 at ρ, R3 at y; R4 at the channels that do not rotate, where x was not stored.
-//! - Errors: C1 columns of x = heads·d; C2 2h even, at most d; C3 a row of c and s for each of x.
-//! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1. Slips of ports: t is off from some
-//!   position on, or a bf16; the exponent is divided by d.
+//! - Errors: C1 columns of x = heads·d; C2 2h even, at most d, and divided by the runs; C3 a row of c and s for each of x.
+//! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1; D52 pairs within each of three runs
+//!   of channels. Slips of ports: t is off from some position on, or a bf16; the exponent is divided by d.
 //! - Source: spec A6; `apply_rotary_pos_emb` in transformers 5.23. θ⁻²ⁱ⸍²ʰ and the angle are f32 there, and at a million
 //!   positions that decides 0.03 rad; so the table is made once, here, and given to the kernels.
 
@@ -36,6 +36,8 @@ pub struct Rope {
     pub part: RopePart,
     /// D02.
     pub pair: RopePair,
+    /// D52: runs of channels, in each of which the first half pairs with the second.
+    pub runs: usize,
     /// By what the exponent of a frequency is divided.
     pub frequency: RopeFrequency,
     /// What positions are kept in.
@@ -117,6 +119,8 @@ impl Rope {
         let (d, r) = (self.head_dim, self.rotary_dim);
         require(d >= 1 && width.is_multiple_of(d), "rope C1", "columns of x", width, format!("a multiple of d = {d}"))?;
         require(r.is_multiple_of(2) && r <= d, "rope C2", "2h", r, format!("an even number up to d = {d}"))?;
+        let runs = self.runs;
+        require(r.is_multiple_of(2 * runs), "rope C2", "runs", runs, format!("a divisor of h = {}", r / 2))?;
         require(cos == (n, r), "rope C3", "shape of c", format!("{cos:?}"), format!("{:?}", (n, r)))?;
         require(sin == (n, r), "rope C3", "shape of s", format!("{sin:?}"), format!("{:?}", (n, r)))
     }
@@ -159,10 +163,14 @@ impl Rope {
             RopePart::First => 0,
             RopePart::Last => d - 2 * h,
         };
+        let apart = h / self.runs;
         (0..width / d).flat_map(move |head| {
             let start = head * d + first;
             (0..h).map(move |i| match pair {
-                RopePair::Half => (start + i, start + i + h, i),
+                RopePair::Half => {
+                    let a = start + i + i / apart * apart;
+                    (a, a + apart, i)
+                }
                 RopePair::Interleaved => (start + 2 * i, start + 2 * i + 1, i),
             })
         })
@@ -239,6 +247,7 @@ impl Default for Rope {
             theta: 1.0,
             part: RopePart::First,
             pair: RopePair::Half,
+            runs: 1,
             frequency: RopeFrequency::RotaryDim,
             position: RopePosition::F32,
             shift: None,

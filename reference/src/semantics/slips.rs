@@ -41,6 +41,8 @@ pub enum Causal {
     Ahead,
     /// Those before it only; the first one, which would see none, sees all alike.
     Strict,
+    /// All of them: no mask.
+    All,
 }
 
 /// Whether norm or rotation comes first.

@@ -99,8 +99,8 @@ fn a_shuffle_mask_without_the_last_lane() {
 
 #[test]
 fn a_lane_that_its_own_mask_does_not_name() {
-    let edit = Edit { file: "linear.cu", from: "__syncwarp();", to: "__syncwarp(0x7fffffff);" };
-    expect(&LINEAR_64_F32, edit, few_rows, Fault::WrongMask, ("linear.cu", "__syncwarp(0x7fffffff);"));
+    let edit = Edit { file: "linear.cuh", from: "__syncwarp();", to: "__syncwarp(0x7fffffff);" };
+    expect(&LINEAR_64_F32, edit, few_rows, Fault::WrongMask, ("linear.cuh", "__syncwarp(0x7fffffff);"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_wait_that_leaves_one_copy_too_many() {
 #[test]
 fn a_missing_row_guard() {
     let edit = Edit { file: "gemm.cuh", from: "if (row < rows) {", to: "if (row < rows + 1) {" };
-    let store = ("linear.cu", "Out::store_pair(y + int64(first_row + row) * ldy + col, first, second);");
+    let store = ("linear.cuh", "Out::store_pair(p.y + int64(first_row + row) * p.ldy + col, first, second);");
     expect(&LINEAR_64_F32, edit, tiles, Fault::OutOfBounds, store);
 }
 
@@ -178,15 +178,15 @@ fn a_copy_from_an_odd_address() {
 
 #[test]
 fn a_missing_syncwarp() {
-    let edit = Edit { file: "linear.cu", from: "__syncwarp();", to: "" };
+    let edit = Edit { file: "linear.cuh", from: "__syncwarp();", to: "" };
     let read = ("gemm.cuh", "ldmatrix_x4(fragments, panel.vector(row + lane % 16, 2 * step + lane / 16)");
     expect(&LINEAR_64_F32, edit, few_rows, Fault::SharedRace, read);
 }
 
 #[test]
 fn sums_that_are_read_before_all_warps_stored_theirs() {
-    let edit = Edit { file: "linear.cu", from: "    __syncthreads();\n", to: "" };
-    let read = ("linear.cu", "total += sums[chunk].values[row][i % FEW_COLS];");
+    let edit = Edit { file: "linear.cuh", from: "    __syncthreads();\n", to: "" };
+    let read = ("linear.cuh", "total += sums[chunk].values[row][i % FEW_COLS];");
     expect(&LINEAR_64_F32, edit, few_rows, Fault::UninitialisedShared, read);
 }
 

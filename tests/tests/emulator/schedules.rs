@@ -88,5 +88,5 @@ fn a_missing_barrier_before_a_stage_is_used_again_is_exposed() {
 
 #[test]
 fn sums_that_are_read_too_early_are_exposed() {
-    assert_ne!(exposing(&LINEAR_64_F32, "linear.cu", "    __syncthreads();\n", ""), []);
+    assert_ne!(exposing(&LINEAR_64_F32, "linear.cuh", "    __syncthreads();\n", ""), []);
 }

@@ -51,7 +51,7 @@ proptest! {
     #[test]
     fn a_device_that_slips_stays_within_the_bounds(
         case in case(),
-        causal in prop::sample::select(vec![Causal::Ahead, Causal::Strict, Causal::Inclusive]),
+        causal in prop::sample::select(vec![Causal::Ahead, Causal::Strict, Causal::All, Causal::Inclusive]),
         key_head in prop::sample::select(vec![KeyHead::Tiled, KeyHead::Grouped]),
         attention_softmax in prop::sample::select(vec![ScoreType::F32, ScoreType::Bf16]),
     ) {

@@ -151,6 +151,7 @@ fn a_port_may_see_too_much_or_too_little() {
     assert_eq!(of(Causal::Inclusive), array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
     assert_eq!(of(Causal::Ahead), array![[0.5, 0.5, 0.0], [third, third, third], [third, third, third]]);
     assert_eq!(of(Causal::Strict), array![[third, third, third], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]);
+    assert_eq!(of(Causal::All), Array2::from_elem((3, 3), third));
 }
 
 /// 1 + 2⁻⁹ and 1 are the same score in bf16, where a third is 0.333984375; so it is under every contract.

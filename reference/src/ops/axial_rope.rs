@@ -1,0 +1,129 @@
+//! Axial RoPE: the table of angles of patches, each of which is at a time, a height and a width.
+//!
+//! ```text
+//! c, s = cos, sin of [a, a]        a = [t·f, h·f, w·f]        fᵢ = θ^(−2i/m)        m = 2·⌊⌊d/3⌋/2⌋
+//! ```
+//!
+//! - Shapes: (t, h, w) of n patches, f \[m/2\], a \[n, 3m/2\], c and s \[n, 3m\]. `rope` rotates the first 3m of d channels by
+//!   it; the rest pass.
+//! - Dtypes: the angles, c and s f32.
+//! - Rounding: R1 at c and s.
+//! - Errors: C1 d ≥ 6; C2 t, h, w ≥ 1; C3 h and w multiples of the merged square's side.
+//! - Variants: D52 which channels pair, which is `rope`'s matter. A slip of ports: t goes on from one grid to the next.
+//! - Source: spec A23; `MiniMaxM3VLVisionRotaryEmbedding` and `get_vision_position_ids` in transformers 5.23.
+
+use ndarray::{Array2, Zip};
+
+use super::rope::{Rope, RopeTable, inverse_frequencies};
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::grid::{Grid, patches};
+use crate::semantics::{AxialPair, ChunkTime};
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AxialRope {
+    /// d: channels of a head.
+    pub head_dim: usize,
+    /// θ.
+    pub theta: f64,
+    /// Patches to a side of a square that becomes one token: they come square by square.
+    pub side: usize,
+    /// D52.
+    pub pair: AxialPair,
+    /// What t a grid begins at.
+    pub time: ChunkTime,
+    /// R1.
+    pub table: Rounding,
+}
+
+/// Axes: time, height, width.
+const AXES: usize = 3;
+
+/// The table for the patches of all grids, one after the other. Angles are f32; their cosines and sines are T's.
+pub fn axial_rope<T: Real>(p: &AxialRope, grids: &[Grid]) -> Result<RopeTable<T>, ContractError> {
+    p.check(grids)?;
+    let angles = p.angles(grids);
+    let table = |f: fn(f64) -> f64| {
+        let value = |(i, j)| p.table.round(T::of(f(angles[[i, j % angles.ncols()]].wide()))); // R1
+        Tracked::plain(Array2::from_shape_fn((angles.nrows(), p.rotary_dim()), value))
+    };
+    Ok(RopeTable { cos: table(f64::cos), sin: table(f64::sin) })
+}
+
+impl AxialRope {
+    /// The roundings of a contract.
+    #[must_use]
+    pub fn under(self, contract: &RoundingContract) -> Self {
+        AxialRope { table: contract.between(contract.rope), ..self }
+    }
+
+    /// C1 to C3.
+    pub fn check(&self, grids: &[Grid]) -> Result<(), ContractError> {
+        let (d, side) = (self.head_dim, self.side);
+        require(d >= 2 * AXES, "axial_rope C1", "d", d, format!("at least {}", 2 * AXES))?;
+        for grid in grids {
+            let Grid { t, h, w } = *grid;
+            require(t.min(h).min(w) >= 1, "axial_rope C2", "grid", grid, "1 or more of each")?;
+            let whole = h.is_multiple_of(side) && w.is_multiple_of(side);
+            require(whole, "axial_rope C3", "grid", grid, format!("height and width multiples of {side}"))?;
+        }
+        Ok(())
+    }
+
+    /// m: channels of one axis.
+    fn axis(&self) -> usize {
+        2 * (self.head_dim / AXES / 2)
+    }
+
+    /// 3m: channels that rotate.
+    pub fn rotary_dim(&self) -> usize {
+        AXES * self.axis()
+    }
+
+    /// The rotation by this table, under a contract.
+    pub fn rotation(&self, contract: &RoundingContract) -> Rope {
+        let runs = match self.pair {
+            AxialPair::Half => 1,
+            AxialPair::AxisContiguous => AXES,
+        };
+        Rope { head_dim: self.head_dim, rotary_dim: self.rotary_dim(), runs, ..Rope::default() }.under(contract)
+    }
+
+    /// a \[n, 3m/2\], in the f32 steps of the original.
+    fn angles(&self, grids: &[Grid]) -> Array2<f32> {
+        let frequencies = inverse_frequencies(self.theta, self.axis(), self.axis());
+        let n = patches(grids).expect("the patches are there");
+        let mut angles = Array2::zeros((n, AXES * frequencies.len()));
+        let mut start = 0;
+        let coordinates = grids.iter().flat_map(|grid| {
+            let first = match self.time {
+                ChunkTime::Reset => 0,
+                ChunkTime::Continued => start,
+            };
+            start += grid.t;
+            grid.coordinates(self.side).map(move |[t, h, w]| [first + t, h, w])
+        });
+        for (mut row, coordinate) in angles.rows_mut().into_iter().zip(coordinates) {
+            for (j, angle) in row.iter_mut().enumerate() {
+                let position = f32::of(coordinate[j / frequencies.len()] as f64);
+                *angle = position * frequencies[j % frequencies.len()];
+            }
+        }
+        angles
+    }
+
+    /// How far another table, made with other f32 functions, may be from this one: its frequency by 4·u (2 ulp of f32),
+    /// the angle by 2·u more, the function by 2·u, then R1.
+    pub fn bound(&self, grids: &[Grid], table: &Array2<f64>) -> ErrorBound {
+        let (u, angles) = (f32::UNIT_ROUNDOFF, self.angles(grids));
+        let mut error = ErrorBound::exact(table.dim());
+        Zip::indexed(&mut error.certain).for_each(|(i, j), e| {
+            *e = 6.0 * u * angles[[i, j % angles.ncols()]].wide() + 2.0 * u;
+        });
+        error.sigma.clone_from(&error.certain);
+        error.rounded(table.view(), self.table.storage)
+    }
+}

@@ -1,0 +1,126 @@
+//! GELU: each value times the share of a normal distribution that lies below it.
+//!
+//! ```text
+//! aᵢⱼ = xᵢⱼ · Φ(xᵢⱼ)        Φ(x) = ½·(1 + erf(x/√2))
+//! ```
+//!
+//! - Shapes: x and a \[n, d\].
+//! - Dtypes: x and a bf16; all steps f32.
+//! - Rounding: R1 at a.
+//! - Errors: none.
+//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715.
+//! - Source: spec A22, A24; `nn.functional.gelu`, exact.
+
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+use ndarray::{Array2, ArrayView2, Zip};
+
+use crate::bound::ErrorBound;
+use crate::semantics;
+use crate::storage::FLUSHED;
+use crate::tracked::Tracked;
+use crate::{Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gelu {
+    /// D50.
+    pub kind: semantics::Gelu,
+    /// R1.
+    pub output: Rounding,
+    /// u of the arithmetic.
+    pub unit: f64,
+}
+
+/// κ of the approximation.
+const CUBE: f64 = 0.044_715;
+
+/// √(2/π).
+const SLOPE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+
+/// A device's erf and tanh are within so many u: two ulps.
+const FUNCTION: f64 = 4.0;
+
+/// erf's argument is a product with a constant that is rounded; the cubic's has five products, a sum and two constants.
+const ARGUMENT: [f64; 2] = [2.0, 8.0];
+
+/// Where the slope is steepest, on either side of 0: √2, and the like for the approximation.
+const TURNING: [f64; 2] = [std::f64::consts::SQRT_2, 1.418_504_008_790_828_4];
+
+/// a of x.
+pub fn gelu<T: Real>(p: &Gelu, x: ArrayView2<'_, T>) -> Array2<T> {
+    x.mapv(|x| p.output.round(x * p.share(x))) // R1
+}
+
+impl Gelu {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, kind: semantics::Gelu) -> Self {
+        Gelu { kind, output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// Φ. Both kinds are written without 1 − 1, which is nothing far below 0.
+    fn share<T: Real>(&self, x: T) -> T {
+        match self.kind {
+            semantics::Gelu::Erf => T::of(0.5 * libm::erfc(-x.wide() * FRAC_1_SQRT_2)),
+            semantics::Gelu::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
+        }
+    }
+
+    /// Φ + x·Φ′.
+    fn slope(&self, x: f64) -> f64 {
+        self.share(x) + x * self.density(x)
+    }
+
+    /// Φ′.
+    fn density(&self, x: f64) -> f64 {
+        match self.kind {
+            semantics::Gelu::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
+            semantics::Gelu::Tanh => {
+                let share = self.share(x);
+                2.0 * share * (1.0 - share) * SLOPE * (1.0 + 3.0 * CUBE * x * x)
+            }
+        }
+    }
+
+    /// The largest |slope| from `low` to `high`: at an end, or where the slope turns.
+    fn steepest(&self, low: f64, high: f64) -> f64 {
+        let turning = self.of_kind(TURNING);
+        let turning = [-turning, turning].into_iter().filter(|t| (low..=high).contains(t));
+        turning.chain([low, high]).map(|x| self.slope(x).abs()).fold(0.0, f64::max)
+    }
+
+    fn of_kind(&self, [erf, tanh]: [f64; 2]) -> f64 {
+        match self.kind {
+            semantics::Gelu::Erf => erf,
+            semantics::Gelu::Tanh => tanh,
+        }
+    }
+
+    /// An error δ of x moves a by no more than δ times the steepest slope in between. Own roundings: the function's argument
+    /// is off by a few u of itself, which moves Φ by up to Φ′·|x| times that, and Φ′ falls with |x|; the function is off by
+    /// 4·u of a value up to 1, and 1 + it, up to 2, is rounded; then the product, and R1. So Φ's error is one of 1, not of
+    /// what a small Φ is: a device may make it of 1 − 1.
+    pub fn bound(&self, x: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
+        let input = x.error_or_exact();
+        let mut error = ErrorBound::exact(a.dim());
+        error.carried = input.carried;
+        let (u, off) = (self.unit, self.of_kind(ARGUMENT) * self.unit);
+        let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
+        elements.for_each(|i, certain, sigma, &x, &a| {
+            let (delta, deviation) = (input.certain[i], input.sigma[i]);
+            let steepest = self.steepest(x - delta, x + delta);
+            let (size, nearest) = (x.abs() + delta, ((x.abs() - delta) * (1.0 - off)).max(0.0));
+            let moved = size * self.density(nearest) * off;
+            let share = 0.5 * (FUNCTION + 2.0) * u + moved;
+            let own = size * share + u * (a.abs() + steepest * delta + size * share) + (1.0 + size) * FLUSHED;
+            *certain = steepest * delta + own;
+            *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
+        });
+        error.rounded(a.view(), self.output.storage)
+    }
+}
+
+/// √(2/π)·(x + κ·x³).
+fn argument(x: f64) -> f64 {
+    SLOPE * (x + CUBE * x * x * x)
+}

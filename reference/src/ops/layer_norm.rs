@@ -1,0 +1,125 @@
+//! Layer norm: takes the mean off each row, scales it to unit variance, then by a learned weight, and adds a learned bias.
+//!
+//! ```text
+//! yᵢⱼ = bⱼ + wⱼ · (xᵢⱼ − μᵢ) · rᵢ        μᵢ = (1/d)·Σₖ xᵢₖ        rᵢ = 1 / √(ε + (1/d)·Σₖ (xᵢₖ − μᵢ)²)
+//! ```
+//!
+//! - Shapes: x \[n, d\], w and b \[d\], y \[n, d\].
+//! - Dtypes: x, w, b and y bf16; the sums, μ and r f32.
+//! - Rounding: R1 at y; nothing else leaves f32. The squares are those of deviations, never of x.
+//! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 len(b) = d; C4 ε > 0.
+//! - Source: spec A22; `nn.LayerNorm`, whose variance has no Bessel's correction.
+
+use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
+
+use crate::accumulator::gamma;
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::storage::FLUSHED;
+use crate::tracked::Tracked;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayerNorm {
+    /// ε, inside the root.
+    pub eps: f64,
+    /// R1.
+    pub output: Rounding,
+    /// u of the sums and of r.
+    pub unit: f64,
+}
+
+/// y of x, w and b.
+pub fn layer_norm<T: Real>(
+    p: &LayerNorm,
+    x: ArrayView2<'_, T>,
+    w: ArrayView1<'_, T>,
+    b: ArrayView1<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(x.dim(), w.len(), b.len())?;
+    let mut y = Array2::zeros(x.dim());
+    for (xi, mut yi) in x.rows().into_iter().zip(y.rows_mut()) {
+        let (mean, r) = p.moments(xi);
+        Zip::from(&mut yi).and(&xi).and(&w).and(&b).for_each(|y, &x, &w, &b| {
+            *y = p.output.round(b + w * ((x - mean) * r)); // R1
+        });
+    }
+    Ok(y)
+}
+
+impl LayerNorm {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, eps: f64) -> Self {
+        LayerNorm { eps, output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// C1 to C4.
+    pub fn check(&self, (n, d): (usize, usize), w: usize, b: usize) -> Result<(), ContractError> {
+        require(1 <= n.min(d), "layer_norm C1", "min(n, d)", n.min(d), "at least 1")?;
+        require(w == d, "layer_norm C2", "len(w)", w, format!("d = {d}"))?;
+        require(b == d, "layer_norm C3", "len(b)", b, format!("d = {d}"))?;
+        require(0.0 < self.eps, "layer_norm C4", "ε", self.eps, "above 0")
+    }
+
+    /// μ and r.
+    fn moments<T: Real>(&self, x: ArrayView1<'_, T>) -> (T, T) {
+        let d = T::of(x.len() as f64);
+        let mean = x.iter().fold(T::zero(), |sum, &x| sum + x) / d;
+        let squares = x.iter().fold(T::zero(), |sum, &x| sum + (x - mean) * (x - mean));
+        (mean, (T::of(self.eps) + squares / d).sqrt().recip())
+    }
+
+    /// Own roundings: in any order the sum's are within M = γ(d)·mean|x| of the mean. Deviations from another mean, m off,
+    /// have a mean square that is m² larger, because they sum to 0. Their squares' sum has positive terms only: d·u, and 5·u
+    /// of differences, squares, /d and + ε, of which the root takes half; 1/√ is within 4·u. (x − μ)·r may be x·r − μ·r:
+    /// 3·u of |x|·r and |μ|·r. Then w's product and b's sum, u each, and R1.
+    ///
+    /// An error δ of the inputs moves μ by at most its mean; and 1/r, a norm of deviations, of which taking the mean off
+    /// makes no longer ones, by at most D = ‖δ‖/√d.
+    pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
+        let (d, u) = (y.ncols() as f64, self.unit);
+        let first_order = (d + 5.0) * u / 2.0 + 4.0 * u;
+        let own = first_order / (1.0 - first_order);
+        let input = x.error_or_exact();
+        let mut error = ErrorBound::exact(y.dim());
+        error.carried = input.carried;
+        for i in 0..y.nrows() {
+            let (xi, delta, sigma) = (x.value.row(i), input.certain.row(i), input.sigma.row(i));
+            let (mean, r) = self.moments(xi);
+            let (size, moved) = (xi.iter().map(|x| x.abs()).sum::<f64>() / d, delta.sum() / d);
+            let summed = gamma(y.ncols() + 1, u) * (size + moved);
+            let stretched = norm(delta.iter().copied()) / d.sqrt();
+            let largest = 1.0 / (1.0 / r - stretched).max(self.eps.sqrt());
+            // From ‖deviations‖ to the hypotenuse with M.
+            let longer = ((summed * largest).powi(2) / 2.0).min(1.0);
+            let scale = largest * (stretched * r + longer + own * (1.0 + longer));
+            let largest = largest * (1.0 + own);
+            let z = |j: usize| (xi[j] - mean) * r;
+            let spread = norm(sigma.iter().copied()) / d;
+            let aligned = norm((0..y.ncols()).map(|j| z(j) * sigma[j])) / d;
+            let mean_spread =
+                u * ((d / 2.0 + 1.0) * (norm(xi.iter().copied()).powi(2) / d / d + mean * mean) / 3.0).sqrt();
+            let own_spread = u * ((d / 4.0 + 36.0) / 3.0).sqrt();
+            for j in 0..y.ncols() {
+                let deviation = (xi[j] - mean).abs();
+                let cancelled = 3.0 * u * (xi[j].abs() + delta[j] + mean.abs() + moved + summed) * largest;
+                let off = (delta[j] + moved + summed) * largest + deviation * scale + cancelled + FLUSHED;
+                let product = w[j].abs() * off;
+                let size = w[j].abs() * z(j).abs() + product + FLUSHED;
+                let certain =
+                    product + u * size + u * (1.0 + u) * (y[[i, j]].abs() + product + u * size) + 2.0 * FLUSHED;
+                let carried = r * sigma[j].hypot(spread + z(j).abs() * aligned);
+                let rounded = (mean_spread * r).hypot(own_spread * z(j)).hypot(cancelled / 3.0_f64.sqrt());
+                let last = u * size.hypot(y[[i, j]]) / 3.0_f64.sqrt() + w[j].abs() * deviation * largest * longer;
+                error.sigma[[i, j]] = (w[j].abs() * carried.hypot(rounded)).hypot(last + FLUSHED).min(certain);
+                error.certain[[i, j]] = certain;
+            }
+        }
+        error.rounded(y.view(), self.output.storage)
+    }
+}
+
+fn norm(x: impl Iterator<Item = f64>) -> f64 {
+    x.map(|x| x * x).sum::<f64>().sqrt()
+}

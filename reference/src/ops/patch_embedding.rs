@@ -1,0 +1,118 @@
+//! Patch embedding: a linear map of the pixels of each patch.
+//!
+//! ```text
+//! yᵢⱼ = Σ ρ(xᵢ,ctpq) · ρ(wⱼ,ctpq)        over c < C, t < T, p < P, q < P
+//! ```
+//!
+//! - Shapes: x \[n, C·T·P·P\], w \[m, C·T·P·P\], y \[n, m\]; column ((c·T + t)·P + p)·P + q is (c, t, p, q).
+//! - Dtypes: x f32, w as stored, y bf16; the sum f32.
+//! - Rounding: R1 at both ρ, to the activations' type; R2 at y.
+//! - Errors: C1 columns of x = C·T·P·P; and `linear`'s.
+//! - Variants: a slip of ports: w is read as if its columns were (t, c, p, q).
+//! - Source: spec A21; `MiniMaxM3VLVisionEmbeddings` in transformers 5.23: a convolution whose stride is its kernel.
+
+use ndarray::{Array2, ArrayView2, Axis, Zip};
+
+use super::linear::{Linear, linear};
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::semantics::PatchOrder;
+use crate::tracked::Tracked;
+use crate::weights::Matrix;
+use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// What a patch is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patch {
+    /// C: colours.
+    pub channels: usize,
+    /// T: frames.
+    pub frames: usize,
+    /// P: rows, and columns.
+    pub side: usize,
+}
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PatchEmbedding {
+    /// C, T and P.
+    pub patch: Patch,
+    /// How w is read.
+    pub order: PatchOrder,
+    /// R1 at x.
+    pub pixels: Rounding,
+    /// Of the sum, with R1 at w and R2.
+    pub linear: Linear,
+}
+
+impl Patch {
+    /// C·T·P·P.
+    pub fn values(self) -> usize {
+        self.channels * self.frames * self.side * self.side
+    }
+}
+
+/// y of x and w.
+pub fn patch_embedding<T: Real>(
+    p: &PatchEmbedding,
+    x: ArrayView2<'_, T>,
+    w: &Matrix<'_>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(x.ncols())?;
+    let x = p.ordered(&x.mapv(|x| p.pixels.round(x))); // R1
+    linear(&p.product(w), x.view(), w) // R1, R2
+}
+
+impl PatchEmbedding {
+    /// Under a contract.
+    pub fn under(contract: &RoundingContract, patch: Patch, order: PatchOrder) -> Self {
+        let linear = Linear { weight: contract.stored(), ..Linear::under(contract) };
+        PatchEmbedding { patch, order, pixels: contract.stored(), linear }
+    }
+
+    /// C1.
+    pub fn check(&self, columns: usize) -> Result<(), ContractError> {
+        let (values, Patch { channels, frames, side }) = (self.patch.values(), self.patch);
+        let expected = format!("C·T·P·P = {channels}·{frames}·{side}·{side} = {values}");
+        require(columns == values, "patch_embedding C1", "columns of x", columns, expected)
+    }
+
+    /// R1 is nothing to a weight that is stored in no wider type.
+    fn product(&self, w: &Matrix<'_>) -> Linear {
+        let rounds = w.storage().unit_roundoff() < self.linear.weight.storage.unit_roundoff();
+        Linear { weight: if rounds { self.linear.weight } else { Rounding::NONE }, ..self.linear }
+    }
+
+    /// x with its columns in the order in which w's are read.
+    fn ordered<A: Clone>(&self, x: &Array2<A>) -> Array2<A> {
+        let Patch { channels, frames, side } = self.patch;
+        match self.order {
+            PatchOrder::ColourFirst => x.clone(),
+            PatchOrder::TimeFirst => {
+                let area = side * side;
+                let part = |t: usize, c: usize| (0..area).map(move |i| (c * frames + t) * area + i);
+                let columns = (0..frames).flat_map(|t| (0..channels).flat_map(move |c| part(t, c)));
+                x.select(Axis(1), &columns.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// `linear`'s, of pixels that R1 has rounded: one that its type holds, and that has no error, is not.
+    pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
+        let storage = self.pixels.storage;
+        let mut error = x.error_or_exact();
+        Zip::from(&mut error.certain).and(&mut error.sigma).and(&x.value).for_each(|certain, sigma, &x| {
+            if *certain > 0.0 || !storage.holds(x) {
+                let rounding = storage.rounding_error(x.abs() + *certain);
+                *certain += rounding;
+                *sigma = sigma.hypot(rounding).min(*certain);
+            }
+        });
+        let error = ErrorBound {
+            certain: self.ordered(&error.certain),
+            sigma: self.ordered(&error.sigma),
+            carried: error.carried,
+        };
+        self.product(w).bound(&Tracked { value: self.ordered(&x.value), error: Some(error) }, w, y)
+    }
+}

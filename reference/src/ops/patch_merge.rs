@@ -1,0 +1,84 @@
+//! Patch merge: the rows of the patches in a square, side by side in one row.
+//!
+//! ```text
+//! yᵢ = [x₍ₛᵢ₎, x₍ₛᵢ₊₁₎, …, x₍ₛᵢ₊ₛ₋₁₎]        s = r²
+//! ```
+//!
+//! - Shapes: x \[n, d\], y \[n/s, s·d\]; a square has r patches to a side, and patches come square by square.
+//! - Dtypes: x and y alike.
+//! - Rounding: none.
+//! - Errors: C1 n = Σ t·h·w of the grids; C2 h and w multiples of r.
+//! - Variants: a slip of ports: the rows are those of the square if patches came row by row.
+//! - Source: spec A24; `MiniMaxM3VLMultiModalProjector.forward` in transformers 5.23.
+
+use ndarray::{Array2, ArrayView2, Axis};
+
+use crate::bound::ErrorBound;
+use crate::error::require;
+use crate::grid::{Grid, patches};
+use crate::semantics::MergeOrder;
+use crate::{ContractError, Real};
+
+/// Parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatchMerge {
+    /// r.
+    pub side: usize,
+    /// Where the patches of a square are taken from.
+    pub order: MergeOrder,
+}
+
+/// y of x, whose rows are the patches of the grids.
+pub fn patch_merge<T: Real>(p: &PatchMerge, x: ArrayView2<'_, T>, grids: &[Grid]) -> Result<Array2<T>, ContractError> {
+    p.check(x.nrows(), grids)?;
+    Ok(p.merged(x, grids))
+}
+
+impl PatchMerge {
+    /// C1 and C2.
+    pub fn check(&self, n: usize, grids: &[Grid]) -> Result<(), ContractError> {
+        let all = patches(grids);
+        let expected = all.map_or_else(|| "fewer than there are addresses".to_owned(), |all| all.to_string());
+        require(all == Some(n), "patch_merge C1", "rows of x", n, format!("{expected}, the patches of the grids"))?;
+        let side = self.side;
+        let odd = grids.iter().find(|grid| !grid.h.is_multiple_of(side) || !grid.w.is_multiple_of(side));
+        match odd {
+            None => Ok(()),
+            Some(grid) => {
+                require(false, "patch_merge C2", "grid", grid, format!("height and width multiples of {side}"))
+            }
+        }
+    }
+
+    /// For each place of y, the row of x.
+    fn rows(&self, grids: &[Grid]) -> Vec<usize> {
+        let mut first = 0;
+        let of = |grid: &Grid| {
+            let before = first;
+            first += grid.t * grid.h * grid.w;
+            let Grid { h, w, .. } = *grid;
+            let (order, coordinates) = (self.order, grid.coordinates(self.side).enumerate());
+            coordinates.map(move |(i, [t, y, x])| match order {
+                MergeOrder::Block => before + i,
+                MergeOrder::RowMajor => before + (t * h + y) * w + x,
+            })
+        };
+        grids.iter().flat_map(of).collect()
+    }
+
+    fn merged<A: Clone>(&self, x: ArrayView2<'_, A>, grids: &[Grid]) -> Array2<A> {
+        let (n, d) = x.dim();
+        let square = self.side * self.side;
+        let rows = x.select(Axis(0), &self.rows(grids));
+        rows.into_shape_with_order((n / square, square * d)).expect("squares divide the patches of each grid")
+    }
+
+    /// Rows are moved, and their errors with them.
+    pub fn bound(&self, error: &ErrorBound, grids: &[Grid]) -> ErrorBound {
+        ErrorBound {
+            certain: self.merged(error.certain.view(), grids),
+            sigma: self.merged(error.sigma.view(), grids),
+            carried: error.carried,
+        }
+    }
+}
