@@ -3,6 +3,7 @@
 mod m2;
 mod m3;
 mod reader;
+mod vision;
 
 use serde_json::Value;
 
@@ -11,6 +12,7 @@ use crate::ops::indexer::Blocks;
 use crate::ops::swiglu_oai::Coefficients;
 use crate::semantics::{MsaSelect, NormWeight, QkNorm};
 use reader::Reader;
+pub use vision::Vision;
 
 /// A `config.json` that cannot be used, with every reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +73,8 @@ pub struct Config {
     pub routed_scaling_factor: f64,
     /// The index branch of block-sparse layers.
     pub index: Option<Index>,
+    /// The vision tower of a model that sees.
+    pub vision: Option<Vision>,
 }
 
 /// Whose names tensors have.

@@ -14,6 +14,7 @@ pub mod contract;
 pub mod decode;
 pub mod error;
 pub mod grid;
+pub mod media;
 pub mod models;
 pub mod ops;
 pub mod probe;

@@ -4,3 +4,5 @@ mod blocks;
 pub mod decoder;
 mod experts;
 mod feed_forward;
+mod stream;
+pub mod vision;

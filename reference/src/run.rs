@@ -4,6 +4,7 @@ use ndarray::{Array1, Array2};
 
 use crate::bound::ErrorBound;
 use crate::ops::linear::{Linear, linear};
+use crate::ops::linear_bias::{LinearBias, linear_bias};
 use crate::probe::Probe;
 use crate::weights::Matrix;
 use crate::{Error, Real, RoundingContract, Site, Tracked};
@@ -73,6 +74,12 @@ impl<'p, T: Real> Run<'p, T> {
     ) -> Result<Tracked<T>, Error> {
         let y = linear(&params(&self.contract), x.view(), w)?;
         Ok(self.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), w, y)))
+    }
+
+    /// x·wᵀ + b.
+    pub fn linear_bias(&self, x: &Tracked<T>, w: &Matrix<'_>, b: &Matrix<'_>) -> Result<Tracked<T>, Error> {
+        let y = linear_bias(&LinearBias::under(&self.contract), x.view(), w, vector(b).view())?;
+        Ok(self.tracked(y, |c, y| LinearBias::under(c).bound(&x.widened(), w, vector(b).view(), y)))
     }
 }
 

@@ -24,7 +24,7 @@ pub use slips::{
     SharedScale,
 };
 
-pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan};
+pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, Vision, VisionSpan};
 
 use crate::error::ParseError;
 
@@ -125,6 +125,8 @@ pub struct Semantics {
     pub index_scores: ScoreType,
     /// Which experts a token is sent to.
     pub expert_choice: ExpertChoice,
+    /// Of the vision tower.
+    pub vision: Vision,
 }
 
 impl Semantics {
@@ -177,6 +179,7 @@ impl Semantics {
         index_mask: IndexMask::Token,
         index_scores: ScoreType::F32,
         expert_choice: ExpertChoice::Distinct,
+        vision: Vision::RELEASED,
     };
 
     /// What the released model computes. On the points that touch M2 the documents' majority is right.
@@ -188,8 +191,8 @@ impl Semantics {
         [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
 
     /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> [(&'static str, String); 47] {
-        [
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let own = [
             ("rope_part", self.rope_part.to_string()),
             ("rope_pair", self.rope_pair.to_string()),
             ("rotary_dim", or_config(self.rotary_dim)),
@@ -237,7 +240,8 @@ impl Semantics {
             ("index_mask", self.index_mask.to_string()),
             ("index_scores", self.index_scores.to_string()),
             ("expert_choice", self.expert_choice.to_string()),
-        ]
+        ];
+        own.into_iter().chain(self.vision.fields()).collect()
     }
 
     /// `self` with one field changed.
@@ -291,8 +295,13 @@ impl Semantics {
             "index_scores" => self.index_scores = word(field, value)?,
             "expert_choice" => self.expert_choice = word(field, value)?,
             _ => {
-                let names = Semantics::DOCUMENTS.fields().map(|(name, _)| name).join(", ");
-                return Err(ParseError::new("semantics field", field, format!("one of {names}")));
+                let Some(set) = self.vision.set(field, value) else {
+                    let fields = Semantics::DOCUMENTS.fields();
+                    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+                    let names = names.join(", ");
+                    return Err(ParseError::new("semantics field", field, format!("one of {names}")));
+                };
+                set?;
             }
         }
         Ok(self)

@@ -3,11 +3,17 @@
 //! A site's path is the path of the module in the transformers library whose output the value is, `.1` and `.2` its
 //! second and third outputs. Values that are no module's output have suffixes of ours under the same paths.
 
+mod layer;
+mod vision;
+
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{Config, FeedForward, Index};
+pub use vision::{VisionLayerSite, VisionSite};
+
+use crate::config::{Config, FeedForward, Index, Vision};
 use crate::error::ParseError;
+use crate::media::PASSES;
 use crate::ops::indexer::Blocks;
 
 /// What stands in a choice after the last thing that was chosen.
@@ -16,8 +22,12 @@ pub const NONE: usize = usize::MAX;
 /// A place in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Site {
+    /// A place in the vision tower or the projector, on the first pass (0) or the second.
+    Vision(usize, VisionSite),
     /// Output of the token embedding \[T, H\].
     Embedding,
+    /// The same with features in the places of images and videos \[T, H\].
+    InputsEmbeds,
     /// cos of the rotation angles \[T, R\].
     RopeCos,
     /// sin of the rotation angles \[T, R\].
@@ -126,12 +136,38 @@ pub struct Extent {
     pub tokens: usize,
     /// S: these and the ones before them.
     pub positions: usize,
+    /// N: patches that go through the vision tower, pass by pass.
+    pub patches: [usize; PASSES],
+}
+
+impl Extent {
+    /// Of tokens that show nothing.
+    pub const fn new(tokens: usize, positions: usize) -> Self {
+        Extent { tokens, positions, patches: [0; PASSES] }
+    }
+
+    /// The same with so many patches.
+    #[must_use]
+    pub const fn seeing(self, patches: [usize; PASSES]) -> Self {
+        Extent { patches, ..self }
+    }
 }
 
 impl Site {
+    /// Every site outside of layers, of text.
+    const OUTSIDE: [Site; 7] = [
+        Site::Embedding,
+        Site::InputsEmbeds,
+        Site::RopeCos,
+        Site::RopeSin,
+        Site::FinalNorm,
+        Site::LmHead,
+        Site::Logits,
+    ];
+
     /// The shape of the site's value in a dump, without a batch axis.
     pub fn shape(self, config: &Config, extent: Extent) -> Vec<usize> {
-        let Extent { tokens: t, positions: s } = extent;
+        let Extent { tokens: t, positions: s, .. } = extent;
         let (h, v, k) = (config.hidden_size, config.vocab_size, config.num_experts_per_tok);
         let none = Index { heads: 0, head_dim: 0, choices: 0, blocks: Blocks { size: 1, top_k: 0, local: 0, init: 0 } };
         let index = config.index.unwrap_or(none);
@@ -139,7 +175,8 @@ impl Site {
         // One choice for all heads has no axis of its own.
         let of_choices = |width| if index.choices == 1 { vec![t, width] } else { vec![index.choices, t, width] };
         match self {
-            Site::Embedding | Site::FinalNorm => vec![t, h],
+            Site::Vision(pass, site) => site.shape(config, extent.patches.get(pass).copied().unwrap_or(0)),
+            Site::Embedding | Site::InputsEmbeds | Site::FinalNorm => vec![t, h],
             Site::RopeCos | Site::RopeSin => vec![t, config.rotary_dim],
             Site::LmHead | Site::Logits => vec![t, v],
             Site::Layer(_, site) => match site {
@@ -183,7 +220,14 @@ impl Site {
 
     /// Whether a model has the site.
     pub fn exists(self, config: &Config) -> bool {
-        let Site::Layer(layer, site) = self else { return true };
+        let (layer, site) = match self {
+            Site::Layer(layer, site) => (layer, site),
+            Site::Vision(pass, site) => {
+                return pass < PASSES && config.vision.as_ref().is_some_and(|vision| site.exists(vision));
+            }
+            Site::InputsEmbeds => return config.vision.is_some(),
+            _ => return true,
+        };
         let dense = config.layer(layer).feed_forward == FeedForward::Dense;
         layer < config.num_hidden_layers
             && match site {
@@ -220,6 +264,7 @@ impl Site {
             Site::Layer(_, IndexQProj | IndexKProj | IndexQNorm | IndexKNorm | IndexQRope | IndexKRope) => {
                 config.index.map_or(config.head_dim, |index| index.head_dim)
             }
+            Site::Vision(..) => config.vision.as_ref().map_or(config.head_dim, Vision::head_dim),
             _ => config.head_dim,
         }
     }
@@ -260,102 +305,13 @@ impl Site {
     }
 }
 
-impl LayerSite {
-    /// Every site of a layer but [`LayerSite::Expert`], in the order in which a token meets them.
-    pub const ALL: [LayerSite; 40] = [
-        LayerSite::InputNorm,
-        LayerSite::QProj,
-        LayerSite::KProj,
-        LayerSite::VProj,
-        LayerSite::QNorm,
-        LayerSite::KNorm,
-        LayerSite::QRope,
-        LayerSite::KRope,
-        LayerSite::IndexQProj,
-        LayerSite::IndexKProj,
-        LayerSite::IndexQNorm,
-        LayerSite::IndexKNorm,
-        LayerSite::IndexQRope,
-        LayerSite::IndexKRope,
-        LayerSite::TokenScores,
-        LayerSite::BlockMax,
-        LayerSite::BlockScore,
-        LayerSite::Blocks,
-        LayerSite::Scores,
-        LayerSite::Probabilities,
-        LayerSite::Context,
-        LayerSite::OProj,
-        LayerSite::Attention,
-        LayerSite::Residual,
-        LayerSite::PostAttentionNorm,
-        LayerSite::DenseGateUp,
-        LayerSite::DenseDown,
-        LayerSite::SharedGateUp,
-        LayerSite::SharedDown,
-        LayerSite::Shared,
-        LayerSite::GateLogits,
-        LayerSite::GateScores,
-        LayerSite::GateChoice,
-        LayerSite::GateExperts,
-        LayerSite::GateWeights,
-        LayerSite::ExpertHidden,
-        LayerSite::ExpertOutput,
-        LayerSite::Experts,
-        LayerSite::Mlp,
-        LayerSite::Output,
-    ];
-
-    /// The path below `model.layers.N`, with its dot.
-    fn path(self) -> &'static str {
-        match self {
-            LayerSite::InputNorm => ".input_layernorm",
-            LayerSite::QProj => ".self_attn.q_proj",
-            LayerSite::KProj => ".self_attn.k_proj",
-            LayerSite::VProj => ".self_attn.v_proj",
-            LayerSite::QNorm => ".self_attn.q_norm",
-            LayerSite::KNorm => ".self_attn.k_norm",
-            LayerSite::QRope => ".self_attn.q_rope",
-            LayerSite::KRope => ".self_attn.k_rope",
-            LayerSite::IndexQProj => ".self_attn.indexer.q_proj",
-            LayerSite::IndexKProj => ".self_attn.indexer.k_proj",
-            LayerSite::IndexQNorm => ".self_attn.indexer.q_norm",
-            LayerSite::IndexKNorm => ".self_attn.indexer.k_norm",
-            LayerSite::IndexQRope => ".self_attn.indexer.q_rope",
-            LayerSite::IndexKRope => ".self_attn.indexer.k_rope",
-            LayerSite::TokenScores => ".self_attn.indexer.scores",
-            LayerSite::BlockMax => ".self_attn.indexer.block_max",
-            LayerSite::BlockScore => ".self_attn.indexer.block_score",
-            LayerSite::Blocks => ".self_attn.indexer",
-            LayerSite::Scores => ".self_attn.scores",
-            LayerSite::Probabilities => ".self_attn.1",
-            LayerSite::Context => ".self_attn.context",
-            LayerSite::OProj => ".self_attn.o_proj",
-            LayerSite::Attention => ".self_attn",
-            LayerSite::Residual => ".self_attn.residual",
-            LayerSite::PostAttentionNorm => ".post_attention_layernorm",
-            LayerSite::DenseGateUp => ".mlp.gate_up_proj",
-            LayerSite::DenseDown => ".mlp.down_proj",
-            LayerSite::SharedGateUp => ".mlp.shared_experts.gate_up_proj",
-            LayerSite::SharedDown => ".mlp.shared_experts.down_proj",
-            LayerSite::Shared => ".mlp.shared_experts",
-            LayerSite::GateLogits => ".mlp.gate",
-            LayerSite::GateScores => ".mlp.gate.scores",
-            LayerSite::GateChoice => ".mlp.gate.choice",
-            LayerSite::GateExperts => ".mlp.gate.2",
-            LayerSite::GateWeights => ".mlp.gate.1",
-            LayerSite::ExpertHidden => ".mlp.experts.hidden",
-            LayerSite::ExpertOutput => ".mlp.experts.output",
-            LayerSite::Expert(_) | LayerSite::Experts => ".mlp.experts",
-            LayerSite::Mlp => ".mlp",
-            LayerSite::Output => "",
-        }
-    }
-}
-
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Site::Vision(0, site) => write!(f, "model.{site}"),
+            Site::Vision(pass, site) => write!(f, "pass.{pass}.model.{site}"),
             Site::Embedding => f.write_str("model.embed_tokens"),
+            Site::InputsEmbeds => f.write_str("model.inputs_embeds"),
             Site::RopeCos => f.write_str("model.rotary_emb"),
             Site::RopeSin => f.write_str("model.rotary_emb.1"),
             Site::FinalNorm => f.write_str("model.norm"),
@@ -373,15 +329,23 @@ impl FromStr for Site {
     type Err = ParseError;
 
     fn from_str(path: &str) -> Result<Self, ParseError> {
-        let outside = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
-        if let Some(site) = outside.into_iter().find(|site| site.to_string() == path) {
+        if let Some(site) = Site::OUTSIDE.into_iter().find(|site| site.to_string() == path) {
             return Ok(site);
         }
         // Numbers have one form: not +3, not 03.
         layer_site(path)
+            .or_else(|| vision_site(path))
             .filter(|site| site.to_string() == path)
             .ok_or_else(|| ParseError::new("site", path, "the path of a module, as transformers names it"))
     }
+}
+
+fn vision_site(path: &str) -> Option<Site> {
+    let (pass, path) = match path.strip_prefix("pass.") {
+        Some(rest) => rest.split_once('.').and_then(|(pass, path)| Some((pass.parse().ok()?, path)))?,
+        None => (0, path),
+    };
+    Some(Site::Vision(pass, VisionSite::parse(path.strip_prefix("model.")?)?))
 }
 
 fn layer_site(path: &str) -> Option<Site> {

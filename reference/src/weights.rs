@@ -1,11 +1,15 @@
 //! The model's weights, by typed name, wherever they are kept.
 
+mod vision;
+
 use std::fmt;
 
 use ndarray::{Array2, ArrayView2};
 
 use crate::config::{Config, FeedForward};
 use crate::{Real, Storage};
+
+pub use vision::{Part, Stage, VisionLayerWeight, VisionWeight};
 
 /// A weight of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +22,8 @@ pub enum Weight {
     LmHead,
     /// A weight of one layer.
     Layer(usize, LayerWeight),
+    /// A weight of the vision tower or the projector.
+    Vision(VisionWeight),
 }
 
 /// A weight of one decoder layer.
@@ -226,6 +232,7 @@ pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
             network(&|projection| LayerWeight::Expert(expert, projection), config.intermediate_size);
         }
     }
+    all.extend(vision::inventory(config));
     all
 }
 
@@ -237,6 +244,7 @@ impl fmt::Display for Weight {
             Weight::FinalNorm => f.write_str("model.norm.weight"),
             Weight::LmHead => f.write_str("lm_head.weight"),
             Weight::Layer(layer, weight) => write!(f, "model.layers.{layer}.{weight}"),
+            Weight::Vision(weight) => weight.fmt(f),
         }
     }
 }

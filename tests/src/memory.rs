@@ -45,6 +45,7 @@ pub fn tiny() -> Config {
         shared_intermediate_size: 0,
         routed_scaling_factor: 1.0,
         index: None,
+        vision: None,
     }
 }
 
@@ -82,7 +83,7 @@ impl Memory {
                 Weight::Embedding => (0.0, 1.0),
                 Weight::FinalNorm => (one, 0.3),
                 Weight::Layer(_, layer) if is_norm(layer) => (one, 0.3),
-                Weight::LmHead | Weight::Layer(..) => (0.0, 0.3),
+                Weight::LmHead | Weight::Layer(..) | Weight::Vision(_) => (0.0, 0.3),
             };
             // Three uniform numbers between −1 and 1 have a variance of 1 together.
             let mut draw = |_| mean + width * (0..3).map(|_| rng.random_range(-1.0..1.0)).sum::<f64>();

@@ -3,6 +3,7 @@
 use fixtures::golden::{Case, Golden};
 use ndarray::Array2;
 use optimized::models::capture::Capture;
+use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::Probe;
@@ -12,6 +13,9 @@ use tools::candidate::{Candidate, Live};
 use tools::catalogue::assumption::Assumption;
 use tools::catalogue::{self, Assumed, Clue};
 use tools::diagnose::{Diagnosis, Evidence, diagnose};
+use tools::model::Model;
+use tools::pixels::Shown;
+use tools::prompt::Prompt;
 
 /// Keeps what it sees.
 #[derive(Default)]
@@ -34,6 +38,13 @@ pub fn computed(model: &Decoder<'_>, tokens: &[u32], contract: RoundingContract)
     let mut run = Run::<f32>::new(contract, &mut recorder);
     model.forward(tokens, &mut cache, &mut run).expect("it runs");
     recorder.0
+}
+
+/// What the prompt of a case shows.
+pub fn shown(case: &Case) -> Option<Media> {
+    let model = Model::of_case(case.clone()).expect("it is whole");
+    let prompt = Prompt { tokens: case.tokens.clone(), decoded: Vec::new() };
+    Shown::default().find(&model, &prompt).expect("its pixels fit")
 }
 
 /// A golden case's model, and how an implementation of it rounds.
@@ -65,8 +76,9 @@ impl Setting {
     pub fn run(&self, assumption: &Assumption) -> Live {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let weights = assumption.weights(checkpoint.config(), &checkpoint);
+        let media = shown(&self.case);
         let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");
-        computed(&model, &self.case.tokens, self.contract)
+        computed(&model.seeing(media.as_ref()), &self.case.tokens, self.contract)
     }
 
     /// With these mistakes.
@@ -79,6 +91,7 @@ impl Setting {
     /// What is said of a candidate.
     pub fn diagnose(&self, candidate: &dyn Candidate) -> Diagnosis {
         let checkpoint = self.case.checkpoint().expect("it is whole");
+        let media = shown(&self.case);
         let evidence = Evidence {
             config: checkpoint.config(),
             weights: &checkpoint,
@@ -86,6 +99,7 @@ impl Setting {
             contract: self.contract,
             semantics: self.semantics(),
             steps: std::slice::from_ref(&self.case.tokens),
+            media: media.as_ref(),
         };
         diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
     }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod help;
 mod pages;
+mod pixels;
 mod reports;
 mod written;
 

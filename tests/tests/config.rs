@@ -77,6 +77,7 @@ fn the_released_config() {
         shared_intermediate_size: 0,
         routed_scaling_factor: 1.0,
         index: None,
+        vision: None,
     };
     assert_eq!(config, want);
     assert_eq!((config.query_width(), config.key_width()), (6144, 1024));

@@ -149,6 +149,7 @@ fn another_prompt_is_said_and_not_diagnosed() {
             contract: setting.contract,
             semantics: reference::Semantics::DOCUMENTS,
             steps: &[tokens],
+            media: None,
         };
         evidence.require_tokens().expect_err("they differ").to_string()
     };

@@ -58,6 +58,8 @@ fn kill_matrix() {
         Setting::of("m2-sharded-bf16", RoundingContract::EAGER_BF16),
         Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32),
         Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16),
+        Setting::of("vision-images-f32", RoundingContract::EAGER_F32),
+        Setting::of("vision-video-f32", RoundingContract::EAGER_F32),
     ];
     let mut table = String::new();
     for setting in settings {
@@ -107,6 +109,7 @@ fn keys_of_attention_are_told_in_the_index_branch() {
         contract,
         semantics: right.semantics,
         steps: &[tokens],
+        media: None,
     };
     let diagnosis = diagnose(&evidence, |_| ()).expect("it can be put next to the reference");
     let named: Vec<&str> = diagnosis.explained.iter().map(|explained| explained.name).collect();

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, AttentionScale, Causal, EpsPlace, Expert, ExpertChoice, GateClamp, IndexKey, IndexMask, IndexNorm,
-    KeyHead, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight,
-    PositionShift, QkNorm, QkNormOn, Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps,
-    RouterScore, RoutingWeights, ScoreType, SharedScale,
+    Activation, AttentionScale, AxialPair, Causal, ChunkTime, EpsPlace, Expert, ExpertChoice, GateClamp, Gelu,
+    IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
+    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
+    Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
+    ScoreType, SharedScale, Vision, VisionSpan,
 };
 
 fn semantics() -> impl Strategy<Value = Semantics> {
@@ -47,39 +48,65 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![ExpertChoice::Distinct, ExpertChoice::Best]),
     );
     let m2 = (rope, norm, router, attention, rotation);
-    (m2, sparse(), feed_forward()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn)| Semantics {
-        gate_clamp: ffn.gate_clamp,
-        activation: ffn.activation,
-        up_beta: ffn.up_beta,
-        swiglu_limit: ffn.swiglu_limit,
-        routed_scale: ffn.routed_scale,
-        shared_scale: ffn.shared_scale,
-        norm_weight: ffn.norm_weight,
-        rope_part: rope.0,
-        rope_pair: rope.1,
-        rotary_dim: rope.2,
-        rope_theta: rope.3,
-        qk_norm: norm.0,
-        eps_place: norm.1,
-        top_k: router.0,
-        expert: router.1,
-        routing_weights: router.2,
-        router_eps: router.3,
-        router_score: router.4,
-        attention_scale: attention.0,
-        key_head: attention.1,
-        causal: attention.2,
-        norm_order: attention.3,
-        qk_norm_on: attention.4,
-        qk_shards: attention.5,
-        rope_on: rotation.0,
-        rope_frequency: rotation.1,
-        rope_position: rotation.2,
-        position_shift: rotation.3,
-        renormalize: rotation.4,
-        attention_softmax: rotation.5,
-        expert_choice: rotation.6,
-        ..m3
+    (m2, sparse(), feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
+        Semantics {
+            gate_clamp: ffn.gate_clamp,
+            activation: ffn.activation,
+            up_beta: ffn.up_beta,
+            swiglu_limit: ffn.swiglu_limit,
+            routed_scale: ffn.routed_scale,
+            shared_scale: ffn.shared_scale,
+            norm_weight: ffn.norm_weight,
+            rope_part: rope.0,
+            rope_pair: rope.1,
+            rotary_dim: rope.2,
+            rope_theta: rope.3,
+            qk_norm: norm.0,
+            eps_place: norm.1,
+            top_k: router.0,
+            expert: router.1,
+            routing_weights: router.2,
+            router_eps: router.3,
+            router_score: router.4,
+            attention_scale: attention.0,
+            key_head: attention.1,
+            causal: attention.2,
+            norm_order: attention.3,
+            qk_norm_on: attention.4,
+            qk_shards: attention.5,
+            rope_on: rotation.0,
+            rope_frequency: rotation.1,
+            rope_position: rotation.2,
+            position_shift: rotation.3,
+            renormalize: rotation.4,
+            attention_softmax: rotation.5,
+            expert_choice: rotation.6,
+            vision: seen,
+            ..m3
+        }
+    })
+}
+
+/// Points of the vision tower.
+fn vision() -> impl Strategy<Value = Vision> {
+    use proptest::sample::select;
+    let points = (
+        select(vec![VisionSpan::Segmented, VisionSpan::Global]),
+        select(vec![Gelu::Erf, Gelu::Tanh]),
+        select(vec![AxialPair::Half, AxialPair::AxisContiguous]),
+        select(vec![MergeOrder::Block, MergeOrder::RowMajor]),
+        select(vec![ChunkTime::Reset, ChunkTime::Continued]),
+        select(vec![PatchOrder::ColourFirst, PatchOrder::TimeFirst]),
+        select(vec![PostNorm::None, PostNorm::Applied]),
+    );
+    points.prop_map(|(span, gelu, axial_pair, merge_order, chunk_time, patch_order, post_norm)| Vision {
+        span,
+        gelu,
+        axial_pair,
+        merge_order,
+        chunk_time,
+        patch_order,
+        post_norm,
     })
 }
 
@@ -216,7 +243,7 @@ fn words_that_are_none() {
              causal, norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, \
              qk_shards, activation, up_beta, swiglu_limit, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, \
              index_rope, index_norm, attention_softmax, msa_own, msa_layout, index_key, index_mask, index_scores, \
-             expert_choice",
+             expert_choice, vision_attention, gelu, axial_pair, merge_order, chunk_time, patch_order, vision_post_norm",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

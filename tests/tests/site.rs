@@ -1,17 +1,23 @@
 //! `reference/src/site.rs`.
 
-use reference::site::Extent;
+use reference::site::{Extent, VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 use tests::memory::{tiny, tiny_m3};
 
-const OUTSIDE: [Site; 6] = [Site::Embedding, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
+const OUTSIDE: [Site; 7] =
+    [Site::Embedding, Site::InputsEmbeds, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
 
 fn all() -> impl Iterator<Item = Site> {
     let layers = [0, 1, 17, 61].into_iter();
     let experts = [0, 7, 255].map(LayerSite::Expert);
     let inside =
         layers.flat_map(move |layer| LayerSite::ALL.into_iter().chain(experts).map(move |s| Site::Layer(layer, s)));
-    OUTSIDE.into_iter().chain(inside)
+    let tower = [0, 1].into_iter().flat_map(|pass| {
+        let of_layer = |layer| VisionLayerSite::ALL.map(move |site| VisionSite::Layer(layer, site));
+        let sites = VisionSite::OUTSIDE.into_iter().chain([0, 31].into_iter().flat_map(of_layer));
+        sites.map(move |site| Site::Vision(pass, site))
+    });
+    OUTSIDE.into_iter().chain(inside).chain(tower)
 }
 
 #[test]
@@ -48,6 +54,17 @@ fn paths_by_hand() {
         (Site::Layer(3, LayerSite::SharedGateUp), "model.layers.3.mlp.shared_experts.gate_up_proj"),
         (Site::Layer(0, LayerSite::DenseGateUp), "model.layers.0.mlp.gate_up_proj"),
         (Site::Layer(0, LayerSite::DenseDown), "model.layers.0.mlp.down_proj"),
+        (Site::InputsEmbeds, "model.inputs_embeds"),
+        (Site::Vision(0, VisionSite::Embeddings), "model.vision_tower.embeddings"),
+        (Site::Vision(0, VisionSite::RopeSin), "model.vision_tower.rotary_emb.1"),
+        (Site::Vision(0, VisionSite::Layer(31, VisionLayerSite::Output)), "model.vision_tower.layers.31"),
+        (
+            Site::Vision(0, VisionSite::Layer(2, VisionLayerSite::OutProj)),
+            "model.vision_tower.layers.2.self_attn.out_proj",
+        ),
+        (Site::Vision(0, VisionSite::MergeLinear1), "model.multi_modal_projector.merge_linear_1"),
+        (Site::Vision(1, VisionSite::Features), "pass.1.model.multi_modal_projector"),
+        (Site::Vision(1, VisionSite::PreNorm), "pass.1.model.vision_tower.pre_layrnorm"),
     ] {
         assert_eq!((site.to_string().as_str(), path.parse()), (path, Ok(site)));
     }
@@ -74,7 +91,7 @@ fn paths_that_are_none() {
 /// Rows are all axes but the last.
 #[test]
 fn a_matrix_is_the_shape_with_its_first_axes_as_one() {
-    let (config, extent) = (tiny(), Extent { tokens: 5, positions: 9 });
+    let (config, extent) = (tiny(), Extent::new(5, 9));
     for (config, site) in [tiny(), tiny_m3()].iter().flat_map(|config| all().map(move |site| (config, site))) {
         let (shape, (rows, columns)) = (site.shape(config, extent), site.matrix(config, extent));
         assert_eq!(shape.iter().product::<usize>(), rows * columns, "{site}");
@@ -96,7 +113,7 @@ fn a_matrix_is_the_shape_with_its_first_axes_as_one() {
 /// Two index heads of six channels, five blocks of two keys of which three are chosen.
 #[test]
 fn shapes_of_m3() {
-    let (config, extent) = (tiny_m3(), Extent { tokens: 5, positions: 9 });
+    let (config, extent) = (tiny_m3(), Extent::new(5, 9));
     let shape = |site| Site::Layer(3, site).shape(&config, extent);
     assert_eq!(shape(LayerSite::QNorm), [5, 48]);
     assert_eq!(shape(LayerSite::IndexQRope), [5, 12]);
@@ -107,7 +124,7 @@ fn shapes_of_m3() {
     assert_eq!(shape(LayerSite::DenseGateUp), [5, 60]);
     assert_eq!(shape(LayerSite::SharedGateUp), [5, 40]);
     assert_eq!(shape(LayerSite::Shared), [5, 48]);
-    let few = Extent { tokens: 1, positions: 3 };
+    let few = Extent::new(1, 3);
     assert_eq!(Site::Layer(3, LayerSite::Blocks).shape(&config, few), [2, 1, 2]);
     // One choice for all heads has no axis of its own.
     let all = config.under(&"documents".parse().expect("a preset"));
@@ -140,7 +157,7 @@ fn sites_that_a_layer_has() {
 #[test]
 fn kinds_of_sites() {
     for site in all() {
-        let inside = !OUTSIDE.contains(&site);
+        let inside = matches!(site, Site::Layer(..));
         assert_eq!(site.layer().is_some(), inside);
         let Site::Layer(layer, place) = site else { continue };
         assert_eq!(site.layer(), Some(layer));

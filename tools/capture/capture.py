@@ -24,7 +24,8 @@ whose released config claims prediction layers that its checkpoint does not have
 **Names.** A tensor is named after the module that returned it, by the module's path: `model.layers.3.self_attn.q_norm`.
 A second output of the same module is `PATH.1`, a third `PATH.2`; a tuple's members that are no tensors (None, a cache)
 take up their number and are left out. `PATH.in` is a module's first input, kept only for modules that `inputs` matches.
-What the model itself returns is `logits`. With `step_prefix`, the names of call N begin with `step.N.`.
+What the model itself returns is `logits`. With `step_prefix`, the names of call N begin with `step.N.`; what a vision
+tower computes of videos, after images, begins with `pass.1.`.
 
 **Values.** Each tensor is copied the moment its module returns it, because models go on to change values in place.
 It keeps its type and its shape, a leading batch axis included. An `.npz` knows no bfloat16: there it becomes float32,
@@ -63,6 +64,8 @@ class Capture:
         exclude: drop names that match one of these. By default what is inside the routed experts: those modules
             see a gathered selection of tokens, once an expert, and their rows belong to no position.
         inputs: modules whose first input is kept as `PATH.in`.
+        again: what one call of the model may run twice, as it does a vision tower: for images, then for videos. The
+            second time names begin with `pass.1.`.
     """
 
     def __init__(
@@ -74,13 +77,14 @@ class Capture:
         include: Sequence[str] = ("*",),
         exclude: Sequence[str] = ("*.experts.*",),
         inputs: Sequence[str] = (),
+        again: Sequence[str] = ("*vision_tower*", "*multi_modal_projector*"),
     ) -> None:
         self.model = model
         self.tensors: dict[str, torch.Tensor] = {}
         self._step_prefix = step_prefix
         self._next_step = self._first_step = first_step
         self._prefix = ""
-        self._include, self._exclude, self._inputs = include, exclude, inputs
+        self._include, self._exclude, self._inputs, self._again = include, exclude, inputs, again
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __enter__(self) -> "Capture":
@@ -156,6 +160,8 @@ class Capture:
     def _keep(self, name: str, value: Any) -> None:
         if not isinstance(value, torch.Tensor) or not _matches(name, self._include) or _matches(name, self._exclude):
             return
+        if self._prefix + name in self.tensors and _matches(name, self._again):
+            name = f"pass.1.{name}"
         if self._prefix + name in self.tensors:
             raise RuntimeError(
                 f"{name} was computed twice in one call of the model: expected once, since the second value would "

@@ -11,6 +11,10 @@ from families import family_of
 from safetensors.torch import save_file
 
 
+WIDE = ("gate.weight", "e_score_correction_bias", "patch_embedding.weight")
+"""Endings of the names of what is float32 always: the router, and a vision tower's patch embedding."""
+
+
 def write_checkpoint(case: Case, folder: Path) -> None:
     """Writes `case`'s checkpoint into `folder`, which exists and is empty."""
     config = family_of(case.name).config(case)
@@ -31,13 +35,12 @@ def _save_pretrained(case: Case, config: dict[str, object], folder: Path, save_o
 
 
 def hub_tensors(case: Case) -> dict[str, torch.Tensor]:
-    """All weights by their names on the hub, in the types in which they are stored; the router is float32 always."""
+    """All weights by their names on the hub, in the types in which they are stored."""
     draw = torch.Generator().manual_seed(case.seed)
     tensors = {}
     for name, shape, mean, deviation in family_of(case.name).weights(case.sizes):
         values = mean + deviation * torch.randn(shape, generator=draw, dtype=torch.float64)
-        in_router = name.endswith(("gate.weight", "e_score_correction_bias"))
-        tensors[name] = values.to(torch.float32 if in_router else case.stored)
+        tensors[name] = values.to(torch.float32 if name.endswith(WIDE) else case.stored)
     return tensors
 
 

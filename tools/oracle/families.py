@@ -11,6 +11,9 @@ import m3_checkpoint
 import m3_model
 import m3_properties
 import torch
+import vision_checkpoint
+import vision_model
+import vision_properties
 from cases import Case, Sizes
 from drawing import Drawn
 from m2_cases import CASES as M2_CASES
@@ -18,7 +21,9 @@ from m2_mistakes import MISTAKES as M2_MISTAKES
 from m3_cases import CASES as M3_CASES
 from m3_mistakes import MISTAKES as M3_MISTAKES
 from mistakes import Mistake
+from torch import Tensor
 from transformers import PreTrainedModel
+from vision_cases import CASES as VISION_CASES
 
 
 class Family(NamedTuple):
@@ -31,6 +36,19 @@ class Family(NamedTuple):
     properties: Callable[..., dict[str, int | float]]
     least: Mapping[str, float]
     mistakes: Mapping[str, Mistake]
+    prompt: Callable[[Case, torch.Generator], list[int]]
+    shown: Callable[[Case, torch.Generator], dict[str, Tensor]]
+    """What the prompt shows, by the names of the model's arguments."""
+
+
+def random_prompt(case: Case, draw: torch.Generator) -> list[int]:
+    """Any tokens."""
+    return torch.randint(case.sizes.vocab_size, (case.prompt_length,), generator=draw).tolist()
+
+
+def nothing(case: Case, draw: torch.Generator) -> dict[str, Tensor]:
+    """Of a model that does not see."""
+    return {}
 
 
 FAMILIES = {
@@ -42,6 +60,8 @@ FAMILIES = {
         m2_properties.properties,
         m2_properties.LEAST,
         M2_MISTAKES,
+        random_prompt,
+        nothing,
     ),
     "m3": Family(
         M3_CASES,
@@ -51,6 +71,19 @@ FAMILIES = {
         m3_properties.properties,
         m3_properties.LEAST,
         M3_MISTAKES,
+        random_prompt,
+        nothing,
+    ),
+    "vision": Family(
+        VISION_CASES,
+        vision_checkpoint.hub_config,
+        vision_checkpoint.weights,
+        vision_model.load,
+        vision_properties.properties,
+        vision_properties.LEAST,
+        {},
+        vision_model.prompt,
+        vision_model.shown,
     ),
 }
 """By the first part of their cases' names."""

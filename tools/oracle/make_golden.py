@@ -11,6 +11,7 @@ last bits may differ, which is why provenance.json names it. A case is a folder:
     expected.safetensors   the output of every module for the prompt, the logits, and the inputs in KEPT_INPUTS
     decode.safetensors     step.N.PATH of the step that is fed greedy token N − 1, counted from 0: logits, experts and
                            blocks, or, where the case says so, the output of every module
+    pixels.safetensors     where the prompt shows something: pixel_values and image_grid_thw, or those of videos
     provenance.json        seed, command, versions, machine, and the SHA-256 of each file of the case
 """
 
@@ -27,6 +28,7 @@ from families import CASES, family_of
 from model import KEPT_INPUTS, PRECISIONS, GreedyDecoder, prepare_library
 from properties import Pass, require_useful
 from provenance import SCHEMA, hashes, require_versions, software, write_json
+from safetensors.torch import save_file
 
 KEPT_OF_DECODE = ("logits", "*.mlp.gate", "*.mlp.gate.*", "*.self_attn.indexer")
 """What each step of a decode keeps unless its case keeps all: with what was chosen, the decode can be replayed."""
@@ -82,11 +84,11 @@ def make(case: Case, folder: Path) -> None:
     write_checkpoint(case, folder / "model")
     model = family.load(folder / "model", case.computed)
     draw = torch.Generator().manual_seed(case.seed)
-    prompt = torch.randint(case.sizes.vocab_size, (case.prompt_length,), generator=draw).tolist()
+    prompt, shown = family.prompt(case, draw), family.shown(case, draw)
 
     decoder = GreedyDecoder(model)
     with Capture(model, inputs=KEPT_INPUTS) as prefill:
-        decoder.feed(prompt)
+        decoder.feed(prompt, **shown)
     wanted = ("*",) if case.decode_sites else KEPT_OF_DECODE
     with Capture(model, step_prefix=True, first_step=1, include=wanted, inputs=KEPT_INPUTS) as steps:
         while len(decoder.tokens) < case.decode_length:
@@ -100,6 +102,8 @@ def make(case: Case, folder: Path) -> None:
         "semantics": case.library.semantics,
         "precision": PRECISIONS[case.computed],
     }
+    if shown:
+        save_file(shown, folder / "pixels.safetensors")
     prefill.save(folder / "expected.safetensors", tokens=prompt, **described)
     steps.save(folder / "decode.safetensors", tokens=fed, **described)
     write_json(

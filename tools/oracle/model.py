@@ -10,8 +10,9 @@ from transformers.utils import logging
 PRECISIONS = {torch.float32: "eager_f32", torch.bfloat16: "eager_bf16"}
 """What a dump says of its rounding points: those of the library's eager path in this type."""
 
-KEPT_INPUTS = ("*.o_proj", "*.post_attention_layernorm")
-"""Modules whose input no module returns: the attention's context, and the residual stream before the experts."""
+KEPT_INPUTS = ("*.o_proj", "*.out_proj", "*.post_attention_layernorm", "*.layer_norm2", "*.language_model.layers.0")
+"""Modules whose input no module returns: the attention's context, the residual stream before a layer's network, and a
+prompt's embeddings with what it shows among them."""
 
 PLAIN = {"attn_implementation": "eager", "experts_implementation": "eager"}
 """Plain operators, for `from_pretrained`."""
@@ -55,9 +56,9 @@ class GreedyDecoder:
         self.tokens: list[int] = []
         self.margins: list[float] = []
 
-    def feed(self, tokens: list[int]) -> None:
+    def feed(self, tokens: list[int], **shown: torch.Tensor) -> None:
         """Runs the model on the `tokens` that follow what it has seen, and takes the next token."""
-        output = self.model(torch.tensor([tokens]), past_key_values=self.cache, use_cache=True)
+        output = self.model(torch.tensor([tokens]), past_key_values=self.cache, use_cache=True, **shown)
         self.cache = output.past_key_values
         best = output.logits[0, -1].float().topk(2)
         self.tokens.append(int(best.indices[0]))

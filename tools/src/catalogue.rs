@@ -14,8 +14,10 @@ mod loading;
 mod norms;
 mod rotary;
 mod router;
+mod vision;
 
 use reference::config::Config;
+use reference::site::VisionSite;
 use reference::{LayerSite, Semantics, Site};
 
 use weights::WeightChange;
@@ -66,7 +68,8 @@ fn reading(field: &'static str, value: &str) -> Vec<Change> {
 /// Every mistake.
 pub fn all() -> impl Iterator<Item = &'static Mistake> {
     let of_layers = [rotary::MISTAKES, attention::MISTAKES, indexer::MISTAKES, norms::MISTAKES, router::MISTAKES];
-    of_layers.into_iter().chain([experts::MISTAKES, feed_forward::MISTAKES, loading::MISTAKES]).flatten()
+    let others = [experts::MISTAKES, feed_forward::MISTAKES, loading::MISTAKES, vision::MISTAKES];
+    of_layers.into_iter().chain(others).flatten()
 }
 
 impl Mistake {
@@ -74,6 +77,8 @@ impl Mistake {
     pub fn touches(&self, sites: &[Site]) -> bool {
         let anywhere = |site: Site| match site {
             Site::Layer(_, site) => layer(site),
+            Site::Vision(_, VisionSite::Layer(_, site)) => Site::Vision(0, VisionSite::Layer(0, site)),
+            Site::Vision(_, site) => Site::Vision(0, site),
             other => other,
         };
         sites.iter().any(|site| self.touches.contains(&anywhere(*site)))

@@ -88,8 +88,7 @@ pub fn judge_decoded(
     mut progress: impl FnMut(),
 ) -> Result<Decoded, Error> {
     let read = [prompt, &tokens[..tokens.len().saturating_sub(1)]].concat();
-    let first = prompt.len() - 1;
-    let stream = stream(model, &read, first, &mut Run::new(RoundingContract::IDEAL, choices))?;
+    let stream = stream(model, &read, prompt, &mut Run::new(RoundingContract::IDEAL, choices))?;
     let exact = Stream::from(Tracked::exact(stream.stored.value));
     let truth = model.head(&exact, &mut Run::bounding(contract, choices))?;
     let (truth, error) = (&truth.value, truth.error_or_exact().certain);
@@ -112,7 +111,7 @@ pub fn judge_decoded(
     let mut drawn: Vec<Array2<f64>> = Vec::with_capacity(MEMBERS);
     for seed in 1..=MEMBERS as u64 {
         let run = &mut Run::new(contract.stochastic(seed), choices);
-        drawn.push(model.head(&self::stream(model, &read, first, run)?, run)?.value);
+        drawn.push(model.head(&self::stream(model, &read, prompt, run)?, run)?.value);
         progress();
     }
     for divergence in &mut found.divergences {
@@ -128,14 +127,18 @@ pub fn judge_decoded(
     Ok(found)
 }
 
-/// The residual stream after the last layer, of each token from `first` on.
-fn stream(model: &Decoder<'_>, read: &[u32], first: usize, run: &mut Run<'_, f64>) -> Result<Stream<f64>, Error> {
+/// The residual stream after the last layer, of the last token of `prompt` and each after it. What is decoded is no place
+/// of an image, whatever the token.
+fn stream(model: &Decoder<'_>, read: &[u32], prompt: &[u32], run: &mut Run<'_, f64>) -> Result<Stream<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
-    let mut stream = Stream::from(model.embed(read, 0, run)?);
+    let features = model.features(run)?;
+    let places: Vec<u32> = (0..read.len()).map(|i| prompt.get(i).copied().unwrap_or(u32::MAX)).collect();
+    let embedded = model.embed(read, 0, run)?;
+    let mut stream = Stream::from(model.scatter(&places, embedded, &features, run)?);
     let table = model.rope_table(0, read.len(), run);
     for layer in 0..model.config().num_hidden_layers {
         stream = model.layer(layer, &stream, &table, &mut cache, run)?;
     }
-    let rows: Vec<usize> = (first..read.len()).collect();
+    let rows: Vec<usize> = (prompt.len() - 1..read.len()).collect();
     Ok(Stream::from(stream.stored.select(&rows)))
 }

@@ -13,6 +13,7 @@ mod tokens;
 use std::ops::Range;
 
 use reference::config::Config;
+use reference::media::Media;
 use reference::site::Extent;
 use reference::weights::Weights;
 use reference::{LayerSite, RoundingContract, Semantics, Site};
@@ -47,6 +48,8 @@ pub struct Evidence<'a> {
     pub semantics: Semantics,
     /// The tokens of each forward pass.
     pub steps: &'a [Vec<u32>],
+    /// The images and videos of the prompt.
+    pub media: Option<&'a Media>,
 }
 
 /// A mistake that explains a fault.
@@ -165,7 +168,7 @@ impl Evidence<'_> {
         thorough: bool,
     ) -> Result<Found, Failure> {
         let weights = assumption.weights(self.config, self.weights);
-        let model = assumption.model(self.config, &weights)?;
+        let model = assumption.model(self.config, &weights)?.seeing(self.media);
         let candidate = self.candidate.under(model.config());
         let (contract, steps, lenses) = (self.contract, self.steps, &[Lens::Local]);
         let verification =
@@ -273,7 +276,7 @@ impl Evidence<'_> {
         let layers = self.config.num_hidden_layers;
         match site {
             Site::Layer(layer, _) => layer..layer + 1,
-            Site::Embedding | Site::RopeCos | Site::RopeSin => 0..1,
+            Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0..1,
             Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1..layers,
         }
     }
@@ -291,7 +294,8 @@ impl Evidence<'_> {
     }
 
     fn extent(&self, step: usize) -> Extent {
-        Extent { tokens: self.steps[step].len(), positions: self.steps[..=step].iter().map(Vec::len).sum() }
+        let extent = Extent::new(self.steps[step].len(), self.steps[..=step].iter().map(Vec::len).sum());
+        extent.seeing(self.media.filter(|_| step == 0).map(Media::patches).unwrap_or_default())
     }
 }
 

@@ -186,7 +186,7 @@ fn whole(dump: &Sited, at: At, extent: Extent) -> Result<Tensor<'_>, Failure> {
 fn extents(a: &Sited, b: &Sited, config: &Config) -> Result<Vec<Extent>, Failure> {
     let mut extents: Vec<Extent> = Vec::new();
     let last = a.sites().chain(b.sites()).map(|at| at.step).max().unwrap_or(0);
-    let one = Extent { tokens: 1, positions: 1 };
+    let one = Extent::new(1, 1);
     for step in 0..=last {
         let rows = [a, b].into_iter().find_map(|dump| {
             let at = dump.sites().find(|at| at.step == step && at.site.shape(config, one).len() == 2)?;
@@ -198,7 +198,7 @@ fn extents(a: &Sited, b: &Sited, config: &Config) -> Result<Vec<Extent>, Failure
                 .help("compare by names, without --model")
         })?;
         let positions = extents.last().map_or(0, |extent| extent.positions) + tokens;
-        extents.push(Extent { tokens, positions });
+        extents.push(Extent::new(tokens, positions));
     }
     Ok(extents)
 }

@@ -6,12 +6,14 @@ use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
+use reference::media::Media;
 use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
 use crate::cli::Reading;
 use crate::failure::Failure;
 use crate::model::Model;
+use crate::pixels::Shown;
 use crate::precision::{Known, contract_of};
 use crate::prompt::Prompt;
 
@@ -27,6 +29,9 @@ pub struct Given {
     /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
+    /// What the prompt shows.
+    #[command(flatten)]
+    pub shown: Shown,
     /// The reading of the documents.
     #[command(flatten)]
     pub reading: Reading,
@@ -35,12 +40,14 @@ pub struct Given {
 impl Given {
     /// The options again, as they were typed.
     pub fn typed(&self) -> String {
-        let names = self.names.as_ref().map(|path| path.display().to_string());
+        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let (names, pixels) = (file(&self.names), file(&self.shown.pixels));
         let options = [
             ("--tokens", &self.tokens),
             ("--contract", &self.contract),
             ("--semantics", &self.reading.semantics),
             ("--names", &names),
+            ("--pixels", &pixels),
         ];
         options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
     }
@@ -59,6 +66,8 @@ pub struct Dumped {
     pub known: Known,
     /// The reading of the documents.
     pub semantics: Semantics,
+    /// What the prompt shows.
+    pub media: Option<Media>,
 }
 
 impl Dumped {
@@ -81,13 +90,14 @@ impl Dumped {
         let mut prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
         prompt.check(&config, prompt.decoded.len())?;
         let steps = prompt.passes(last, manifest.as_ref())?;
+        let media = given.shown.find(model, &prompt)?;
         if given.tokens.is_none() {
             // A built-in case's decode is not that of every engine.
             let decode = manifest.and_then(|manifest| manifest.decode);
             prompt.decoded = decode.map(|decode| decode.tokens).unwrap_or_default();
         }
-        let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, step))?;
-        Ok(Dumped { values, prompt, steps, known, semantics })
+        let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, media.as_ref(), step))?;
+        Ok(Dumped { values, prompt, steps, known, semantics, media })
     }
 }
 
@@ -101,8 +111,9 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
 }
 
 /// Tokens of a pass and the positions they see.
-fn extent(steps: &[Vec<u32>], step: usize) -> Extent {
-    Extent { tokens: steps[step].len(), positions: steps[..=step].iter().map(Vec::len).sum() }
+fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
+    let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
+    Extent::new(steps[step].len(), steps[..=step].iter().map(Vec::len).sum()).seeing(patches)
 }
 
 fn nothing_known(dump: &Sited) -> Failure {

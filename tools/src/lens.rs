@@ -8,6 +8,7 @@ mod routing;
 mod substitution;
 mod track;
 
+use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 use serde::Serialize;
 use strum::Display;
@@ -57,7 +58,9 @@ impl Lens {
     }
 }
 
-/// The residual stream in between layers.
+/// The residual stream in between layers, of the tower and what it gives to the text's, too.
 fn is_stream(site: Site) -> bool {
-    matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output))
+    use VisionSite::{Features, Layer, PreNorm};
+    let in_tower = matches!(site, Site::Vision(_, PreNorm | Features | Layer(_, VisionLayerSite::Output)));
+    in_tower || matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output))
 }

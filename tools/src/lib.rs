@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod model;
 pub mod output;
 pub mod precision;
+pub mod pixels;
 pub mod prompt;
 pub mod recorder;
 pub mod replay;

@@ -9,7 +9,7 @@ use optimized::models::capture::Capture;
 use reference::config::Config;
 use reference::probe::Probe;
 use reference::rounding::Chain;
-use reference::site::Extent;
+use reference::site::{Extent, VisionSite};
 use reference::{LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ impl Recorder {
         config: &Config,
         all_steps: bool,
     ) -> Self {
-        let extent = Extent { tokens: 0, positions: 0 };
+        let extent = Extent::new(0, 0);
         let config = config.clone();
         Recorder { writer, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
     }
@@ -59,7 +59,10 @@ impl Recorder {
     fn record(&mut self, site: Site, rows: usize, tensor: impl FnOnce(Vec<usize>) -> Option<Tensor<'static>>) {
         if site == Site::Embedding {
             self.step = Some(self.step.map_or(0, |step| step + 1));
-            self.extent = Extent { tokens: rows, positions: self.extent.positions + rows };
+            self.extent = Extent::new(rows, self.extent.positions + rows);
+        }
+        if let Site::Vision(pass, VisionSite::Embeddings) = site {
+            self.extent.patches[pass] = rows;
         }
         let step = self.step.unwrap_or(0);
         let wanted = (self.all_steps || step == 0) && self.selection.has(site);
@@ -93,6 +96,7 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
     let wide = match site {
         Site::RopeCos
         | Site::RopeSin
+        | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin)
         | Site::Layer(_, GateLogits | GateScores | GateChoice | GateWeights | TokenScores | BlockMax | BlockScore) => {
             true
         }

@@ -31,7 +31,7 @@ impl Choices {
             for (step, &tokens) in passes.iter().enumerate() {
                 let at = At { step, site };
                 positions += tokens;
-                let extent = Extent { tokens, positions };
+                let extent = Extent::new(tokens, positions);
                 if !candidate.has(at) || other_size(candidate, config, at, extent).is_some() {
                     break;
                 }

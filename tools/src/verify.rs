@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use fixtures::names::at::At;
 use ndarray::Array2;
+use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
@@ -63,8 +64,10 @@ impl Verification<'_> {
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
             let pass = Pass { tokens, first, more: step + 1 < self.steps.len() };
-            let extent = Extent { tokens: tokens.len(), positions: first + tokens.len() };
-            for phase in self.pass() {
+            let media = self.model.media().filter(|_| step == 0);
+            let patches = media.map(Media::patches).unwrap_or_default();
+            let extent = Extent::new(tokens.len(), first + tokens.len()).seeing(patches);
+            for phase in self.pass(step) {
                 let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
                 if phase == Phase::Layer(start) && start > 0 {
                     let stream = loaded.value(output_of(start - 1))?;
@@ -82,7 +85,7 @@ impl Verification<'_> {
 
     /// How often `progress` is told.
     pub fn phases(&self) -> usize {
-        self.steps.len() * self.pass().count()
+        (0..self.steps.len()).map(|step| self.pass(step).count()).sum()
     }
 
     /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
@@ -92,10 +95,18 @@ impl Verification<'_> {
         if (0..self.steps.len()).all(shown) { self.layers.start } else { 0 }
     }
 
-    fn pass(&self) -> impl Iterator<Item = Phase> + use<> {
+    fn pass(&self, step: usize) -> impl Iterator<Item = Phase> + use<> {
         let head = (self.layers.end == self.model.config().num_hidden_layers).then_some(Phase::Head);
         let layers = (self.start()..self.layers.end).map(Phase::Layer);
-        std::iter::once(Phase::Start).chain(layers).chain(head)
+        // A run that begins in between begins from a stream that has seen.
+        let sees = step == 0 && self.start() == 0;
+        let passes = self.model.media().filter(|_| sees).map_or(0, |media| media.passes().count());
+        let depth = self.model.config().vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
+        let tower = (0..passes).flat_map(move |pass| {
+            let layers = (0..depth).map(move |layer| Phase::TowerLayer(pass, layer));
+            std::iter::once(Phase::Patches(pass)).chain(layers).chain([Phase::Features(pass)])
+        });
+        tower.chain([Phase::Start]).chain(layers).chain(head)
     }
 
     fn advance(

@@ -48,6 +48,7 @@ impl Reader<'_> {
             shared_intermediate_size: 0,
             routed_scaling_factor: 1.0,
             index: None,
+            vision: None,
         };
         self.check(&config);
         config

@@ -12,7 +12,7 @@ use crate::semantics::{NormWeight, QkNorm};
 const RELEASED: Coefficients = Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 };
 
 impl Reader<'_> {
-    /// M3, whose text model is an object of its own. What its vision tower is like is not looked at.
+    /// M3, whose text model is an object of its own, beside its vision tower.
     pub(super) fn m3(&mut self) -> Config {
         let empty = Map::new();
         let text = self.object("text_config");
@@ -23,6 +23,7 @@ impl Reader<'_> {
             self.add("text_config", read);
         }
         self.not_quantized();
+        config.vision = self.vision();
         config.tie_word_embeddings |= self.flag("tie_word_embeddings");
         if config.eos_token_id.is_empty() {
             config.eos_token_id = self.tokens("eos_token_id");

@@ -6,23 +6,25 @@
 //!
 //! A layer attends to all tokens before it or to chosen blocks of them, and its network is dense or made of experts.
 
-use ndarray::Array2;
-
+pub use super::stream::Stream;
+use super::stream::residual_stream;
+use super::vision::VisionTower;
 use crate::config::{Config, Index};
 use crate::error::require;
+use crate::media::{Media, Medium};
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
 use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
+use crate::ops::masked_scatter::{MaskedScatter, masked_scatter};
 use crate::ops::qk_norm::{QkNorm, qk_norm};
-use crate::ops::residual::{Residual, residual};
 use crate::ops::rms_norm::{RmsNorm, rms_norm};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::rounding::NormInput;
 use crate::run::{Run, vector};
 use crate::semantics::{self, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
-use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
+use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
 /// A model: configuration, reading of the documents, weights.
 #[derive(Clone)]
@@ -30,6 +32,7 @@ pub struct Decoder<'w> {
     config: Config,
     semantics: Semantics,
     weights: &'w dyn Weights,
+    media: Option<&'w Media>,
 }
 
 impl<'w> Decoder<'w> {
@@ -49,7 +52,24 @@ impl<'w> Decoder<'w> {
                 (config.head_dim, semantics.index_key == IndexKey::Own || head_dim == config.head_dim);
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{of_keys}, that of the keys it takes"))?;
         }
-        Ok(Decoder { config, semantics, weights })
+        Ok(Decoder { config, semantics, weights, media: None })
+    }
+
+    /// The same before a prompt with images or videos.
+    #[must_use]
+    pub fn seeing(self, media: Option<&'w Media>) -> Self {
+        Decoder { media, ..self }
+    }
+
+    /// The images and videos of the prompt.
+    pub fn media(&self) -> Option<&'w Media> {
+        self.media
+    }
+
+    /// The vision tower on its first pass or a later one, if there is as much to see.
+    pub fn tower(&self, pass: usize) -> Option<VisionTower<'_>> {
+        let (medium, _) = self.media?.passes().nth(pass)?;
+        VisionTower::of(&self.config, self.semantics, self.weights, (pass, medium == Medium::Video))
     }
 
     /// The configuration in use.
@@ -89,7 +109,9 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let mut x = Stream::from(self.embed(tokens, first, run)?);
+        let features = if first == 0 { self.features(run)? } else { Vec::new() };
+        let embedded = self.embed(tokens, first, run)?;
+        let mut x = Stream::from(self.scatter(tokens, embedded, &features, run)?);
         let table = self.rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
             x = self.layer(layer, &x, &table, cache, run)?;
@@ -105,6 +127,30 @@ impl<'w> Decoder<'w> {
         let x = embedding(&Embedding::under(&run.contract), tokens, &table)?;
         let x = run.tracked(x, |candidate, x| Embedding::under(candidate).bound(x));
         Ok(run.visit(Site::Embedding, x))
+    }
+
+    /// Features of all that the prompt shows, pass by pass.
+    pub fn features<T: Real>(&self, run: &mut Run<'_, T>) -> Result<Vec<Tracked<T>>, Error> {
+        let passes = self.media.into_iter().flat_map(Media::passes).enumerate();
+        passes.filter_map(|(pass, (_, pixels))| Some(self.tower(pass)?.features(pixels, run))).collect()
+    }
+
+    /// The embedding with features in the places of images and videos: of a prompt's first pass.
+    pub fn scatter<T: Real>(
+        &self,
+        tokens: &[u32],
+        mut x: Tracked<T>,
+        features: &[Tracked<T>],
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let Some(vision) = &self.config.vision else { return Ok(x) };
+        for ((medium, _), f) in self.media.into_iter().flat_map(Media::passes).zip(features) {
+            let marked: Vec<bool> = tokens.iter().map(|&token| token == medium.token(vision)).collect();
+            let y = masked_scatter(&MaskedScatter::under(&run.contract), x.view(), &marked, f.view())?;
+            let bound = |c: &_, _: &_| MaskedScatter::under(c).bound(&x.widened(), &marked, &f.widened());
+            x = run.tracked(y, bound);
+        }
+        Ok(run.visit(Site::InputsEmbeds, x))
     }
 
     /// The rotation table for tokens at `first` and after.
@@ -329,45 +375,4 @@ impl<'w> Decoder<'w> {
         let (frequency, position, shift) = (rope_frequency, rope_position, position_shift);
         Rope { head_dim, rotary_dim, theta, part, pair, frequency, position, shift, ..Rope::default() }.under(contract)
     }
-}
-
-/// The residual stream in between two blocks.
-#[derive(Debug, Clone)]
-pub struct Stream<T> {
-    /// What the next block adds to.
-    pub stored: Tracked<T>,
-    /// The sum before it was rounded, where a norm reads that (D60).
-    unrounded: Option<Array2<T>>,
-}
-
-impl<T> Stream<T> {
-    fn sum(&self) -> &Array2<T> {
-        self.unrounded.as_ref().unwrap_or(&self.stored.value)
-    }
-}
-
-impl<T> From<Tracked<T>> for Stream<T> {
-    fn from(stored: Tracked<T>) -> Self {
-        Stream { stored, unrounded: None }
-    }
-}
-
-/// The stream after a block has added `f`.
-fn residual_stream<T: Real>(
-    site: Site,
-    x: &Stream<T>,
-    f: &Tracked<T>,
-    run: &mut Run<'_, T>,
-) -> Result<Stream<T>, Error> {
-    let (x, params) = (&x.stored, Residual::under(&run.contract));
-    let y = residual(&params, x.view(), f.view())?;
-    let unrounded = match run.contract.norm_input {
-        NormInput::Sum => Some(residual(&Residual { output: Rounding::NONE, ..params }, x.view(), f.view())?),
-        NormInput::Stored => None,
-    };
-    let y = run.tracked(y, |candidate, y| Residual::under(candidate).bound(&x.widened(), &f.widened(), y));
-    let computed = y.value.clone();
-    let stored = run.visit(site, y);
-    let unrounded = unrounded.filter(|_| stored.value == computed);
-    Ok(Stream { stored, unrounded })
 }

@@ -39,6 +39,9 @@ pub struct Linear {
 /// Rows of w that are widened at a time.
 const PANEL: usize = 64;
 
+/// The same for many rows of x, which `dot` copies for each panel.
+const WIDE_PANEL: usize = 256;
+
 /// Up to so many rows of x are multiplied one by one: `dot` is slow for them.
 const FEW: usize = 4;
 
@@ -46,8 +49,9 @@ const FEW: usize = 4;
 pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.dim())?;
     let mut y = Array2::zeros((x.nrows(), w.dim().0));
-    y.axis_chunks_iter_mut(Axis(1), PANEL).into_par_iter().enumerate().for_each(|(i, mut y)| {
-        let mut panel = w.panel::<T>(i * PANEL, y.ncols());
+    let rows = if x.nrows() > WIDE_PANEL { WIDE_PANEL } else { PANEL };
+    y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        let mut panel = w.panel::<T>(i * rows, y.ncols());
         if p.weight != Rounding::NONE {
             panel.mapv_inplace(|w| p.weight.round(w)); // R1
         }

@@ -2,6 +2,67 @@
 
 use strum::{Display, EnumString, VariantNames};
 
+use super::word;
+use crate::error::ParseError;
+
+/// A reading of the vision tower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vision {
+    /// D48.
+    pub span: VisionSpan,
+    /// D50.
+    pub gelu: Gelu,
+    /// D52.
+    pub axial_pair: AxialPair,
+    /// Where the patches of a token lie.
+    pub merge_order: MergeOrder,
+    /// What time a chunk of a video begins at.
+    pub chunk_time: ChunkTime,
+    /// How the patch embedding's weight is read.
+    pub patch_order: PatchOrder,
+    /// Whether a norm follows the last layer.
+    pub post_norm: PostNorm,
+}
+
+impl Vision {
+    /// As released; the documents are silent, or say less.
+    pub(super) const RELEASED: Vision = Vision {
+        span: VisionSpan::Segmented,
+        gelu: Gelu::Erf,
+        axial_pair: AxialPair::Half,
+        merge_order: MergeOrder::Block,
+        chunk_time: ChunkTime::Reset,
+        patch_order: PatchOrder::ColourFirst,
+        post_norm: PostNorm::None,
+    };
+
+    pub(super) fn fields(self) -> [(&'static str, String); 7] {
+        [
+            ("vision_attention", self.span.to_string()),
+            ("gelu", self.gelu.to_string()),
+            ("axial_pair", self.axial_pair.to_string()),
+            ("merge_order", self.merge_order.to_string()),
+            ("chunk_time", self.chunk_time.to_string()),
+            ("patch_order", self.patch_order.to_string()),
+            ("vision_post_norm", self.post_norm.to_string()),
+        ]
+    }
+
+    /// Changes one field; none of them, if another is named.
+    pub(super) fn set(&mut self, field: &str, value: &str) -> Option<Result<(), ParseError>> {
+        Some(match field {
+            "vision_attention" => word(field, value).map(|word| self.span = word),
+            "gelu" => word(field, value).map(|word| self.gelu = word),
+            "axial_pair" => word(field, value).map(|word| self.axial_pair = word),
+            "merge_order" => word(field, value).map(|word| self.merge_order = word),
+            "chunk_time" => word(field, value).map(|word| self.chunk_time = word),
+            "patch_order" => word(field, value).map(|word| self.patch_order = word),
+            "vision_post_norm" => word(field, value).map(|word| self.post_norm = word),
+            _ => return None,
+        })
+    }
+}
+
 /// D48: which patches a patch sees. S1 CH4.2: all; the code: those of its own image, or chunk of a video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]

@@ -1,7 +1,8 @@
 //! `reference/src/config/m3.rs`: SPEC B2, and the rules of B3 that touch M3.
 
-use reference::config::{Attention, Config, Family, FeedForward, Index, Layer};
+use reference::config::{Attention, Config, Family, FeedForward, Index, Layer, Vision};
 use reference::ops::indexer::Blocks;
+use reference::ops::patch_embedding::Patch;
 use reference::ops::swiglu_oai::Coefficients;
 use reference::semantics::{NormWeight, QkNorm};
 use serde_json::{Value, json};
@@ -26,8 +27,18 @@ const RELEASED: &str = r#"{
             "sparse_disable_index_value": [0, 0, 0, 1, 1]
         }
     },
-    "vision_config": {"hidden_size": 1280, "model_type": "clip_vision_model"},
-    "image_token_index": 200025, "eos_token_id": 200020, "tie_word_embeddings": false
+    "vision_config": {
+        "hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32, "intermediate_size": 5120,
+        "patch_size": 14, "image_size": 2016, "projection_dim": 6144, "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+        "num_channels": 3, "position_embedding_type": "rope", "rope_mode": "3d", "rope_theta": 10000,
+        "model_type": "clip_vision_model", "vision_segment_max_frames": 4, "vocab_size": 32000,
+        "img_token_compression_config": {
+            "image_token_compression_method": "patch_merge", "spatial_merge_size": 2, "temporal_patch_size": 2
+        }
+    },
+    "projector_hidden_act": "gelu", "projector_hidden_size": 6144, "multimodal_projector_bias": true,
+    "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
+    "image_token_index": 200025, "video_token_index": 200026, "eos_token_id": 200020, "tie_word_embeddings": false
 }"#;
 
 fn released() -> Value {
@@ -89,10 +100,11 @@ fn the_released_config() {
 #[test]
 fn transformers_fields_say_the_same() {
     let config = read(&own_fields());
-    assert_eq!(config, Config { family: Family::M3Text, ..read(&released()) });
+    let blind = Config { vision: None, ..read(&released()) };
+    assert_eq!(config, Config { family: Family::M3Text, ..blind.clone() });
     let mut nested = json!({"model_type": "minimax_m3_vl"});
     nested["text_config"] = own_fields();
-    assert_eq!(read(&nested), read(&released()));
+    assert_eq!(read(&nested), blind);
 }
 
 /// B3.4: the release's coefficients where there are none. B3.5: without the fields no layer is block-sparse.
@@ -204,4 +216,73 @@ fn each_problem_is_named() {
         problems("", "text_config", json!(3)),
         ["text_config = 3, expected an object", "text_config is missing"]
     );
+}
+
+/// The released tower; and the same as transformers writes it, its defaults stated or left out.
+#[test]
+fn the_tower_is_read_in_both_forms() {
+    let vision = read(&released()).vision.expect("it sees");
+    let patch = Patch { channels: 3, frames: 2, side: 14 };
+    let want = Vision {
+        hidden_size: 1280,
+        intermediate_size: 5120,
+        num_hidden_layers: 32,
+        num_attention_heads: 16,
+        patch,
+        spatial_merge_size: 2,
+        layer_norm_eps: 1e-5,
+        rope_theta: 1e4,
+        projector_hidden_size: 6144,
+        image_token: 200_025,
+        video_token: 200_026,
+    };
+    assert_eq!(vision, want);
+    assert_eq!((vision.head_dim(), vision.rotary_dim(), vision.merged(), patch.values()), (80, 78, 4, 1176));
+    let sizes = json!({
+        "hidden_size": 1280, "num_attention_heads": 16, "num_hidden_layers": 32, "intermediate_size": 5120,
+        "patch_size": 14
+    });
+    let mut stated = sizes.clone();
+    let more = json!({
+        "model_type": "minimax_m3_vl_vision", "hidden_act": "gelu", "layer_norm_eps": 1e-5, "num_channels": 3,
+        "temporal_patch_size": 2, "spatial_merge_size": 2, "attention_dropout": 0.0, "image_size": 2016,
+        "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}
+    });
+    stated.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    for form in [sizes, stated] {
+        let mut json = released();
+        json["vision_config"] = form;
+        json.as_object_mut().expect("an object").remove("image_token_index");
+        assert_eq!(read(&json).vision.as_ref(), Some(&want));
+    }
+}
+
+#[test]
+fn a_model_without_a_tower_does_not_see() {
+    let mut json = released();
+    json.as_object_mut().expect("an object").remove("vision_config");
+    assert_eq!(read(&json).vision, None);
+    assert_eq!(read(&own_fields()).vision, None);
+}
+
+#[test]
+fn a_tower_that_is_computed_otherwise_is_refused() {
+    let tower = |field, value| problems("/vision_config", field, value);
+    assert_eq!(tower("hidden_act", json!("gelu_new")), ["vision_config.hidden_act = \"gelu_new\", expected gelu"]);
+    assert_eq!(tower("patch_size", Value::Null), ["vision_config.patch_size is missing"]);
+    let disagree = "vision_config.spatial_merge_size = 4, but img_token_compression_config.spatial_merge_size = 2: \
+                    expected equal";
+    assert_eq!(tower("spatial_merge_size", json!(4)), [disagree]);
+    let heads =
+        "vision_config.hidden_size = 1280, expected a multiple of num_attention_heads = 17, six or more times it";
+    assert_eq!(tower("num_attention_heads", json!(17)), [heads]);
+    assert_eq!(
+        tower("rope_parameters", json!({"rope_type": "default"})),
+        ["vision_config.rope_type = \"default\", expected axial"]
+    );
+    let top = |field, value| problems("", field, value);
+    assert_eq!(top("vision_feature_layer", json!(-2)), ["vision_feature_layer = -2, expected -1: the last layer"]);
+    assert_eq!(top("projector_hidden_size", Value::Null), ["projector_hidden_size is missing"]);
+    let same = "image_token_index and video_token_index are both 200026, expected two tokens";
+    assert_eq!(top("image_token_index", json!(200_026)), [same]);
 }

@@ -25,6 +25,7 @@ fn found(case: &str, dump: Dump, reading: Option<&str>) -> Diagnosis {
         contract: dumped.known.contract,
         semantics: dumped.semantics,
         steps: &dumped.steps,
+        media: None,
     };
     diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
 }

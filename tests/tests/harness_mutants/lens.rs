@@ -48,7 +48,7 @@ fn case() -> Case {
 }
 
 fn extent(case: &Case) -> Extent {
-    Extent { tokens: case.tokens.len(), positions: case.tokens.len() }
+    Extent::new(case.tokens.len(), case.tokens.len())
 }
 
 /// A change of one value, and where.

@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::lens::{Lens, MEMBERS};
 use crate::model::Model;
 use crate::output::Output;
+use crate::pixels::Shown;
 use crate::prompt::Prompt;
 use crate::replay::Choices;
 use crate::report::{self, Header, Report, SCHEMA};
@@ -30,6 +31,8 @@ pub struct Check {
     pub models: Vec<String>,
     #[command(flatten)]
     prompted: Prompted,
+    #[command(flatten)]
+    shown: Shown,
     /// Tokens to decode after it.
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub decode: usize,
@@ -46,7 +49,7 @@ pub struct Check {
 impl Check {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
+        let names = if self.models.is_empty() { text_alone(output)? } else { self.models.clone() };
         let mut reports = Vec::with_capacity(names.len());
         for name in &names {
             reports.push(self.judge(&Model::open(name)?, output)?);
@@ -69,9 +72,10 @@ impl Check {
         let semantics = self.reading.of(model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
+        let media = self.shown.find(model, &prompt)?;
         let weights = weights_of_optimized(model);
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?;
-        let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;
+        let optimized = load_optimized(model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
 
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let mut live = Live::default();
@@ -127,6 +131,19 @@ impl Check {
         }
         Ok(report)
     }
+}
+
+/// The built-in cases without images and videos, which the CUDA path does not see.
+fn text_alone(output: Output) -> Result<Vec<String>, Failure> {
+    let (mut text, mut others) = (Vec::new(), Vec::new());
+    for name in Model::built_in()? {
+        let shows = Model::open(&name)?.case.map(|case| case.pixels()).transpose()?.flatten().is_some();
+        if shows { &mut others } else { &mut text }.push(name);
+    }
+    if !others.is_empty() {
+        output.note(&format!("not checked, because the CUDA path does not see: {}", others.join(", ")));
+    }
+    Ok(text)
 }
 
 /// The CUDA path has bf16 weights.

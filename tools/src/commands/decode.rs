@@ -15,6 +15,7 @@ use crate::decoding::{decode_optimized, decode_reference};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::Output;
+use crate::pixels::Shown;
 use crate::prompt::Prompt;
 
 /// What is typed.
@@ -30,6 +31,8 @@ pub struct Decode {
     pub precision: String,
     #[command(flatten)]
     prompted: Prompted,
+    #[command(flatten)]
+    shown: Shown,
     /// Tokens to make.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 24)]
     pub count: usize,
@@ -63,6 +66,7 @@ impl Decode {
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.count)?;
+        let media = self.shown.find(&model, &prompt)?;
         let prompt = prompt.tokens;
         let how = Decoding {
             tokens: self.count,
@@ -73,12 +77,14 @@ impl Decode {
         let bar = output.progress(self.count, &format!("decoding {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                let decoder =
+                    Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
                 let probe = &mut reference::probe::NoProbe;
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                let optimized =
+                    load_optimized(&model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
                 decode_optimized(&optimized, &prompt, &how, None, |_| bar.inc(1))?
             }
         };

@@ -42,6 +42,7 @@ impl Diagnose {
             contract: dumped.known.contract,
             semantics: dumped.semantics,
             steps: &dumped.steps,
+            media: dumped.media.as_ref(),
         };
         evidence.require_tokens()?;
         let bar = output.progress(0, "trying known mistakes");

@@ -18,6 +18,7 @@ use crate::decoding::{decode_optimized, decode_reference};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::output::Output;
+use crate::pixels::Shown;
 use crate::precision::named;
 use crate::prompt::Prompt;
 use crate::recorder::Recorder;
@@ -36,6 +37,8 @@ pub struct Run {
     pub precision: String,
     #[command(flatten)]
     prompted: Prompted,
+    #[command(flatten)]
+    shown: Shown,
     /// Tokens to decode greedily after it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub decode: usize,
@@ -61,6 +64,7 @@ impl Run {
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
+        let media = self.shown.find(&model, &prompt)?;
         let contract = match self.backend {
             Backend::Reference => named(&self.precision)?,
             Backend::Optimized => RoundingContract::FUSED,
@@ -71,11 +75,13 @@ impl Run {
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+                let decoder =
+                    Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                let optimized =
+                    load_optimized(&model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
                 decode_optimized(&optimized, &prompt.tokens, &how, Some(&mut recorder), |_| bar.inc(1))?
             }
         };

@@ -55,8 +55,8 @@ impl Verify {
     /// Puts a dump next to the model's reference.
     pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let Dumped { values: dump, prompt, steps, known, semantics } = Dumped::of(dump, &self.given, model)?;
-        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+        let Dumped { values: dump, prompt, steps, known, semantics, media } = Dumped::of(dump, &self.given, model)?;
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
         let layers = selection.layers(decoder.config().num_hidden_layers);

@@ -16,7 +16,7 @@ impl Evidence<'_> {
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
             let at = At { step, site: Site::Embedding };
-            let extent = Extent { tokens: tokens.len(), positions: first + tokens.len() };
+            let extent = Extent::new(tokens.len(), first + tokens.len());
             if self.candidate.has(at) {
                 let shown = self.candidate.matrix(at, extent)?;
                 self.require_rows(&table, tokens, &shown, first)?;

@@ -3,6 +3,7 @@
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::models::decoder::{Decoder, Stream};
+use reference::models::vision::Patches;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::rope::RopeTable;
 use reference::run::Run;
@@ -17,7 +18,13 @@ use crate::failure::Failure;
 /// A part of a forward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Embedding and rotation table.
+    /// Patch embedding of a pass through the vision tower, its norm and rotation table.
+    Patches(usize),
+    /// A layer of the tower on that pass.
+    TowerLayer(usize, usize),
+    /// The projector on that pass.
+    Features(usize),
+    /// Embedding, with features where there are some, and rotation table.
     Start,
     /// A layer.
     Layer(usize),
@@ -59,6 +66,8 @@ pub(crate) struct Track<'m> {
 /// Where a run stands.
 #[derive(Clone)]
 struct State {
+    patches: Option<Patches<f64>>,
+    features: Vec<Tracked<f64>>,
     stream: Option<Stream<f64>>,
     table: Option<RopeTable<f64>>,
     cache: KvCache<f64>,
@@ -67,7 +76,7 @@ struct State {
 impl<'m> Track<'m> {
     pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract, thorough: bool) -> Self {
         let cache = KvCache::new(model.config().num_hidden_layers);
-        let main = State { stream: None, table: None, cache };
+        let main = State { patches: None, features: Vec::new(), stream: None, table: None, cache };
         Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, thorough, abreast: false }
     }
 
@@ -79,7 +88,7 @@ impl<'m> Track<'m> {
 
     /// Runs one phase of a forward pass.
     pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Shown, Failure> {
-        let before = self.main.stream.clone();
+        let before = self.main.flow();
         let mut probe = Substitution::new(self.lens, loaded, None);
         let mut run = if self.lens.bounds() {
             Run::bounding(self.candidate, &mut probe)
@@ -97,7 +106,8 @@ impl<'m> Track<'m> {
                 floored.push(judge.site());
             }
         }
-        let needed = phase == Phase::Start || !floored.is_empty() || !self.is_exact(phase, pass);
+        let needed =
+            matches!(phase, Phase::Patches(_) | Phase::Start) || !floored.is_empty() || !self.is_exact(phase, pass);
         if needed {
             self.advance_members(before, phase, pass, loaded, &mut seen, &floored)?;
         }
@@ -112,6 +122,13 @@ impl<'m> Track<'m> {
             Phase::Layer(layer) if pass.more => self.main.cache.layer(layer).is_none_or(|(k, v)| exact(k) && exact(v)),
             _ => true,
         };
+        match phase {
+            Phase::Patches(_) | Phase::TowerLayer(..) => {
+                return self.main.patches.as_ref().is_none_or(|patches| exact(&patches.stream));
+            }
+            Phase::Features(_) => return self.main.features.iter().all(exact),
+            Phase::Start | Phase::Layer(_) | Phase::Head => {}
+        }
         kept && (phase == Phase::Head || self.main.stream.as_ref().is_none_or(|stream| exact(&stream.stored)))
     }
 
@@ -119,17 +136,16 @@ impl<'m> Track<'m> {
     /// run's.
     fn advance_members(
         &mut self,
-        before: Option<Stream<f64>>,
+        before: Flow,
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
         seen: &mut [Judge],
         floored: &[Site],
     ) -> Result<(), Failure> {
-        let before = before.map(|stream| Stream::from(Tracked::plain(stream.stored.value)));
         for (member, seed) in self.members.iter_mut().zip(1..) {
             if !self.abreast {
-                member.stream.clone_from(&before);
+                member.follow(&before);
             }
             if let Phase::Layer(layer) = phase
                 && member.cache.len(layer) != pass.first
@@ -151,7 +167,32 @@ impl<'m> Track<'m> {
     }
 }
 
+/// What a phase of a run starts from.
+struct Flow {
+    patches: Option<Tracked<f64>>,
+    features: Vec<Tracked<f64>>,
+    stream: Option<Tracked<f64>>,
+}
+
 impl State {
+    fn flow(&self) -> Flow {
+        let plain = |x: &Tracked<f64>| Tracked::plain(x.value.clone());
+        Flow {
+            patches: self.patches.as_ref().map(|patches| plain(&patches.stream)),
+            features: self.features.iter().map(plain).collect(),
+            stream: self.stream.as_ref().map(|stream| plain(&stream.stored)),
+        }
+    }
+
+    /// Goes on from where another run is; rotation tables are its own.
+    fn follow(&mut self, flow: &Flow) {
+        if let (Some(own), Some(stream)) = (&mut self.patches, &flow.patches) {
+            own.stream.clone_from(stream);
+        }
+        self.features.clone_from(&flow.features);
+        self.stream = flow.stream.clone().map(Stream::from);
+    }
+
     fn advance(
         &mut self,
         model: &Decoder<'_>,
@@ -159,9 +200,28 @@ impl State {
         pass: Pass<'_>,
         run: &mut Run<'_, f64>,
     ) -> Result<(), Error> {
+        let pixels = |which| {
+            let media = model.media().expect("a pass through the tower has something to see");
+            media.passes().nth(which).expect("there are as many passes").1
+        };
+        let tower = |which| model.tower(which).expect("what sees has a tower");
         match phase {
+            Phase::Patches(which) => self.patches = Some(tower(which).embed(pixels(which), run)?),
+            Phase::TowerLayer(which, layer) => {
+                let patches = self.patches.as_mut().expect("a pass has a start");
+                patches.stream = tower(which).layer(layer, patches, &pixels(which).grids, run)?;
+            }
+            Phase::Features(which) => {
+                let patches = self.patches.take().expect("a pass has a start");
+                self.features.push(tower(which).project(&patches.stream, &pixels(which).grids, run)?);
+            }
             Phase::Start => {
-                self.stream = Some(model.embed(pass.tokens, pass.first, run)?.into());
+                let embedded = model.embed(pass.tokens, pass.first, run)?;
+                let features = std::mem::take(&mut self.features);
+                // A run that begins in between has seen nothing, and goes on from a stream that has.
+                let unseen = pass.first == 0 && features.is_empty() && model.media().is_some();
+                let stream = if unseen { embedded } else { model.scatter(pass.tokens, embedded, &features, run)? };
+                self.stream = Some(stream.into());
                 self.table = Some(model.rope_table(pass.first, pass.tokens.len(), run));
             }
             Phase::Layer(layer) => {

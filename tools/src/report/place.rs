@@ -1,5 +1,6 @@
 //! Where in a model a site is, and what the axes of its values are called.
 
+use reference::site::VisionSite;
 use reference::{LayerSite, Site};
 
 use crate::verdict::SiteReport;
@@ -20,7 +21,7 @@ pub(super) fn row_of(report: &SiteReport, layers: usize) -> usize {
 /// The same of a site.
 pub(super) fn row_of_site(site: Site, layers: usize) -> usize {
     match site {
-        Site::Embedding | Site::RopeCos | Site::RopeSin => 0,
+        Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0,
         Site::Layer(layer, _) => layer + 1,
         Site::FinalNorm | Site::LmHead | Site::Logits => layers + 1,
     }
@@ -46,8 +47,11 @@ pub(super) fn kind(site: Site) -> String {
 
 /// What the axes of a site's value are.
 pub(crate) fn axes(site: Site) -> &'static [&'static str] {
+    use VisionSite::{Features, MergeActivation, MergeLinear1, MergeLinear2};
     match site {
         Site::LmHead | Site::Logits => &["token", "vocabulary entry"],
+        Site::Vision(_, MergeLinear1 | MergeActivation | MergeLinear2 | Features) => &["feature", "channel"],
+        Site::Vision(..) => &["patch", "channel"],
         Site::Layer(_, site) => match site {
             LayerSite::Scores | LayerSite::Probabilities | LayerSite::TokenScores => &["head", "token", "position"],
             LayerSite::GateLogits | LayerSite::GateScores | LayerSite::GateChoice | LayerSite::GateExperts => {

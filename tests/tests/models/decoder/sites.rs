@@ -44,7 +44,7 @@ fn every_site_is_visited_once_in_a_pass() {
             let sites: Vec<Site> = seen.seen.iter().map(|(site, _)| *site).collect();
             assert_eq!(sites, inventory(&config, asking));
             for (site, seen) in &seen.seen {
-                let want = site.matrix(&config, Extent { tokens, positions });
+                let want = site.matrix(&config, Extent::new(tokens, positions));
                 match seen {
                     Seen::Chosen(chosen) => assert_eq!((chosen.dim(), site.is_choice()), (want, true), "{site}"),
                     Seen::Value(value) => {

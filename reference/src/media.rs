@@ -1,0 +1,90 @@
+//! Images and videos of a prompt: the pixels of their patches, and how these lie.
+
+use ndarray::Array2;
+
+use crate::config::Vision;
+use crate::error::{ContractError, require};
+use crate::grid::{Grid, patches};
+
+/// What goes through the vision tower together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pixels {
+    /// A row a patch \[N, C·T·P·P\].
+    pub values: Array2<f32>,
+    /// An image each, or a chunk of a video.
+    pub grids: Vec<Grid>,
+}
+
+/// Images or videos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Medium {
+    /// Images.
+    Image,
+    /// Videos, in chunks.
+    Video,
+}
+
+/// All that a prompt shows. The tower takes the images first, then the videos.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Media {
+    images: Option<Pixels>,
+    videos: Option<Pixels>,
+}
+
+/// Passes through the tower at most.
+pub const PASSES: usize = 2;
+
+impl Pixels {
+    /// C1 to C3: of a tower.
+    fn check(&self, vision: &Vision) -> Result<(), ContractError> {
+        let (n, all) = (self.values.nrows(), patches(&self.grids));
+        let expected = all.map_or_else(|| "fewer than there are addresses".to_owned(), |all| all.to_string());
+        let rows = "rows of pixels";
+        require(all == Some(n) && n > 0, "media C1", rows, n, format!("{expected}, the patches of the grids"))?;
+        let side = vision.spatial_merge_size;
+        for grid in &self.grids {
+            let whole = grid.t >= 1 && [grid.h, grid.w].iter().all(|&x| x >= 1 && x.is_multiple_of(side));
+            require(whole, "media C2", "grid", grid, format!("height and width multiples of {side}"))?;
+        }
+        let bad = self.values.indexed_iter().find(|(_, x)| !x.is_finite());
+        match bad {
+            None => Ok(()),
+            Some(((row, column), x)) => {
+                require(false, "media C3", &format!("pixel {column} of patch {row}"), x, "a finite number")
+            }
+        }
+    }
+}
+
+impl Medium {
+    /// The token in whose places features of it are put.
+    pub fn token(self, vision: &Vision) -> u32 {
+        match self {
+            Medium::Image => vision.image_token,
+            Medium::Video => vision.video_token,
+        }
+    }
+}
+
+impl Media {
+    /// Images, videos or both, of a tower.
+    pub fn new(vision: &Vision, images: Option<Pixels>, videos: Option<Pixels>) -> Result<Self, ContractError> {
+        images.iter().chain(&videos).try_for_each(|pixels| pixels.check(vision))?;
+        Ok(Media { images, videos })
+    }
+
+    /// What goes through the tower, pass by pass.
+    pub fn passes(&self) -> impl Iterator<Item = (Medium, &Pixels)> {
+        let images = self.images.iter().map(|pixels| (Medium::Image, pixels));
+        images.chain(self.videos.iter().map(|pixels| (Medium::Video, pixels)))
+    }
+
+    /// Patches of each pass.
+    pub fn patches(&self) -> [usize; PASSES] {
+        let mut patches = [0; PASSES];
+        for (pass, (_, pixels)) in self.passes().enumerate() {
+            patches[pass] = pixels.values.nrows();
+        }
+        patches
+    }
+}

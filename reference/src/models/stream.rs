@@ -1,0 +1,49 @@
+//! The residual stream of a decoder.
+
+use ndarray::Array2;
+
+use crate::ops::residual::{Residual, residual};
+use crate::rounding::NormInput;
+use crate::run::Run;
+use crate::{Error, Real, Rounding, Site, Tracked};
+
+/// The residual stream in between two blocks.
+#[derive(Debug, Clone)]
+pub struct Stream<T> {
+    /// What the next block adds to.
+    pub stored: Tracked<T>,
+    /// The sum before it was rounded, where a norm reads that (D60).
+    unrounded: Option<Array2<T>>,
+}
+
+impl<T> Stream<T> {
+    pub(super) fn sum(&self) -> &Array2<T> {
+        self.unrounded.as_ref().unwrap_or(&self.stored.value)
+    }
+}
+
+impl<T> From<Tracked<T>> for Stream<T> {
+    fn from(stored: Tracked<T>) -> Self {
+        Stream { stored, unrounded: None }
+    }
+}
+
+/// The stream after a block has added `f`.
+pub(super) fn residual_stream<T: Real>(
+    site: Site,
+    x: &Stream<T>,
+    f: &Tracked<T>,
+    run: &mut Run<'_, T>,
+) -> Result<Stream<T>, Error> {
+    let (x, params) = (&x.stored, Residual::under(&run.contract));
+    let y = residual(&params, x.view(), f.view())?;
+    let unrounded = match run.contract.norm_input {
+        NormInput::Sum => Some(residual(&Residual { output: Rounding::NONE, ..params }, x.view(), f.view())?),
+        NormInput::Stored => None,
+    };
+    let y = run.tracked(y, |candidate, y| Residual::under(candidate).bound(&x.widened(), &f.widened(), y));
+    let computed = y.value.clone();
+    let stored = run.visit(site, y);
+    let unrounded = unrounded.filter(|_| stored.value == computed);
+    Ok(Stream { stored, unrounded })
+}
