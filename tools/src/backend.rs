@@ -51,7 +51,7 @@ pub fn load_optimized(
 ) -> Result<Optimized, Failure> {
     if media.is_some() {
         return Err(Failure::new(format!(
-            "{}: the CUDA path does not see: it has no kernels of the vision tower",
+            "{}: the CUDA path does not see: its model is the text model alone",
             model.name
         ))
         .help("take --backend reference, or a prompt without images and videos"));

@@ -41,15 +41,15 @@ impl Given {
     /// The options again, as they were typed.
     pub fn typed(&self) -> String {
         let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let (names, pixels) = (file(&self.names), file(&self.shown.pixels));
+        let names = file(&self.names);
         let options = [
             ("--tokens", &self.tokens),
             ("--contract", &self.contract),
             ("--semantics", &self.reading.semantics),
             ("--names", &names),
-            ("--pixels", &pixels),
         ];
-        options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
+        let options = options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
+        options.chain([self.shown.typed()]).collect()
     }
 }
 

@@ -1,6 +1,8 @@
-//! `--pixels` on the command line: the images and videos that a prompt shows.
+//! `--pixels`, `--image` and `--video` on the command line: what a prompt shows.
 
-use std::path::{Path, PathBuf};
+mod files;
+
+use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
@@ -18,8 +20,15 @@ use crate::prompt::Prompt;
 pub struct Shown {
     /// Images and videos of the prompt: a .safetensors or .npz file with `pixel_values` and `image_grid_thw`,
     /// `pixel_values_videos` and `video_grid_thw`, as transformers' processor makes them. Built-in cases have their own.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["image", "video"])]
     pub pixels: Option<PathBuf>,
+    /// Images of the prompt in its order, PNG or JPEG, instead of their pixels: they are resized, normalised and cut as
+    /// the model's `preprocessor_config.json` says, or as released. The prompt has a place for each feature.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub image: Vec<PathBuf>,
+    /// Videos of the prompt in its order, a folder of frames or a GIF each, in the same way.
+    #[arg(long, value_name = "DIR|FILE", num_args = 1..)]
+    pub video: Vec<PathBuf>,
 }
 
 /// Names of a medium's tensors, and of its features' places.
@@ -31,16 +40,33 @@ const NAMES: [(Medium, &str, &str, &str); 2] = [
 const HELP: &str = "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
 
 impl Shown {
-    /// What `--pixels` names, or a built-in case's own; nothing, where the prompt shows nothing. The prompt must have a
+    fn is_empty(&self) -> bool {
+        self.pixels.is_none() && self.image.is_empty() && self.video.is_empty()
+    }
+
+    /// What was typed, as it can be typed again.
+    pub fn typed(&self) -> String {
+        let list = |option: &str, paths: &[PathBuf]| {
+            let paths: Vec<String> = paths.iter().map(|path| format!(" {}", path.display())).collect();
+            if paths.is_empty() { String::new() } else { format!(" {option}{}", paths.concat()) }
+        };
+        let pixels = list("--pixels", self.pixels.as_slice());
+        [pixels, list("--image", &self.image), list("--video", &self.video)].concat()
+    }
+
+    /// What the options name, or a built-in case's own; nothing, where the prompt shows nothing. The prompt must have a
     /// place for each feature, and no other.
     pub fn find(&self, model: &Model, prompt: &Prompt) -> Result<Option<Media>, Failure> {
         let config = model.checkpoint.config();
         let Some(vision) = &config.vision else {
-            return match &self.pixels {
-                None => Ok(None),
-                Some(path) => Err(blind(model, config, path)),
-            };
+            return if self.is_empty() { Ok(None) } else { Err(blind(model, config, &self.typed())) };
         };
+        if !self.image.is_empty() || !self.video.is_empty() {
+            let [images, videos] = files::read(model, vision, &self.image, &self.video)?;
+            let media = Media::new(vision, images, videos).map_err(Error::from)?;
+            require_places(vision, &media, &prompt.tokens)?;
+            return Ok(Some(media));
+        }
         let dump = match (&self.pixels, &model.case) {
             (Some(path), _) => Some(Dump::open(path)?),
             (None, Some(case)) => case.pixels()?,
@@ -64,14 +90,14 @@ impl Shown {
 }
 
 /// Why a model takes no pixels.
-fn blind(model: &Model, config: &Config, path: &Path) -> Failure {
+fn blind(model: &Model, config: &Config, typed: &str) -> Failure {
     let why = match config.family {
         Family::M2 => "M2 reads text alone",
         Family::M3Text => "this is M3's text model alone",
         Family::M3 => "its checkpoint has no tensor of a vision tower",
     };
-    Failure::new(format!("--pixels {}: {} does not see: {why}", path.display(), model.name))
-        .help("leave --pixels out, or name a checkpoint of M3 with its vision tower")
+    Failure::new(format!("{}: {} does not see: {why}", typed.trim_start(), model.name))
+        .help("leave it out, or name a checkpoint of M3 with its vision tower")
 }
 
 /// One medium's pixels, if a file has them.
@@ -126,7 +152,8 @@ fn require_no_places(vision: &Vision, tokens: &[u32]) -> Result<(), Failure> {
         let token = medium.token(vision);
         if let Some(at) = tokens.iter().position(|&other| other == token) {
             let problem = format!("token {token} at position {at} is the place of an {name}, and no pixels are given");
-            return Err(Failure::new(problem.replace("an video", "a video")).help("give --pixels FILE"));
+            return Err(Failure::new(problem.replace("an video", "a video"))
+                .help("give --pixels FILE, --image FILE or --video DIR"));
         }
     }
     Ok(())
