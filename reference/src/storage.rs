@@ -163,10 +163,12 @@ fn exponent(x: f64) -> i32 {
     i32::try_from(biased).expect("eleven bits") - 1023
 }
 
-/// 2ⁿ, for an n of a normal f64.
+/// 2ⁿ, for an n of a finite f64.
 fn power_of_two(n: i32) -> f64 {
-    let biased = u64::try_from(n + 1023).expect("no storage has numbers below f64's");
-    f64::from_bits(biased << 52)
+    f64::from_bits(match u64::try_from(n + 1022) {
+        Ok(above_smallest) => (above_smallest + 1) << 52,
+        Err(_) => 1 << u32::try_from(n + 1074).expect("no storage has numbers below f64's"),
+    })
 }
 
 /// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).

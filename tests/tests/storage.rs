@@ -110,6 +110,9 @@ fn parameters_by_hand() {
     let two = |e: i32| 2.0_f64.powi(e);
     let real = Storage::Real;
     assert_eq!((real.unit_roundoff(), real.smallest_normal(), real.underflow()), (0.0, 0.0, 0.0));
+    for x in [0.0, f64::from_bits(1), f64::MIN_POSITIVE, 1e-300, 1.0, f64::MAX / 2.0] {
+        assert_eq!(real.spacing(x), x.next_up() - x, "{x:e}");
+    }
     assert_eq!(of(Storage::F32), (two(-24), two(-126), two(-126), two(-23), two(-149)));
     assert_eq!(of(Storage::F16), (two(-11), two(-14), two(-25), two(-10), two(-24)));
     assert_eq!(of(Storage::Bf16), (two(-8), two(-126), two(-126), two(-7), two(-133)));
