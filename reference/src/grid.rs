@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::{ContractError, require};
+
 /// Patches in time, height and width. An image has one in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grid {
@@ -19,6 +21,17 @@ impl Grid {
         self.t.checked_mul(self.h)?.checked_mul(self.w)
     }
 
+    /// Ok if there is a patch.
+    pub fn require_some(self, label: &'static str) -> Result<(), ContractError> {
+        require(self.t.min(self.h).min(self.w) >= 1, label, "grid", self, "1 or more of each")
+    }
+
+    /// Ok if the patches of each time are whole squares of so many to a side.
+    pub fn require_squares(self, side: usize, label: &'static str) -> Result<(), ContractError> {
+        let whole = self.h.is_multiple_of(side) && self.w.is_multiple_of(side);
+        require(whole, label, "grid", self, format!("height and width multiples of {side}"))
+    }
+
     /// Time, height and width of each patch, in the order in which patches come: by time, then by squares of so many to
     /// a side, row by row, and within a square row by row. Sides are multiples of that.
     pub fn coordinates(self, side: usize) -> impl Iterator<Item = [usize; 3]> {
@@ -33,6 +46,13 @@ impl Grid {
 /// Patches of several grids together.
 pub fn patches(grids: &[Grid]) -> Option<usize> {
     grids.iter().try_fold(0_usize, |sum, grid| sum.checked_add(grid.patches()?))
+}
+
+/// Ok if `rows` are the patches of the grids, one each.
+pub fn require_patches(rows: usize, grids: &[Grid], label: &'static str, quantity: &str) -> Result<(), ContractError> {
+    let all = patches(grids);
+    let expected = all.map_or_else(|| "fewer than there are addresses".to_owned(), |all| all.to_string());
+    require(all == Some(rows), label, quantity, rows, format!("{expected}, the patches of the grids"))
 }
 
 impl fmt::Display for Grid {

@@ -4,7 +4,7 @@ use ndarray::Array2;
 
 use crate::config::Vision;
 use crate::error::{ContractError, require};
-use crate::grid::{Grid, patches};
+use crate::grid::{Grid, require_patches};
 
 /// What goes through the vision tower together.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,22 +37,17 @@ pub const PASSES: usize = 2;
 impl Pixels {
     /// C1 to C3: of a tower.
     fn check(&self, vision: &Vision) -> Result<(), ContractError> {
-        let (n, all) = (self.values.nrows(), patches(&self.grids));
-        let expected = all.map_or_else(|| "fewer than there are addresses".to_owned(), |all| all.to_string());
-        let rows = "rows of pixels";
-        require(all == Some(n) && n > 0, "media C1", rows, n, format!("{expected}, the patches of the grids"))?;
-        let side = vision.spatial_merge_size;
+        let (n, rows) = (self.values.nrows(), "rows of pixels");
+        require_patches(n, &self.grids, "media C1", rows)?;
+        require(n >= 1, "media C1", rows, n, "1 or more")?;
         for grid in &self.grids {
-            let whole = grid.t >= 1 && [grid.h, grid.w].iter().all(|&x| x >= 1 && x.is_multiple_of(side));
-            require(whole, "media C2", "grid", grid, format!("height and width multiples of {side}"))?;
+            grid.require_some("media C2")?;
+            grid.require_squares(vision.spatial_merge_size, "media C2")?;
         }
-        let bad = self.values.indexed_iter().find(|(_, x)| !x.is_finite());
-        match bad {
-            None => Ok(()),
-            Some(((row, column), x)) => {
-                require(false, "media C3", &format!("pixel {column} of patch {row}"), x, "a finite number")
-            }
+        if let Some(((row, column), x)) = self.values.indexed_iter().find(|(_, x)| !x.is_finite()) {
+            require(false, "media C3", &format!("pixel {column} of patch {row}"), x, "a finite number")?;
         }
+        Ok(())
     }
 }
 

@@ -14,8 +14,7 @@
 use ndarray::{Array2, ArrayView2, Axis};
 
 use crate::bound::ErrorBound;
-use crate::error::require;
-use crate::grid::{Grid, patches};
+use crate::grid::{Grid, require_patches};
 use crate::semantics::MergeOrder;
 use crate::{ContractError, Real};
 
@@ -37,17 +36,8 @@ pub fn patch_merge<T: Real>(p: &PatchMerge, x: ArrayView2<'_, T>, grids: &[Grid]
 impl PatchMerge {
     /// C1 and C2.
     pub fn check(&self, n: usize, grids: &[Grid]) -> Result<(), ContractError> {
-        let all = patches(grids);
-        let expected = all.map_or_else(|| "fewer than there are addresses".to_owned(), |all| all.to_string());
-        require(all == Some(n), "patch_merge C1", "rows of x", n, format!("{expected}, the patches of the grids"))?;
-        let side = self.side;
-        let odd = grids.iter().find(|grid| !grid.h.is_multiple_of(side) || !grid.w.is_multiple_of(side));
-        match odd {
-            None => Ok(()),
-            Some(grid) => {
-                require(false, "patch_merge C2", "grid", grid, format!("height and width multiples of {side}"))
-            }
-        }
+        require_patches(n, grids, "patch_merge C1", "rows of x")?;
+        grids.iter().try_for_each(|grid| grid.require_squares(self.side, "patch_merge C2"))
     }
 
     /// For each place of y, the row of x.
@@ -55,7 +45,7 @@ impl PatchMerge {
         let mut first = 0;
         let of = |grid: &Grid| {
             let before = first;
-            first += grid.t * grid.h * grid.w;
+            first += grid.patches().expect("as many as rows of x");
             let Grid { h, w, .. } = *grid;
             let (order, coordinates) = (self.order, grid.coordinates(self.side).enumerate());
             coordinates.map(move |(i, [t, y, x])| match order {
