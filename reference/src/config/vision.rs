@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::reader::Reader;
+use crate::ops::axial_rope::rotary_dim;
 use crate::ops::patch_embedding::Patch;
 
 /// The vision tower and the projector.
@@ -49,9 +50,9 @@ impl Vision {
         self.hidden_size / self.num_attention_heads
     }
 
-    /// Channels of a head that rotate: an even third for each of time, height and width.
+    /// Channels of a head that rotate.
     pub fn rotary_dim(&self) -> usize {
-        3 * (2 * (self.head_dim() / 3 / 2))
+        rotary_dim(self.head_dim())
     }
 
     /// Patches that become one token.
@@ -63,9 +64,7 @@ impl Vision {
 impl Reader<'_> {
     /// The vision tower, if the file has one; `self` is the whole model's object.
     pub(super) fn vision(&mut self) -> Option<Vision> {
-        let mut read = Reader::new(self.object("vision_config")?);
-        let vision = read.tower();
-        self.add("vision_config", read);
+        let tower = self.object("vision_config")?;
         self.word("projector_hidden_act", &["gelu"]);
         self.word("vision_feature_select_strategy", &["full"]);
         self.only("vision_feature_layer", &Value::from(-1), "-1: the last layer");
@@ -75,10 +74,13 @@ impl Reader<'_> {
         self.require(image_token != video_token, || {
             format!("image_token_index and video_token_index are both {image_token}, expected two tokens")
         });
-        Some(Vision { projector_hidden_size: self.size("projector_hidden_size"), image_token, video_token, ..vision })
+        let mut read = Reader::new(tower);
+        let vision = read.tower(self.size("projector_hidden_size"), [image_token, video_token]);
+        self.add("vision_config", read);
+        Some(vision)
     }
 
-    fn tower(&mut self) -> Vision {
+    fn tower(&mut self, projector_hidden_size: usize, [image_token, video_token]: [u32; 2]) -> Vision {
         let empty = Map::new();
         let mut compression = Reader::new(self.object("img_token_compression_config").unwrap_or(&empty));
         let mut either = |read: &mut Self, field: &str, absent| {
@@ -112,9 +114,9 @@ impl Reader<'_> {
             spatial_merge_size,
             layer_norm_eps: self.number("layer_norm_eps").unwrap_or(absent::EPS),
             rope_theta: self.rope("rope_theta").unwrap_or(absent::THETA),
-            projector_hidden_size: 1,
-            image_token: 0,
-            video_token: 0,
+            projector_hidden_size,
+            image_token,
+            video_token,
         };
         let (width, heads) = (vision.hidden_size, vision.num_attention_heads);
         self.require(width.is_multiple_of(heads) && width / heads >= 6, || {

@@ -42,6 +42,11 @@ pub struct AxialRope {
 /// Axes: time, height, width.
 const AXES: usize = 3;
 
+/// 3m of d: an even number of channels for each axis.
+pub fn rotary_dim(head_dim: usize) -> usize {
+    AXES * (2 * (head_dim / AXES / 2))
+}
+
 /// The table for the patches of all grids, one after the other. Angles are f32; their cosines and sines are T's.
 pub fn axial_rope<T: Real>(p: &AxialRope, grids: &[Grid]) -> Result<RopeTable<T>, ContractError> {
     p.check(grids)?;
@@ -62,25 +67,23 @@ impl AxialRope {
 
     /// C1 to C3.
     pub fn check(&self, grids: &[Grid]) -> Result<(), ContractError> {
-        let (d, side) = (self.head_dim, self.side);
+        let d = self.head_dim;
         require(d >= 2 * AXES, "axial_rope C1", "d", d, format!("at least {}", 2 * AXES))?;
         for grid in grids {
-            let Grid { t, h, w } = *grid;
-            require(t.min(h).min(w) >= 1, "axial_rope C2", "grid", grid, "1 or more of each")?;
-            let whole = h.is_multiple_of(side) && w.is_multiple_of(side);
-            require(whole, "axial_rope C3", "grid", grid, format!("height and width multiples of {side}"))?;
+            grid.require_some("axial_rope C2")?;
+            grid.require_squares(self.side, "axial_rope C3")?;
         }
         Ok(())
     }
 
     /// m: channels of one axis.
     fn axis(&self) -> usize {
-        2 * (self.head_dim / AXES / 2)
+        self.rotary_dim() / AXES
     }
 
     /// 3m: channels that rotate.
     pub fn rotary_dim(&self) -> usize {
-        AXES * self.axis()
+        rotary_dim(self.head_dim)
     }
 
     /// The rotation by this table, under a contract.
