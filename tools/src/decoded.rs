@@ -127,14 +127,12 @@ pub fn judge_decoded(
     Ok(found)
 }
 
-/// The residual stream after the last layer, of the last token of `prompt` and each after it. What is decoded is no place
-/// of an image, whatever the token.
+/// The residual stream after the last layer, of the last token of `prompt` and each after it.
 fn stream(model: &Decoder<'_>, read: &[u32], prompt: &[u32], run: &mut Run<'_, f64>) -> Result<Stream<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
     let features = model.features(run)?;
-    let places: Vec<u32> = (0..read.len()).map(|i| prompt.get(i).copied().unwrap_or(u32::MAX)).collect();
     let embedded = model.embed(read, 0, run)?;
-    let mut stream = Stream::from(model.scatter(&places, embedded, &features, run)?);
+    let mut stream = Stream::from(model.scatter(prompt, embedded, &features, run)?);
     let table = model.rope_table(0, read.len(), run);
     for layer in 0..model.config().num_hidden_layers {
         stream = model.layer(layer, &stream, &table, &mut cache, run)?;

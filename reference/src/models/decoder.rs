@@ -48,9 +48,8 @@ impl<'w> Decoder<'w> {
             require(serves, "decoder C4", "index heads", heads, format!("{choices}: one for each key head"))?;
             require(r <= head_dim, "decoder C5", "rotary_dim", r, format!("at most {head_dim}, of an index head"))?;
             require(blocks.top_k >= 1, "decoder C6", "chosen blocks", blocks.top_k, "at least 1")?;
-            let (of_keys, fits) =
-                (config.head_dim, semantics.index_key == IndexKey::Own || head_dim == config.head_dim);
-            require(fits, "decoder C7", "index head_dim", head_dim, format!("{of_keys}, that of the keys it takes"))?;
+            let fits = semantics.index_key == IndexKey::Own || head_dim == d;
+            require(fits, "decoder C7", "index head_dim", head_dim, format!("{d}, that of the keys it takes"))?;
         }
         Ok(Decoder { config, semantics, weights, media: None })
     }
@@ -135,7 +134,8 @@ impl<'w> Decoder<'w> {
         passes.filter_map(|(pass, (_, pixels))| Some(self.tower(pass)?.features(pixels, run))).collect()
     }
 
-    /// The embedding with features in the places of images and videos: of a prompt's first pass.
+    /// The embedding with features in the places of images and videos among the prompt's `tokens`. x may go on after them:
+    /// what is decoded is no place of an image, whatever the token.
     pub fn scatter<T: Real>(
         &self,
         tokens: &[u32],
@@ -145,7 +145,8 @@ impl<'w> Decoder<'w> {
     ) -> Result<Tracked<T>, Error> {
         let Some(vision) = &self.config.vision else { return Ok(x) };
         for ((medium, _), f) in self.media.into_iter().flat_map(Media::passes).zip(features) {
-            let marked: Vec<bool> = tokens.iter().map(|&token| token == medium.token(vision)).collect();
+            let place = Some(medium.token(vision));
+            let marked: Vec<bool> = (0..x.dim().0).map(|row| tokens.get(row).copied() == place).collect();
             let y = masked_scatter(&MaskedScatter::under(&run.contract), x.view(), &marked, f.view())?;
             let bound = |c: &_, _: &_| MaskedScatter::under(c).bound(&x.widened(), &marked, &f.widened());
             x = run.tracked(y, bound);

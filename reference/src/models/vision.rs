@@ -191,7 +191,7 @@ impl<'m> VisionTower<'m> {
         grids: &[Grid],
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let segments: Vec<usize> = grids.iter().map(|grid| grid.t * grid.h * grid.w).collect();
+        let segments = segments(grids);
         let (heads, d) = (self.vision.num_attention_heads, self.vision.head_dim());
         let params = |c: &RoundingContract| VisionAttention::under(c, heads, d, self.semantics.vision.span);
         let o = vision_attention(&params(&run.contract), q.view(), k.view(), v.view(), &segments)?;
@@ -232,6 +232,11 @@ impl<'m> VisionTower<'m> {
         let params = |c: &RoundingContract| Gelu::under(c, self.semantics.vision.gelu);
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
+}
+
+/// Patches of each grid: they see each other.
+fn segments(grids: &[Grid]) -> Vec<usize> {
+    grids.iter().map(|grid| grid.patches().expect("as many as rows of pixels")).collect()
 }
 
 fn add<T: Real>(x: &Tracked<T>, f: &Tracked<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
