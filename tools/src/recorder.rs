@@ -76,8 +76,7 @@ impl Recorder {
         }
     }
 
-    fn values(&mut self, site: Site, value: Array2<f64>) {
-        let storage = storage_at(site, &self.contract);
+    fn values(&mut self, site: Site, storage: Storage, value: Array2<f64>) {
         self.record(site, value.nrows(), |shape| Tensor::stored(storage, shape, value));
     }
 
@@ -86,14 +85,22 @@ impl Recorder {
     }
 }
 
-/// What a site's values are stored in: the router's, the index branch's scores, the rotation table's, and what goes into the
-/// rotation unrounded are f32 at least.
+/// What an engine stores a site's values in.
 pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
+    match contract.activations {
+        Storage::F16 | Storage::Bf16 if is_wide(site, contract) => Storage::F32,
+        activations => activations,
+    }
+}
+
+/// Whether a site's values are f32 at least: the router's, the index branch's scores, the rotation table's, and what goes into
+/// the rotation unrounded.
+fn is_wide(site: Site, contract: &RoundingContract) -> bool {
     use LayerSite::{
         BlockMax, BlockScore, GateChoice, GateLogits, GateScores, GateWeights, IndexKNorm, IndexQNorm, KNorm, QNorm,
         TokenScores,
     };
-    let wide = match site {
+    match site {
         Site::RopeCos
         | Site::RopeSin
         | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin)
@@ -102,16 +109,14 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
         }
         Site::Layer(_, QNorm | KNorm | IndexQNorm | IndexKNorm) => contract.qk_norm == Chain::Once,
         _ => false,
-    };
-    match contract.activations {
-        Storage::F16 | Storage::Bf16 if wide => Storage::F32,
-        activations => activations,
     }
 }
 
 impl<T: Real> Probe<T> for Recorder {
+    /// What a contract leaves as it is computed is written so: the next operator reads no rounded copy of it.
     fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
-        self.values(site, value.value.mapv(T::wide));
+        let storage = if is_wide(site, &self.contract) { Storage::Real } else { self.contract.activations };
+        self.values(site, storage, value.value.mapv(T::wide));
     }
 
     fn choose(&mut self, site: Site, _: &Tracked<T>, chosen: &mut Array2<usize>) {
@@ -125,7 +130,7 @@ impl<T: Real> Probe<T> for Recorder {
 
 impl Capture for Recorder {
     fn value(&mut self, site: Site, value: Array2<f32>) {
-        self.values(site, value.mapv(f64::from));
+        self.values(site, storage_at(site, &self.contract), value.mapv(f64::from));
     }
 
     fn choices(&mut self, site: Site, chosen: Array2<usize>) {
