@@ -5,7 +5,8 @@ use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::{Columns, Sited};
 use fixtures::{Dtype, Tensor};
-use reference::config::Config;
+use reference::config::{Config, Vision};
+use reference::media::PASSES;
 use reference::site::Extent;
 use reference::{LayerSite, Site};
 use serde::Serialize;
@@ -182,23 +183,37 @@ fn whole(dump: &Sited, at: At, extent: Extent) -> Result<Tensor<'_>, Failure> {
     Ok(tensor.expect("a matrix has its shape's elements"))
 }
 
-/// How many tokens each step has, by the tensors of either dump whose rows are tokens.
+/// How many tokens each step has, and patches the first, by the tensors of either dump whose rows these are.
 fn extents(a: &Sited, b: &Sited, config: &Config) -> Result<Vec<Extent>, Failure> {
     let mut extents: Vec<Extent> = Vec::new();
     let last = a.sites().chain(b.sites()).map(|at| at.step).max().unwrap_or(0);
-    let one = Extent::new(1, 1);
-    for step in 0..=last {
-        let rows = [a, b].into_iter().find_map(|dump| {
-            let at = dump.sites().find(|at| at.step == step && at.site.shape(config, one).len() == 2)?;
+    let square = config.vision.as_ref().map_or(1, Vision::merged);
+    let one = Extent::new(1, 1).seeing([square; PASSES]);
+    // How often a dump has the rows of `one` at a site of the step.
+    let times = |step, pass| {
+        [a, b].into_iter().find_map(|dump| {
+            let of = |at: &At| at.step == step && pass_of(at.site) == pass && at.site.shape(config, one).len() == 2;
+            let at = dump.sites().find(of)?;
             let listed = dump.dump().find(&dump.reading().values[&at].tensor)?;
-            without_batch(listed.shape).first().copied()
-        });
-        let tokens = rows.ok_or_else(|| {
+            Some(without_batch(listed.shape).first()? / at.site.shape(config, one)[0])
+        })
+    };
+    for step in 0..=last {
+        let tokens = times(step, None).ok_or_else(|| {
             Failure::new(format!("no tensor tells how many tokens step {step} has"))
                 .help("compare by names, without --model")
         })?;
         let positions = extents.last().map_or(0, |extent| extent.positions) + tokens;
-        extents.push(Extent::new(tokens, positions));
+        let patches = |pass| times(step, Some(pass)).unwrap_or(0) * square;
+        extents.push(Extent::new(tokens, positions).seeing(std::array::from_fn(patches)));
     }
     Ok(extents)
+}
+
+/// The pass through the vision tower that a site is on, if it is on one.
+fn pass_of(site: Site) -> Option<usize> {
+    match site {
+        Site::Vision(pass, _) => Some(pass),
+        _ => None,
+    }
 }

@@ -7,7 +7,6 @@ use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use reference::media::Media;
-use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
 use crate::cli::Reading;
@@ -16,6 +15,7 @@ use crate::model::Model;
 use crate::pixels::Shown;
 use crate::precision::{Known, contract_of};
 use crate::prompt::Prompt;
+use crate::verify::extent;
 
 /// What is typed of a dump.
 #[derive(Debug, Clone, Default, Args)]
@@ -40,8 +40,7 @@ pub struct Given {
 impl Given {
     /// The options again, as they were typed.
     pub fn typed(&self) -> String {
-        let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let names = file(&self.names);
+        let names = self.names.as_ref().map(|path| path.display().to_string());
         let options = [
             ("--tokens", &self.tokens),
             ("--contract", &self.contract),
@@ -108,12 +107,6 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
         (None, Some(case)) => Ok(case.expected()?),
         (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
     }
-}
-
-/// Tokens of a pass and the positions they see.
-fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
-    let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
-    Extent::new(steps[step].len(), steps[..=step].iter().map(Vec::len).sum()).seeing(patches)
 }
 
 fn nothing_known(dump: &Sited) -> Failure {
