@@ -18,6 +18,7 @@ pub mod linear_bias;
 pub mod rope;
 pub mod vision_attention;
 pub mod gelu;
+pub mod residual;
 pub mod masked_scatter;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};

@@ -52,6 +52,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "sampling" => exercise.sampling()?,
         "layer_norm" => exercise.layer_norm()?,
         "gelu" => exercise.gelu()?,
+        "residual" => exercise.residual()?,
         "linear_bias" => exercise.linear_bias(kernel)?,
         "rope" => exercise.rope()?,
         "vision_attention" => exercise.vision_attention(kernel)?,

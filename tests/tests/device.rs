@@ -18,4 +18,5 @@ mod linear_bias;
 mod rope;
 mod vision_attention;
 mod gelu;
+mod residual;
 mod masked_scatter;

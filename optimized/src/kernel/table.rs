@@ -216,6 +216,9 @@ pub const VISION_ATTENTION: [Kernel; 4] = [
     vision_attention(&[("D", 128)]),
 ];
 
+/// Residual addition alone.
+pub const RESIDUAL: Kernel = Kernel { op: "residual", entries: &["residual"], constants: &[("THREADS", 256)] };
+
 /// Pixels, or weights, rounded.
 pub const PATCH_EMBEDDING: Kernel =
     Kernel { op: "patch_embedding", entries: &["patch_embedding_round"], constants: &[("THREADS", 256)] };
@@ -264,6 +267,7 @@ pub const KERNELS: &[Kernel] = &[
     VISION_ATTENTION[1],
     VISION_ATTENTION[2],
     VISION_ATTENTION[3],
+    RESIDUAL,
     PATCH_EMBEDDING,
     MASKED_SCATTER,
 ];

@@ -9,6 +9,7 @@ use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
 use optimized::ops::masked_scatter::masked_scatter;
 use optimized::ops::patch_embedding::rounded;
+use optimized::ops::residual::residual;
 use optimized::ops::rope::rope;
 use optimized::ops::vision_attention::vision_attention;
 use reference::ops::rope::Rope;
@@ -28,6 +29,12 @@ impl Exercise<'_> {
     pub(super) fn gelu(&mut self) -> Result<(), Error> {
         let a = gelu(self.gpu, Gelu::Erf, &self.values(1, (5, 700))?)?;
         self.keep(&a)
+    }
+
+    /// More vectors than one block has threads.
+    pub(super) fn residual(&mut self) -> Result<(), Error> {
+        let y = residual(self.gpu, &self.values(1, (5, 700))?, &self.values(2, (5, 700))?)?;
+        self.keep(&y)
     }
 
     /// As [`Exercise::linear`].
