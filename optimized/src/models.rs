@@ -2,4 +2,5 @@
 
 pub mod capture;
 pub mod decoder;
+pub mod vision;
 mod weights;

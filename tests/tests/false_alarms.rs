@@ -86,14 +86,15 @@ fn judged(
     let model = Decoder::new(config, semantics, weights).expect("it fits");
     let (steps, layers) = (&[tokens.to_vec()], 0..config.num_hidden_layers);
     let lenses = &[Lens::Local, Lens::Layer, Lens::Global];
-    let verification = Verification { model: &model, candidate, contract, steps, lenses, layers, keep: None };
+    let verification =
+        Verification { model: &model, candidate, contract, steps, prompt: tokens.len(), lenses, layers, keep: None };
     verification.run(|| ()).expect("it can be put next to the reference").sites
 }
 
 fn by_cuda_path(config: &Config, semantics: Semantics, weights: &MemoryWeights, tokens: &[u32]) -> Live {
     let model = Optimized::load(emulated(Form::Fast), config, &semantics, weights, || {}).expect("it fits");
     let (mut live, mut cache) = (Live::default(), model.cache(tokens.len()).expect("it fits"));
-    model.forward(tokens, &mut cache, Some(&mut live)).expect("it runs");
+    model.forward(tokens, &[], &mut cache, Some(&mut live)).expect("it runs");
     live
 }
 

@@ -74,8 +74,9 @@ fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteRe
     let model = Decoder::new(weights.config(), semantics(case), &weights).expect("it fits").seeing(media.as_ref());
     let layers = 0..weights.config().num_hidden_layers;
     let steps = [case.tokens.clone()];
+    let (contract, prompt) = (contract(case), case.tokens.len());
     let verification =
-        Verification { model: &model, candidate, contract: contract(case), steps: &steps, lenses, layers, keep: None };
+        Verification { model: &model, candidate, contract, steps: &steps, prompt, lenses, layers, keep: None };
     verification.run(|| ()).expect("it can be read").sites
 }
 
@@ -188,28 +189,27 @@ proptest! {
 }
 
 #[test]
-fn the_cuda_path_is_within_its_bounds_on_every_case_of_text() {
-    for (case, gpu) in cases()
-        .iter()
-        .filter(|case| shown(case).is_none())
-        .flat_map(|case| devices().into_iter().map(move |gpu| (case, gpu)))
-    {
-        let weights = case.checkpoint().expect("it is whole");
+fn the_cuda_path_is_within_its_bounds_on_every_case() {
+    for (case, gpu) in cases().iter().flat_map(|case| devices().into_iter().map(move |gpu| (case, gpu))) {
+        let (weights, media) = (case.checkpoint().expect("it is whole"), shown(case));
         let model = Optimized::load(gpu, weights.config(), &semantics(case), &weights, || ()).expect("it fits");
         let (prompt, rest) = case.tokens.split_at(case.tokens.len() - 3);
         let mut live = Live::default();
         let mut cache = model.cache(case.tokens.len()).expect("it fits");
-        model.forward(prompt, &mut cache, Some(&mut live)).expect("it runs");
+        let features = media.as_ref().map(|media| model.features(media, Some(&mut live)).expect("it sees"));
+        model.forward(prompt, &features.unwrap_or_default(), &mut cache, Some(&mut live)).expect("it runs");
         for token in rest {
-            model.forward(&[*token], &mut cache, Some(&mut live)).expect("it runs");
+            model.forward(&[*token], &[], &mut cache, Some(&mut live)).expect("it runs");
         }
         let rounded = RoundedWeights { weights: &weights, storage: Storage::Bf16 };
-        let reference = Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits");
+        let reference =
+            Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits").seeing(media.as_ref());
         let verification = Verification {
             model: &reference,
             candidate: &live,
             contract: RoundingContract::FUSED,
             steps: std::slice::from_ref(&case.tokens),
+            prompt: case.tokens.len(),
             lenses: &[Lens::Local, Lens::Global],
             layers: 0..weights.config().num_hidden_layers,
             keep: None,

@@ -65,7 +65,7 @@ pub(crate) fn logits(model: &Decoder, tokens: &[u32], passes: impl IntoIterator<
         let mut left = tokens;
         while !left.is_empty() {
             let (now, later) = left.split_at(passes.next().unwrap_or(left.len()).clamp(1, left.len()));
-            let part = model.forward(now, &mut cache, None)?;
+            let part = model.forward(now, &[], &mut cache, None)?;
             parts.push(model.gpu().download(&part)?.mapv(half::bf16::to_bits));
             left = later;
         }

@@ -4,7 +4,6 @@ use fixtures::checkpoint::rounded::RoundedWeights;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::models::decoder::Decoder as Optimized;
-use reference::media::Media;
 use reference::{Semantics, Storage};
 
 use crate::failure::Failure;
@@ -41,24 +40,18 @@ pub fn weights_of_optimized(model: &Model) -> RoundedWeights<'_> {
     RoundedWeights { weights: &model.checkpoint, storage: Storage::Bf16 }
 }
 
-/// Copies a model to a device, before a prompt that may show something.
+/// Copies a model to a device.
 pub fn load_optimized(
     model: &Model,
-    media: Option<&Media>,
     semantics: &Semantics,
     choice: DeviceChoice,
     output: Output,
 ) -> Result<Optimized, Failure> {
-    if media.is_some() {
-        return Err(Failure::new(format!(
-            "{}: the CUDA path does not see: its model is the text model alone",
-            model.name
-        ))
-        .help("take --backend reference, or a prompt without images and videos"));
-    }
-    let bar = output.progress(model.checkpoint.config().num_hidden_layers, "copying to the device");
+    let config = model.checkpoint.config();
+    let tower = config.vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
+    let bar = output.progress(config.num_hidden_layers + tower, "copying to the device");
     let gpu = Gpu::open(choice)?;
-    let loaded = Optimized::load(gpu, model.checkpoint.config(), semantics, &model.checkpoint, || bar.inc(1))?;
+    let loaded = Optimized::load(gpu, config, semantics, &model.checkpoint, || bar.inc(1))?;
     bar.finish_and_clear();
     Ok(loaded)
 }

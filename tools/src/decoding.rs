@@ -6,6 +6,7 @@ use optimized::models::decoder::Decoder as Optimized;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use reference::decode::{Decode, decode};
+use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::{Choice, Sampling, sample};
@@ -47,10 +48,10 @@ fn decode_in<T: Real>(
     decode(model, prompt, how, run, each)
 }
 
-/// On the CUDA path. Greedy tokens are chosen on the device.
+/// On the CUDA path, of a prompt and what it shows. Greedy tokens are chosen on the device.
 pub fn decode_optimized(
     model: &Optimized,
-    prompt: &[u32],
+    (prompt, media): (&[u32], Option<&Media>),
     how: &Decode,
     mut capture: Option<&mut dyn Capture>,
     mut each: impl FnMut(&Choice),
@@ -59,12 +60,17 @@ pub fn decode_optimized(
     let mut rng = ChaCha8Rng::seed_from_u64(how.seed);
     let mut choices: Vec<Choice> = Vec::with_capacity(how.tokens);
     let mut next = prompt.to_vec();
+    let mut features = match media {
+        Some(media) => model.features(media, capture.as_mut().map(|capture| &mut **capture as &mut dyn Capture))?,
+        None => Vec::new(),
+    };
     loop {
         let mut logits = None;
         for chunk in next.chunks(how.chunk.unwrap_or(next.len()).max(1)) {
             let seen = capture.as_mut().map(|capture| &mut **capture as &mut dyn Capture);
-            logits = Some(model.forward(chunk, &mut cache, seen)?);
+            logits = Some(model.forward(chunk, &features, &mut cache, seen)?);
         }
+        features.clear();
         let logits = logits.expect("there is at least one token");
         if choices.len() == how.tokens {
             return Ok(choices);

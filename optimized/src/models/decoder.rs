@@ -1,11 +1,14 @@
-//! MiniMax-M2, M2.1, M2.5, M2.7 and the text model of M3 in bf16: what `reference/src/models/decoder.rs` computes, under its contract `FUSED`.
+//! MiniMax-M2, M2.1, M2.5, M2.7 and M3 in bf16: what `reference/src/models/decoder.rs` computes, under its contract
+//! `FUSED`.
 
 use half::bf16;
 use reference::contract::{
-    Config, GateClamp, LayerSite, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights, require, rope_table,
+    Config, ContractError, GateClamp, LayerSite, Media, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights,
+    require, rope_table,
 };
 
 use super::capture::{Capture, Tap};
+use super::vision::{Features, VisionTower};
 use super::weights::{IndexNorms, Layer, Loader, Network, Routed};
 use crate::device::Gpu;
 use crate::error::Error;
@@ -16,6 +19,7 @@ use crate::ops::dense_ffn::dense_ffn;
 use crate::ops::embedding::embedding;
 use crate::ops::indexer::indexer;
 use crate::ops::linear::linear;
+use crate::ops::masked_scatter::masked_scatter;
 use crate::ops::moe::{Shared, moe};
 use crate::ops::qk_norm_rope::{self, IndexHeads, KeysValues, qk_norm_rope, qk_norm_rope_per_head};
 use crate::ops::rms_norm::rms_norm;
@@ -39,6 +43,8 @@ pub struct Decoder {
     final_norm: Matrix<bf16>,
     /// None if the head is the embedding.
     head: Option<Matrix<bf16>>,
+    /// None of a model of text.
+    tower: Option<VisionTower>,
 }
 
 /// Keys and values of the tokens so far, and index keys.
@@ -74,7 +80,7 @@ struct Table {
 }
 
 impl Decoder {
-    /// Copies a model to a device; `progress` is told of each layer. The kernels know both presets' readings of the
+    /// Copies a model to a device; `progress` is told of each layer, and of each of the vision tower. The kernels know both presets' readings of the
     /// documents, mixtures of them, and other sizes.
     pub fn load(
         gpu: Gpu,
@@ -109,11 +115,27 @@ impl Decoder {
             layers.push(loader.layer(&config, layer)?);
             progress();
         }
+        let tower = match &config.vision {
+            Some(vision) => Some(VisionTower::new(vision.clone(), loader.vision(vision, progress)?)?),
+            None => None,
+        };
         let embedding = loader.stacked(&[Weight::Embedding])?;
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
         let head = if config.tie_word_embeddings { None } else { Some(loader.stacked(&[Weight::LmHead])?) };
         let select = semantics.msa_select;
-        Ok(Decoder { gpu, config, activation, select, layout, index_layout, embedding, layers, final_norm, head })
+        Ok(Decoder {
+            gpu,
+            config,
+            activation,
+            select,
+            layout,
+            index_layout,
+            embedding,
+            layers,
+            final_norm,
+            head,
+            tower,
+        })
     }
 
     /// The device.
@@ -134,12 +156,26 @@ impl Decoder {
         Ok(Cache { layers, len: 0 })
     }
 
-    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache.
+    /// Features of all that a prompt shows, pass by pass through the tower.
     ///
-    /// C1: no more positions than the model has.
+    /// C2: the model has one.
+    pub fn features(&self, media: &Media, capture: Option<&mut dyn Capture>) -> Result<Vec<Features>, Error> {
+        let [quantity, value, expected] = ["vision towers", "0", "1"].map(str::to_owned);
+        let blind = || ContractError { label: "decoder C2", quantity, value, expected };
+        let tower = self.tower.as_ref().ok_or_else(blind)?;
+        let mut tap = Tap::new(&self.gpu, capture);
+        let passes = media.passes().enumerate();
+        passes.map(|(number, (medium, pixels))| tower.features(&self.gpu, (number, medium, pixels), &mut tap)).collect()
+    }
+
+    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. These have a place for each row of `features`, which
+    /// are a prompt's.
+    ///
+    /// C1: no more positions than the model has; and `masked_scatter`'s.
     pub fn forward(
         &self,
         tokens: &[u32],
+        features: &[Features],
         cache: &mut Cache,
         capture: Option<&mut dyn Capture>,
     ) -> Result<Matrix<bf16>, Error> {
@@ -150,6 +186,7 @@ impl Decoder {
         require(end <= limit, "decoder C1", "positions", end, expected)?;
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
+        self.scatter(tokens, features, &mut stream, &mut tap)?;
         let table = self.table(first, tokens.len(), &mut tap)?;
         let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, self.config.norm_weight, self.eps())?;
         for (layer, kept) in cache.layers.iter_mut().enumerate() {
@@ -171,6 +208,22 @@ impl Decoder {
         tap.show(Site::Logits, &logits)?;
         cache.len += tokens.len();
         Ok(logits)
+    }
+
+    /// Puts features in their places, in a model that has a tower.
+    fn scatter(
+        &self,
+        tokens: &[u32],
+        features: &[Features],
+        stream: &mut Matrix<bf16>,
+        tap: &mut Tap<'_, '_>,
+    ) -> Result<(), Error> {
+        let Some(vision) = &self.config.vision else { return Ok(()) };
+        for Features { medium, rows } in features {
+            let marked: Vec<bool> = tokens.iter().map(|&token| token == medium.token(vision)).collect();
+            masked_scatter(&self.gpu, stream, &marked, rows)?;
+        }
+        tap.show(Site::InputsEmbeds, stream)
     }
 
     /// The token of the largest of the last row's logits, and its margin.

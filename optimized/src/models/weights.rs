@@ -1,5 +1,9 @@
 //! A checkpoint's weights on the device: bf16, the router f32.
 
+mod vision;
+
+pub(crate) use vision::{Affine, VisionLayer, VisionWeights};
+
 use half::bf16;
 use ndarray::Array2;
 use reference::contract::{Config, FeedForward, LayerWeight, Projection, Weight, Weights};

@@ -3,7 +3,7 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{RoundingContract, VisionAttention, VisionSpan, require};
 
 use super::attention::{PREFILL_ROWS, THREADS, prefill_bytes};
 use super::{HeadLayout, count, dimension};
@@ -58,16 +58,11 @@ pub fn vision_attention(
 
 /// C1 to C4.
 fn check(layout: &HeadLayout, [q, k, v]: [&Matrix<bf16>; 3], segments: &[usize]) -> Result<(), Error> {
-    let n = q.dim().0;
-    for (quantity, rows) in [("rows of k", k.dim().0), ("rows of v", v.dim().0)] {
-        require(rows == n, "vision_attention C1", quantity, rows, format!("n = {n}"))?;
-    }
-    if let Some(i) = segments.iter().position(|&rows| rows == 0) {
-        require(false, "vision_attention C2", &format!("rows of segment {i}"), 0, "at least 1")?;
-    }
-    let rows: usize = segments.iter().sum();
-    require(rows == n, "vision_attention C3", "rows of all segments", rows, format!("n = {n}"))?;
-    let heads = layout.heads;
+    let (n, heads) = (q.dim().0, layout.heads);
+    let reference = VisionAttention::under(&RoundingContract::FUSED, heads, layout.head_dim, VisionSpan::Segmented);
+    reference.check(n, k.dim().0, segments)?;
+    let rows = v.dim().0;
+    require(rows == n, "vision_attention C1", "rows of v", rows, format!("n = {n}"))?;
     require(layout.groups == heads, "vision_attention C4", "G", layout.groups, format!("H = {heads}"))?;
     for (quantity, x) in [("cols(q)", q), ("cols(k)", k), ("cols(v)", v)] {
         let width = x.dim().1;

@@ -60,9 +60,8 @@ impl VisionAttention {
     /// C1 to C3.
     pub fn check(&self, n: usize, keys: usize, segments: &[usize]) -> Result<(), ContractError> {
         require(keys == n, "vision_attention C1", "rows of k", keys, format!("n = {n}"))?;
-        let empty = segments.iter().position(|&rows| rows == 0);
-        if let Some(i) = empty {
-            require(false, "vision_attention C2", &format!("rows of segment {i}"), 0, "at least 1")?;
+        for (i, &rows) in segments.iter().enumerate() {
+            require(rows >= 1, "vision_attention C2", &format!("rows of segment {i}"), rows, "at least 1")?;
         }
         let rows: usize = segments.iter().sum();
         require(rows == n, "vision_attention C3", "rows of all segments", rows, format!("n = {n}"))
