@@ -3,6 +3,7 @@
 mod bad_input;
 mod help;
 mod pages;
+mod pictures;
 mod pixels;
 mod reports;
 mod written;
@@ -37,6 +38,14 @@ impl Ran {
     fn says(&self, words: &str) -> bool {
         let said: Vec<&str> = self.stderr.split_whitespace().filter(|word| *word != "│").collect();
         said.join(" ").contains(words)
+    }
+}
+
+/// It was refused, with these words.
+pub(crate) fn assert_refused(ran: &Ran, words: &[&str]) {
+    assert_eq!(ran.code, Some(2), "{ran}");
+    for words in words {
+        assert!(ran.says(words), "{words}: {ran}");
     }
 }
 

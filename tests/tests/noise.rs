@@ -32,8 +32,8 @@ fn found(setting: &Setting, candidate: &dyn Candidate, keep: Option<At>) -> Foun
     let model = Decoder::new(weights.config(), Semantics::DOCUMENTS, &weights).expect("it fits");
     let steps = std::slice::from_ref(&setting.case.tokens);
     let (contract, layers) = (setting.contract, 0..weights.config().num_hidden_layers);
-    let lenses = &[Lens::Local, Lens::Global];
-    let verification = Verification { model: &model, candidate, contract, steps, lenses, layers, keep };
+    let (prompt, lenses) = (steps[0].len(), &[Lens::Local, Lens::Global]);
+    let verification = Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep };
     verification.run(|| ()).expect("it can be put next to the reference")
 }
 

@@ -48,6 +48,7 @@ fn chosen(blocks: [usize; 3]) -> SiteReport {
         candidate: &candidate,
         contract,
         steps: &[vec![7; n]],
+        prompt: n,
         lenses: &[Lens::Local],
         layers: 0..config.num_hidden_layers,
         keep: None,

@@ -25,7 +25,7 @@ use crate::catalogue::{self, Assumed, Change, Clue};
 use crate::failure::Failure;
 use crate::lens::{Kept, Lens};
 use crate::verdict::{SiteReport, Verdict};
-use crate::verify::{Found, Verification};
+use crate::verify::{Found, Verification, extent};
 use fixtures::names::at::At;
 
 /// Mistakes that are looked for, one behind the other.
@@ -171,8 +171,9 @@ impl Evidence<'_> {
         let model = assumption.model(self.config, &weights)?.seeing(self.media);
         let candidate = self.candidate.under(model.config());
         let (contract, steps, lenses) = (self.contract, self.steps, &[Lens::Local]);
+        let prompt = self.steps[0].len();
         let verification =
-            Verification { model: &model, candidate: &*candidate, contract, steps, lenses, layers, keep };
+            Verification { model: &model, candidate: &*candidate, contract, steps, prompt, lenses, layers, keep };
         if thorough { verification.run(|| ()) } else { verification.verdicts() }
     }
 
@@ -294,8 +295,7 @@ impl Evidence<'_> {
     }
 
     fn extent(&self, step: usize) -> Extent {
-        let extent = Extent::new(self.steps[step].len(), self.steps[..=step].iter().map(Vec::len).sum());
-        extent.seeing(self.media.filter(|_| step == 0).map(Media::patches).unwrap_or_default())
+        extent(self.steps, self.media, step)
     }
 }
 

@@ -151,9 +151,8 @@ fn require_no_places(vision: &Vision, tokens: &[u32]) -> Result<(), Failure> {
     for (medium, _, _, name) in NAMES {
         let token = medium.token(vision);
         if let Some(at) = tokens.iter().position(|&other| other == token) {
-            let problem = format!("token {token} at position {at} is the place of an {name}, and no pixels are given");
-            return Err(Failure::new(problem.replace("an video", "a video"))
-                .help("give --pixels FILE, --image FILE or --video DIR"));
+            let problem = format!("token {token} at position {at} is a place for {name}s, and no pixels are given");
+            return Err(Failure::new(problem).help("give --pixels FILE, --image FILE or --video DIR"));
         }
     }
     Ok(())

@@ -25,6 +25,8 @@ pub struct Verification<'a> {
     pub contract: RoundingContract,
     /// The tokens of each forward pass.
     pub steps: &'a [Vec<u32>],
+    /// Tokens of the prompt. What follows them in the first pass was decoded, and is no place of an image.
+    pub prompt: usize,
     /// The lenses, each once.
     pub lenses: &'a [Lens],
     /// The layers; all of them but the last ones mean that neither these nor the head are run.
@@ -42,6 +44,12 @@ pub struct Found {
     pub missing: BTreeSet<Site>,
     /// The values that were to be kept.
     pub kept: Option<Kept>,
+}
+
+/// Tokens of a forward pass, the positions that they see, and the patches that go through the vision tower before them.
+pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
+    let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
+    Extent::new(steps[step].len(), steps[..=step].iter().map(Vec::len).sum()).seeing(patches)
 }
 
 impl Verification<'_> {
@@ -63,10 +71,9 @@ impl Verification<'_> {
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
-            let pass = Pass { tokens, first, more: step + 1 < self.steps.len() };
-            let media = self.model.media().filter(|_| step == 0);
-            let patches = media.map(Media::patches).unwrap_or_default();
-            let extent = Extent::new(tokens.len(), first + tokens.len()).seeing(patches);
+            let prompt = self.prompt.saturating_sub(first).min(tokens.len());
+            let pass = Pass { tokens, prompt: &tokens[..prompt], first, more: step + 1 < self.steps.len() };
+            let extent = extent(self.steps, self.model.media(), step);
             for phase in self.pass(step) {
                 let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
                 if phase == Phase::Layer(start) && start > 0 {

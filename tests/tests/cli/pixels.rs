@@ -1,16 +1,13 @@
 //! `--pixels`, `--image`, `--video`: what a prompt shows must fit the model and the prompt.
 
-use std::fs;
 use std::path::Path;
 
 use fixtures::Tensor;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
-use fixtures::golden::Golden;
 use reference::Storage;
-use tests::repository;
 
-use super::{Ran, case, parity};
+use super::{Ran, assert_refused, case, parity};
 
 /// The pixels of a patch of the case with images.
 const WIDTH: usize = 3 * 2 * 4 * 4;
@@ -34,13 +31,6 @@ fn decode(rows: usize, width: usize, value: f64, grids: &[[usize; 3]]) -> Ran {
     let tokens = format!("@{}", tokens.display());
     let model = model.display().to_string();
     parity(folder.path(), &["decode", &model, "-n", "2", "--tokens", &tokens, "--pixels", "pixels.safetensors"])
-}
-
-fn assert_refused(ran: &Ran, words: &[&str]) {
-    assert_eq!(ran.code, Some(2), "{ran}");
-    for words in words {
-        assert!(ran.says(words), "{words}: {ran}");
-    }
 }
 
 const GRIDS: [[usize; 3]; 2] = [[1, 4, 6], [1, 8, 4]];
@@ -75,7 +65,7 @@ fn places_without_pixels_are_refused() {
     let (model, tokens) = (case("vision-images-f32").join("model"), case("vision-images-f32").join("case.json"));
     let (model, tokens) = (model.display().to_string(), format!("@{}", tokens.display()));
     let ran = parity(folder.path(), &["decode", &model, "--tokens", &tokens]);
-    assert_refused(&ran, &["token 5 at position 2 is the place of an image, and no pixels are given", "--pixels FILE"]);
+    assert_refused(&ran, &["token 5 at position 2 is a place for images, and no pixels are given", "--pixels FILE"]);
     // Without any, the model is one of text.
     let ran = parity(folder.path(), &["decode", &model, "-n", "1", "--tokens", "7,8,9"]);
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -91,62 +81,12 @@ fn models_that_do_not_see_refuse_pixels() {
     assert_refused(&refused("m3-gqa4-f32"), &[blind]);
 }
 
+/// Chunks of a prompt would each have a part of the places.
 #[test]
-fn the_cuda_path_does_not_see() {
+fn a_prompt_that_shows_something_is_read_at_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let ran = parity(folder.path(), &["decode", "vision-images-f32", "--backend", "optimized", "--device", "emulated"]);
-    assert_refused(&ran, &["the CUDA path does not see: its model is the text model alone", "--backend reference"]);
-    assert!(Golden::embedded().case("vision-images-f32").expect("there").pixels().expect("readable").is_some());
-}
-
-/// A picture of 83 × 61 pixels and a video of 11 frames.
-const PICTURE: &str = "odd/image.png";
-const VIDEO: &str = "video/frames";
-
-/// A model of 4 × 4 pixels a patch, whose folder says how pictures are cut, and a prompt with so many places for images
-/// and videos, and so many tokens beside.
-fn shown(options: &[&str], places: [usize; 2], stated: bool) -> Ran {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let model = folder.path().join("model");
-    fs::create_dir(&model).expect("writable");
-    for file in ["config.json", "model.safetensors"] {
-        fs::copy(case("vision-images-f32").join("model").join(file), model.join(file)).expect("writable");
+    for backend in ["reference", "optimized"] {
+        let options = ["decode", "vision-images-f32", "--chunk", "4", "--device", "emulated", "--backend", backend];
+        assert_refused(&parity(folder.path(), &options), &["--chunk 4: the prompt shows images or videos"]);
     }
-    if stated {
-        let processor = r#"{"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 4096}}"#;
-        fs::write(model.join("preprocessor_config.json"), processor).expect("writable");
-    }
-    let tokens = [vec!["9"; 2], vec!["5"; places[0]], vec!["8"], vec!["6"; places[1]], vec!["7"]].concat().join(",");
-    parity(folder.path(), &[&["decode", "model", "-n", "2", "--tokens", &tokens], options].concat())
-}
-
-fn golden(picture: &str) -> String {
-    repository::path("fixtures/golden-images").join(picture).display().to_string()
-}
-
-/// `61 × 83` is nearest to 64 × 80 in eights, which is more than 4096: β = √(61·83/4096) leaves 48 × 72, 54 places.
-#[test]
-fn a_picture_is_its_pixels() {
-    let picture = golden(PICTURE);
-    let ran = shown(&["--image", &picture], [54, 0], true);
-    assert_eq!(ran.code, Some(0), "{ran}");
-    let twice = shown(&["--image", &picture, &picture], [108, 0], true);
-    assert_eq!(twice.code, Some(0), "{twice}");
-    assert!(twice.to_string() != ran.to_string(), "{ran}");
-}
-
-#[test]
-fn files_that_do_not_fit_are_refused() {
-    let (picture, video) = (golden(PICTURE), golden(VIDEO));
-    let places = "the prompt has 53 image places (token 5), expected 54";
-    assert_refused(&shown(&["--image", &picture], [53, 0], true), &[places]);
-    assert_refused(&shown(&["--video", &video], [0, 1], true), &["the prompt has 1 video places (token 6)"]);
-    let cut = "is cut into patches of 1176 values, 2 × 2 to a token, expected 96, 2 × 2, as the model takes them";
-    assert_refused(&shown(&["--image", &picture], [54, 0], false), &[cut, "preprocessor_config.json"]);
-    assert_refused(&shown(&["--image", &video], [54, 0], true), &["is a folder, expected an image"]);
-    let both = shown(&["--image", &picture, "--pixels", "pixels.safetensors"], [54, 0], true);
-    assert_refused(&both, &["cannot be used with"]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let ran = parity(folder.path(), &["decode", "m2-gqa3-f32", "--image", &picture]);
-    assert_refused(&ran, &["does not see: M2 reads text alone"]);
 }

@@ -43,6 +43,46 @@ fn a_run_of_each_backend_and_their_drift() {
     assert_eq!(ran.code, Some(0), "{ran}");
 }
 
+/// What the reference writes under a contract, or without any, is right under it.
+#[test]
+fn the_reference_verifies_itself() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for model in ["m2-gqa3-f32", "m3-gqa4-f32", "vision-both-f32"] {
+        for precision in ["f64", "f32", "eager_f32", "eager_bf16", "fused"] {
+            let out = format!("{model}-{precision}.safetensors");
+            let ran = parity(folder.path(), &["run", model, "--precision", precision, "--out", &out]);
+            assert_eq!(ran.code, Some(0), "{model} {precision}: {ran}");
+            let ran = parity(folder.path(), &["verify", model, &out]);
+            assert_eq!(ran.code, Some(0), "{model} {precision}: {ran}");
+        }
+    }
+}
+
+/// Patches are not counted as tokens, whatever a dump has of them.
+#[test]
+fn dumps_of_what_is_seen_are_compared_by_site() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fixed = ["run", "vision-both-f32", "--precision"];
+    for (precision, out, more) in
+        [("f64", "a.npz", &[][..]), ("f32", "b.npz", &["--sites", "*multi_modal*", "--sites", "*norm*"])]
+    {
+        let ran = parity(folder.path(), &[&fixed[..], &[precision, "--out", out], more].concat());
+        assert_eq!(ran.code, Some(0), "{ran}");
+    }
+    for [one, other] in [["a.npz", "b.npz"], ["b.npz", "a.npz"], ["b.npz", "b.npz"]] {
+        let options = ["diff", one, other, "--model", "vision-both-f32", "--limit", "1e-3", "--json", "d.json"];
+        let ran = parity(folder.path(), &options);
+        assert_eq!(ran.code, Some(0), "{one} {other}: {ran}");
+        let text = fs::read_to_string(folder.path().join("d.json")).expect("written");
+        let found: Value = serde_json::from_str(&text).expect("JSON");
+        let pairs = found["pairs"].as_array().expect("a list");
+        let names: Vec<&str> = pairs.iter().filter_map(|pair| pair["name"].as_str()).collect();
+        for site in ["model.multi_modal_projector", "pass.1.model.vision_tower.layers.2.layer_norm2", "model.norm"] {
+            assert!(names.contains(&site), "{site}: {names:?}");
+        }
+    }
+}
+
 #[test]
 fn equal_dumps_and_unequal_ones() {
     let folder = tempfile::tempdir().expect("a temporary folder");

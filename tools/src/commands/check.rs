@@ -19,6 +19,7 @@ use crate::output::Output;
 use crate::pixels::Shown;
 use crate::prompt::Prompt;
 use crate::replay::Choices;
+use crate::report::pictures::TowerPass;
 use crate::report::{self, Header, Report, SCHEMA};
 use crate::selection::Selection;
 use crate::verdict::Verdict;
@@ -49,7 +50,7 @@ pub struct Check {
 impl Check {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let names = if self.models.is_empty() { text_alone(output)? } else { self.models.clone() };
+        let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
         let mut reports = Vec::with_capacity(names.len());
         for name in &names {
             reports.push(self.judge(&Model::open(name)?, output)?);
@@ -67,6 +68,14 @@ impl Check {
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
 
+    /// The command, without what restricts it.
+    fn command(&self, model: &Model) -> String {
+        let options = [("--tokens", &self.prompted.tokens), ("--semantics", &self.reading.semantics)];
+        let options = options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
+        let typed: String = options.chain([self.shown.typed()]).collect();
+        format!("parity check {}{typed} --device {}", model.name, self.device.device)
+    }
+
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
         let semantics = self.reading.of(model)?;
@@ -74,13 +83,14 @@ impl Check {
         prompt.check(model.checkpoint.config(), self.decode)?;
         let media = self.shown.find(model, &prompt)?;
         let weights = weights_of_optimized(model);
-        let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?;
-        let optimized = load_optimized(model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
+        let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;
 
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let mut live = Live::default();
         let how = Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
-        let choices = decode_optimized(&optimized, &prompt.tokens, &how, Some(&mut live), |_| bar.inc(1))?;
+        let choices =
+            decode_optimized(&optimized, (&prompt.tokens, media.as_ref()), &how, Some(&mut live), |_| bar.inc(1))?;
         let decoded: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
         bar.finish_and_clear();
 
@@ -94,6 +104,7 @@ impl Check {
             candidate: &live,
             contract,
             steps: &steps,
+            prompt: prompt.tokens.len(),
             lenses: &lenses,
             layers,
             keep: None,
@@ -112,10 +123,11 @@ impl Check {
                 contract_from: "what the kernels do".into(),
                 semantics,
                 steps: vec![steps[0].len()],
+                shown: TowerPass::of(media.as_ref(), model.checkpoint.config().vision.as_ref()),
                 layers: model.checkpoint.config().num_hidden_layers,
                 head_dim: model.checkpoint.config().head_dim,
                 notes: notes(model, &semantics, prompt.tokens.len(), steps[0].len()),
-                command: format!("parity check {}", model.name),
+                command: self.command(model),
             },
             sites: found.sites,
             missing: found.missing,
@@ -131,19 +143,6 @@ impl Check {
         }
         Ok(report)
     }
-}
-
-/// The built-in cases without images and videos, which the CUDA path does not see.
-fn text_alone(output: Output) -> Result<Vec<String>, Failure> {
-    let (mut text, mut others) = (Vec::new(), Vec::new());
-    for name in Model::built_in()? {
-        let shows = Model::open(&name)?.case.map(|case| case.pixels()).transpose()?.flatten().is_some();
-        if shows { &mut others } else { &mut text }.push(name);
-    }
-    if !others.is_empty() {
-        output.note(&format!("not checked, because the CUDA path does not see: {}", others.join(", ")));
-    }
-    Ok(text)
 }
 
 /// The CUDA path has bf16 weights.

@@ -68,6 +68,10 @@ impl Decode {
         prompt.check(model.checkpoint.config(), self.count)?;
         let media = self.shown.find(&model, &prompt)?;
         let prompt = prompt.tokens;
+        if let (Some(chunk), Some(_)) = (self.chunk, &media) {
+            return Err(Failure::new(format!("--chunk {chunk}: the prompt shows images or videos"))
+                .help("leave --chunk out: what is shown is read with the whole prompt"));
+        }
         let how = Decoding {
             tokens: self.count,
             sampling: self.sampling(),
@@ -83,9 +87,8 @@ impl Decode {
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized =
-                    load_optimized(&model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
-                decode_optimized(&optimized, &prompt, &how, None, |_| bar.inc(1))?
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                decode_optimized(&optimized, (&prompt, media.as_ref()), &how, None, |_| bar.inc(1))?
             }
         };
         bar.finish_and_clear();

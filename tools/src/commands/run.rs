@@ -80,9 +80,9 @@ impl Run {
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized =
-                    load_optimized(&model, media.as_ref(), &semantics, device(&self.device.device)?, output)?;
-                decode_optimized(&optimized, &prompt.tokens, &how, Some(&mut recorder), |_| bar.inc(1))?
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                let read = (&prompt.tokens[..], media.as_ref());
+                decode_optimized(&optimized, read, &how, Some(&mut recorder), |_| bar.inc(1))?
             }
         };
         bar.finish_and_clear();

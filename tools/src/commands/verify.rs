@@ -18,6 +18,7 @@ use crate::model::Model;
 use crate::output::Output;
 use crate::precision::Known;
 use crate::replay::Choices;
+use crate::report::pictures::TowerPass;
 use crate::report::{self, Header, Report, SCHEMA};
 use crate::selection::Selection;
 use crate::verdict::Verdict;
@@ -65,6 +66,7 @@ impl Verify {
             candidate: &dump,
             contract: known.contract,
             steps: &steps,
+            prompt: prompt.tokens.len(),
             lenses: &lenses,
             layers,
             keep: None,
@@ -73,9 +75,10 @@ impl Verify {
         let found = verification.run(|| bar.inc(1))?;
         bar.finish_and_clear();
 
+        let shown = TowerPass::of(media.as_ref(), model.checkpoint.config().vision.as_ref());
         let mut report = Report {
             schema: SCHEMA,
-            header: self.header(model, &dump, &known, semantics, &steps),
+            header: self.header(model, &dump, &known, semantics, (&steps, shown)),
             sites: found.sites,
             missing: found.missing,
             decode: None,
@@ -97,7 +100,14 @@ impl Verify {
         Ok(report)
     }
 
-    fn header(&self, model: &Model, dump: &Sited, known: &Known, semantics: Semantics, steps: &[Vec<u32>]) -> Header {
+    fn header(
+        &self,
+        model: &Model,
+        dump: &Sited,
+        known: &Known,
+        semantics: Semantics,
+        (steps, shown): (&[Vec<u32>], Vec<TowerPass>),
+    ) -> Header {
         let path = dump.dump().path().display();
         let producer = dump.dump().manifest().and_then(|manifest| manifest.producer.as_ref());
         let producer = producer.map(|producer| format!(", by {}", words(producer))).unwrap_or_default();
@@ -109,6 +119,7 @@ impl Verify {
             contract_from: known.from.clone(),
             semantics,
             steps: steps.iter().map(Vec::len).collect(),
+            shown,
             layers: model.checkpoint.config().num_hidden_layers,
             head_dim: model.checkpoint.config().head_dim,
             notes: model.readings(&semantics).into_iter().chain(notes(dump, known)).collect(),

@@ -36,6 +36,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub(crate) tokens: &'a [u32],
+    /// Those of them that belong to the prompt, where images may have places.
+    pub(crate) prompt: &'a [u32],
     /// The position of the first of them.
     pub(crate) first: usize,
     /// Whether another pass follows, which reads this one's cache.
@@ -118,18 +120,16 @@ impl<'m> Track<'m> {
     /// Whether all that later phases read of this one is the candidate's own, and so needs no member of its own.
     fn is_exact(&self, phase: Phase, pass: Pass<'_>) -> bool {
         let exact = |x: &Tracked<f64>| x.error.as_ref().is_some_and(ErrorBound::is_exact);
-        let kept = match phase {
-            Phase::Layer(layer) if pass.more => self.main.cache.layer(layer).is_none_or(|(k, v)| exact(k) && exact(v)),
-            _ => true,
-        };
+        let State { patches, features, stream, cache, .. } = &self.main;
+        let stream_is = || stream.as_ref().is_none_or(|stream| exact(&stream.stored));
+        let kept_is = |layer| cache.layer(layer).is_none_or(|(k, v)| exact(k) && exact(v));
         match phase {
-            Phase::Patches(_) | Phase::TowerLayer(..) => {
-                return self.main.patches.as_ref().is_none_or(|patches| exact(&patches.stream));
-            }
-            Phase::Features(_) => return self.main.features.iter().all(exact),
-            Phase::Start | Phase::Layer(_) | Phase::Head => {}
+            Phase::Patches(_) | Phase::TowerLayer(..) => patches.as_ref().is_none_or(|patches| exact(&patches.stream)),
+            Phase::Features(_) => features.iter().all(exact),
+            Phase::Start => stream_is(),
+            Phase::Layer(layer) => stream_is() && (!pass.more || kept_is(layer)),
+            Phase::Head => true,
         }
-        kept && (phase == Phase::Head || self.main.stream.as_ref().is_none_or(|stream| exact(&stream.stored)))
     }
 
     /// Runs the phase with stochastic rounding. Where members lag behind, what they missed was exact, and the main
@@ -220,7 +220,7 @@ impl State {
                 let features = std::mem::take(&mut self.features);
                 // A run that begins in between has seen nothing, and goes on from a stream that has.
                 let unseen = pass.first == 0 && features.is_empty() && model.media().is_some();
-                let stream = if unseen { embedded } else { model.scatter(pass.tokens, embedded, &features, run)? };
+                let stream = if unseen { embedded } else { model.scatter(pass.prompt, embedded, &features, run)? };
                 self.stream = Some(stream.into());
                 self.table = Some(model.rope_table(pass.first, pass.tokens.len(), run));
             }
