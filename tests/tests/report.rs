@@ -44,6 +44,7 @@ fn report() -> Report {
             contract_from: "the dump's manifest".to_owned(),
             semantics: Semantics::default(),
             steps: vec![512],
+            shown: Vec::new(),
             layers: LAYERS,
             head_dim: 128,
             notes: vec![format!("names that are not known: {HOSTILE}")],

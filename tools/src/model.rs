@@ -5,7 +5,7 @@ use std::path::Path;
 use fixtures::checkpoint::Checkpoint;
 use fixtures::golden::{Case, Golden};
 use reference::Semantics;
-use reference::config::Config;
+use reference::config::{Config, Vision};
 
 use crate::failure::Failure;
 
@@ -76,10 +76,12 @@ impl Model {
         let Config { num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, .. } =
             *self.checkpoint.config();
         let Config { num_local_experts, num_experts_per_tok, .. } = *self.checkpoint.config();
+        let tower = |vision: &Vision| format!(", {} vision layers of {}", vision.num_hidden_layers, vision.hidden_size);
+        let tower = self.checkpoint.config().vision.as_ref().map(tower).unwrap_or_default();
         let parameters: usize = self.checkpoint.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
         format!(
             "{num_hidden_layers} layers of {hidden_size}, {num_attention_heads}/{num_key_value_heads} heads, \
-             {num_experts_per_tok} of {num_local_experts} experts, {} parameters",
+             {num_experts_per_tok} of {num_local_experts} experts{tower}, {} parameters",
             count(parameters)
         )
     }

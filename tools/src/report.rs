@@ -6,11 +6,13 @@ mod finding;
 mod html;
 mod json;
 mod junit;
+pub mod pictures;
 pub(crate) mod place;
 pub mod table;
 mod terminal;
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
@@ -22,6 +24,7 @@ pub use json::write_json;
 pub use junit::junit;
 pub use terminal::{print, summary};
 
+use self::pictures::TowerPass;
 use crate::decoded::Decoded;
 use crate::verdict::{SiteReport, Verdict};
 
@@ -60,6 +63,8 @@ pub struct Header {
     pub semantics: Semantics,
     /// Tokens of each forward pass.
     pub steps: Vec<usize>,
+    /// What the prompt shows, pass by pass through the vision tower.
+    pub shown: Vec<TowerPass>,
     /// Layers of the model.
     pub layers: usize,
     /// Channels of an attention head.
@@ -72,6 +77,17 @@ pub struct Header {
 
 /// The version of the JSON schema.
 pub const SCHEMA: u32 = 1;
+
+impl Header {
+    /// What was read, in words.
+    fn prompt(&self) -> String {
+        let tokens = match self.steps[..] {
+            [one] => format!("{one} tokens"),
+            _ => format!("{} tokens in {} passes", self.steps.iter().sum::<usize>(), self.steps.len()),
+        };
+        iter::once(tokens).chain(self.shown.iter().map(TowerPass::told)).collect::<Vec<_>>().join(", ")
+    }
+}
 
 impl Report {
     /// The worst verdict of all.

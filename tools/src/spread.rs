@@ -24,6 +24,8 @@ pub struct Spread {
     pub dim: (usize, usize),
     /// The largest ratio of each tile of values, as a [`level`].
     pub map: Array2<u8>,
+    /// The largest ratio of each row, as a [`level`].
+    pub rows: Vec<u8>,
 }
 
 impl Spread {
@@ -32,7 +34,9 @@ impl Spread {
         let (rows, columns) = dim;
         let mut largest = Array2::<f64>::zeros((rows.min(MAP.0), columns.min(MAP.1)));
         let (mut exact, mut bins, mut infinite) = (0, [0; BINS], 0);
+        let mut of_rows = Vec::with_capacity(rows);
         for row in 0..rows {
+            let mut of_row = 0.0_f64;
             for column in 0..columns {
                 let ratio = ratio((row, column));
                 match ratio {
@@ -42,9 +46,11 @@ impl Spread {
                 }
                 let tile = &mut largest[[tile(row, rows, MAP.0), tile(column, columns, MAP.1)]];
                 *tile = tile.max(ratio);
+                of_row = of_row.max(ratio);
             }
+            of_rows.push(level(of_row));
         }
-        Spread { exact, bins, infinite, dim, map: largest.mapv(level) }
+        Spread { exact, bins, infinite, dim, map: largest.mapv(level), rows: of_rows }
     }
 }
 

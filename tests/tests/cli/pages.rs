@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use roxmltree::Document;
+use scraper::Html;
 
 use super::reports::{change_values, faults};
 use super::{Ran, case, parity};
@@ -53,6 +54,55 @@ fn a_tampered_dump_is_told_in_both() {
     let failed: Vec<_> = failed.filter_map(|node| node.parent_element()?.attribute("name")).collect();
     assert_eq!(failed, faults(&ran).iter().map(|site| format!("step.0.{site}")).collect::<Vec<_>>());
     assert_eq!(document.root_element().attribute("failures"), Some(failed.len().to_string().as_str()));
+}
+
+/// The case's images have 4 × 6 and 8 × 4 patches; row 24 + 9 is in the second one's square 2 of 2 × 2, there the second,
+/// and its feature is that of the square.
+#[test]
+fn an_error_of_a_patch_is_shown_where_it_lies() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let changed = ["model.vision_tower.layers.0.layer_norm1", "model.multi_modal_projector.merge_act"];
+    change_values("vision-images-f32", &folder.path().join(DUMP), |name, values| {
+        let row = if name == changed[0] { 24 + 9 } else { 6 + 2 };
+        if changed.contains(&name) {
+            let width = values.len() / if name == changed[0] { 56 } else { 14 };
+            values[width * row + 3] += 64.0;
+        }
+    });
+    let ran = parity(folder.path(), &["verify", "vision-images-f32", DUMP, "--html", "r.html"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let page = parsed(&read(folder.path(), "r.html"));
+    stands_alone(&page);
+    assert!(all(&page, "dd").iter().any(|fact| text(fact).contains("56 patches of 2 images")));
+    for (site, shapes, place) in [(changed[0], [(4, 6), (8, 4)], (2, 1)), (changed[1], [(2, 3), (4, 2)], (1, 0))] {
+        let mut templates = all(&page, "template").into_iter().map(|template| template.inner_html());
+        let template = templates.find(|inside| inside.starts_with(&format!("<h4>{site}</h4>")));
+        let template = Html::parse_fragment(&template.expect("it is on the map"));
+        let pictures = all(&template, "canvas.over");
+        assert_eq!(pictures.len(), 2, "{site}");
+        for ((picture, (rows, columns)), number) in pictures.iter().zip(shapes).zip(0..) {
+            let attribute = |name| picture.attr(name).expect("it has one").to_owned();
+            assert_eq!([attribute("data-rows"), attribute("data-columns")], [rows, columns].map(|n| n.to_string()));
+            assert!(attribute("class").contains(&format!("shown0-0-{number}")));
+            let levels = attribute("data-levels");
+            assert_eq!(levels.len(), rows * columns, "{site}");
+            // Levels above the one of ratio 1, `s`, are faults.
+            let faults = levels.chars().enumerate().filter(|(_, level)| is_fault(*level)).map(|(at, _)| at);
+            let expected = if number == 1 { vec![place.0 * columns + place.1] } else { vec![] };
+            assert_eq!(faults.collect::<Vec<_>>(), expected, "{site}: {levels}");
+        }
+    }
+    let styles: String = all(&page, "style").iter().map(text).collect();
+    for number in 0..2 {
+        let rule = format!(".shown0-0-{number}{{background-image:url(data:image/png;base64,iVBORw0KGgo");
+        assert!(styles.contains(&rule), "{rule}: a PNG begins so");
+    }
+}
+
+/// Whether a letter stands for a level above `tools::spread::PASSES`.
+fn is_fault(letter: char) -> bool {
+    let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    letters.find(letter).is_some_and(|level| level > usize::from(tools::spread::PASSES))
 }
 
 #[test]

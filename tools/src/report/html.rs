@@ -1,7 +1,8 @@
 //! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
 //!
 //! Reading order: [`cells`], what the map has; [`map`], the map; [`detail`], what is said of one of its cells;
-//! [`findings`], faults first; [`plot`], curves and histograms; [`drift`], [`routing`] and [`tokens`], the model as a whole.
+//! [`shown`], errors over the images; [`findings`], faults first; [`plot`], curves and histograms; [`drift`], [`routing`] and
+//! [`tokens`], the model as a whole.
 
 mod cells;
 mod detail;
@@ -10,6 +11,7 @@ mod findings;
 mod map;
 mod plot;
 mod routing;
+mod shown;
 mod tokens;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -22,7 +24,7 @@ const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// Nothing is loaded, whatever a name contains.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// The reports as a page.
 pub fn html(reports: &[Report]) -> String {
@@ -89,8 +91,9 @@ fn section(number: usize, report: &Report) -> Markup {
         section.report id={ "report" (number) } {
             h2 { (report.header.model) " " (badge(report.verdict())) }
             (header(report))
+            (shown::backgrounds(number, report))
             (findings::all(report, &cells))
-            (map::map(report, &cells))
+            (map::map(number, report, &cells))
             (drift::drift(report))
             (routing::routing(report))
             (tokens::logits(report))
@@ -104,10 +107,6 @@ fn header(report: &Report) -> Markup {
     let header = &report.header;
     let kinds =
         [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
-    let tokens = match header.steps[..] {
-        [one] => format!("{one} tokens"),
-        _ => format!("{} tokens in {} passes", header.steps.iter().sum::<usize>(), header.steps.len()),
-    };
     let missing = report.missing_kinds();
     html! {
         p.counts {
@@ -121,7 +120,7 @@ fn header(report: &Report) -> Markup {
             dt { "candidate" } dd { (header.candidate) }
             dt { "rounding" } dd { (header.contract) " (" (header.contract_from) ")" }
             dt { "semantics" } dd { (header.semantics) }
-            dt { "prompt" } dd { (tokens) }
+            dt { "prompt" } dd { (header.prompt()) }
             @for note in &header.notes { dt { "note" } dd { (note) } }
             @if !missing.is_empty() {
                 dt { "not shown" }

@@ -1,6 +1,8 @@
 //! Where in a model a site is, and what the axes of its values are called.
 
-use reference::site::VisionSite;
+use std::fmt;
+
+use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 
 use crate::verdict::SiteReport;
@@ -13,27 +15,82 @@ pub(super) fn at(report: &SiteReport) -> String {
     }
 }
 
-/// Rows of a table of a model: what is before the layers, each layer, what is after.
-pub(super) fn row_of(report: &SiteReport, layers: usize) -> usize {
-    row_of_site(report.site, layers)
+/// A row of a table of a model, in the order in which a patch meets them, and then a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Row {
+    /// Of the vision tower, on the first pass (0) or the second.
+    Tower(usize, TowerRow),
+    /// What is before the layers.
+    Start,
+    /// A layer.
+    Layer(usize),
+    /// What is after them.
+    Head,
 }
 
-/// The same of a site.
-pub(super) fn row_of_site(site: Site, layers: usize) -> usize {
-    match site {
-        Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0,
-        Site::Layer(layer, _) => layer + 1,
-        Site::FinalNorm | Site::LmHead | Site::Logits => layers + 1,
+/// A row of the vision tower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TowerRow {
+    /// What is before its layers.
+    Patches,
+    /// A layer.
+    Layer(usize),
+    /// The projector.
+    Projector,
+}
+
+impl Row {
+    /// A site's.
+    pub(super) fn of(site: Site) -> Row {
+        match site {
+            Site::Vision(pass, site) => Row::Tower(pass, TowerRow::of(site)),
+            Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => Row::Start,
+            Site::Layer(layer, _) => Row::Layer(layer),
+            Site::FinalNorm | Site::LmHead | Site::Logits => Row::Head,
+        }
     }
 }
 
-/// What such a row is called.
-pub(super) fn row_name(row: usize, layers: usize) -> String {
-    match row {
-        0 => "start".to_owned(),
-        row if row > layers => "head".to_owned(),
-        row => (row - 1).to_string(),
+impl TowerRow {
+    fn of(site: VisionSite) -> TowerRow {
+        use VisionSite::{Activation, Features, Linear1, Linear2, MergeActivation, MergeLinear1, MergeLinear2};
+        match site {
+            VisionSite::Embeddings | VisionSite::RopeCos | VisionSite::RopeSin | VisionSite::PreNorm => {
+                TowerRow::Patches
+            }
+            VisionSite::Layer(layer, _) => TowerRow::Layer(layer),
+            Linear1 | Activation | Linear2 | MergeLinear1 | MergeActivation | MergeLinear2 | Features => {
+                TowerRow::Projector
+            }
+        }
     }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Row::Tower(0, row) => row.fmt(f),
+            Row::Tower(pass, row) => write!(f, "pass.{pass} {row}"),
+            Row::Start => f.write_str("start"),
+            Row::Layer(layer) => layer.fmt(f),
+            Row::Head => f.write_str("head"),
+        }
+    }
+}
+
+impl fmt::Display for TowerRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TowerRow::Patches => f.write_str("patches"),
+            TowerRow::Layer(layer) => write!(f, "tower {layer}"),
+            TowerRow::Projector => f.write_str("projector"),
+        }
+    }
+}
+
+/// Whether the value is one of the rotation table, beside the way of what is computed.
+pub(super) fn is_table(site: Site) -> bool {
+    matches!(site, Site::RopeCos | Site::RopeSin | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin))
 }
 
 /// A site's path inside its layer.
@@ -41,6 +98,11 @@ pub(super) fn kind(site: Site) -> String {
     match site {
         Site::Layer(_, LayerSite::Output) => "layer outputs".to_owned(),
         Site::Layer(layer, _) => site.to_string().replace(&format!("model.layers.{layer}."), ""),
+        Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Output)) => "vision_tower layer outputs".to_owned(),
+        Site::Vision(_, site @ VisionSite::Layer(layer, _)) => {
+            site.to_string().replace(&format!("layers.{layer}."), "")
+        }
+        Site::Vision(_, site) => site.to_string(),
         other => other.to_string(),
     }
 }

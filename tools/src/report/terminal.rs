@@ -1,12 +1,13 @@
 //! The report for reading: a line a layer, then what is wrong.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use owo_colors::OwoColorize;
 
 use super::Report;
 use super::finding::{another_token, divergence, lines, suspicion};
-use super::place::{at, row_name, row_of};
+use super::place::{Row, at, is_table};
 use crate::decoded::Cause;
 use crate::lens::Lens;
 use crate::output::Output;
@@ -44,10 +45,6 @@ pub fn summary(report: &Report) -> String {
 
 fn header(report: &Report) -> String {
     let header = &report.header;
-    let tokens = match header.steps[..] {
-        [one] => format!("{one} tokens"),
-        _ => format!("{} tokens in {} passes", header.steps.iter().sum::<usize>(), header.steps.len()),
-    };
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{:<10} {value}", name.dimmed());
@@ -56,7 +53,7 @@ fn header(report: &Report) -> String {
     line("candidate", &header.candidate);
     line("rounding", &format!("{} ({})", header.contract, header.contract_from));
     line("semantics", &header.semantics.to_string());
-    line("prompt", &tokens);
+    line("prompt", &header.prompt());
     for note in &header.notes {
         line("note", note);
     }
@@ -66,33 +63,29 @@ fn header(report: &Report) -> String {
 /// Rows of the table: what is before the layers, each layer, what is after.
 fn layers(report: &Report) -> String {
     let mut text = String::new();
-    let width = report.sites.iter().filter(|s| s.lens == Lens::Local).fold(Vec::new(), |mut widths: Vec<usize>, s| {
-        let row = row_of(s, report.header.layers);
-        widths.resize(widths.len().max(row + 1), 0);
-        widths[row] += 1;
-        widths
-    });
-    let width = width.into_iter().max().unwrap_or(0).max(5);
+    let mut rows = BTreeMap::<Row, usize>::new();
+    for site in &report.sites {
+        *rows.entry(Row::of(site.site)).or_default() += usize::from(site.lens == Lens::Local);
+    }
+    let width = rows.values().copied().max().unwrap_or(0).max(5);
+    let names = rows.keys().map(|row| row.to_string().len()).max().unwrap_or(0).max(7);
     let title = format!(
-        "{:>7}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
+        "{:>names$}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
         "layer", "local", "makes", "carries", "drift", "noise", "above"
     );
     let _ = writeln!(text, "\n{}", title.dimmed());
-    for row in 0..report.header.layers + 2 {
-        let of_row =
-            |lens: Lens| report.sites.iter().filter(move |s| s.lens == lens && row_of(s, report.header.layers) == row);
-        if of_row(Lens::Local).chain(of_row(Lens::Layer)).chain(of_row(Lens::Global)).next().is_none() {
-            continue;
-        }
-        let name = row_name(row, report.header.layers);
+    for row in rows.into_keys() {
+        let of_row = |lens: Lens| report.sites.iter().filter(move |s| s.lens == lens && Row::of(s.site) == row);
+        let name = row.to_string();
         let glyphs: Vec<Verdict> = of_row(Lens::Local).map(|s| s.verdict).collect();
         let strip: String = glyphs.iter().map(|verdict| glyph(*verdict)).collect();
         let padding = " ".repeat(width.saturating_sub(glyphs.len()));
-        let (layer, global) = (of_row(Lens::Layer).next_back(), of_row(Lens::Global).next_back());
+        let last = |lens| of_row(lens).rfind(|s| !is_table(s.site));
+        let (layer, global) = (last(Lens::Layer), last(Lens::Global));
         let figure = |x: Option<f64>| x.map_or_else(String::new, |x| format!("{x:.1e}"));
         let _ = writeln!(
             text,
-            "{name:>7}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
+            "{name:>names$}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
             figure(layer.map(|s| s.deviation)),
             figure(layer.and_then(|s| s.carried)),
             figure(global.map(|s| s.deviation)),
@@ -161,12 +154,7 @@ fn routing(report: &Report) -> String {
     let mut text = format!("\nrouting: {seen} of {of} choices are other experts, {expected:.1} expected;");
     for site in choices.into_iter().filter(|site| flips(site) > 0).take(TOLD) {
         let expected = site.unequal_expected.unwrap_or(0.0);
-        let _ = write!(
-            text,
-            " {} {} ({expected:.1})",
-            row_name(row_of(site, report.header.layers), report.header.layers),
-            flips(site)
-        );
+        let _ = write!(text, " {} {} ({expected:.1})", Row::of(site.site), flips(site));
     }
     text + "\n"
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use reference::site::VisionSite;
 use reference::{LayerSite, Site};
 
 use crate::lens::Lens;
 use crate::report::Report;
-use crate::report::place::{kind, row_of, row_of_site};
+use crate::report::place::{Row, kind};
 use crate::verdict::{SiteReport, Verdict};
 
 /// Faults whose histogram and map of errors are kept.
@@ -19,7 +20,7 @@ const WORST: usize = 2;
 /// A column, in the order in which a token meets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Column {
-    /// A site under the local lens, layer 0 standing for all.
+    /// A site under the local lens, layer 0 standing for all, and the first pass for the second.
     Local(Site),
     /// The layers' outputs and the logits under the layer lens.
     Layer,
@@ -43,12 +44,14 @@ pub(super) struct Cell<'r> {
 }
 
 /// Row and column.
-pub(super) type Place = (usize, Column);
+pub(super) type Place = (Row, Column);
 
 /// A map's contents.
 pub(super) struct Cells<'r> {
     /// Where there is something.
     pub at: BTreeMap<Place, Cell<'r>>,
+    /// Rows that any column has.
+    pub rows: BTreeSet<Row>,
     /// Columns that any row has.
     pub columns: Vec<Column>,
     /// Places that the candidate does not show.
@@ -58,10 +61,9 @@ pub(super) struct Cells<'r> {
 impl<'r> Cells<'r> {
     /// Of a report, the page's so many-th.
     pub(super) fn of(number: usize, report: &'r Report) -> Self {
-        let layers = report.header.layers;
         let mut at: BTreeMap<Place, Cell<'r>> = BTreeMap::new();
         for site in &report.sites {
-            let place = (row_of(site, layers), Column::of(site.lens, site.site));
+            let place = (Row::of(site.site), Column::of(site.lens, site.site));
             let id = format!("cell{number}-{}", at.len());
             let cell = at.entry(place).or_insert(Cell { id, worst: site, passes: 0, faulty: Vec::new(), kept: false });
             cell.passes += 1;
@@ -73,9 +75,10 @@ impl<'r> Cells<'r> {
             }
         }
         let columns: BTreeSet<Column> = at.keys().map(|(_, column)| *column).collect();
-        let missing = report.missing.iter().map(|site| (row_of_site(*site, layers), Column::of(Lens::Local, *site)));
+        let missing = report.missing.iter().map(|site| (Row::of(*site), Column::of(Lens::Local, *site)));
         let missing = missing.filter(|place| columns.contains(&place.1) && !at.contains_key(place)).collect();
-        let mut cells = Cells { at, columns: columns.into_iter().collect(), missing };
+        let rows = at.keys().map(|(row, _)| *row).collect();
+        let mut cells = Cells { at, rows, columns: columns.into_iter().collect(), missing };
         cells.keep();
         cells
     }
@@ -129,6 +132,10 @@ impl Column {
     fn of(lens: Lens, site: Site) -> Self {
         match (lens, site) {
             (Lens::Local, Site::Layer(_, site)) => Column::Local(Site::Layer(0, site)),
+            (Lens::Local, Site::Vision(_, VisionSite::Layer(_, site))) => {
+                Column::Local(Site::Vision(0, VisionSite::Layer(0, site)))
+            }
+            (Lens::Local, Site::Vision(_, site)) => Column::Local(Site::Vision(0, site)),
             (Lens::Local, site) => Column::Local(site),
             (Lens::Layer, _) => Column::Layer,
             (Lens::Global, _) => Column::Global,

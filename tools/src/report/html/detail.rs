@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use ndarray::Array2;
 
 use super::cells::Cell;
-use super::plot;
+use super::{plot, shown};
 use crate::chosen::{Chosen, PARTS};
 use crate::report::Report;
 use crate::report::place::{at, axes, named};
@@ -15,12 +15,15 @@ use crate::verdict::{JudgedBy, SiteReport, Verdict};
 const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Shown when the cell is chosen.
-pub(super) fn template(report: &Report, cell: &Cell<'_>) -> Markup {
+pub(super) fn template(number: usize, report: &Report, cell: &Cell<'_>) -> Markup {
     html! {
         template data-of=(cell.id) {
             h4 { (at(cell.worst)) }
             (facts(report, cell))
-            @if cell.kept && let Some(spread) = &cell.worst.spread { (pictures(cell.worst, spread)) }
+            @if cell.kept && let Some(spread) = &cell.worst.spread {
+                (shown::over(number, report, cell.worst, spread))
+                (pictures(cell.worst, spread))
+            }
             @if cell.kept && let Some(chosen) = &cell.worst.chosen { (choices(cell.worst, chosen)) }
         }
     }
@@ -124,7 +127,7 @@ fn sides(site: &SiteReport) -> (String, &'static str) {
 }
 
 /// A picture's levels, a character each.
-fn levels(map: &Array2<u8>) -> String {
+pub(super) fn levels(map: &Array2<u8>) -> String {
     map.iter().map(|level| char::from(LEVELS[usize::from(*level)])).collect()
 }
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::cells::{Cell, Cells, ratio};
 use super::detail;
 use crate::report::Report;
-use crate::report::place::{at, row_name};
+use crate::report::place::at;
 use crate::verdict::Verdict;
 
 /// The largest ratio of each colour but the first, which is for none, and the last, which is for all above.
@@ -30,12 +30,12 @@ pub(super) fn glyph(verdict: Verdict) -> &'static str {
 }
 
 /// The map, and beside it what is said of the chosen cell.
-pub(super) fn map(report: &Report, cells: &Cells<'_>) -> Markup {
+pub(super) fn map(number: usize, report: &Report, cells: &Cells<'_>) -> Markup {
     let first = cells.first().map(|cell| cell.id.as_str());
     html! {
         h3 { "Map" }
         p.hint {
-            "Rows are layers, columns sites under the local lens, then outputs under the other two. "
+            "Rows are layers, those of a vision tower first; columns are sites under the local lens, then outputs under the other two. "
             "Arrow keys move, Enter shows a cell; so does a click. " (Cells::kept())
         }
         (legend())
@@ -49,18 +49,16 @@ pub(super) fn map(report: &Report, cells: &Cells<'_>) -> Markup {
                         }
                     }
                     tbody {
-                        @for row in 0..report.header.layers + 2 {
-                            @if cells.at.keys().any(|place| place.0 == row) {
-                                tr {
-                                    th scope="row" { (row_name(row, report.header.layers)) }
-                                    @for column in &cells.columns {
-                                        @match cells.at.get(&(row, *column)) {
-                                            Some(cell) => (shown(cell, first)),
-                                            None if cells.missing.contains(&(row, *column)) => {
-                                                td.absent aria-label="not shown" { (glyph(Verdict::Missing)) }
-                                            }
-                                            None => td aria-hidden="true" {},
+                        @for row in &cells.rows {
+                            tr {
+                                th scope="row" { (row) }
+                                @for column in &cells.columns {
+                                    @match cells.at.get(&(*row, *column)) {
+                                        Some(cell) => (shown(cell, first)),
+                                        None if cells.missing.contains(&(*row, *column)) => {
+                                            td.absent aria-label="not shown" { (glyph(Verdict::Missing)) }
                                         }
+                                        None => td aria-hidden="true" {},
                                     }
                                 }
                             }
@@ -70,7 +68,7 @@ pub(super) fn map(report: &Report, cells: &Cells<'_>) -> Markup {
             }
             aside.detail aria-live="polite" aria-label="the chosen cell" tabindex="-1" {}
         }
-        @for cell in cells.at.values() { (detail::template(report, cell)) }
+        @for cell in cells.at.values() { (detail::template(number, report, cell)) }
     }
 }
 

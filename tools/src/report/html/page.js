@@ -29,13 +29,23 @@ function colourOf(canvas, level) {
   return standing > 0 ? [6, 8][standing - 1] : Math.ceil(share / 20);
 }
 
+/** How much of a colour lies over a picture: what is within its bound lets it through. */
+function opacity(canvas, colour) {
+  if (!canvas.classList.contains("over")) return 1;
+  return colour === 0 ? 0 : colour < 6 ? 0.35 : 0.75;
+}
+
 function drawHeat(canvas) {
   const columns = Number(canvas.dataset.columns);
   const style = getComputedStyle(document.documentElement);
   const context = canvas.getContext("2d");
   [...canvas.dataset.levels].forEach((letter, at) => {
-    context.fillStyle = style.getPropertyValue(`--s${colourOf(canvas, LEVELS.indexOf(letter))}`);
-    context.fillRect(8 * (at % columns), 8 * Math.floor(at / columns), 8, 8);
+    const colour = colourOf(canvas, LEVELS.indexOf(letter));
+    const square = [8 * (at % columns), 8 * Math.floor(at / columns), 8, 8];
+    context.clearRect(...square);
+    context.fillStyle = style.getPropertyValue(`--s${colour}`);
+    context.globalAlpha = opacity(canvas, colour);
+    context.fillRect(...square);
   });
 }
 
