@@ -39,12 +39,12 @@ pub fn layer_norm<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.len(), b.len())?;
     let mut y = Array2::zeros(x.dim());
-    for (xi, mut yi) in x.rows().into_iter().zip(y.rows_mut()) {
+    Zip::from(y.rows_mut()).and(x.rows()).par_for_each(|mut yi, xi| {
         let (mean, r) = p.moments(xi);
         Zip::from(&mut yi).and(&xi).and(&w).and(&b).for_each(|y, &x, &w, &b| {
             *y = p.output.round(b + w * ((x - mean) * r)); // R1
         });
-    }
+    });
     Ok(y)
 }
 

@@ -36,11 +36,14 @@ pub struct Linear {
     pub mode: Mode,
 }
 
-/// Rows of w that are widened at a time.
+/// Rows of w that are widened at a time, for a few rows of x.
 const PANEL: usize = 64;
 
-/// The same for many rows of x, which `dot` copies for each panel.
-const WIDE_PANEL: usize = 256;
+/// More rows of x than this are many: `dot` copies them for each panel, so panels are wide.
+const MANY: usize = 256;
+
+/// Bytes of a widened panel, at most, for many rows of x.
+const PANEL_BYTES: usize = 32 << 20;
 
 /// Up to so many rows of x are multiplied one by one: `dot` is slow for them.
 const FEW: usize = 4;
@@ -49,7 +52,7 @@ const FEW: usize = 4;
 pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.dim())?;
     let mut y = Array2::zeros((x.nrows(), w.dim().0));
-    let rows = if x.nrows() > WIDE_PANEL { WIDE_PANEL } else { PANEL };
+    let rows = panel_rows::<T>(x.nrows(), w.dim());
     y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
         let mut panel = w.panel::<T>(i * rows, y.ncols());
         if p.weight != Rounding::NONE {
@@ -64,6 +67,15 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
         y.mapv_inplace(|y| p.output.round(y)); // R2
     });
     Ok(y)
+}
+
+/// Rows of w \[m, k\] that are widened at a time, for n rows of x: where these are many, as many panels for each thread.
+fn panel_rows<T>(n: usize, (m, k): (usize, usize)) -> usize {
+    if n <= MANY {
+        return PANEL;
+    }
+    let most = (PANEL_BYTES / (k * size_of::<T>())).max(PANEL);
+    m.div_ceil(m.div_ceil(most).next_multiple_of(rayon::current_num_threads()))
 }
 
 impl Linear {
@@ -133,14 +145,15 @@ impl Linear {
         error.carried = input.carried + u32::from(!input.is_exact());
         let lost = input.certain.sum_axis(Axis(1)) + x.value.mapv(f64::abs).sum_axis(Axis(1));
         let floor = lost * self.weight.storage.underflow() + k as f64 * self.accumulator.smallest_normal();
-        let columns = error.certain.axis_chunks_iter_mut(Axis(1), PANEL).into_par_iter();
-        columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), PANEL)).enumerate().for_each(|(i, (mut c, mut s))| {
-            let panel = w.panel::<f64>(i * PANEL, c.ncols()).mapv_into(f64::abs);
+        let rows = panel_rows::<f64>(worst.nrows(), w.dim());
+        let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
+        columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
+            let panel = w.panel::<f64>(i * rows, c.ncols()).mapv_into(f64::abs);
             c.assign(&worst.dot(&panel.t()));
             c += &floor.view().insert_axis(Axis(1));
             s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
             if let Some(b) = b {
-                let b = b.slice_move(s![i * PANEL..i * PANEL + c.ncols()]);
+                let b = b.slice_move(s![i * rows..i * rows + c.ncols()]);
                 c += &b.mapv(|b| sums * b.abs());
                 s += &b.mapv(|b| own.unwrap_or(0.0) * b * b);
             }

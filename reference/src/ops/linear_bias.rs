@@ -10,7 +10,7 @@
 //! - Errors: C1 len(b) = m; and `linear`'s.
 //! - Source: spec A22, A24; `nn.Linear` with bias.
 
-use ndarray::{Array2, ArrayView1, ArrayView2};
+use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
 use super::linear::{Linear, linear};
 use crate::bound::ErrorBound;
@@ -39,8 +39,9 @@ pub fn linear_bias<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(w.dim().0, b.len())?;
     let mut y = linear(&p.product, x, w)?;
-    y += &b;
-    y.mapv_inplace(|y| p.output.round(y)); // R1
+    Zip::from(y.rows_mut()).par_for_each(|mut yi| {
+        Zip::from(&mut yi).and(&b).for_each(|y, &b| *y = p.output.round(*y + b)); // R1
+    });
     Ok(y)
 }
 

@@ -10,7 +10,7 @@
 //! - Errors: C1 the shapes of x and f are equal.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
@@ -29,7 +29,7 @@ pub struct Residual {
 /// y of x and f.
 pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     require(x.dim() == f.dim(), "residual C1", "shape of f", format!("{:?}", f.dim()), format!("{:?}", x.dim()))?;
-    Ok((&x + &f).mapv_into(|y| p.output.round(y))) // R1
+    Ok(Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f))) // R1
 }
 
 impl Residual {

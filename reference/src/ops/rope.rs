@@ -96,15 +96,14 @@ pub fn rope<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), cos.dim(), sin.dim())?;
     let mut y = x.mapv(|x| p.passed.round(x)); // R4
-    for (row, mut yi) in y.rows_mut().into_iter().enumerate() {
-        let xi = x.row(row);
+    Zip::from(y.rows_mut()).and(x.rows()).and(cos.rows()).and(sin.rows()).par_for_each(|mut yi, xi, cos, sin| {
         for (a, b, i) in p.pairs(x.ncols()) {
             let j = i + p.rotary_dim / 2;
             let product = |x: T, table: T| p.product.round(x * table); // R2
-            yi[a] = p.output.round(product(xi[a], cos[[row, i]]) - product(xi[b], sin[[row, i]])); // R3
-            yi[b] = p.output.round(product(xi[b], cos[[row, j]]) + product(xi[a], sin[[row, j]])); // R3
+            yi[a] = p.output.round(product(xi[a], cos[i]) - product(xi[b], sin[i])); // R3
+            yi[b] = p.output.round(product(xi[b], cos[j]) + product(xi[a], sin[j])); // R3
         }
-    }
+    });
     Ok(y)
 }
 
