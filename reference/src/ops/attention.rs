@@ -20,7 +20,7 @@ use std::slice;
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 
 use crate::accumulator::Accumulator;
 use crate::error::require;
@@ -86,9 +86,11 @@ pub fn attention<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim(), v.dim())?;
     let mut o = Array2::zeros(q.dim());
+    let (keys, values) = (p.by_head(k, q.nrows()), p.by_head(v, q.nrows()));
     p.for_each_block(&mut o, |head, first, mut o| {
-        let softmax = p.softmax(q, k, head, first, o.nrows());
-        let (values, position) = (p.head(v, p.key_head(head)), Attention::position(q.nrows(), k.nrows(), first));
+        let (keys, values) = (keys[p.key_head(head)].view(), values[p.key_head(head)].view());
+        let softmax = p.softmax(q, keys, head, first, o.nrows());
+        let position = Attention::position(q.nrows(), k.nrows(), first);
         o.assign(&p.mean(&softmax, |w| p.weighted(w, values, position)));
     });
     Ok(o)
@@ -235,7 +237,18 @@ impl Attention {
         }
     }
 
-    /// The softmax of queries `first..first + rows` of a head, over the keys that the last of them sees.
+    /// Each key head's columns for n tokens. Where several read them they are copied: neighbouring keys are then neighbours
+    /// in memory.
+    pub(super) fn by_head<'x, T: Real>(&self, x: ArrayView2<'x, T>, n: usize) -> Vec<CowArray<'x, T, Ix2>> {
+        let head = |head| {
+            let own = self.head(x, head);
+            if n == 1 { own.into() } else { own.as_standard_layout().into_owned().into() }
+        };
+        (0..self.key_heads).map(head).collect()
+    }
+
+    /// The softmax of queries `first..first + rows` of a head, over the keys that the last of them sees; k is its key head
+    /// alone.
     pub(super) fn softmax<T: Real>(
         &self,
         q: ArrayView2<'_, T>,
@@ -248,7 +261,7 @@ impl Attention {
         let queries = self.head(q, head).slice_move(s![first..first + rows, ..]);
         let seen = |i: usize| self.seen(position + i, k.nrows());
         let columns = (0..rows).map(seen).max().unwrap_or(0);
-        let keys = self.head(k, self.key_head(head)).slice_move(s![..columns, ..]);
+        let keys = k.slice_move(s![..columns, ..]);
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
         self.softmax_of(self.product(queries, keys.reversed_axes()), |i| if nothing(i) { 0 } else { seen(i) })
     }
@@ -257,7 +270,11 @@ impl Attention {
     /// alike.
     pub(super) fn softmax_of<T: Real>(&self, mut scores: Array2<T>, seen: impl Fn(usize) -> usize) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
-        scores.mapv_inplace(|x| taken.round(self.scores.round(self.scores.round(x) * scale))); // R1
+        if self.scores == Rounding::NONE && taken == Rounding::NONE {
+            scores.mapv_inplace(|x| x * scale);
+        } else {
+            scores.mapv_inplace(|x| taken.round(self.scores.round(self.scores.round(x) * scale))); // R1
+        }
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
             match seen(i) {
@@ -267,7 +284,7 @@ impl Attention {
             let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
             weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
             largest.push(top);
-            sums.push(weights.row(i).iter().fold(T::zero(), |sum, &w| sum + w));
+            sums.push(total(weights.row(i)));
         }
         Softmax { scores, weights, largest, sums }
     }
@@ -363,6 +380,7 @@ impl Attention {
         let n = q.nrows();
         let mut all = Array2::from_elem((self.query_heads * n, k.nrows()), masked);
         all.axis_chunks_iter_mut(Axis(0), n).into_par_iter().enumerate().for_each(|(head, mut rows)| {
+            let k = self.head(k, self.key_head(head));
             for (block, mut rows) in rows.axis_chunks_iter_mut(Axis(0), BLOCK).enumerate() {
                 let part = f(self.softmax(q, k, head, block * BLOCK, rows.nrows()));
                 rows.slice_mut(s![.., ..part.ncols()]).assign(&part);
@@ -370,4 +388,13 @@ impl Attention {
         });
         all
     }
+}
+
+/// Σ of a row, in a few sums side by side. Zeros after it change nothing, not even the order: what a token does not see.
+fn total<T: Real>(row: ArrayView1<'_, T>) -> T {
+    let mut sums = [T::zero(); 8];
+    for part in row.to_slice().expect("rows of a new array are contiguous").chunks(sums.len()) {
+        sums.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
+    }
+    sums.into_iter().fold(T::zero(), |all, sum| all + sum)
 }

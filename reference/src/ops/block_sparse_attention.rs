@@ -20,7 +20,7 @@ use std::iter;
 use std::ops::Range;
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, CowArray, Ix2, concatenate, s, stack};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, s, stack};
 
 use super::attention::{Attention, Softmax};
 use crate::error::require;
@@ -71,7 +71,7 @@ pub fn block_sparse_attention<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim(), v.dim(), chosen)?;
     let mut o = Array2::zeros(q.dim());
-    let (keys, values) = (p.by_head(k, q.nrows()), p.by_head(v, q.nrows()));
+    let (keys, values) = (p.attention.by_head(k, q.nrows()), p.attention.by_head(v, q.nrows()));
     p.for_each_share(k.nrows(), chosen, [&mut o], |queries| {
         let (k, v) = (keys[queries.share.key_head].view(), values[queries.share.key_head].view());
         let softmax = p.softmax(q, k, queries);
@@ -193,16 +193,6 @@ impl BlockSparseAttention {
             first += run.len();
         }
         self.attention.softmax_of(scores, |_| count)
-    }
-
-    /// Each key head's columns for n tokens. Where several read them they are copied: neighbouring keys are then neighbours
-    /// in memory.
-    fn by_head<'x, T: Real>(&self, x: ArrayView2<'x, T>, n: usize) -> Vec<CowArray<'x, T, Ix2>> {
-        let head = |head| {
-            let own = self.attention.head(x, head);
-            if n == 1 { own.into() } else { own.as_standard_layout().into_owned().into() }
-        };
-        (0..self.attention.key_heads).map(head).collect()
     }
 
     /// The heads of q that a share has, a row a head.

@@ -12,11 +12,13 @@
 //! with κ for R2, the two sums and the division, and e the error of v. The first term is centred on o: what moves all
 //! scores alike cannot matter. No term is more than its largest share, because probabilities sum to 1.
 
+mod mean;
 mod narrow;
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, s};
 
+use self::mean::Values;
 use super::{Attention, BLOCK, Softmax};
 use crate::Rounding;
 use crate::accumulator::gamma;
@@ -65,14 +67,6 @@ struct Weights {
     shared: Vec<f64>,
     /// Σ p·exp d.
     upper: f64,
-}
-
-/// The values of a head, and one query's output.
-struct Values<'a> {
-    value: ArrayView2<'a, f64>,
-    certain: ArrayView2<'a, f64>,
-    sigma: ArrayView2<'a, f64>,
-    out: ArrayView1<'a, f64>,
 }
 
 impl Attention {
@@ -261,45 +255,6 @@ impl Attention {
         }
         error
     }
-
-    /// The error of Σⱼ pⱼ·vⱼ, channel by channel.
-    fn mean_error(&self, values: &Values<'_>, weights: &Weights) -> (Array1<f64>, Array1<f64>) {
-        let keys = weights.probability.len();
-        let u2 = self.probabilities.storage.unit_roundoff();
-        let sums = self.accumulator.certain(keys);
-        let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
-        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.underflow());
-        let d = self.head_dim;
-        let (mut certain, mut sigma) = (Array1::zeros(d), Array1::zeros(d));
-        for channel in 0..d {
-            let o = values.out[channel];
-            let (mut moved, mut reach, mut carried, mut largest_error) = (0.0, 0.0_f64, 0.0, 0.0_f64);
-            let (mut total, mut largest, mut variance, mut together) = (0.0, 0.0_f64, 0.0, 0.0);
-            for j in (0..keys).filter(|&j| weights.highest[j] > 0.0) {
-                let (p, v) = (weights.probability[j], values.value[[j, channel]]);
-                let (e, s) = (values.certain[[j, channel]], values.sigma[[j, channel]]);
-                moved += weights.spread[j] * (v - o).abs();
-                reach = reach.max((v - o).abs());
-                carried += weights.highest[j] * e;
-                largest_error = largest_error.max(e);
-                total += weights.highest[j] * (v.abs() + e);
-                largest = largest.max(v.abs() + e);
-                variance += weights.own[j].powi(2) * ((v - o).powi(2) + s * s);
-                variance += (p * p + weights.shared[j].powi(2)) * s * s + (u2 * p * v).powi(2) / 3.0;
-                together += weights.shared[j] * (v - o).abs();
-            }
-            let (moved, carried, total) = (moved.min(reach), carried.min(largest_error), total.min(largest));
-            let floor = floor * largest.max(1.0);
-            certain[channel] = moved + carried + kappa * total + floor;
-            let rest = match self.accumulator.variance(keys) {
-                Some(own) => (own * (total * total + o * o)).sqrt() + self.softmax_error(keys) * o.abs(),
-                None => (sums + self.softmax_error(keys)) * total,
-            };
-            variance += together.powi(2) + rest * rest + floor * floor / 3.0;
-            sigma[channel] = variance.sqrt().min(certain[channel]);
-        }
-        (certain, sigma)
-    }
 }
 
 impl<'a> Inputs<'a> {
@@ -337,6 +292,9 @@ impl Weights {
         let logarithm: Vec<f64> = softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect();
         let certain = Spread::new(&probability, &logarithm, &d);
         let eighth = |sigma: ArrayView1<'_, f64>| {
+            if sigma.iter().all(|s| *s == 0.0) {
+                return vec![0.0; sigma.len()];
+            }
             let eightfold: Vec<f64> = sigma.iter().map(|s| CONFIDENT * s).collect();
             let moved = Spread::new(&probability, &logarithm, &eightfold).moved;
             moved.into_iter().map(|m| m / CONFIDENT).collect()

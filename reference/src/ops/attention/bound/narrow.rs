@@ -29,7 +29,8 @@ impl Attention {
         first: usize,
         rows: usize,
     ) -> (Softmax<f64>, ScoreError) {
-        let softmax = |p: Attention| p.softmax(inputs.q.view(), inputs.k.view(), head, first, rows);
+        let softmax =
+            |p: Attention| p.softmax(inputs.q.view(), p.head(inputs.k.view(), p.key_head(head)), head, first, rows);
         let exact = softmax(Attention { softmax: ScoreType::F32, ..self.unrounded() });
         let error = self.score_error(inputs, head, first, &exact);
         match self.softmax {

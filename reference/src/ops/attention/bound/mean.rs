@@ -1,0 +1,127 @@
+//! The error of the weighted mean of values, channel by channel.
+
+use ndarray::{Array1, ArrayView1, ArrayView2};
+
+use super::super::Attention;
+use super::Weights;
+
+/// The values of a head, and one query's output.
+pub(super) struct Values<'a> {
+    pub(super) value: ArrayView2<'a, f64>,
+    pub(super) certain: ArrayView2<'a, f64>,
+    pub(super) sigma: ArrayView2<'a, f64>,
+    pub(super) out: ArrayView1<'a, f64>,
+}
+
+/// Channels that are summed side by side, so that a processor does some at once.
+const LANES: usize = 8;
+
+/// Sums over the keys, of L channels.
+struct Sums<const L: usize> {
+    /// Σ p·(exp d − 1)·|v − o| / L, and the largest |v − o|.
+    moved: [f64; L],
+    reach: [f64; L],
+    /// Σ p⁺·e, and the largest e.
+    carried: [f64; L],
+    largest_error: [f64; L],
+    /// Σ p⁺·(|v| + e), and the largest |v| + e.
+    total: [f64; L],
+    largest: [f64; L],
+    /// Of what each key has to itself.
+    variance: [f64; L],
+    /// Of what is one draw for all keys.
+    together: [f64; L],
+}
+
+impl Attention {
+    /// The error of Σⱼ pⱼ·vⱼ, channel by channel.
+    pub(super) fn mean_error(&self, values: &Values<'_>, weights: &Weights) -> (Array1<f64>, Array1<f64>) {
+        let d = self.head_dim;
+        let (mut certain, mut sigma) = (Array1::zeros(d), Array1::zeros(d));
+        let whole = d - d % LANES;
+        for first in (0..whole).step_by(LANES) {
+            self.errors::<LANES>(values, weights, first, (&mut certain, &mut sigma));
+        }
+        for first in whole..d {
+            self.errors::<1>(values, weights, first, (&mut certain, &mut sigma));
+        }
+        (certain, sigma)
+    }
+
+    /// Of L channels from `first` on.
+    fn errors<const L: usize>(
+        &self,
+        values: &Values<'_>,
+        weights: &Weights,
+        first: usize,
+        (certain, sigma): (&mut Array1<f64>, &mut Array1<f64>),
+    ) {
+        let keys = weights.probability.len();
+        let u2 = self.probabilities.storage.unit_roundoff();
+        let sums = self.accumulator.certain(keys);
+        let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
+        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.underflow());
+        let of = Sums::<L>::of(values, weights, u2, first);
+        for l in 0..L {
+            let o = values.out[first + l];
+            let moved = of.moved[l].min(of.reach[l]);
+            let (carried, total) = (of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]));
+            let floor = floor * of.largest[l].max(1.0);
+            let limit = moved + carried + kappa * total + floor;
+            let rest = match self.accumulator.variance(keys) {
+                Some(own) => (own * (total * total + o * o)).sqrt() + self.softmax_error(keys) * o.abs(),
+                None => (sums + self.softmax_error(keys)) * total,
+            };
+            let variance = of.variance[l] + of.together[l].powi(2) + rest * rest + floor * floor / 3.0;
+            certain[first + l] = limit;
+            sigma[first + l] = variance.sqrt().min(limit);
+        }
+    }
+}
+
+impl<const L: usize> Sums<L> {
+    fn of(values: &Values<'_>, weights: &Weights, u2: f64, first: usize) -> Self {
+        let nothing = [0.0; L];
+        let mut sums = Sums {
+            moved: nothing,
+            reach: nothing,
+            carried: nothing,
+            largest_error: nothing,
+            total: nothing,
+            largest: nothing,
+            variance: nothing,
+            together: nothing,
+        };
+        let out = lanes::<L>(values.out, first);
+        for j in (0..weights.probability.len()).filter(|&j| weights.highest[j] > 0.0) {
+            let v = lanes::<L>(values.value.row(j), first);
+            let e = lanes::<L>(values.certain.row(j), first);
+            let s = lanes::<L>(values.sigma.row(j), first);
+            let (p, highest, spread) = (weights.probability[j], weights.highest[j], weights.spread[j]);
+            let (own, shared) = (weights.own[j].powi(2), weights.shared[j]);
+            let carried = p * p + shared.powi(2);
+            for l in 0..L {
+                let off = (v[l] - out[l]).abs();
+                let size = v[l].abs() + e[l];
+                sums.moved[l] += spread * off;
+                sums.reach[l] = sums.reach[l].max(off);
+                sums.carried[l] += highest * e[l];
+                sums.largest_error[l] = sums.largest_error[l].max(e[l]);
+                sums.total[l] += highest * size;
+                sums.largest[l] = sums.largest[l].max(size);
+                let square = s[l] * s[l];
+                let rounded = u2 * p * v[l];
+                sums.variance[l] += own * (off * off + square) + carried * square + rounded * rounded / 3.0;
+                sums.together[l] += shared * off;
+            }
+        }
+        sums
+    }
+}
+
+/// L elements of a row.
+#[inline]
+fn lanes<const L: usize>(row: ArrayView1<'_, f64>, first: usize) -> [f64; L] {
+    let row = row.to_slice().expect("channels are neighbours in memory");
+    row[first..first + L].try_into().expect("L of them")
+}
