@@ -3,10 +3,14 @@
 //! A candidate passes where `|candidate − reference| ≤ bound`, written so that a NaN on any side fails, an infinity
 //! passes only against the same infinity, and an infinite or NaN bound never makes a pass of a non-finite value.
 
-use ndarray::{ArrayView2, Zip};
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, Axis, Zip};
 
 use crate::Storage;
 use crate::bound::ErrorBound;
+
+/// Rows that one thread compares at a time.
+const ROWS: usize = 64;
 
 /// The element that stands out most.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,19 +61,43 @@ pub fn compare(
     storage: Storage,
     lambda: f64,
 ) -> Comparison {
-    let mut found = Comparison { count: reference.len(), equal: 0, faults: 0, suspicious: 0, worst: None };
-    Zip::indexed(candidate).and(reference).and(&error.certain).for_each(|at, &c, &r, &bound| {
-        let ratio = ratio(c, r, bound);
-        found.equal += usize::from(c == storage.nearest(r));
-        // `ratio` is never NaN.
-        if ratio > 1.0 {
-            found.faults += 1;
-        } else if (c - r).abs() > error.probable(at, r, storage, lambda) {
-            found.suspicious += 1;
+    let of_rows = |first: usize, candidate: ArrayView2<'_, f64>, reference: ArrayView2<'_, f64>| {
+        let mut found = Comparison { count: reference.len(), equal: 0, faults: 0, suspicious: 0, worst: None };
+        Zip::indexed(candidate).and(reference).for_each(|(i, j), &c, &r| {
+            let at = (first + i, j);
+            let bound = error.certain[at];
+            let ratio = ratio(c, r, bound);
+            found.equal += usize::from(c == storage.nearest(r));
+            // `ratio` is never NaN.
+            if ratio > 1.0 {
+                found.faults += 1;
+            } else if (c - r).abs() > error.probable(at, r, storage, lambda) {
+                found.suspicious += 1;
+            }
+            if found.worst.is_none_or(|worst| ratio > worst.ratio) {
+                found.worst = Some(Worst { at, candidate: c, reference: r, bound, ratio });
+            }
+        });
+        found
+    };
+    let rows = candidate.axis_chunks_iter(Axis(0), ROWS).into_par_iter();
+    let rows = rows.zip(reference.axis_chunks_iter(Axis(0), ROWS)).enumerate();
+    let parts: Vec<Comparison> =
+        rows.map(|(i, (candidate, reference))| of_rows(i * ROWS, candidate, reference)).collect();
+    let none = Comparison { count: 0, equal: 0, faults: 0, suspicious: 0, worst: None };
+    parts.into_iter().fold(none, Comparison::and)
+}
+
+impl Comparison {
+    /// With what was found in rows below.
+    fn and(self, below: Comparison) -> Comparison {
+        let greater = |worst: &Worst| self.worst.is_none_or(|own| worst.ratio > own.ratio);
+        Comparison {
+            count: self.count + below.count,
+            equal: self.equal + below.equal,
+            faults: self.faults + below.faults,
+            suspicious: self.suspicious + below.suspicious,
+            worst: below.worst.filter(greater).or(self.worst),
         }
-        if found.worst.is_none_or(|worst| ratio > worst.ratio) {
-            found.worst = Some(Worst { at, candidate: c, reference: r, bound, ratio });
-        }
-    });
-    found
+    }
 }

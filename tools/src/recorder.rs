@@ -76,8 +76,8 @@ impl Recorder {
         }
     }
 
-    fn values(&mut self, site: Site, storage: Storage, value: Array2<f64>) {
-        self.record(site, value.nrows(), |shape| Tensor::stored(storage, shape, value));
+    fn values(&mut self, site: Site, storage: Storage, rows: usize, value: impl FnOnce() -> Array2<f64>) {
+        self.record(site, rows, |shape| Tensor::stored(storage, shape, value()));
     }
 
     fn indices(&mut self, site: Site, chosen: &Array2<usize>) {
@@ -116,7 +116,7 @@ impl<T: Real> Probe<T> for Recorder {
     /// What a contract leaves as it is computed is written so: the next operator reads no rounded copy of it.
     fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
         let storage = if is_wide(site, &self.contract) { Storage::Real } else { self.contract.activations };
-        self.values(site, storage, value.value.mapv(T::wide));
+        self.values(site, storage, value.value.nrows(), || value.value.mapv(T::wide));
     }
 
     fn choose(&mut self, site: Site, _: &Tracked<T>, chosen: &mut Array2<usize>) {
@@ -130,7 +130,7 @@ impl<T: Real> Probe<T> for Recorder {
 
 impl Capture for Recorder {
     fn value(&mut self, site: Site, value: Array2<f32>) {
-        self.values(site, storage_at(site, &self.contract), value.mapv(f64::from));
+        self.values(site, storage_at(site, &self.contract), value.nrows(), || value.mapv(f64::from));
     }
 
     fn choices(&mut self, site: Site, chosen: Array2<usize>) {

@@ -1,6 +1,7 @@
 //! How a site's errors are spread: over their sizes, and over rows and columns.
 
 use ndarray::Array2;
+use rayon::prelude::*;
 
 /// Rows and columns of a map, at most.
 pub const MAP: (usize, usize) = (48, 64);
@@ -30,27 +31,54 @@ pub struct Spread {
 
 impl Spread {
     /// Of a matrix of these many rows and columns, whose ratios `ratio` knows. They are never NaN.
-    pub fn of(dim: (usize, usize), ratio: impl Fn((usize, usize)) -> f64) -> Self {
+    pub fn of(dim: (usize, usize), ratio: impl Fn((usize, usize)) -> f64 + Sync) -> Self {
         let (rows, columns) = dim;
-        let mut largest = Array2::<f64>::zeros((rows.min(MAP.0), columns.min(MAP.1)));
-        let (mut exact, mut bins, mut infinite) = (0, [0; BINS], 0);
-        let mut of_rows = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let mut of_row = 0.0_f64;
-            for column in 0..columns {
-                let ratio = ratio((row, column));
-                match ratio {
-                    0.0 => exact += 1,
-                    f64::INFINITY => infinite += 1,
-                    _ => bins[bin(ratio)] += 1,
-                }
-                let tile = &mut largest[[tile(row, rows, MAP.0), tile(column, columns, MAP.1)]];
-                *tile = tile.max(ratio);
-                of_row = of_row.max(ratio);
-            }
-            of_rows.push(level(of_row));
+        let mut spread = Spread {
+            exact: 0,
+            bins: [0; BINS],
+            infinite: 0,
+            dim,
+            map: Array2::zeros((rows.min(MAP.0), columns.min(MAP.1))),
+            rows: Vec::with_capacity(rows),
+        };
+        let parts: Vec<Part> =
+            (0..rows).into_par_iter().map(|row| Part::of(columns, |column| ratio((row, column)))).collect();
+        for (row, part) in parts.into_iter().enumerate() {
+            spread.exact += part.exact;
+            spread.infinite += part.infinite;
+            spread.bins.iter_mut().zip(part.bins).for_each(|(sum, count)| *sum += count);
+            let tiles = spread.map.row_mut(tile(row, rows, MAP.0));
+            tiles.into_iter().zip(&part.levels).for_each(|(tile, level)| *tile = (*tile).max(*level));
+            spread.rows.push(part.levels.into_iter().max().unwrap_or(0));
         }
-        Spread { exact, bins, infinite, dim, map: largest.mapv(level), rows: of_rows }
+        spread
+    }
+}
+
+/// Of one row.
+struct Part {
+    exact: usize,
+    infinite: usize,
+    bins: [usize; BINS],
+    /// Of the tiles that it falls into.
+    levels: Vec<u8>,
+}
+
+impl Part {
+    fn of(columns: usize, ratio: impl Fn(usize) -> f64) -> Self {
+        let (mut exact, mut bins, mut infinite) = (0, [0; BINS], 0);
+        let mut largest = vec![0.0_f64; columns.min(MAP.1)];
+        for column in 0..columns {
+            let ratio = ratio(column);
+            match ratio {
+                0.0 => exact += 1,
+                f64::INFINITY => infinite += 1,
+                _ => bins[bin(ratio)] += 1,
+            }
+            let tile = &mut largest[tile(column, columns, MAP.1)];
+            *tile = tile.max(ratio);
+        }
+        Part { exact, infinite, bins, levels: largest.into_iter().map(level).collect() }
     }
 }
 

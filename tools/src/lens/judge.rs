@@ -1,6 +1,7 @@
 //! From what was seen to a verdict.
 
-use ndarray::{Array2, Zip};
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView1, Zip};
 use reference::bound::{ErrorBound, confidence};
 use reference::compare::{compare, ratio};
 use reference::ops::sampling::argmax;
@@ -192,12 +193,14 @@ impl Judge {
 /// How many values of a right implementation are not the reference's, rounded: those whose error before rounding, taken as
 /// normal, carries them over the middle between two neighbours.
 fn expected_unequal(reference: &Array2<f64>, error: &ErrorBound, storage: Storage) -> f64 {
-    let crosses = |(at, &r): ((usize, usize), &f64)| {
+    let crosses = |at: (usize, usize), r: f64| {
         let sigma = error.before_rounding(at, r, storage);
         let distance = storage.spacing(r) / 2.0 - (r - storage.nearest(r)).abs();
         beyond(distance, sigma)
     };
-    reference.indexed_iter().map(crosses).sum()
+    let rows = reference.outer_iter().into_par_iter().enumerate();
+    let of_row = |(i, row): (usize, ArrayView1<'_, f64>)| row.indexed_iter().map(|(j, &r)| crosses((i, j), r)).sum();
+    rows.map(of_row).collect::<Vec<f64>>().into_iter().sum()
 }
 
 /// The likeliest tokens, where the site has logits.
