@@ -1,51 +1,11 @@
 //! What is said of a faulty candidate.
 
-use fixtures::names::at::At;
-use ndarray::{Array2, Axis, s};
-use reference::config::Config;
-use reference::site::Extent;
-use reference::{LayerSite, RoundingContract, Site};
-use tests::mistaken::Setting;
-use tools::candidate::{Candidate, Live};
+use ndarray::{Axis, s};
+use reference::{LayerSite, Site};
+use tests::seen::{Seen, pattern, setting};
 use tools::diagnose::Evidence;
-use tools::failure::Failure;
 
 mod dumps;
-
-const O_PROJ: Site = Site::Layer(1, LayerSite::OProj);
-
-fn setting() -> Setting {
-    Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32)
-}
-
-/// A candidate seen through something.
-struct Seen<'a, S, V> {
-    live: &'a Live,
-    shows: S,
-    value: V,
-}
-
-impl<S: Fn(Site) -> bool + Sync, V: Fn(Site, Array2<f64>) -> Array2<f64> + Sync> Candidate for Seen<'_, S, V> {
-    fn has(&self, at: At) -> bool {
-        (self.shows)(at.site) && self.live.has(at)
-    }
-
-    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
-        Ok((self.value)(at.site, self.live.matrix(at, extent)?))
-    }
-
-    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
-        self.live.choices(at, extent)
-    }
-
-    fn size(&self, at: At) -> Option<(usize, usize)> {
-        if self.has(at) { self.live.size(at) } else { None }
-    }
-
-    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
-        Box::new(self)
-    }
-}
 
 #[test]
 fn two_mistakes_are_named_one_after_the_other() {
@@ -83,17 +43,6 @@ fn the_outputs_of_layers_are_enough() {
     }
 }
 
-/// What is said of values at one site that are changed, and of nothing else.
-fn pattern(change: impl Fn(Array2<f64>) -> Array2<f64> + Sync) -> String {
-    let setting = setting();
-    let live = setting.with(&[]);
-    let value = |site, value| if site == O_PROJ { change(value) } else { value };
-    let diagnosis =
-        setting.diagnose(&Seen { live: &live, shows: |site| site != Site::Layer(1, LayerSite::Attention), value });
-    assert_eq!(diagnosis.unexplained.as_ref().map(|fault| fault.site), Some(O_PROJ));
-    diagnosis.pattern.join("; ")
-}
-
 #[test]
 fn what_no_mistake_explains_is_described() {
     let scaled = pattern(|x| x * 1.5);
@@ -118,22 +67,6 @@ fn what_no_mistake_explains_is_described() {
         x.select(Axis(1), &columns)
     });
     assert!(permuted.contains("columns are permuted: 0 has 1, 1 has 0"), "{permuted}");
-}
-
-#[cfg(feature = "lapack")]
-#[test]
-fn an_error_of_one_direction_is_told() {
-    let said = pattern(|mut x| {
-        for (i, mut row) in x.rows_mut().into_iter().enumerate() {
-            row[3] += 1.0 + i as f64;
-            row[9] -= 2.0 * (1.0 + i as f64);
-        }
-        x
-    });
-    assert!(
-        said.contains("the error has rank 1 of 40; 100 % of it lies along one direction, largest at 9, 3"),
-        "{said}"
-    );
 }
 
 #[test]
