@@ -162,6 +162,7 @@ pub(super) trait Fetch: Debug {
                 let is = match coded.read(&got) {
                     Read::One { at, factor: 1.0 } => extent.place("v", at),
                     Read::Nothing => "nothing".into(),
+                    _ if got.iter().any(|x| x.is_nan()) => "not a number".into(),
                     _ => format!("{got:?}, a mixture"),
                 };
                 return Err(format!("{} is {is}, not {}", extent.place("o", (i, c)), extent.place("v", right)));
