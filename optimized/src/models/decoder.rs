@@ -80,8 +80,8 @@ struct Table {
 }
 
 impl Decoder {
-    /// Copies a model to a device; `progress` is told of each layer, and of each of the vision tower. The kernels know both presets' readings of the
-    /// documents, mixtures of them, and other sizes.
+    /// Copies a model to a device; `progress` is told of each layer, and of each of the vision tower. The kernels know both
+    /// presets' readings of the documents, mixtures of them, and other sizes.
     pub fn load(
         gpu: Gpu,
         config: &Config,
@@ -168,8 +168,8 @@ impl Decoder {
         passes.map(|(number, (medium, pixels))| tower.features(&self.gpu, (number, medium, pixels), &mut tap)).collect()
     }
 
-    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. These have a place for each row of `features`, which
-    /// are a prompt's.
+    /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. They have a place for each row of `features`, which
+    /// a prompt's first pass has.
     ///
     /// C1: no more positions than the model has; and `masked_scatter`'s.
     pub fn forward(
