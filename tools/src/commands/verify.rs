@@ -43,6 +43,11 @@ pub struct Verify {
 }
 
 impl Verify {
+    /// With these lenses, and nothing else typed.
+    pub(super) fn under(lens: Vec<Lens>) -> Self {
+        Verify { lens, ..Verify::default() }
+    }
+
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
