@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::kernel::table::PATCH_EMBEDDING;
 use crate::tensor::Matrix;
 
-/// y \[n, m\] of x \[n, C·T·P·P\] and w \[m, C·T·P·P\], which [`rounded`] has made where it was wider.
+/// y \[n, m\] of x \[n, C·T·P·P\] and w \[m, C·T·P·P\], whose R1 is the caller's.
 ///
 /// C1: the reference's; and `linear`'s. C2: w's columns are (c, t, p, q).
 pub fn patch_embedding(

@@ -3,7 +3,7 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Residual, RoundingContract};
 
 use super::by_vectors;
 use crate::device::Gpu;
@@ -15,7 +15,7 @@ use crate::tensor::Matrix;
 ///
 /// C1: the reference's.
 pub fn residual(gpu: &Gpu, x: &Matrix<bf16>, f: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
-    require(x.dim() == f.dim(), "residual C1", "shape of f", format!("{:?}", f.dim()), format!("{:?}", x.dim()))?;
+    Residual::under(&RoundingContract::FUSED).check(x.dim(), f.dim())?;
     let mut y = gpu.uninitialised(x.dim())?;
     let (grid, vectors) = by_vectors("residual C2", x, RESIDUAL.constant("THREADS"))?;
     let function = gpu.function(&RESIDUAL, "residual")?;

@@ -28,7 +28,7 @@ pub struct Residual {
 
 /// y of x and f.
 pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
-    require(x.dim() == f.dim(), "residual C1", "shape of f", format!("{:?}", f.dim()), format!("{:?}", x.dim()))?;
+    p.check(x.dim(), f.dim())?;
     Ok(Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f))) // R1
 }
 
@@ -36,6 +36,11 @@ impl Residual {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
         Residual { output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// C1.
+    pub fn check(&self, x: (usize, usize), f: (usize, usize)) -> Result<(), ContractError> {
+        require(x == f, "residual C1", "shape of f", format!("{f:?}"), format!("{x:?}"))
     }
 
     /// The errors of both, one rounding of the sum, and R1.
