@@ -3,12 +3,13 @@
 
 pub use crate::config::{Config, FeedForward, Index, Vision};
 pub use crate::error::{ContractError, Error, require};
-pub use crate::grid::Grid;
+pub use crate::grid::{Grid, segments};
 pub use crate::media::{Media, Medium, Pixels};
 pub use crate::ops::axial_rope::{AxialRope, axial_rope};
 pub use crate::ops::indexer::Blocks;
 pub use crate::ops::masked_scatter::MaskedScatter;
 pub use crate::ops::patch_embedding::PatchEmbedding;
+pub use crate::ops::residual::Residual;
 pub use crate::ops::rope::{Rope, rope_table};
 pub use crate::ops::swiglu_oai::Coefficients;
 pub use crate::ops::vision_attention::VisionAttention;

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::error::{ContractError, require};
 
 /// Patches in time, height and width. An image has one in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Grid {
     /// In time: pairs of frames.
     pub t: usize,
@@ -46,6 +48,11 @@ impl Grid {
 /// Patches of several grids together.
 pub fn patches(grids: &[Grid]) -> Option<usize> {
     grids.iter().try_fold(0_usize, |sum, grid| sum.checked_add(grid.patches()?))
+}
+
+/// Patches of each grid, where their pixels are there: they see each other.
+pub fn segments(grids: &[Grid]) -> Vec<usize> {
+    grids.iter().map(|grid| grid.patches().expect("as many as rows of pixels")).collect()
 }
 
 /// Ok if `rows` are the patches of the grids, one each.

@@ -1,6 +1,7 @@
 //! Images and videos of a prompt: the pixels of their patches, and how these lie.
 
 use ndarray::Array2;
+use serde::Serialize;
 
 use crate::config::Vision;
 use crate::error::{ContractError, require};
@@ -16,7 +17,8 @@ pub struct Pixels {
 }
 
 /// Images or videos.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Medium {
     /// Images.
     Image,

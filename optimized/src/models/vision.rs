@@ -4,7 +4,7 @@
 use half::bf16;
 use reference::contract::{
     AxialPair, AxialRope, ChunkTime, Gelu, Grid, Medium, PatchEmbedding, PatchOrder, Pixels, Rounding,
-    RoundingContract, Site, Vision, VisionLayerSite, VisionSite, axial_rope,
+    RoundingContract, Site, Vision, VisionLayerSite, VisionSite, axial_rope, segments,
 };
 
 use super::capture::Tap;
@@ -85,8 +85,7 @@ impl VisionTower {
         tap.show_host(Site::Vision(number, VisionSite::RopeCos), table.cos.view());
         tap.show_host(Site::Vision(number, VisionSite::RopeSin), table.sin.view());
         let (cos, sin) = (gpu.upload(table.cos.view())?, gpu.upload(table.sin.view())?);
-        let segments = grids.iter().map(|grid| grid.patches().expect("as many as rows of pixels")).collect();
-        Ok(Pass { gpu, number, axial, cos, sin, segments })
+        Ok(Pass { gpu, number, axial, cos, sin, segments: segments(grids) })
     }
 
     fn layer(

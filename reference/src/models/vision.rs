@@ -11,7 +11,7 @@
 use ndarray::Array1;
 
 use crate::config::{Config, Vision};
-use crate::grid::Grid;
+use crate::grid::{Grid, segments};
 use crate::media::Pixels;
 use crate::ops::axial_rope::{AxialRope, axial_rope};
 use crate::ops::gelu::{Gelu, gelu};
@@ -232,11 +232,6 @@ impl<'m> VisionTower<'m> {
         let params = |c: &RoundingContract| Gelu::under(c, self.semantics.vision.gelu);
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
-}
-
-/// Patches of each grid: they see each other.
-fn segments(grids: &[Grid]) -> Vec<usize> {
-    grids.iter().map(|grid| grid.patches().expect("as many as rows of pixels")).collect()
 }
 
 fn add<T: Real>(x: &Tracked<T>, f: &Tracked<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {

@@ -4,16 +4,17 @@ use fixtures::images::encode::png;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView2, s};
 use reference::Grid;
 use reference::config::Vision;
+use reference::grid::segments;
 use reference::media::{Media, Medium, Pixels};
 use serde::Serialize;
 
 /// What goes through the vision tower on one pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TowerPass {
-    /// `images` or `videos`.
-    pub medium: &'static str,
-    /// Time, height and width of each image or chunk, in patches.
-    pub grids: Vec<[usize; 3]>,
+    /// What it is.
+    pub medium: Medium,
+    /// How the patches of each image or chunk lie.
+    pub grids: Vec<Grid>,
     /// Patches to a side of the square that becomes one feature.
     pub side: usize,
     /// Each image, or first frame of each time of a chunk, as a PNG; a report in JSON has no pictures.
@@ -29,33 +30,32 @@ impl TowerPass {
     pub fn of(media: Option<&Media>, vision: Option<&Vision>) -> Vec<TowerPass> {
         let Some((media, vision)) = media.zip(vision) else { return Vec::new() };
         let of_pass = |(medium, pixels): (Medium, &Pixels)| TowerPass {
-            medium: match medium {
-                Medium::Image => "images",
-                Medium::Video => "videos",
-            },
-            grids: pixels.grids.iter().map(|grid| [grid.t, grid.h, grid.w]).collect(),
+            medium,
+            grids: pixels.grids.clone(),
             side: vision.spatial_merge_size,
             pictures: pictures(pixels, vision),
         };
         media.passes().map(of_pass).collect()
     }
 
+    fn patches(&self) -> usize {
+        segments(&self.grids).into_iter().sum()
+    }
+
     /// How many patches of what.
     pub fn told(&self) -> String {
-        let patches: usize = self.grids.iter().map(|grid| grid.iter().product::<usize>()).sum();
         let of = match (self.medium, self.grids.len()) {
-            ("images", 1) => "an image".to_owned(),
-            ("images", n) => format!("{n} images"),
-            (_, 1) => "a video".to_owned(),
-            (_, n) => format!("{n} chunks of videos"),
+            (Medium::Image, 1) => "an image".to_owned(),
+            (Medium::Image, n) => format!("{n} images"),
+            (Medium::Video, 1) => "a video".to_owned(),
+            (Medium::Video, n) => format!("{n} chunks of videos"),
         };
-        format!("{patches} patches of {of}")
+        format!("{} patches of {of}", self.patches())
     }
 
     /// What is said of each patch or of each feature, in as many pictures, where they lie; nothing, if these are neither.
     pub(super) fn laid(&self, rows: &[u8]) -> Vec<Array2<u8>> {
-        let patches: usize = self.grids.iter().map(|grid| grid.iter().product::<usize>()).sum();
-        let side = self.side;
+        let (patches, side) = (self.patches(), self.side);
         let (across, order) = match rows.len() {
             n if n == patches => (1, side),
             n if n * side * side == patches => (side, 1),
@@ -63,10 +63,10 @@ impl TowerPass {
         };
         let mut rows = rows.iter();
         let mut laid = Vec::new();
-        for &[t, h, w] in &self.grids {
-            let grid = Grid { t, h: h / across, w: w / across };
+        for grid in &self.grids {
+            let grid = Grid { h: grid.h / across, w: grid.w / across, ..*grid };
             let first = laid.len();
-            laid.resize(first + t, Array2::zeros((grid.h, grid.w)));
+            laid.resize(first + grid.t, Array2::zeros((grid.h, grid.w)));
             for ([t, y, x], level) in grid.coordinates(order).zip(&mut rows) {
                 laid[first + t][[y, x]] = *level;
             }
@@ -80,8 +80,7 @@ fn pictures(pixels: &Pixels, vision: &Vision) -> Vec<Vec<u8>> {
     let range =
         pixels.values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
     let (mut first, mut pictures) = (0, Vec::new());
-    for grid in &pixels.grids {
-        let n = grid.patches().expect("as many as rows of pixels");
+    for (grid, n) in pixels.grids.iter().zip(segments(&pixels.grids)) {
         let rows = pixels.values.slice(s![first..first + n, ..]);
         first += n;
         pictures.extend((0..grid.t).map(|t| picture(*grid, t, rows, vision, range)));
