@@ -28,7 +28,7 @@ pub struct Worst {
 }
 
 /// What a comparison found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Comparison {
     /// Elements compared.
     pub count: usize,
@@ -62,7 +62,7 @@ pub fn compare(
     lambda: f64,
 ) -> Comparison {
     let of_rows = |first: usize, candidate: ArrayView2<'_, f64>, reference: ArrayView2<'_, f64>| {
-        let mut found = Comparison { count: reference.len(), equal: 0, faults: 0, suspicious: 0, worst: None };
+        let mut found = Comparison { count: reference.len(), ..Comparison::default() };
         Zip::indexed(candidate).and(reference).for_each(|(i, j), &c, &r| {
             let at = (first + i, j);
             let bound = error.certain[at];
@@ -84,8 +84,7 @@ pub fn compare(
     let rows = rows.zip(reference.axis_chunks_iter(Axis(0), ROWS)).enumerate();
     let parts: Vec<Comparison> =
         rows.map(|(i, (candidate, reference))| of_rows(i * ROWS, candidate, reference)).collect();
-    let none = Comparison { count: 0, equal: 0, faults: 0, suspicious: 0, worst: None };
-    parts.into_iter().fold(none, Comparison::and)
+    parts.into_iter().fold(Comparison::default(), Comparison::and)
 }
 
 impl Comparison {
