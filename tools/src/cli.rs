@@ -151,3 +151,8 @@ pub fn main() -> ExitCode {
         }
     }
 }
+
+/// Options with a value, as they can be typed again.
+pub fn typed(options: &[(&str, &Option<String>)]) -> String {
+    options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
+}

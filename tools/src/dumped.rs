@@ -9,7 +9,7 @@ use fixtures::names::sited::Sited;
 use reference::media::Media;
 use reference::{LayerSite, Semantics, Site};
 
-use crate::cli::Reading;
+use crate::cli::{Reading, typed};
 use crate::failure::Failure;
 use crate::model::Model;
 use crate::pixels::Shown;
@@ -47,8 +47,7 @@ impl Given {
             ("--semantics", &self.reading.semantics),
             ("--names", &names),
         ];
-        let options = options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
-        options.chain([self.shown.typed()]).collect()
+        typed(&options) + &self.shown.typed()
     }
 }
 

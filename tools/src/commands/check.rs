@@ -9,7 +9,7 @@ use reference::{RoundingContract, Semantics};
 use super::Outcome;
 use crate::backend::{device, load_optimized, weights_of_optimized};
 use crate::candidate::Live;
-use crate::cli::{OnDevice, Part, Prompted, Reading, ReportFiles};
+use crate::cli::{OnDevice, Part, Prompted, Reading, ReportFiles, typed};
 use crate::decoded::judge_decoded;
 use crate::decoding::decode_optimized;
 use crate::failure::Failure;
@@ -71,9 +71,7 @@ impl Check {
     /// The command, without what restricts it.
     fn command(&self, model: &Model) -> String {
         let options = [("--tokens", &self.prompted.tokens), ("--semantics", &self.reading.semantics)];
-        let options = options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?)));
-        let typed: String = options.chain([self.shown.typed()]).collect();
-        format!("parity check {}{typed} --device {}", model.name, self.device.device)
+        format!("parity check {}{}{} --device {}", model.name, typed(&options), self.shown.typed(), self.device.device)
     }
 
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
