@@ -38,9 +38,10 @@ const CUBE: f64 = 0.044_715;
 /// √(2/π).
 const SLOPE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// A device's erf and tanh are within so many u of 1. tanh: two ulps. erf: PyTorch on a processor takes Abramowitz & Stegun
-/// 7.1.26 (`Vectorized<float>::erf` in its source), 1 − P(t)·exp(−x²) with t = 1/(1 + px), which is off by 1.5·10⁻⁷ or 2.6·u; t by 3·u, and P by 10.4·u for that; Horner's
-/// scheme by 10·u of Σ|aᵢ|tⁱ ≤ 4.48; the exponential and its argument by 4.8·u; product and difference by 2·u.
+/// A device's erf and tanh are within so many u of 1. tanh: two ulps. erf: PyTorch on a processor takes Abramowitz &
+/// Stegun 7.1.26 (`Vectorized<float>::erf` in its source), 1 − P(t)·exp(−x²) with t = 1/(1 + px), which is off by
+/// 1.5·10⁻⁷ or 2.6·u; t by 3·u, and P by 10.4·u for that; Horner's scheme by 10·u of Σ|aᵢ|tⁱ ≤ 4.48; the exponential and
+/// its argument by 4.8·u; product and difference by 2·u.
 const FUNCTION: [f64; 2] = [65.0, 4.0];
 
 /// erf's argument is a product with a constant that is rounded; the cubic's has five products, a sum and two constants.
