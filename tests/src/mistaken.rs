@@ -9,13 +9,15 @@ use reference::ops::kv_cache::KvCache;
 use reference::probe::Probe;
 use reference::run::Run;
 use reference::{RoundingContract, Semantics, Site, Tracked};
-use tools::candidate::{Candidate, Live};
-use tools::catalogue::assumption::Assumption;
-use tools::catalogue::{self, Assumed, Clue};
-use tools::diagnose::{Diagnosis, Evidence, diagnose};
-use tools::model::Model;
-use tools::pixels::Shown;
-use tools::prompt::Prompt;
+use tools::diagnose::catalogue::assumption::Assumption;
+use tools::diagnose::catalogue::list;
+use tools::diagnose::catalogue::mistake::{Assumed, Clue};
+use tools::diagnose::diagnosis::{Diagnosis, diagnose};
+use tools::diagnose::evidence::Evidence;
+use tools::judge::candidate::{Candidate, Live};
+use tools::session::model::Model;
+use tools::session::pixels::Shown;
+use tools::session::prompt::Prompt;
 
 /// Keeps what it sees.
 #[derive(Default)]
@@ -108,7 +110,7 @@ impl Setting {
     pub fn mistakes(&self) -> Vec<Assumed> {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let clue = Clue { position: self.case.tokens.len() / 2 };
-        let all = catalogue::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue));
+        let all = list::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue));
         all.filter(|assumed| !assumed.change.is_in(&self.semantics())).collect()
     }
 

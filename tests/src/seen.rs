@@ -5,8 +5,8 @@ use ndarray::Array2;
 use reference::config::Config;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
-use tools::candidate::{Candidate, Live};
 use tools::failure::Failure;
+use tools::judge::candidate::{Candidate, Live};
 
 use crate::mistaken::Setting;
 

@@ -1,7 +1,7 @@
 //! The picture of what each token chose.
 
 use proptest::prelude::*;
-use tools::chosen::{Chosen, PARTS, Row, Standing};
+use tools::judge::chosen::{Chosen, PARTS, Row, Standing};
 
 /// A choice as the reference's.
 fn alike(chosen: Vec<usize>) -> Row {

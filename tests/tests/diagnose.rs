@@ -3,7 +3,7 @@
 use ndarray::{Axis, s};
 use reference::{LayerSite, Site};
 use tests::seen::{Seen, pattern, setting};
-use tools::diagnose::Evidence;
+use tools::diagnose::evidence::Evidence;
 
 mod dumps;
 

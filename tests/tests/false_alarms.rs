@@ -12,10 +12,10 @@ use reference::{RoundingContract, Semantics};
 use serde_json::{Value, json};
 use tests::device::emulated;
 use tests::mistaken::computed;
-use tools::candidate::{Candidate, Live};
-use tools::lens::Lens;
-use tools::verdict::{SiteReport, Verdict};
-use tools::verify::Verification;
+use tools::judge::candidate::{Candidate, Live};
+use tools::judge::lens::Lens;
+use tools::judge::verdict::{SiteReport, Verdict};
+use tools::judge::verification::Verification;
 
 /// What both families have: sizes that leave remainders in most tiles.
 fn shared() -> impl Strategy<Value = Value> {

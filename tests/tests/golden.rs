@@ -20,11 +20,11 @@ use reference::site::Extent;
 use reference::{RoundingContract, Semantics, Site, Storage, Tracked};
 use tests::device::devices;
 use tests::mistaken::shown;
-use tools::candidate::{Candidate, Live};
 use tools::failure::Failure;
-use tools::lens::Lens;
-use tools::verdict::{SiteReport, Verdict};
-use tools::verify::Verification;
+use tools::judge::candidate::{Candidate, Live};
+use tools::judge::lens::Lens;
+use tools::judge::verdict::{SiteReport, Verdict};
+use tools::judge::verification::Verification;
 
 /// How far a logit may be off, relative to the largest.
 const LOGITS: f64 = 2e-5;

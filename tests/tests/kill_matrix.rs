@@ -13,9 +13,11 @@ use reference::config::{Config, Index};
 use reference::{RoundingContract, Semantics, Site};
 use tests::memory::{Memory, tiny_m3};
 use tests::mistaken::{Setting, computed};
-use tools::catalogue::assumption::Assumption;
-use tools::catalogue::{self, Assumed, Clue};
-use tools::diagnose::{Evidence, diagnose};
+use tools::diagnose::catalogue::assumption::Assumption;
+use tools::diagnose::catalogue::list;
+use tools::diagnose::catalogue::mistake::{Assumed, Clue};
+use tools::diagnose::diagnosis::diagnose;
+use tools::diagnose::evidence::Evidence;
 
 /// What became of a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +105,7 @@ fn keys_of_attention_are_told_in_the_index_branch() {
     let config = Config { index: m3.index.map(|index| Index { head_dim: m3.head_dim, ..index }), ..m3 };
     let (memory, contract) = (Memory::random(&config, 1), RoundingContract::EAGER_F32);
     let right = Assumption::none(Semantics::RELEASED);
-    let mut all = catalogue::all().flat_map(|mistake| mistake.cases(&config, Clue::default()));
+    let mut all = list::all().flat_map(|mistake| mistake.cases(&config, Clue::default()));
     let assumed = all.find(|assumed| assumed.mistake.name == "index_k_from_main_k").expect("it can be made here");
     let wrong = right.and(assumed).expect("it can be assumed");
     let tokens: Vec<u32> = (0..20).map(|i| i * i % 37).collect();

@@ -7,11 +7,11 @@ use reference::models::decoder::Decoder;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage};
 use tests::mistaken::Setting;
-use tools::candidate::{Candidate, Live};
 use tools::failure::Failure;
-use tools::lens::Lens;
-use tools::verdict::{SiteReport, Verdict};
-use tools::verify::{Found, Verification};
+use tools::judge::candidate::{Candidate, Live};
+use tools::judge::lens::Lens;
+use tools::judge::verdict::{SiteReport, Verdict};
+use tools::judge::verification::{Found, Verification};
 
 use fixtures::names::at::At;
 

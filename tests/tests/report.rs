@@ -5,12 +5,12 @@ mod junit;
 pub(crate) mod page;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
-use tools::chosen::{Chosen, Row, Standing};
-use tools::decoded::{Cause, Decoded, Divergence};
-use tools::lens::Lens;
-use tools::report::{Header, Report, SCHEMA};
-use tools::spread::Spread;
-use tools::verdict::{Flip, JudgedBy, Likelihood, SiteReport, Top, Verdict, Worst};
+use tools::judge::chosen::{Chosen, Row, Standing};
+use tools::judge::decoded::{Cause, Decoded, Divergence};
+use tools::judge::lens::Lens;
+use tools::judge::spread::Spread;
+use tools::judge::verdict::{Flip, JudgedBy, Likelihood, SiteReport, Top, Verdict, Worst};
+use tools::report::content::{Header, Report, SCHEMA};
 
 /// A name that would run in a page that does not escape it.
 const HOSTILE: &str = "</title></template><script>document.body.remove()</script>&amp;\"'";

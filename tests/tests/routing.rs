@@ -6,10 +6,10 @@ use reference::models::decoder::Decoder;
 use reference::ops::indexer::{Indexer, indexer};
 use reference::{LayerSite, RoundingContract, Semantics, Site};
 use tests::memory::{Memory, tiny_m3};
-use tools::candidate::Live;
-use tools::lens::Lens;
-use tools::verdict::{Flip, SiteReport, Verdict};
-use tools::verify::Verification;
+use tools::judge::candidate::Live;
+use tools::judge::lens::Lens;
+use tools::judge::verdict::{Flip, SiteReport, Verdict};
+use tools::judge::verification::Verification;
 
 /// Two tokens in each of six blocks, all of a block with one score; a token's own block is forced.
 const SCORES: [f32; 6] = [1.0, 4.0, 3.0, 3.0, 2.0, 0.0];

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    tools::cli::main()
+    tools::commands::cli::main()
 }

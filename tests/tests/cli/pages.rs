@@ -99,10 +99,10 @@ fn an_error_of_a_patch_is_shown_where_it_lies() {
     }
 }
 
-/// Whether a letter stands for a level above `tools::spread::PASSES`.
+/// Whether a letter stands for a level above `tools::judge::spread::PASSES`.
 fn is_fault(letter: char) -> bool {
     let letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    letters.find(letter).is_some_and(|level| level > usize::from(tools::spread::PASSES))
+    letters.find(letter).is_some_and(|level| level > usize::from(tools::judge::spread::PASSES))
 }
 
 #[test]

@@ -6,17 +6,17 @@ use fixtures::activations::dump::Dump;
 use rayon::prelude::*;
 use serde_json::Value;
 use tests::repository;
-use tools::cli::Reading;
-use tools::diagnose::{Diagnosis, Evidence, diagnose};
-use tools::dumped::{Dumped, Given};
-use tools::model::Model;
+use tools::diagnose::diagnosis::{Diagnosis, diagnose};
+use tools::diagnose::evidence::Evidence;
+use tools::session::dumped::{Dumped, Given};
+use tools::session::model::Model;
 
 /// What `parity diagnose CASE DUMP --semantics READING` finds.
 fn found(case: &str, dump: Dump, reading: Option<&str>) -> Diagnosis {
     let model = Model::open(case).expect("the case is built in");
     let stated = model.case.as_ref().and_then(|case| case.manifest.semantics.clone());
     let semantics = reading.map(str::to_owned).or(stated);
-    let given = Given { reading: Reading { semantics }, ..Given::default() };
+    let given = Given { semantics, ..Given::default() };
     let dumped = Dumped::of(dump, &given, &model).expect("it is a dump of the case");
     let evidence = Evidence {
         config: model.checkpoint.config(),

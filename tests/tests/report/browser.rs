@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tools::report::html;
+use tools::report::html::html;
 
 use super::page::{all, text};
 use super::report;

@@ -1,8 +1,8 @@
 //! Test reporters read what is written for them.
 
 use roxmltree::{Document, Node};
-use tools::report::junit;
-use tools::verdict::Verdict;
+use tools::judge::verdict::Verdict;
+use tools::report::junit::junit;
 
 use super::{FAULTY, HOSTILE, report};
 

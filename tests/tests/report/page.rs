@@ -1,7 +1,7 @@
 //! The page is well-formed, whole, small, and says what is wrong before all else.
 
 use scraper::{ElementRef, Html, Selector};
-use tools::report::html;
+use tools::report::html::html;
 
 use super::{FAULTY, HOSTILE, report};
 

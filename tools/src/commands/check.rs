@@ -6,24 +6,27 @@ use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
 use reference::{RoundingContract, Semantics};
 
-use super::Outcome;
-use crate::backend::{device, load_optimized, weights_of_optimized};
-use crate::candidate::Live;
-use crate::cli::{OnDevice, Part, Prompted, Reading, ReportFiles, typed};
-use crate::decoded::judge_decoded;
-use crate::decoding::decode_optimized;
+use super::outcome::Outcome;
+use crate::commands::options::{OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
+use crate::compare::selection::Selection;
 use crate::failure::Failure;
-use crate::lens::{Lens, MEMBERS};
-use crate::model::Model;
-use crate::output::Output;
-use crate::pixels::Shown;
-use crate::prompt::Prompt;
-use crate::replay::Choices;
+use crate::judge::candidate::Live;
+use crate::judge::decoded::judge_decoded;
+use crate::judge::floor::MEMBERS;
+use crate::judge::lens::Lens;
+use crate::judge::replay::Choices;
+use crate::judge::verdict::Verdict;
+use crate::judge::verification::Verification;
+use crate::report::content::{Header, Report, SCHEMA};
+use crate::report::files::write;
+use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
-use crate::report::{self, Header, Report, SCHEMA};
-use crate::selection::Selection;
-use crate::verdict::Verdict;
-use crate::verify::Verification;
+use crate::report::table;
+use crate::report::terminal::print;
+use crate::session::backend::{device, load_optimized, weights_of_optimized};
+use crate::session::decoding::decode_optimized;
+use crate::session::model::Model;
+use crate::session::prompt::Prompt;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -33,7 +36,7 @@ pub struct Check {
     #[command(flatten)]
     prompted: Prompted,
     #[command(flatten)]
-    shown: Shown,
+    shown: ShownOptions,
     /// Tokens to decode after it.
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub decode: usize,
@@ -44,7 +47,7 @@ pub struct Check {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
-    files: ReportFiles,
+    files: ReportOptions,
 }
 
 impl Check {
@@ -56,14 +59,14 @@ impl Check {
             reports.push(self.judge(&Model::open(name)?, output)?);
         }
         match &reports[..] {
-            [one] => report::print(one, output),
+            [one] => print(one, output),
             all => {
                 let faulty = all.iter().filter(|report| report.verdict() == Verdict::Fault);
-                faulty.for_each(|report| report::print(report, output));
-                output.say(&report::table::of_reports(all));
+                faulty.for_each(|report| print(report, output));
+                output.say(&table::of_reports(all));
             }
         }
-        report::write(&reports, &self.files)?;
+        write(&reports, &self.files.files())?;
         let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
@@ -79,7 +82,7 @@ impl Check {
         let semantics = self.reading.of(model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
-        let media = self.shown.find(model, &prompt)?;
+        let media = self.shown.shown().find(model, &prompt)?;
         let weights = weights_of_optimized(model);
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
         let optimized = load_optimized(model, &semantics, device(&self.device.device)?, output)?;

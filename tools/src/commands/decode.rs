@@ -8,15 +8,14 @@ use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
 use serde_json::json;
 
-use super::Outcome;
-use crate::backend::{Backend, device, load_optimized};
-use crate::cli::{OnDevice, Prompted, Reading, Reporting};
-use crate::decoding::{decode_optimized, decode_reference};
+use super::outcome::Outcome;
+use crate::commands::options::{OnDevice, Prompted, Reading, Reporting, ShownOptions};
 use crate::failure::Failure;
-use crate::model::Model;
-use crate::output::Output;
-use crate::pixels::Shown;
-use crate::prompt::Prompt;
+use crate::report::output::Output;
+use crate::session::backend::{Backend, device, load_optimized};
+use crate::session::decoding::{decode_optimized, decode_reference};
+use crate::session::model::Model;
+use crate::session::prompt::Prompt;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -32,7 +31,7 @@ pub struct Decode {
     #[command(flatten)]
     prompted: Prompted,
     #[command(flatten)]
-    shown: Shown,
+    shown: ShownOptions,
     /// Tokens to make.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 24)]
     pub count: usize,
@@ -66,7 +65,7 @@ impl Decode {
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.count)?;
-        let media = self.shown.find(&model, &prompt)?;
+        let media = self.shown.shown().find(&model, &prompt)?;
         let prompt = prompt.tokens;
         if let (Some(chunk), Some(_)) = (self.chunk, &media) {
             return Err(Failure::new(format!("--chunk {chunk}: the prompt shows images or videos"))

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Outcome;
-use crate::cli::Reporting;
-use crate::diagnose::{Diagnosis, Evidence, Explained, diagnose};
-use crate::dumped::{Dumped, Given, open_dump};
+use super::outcome::Outcome;
+use crate::commands::options::{DumpOptions, Reporting};
+use crate::diagnose::diagnosis::{Diagnosis, Explained, diagnose};
+use crate::diagnose::evidence::Evidence;
 use crate::failure::Failure;
-use crate::model::Model;
-use crate::output::Output;
-use crate::verdict::SiteReport;
+use crate::judge::verdict::SiteReport;
+use crate::report::output::Output;
+use crate::session::dumped::{Dumped, open_dump};
+use crate::session::model::Model;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -22,7 +23,7 @@ pub struct Diagnose {
     /// A .safetensors or .npz file, or a folder of those or of .npy files.
     pub dump: PathBuf,
     #[command(flatten)]
-    given: Given,
+    given: DumpOptions,
     #[command(flatten)]
     reporting: Reporting,
 }
@@ -31,7 +32,7 @@ impl Diagnose {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given, &model)?;
+        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given.given(), &model)?;
         if let Some(note) = &dumped.known.coarser {
             output.say(note);
         }

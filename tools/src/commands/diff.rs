@@ -6,14 +6,14 @@ use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::names::map::NameMap;
 
-use super::Outcome;
-use crate::cli::{Part, Reporting};
-use crate::difference::Difference;
+use super::outcome::Outcome;
+use crate::commands::options::{Part, Reporting};
+use crate::compare::difference::Difference;
+use crate::compare::selection::Selection;
 use crate::failure::Failure;
-use crate::model::Model;
-use crate::output::Output;
-use crate::report::print_difference;
-use crate::selection::Selection;
+use crate::report::differences::print_difference;
+use crate::report::output::Output;
+use crate::session::model::Model;
 
 /// What is typed.
 ///
@@ -55,7 +55,7 @@ impl Diff {
         }
         print_difference(&difference, output);
         self.reporting.write(&difference)?;
-        let passed = |pair: &crate::difference::Pair| {
+        let passed = |pair: &crate::compare::difference::Pair| {
             let near = |limit| pair.relative().is_some_and(|relative| relative <= limit);
             pair.fault().is_none() && self.limit.is_none_or(near)
         };

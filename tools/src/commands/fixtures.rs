@@ -1,19 +1,18 @@
 //! `parity fixtures`: the golden cases.
 
+mod cases;
 mod regenerate;
 mod verify;
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
-use fixtures::golden::Golden;
 
-use super::Outcome;
+use self::cases::Cases;
+use super::outcome::Outcome;
 use crate::failure::Failure;
-use crate::model::Model;
-use crate::output::Output;
+use crate::report::output::Output;
 use crate::report::table::{number, with_header};
 
 /// What is typed.
@@ -32,29 +31,6 @@ enum What {
     Verify(verify::Verify),
     /// Make them again with transformers, in Python environments of its own, and show what moved.
     Regenerate(regenerate::Regenerate),
-}
-
-/// Which cases.
-#[derive(Debug, Clone, Args)]
-struct Cases {
-    /// Their names; without any, all.
-    names: Vec<String>,
-    /// A folder of cases, instead of the built-in ones.
-    #[arg(long, value_name = "FOLDER")]
-    golden: Option<PathBuf>,
-}
-
-impl Cases {
-    fn open(&self) -> Result<Vec<Model>, Failure> {
-        let golden = self.golden.as_deref().map_or_else(Golden::embedded, Golden::open);
-        let names = if self.names.is_empty() { golden.names()? } else { self.names.clone() };
-        if names.is_empty() {
-            let folder = self.golden.as_deref().unwrap_or(std::path::Path::new("")).display();
-            return Err(Failure::new(format!("{folder}: holds no case, expected folders with a case.json"))
-                .help("see fixtures/golden for some"));
-        }
-        names.iter().map(|name| Model::of_case(golden.case(name)?)).collect()
-    }
 }
 
 /// Lists the cases.

@@ -9,10 +9,10 @@ use optimized::kernel::table::KERNELS;
 use optimized::nvrtc::Nvrtc;
 use serde_json::json;
 
-use super::Outcome;
-use crate::cli::Reporting;
+use super::outcome::Outcome;
+use crate::commands::options::Reporting;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::report::output::Output;
 use crate::report::table::{number, with_header};
 
 /// What is typed.

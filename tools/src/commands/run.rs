@@ -11,18 +11,17 @@ use reference::models::decoder::Decoder;
 use reference::ops::sampling::Sampling;
 use serde_json::json;
 
-use super::Outcome;
-use crate::backend::{Backend, device, load_optimized};
-use crate::cli::{OnDevice, Part, Prompted, Reading};
-use crate::decoding::{decode_optimized, decode_reference};
+use super::outcome::Outcome;
+use crate::commands::options::{OnDevice, Part, Prompted, Reading, ShownOptions};
+use crate::compare::selection::Selection;
 use crate::failure::Failure;
-use crate::model::Model;
-use crate::output::Output;
-use crate::pixels::Shown;
-use crate::precision::named;
-use crate::prompt::Prompt;
-use crate::recorder::Recorder;
-use crate::selection::Selection;
+use crate::report::output::Output;
+use crate::session::backend::{Backend, device, load_optimized};
+use crate::session::decoding::{decode_optimized, decode_reference};
+use crate::session::model::Model;
+use crate::session::precision::named;
+use crate::session::prompt::Prompt;
+use crate::session::recorder::Recorder;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -38,7 +37,7 @@ pub struct Run {
     #[command(flatten)]
     prompted: Prompted,
     #[command(flatten)]
-    shown: Shown,
+    shown: ShownOptions,
     /// Tokens to decode greedily after it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub decode: usize,
@@ -64,7 +63,7 @@ impl Run {
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
-        let media = self.shown.find(&model, &prompt)?;
+        let media = self.shown.shown().find(&model, &prompt)?;
         let contract = match self.backend {
             Backend::Reference => named(&self.precision)?,
             Backend::Optimized => RoundingContract::FUSED,

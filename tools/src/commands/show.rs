@@ -7,12 +7,12 @@ use fixtures::activations::dump::Dump;
 use fixtures::tensor::Listed;
 use serde_json::json;
 
-use super::Outcome;
-use crate::cli::Reporting;
+use super::outcome::Outcome;
+use crate::commands::options::Reporting;
 use crate::failure::Failure;
-use crate::model::{Model, count};
-use crate::output::Output;
+use crate::report::output::Output;
 use crate::report::table::{number, with_header};
+use crate::session::model::{Model, count};
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]

@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use fixtures::synth::Synthesis;
 use reference::Storage;
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::report::output::Output;
 
 /// What is typed.
 ///

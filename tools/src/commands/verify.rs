@@ -8,21 +8,24 @@ use fixtures::names::sited::Sited;
 use reference::Semantics;
 use reference::models::decoder::Decoder;
 
-use super::Outcome;
-use crate::cli::{Part, ReportFiles};
-use crate::decoded::judge_decoded;
-use crate::dumped::{Dumped, Given, open_dump};
+use super::outcome::Outcome;
+use crate::commands::options::{DumpOptions, Part, ReportOptions};
+use crate::compare::selection::Selection;
 use crate::failure::Failure;
-use crate::lens::{Lens, MEMBERS};
-use crate::model::Model;
-use crate::output::Output;
-use crate::precision::Known;
-use crate::replay::Choices;
+use crate::judge::decoded::judge_decoded;
+use crate::judge::floor::MEMBERS;
+use crate::judge::lens::Lens;
+use crate::judge::replay::Choices;
+use crate::judge::verdict::Verdict;
+use crate::judge::verification::Verification;
+use crate::report::content::{Header, Report, SCHEMA};
+use crate::report::files::write;
+use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
-use crate::report::{self, Header, Report, SCHEMA};
-use crate::selection::Selection;
-use crate::verdict::Verdict;
-use crate::verify::Verification;
+use crate::report::terminal::print;
+use crate::session::dumped::{Dumped, open_dump};
+use crate::session::model::Model;
+use crate::session::precision::Known;
 
 /// What is typed.
 #[derive(Debug, Clone, Default, Args)]
@@ -32,14 +35,14 @@ pub struct Verify {
     /// A .safetensors or .npz file, or a folder of those or of .npy files. For a built-in case its own values.
     pub dump: Option<PathBuf>,
     #[command(flatten)]
-    given: Given,
+    given: DumpOptions,
     /// Only these lenses.
     #[arg(long, value_enum)]
     pub lens: Vec<Lens>,
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
-    files: ReportFiles,
+    files: ReportOptions,
 }
 
 impl Verify {
@@ -53,15 +56,16 @@ impl Verify {
         let model = Model::open(&self.model)?;
         let dump = open_dump(self.dump.as_deref(), &model)?;
         let report = self.judge(&model, dump, output)?;
-        report::print(&report, output);
-        report::write(std::slice::from_ref(&report), &self.files)?;
+        print(&report, output);
+        write(std::slice::from_ref(&report), &self.files.files())?;
         Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
     }
 
     /// Puts a dump next to the model's reference.
     pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let Dumped { values: dump, prompt, steps, known, semantics, media } = Dumped::of(dump, &self.given, model)?;
+        let Dumped { values: dump, prompt, steps, known, semantics, media } =
+            Dumped::of(dump, &self.given.given(), model)?;
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };

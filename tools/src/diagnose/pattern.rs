@@ -7,8 +7,9 @@ use reference::config::Config;
 use reference::site::Extent;
 use reference::{Site, Storage};
 
-use crate::lens::{Kept, unravel};
-use crate::report::place::{axes, has_heads};
+use crate::compare::metrics::unravel;
+use crate::judge::axes::{axes, has_heads};
+use crate::judge::judging::Kept;
 
 /// Numbers told one by one.
 const TOLD: usize = 6;

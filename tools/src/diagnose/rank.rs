@@ -3,7 +3,7 @@
 use ndarray::Array2;
 use ndarray_linalg::SVD;
 
-use crate::lens::Kept;
+use crate::judge::judging::Kept;
 
 /// The part of an error's energy that its directions must have.
 const ENERGY: f64 = 1.0 - 1e-6;

@@ -4,7 +4,7 @@ use fixtures::names::at::At;
 use reference::config::Config;
 use reference::{LayerSite, Semantics, Site};
 
-use super::Evidence;
+use super::evidence::Evidence;
 
 /// A field and its value.
 type Size = (&'static str, String);

@@ -6,7 +6,7 @@ use reference::Site;
 use reference::site::Extent;
 use reference::weights::{Matrix, Weight};
 
-use super::Evidence;
+use super::evidence::Evidence;
 use crate::failure::Failure;
 
 impl Evidence<'_> {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use comfy_table::Cell;
 
 use super::table::{number, with_header};
-use crate::difference::{Difference, Pair};
-use crate::metrics::Metrics;
-use crate::output::Output;
+use crate::compare::difference::{Difference, Pair};
+use crate::compare::metrics::Metrics;
+use crate::report::output::Output;
 
 /// Names told that only one dump has.
 const TOLD: usize = 5;

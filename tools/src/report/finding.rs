@@ -1,9 +1,9 @@
 //! A fault in words: how many values, where the worst is, both values, the bound, the command that runs just that again.
 
-use super::Report;
+use super::content::Report;
 use super::place::named;
-use crate::decoded::Divergence;
-use crate::verdict::{JudgedBy, SiteReport};
+use crate::judge::decoded::Divergence;
+use crate::judge::verdict::{JudgedBy, SiteReport};
 
 /// Another token, in words.
 pub(super) fn another_token(divergence: &Divergence) -> String {

@@ -5,9 +5,11 @@
 //! [`tokens`], the model as a whole.
 
 mod cells;
+mod curves;
 mod detail;
 mod drift;
 mod findings;
+mod levels;
 mod map;
 mod plot;
 mod routing;
@@ -17,8 +19,8 @@ mod tokens;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use self::cells::Cells;
-use super::Report;
-use crate::verdict::Verdict;
+use super::content::Report;
+use crate::judge::verdict::Verdict;
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/page.js");

@@ -2,11 +2,12 @@
 
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Report, finding};
-use crate::decoded::{Cause, Decoded};
+use super::content::Report;
+use super::finding;
 use crate::failure::Failure;
-use crate::lens::Lens;
-use crate::verdict::{SiteReport, Verdict};
+use crate::judge::decoded::{Cause, Decoded};
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// The reports as one document.
 pub fn junit(reports: &[Report]) -> Result<String, Failure> {

@@ -3,9 +3,9 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table};
 
-use super::Report;
-use crate::lens::Lens;
-use crate::verdict::Verdict;
+use super::content::Report;
+use crate::judge::lens::Lens;
+use crate::judge::verdict::Verdict;
 
 /// An empty table.
 pub fn with_header(header: &[&str]) -> Table {

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use owo_colors::OwoColorize;
 
-use super::Report;
+use super::content::Report;
 use super::finding::{another_token, divergence, lines, suspicion};
 use super::place::{Row, at, is_table};
-use crate::decoded::Cause;
-use crate::lens::Lens;
-use crate::output::Output;
-use crate::verdict::{JudgedBy, SiteReport, Verdict};
+use crate::judge::decoded::Cause;
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
+use crate::report::output::Output;
 
 /// Faults that are told in full.
 const TOLD: usize = 10;

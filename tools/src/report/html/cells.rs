@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use reference::site::VisionSite;
 use reference::{LayerSite, Site};
 
-use crate::lens::Lens;
-use crate::report::Report;
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{SiteReport, Verdict};
+use crate::report::content::Report;
 use crate::report::place::{Row, kind};
-use crate::verdict::{SiteReport, Verdict};
 
 /// Faults whose histogram and map of errors are kept.
 const FAULTS: usize = 40;

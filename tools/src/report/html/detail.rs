@@ -1,18 +1,16 @@
 //! What is said of one cell of the map.
 
 use maud::{Markup, html};
-use ndarray::Array2;
 
 use super::cells::Cell;
+use super::levels::levels;
 use super::{plot, shown};
-use crate::chosen::{Chosen, PARTS};
-use crate::report::Report;
-use crate::report::place::{at, axes, named};
-use crate::spread::Spread;
-use crate::verdict::{JudgedBy, SiteReport, Verdict};
-
-/// The alphabet in which levels are written, a character each.
-const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use crate::judge::axes::axes;
+use crate::judge::chosen::{Chosen, PARTS};
+use crate::judge::spread::Spread;
+use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
+use crate::report::content::Report;
+use crate::report::place::{at, named};
 
 /// Shown when the cell is chosen.
 pub(super) fn template(number: usize, report: &Report, cell: &Cell<'_>) -> Markup {
@@ -124,11 +122,6 @@ fn choices(site: &SiteReport, chosen: &Chosen) -> Markup {
 fn sides(site: &SiteReport) -> (String, &'static str) {
     let axes = axes(site.site);
     (axes[..axes.len() - 1].join(" × "), axes[axes.len() - 1])
-}
-
-/// A picture's levels, a character each.
-pub(super) fn levels(map: &Array2<u8>) -> String {
-    map.iter().map(|level| char::from(LEVELS[usize::from(*level)])).collect()
 }
 
 /// A ratio in few characters.

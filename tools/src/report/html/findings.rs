@@ -4,10 +4,10 @@ use maud::{Markup, html};
 
 use super::cells::{Cell, Cells, ratio};
 use super::{detail, map};
-use crate::decoded::Cause;
-use crate::report::Report;
+use crate::judge::decoded::Cause;
+use crate::judge::verdict::Verdict;
+use crate::report::content::Report;
 use crate::report::place::at;
-use crate::verdict::Verdict;
 
 /// Faults that are told in full.
 const TOLD: usize = 20;

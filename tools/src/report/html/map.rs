@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::cells::{Cell, Cells, ratio};
 use super::detail;
-use crate::report::Report;
+use crate::judge::verdict::Verdict;
+use crate::report::content::Report;
 use crate::report::place::at;
-use crate::verdict::Verdict;
 
 /// The largest ratio of each colour but the first, which is for none, and the last, which is for all above.
 const SHADES: [f64; 8] = [0.015_625, 0.062_5, 0.25, 0.5, 1.0, 2.0, 16.0, 256.0];

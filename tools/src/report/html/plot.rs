@@ -6,9 +6,9 @@ use maud::{Markup, PreEscaped};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::drift::Drift;
-use crate::decoded::Decoded;
-use crate::spread::{LOWEST, Spread};
+use super::curves::Drift;
+use crate::judge::decoded::Decoded;
+use crate::judge::spread::{LOWEST, Spread};
 
 /// A chart under way.
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -100,7 +100,7 @@ pub(super) fn margins(decoded: &Decoded) -> Markup {
         let points = decoded.margins.iter().enumerate().map(|(at, margin)| (at as f64, height(*margin)));
         chart.draw_series(points.map(|at| Circle::new(at, 3, DRIFT.filled())))?;
         chart.draw_series(decoded.divergences.iter().map(|divergence| {
-            let color = if divergence.cause == crate::decoded::Cause::Fault { FAIL } else { MADE };
+            let color = if divergence.cause == crate::judge::decoded::Cause::Fault { FAIL } else { MADE };
             let at = (divergence.position as f64, height(divergence.margin.max(f64::MIN_POSITIVE)));
             EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], color.stroke_width(2))
         }))?;

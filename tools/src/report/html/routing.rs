@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::detail::short;
-use crate::report::Report;
+use crate::judge::verdict::{JudgedBy, SiteReport};
+use crate::report::content::Report;
 use crate::report::place::at;
-use crate::verdict::{JudgedBy, SiteReport};
 
 /// Tokens that a line names.
 const NAMED: usize = 12;

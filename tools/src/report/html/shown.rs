@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
 use reference::Site;
 
-use super::detail::levels;
-use crate::report::Report;
-use crate::spread::Spread;
-use crate::verdict::SiteReport;
+use super::levels::levels;
+use crate::judge::spread::Spread;
+use crate::judge::verdict::SiteReport;
+use crate::report::content::Report;
 
 /// The class of what lies over a picture: of a report, a pass and a picture of it.
 fn class(number: usize, pass: usize, picture: usize) -> String {

@@ -4,12 +4,12 @@ use maud::{Markup, html};
 use reference::Site;
 
 use super::plot;
-use crate::decoded::{Cause, Decoded, Divergence};
-use crate::lens::Lens;
-use crate::report::Report;
+use crate::judge::decoded::{Cause, Decoded, Divergence};
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{SiteReport, Top};
+use crate::report::content::Report;
 use crate::report::finding::divergence;
 use crate::report::place::at;
-use crate::verdict::{SiteReport, Top};
 
 /// Lines of a table of tokens.
 const TOLD: usize = 20;

@@ -1,0 +1,75 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, run, show, synth, verify};
+use crate::report::output::Output;
+
+/// Proves fast implementations of MiniMax-M2 and M3 right, or names the operator that is wrong.
+///
+/// A candidate's activations are put next to a reference that computes the documents' equations in f64. Each operator is
+/// judged from the candidate's own inputs to it, within an error bound that is derived for each element.
+///
+/// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
+#[derive(Debug, Parser)]
+#[command(name = "parity", bin_name = "parity", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Only results: no progress, no notes.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Put the CUDA path next to the reference: all lenses and the full decode.
+    Check(check::Check),
+    /// Run one backend and write its activations, logits and tokens.
+    Run(run::Run),
+    /// Put a dump from any engine next to the reference.
+    Verify(verify::Verify),
+    /// Name the mistake that makes a dump what it is.
+    Diagnose(diagnose::Diagnose),
+    /// Compare two dumps, site by site; needs no model.
+    Diff(diff::Diff),
+    /// Decode on either backend: tokens and margins.
+    Decode(decode::Decode),
+    /// Write a seeded synthetic checkpoint of any size.
+    Synth(synth::Synth),
+    /// Show what is in a checkpoint or a dump.
+    Show(show::Show),
+    /// Compile every kernel for every GPU: registers, spills, shared memory.
+    Kernels(kernels::Kernels),
+    /// List, verify or regenerate the golden cases.
+    Fixtures(fixtures::Fixtures),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output { quiet: cli.quiet };
+    let outcome = match &cli.command {
+        Command::Check(command) => command.carry_out(output),
+        Command::Run(command) => command.carry_out(output),
+        Command::Verify(command) => command.carry_out(output),
+        Command::Diagnose(command) => command.carry_out(output),
+        Command::Diff(command) => command.carry_out(output),
+        Command::Decode(command) => command.carry_out(output),
+        Command::Synth(command) => command.carry_out(output),
+        Command::Show(command) => command.carry_out(output),
+        Command::Kernels(command) => command.carry_out(output),
+        Command::Fixtures(command) => command.carry_out(output),
+    };
+    match outcome {
+        Ok(outcome) => outcome.into(),
+        Err(failure) => {
+            output.fail(failure);
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Options that several commands take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use reference::Semantics;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::report::files::ReportFiles;
+use crate::report::json::write_json;
+use crate::session::dumped::Given;
+use crate::session::model::Model;
+use crate::session::pixels::Shown;
+
+/// The reading of the documents.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Reading {
+    /// The reading of the documents: `documents` or `released`, then `,field=value` for each point that is read otherwise.
+    /// A built-in case has its own; else it is `documents`.
+    #[arg(long, value_name = "PRESET[,FIELD=VALUE]…")]
+    pub semantics: Option<String>,
+}
+
+impl Reading {
+    /// The reading that is asked for, or the model's.
+    pub fn of(&self, model: &Model) -> Result<Semantics, Failure> {
+        self.semantics.as_deref().map_or_else(|| model.semantics(), |asked| Ok(asked.parse()?))
+    }
+}
+
+/// The prompt.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Prompted {
+    /// The prompt: 1,2,3 or @file.json, a list or an object with `tokens`. Built-in cases have their own.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+}
+
+/// Which part of the model is looked at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Part {
+    /// Only these layers: 3, 3..7 (3 to 6), ..7 or 3...
+    #[arg(long, value_name = "RANGE")]
+    pub layers: Option<String>,
+    /// Only sites whose path fits a pattern, such as `layers.*.self_attn.*`. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    pub sites: Vec<String>,
+}
+
+/// Where reports go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Reporting {
+    /// Write the report as JSON, too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Reporting {
+    /// Writes a result as JSON, if that is asked for.
+    pub fn write(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.json.as_ref().map_or(Ok(()), |path| write_json(value, path))
+    }
+}
+
+/// Where the reports of a comparison go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReportOptions {
+    /// As JSON.
+    #[command(flatten)]
+    pub reporting: Reporting,
+    /// Write the report as a page to look at, in one file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the report as `JUnit` XML, as test runners do: a test case a site.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+impl ReportOptions {
+    /// The files.
+    pub fn files(&self) -> ReportFiles {
+        let ReportOptions { reporting, html, junit } = self.clone();
+        ReportFiles { json: reporting.json, html, junit }
+    }
+}
+
+/// The device of the CUDA path.
+#[derive(Debug, Clone, Args)]
+pub struct OnDevice {
+    /// auto takes a GPU if there is one, else the emulated device; cuda or cuda:N a GPU; emulated the emulated device;
+    /// checked the same with every load and store checked for races and bounds.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+}
+
+/// A dump.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DumpOptions {
+    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    #[arg(long, value_name = "TOKENS")]
+    pub tokens: Option<String>,
+    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
+    #[arg(long, value_name = "CONTRACT")]
+    pub contract: Option<String>,
+    /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
+    #[arg(long, value_name = "FILE")]
+    pub names: Option<PathBuf>,
+    /// What the prompt shows.
+    #[command(flatten)]
+    pub shown: ShownOptions,
+    /// The reading of the documents.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+impl DumpOptions {
+    /// What is known of the dump.
+    pub fn given(&self) -> Given {
+        let DumpOptions { tokens, contract, names, shown, reading } = self.clone();
+        Given { tokens, contract, names, shown: shown.shown(), semantics: reading.semantics }
+    }
+
+    /// The options again, as they were typed.
+    pub fn typed(&self) -> String {
+        let names = self.names.as_ref().map(|path| path.display().to_string());
+        let options = [
+            ("--tokens", &self.tokens),
+            ("--contract", &self.contract),
+            ("--semantics", &self.reading.semantics),
+            ("--names", &names),
+        ];
+        typed(&options) + &self.shown.typed()
+    }
+}
+
+/// What a prompt shows.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ShownOptions {
+    /// Images and videos of the prompt: a .safetensors or .npz file with `pixel_values` and `image_grid_thw`,
+    /// `pixel_values_videos` and `video_grid_thw`, as transformers' processor makes them. Built-in cases have their own.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["image", "video"])]
+    pub pixels: Option<PathBuf>,
+    /// Images of the prompt in its order, PNG or JPEG, instead of their pixels: they are resized, normalised and cut as
+    /// the model's `preprocessor_config.json` says, or as released. The prompt has a place for each feature.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub image: Vec<PathBuf>,
+    /// Videos of the prompt in its order, a folder of frames or a GIF each, in the same way.
+    #[arg(long, value_name = "DIR|FILE", num_args = 1..)]
+    pub video: Vec<PathBuf>,
+}
+
+impl ShownOptions {
+    /// The files.
+    pub fn shown(&self) -> Shown {
+        let ShownOptions { pixels, image, video } = self.clone();
+        Shown { pixels, image, video }
+    }
+
+    /// What was typed, as it can be typed again.
+    pub fn typed(&self) -> String {
+        let list = |option: &str, paths: &[PathBuf]| {
+            let paths: Vec<String> = paths.iter().map(|path| format!(" {}", path.display())).collect();
+            if paths.is_empty() { String::new() } else { format!(" {option}{}", paths.concat()) }
+        };
+        let pixels = list("--pixels", self.pixels.as_slice());
+        [pixels, list("--image", &self.image), list("--video", &self.video)].concat()
+    }
+}
+
+/// Options with a value, as they can be typed again.
+pub fn typed(options: &[(&str, &Option<String>)]) -> String {
+    options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
+}

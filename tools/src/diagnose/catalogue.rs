@@ -1,0 +1,18 @@
+//! Known mistakes of implementations (SPEC F), each a change of what the reference computes.
+//!
+//! Reading order: [`mistake`], what one is; [`assumption`], the reference with mistakes assumed; [`weights`], mistakes in
+//! loading; then the mistakes themselves, by operator; [`list`], all of them.
+
+pub mod assumption;
+mod attention;
+mod experts;
+mod feed_forward;
+mod indexer;
+pub mod list;
+mod loading;
+pub mod mistake;
+mod norms;
+mod rotary;
+mod router;
+mod vision;
+pub mod weights;

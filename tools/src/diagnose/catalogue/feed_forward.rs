@@ -1,0 +1,111 @@
+//! Mistakes in SwiGLU-OAI, and in the sum of routed and shared experts.
+
+use reference::LayerSite::{DenseDown, ExpertHidden, Mlp, Shared, SharedDown};
+use reference::Site;
+use reference::config::Config;
+use reference::weights::{LayerWeight, Projection};
+
+use super::mistake::{Change, Mistake, layer, reading};
+use super::weights::WeightChange;
+
+/// What follows an activation that is no site of its own, or is one.
+const ACTIVATED: &[Site] = &[layer(ExpertHidden), layer(DenseDown), layer(SharedDown)];
+const SUM: &[Site] = &[layer(Mlp)];
+
+pub(super) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "swiglu_params_dropped",
+        about: "the activation is SwiGLU: α, β and the limit were lost",
+        right: "(u′ + 1) · g′ · σ(α·g′) (A12)",
+        visible: "always",
+        touches: ACTIVATED,
+        ways: |config, _| where_oai(config, || reading("activation", "swiglu")),
+    },
+    Mistake {
+        name: "swiglu_clamp_symmetric",
+        about: "the gate is clamped from below, too",
+        right: "it is clamped from above (D32: the code; S1 CH5.2 and CH8.1 have both sides)",
+        visible: "gates below the limit's negative",
+        touches: ACTIVATED,
+        ways: |config, _| where_oai(config, || reading("gate_clamp", "symmetric")),
+    },
+    Mistake {
+        name: "swiglu_clamp_upper",
+        about: "the gate is clamped from above only, as the released model does",
+        right: "to both sides (D32: S1 CH5.2 and CH8.1, where these are the reading)",
+        visible: "gates below the limit's negative, and a reading of both sides",
+        touches: ACTIVATED,
+        ways: |config, _| where_oai(config, || reading("gate_clamp", "upper")),
+    },
+    Mistake {
+        name: "swiglu_no_clamp",
+        about: "gate and up projection are not clamped, or the gate is not",
+        right: "the gate from above, the up projection to both sides (A12)",
+        visible: "values beyond the limit",
+        touches: ACTIVATED,
+        ways: |config, _| {
+            where_oai(config, || [reading("swiglu_limit", "inf"), reading("gate_clamp", "none")].concat())
+        },
+    },
+    Mistake {
+        name: "swiglu_up_no_plus_one",
+        about: "the gate is multiplied by u′ instead of u′ + 1",
+        right: "(u′ + 1) · g′ · σ(α·g′) (A12)",
+        visible: "always",
+        touches: ACTIVATED,
+        ways: |config, _| where_oai(config, || reading("up_beta", "0")),
+    },
+    Mistake {
+        name: "routed_scale_missing",
+        about: "the routed experts' sum is not scaled",
+        right: "routed_scaling_factor · routed + shared (A14)",
+        visible: "a factor other than 1",
+        touches: SUM,
+        ways: |config, _| where_scaled(config, |_| reading("routed_scale", "1")),
+    },
+    Mistake {
+        name: "routed_scale_twice",
+        about: "the routed experts' sum is scaled twice",
+        right: "routed_scaling_factor · routed + shared (A14)",
+        visible: "a factor other than 1",
+        touches: SUM,
+        ways: |config, _| where_scaled(config, |scale| reading("routed_scale", &(scale * scale).to_string())),
+    },
+    Mistake {
+        name: "shared_scaled",
+        about: "the shared expert is multiplied by the routed experts' factor, or by its reciprocal",
+        right: "routed_scaling_factor · routed + shared (A14)",
+        visible: "a factor other than 1",
+        touches: SUM,
+        ways: |config, _| {
+            let both = || [reading("shared_scale", "routed"), reading("shared_scale", "reciprocal")].concat();
+            where_scaled(config, |_| both())
+        },
+    },
+    Mistake {
+        name: "shared_missing",
+        about: "the shared expert is left out",
+        right: "routed_scaling_factor · routed + shared (A14)",
+        visible: "a shared expert",
+        touches: &[layer(SharedDown), layer(Shared), layer(Mlp)],
+        ways: |config, _| {
+            let shared = LayerWeight::Shared(Projection::Down);
+            if is_shared(config) { vec![Change::Weights(WeightChange::Zero(shared))] } else { Vec::new() }
+        },
+    },
+];
+
+/// Where the activation is SwiGLU-OAI.
+fn where_oai(config: &Config, ways: impl Fn() -> Vec<Change>) -> Vec<Change> {
+    if config.swiglu_oai.is_some() { ways() } else { Vec::new() }
+}
+
+/// Where routed experts are scaled beside a shared one.
+fn where_scaled(config: &Config, ways: impl Fn(f64) -> Vec<Change>) -> Vec<Change> {
+    let scale = config.routed_scaling_factor;
+    if is_shared(config) && scale != 1.0 { ways(scale) } else { Vec::new() }
+}
+
+fn is_shared(config: &Config) -> bool {
+    config.shared_intermediate_size > 0
+}

@@ -1,0 +1,102 @@
+//! What a known mistake is, and the change by which it is made.
+
+use reference::config::Config;
+use reference::site::VisionSite;
+use reference::{LayerSite, Semantics, Site};
+
+use super::weights::WeightChange;
+
+/// A known mistake.
+#[derive(Debug, Clone, Copy)]
+pub struct Mistake {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// What is right, and who says so.
+    pub right: &'static str,
+    /// On which models and prompts it changes anything.
+    pub visible: &'static str,
+    /// Sites that an operator computes otherwise; the layers' number does not count.
+    pub touches: &'static [Site],
+    /// What is changed, in each of the ways in which it is made: none where the model gives no room for it.
+    pub ways: fn(&Config, Clue) -> Vec<Change>,
+}
+
+/// One change of what the reference computes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A field of the semantics.
+    Reading(&'static str, String),
+    /// The weights.
+    Weights(WeightChange),
+}
+
+/// What the first fault tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clue {
+    /// The first position that is off.
+    pub position: usize,
+}
+
+/// A site in some layer.
+pub(super) const fn layer(site: LayerSite) -> Site {
+    Site::Layer(0, site)
+}
+
+/// The change of one field of the semantics.
+pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
+    vec![Change::Reading(field, value.to_owned())]
+}
+
+impl Mistake {
+    /// Whether an operator computes one of these sites otherwise.
+    pub fn touches(&self, sites: &[Site]) -> bool {
+        let anywhere = |site: Site| match site {
+            Site::Layer(_, site) => layer(site),
+            Site::Vision(_, VisionSite::Layer(_, site)) => Site::Vision(0, VisionSite::Layer(0, site)),
+            Site::Vision(_, site) => Site::Vision(0, site),
+            other => other,
+        };
+        sites.iter().any(|site| self.touches.contains(&anywhere(*site)))
+    }
+
+    /// The mistake in each of its ways.
+    pub fn cases(&'static self, config: &Config, clue: Clue) -> impl Iterator<Item = Assumed> {
+        (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change })
+    }
+}
+
+/// A mistake made in one way.
+#[derive(Debug, Clone)]
+pub struct Assumed {
+    /// The mistake.
+    pub mistake: &'static Mistake,
+    /// How it is made.
+    pub change: Change,
+}
+
+impl Change {
+    /// Whether a reading has it already.
+    pub fn is_in(&self, semantics: &Semantics) -> bool {
+        match self {
+            Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
+            Change::Weights(_) => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Assumed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.mistake.name, self.change)
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Change::Reading(field, value) => write!(f, "{field}={value}"),
+            Change::Weights(change) => change.fmt(f),
+        }
+    }
+}

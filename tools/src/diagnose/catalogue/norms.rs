@@ -1,0 +1,169 @@
+//! Mistakes in the norms.
+
+use reference::LayerSite::{Context, IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
+use reference::Site;
+use reference::config::Config;
+use reference::semantics::{NormWeight, QkNorm};
+use reference::weights::LayerWeight;
+
+use super::mistake::{Change, Mistake, layer, reading};
+use super::weights::WeightChange;
+
+const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
+const EVERY: &[Site] = &[
+    layer(InputNorm),
+    layer(QNorm),
+    layer(KNorm),
+    layer(IndexQNorm),
+    layer(IndexKNorm),
+    layer(PostAttentionNorm),
+    Site::FinalNorm,
+];
+/// Into how many parts engines split a projection.
+const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
+/// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
+const PADDED: (f64, f64) = (48.0, 64.0);
+const REPLICATED: f64 = 8.0;
+/// How often key heads are replicated.
+const REPLICAS: [usize; 2] = [2, 8];
+
+pub(super) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "qk_per_head_on_M2",
+        about: "queries and keys are normed head by head instead of over the whole projection",
+        right: "one mean square over all heads of a token (D05: S2 and the code; S0 CH2.5 and S3 have it by head)",
+        visible: "more than one head",
+        touches: BOTH,
+        ways: |config, _| {
+            let several = is_full(config) && config.num_attention_heads > 1;
+            if several { reading("qk_norm", "per_head") } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "qk_full_on_M3",
+        about: "queries and keys are normed over the whole projection instead of head by head",
+        right: "M3 norms each head by itself (A5; qk_norm_type of config.json)",
+        visible: "more than one head",
+        touches: BOTH,
+        ways: |config, _| {
+            let several = config.qk_norm == QkNorm::PerHead && config.num_attention_heads > 1;
+            if several { reading("qk_norm", "full_projection") } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "qk_local_variance_TP",
+        about: "each device norms its own part of the projection by that part's mean square",
+        right: "the sum of squares is summed over all devices (A32)",
+        visible: "more than one device",
+        touches: BOTH,
+        ways: |config, _| {
+            // As many parts as heads is the norm by head.
+            let parts = |n: &usize| parted(config, *n) && *n < config.num_attention_heads;
+            PARTS.iter().filter(|n| parts(n)).map(|n| Change::Reading("qk_shards", n.to_string())).collect()
+        },
+    },
+    Mistake {
+        name: "qk_rank_const",
+        about: "every device takes the first device's part of the query norm's weight",
+        right: "each device takes its own part (A32; S2 §2.1)",
+        visible: "more than one device, and weights that differ between the parts",
+        touches: &[layer(QNorm)],
+        ways: |config, _| {
+            PARTS.iter().filter(|n| parted(config, **n)).map(|n| Change::Weights(WeightChange::FirstPart(*n))).collect()
+        },
+    },
+    Mistake {
+        name: "qk_divisor_padded_q",
+        about: "the queries' sum of squares is divided by the padded width",
+        right: "it is divided by the projection's own width (A32)",
+        visible: "heads padded to the number of devices",
+        touches: &[layer(QNorm)],
+        ways: |config, _| scaled(config, LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
+    },
+    Mistake {
+        name: "qk_divisor_unreplicated_k",
+        about: "the replicated keys' sum of squares is divided by the width without the replicas",
+        right: "the sum counts each key once (A32)",
+        visible: "keys replicated over devices",
+        touches: &[layer(KNorm)],
+        ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
+    },
+    Mistake {
+        name: "knorm_elementwise_repeat",
+        about: "the key norm's weight is repeated element by element instead of head by head, and cut to its length",
+        right: "each replica of a key head takes that head's part (A32, A33)",
+        visible: "keys replicated over devices",
+        touches: &[layer(KNorm)],
+        ways: |config, _| {
+            let repeated = REPLICAS.map(|n| Change::Weights(WeightChange::RepeatedElements(n)));
+            if is_full(config) { repeated.to_vec() } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "gemma_plus_one_on_M2",
+        about: "norms multiply by 1 + w",
+        right: "M2's norms multiply by w; M3's by 1 + w (A2, A3)",
+        visible: "always",
+        touches: EVERY,
+        ways: |config, _| {
+            let plain = config.norm_weight == NormWeight::Plain;
+            if plain { vec![Change::Weights(WeightChange::PlusOne)] } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "gemma_missing_plus_one",
+        about: "norms multiply by w",
+        right: "M3's norms multiply by 1 + w (A3)",
+        visible: "always",
+        touches: EVERY,
+        ways: |config, _| {
+            let gemma = config.norm_weight == NormWeight::OnePlus;
+            if gemma { reading("norm_weight", "plain") } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "eps_outside",
+        about: "ε is added to the root instead of inside it, as S3 has it",
+        right: "x / √(mean x² + ε) (D09)",
+        visible: "rows so small that ε counts",
+        touches: EVERY,
+        ways: |_, _| reading("eps_place", "outside"),
+    },
+    Mistake {
+        name: "qk_norm_missing",
+        about: "queries and keys are not normed",
+        right: "both are, before the rotation (A4)",
+        visible: "always",
+        touches: BOTH,
+        ways: |_, _| reading("qk_norm", "none"),
+    },
+    Mistake {
+        name: "qk_norm_not_on_k",
+        about: "keys are not normed",
+        right: "queries and keys are (A4)",
+        visible: "always",
+        touches: &[layer(KNorm)],
+        ways: |_, _| reading("qk_norm_on", "query"),
+    },
+    Mistake {
+        name: "qk_norm_on_v",
+        about: "values are normed, too",
+        right: "queries and keys only (A4)",
+        visible: "always",
+        touches: &[layer(Context)],
+        ways: |_, _| reading("qk_norm_on", "query_key_value"),
+    },
+];
+
+/// Whether a norm is over the whole projection, of which devices have parts.
+fn is_full(config: &Config) -> bool {
+    config.qk_norm == QkNorm::FullProjection
+}
+
+fn parted(config: &Config, parts: usize) -> bool {
+    is_full(config) && config.num_attention_heads.is_multiple_of(parts)
+}
+
+fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
+    if is_full(config) { vec![Change::Weights(WeightChange::Scaled(weight, factor))] } else { Vec::new() }
+}

@@ -1,0 +1,125 @@
+//! Mistakes in the rotary position embedding.
+
+use reference::LayerSite::{IndexKRope, IndexQRope, KNorm, KRope, QNorm, QRope};
+use reference::Site::{self, RopeCos, RopeSin};
+use reference::config::Config;
+
+use super::mistake::{Change, Mistake, layer, reading};
+
+const ROTATION: &[Site] = &[layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
+const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
+
+pub(super) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "rope_full_128",
+        about: "all channels of a head rotate, because rotary_dim was lost",
+        right: "rotary_dim channels rotate (A6; config.json)",
+        visible: "rotary_dim below head_dim, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| rotates(config, config.head_dim),
+    },
+    Mistake {
+        name: "rope_double_partial",
+        about: "the partial factor is applied twice, so half as many channels rotate",
+        right: "rotary_dim channels rotate (A6; config.json)",
+        visible: "beyond position 0",
+        touches: TABLE,
+        ways: |config, _| rotates(config, config.rotary_dim / 4 * 2),
+    },
+    Mistake {
+        name: "rope_last_half",
+        about: "the last channels of each head rotate instead of the first",
+        right: "the first rotary_dim channels rotate (D01: S1 CH2.4, CH3.3, S2 §5 and the code; S0 has the last)",
+        visible: "rotary_dim below head_dim, beyond position 0",
+        touches: ROTATION,
+        ways: |config, _| if config.rotary_dim < config.head_dim { reading("rope_part", "last") } else { Vec::new() },
+    },
+    Mistake {
+        name: "rope_interleaved",
+        about: "channels 2i and 2i + 1 form a pair instead of i and i + rotary_dim / 2",
+        right: "halves are paired (D02: the code)",
+        visible: "rotary_dim above 2, beyond position 0",
+        touches: ROTATION,
+        ways: |config, _| if config.rotary_dim > 2 { reading("rope_pair", "interleaved") } else { Vec::new() },
+    },
+    Mistake {
+        name: "rope_wrong_dim_in_freq",
+        about: "the frequencies' exponent is divided by head_dim instead of rotary_dim",
+        right: "θ^(−2i/rotary_dim) (A6)",
+        visible: "rotary_dim above 2 and below head_dim, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| {
+            let differs = config.rotary_dim < config.head_dim && config.rotary_dim > 2;
+            if differs { reading("rope_frequency", "head_dim") } else { Vec::new() }
+        },
+    },
+    Mistake {
+        name: "rope_theta_500k",
+        about: "θ is 500,000",
+        right: "θ is the configuration's rope_theta (D04)",
+        visible: "another θ in the configuration, rotary_dim above 2, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| theta(config, 500_000.0),
+    },
+    Mistake {
+        name: "rope_theta_10k",
+        about: "θ is 10,000, the usual default",
+        right: "θ is the configuration's rope_theta (D04)",
+        visible: "another θ in the configuration, rotary_dim above 2, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| theta(config, 10_000.0),
+    },
+    Mistake {
+        name: "rope_position_offset",
+        about: "positions are off from one token on",
+        right: "positions count from 0, over prompt and decode (A6, A8)",
+        visible: "from that token on; a shift of all positions cancels in the scores",
+        touches: TABLE,
+        ways: |_, clue| {
+            let at = |by: &str| Change::Reading("position_shift", format!("{}{by}", clue.position));
+            vec![at("+1"), at("-1")]
+        },
+    },
+    Mistake {
+        name: "rope_bf16_position",
+        about: "positions are kept in bf16, which cannot tell those above 256 apart",
+        right: "positions and angles are f32 (A6)",
+        visible: "beyond position 256",
+        touches: TABLE,
+        ways: |_, _| reading("rope_position", "bf16"),
+    },
+    Mistake {
+        name: "rope_before_norm",
+        about: "queries and keys are rotated before they are normed",
+        right: "norm, then rotation (A4, A6)",
+        visible: "norm weights that differ within a pair, beyond position 0",
+        touches: &[layer(QNorm), layer(KNorm), layer(QRope), layer(KRope)],
+        ways: |_, _| reading("norm_order", "rope_first"),
+    },
+    Mistake {
+        name: "kv_cache_pre_rope",
+        about: "keys are stored, and used, without rotation",
+        right: "the cache holds keys after norm and rotation (A8)",
+        visible: "beyond position 0",
+        touches: &[layer(KRope)],
+        ways: |_, _| reading("rope_on", "query"),
+    },
+    Mistake {
+        name: "rope_missing",
+        about: "nothing rotates",
+        right: "queries and keys rotate (A6)",
+        visible: "beyond position 0",
+        touches: ROTATION,
+        ways: |_, _| reading("rope_on", "none"),
+    },
+];
+
+fn rotates(config: &Config, channels: usize) -> Vec<Change> {
+    let room = config.index.is_none_or(|index| channels <= index.head_dim);
+    if room && channels != config.rotary_dim { reading("rotary_dim", &channels.to_string()) } else { Vec::new() }
+}
+
+fn theta(config: &Config, theta: f64) -> Vec<Change> {
+    let differs = config.rope_theta.to_bits() != theta.to_bits() && config.rotary_dim > 2;
+    if differs { reading("rope_theta", &theta.to_string()) } else { Vec::new() }
+}

@@ -1,0 +1,23 @@
+//! A candidate next to the reference, and what is said of it.
+//!
+//! Reading order: [`candidate`], activations by site, live or from a dump; [`lens`], from which values the reference starts
+//! and where it is put next to the candidate; [`verification`], all lenses on their way through a model; [`verdict`] and
+//! [`spread`], what is said of a site; [`decoded`], the same for tokens.
+
+pub mod axes;
+pub mod candidate;
+mod chance;
+pub mod chosen;
+pub mod decoded;
+pub(crate) mod floor;
+pub mod judging;
+pub mod lens;
+mod likelihood;
+pub mod replay;
+mod routing;
+pub mod spread;
+pub mod stored;
+pub(crate) mod substitution;
+pub(crate) mod track;
+pub mod verdict;
+pub mod verification;

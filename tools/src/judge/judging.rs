@@ -1,0 +1,232 @@
+//! From what was seen to a verdict.
+
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView1, Zip};
+use reference::bound::{ErrorBound, confidence};
+use reference::compare::{compare, ratio};
+use reference::ops::sampling::argmax;
+use reference::{RoundingContract, Site, Storage};
+
+use super::chance::beyond;
+use super::floor::{NoiseFloor, apart};
+use super::lens::Lens;
+use super::likelihood::likelihood;
+use super::substitution::{Loaded, Seen};
+use crate::compare::metrics::unravel;
+use crate::failure::Failure;
+use crate::judge::spread::Spread;
+use crate::judge::stored::storage_at;
+use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
+
+/// A bound carried through more matrix products than this says nothing; noise is measured instead.
+const CARRIED: u32 = 1;
+
+/// How often a run over correct values may call one of them suspicious.
+const FALSE_SUSPICION: f64 = 1e-6;
+
+/// Values of the run that share one probability of false suspicion, at least: sites times elements.
+const FAMILY: usize = 1 << 30;
+
+/// A site that was seen, and what the noise runs computed there.
+pub(crate) struct Judge {
+    seen: Seen,
+    members: Vec<Array2<f64>>,
+}
+
+/// The values of one site as they were judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// The shape of the dumped tensor, without a batch axis.
+    pub shape: Vec<usize>,
+    /// What the candidate has, as a matrix.
+    pub candidate: Array2<f64>,
+    /// What the reference has.
+    pub reference: Array2<f64>,
+    /// How far each may be off.
+    pub bound: Array2<f64>,
+}
+
+impl Judge {
+    pub(crate) fn new(seen: Seen) -> Self {
+        Judge { seen, members: Vec::new() }
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        self.seen.site
+    }
+
+    /// What the reference computed.
+    pub(crate) fn computed(&self) -> &Array2<f64> {
+        &self.seen.computed.value
+    }
+
+    pub(crate) fn needs_floor(&self) -> bool {
+        self.seen.computed.error.as_ref().is_none_or(|error| error.carried > CARRIED)
+    }
+
+    /// Whether a value is beyond its bound, however far that was carried: a fault, whatever the noise is.
+    pub(crate) fn is_beyond(&self, loaded: &Loaded<'_>) -> Result<bool, Failure> {
+        let Some(error) = &self.seen.computed.error else { return Ok(false) };
+        let candidate = loaded.value(self.seen.site)?;
+        let values = candidate.iter().zip(self.computed()).zip(&error.certain);
+        Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
+    }
+
+    pub(crate) fn add_member(&mut self, value: Array2<f64>) {
+        self.members.push(value);
+    }
+
+    /// The values as they are judged.
+    pub(crate) fn kept(&self, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
+        let reference = self.computed().clone();
+        let bound = if self.members.is_empty() {
+            self.seen.computed.error_or_exact().certain
+        } else {
+            let floor = NoiseFloor::of(&reference, &self.members);
+            Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
+        };
+        let candidate = loaded.value(self.site())?.as_ref().clone();
+        Ok(Kept { shape: loaded.shape(self.site()), candidate, reference, bound })
+    }
+
+    /// The site's report; `contract` says what the candidate stores values in.
+    pub(crate) fn report(
+        self,
+        lens: Lens,
+        contract: &RoundingContract,
+        loaded: &Loaded<'_>,
+    ) -> Result<SiteReport, Failure> {
+        let candidate = loaded.value(self.seen.site)?;
+        let candidate = candidate.as_ref();
+        let storage = storage_at(self.seen.site, contract);
+        let reference = &self.seen.computed.value;
+        let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
+        let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
+        let mut report = SiteReport {
+            verdict: Verdict::Within,
+            count: reference.len(),
+            equal,
+            deviation: if difference == 0.0 { 0.0 } else { difference / signal },
+            segment: self.seen.segment.clone(),
+            tops: tops(self.seen.site, candidate, reference),
+            ..SiteReport::missing(loaded.step(), self.seen.site, lens)
+        };
+        let shape = loaded.shape(self.seen.site);
+        if self.members.is_empty() {
+            self.by_bound(candidate, storage, &shape, &mut report);
+        } else {
+            self.by_floor(candidate, &shape, signal, &mut report);
+        }
+        if report.verdict != Verdict::Fault && equal == report.count {
+            report.verdict = Verdict::Exact;
+        }
+        let zeros = candidate.iter().all(|x| *x == 0.0);
+        if report.verdict != Verdict::Fault && zeros && !is_zero_by_nature(self.seen.site) {
+            report.verdict = report.verdict.max(Verdict::Mistrusted);
+            report.note = Some("every value is 0".into());
+        }
+        Ok(report)
+    }
+
+    fn by_bound(&self, candidate: &Array2<f64>, storage: Storage, shape: &[usize], report: &mut SiteReport) {
+        let reference = &self.seen.computed.value;
+        let error = self.seen.computed.error_or_exact();
+        let lambda = confidence(FAMILY.max(reference.len()), FALSE_SUSPICION);
+        let found = compare(candidate.view(), reference.view(), &error, storage, lambda);
+        report.unequal_expected = Some(expected_unequal(reference, &error, storage));
+        (report.faults, report.suspicious) = (found.faults, found.suspicious);
+        let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
+        report.spread = Some(Spread::of(reference.dim(), ratio));
+        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| error.certain[at]));
+        report.worst = found.worst.map(|worst| Worst {
+            index: unravel(worst.at.0 * reference.ncols() + worst.at.1, shape),
+            candidate: worst.candidate,
+            reference: worst.reference,
+            bound: worst.bound,
+            ratio: worst.ratio,
+        });
+        report.verdict = match (found.faults, found.suspicious) {
+            (0, 0) => Verdict::Within,
+            (0, _) => Verdict::Suspicious,
+            _ => Verdict::Fault,
+        };
+        if found.faults == 0 && norm(&error.certain) > norm(reference) && found.equal < found.count {
+            report.verdict = report.verdict.max(Verdict::Mistrusted); // what is suspicious stays so
+            report.note = Some("the error bound is above the signal".into());
+        }
+    }
+
+    fn by_floor(&self, candidate: &Array2<f64>, shape: &[usize], signal: f64, report: &mut SiteReport) {
+        let reference = &self.seen.computed.value;
+        let floor = NoiseFloor::of(reference, &self.members);
+        let deviation = apart(candidate, reference);
+        let together = floor.ratio(&deviation);
+        report.judged_by = JudgedBy::NoiseFloor(self.members.len());
+        report.floor = Some(floor.largest / signal);
+        report.quantile = Some(floor.quantile(&deviation));
+        let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
+        report.spread = Some(Spread::of(reference.dim(), ratio_at));
+        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| floor.bound(at)));
+        let mut worst: Option<Worst> = None;
+        Zip::indexed(&deviation).for_each(|at, &d| {
+            let (bound, ratio) = (floor.bound(at), ratio_at(at));
+            if ratio > 1.0 || d.is_nan() {
+                report.faults += 1;
+            }
+            if worst.as_ref().is_none_or(|worst| ratio > worst.ratio) {
+                let index = unravel(at.0 * reference.ncols() + at.1, shape);
+                worst = Some(Worst { index, candidate: candidate[at], reference: reference[at], bound, ratio });
+            }
+        });
+        report.worst = worst;
+        report.verdict = if together <= 1.0 { Verdict::Within } else { Verdict::Fault };
+        if report.verdict == Verdict::Fault && report.faults == 0 {
+            report.note =
+                Some(format!("no value stands out, but together they are {together:.1} times the noise limit"));
+        }
+        if report.verdict == Verdict::Within && floor.largest > signal {
+            report.verdict = Verdict::Mistrusted;
+            report.note = Some("the noise floor is above the signal".into());
+        }
+    }
+}
+
+/// How many values of a right implementation are not the reference's, rounded: those whose error before rounding, taken as
+/// normal, carries them over the middle between two neighbours.
+fn expected_unequal(reference: &Array2<f64>, error: &ErrorBound, storage: Storage) -> f64 {
+    let crosses = |at: (usize, usize), r: f64| {
+        let sigma = error.before_rounding(at, r, storage);
+        let distance = storage.spacing(r) / 2.0 - (r - storage.nearest(r)).abs();
+        beyond(distance, sigma)
+    };
+    let rows = reference.outer_iter().into_par_iter().enumerate();
+    let of_row = |(i, row): (usize, ArrayView1<'_, f64>)| row.indexed_iter().map(|(j, &r)| crosses((i, j), r)).sum();
+    rows.map(of_row).collect::<Vec<f64>>().into_iter().sum()
+}
+
+/// The likeliest tokens, where the site has logits.
+fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top> {
+    if !has_logits(site) {
+        return Vec::new();
+    }
+    let rows = candidate.rows().into_iter().zip(reference.rows()).enumerate();
+    let top = |(token, (candidate, reference))| {
+        let (candidate, reference) = (argmax(candidate).ok()?.token, argmax(reference).ok()?);
+        Some(Top { token, candidate, reference: reference.token, margin: reference.margin })
+    };
+    rows.filter_map(top).collect()
+}
+
+fn has_logits(site: Site) -> bool {
+    matches!(site, Site::LmHead | Site::Logits)
+}
+
+/// sin of position 0 is 0.
+fn is_zero_by_nature(site: Site) -> bool {
+    site == Site::RopeSin
+}
+
+/// ‖x‖ of what is not masked or forced.
+fn norm(x: &Array2<f64>) -> f64 {
+    x.iter().filter(|x| !x.is_infinite()).map(|x| x * x).sum::<f64>().sqrt()
+}

@@ -1,0 +1,51 @@
+//! Lenses: from which values the reference starts, and where it is put next to the candidate.
+
+use reference::site::{VisionLayerSite, VisionSite};
+use reference::{LayerSite, Site};
+use serde::Serialize;
+use strum::Display;
+
+/// A way of looking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Lens {
+    /// Each operator is recomputed from the candidate's own inputs to it.
+    Local,
+    /// Each layer is recomputed from the candidate's own input to it.
+    Layer,
+    /// The reference runs freely from the tokens.
+    Global,
+}
+
+impl Lens {
+    /// Whether the reference goes on with the candidate's value.
+    pub(crate) fn substitutes(self, site: Site) -> bool {
+        match self {
+            Lens::Local => true,
+            Lens::Layer => is_stream(site),
+            Lens::Global => false,
+        }
+    }
+
+    /// Whether the candidate's value is judged.
+    pub(crate) fn judges(self, site: Site) -> bool {
+        match self {
+            Lens::Local => true,
+            Lens::Layer => is_stream(site) && site != Site::Embedding || site == Site::Logits,
+            Lens::Global => is_stream(site) || site == Site::Logits,
+        }
+    }
+
+    /// Whether errors are bounded a priori. Over a whole layer that would be vacuous.
+    pub(crate) fn bounds(self) -> bool {
+        self == Lens::Local
+    }
+}
+
+/// The residual stream in between layers, of the tower and what it gives to the text's, too.
+fn is_stream(site: Site) -> bool {
+    use VisionSite::{Features, Layer, PreNorm};
+    let in_tower = matches!(site, Site::Vision(_, PreNorm | Features | Layer(_, VisionLayerSite::Output)));
+    in_tower || matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output))
+}

@@ -1,0 +1,238 @@
+//! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
+
+use ndarray::Array2;
+use reference::bound::ErrorBound;
+use reference::models::decoder::{Decoder, Stream};
+use reference::models::vision::Patches;
+use reference::ops::kv_cache::KvCache;
+use reference::ops::rope::RopeTable;
+use reference::run::Run;
+use reference::{Error, RoundingContract, Site, Tracked};
+
+use super::floor::MEMBERS;
+use super::judging::Judge;
+use super::lens::Lens;
+use super::substitution::{Loaded, SeenChoice, Substitution};
+use crate::failure::Failure;
+
+/// A part of a forward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Patch embedding of a pass through the vision tower, its norm and rotation table.
+    Patches(usize),
+    /// A layer of the tower on that pass.
+    TowerLayer(usize, usize),
+    /// The projector on that pass.
+    Features(usize),
+    /// Embedding, with features where there are some, and rotation table.
+    Start,
+    /// A layer.
+    Layer(usize),
+    /// Final norm and head.
+    Head,
+}
+
+/// One forward pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    pub(crate) tokens: &'a [u32],
+    /// Those of them that belong to the prompt, where images may have places.
+    pub(crate) prompt: &'a [u32],
+    /// The position of the first of them.
+    pub(crate) first: usize,
+    /// Whether another pass follows, which reads this one's cache.
+    pub(crate) more: bool,
+}
+
+/// What a phase showed.
+pub(crate) struct Shown {
+    pub(crate) seen: Vec<Judge>,
+    pub(crate) choices: Vec<SeenChoice>,
+    pub(crate) missing: Vec<Site>,
+    pub(crate) others: Vec<Site>,
+}
+
+/// A lens under way.
+pub(crate) struct Track<'m> {
+    pub(crate) lens: Lens,
+    model: &'m Decoder<'m>,
+    candidate: RoundingContract,
+    main: State,
+    members: Vec<State>,
+    /// Whether noise is measured even where a value is beyond any noise.
+    thorough: bool,
+    /// Whether the members' streams are where the main run's is.
+    abreast: bool,
+}
+
+/// Where a run stands.
+#[derive(Clone)]
+struct State {
+    patches: Option<Patches<f64>>,
+    features: Vec<Tracked<f64>>,
+    stream: Option<Stream<f64>>,
+    table: Option<RopeTable<f64>>,
+    cache: KvCache<f64>,
+}
+
+impl<'m> Track<'m> {
+    pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract, thorough: bool) -> Self {
+        let cache = KvCache::new(model.config().num_hidden_layers);
+        let main = State { patches: None, features: Vec::new(), stream: None, table: None, cache };
+        Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, thorough, abreast: false }
+    }
+
+    /// Goes on from a candidate's residual stream.
+    pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
+        self.main.stream = Some(Tracked::exact(stream.clone()).into());
+        self.abreast = false;
+    }
+
+    /// Runs one phase of a forward pass.
+    pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Shown, Failure> {
+        let before = self.main.flow();
+        let mut probe = Substitution::new(self.lens, loaded, None);
+        let mut run = if self.lens.bounds() {
+            Run::bounding(self.candidate, &mut probe)
+        } else {
+            Run::new(RoundingContract::IDEAL, &mut probe)
+        };
+        self.main.advance(self.model, phase, pass, &mut run)?;
+        if let Some(failure) = probe.failure {
+            return Err(failure);
+        }
+        let mut seen: Vec<Judge> = probe.seen.into_iter().map(Judge::new).collect();
+        let mut floored = Vec::new();
+        for judge in &seen {
+            if judge.needs_floor() && (self.thorough || !judge.is_beyond(loaded)?) {
+                floored.push(judge.site());
+            }
+        }
+        let needed =
+            matches!(phase, Phase::Patches(_) | Phase::Start) || !floored.is_empty() || !self.is_exact(phase, pass);
+        if needed {
+            self.advance_members(before, phase, pass, loaded, &mut seen, &floored)?;
+        }
+        self.abreast = needed;
+        Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
+    }
+
+    /// Whether all that later phases read of this one is the candidate's own, and so needs no member of its own.
+    fn is_exact(&self, phase: Phase, pass: Pass<'_>) -> bool {
+        let exact = |x: &Tracked<f64>| x.error.as_ref().is_some_and(ErrorBound::is_exact);
+        let State { patches, features, stream, cache, .. } = &self.main;
+        let stream_is = || stream.as_ref().is_none_or(|stream| exact(&stream.stored));
+        let kept_is = |layer| cache.layer(layer).is_none_or(|(k, v)| exact(k) && exact(v));
+        match phase {
+            Phase::Patches(_) | Phase::TowerLayer(..) => patches.as_ref().is_none_or(|patches| exact(&patches.stream)),
+            Phase::Features(_) => features.iter().all(exact),
+            Phase::Start => stream_is(),
+            Phase::Layer(layer) => stream_is() && (!pass.more || kept_is(layer)),
+            Phase::Head => true,
+        }
+    }
+
+    /// Runs the phase with stochastic rounding. Where members lag behind, what they missed was exact, and the main
+    /// run's.
+    fn advance_members(
+        &mut self,
+        before: Flow,
+        phase: Phase,
+        pass: Pass<'_>,
+        loaded: &Loaded<'_>,
+        seen: &mut [Judge],
+        floored: &[Site],
+    ) -> Result<(), Failure> {
+        for (member, seed) in self.members.iter_mut().zip(1..) {
+            if !self.abreast {
+                member.follow(&before);
+            }
+            if let Phase::Layer(layer) = phase
+                && member.cache.len(layer) != pass.first
+            {
+                member.cache.adopt(layer, &self.main.cache, pass.first);
+            }
+            let mut probe = Substitution::new(self.lens, loaded, Some(floored.to_vec()));
+            let mut run = Run::new(self.candidate.stochastic(seed), &mut probe);
+            member.advance(self.model, phase, pass, &mut run)?;
+            if let Some(failure) = probe.failure {
+                return Err(failure);
+            }
+            for drawn in probe.seen {
+                let judge = seen.iter_mut().find(|judge| judge.site() == drawn.site);
+                judge.expect("the main run passed here").add_member(drawn.computed.value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a phase of a run starts from.
+struct Flow {
+    patches: Option<Tracked<f64>>,
+    features: Vec<Tracked<f64>>,
+    stream: Option<Tracked<f64>>,
+}
+
+impl State {
+    fn flow(&self) -> Flow {
+        let plain = |x: &Tracked<f64>| Tracked::plain(x.value.clone());
+        Flow {
+            patches: self.patches.as_ref().map(|patches| plain(&patches.stream)),
+            features: self.features.iter().map(plain).collect(),
+            stream: self.stream.as_ref().map(|stream| plain(&stream.stored)),
+        }
+    }
+
+    /// Goes on from where another run is; rotation tables are its own.
+    fn follow(&mut self, flow: &Flow) {
+        if let (Some(own), Some(stream)) = (&mut self.patches, &flow.patches) {
+            own.stream.clone_from(stream);
+        }
+        self.features.clone_from(&flow.features);
+        self.stream = flow.stream.clone().map(Stream::from);
+    }
+
+    fn advance(
+        &mut self,
+        model: &Decoder<'_>,
+        phase: Phase,
+        pass: Pass<'_>,
+        run: &mut Run<'_, f64>,
+    ) -> Result<(), Error> {
+        let pixels = |which| {
+            let media = model.media().expect("a pass through the tower has something to see");
+            media.passes().nth(which).expect("there are as many passes").1
+        };
+        let tower = |which| model.tower(which).expect("what sees has a tower");
+        match phase {
+            Phase::Patches(which) => self.patches = Some(tower(which).embed(pixels(which), run)?),
+            Phase::TowerLayer(which, layer) => {
+                let patches = self.patches.as_mut().expect("a pass has a start");
+                patches.stream = tower(which).layer(layer, patches, &pixels(which).grids, run)?;
+            }
+            Phase::Features(which) => {
+                let patches = self.patches.take().expect("a pass has a start");
+                self.features.push(tower(which).project(&patches.stream, &pixels(which).grids, run)?);
+            }
+            Phase::Start => {
+                let embedded = model.embed(pass.tokens, pass.first, run)?;
+                let features = std::mem::take(&mut self.features);
+                // A run that begins in between has seen nothing, and goes on from a stream that has.
+                let unseen = pass.first == 0 && features.is_empty() && model.media().is_some();
+                let stream = if unseen { embedded } else { model.scatter(pass.prompt, embedded, &features, run)? };
+                self.stream = Some(stream.into());
+                self.table = Some(model.rope_table(pass.first, pass.tokens.len(), run));
+            }
+            Phase::Layer(layer) => {
+                let stream = self.stream.take().expect("a pass has a start");
+                let table = self.table.as_ref().expect("a pass has a start");
+                self.stream = Some(model.layer(layer, &stream, table, &mut self.cache, run)?);
+            }
+            Phase::Head => {
+                model.head(self.stream.as_ref().expect("a pass has a start"), run)?;
+            }
+        }
+        Ok(())
+    }
+}

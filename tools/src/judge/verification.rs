@@ -1,0 +1,168 @@
+//! Puts a candidate next to the reference, under all lenses at once.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use fixtures::names::at::At;
+use ndarray::Array2;
+use reference::media::Media;
+use reference::models::decoder::Decoder;
+use reference::site::Extent;
+use reference::{LayerSite, RoundingContract, Site};
+
+use crate::failure::Failure;
+use crate::judge::candidate::Candidate;
+use crate::judge::judging::Kept;
+use crate::judge::lens::Lens;
+use crate::judge::substitution::Loaded;
+use crate::judge::track::{Pass, Phase, Track};
+use crate::judge::verdict::SiteReport;
+
+/// What to verify, and how.
+pub struct Verification<'a> {
+    /// The reference.
+    pub model: &'a Decoder<'a>,
+    /// The candidate.
+    pub candidate: &'a dyn Candidate,
+    /// How the candidate rounds.
+    pub contract: RoundingContract,
+    /// The tokens of each forward pass.
+    pub steps: &'a [Vec<u32>],
+    /// Tokens of the prompt. What follows them in the first pass was decoded, and is no place of an image.
+    pub prompt: usize,
+    /// The lenses, each once.
+    pub lenses: &'a [Lens],
+    /// The layers; all of them but the last ones mean that neither these nor the head are run.
+    pub layers: Range<usize>,
+    /// A site whose values are kept as the local lens first sees them.
+    pub keep: Option<At>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// Every judged site under every lens, in the order in which a token meets them.
+    pub sites: Vec<SiteReport>,
+    /// Sites that the candidate does not show.
+    pub missing: BTreeSet<Site>,
+    /// The values that were to be kept.
+    pub kept: Option<Kept>,
+}
+
+/// Tokens of a forward pass, the positions that they see, and the patches that go through the vision tower before them.
+pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
+    let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
+    Extent::new(steps[step].len(), steps[..=step].iter().map(Vec::len).sum()).seeing(patches)
+}
+
+impl Verification<'_> {
+    /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
+    pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
+        self.judge(true, progress)
+    }
+
+    /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
+    pub fn verdicts(&self) -> Result<Found, Failure> {
+        self.judge(false, || ())
+    }
+
+    fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
+        let start = self.start();
+        let lenses = self.lenses.iter().filter(|lens| start == 0 || **lens != Lens::Global);
+        let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
+        let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
+        let mut found = Found::default();
+        let mut first = 0;
+        for (step, tokens) in self.steps.iter().enumerate() {
+            let prompt = self.prompt.saturating_sub(first).min(tokens.len());
+            let pass = Pass { tokens, prompt: &tokens[..prompt], first, more: step + 1 < self.steps.len() };
+            let extent = extent(self.steps, self.model.media(), step);
+            for phase in self.pass(step) {
+                let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
+                if phase == Phase::Layer(start) && start > 0 {
+                    let stream = loaded.value(output_of(start - 1))?;
+                    for track in &mut tracks {
+                        track.jump(&stream);
+                    }
+                }
+                self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                progress();
+            }
+            first += tokens.len();
+        }
+        Ok(found)
+    }
+
+    /// How often `progress` is told.
+    pub fn phases(&self) -> usize {
+        (0..self.steps.len()).map(|step| self.pass(step).count()).sum()
+    }
+
+    /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
+    fn start(&self) -> usize {
+        let Some(before) = self.layers.start.checked_sub(1) else { return 0 };
+        let shown = |step| self.candidate.has(At { step, site: output_of(before) });
+        if (0..self.steps.len()).all(shown) { self.layers.start } else { 0 }
+    }
+
+    fn pass(&self, step: usize) -> impl Iterator<Item = Phase> + use<> {
+        let head = (self.layers.end == self.model.config().num_hidden_layers).then_some(Phase::Head);
+        let layers = (self.start()..self.layers.end).map(Phase::Layer);
+        // A run that begins in between begins from a stream that has seen.
+        let sees = step == 0 && self.start() == 0;
+        let passes = self.model.media().filter(|_| sees).map_or(0, |media| media.passes().count());
+        let depth = self.model.config().vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
+        let tower = (0..passes).flat_map(move |pass| {
+            let layers = (0..depth).map(move |layer| Phase::TowerLayer(pass, layer));
+            std::iter::once(Phase::Patches(pass)).chain(layers).chain([Phase::Features(pass)])
+        });
+        tower.chain([Phase::Start]).chain(layers).chain(head)
+    }
+
+    fn advance(
+        &self,
+        tracks: &mut [Track<'_>],
+        phase: Phase,
+        pass: Pass<'_>,
+        loaded: &Loaded<'_>,
+        found: &mut Found,
+    ) -> Result<(), Failure> {
+        let mut outputs: Vec<(Lens, Array2<f64>)> = Vec::new();
+        let from = found.sites.len();
+        for track in tracks {
+            let shown = track.advance(phase, pass, loaded)?;
+            let of_track = found.sites.len();
+            found.sites.extend(shown.choices.iter().map(|choice| choice.report(loaded.step())));
+            for judge in shown.seen {
+                if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
+                    outputs.push((track.lens, judge.computed().clone()));
+                }
+                let at = At { step: loaded.step(), site: judge.site() };
+                if self.keep == Some(at) && track.lens == Lens::Local {
+                    found.kept = Some(judge.kept(loaded)?);
+                }
+                found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
+            }
+            if track.lens == Lens::Local {
+                found.sites.extend(shown.others.into_iter().map(|site| loaded.fault_of_size(site)));
+            }
+            // Sites are ordered as a token meets them; choices come among the values they are made of.
+            found.sites[of_track..].sort_by_key(|report| report.site);
+            found.missing.extend(shown.missing);
+        }
+        let output = |lens| outputs.iter().find(|(of, _)| *of == lens).map(|(_, value)| value);
+        if let (Some(forced), Some(free)) = (output(Lens::Layer), output(Lens::Global)) {
+            let carried = (forced - free).mapv(|x| x * x).sum().sqrt() / free.mapv(|x| x * x).sum().sqrt();
+            let layer = found.sites[from..].iter_mut().find(|report| report.lens == Lens::Layer);
+            if let Some(report) = layer {
+                report.carried = Some(carried);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The residual stream after a layer.
+fn output_of(layer: usize) -> Site {
+    Site::Layer(layer, LayerSite::Output)
+}

@@ -1,0 +1,95 @@
+//! A dump whose tokens, rounding and reading are known.
+
+use std::path::{Path, PathBuf};
+
+use fixtures::activations::dump::Dump;
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
+use reference::media::Media;
+use reference::{LayerSite, Semantics, Site};
+
+use crate::failure::Failure;
+use crate::judge::verification::extent;
+use crate::session::model::Model;
+use crate::session::pixels::Shown;
+use crate::session::precision::{Known, contract_of};
+use crate::session::prompt::Prompt;
+
+/// What is known of a dump beside what it says itself.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The tokens that it was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    pub tokens: Option<String>,
+    /// How the candidate rounds, a contract's text.
+    pub contract: Option<String>,
+    /// A map from the engine's names to sites, beside those that ship.
+    pub names: Option<PathBuf>,
+    /// What the prompt shows.
+    pub shown: Shown,
+    /// The reading of the documents, as a text.
+    pub semantics: Option<String>,
+}
+
+/// A dump that can be put next to a model.
+#[derive(Debug)]
+pub struct Dumped {
+    /// Its values.
+    pub values: Sited,
+    /// The prompt, and what was decoded after it.
+    pub prompt: Prompt,
+    /// The tokens of each forward pass.
+    pub steps: Vec<Vec<u32>>,
+    /// How its engine rounds.
+    pub known: Known,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+    /// What the prompt shows.
+    pub media: Option<Media>,
+}
+
+impl Dumped {
+    /// Understands an opened dump of a model.
+    pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Self, Failure> {
+        let manifest = dump.manifest().cloned();
+        let semantics: Semantics =
+            match (given.semantics.as_ref(), manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
+                (Some(given), _) => given.parse()?,
+                (None, Some(dumped)) => dumped.parse()?,
+                (None, None) => model.semantics()?,
+            };
+        let config = model.checkpoint.config().under(&semantics);
+        let mut maps = NameMap::shipped();
+        if let Some(path) = &given.names {
+            maps.push(NameMap::load(path)?);
+        }
+        let values = Sited::new(dump, &config, &maps);
+        let Some(last) = values.sites().map(|at| at.step).max() else { return Err(nothing_known(&values)) };
+        let mut prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
+        prompt.check(&config, prompt.decoded.len())?;
+        let steps = prompt.passes(last, manifest.as_ref())?;
+        let media = given.shown.find(model, &prompt)?;
+        if given.tokens.is_none() {
+            // A built-in case's decode is not that of every engine.
+            let decode = manifest.and_then(|manifest| manifest.decode);
+            prompt.decoded = decode.map(|decode| decode.tokens).unwrap_or_default();
+        }
+        let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, media.as_ref(), step))?;
+        Ok(Dumped { values, prompt, steps, known, semantics, media })
+    }
+}
+
+/// Opens a dump; without one, a built-in case's own values.
+pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
+    match (path, &model.case) {
+        (Some(path), _) => Ok(Dump::open(path)?),
+        (None, Some(case)) => Ok(case.expected()?),
+        (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
+    }
+}
+
+fn nothing_known(dump: &Sited) -> Failure {
+    let names: Vec<&str> = dump.dump().names().take(5).collect();
+    let example = Site::Layer(0, LayerSite::QProj);
+    Failure::new(format!("{}: no name is known, such as {}", dump.dump().path().display(), names.join(", ")))
+        .help(format!("name tensors as transformers names modules, such as {example}, or give --names FILE"))
+}

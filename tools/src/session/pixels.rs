@@ -1,0 +1,143 @@
+//! What a prompt shows: images and videos, or their pixels.
+
+mod files;
+
+use std::path::PathBuf;
+
+use fixtures::activations::dump::Dump;
+use ndarray::Array2;
+use reference::config::{Config, Family, Vision};
+use reference::media::{Media, Medium, Pixels};
+use reference::{Error, Grid};
+
+use crate::failure::Failure;
+use crate::session::model::Model;
+use crate::session::prompt::Prompt;
+
+/// The files of what a prompt shows.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// Pixels of images and videos, as transformers' processor makes them.
+    pub pixels: Option<PathBuf>,
+    /// Images in the prompt's order, PNG or JPEG, instead of their pixels.
+    pub image: Vec<PathBuf>,
+    /// Videos in the prompt's order, a folder of frames or a GIF each.
+    pub video: Vec<PathBuf>,
+}
+
+/// Names of a medium's tensors, and of its features' places.
+const NAMES: [(Medium, &str, &str, &str); 2] = [
+    (Medium::Image, "pixel_values", "image_grid_thw", "image"),
+    (Medium::Video, "pixel_values_videos", "video_grid_thw", "video"),
+];
+
+const HELP: &str = "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
+
+impl Shown {
+    fn is_empty(&self) -> bool {
+        self.pixels.is_none() && self.image.is_empty() && self.video.is_empty()
+    }
+
+    /// What the files hold, or a built-in case's own; nothing, where the prompt shows nothing. The prompt must have a
+    /// place for each feature, and no other.
+    pub fn find(&self, model: &Model, prompt: &Prompt) -> Result<Option<Media>, Failure> {
+        let config = model.checkpoint.config();
+        let Some(vision) = &config.vision else {
+            return if self.is_empty() { Ok(None) } else { Err(blind(model, config)) };
+        };
+        if !self.image.is_empty() || !self.video.is_empty() {
+            let [images, videos] = files::read(model, vision, &self.image, &self.video)?;
+            let media = Media::new(vision, images, videos).map_err(Error::from)?;
+            require_places(vision, &media, &prompt.tokens)?;
+            return Ok(Some(media));
+        }
+        let dump = match (&self.pixels, &model.case) {
+            (Some(path), _) => Some(Dump::open(path)?),
+            (None, Some(case)) => case.pixels()?,
+            (None, None) => None,
+        };
+        let Some(dump) = dump else {
+            require_no_places(vision, &prompt.tokens)?;
+            return Ok(None);
+        };
+        let [images, videos] = NAMES.map(|(_, values, grids, _)| read(&dump, vision, values, grids));
+        let path = dump.path().display();
+        let media = Media::new(vision, images?, videos?)
+            .map_err(|error| Failure::from(Error::from(error)).help(format!("in {path}: {HELP}")))?;
+        if media.passes().next().is_none() {
+            let problem = format!("{path}: has neither pixel_values nor pixel_values_videos");
+            return Err(Failure::new(problem).help(HELP));
+        }
+        require_places(vision, &media, &prompt.tokens)?;
+        Ok(Some(media))
+    }
+}
+
+/// Why a model takes no pixels.
+fn blind(model: &Model, config: &Config) -> Failure {
+    let why = match config.family {
+        Family::M2 => "M2 reads text alone",
+        Family::M3Text => "this is M3's text model alone",
+        Family::M3 => "its checkpoint has no tensor of a vision tower",
+    };
+    Failure::new(format!("images and videos are given, and {} does not see: {why}", model.name))
+        .help("leave them out, or name a checkpoint of M3 with its vision tower")
+}
+
+/// One medium's pixels, if a file has them.
+fn read(dump: &Dump, vision: &Vision, values: &str, grids: &str) -> Result<Option<Pixels>, Failure> {
+    let path = dump.path().display();
+    let bad = |problem: String| Failure::new(format!("{path}: {problem}")).help(HELP);
+    match (dump.find(values).is_some(), dump.find(grids).is_some()) {
+        (false, false) => return Ok(None),
+        (true, true) => {}
+        (true, false) => return Err(bad(format!("has {values}, but no {grids}"))),
+        (false, true) => return Err(bad(format!("has {grids}, but no {values}"))),
+    }
+    let (pixels, tensor) = (dump.tensor(values)?, dump.tensor(grids)?);
+    let width = vision.patch.values();
+    let &[rows, columns] = pixels.shape() else {
+        return Err(bad(format!("{values} is {:?}, expected [patches, {width}]", pixels.shape())));
+    };
+    if columns != width {
+        return Err(bad(format!("{values} is [{rows}, {columns}], expected [{rows}, {width}]")));
+    }
+    if !matches!(tensor.shape(), [rows, 3] if *rows > 0) {
+        return Err(bad(format!("{grids} is {:?}, expected a row of time, height and width for each", tensor.shape())));
+    }
+    let sizes = tensor.indices(1 << 32, false).map_err(|error| bad(format!("{grids}: {error}")))?;
+    let grids = sizes.as_chunks().0.iter().map(|&[t, h, w]| Grid { t, h, w }).collect();
+    let values = Array2::from_shape_vec((rows, columns), pixels.values()).expect("the shape is its own");
+    Ok(Some(Pixels { values, grids }))
+}
+
+/// Demands that the prompt has a place for each feature.
+fn require_places(vision: &Vision, media: &Media, tokens: &[u32]) -> Result<(), Failure> {
+    for (medium, _, grids, name) in NAMES {
+        let token = medium.token(vision);
+        let places = tokens.iter().filter(|&&other| other == token).count();
+        let of_medium = media.passes().find(|(other, _)| *other == medium);
+        let features = of_medium.map_or(0, |(_, pixels)| pixels.values.nrows() / vision.merged());
+        if places != features {
+            let problem = format!(
+                "the prompt has {places} {name} places (token {token}), expected {features}: a feature for each {0} × {0} \
+                 patches of {grids}",
+                vision.spatial_merge_size
+            );
+            return Err(Failure::new(problem).help(HELP));
+        }
+    }
+    Ok(())
+}
+
+/// Demands that a prompt without pixels has no place for any.
+fn require_no_places(vision: &Vision, tokens: &[u32]) -> Result<(), Failure> {
+    for (medium, _, _, name) in NAMES {
+        let token = medium.token(vision);
+        if let Some(at) = tokens.iter().position(|&other| other == token) {
+            let problem = format!("token {token} at position {at} is a place for {name}s, and no pixels are given");
+            return Err(Failure::new(problem).help("give --pixels FILE, --image FILE or --video DIR"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! `--tokens` on the command line, and the forward passes that follow from it.
+
+use fixtures::activations::manifest::Manifest;
+use reference::config::Config;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::session::model::Model;
+
+/// Tokens of a prompt, and of the decode after it where that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Prompt {
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// Tokens decoded after it.
+    pub decoded: Vec<u32>,
+}
+
+const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
+
+/// What a list of tokens may be called: by us, and by tokenizers.
+const NAMES: [&str; 2] = ["tokens", "input_ids"];
+
+impl Prompt {
+    /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let Some(file) = text.strip_prefix('@') else {
+            if text.trim().is_empty() {
+                return Prompt::default().nonempty("--tokens");
+            }
+            let tokens = text.split(',').map(|token| token.trim().parse()).collect::<Result<_, _>>();
+            let tokens = tokens
+                .map_err(|error| Failure::new(format!("--tokens {text}: {error}, expected token ids")).help(HELP))?;
+            return Prompt { tokens, decoded: Vec::new() }.nonempty("--tokens");
+        };
+        let bad = |problem: String| Failure::new(format!("{file}: {problem}")).help(HELP);
+        let text = std::fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        let value: Value = serde_json::from_str(&text).map_err(|error| bad(format!("is not JSON: {error}")))?;
+        let listed = NAMES.iter().find_map(|name| value.get(name)).unwrap_or(&value);
+        let tokens = list(listed)
+            .ok_or_else(|| bad("holds no list of token ids of one prompt, nor an object with `tokens`".into()))?;
+        if let Some(mask) = value.get("attention_mask") {
+            unpadded(tokens.len(), mask).map_err(|problem| {
+                Failure::new(format!("{file}: {problem}")).help(
+                    "give the tokens alone: padding moves positions, and on the left the borders of the blocks of keys",
+                )
+            })?;
+        }
+        let decoded = value.pointer("/decode/tokens").and_then(list).unwrap_or_default();
+        Prompt { tokens, decoded }.nonempty(file)
+    }
+
+    /// From `--tokens`, or else from the built-in case, or else from the dump's manifest.
+    pub fn find(given: Option<&str>, model: &Model, manifest: Option<&Manifest>) -> Result<Self, Failure> {
+        if let Some(text) = given {
+            return Prompt::parse(text);
+        }
+        if let Some(case) = &model.case {
+            let decoded = case.decode.as_ref().map(|decode| decode.tokens.clone()).unwrap_or_default();
+            return Ok(Prompt { tokens: case.tokens.clone(), decoded });
+        }
+        let tokens = manifest.and_then(|manifest| manifest.tokens.clone()).unwrap_or_default();
+        let decoded = manifest.and_then(|manifest| manifest.decode.as_ref());
+        let decoded = decoded.map(|decode| decode.tokens.clone()).unwrap_or_default();
+        if tokens.is_empty() {
+            return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
+        }
+        Ok(Prompt { tokens, decoded })
+    }
+
+    /// Demands that a model can read the prompt and what is decoded after it: `more` tokens.
+    pub fn check(&self, config: &Config, more: usize) -> Result<(), Failure> {
+        let Config { vocab_size, max_position_embeddings, .. } = *config;
+        let all = || self.tokens.iter().chain(&self.decoded);
+        if let Some((position, token)) = all().enumerate().find(|(_, token)| **token as usize >= vocab_size) {
+            let problem = format!("token {token} at position {position}: expected below vocab_size = {vocab_size}");
+            return Err(Failure::new(problem).help("were the tokens made by this model's tokenizer?"));
+        }
+        // The last decoded token is not read.
+        let read = self.tokens.len() + more.saturating_sub(1);
+        if read > max_position_embeddings {
+            let (prompt, limit) = (self.tokens.len(), max_position_embeddings);
+            let problem =
+                format!("a prompt of {prompt} tokens, and {more} decoded: expected at most {limit} positions");
+            return Err(Failure::new(problem).help("shorten the prompt; the model has no more max_position_embeddings"));
+        }
+        Ok(())
+    }
+
+    /// The tokens of each forward pass of a dump that has values of steps up to `last`: the prompt, then one by one.
+    pub fn passes(&self, last: usize, manifest: Option<&Manifest>) -> Result<Vec<Vec<u32>>, Failure> {
+        let all = [&self.tokens[..], &self.decoded].concat();
+        let listed = manifest.and_then(|manifest| manifest.tokens.as_ref());
+        if let Some(listed) = listed
+            && let Some(at) = (0..all.len().min(listed.len())).find(|&i| all[i] != listed[i])
+        {
+            let (given, dumped) = (all[at], listed[at]);
+            return Err(Failure::new(format!(
+                "the dump was made from other tokens: they differ from position {at} (given {given}, dumped {dumped})"
+            ))
+            .help("give the dump's own tokens, or dump again"));
+        }
+        if last == 0 {
+            return Ok(vec![self.tokens.clone()]);
+        }
+        // A manifest lists all that went in; the prompt is what is left of it before the steps.
+        let (prompt, fed) = match listed {
+            Some(listed) if listed.len() > last => listed.split_at(listed.len() - last),
+            _ if self.decoded.len() >= last => (&self.tokens[..], &self.decoded[..last]),
+            _ => {
+                let problem = format!("the dump has {last} steps after the prompt, and their tokens are not known");
+                return Err(Failure::new(problem).help("give --tokens @file.json with `tokens` and `decode.tokens`"));
+            }
+        };
+        Ok(std::iter::once(prompt.to_vec()).chain(fed.iter().map(|&token| vec![token])).collect())
+    }
+
+    fn nonempty(self, from: &str) -> Result<Self, Failure> {
+        if self.tokens.is_empty() {
+            return Err(Failure::new(format!("{from}: the prompt is empty, expected at least one token")).help(HELP));
+        }
+        Ok(self)
+    }
+}
+
+/// Whole numbers; a leading batch axis of 1 may stand before.
+fn list(value: &Value) -> Option<Vec<u32>> {
+    let listed = match value.as_array()?.as_slice() {
+        [only] if only.is_array() => only.as_array()?,
+        listed => listed,
+    };
+    listed.iter().map(|token| token.as_u64().and_then(|token| u32::try_from(token).ok())).collect()
+}
+
+/// Demands a mask that masks none of so many tokens.
+fn unpadded(tokens: usize, mask: &Value) -> Result<(), String> {
+    let mask = list(mask).filter(|mask| mask.len() == tokens);
+    let mask = mask.ok_or_else(|| format!("attention_mask is no list of {tokens} numbers, one for each token"))?;
+    let masked = mask.iter().filter(|&&seen| seen == 0).count();
+    match (masked, mask.iter().take_while(|&&seen| seen == 0).count()) {
+        (0, _) => Ok(()),
+        (_, 0) => Err(format!("attention_mask is 0 for {masked} of {tokens} tokens, expected 1 for each")),
+        (_, left) => Err(format!(
+            "the prompt is padded on the left: attention_mask is 0 for the first {left} of {tokens} tokens, expected 1"
+        )),
+    }
+}

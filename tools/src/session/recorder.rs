@@ -1,0 +1,112 @@
+//! Writes a running model's activations to a dump as they come.
+
+use fixtures::Tensor;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::names::at::At;
+use ndarray::Array2;
+use optimized::models::capture::Capture;
+use reference::config::Config;
+use reference::probe::Probe;
+use reference::site::{Extent, VisionSite};
+use reference::{Real, RoundingContract, Site, Storage, Tracked};
+
+use crate::compare::selection::Selection;
+use crate::failure::Failure;
+use crate::judge::stored::{is_wide, storage_at};
+
+/// A probe, and a capture of the CUDA path, that writes what it sees. A step begins with the embedding.
+pub struct Recorder {
+    writer: DumpWriter,
+    selection: Selection,
+    contract: RoundingContract,
+    config: Config,
+    all_steps: bool,
+    step: Option<usize>,
+    extent: Extent,
+    written: usize,
+    failure: Option<Failure>,
+}
+
+impl Recorder {
+    /// Values are written in the type that `contract` stores them in. Without `all_steps`, only those of the first pass.
+    pub fn new(
+        writer: DumpWriter,
+        selection: Selection,
+        contract: RoundingContract,
+        config: &Config,
+        all_steps: bool,
+    ) -> Self {
+        let extent = Extent::new(0, 0);
+        let config = config.clone();
+        Recorder { writer, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
+    }
+
+    /// Completes the dump; the number of values written.
+    pub fn finish(self, manifest: &Manifest) -> Result<usize, Failure> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.written == 0 {
+            return Err(
+                Failure::new("no site was selected, so there is nothing to write").help("see --sites, --layers")
+            );
+        }
+        self.writer.finish(manifest)?;
+        Ok(self.written)
+    }
+
+    fn record(&mut self, site: Site, rows: usize, tensor: impl FnOnce(Vec<usize>) -> Option<Tensor<'static>>) {
+        if site == Site::Embedding {
+            self.step = Some(self.step.map_or(0, |step| step + 1));
+            self.extent = Extent::new(rows, self.extent.positions + rows);
+        }
+        if let Site::Vision(pass, VisionSite::Embeddings) = site {
+            self.extent.patches[pass] = rows;
+        }
+        let step = self.step.unwrap_or(0);
+        let wanted = (self.all_steps || step == 0) && self.selection.has(site);
+        if !wanted || self.failure.is_some() {
+            return;
+        }
+        let tensor = tensor(site.shape(&self.config, self.extent)).expect("a site's matrix has its shape's elements");
+        match self.writer.write(&At { step, site }.to_string(), &tensor) {
+            Ok(()) => self.written += 1,
+            Err(error) => self.failure = Some(error.into()),
+        }
+    }
+
+    fn values(&mut self, site: Site, storage: Storage, rows: usize, value: impl FnOnce() -> Array2<f64>) {
+        self.record(site, rows, |shape| Tensor::stored(storage, shape, value()));
+    }
+
+    fn indices(&mut self, site: Site, chosen: &Array2<usize>) {
+        self.record(site, chosen.nrows(), |shape| Tensor::indices_of(shape, chosen.iter().copied()));
+    }
+}
+
+impl<T: Real> Probe<T> for Recorder {
+    /// What a contract leaves as it is computed is written so: the next operator reads no rounded copy of it.
+    fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
+        let storage = if is_wide(site, &self.contract) { Storage::Real } else { self.contract.activations };
+        self.values(site, storage, value.value.nrows(), || value.value.mapv(T::wide));
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<T>, chosen: &mut Array2<usize>) {
+        self.indices(site, chosen);
+    }
+
+    fn wants(&self, site: Site) -> bool {
+        self.selection.names(site)
+    }
+}
+
+impl Capture for Recorder {
+    fn value(&mut self, site: Site, value: Array2<f32>) {
+        self.values(site, storage_at(site, &self.contract), value.nrows(), || value.mapv(f64::from));
+    }
+
+    fn choices(&mut self, site: Site, chosen: Array2<usize>) {
+        self.indices(site, &chosen);
+    }
+}
