@@ -8,19 +8,10 @@ mod vision;
 use serde_json::Value;
 
 use crate::Semantics;
-use crate::ops::indexer::Blocks;
-use crate::ops::swiglu_oai::Coefficients;
 use crate::semantics::{MsaSelect, NormWeight, QkNorm};
+pub use reader::ConfigError;
 use reader::Reader;
-pub use vision::Vision;
-
-/// A `config.json` that cannot be used, with every reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("config: {}", problems.join("; "))]
-pub struct ConfigError {
-    /// Each names a field, what it is and what was expected.
-    pub problems: Vec<String>,
-}
+pub use vision::{Patch, Vision};
 
 /// MiniMax-M2, M2.1, M2.5, M2.7, or the text model of MiniMax-M3.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,6 +119,30 @@ pub struct Index {
     pub choices: usize,
     /// How blocks are chosen.
     pub blocks: Blocks,
+}
+
+/// How blocks are scored and chosen: what a config says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// b: keys of a block.
+    pub size: usize,
+    /// K.
+    pub top_k: usize,
+    /// L: blocks that are forced, the token's own among them.
+    pub local: usize,
+    /// D23: blocks from the first on that are forced.
+    pub init: usize,
+}
+
+/// Coefficients of SwiGLU-OAI.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Coefficients {
+    /// α.
+    pub alpha: f64,
+    /// ℓ.
+    pub limit: f64,
+    /// β.
+    pub beta: f64,
 }
 
 impl Config {

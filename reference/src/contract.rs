@@ -1,24 +1,21 @@
 //! What the optimized path may know of the reference: configurations, parameters and their checks, sites, weights and
 //! the shared rotation tables. None of the mathematics.
 
-pub use crate::config::{Config, FeedForward, Index, Vision};
-pub use crate::error::{ContractError, Error, require};
+pub use crate::config::{Blocks, Coefficients, Config, FeedForward, Index, Vision};
+pub use crate::error::{ContractError, Error, WeightError, require};
 pub use crate::grid::{Grid, segments};
+pub use crate::matrix::{Encoding, Matrix};
 pub use crate::media::{Media, Medium, Pixels};
 pub use crate::ops::axial_rope::{AxialRope, axial_rope};
-pub use crate::ops::indexer::Blocks;
 pub use crate::ops::masked_scatter::MaskedScatter;
 pub use crate::ops::patch_embedding::PatchEmbedding;
 pub use crate::ops::residual::Residual;
 pub use crate::ops::rope::{Rope, rope_table};
-pub use crate::ops::swiglu_oai::Coefficients;
 pub use crate::ops::vision_attention::VisionAttention;
 pub use crate::semantics::{
     AxialPair, ChunkTime, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm, RopePair, RopePart, Semantics,
     VisionSpan,
 };
 pub use crate::site::{Extent, LayerSite, Site, VisionLayerSite, VisionSite};
-pub use crate::weights::{
-    LayerWeight, Matrix, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, WeightError, Weights,
-};
+pub use crate::weights::{LayerWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};
 pub use crate::{Rounding, RoundingContract, Storage};

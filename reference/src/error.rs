@@ -49,6 +49,16 @@ impl ParseError {
     }
 }
 
+/// A weight that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{tensor}: {problem}")]
+pub struct WeightError {
+    /// The tensor's name where it is kept.
+    pub tensor: String,
+    /// What was expected and what was found.
+    pub problem: String,
+}
+
 /// Why a model could not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -57,5 +67,5 @@ pub enum Error {
     Contract(#[from] ContractError),
     /// A weight cannot be had.
     #[error(transparent)]
-    Weight(#[from] crate::weights::WeightError),
+    Weight(#[from] WeightError),
 }

@@ -17,6 +17,14 @@ pub struct Grid {
     pub w: usize,
 }
 
+/// Axes that a patch has a place on: time, height and width.
+pub const AXES: usize = 3;
+
+/// Channels of a head of so many that rotate with a patch's place: an even number for each axis.
+pub fn rotary_dim(head_dim: usize) -> usize {
+    AXES * (2 * (head_dim / AXES / 2))
+}
+
 impl Grid {
     /// How many there are; none where the number has no room.
     pub fn patches(self) -> Option<usize> {

@@ -14,6 +14,7 @@ pub mod contract;
 pub mod decode;
 pub mod error;
 pub mod grid;
+pub mod matrix;
 pub mod media;
 pub mod models;
 pub mod ops;
@@ -27,6 +28,7 @@ pub mod site;
 pub mod storage;
 pub mod tracked;
 pub mod weights;
+mod words;
 
 pub use error::{ContractError, Error};
 pub use grid::Grid;

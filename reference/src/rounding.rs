@@ -10,8 +10,8 @@ use strum::{Display, EnumString, VariantNames};
 
 use crate::accumulator::Accumulator;
 use crate::error::ParseError;
-use crate::semantics::word;
 use crate::storage::Mode;
+use crate::words::word;
 use crate::{Real, Rounding, Storage};
 
 /// D10: whether a norm rounds before it multiplies by the weight, too.

@@ -3,10 +3,10 @@
 use ndarray::{Array1, Array2};
 
 use crate::bound::ErrorBound;
+use crate::matrix::Matrix;
 use crate::ops::linear::{Linear, linear};
 use crate::ops::linear_bias::{LinearBias, linear_bias};
 use crate::probe::Probe;
-use crate::weights::Matrix;
 use crate::{Error, Real, RoundingContract, Site, Tracked};
 
 /// The settings of a run.

@@ -12,8 +12,6 @@ mod vision;
 use std::fmt;
 use std::str::FromStr;
 
-use strum::VariantNames;
-
 pub use conflicts::{
     EpsPlace, Expert, GateClamp, MsaLocal, MsaPool, MsaScoreScale, MsaSelect, NormWeight, QkNorm, RopePair, RopePart,
     RouterEps, RouterScore, RoutingWeights,
@@ -27,6 +25,7 @@ pub use slips::{
 pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, Vision, VisionSpan};
 
 use crate::error::ParseError;
+use crate::words::{number, or_config, word, word_or_config};
 
 /// One reading of the documents, or of a port that reads them otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -306,30 +305,6 @@ impl Semantics {
         }
         Ok(self)
     }
-}
-
-/// One of the words of an enum.
-pub(crate) fn word<E: FromStr + VariantNames>(field: &str, value: &str) -> Result<E, ParseError> {
-    value.parse().map_err(|_| ParseError::new(field, value, E::VARIANTS.join(" or ")))
-}
-
-fn word_or_config<E: FromStr + VariantNames>(field: &str, value: &str) -> Result<Option<E>, ParseError> {
-    if value == "config" {
-        return Ok(None);
-    }
-    let expected = || format!("{} or config", E::VARIANTS.join(" or "));
-    value.parse().map(Some).map_err(|_| ParseError::new(field, value, expected()))
-}
-
-fn number<N: FromStr>(field: &str, value: &str) -> Result<Option<N>, ParseError> {
-    match value {
-        "config" => Ok(None),
-        _ => value.parse().map(Some).map_err(|_| ParseError::new(field, value, "a number or config")),
-    }
-}
-
-fn or_config<N: ToString>(value: Option<N>) -> String {
-    value.map_or_else(|| "config".to_owned(), |n| n.to_string())
 }
 
 /// `PRESET[,field=value]…`, where the preset is `documents` or `released`.

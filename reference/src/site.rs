@@ -11,10 +11,9 @@ use std::str::FromStr;
 
 pub use vision::{VisionLayerSite, VisionSite};
 
-use crate::config::{Config, FeedForward, Index, Vision};
+use crate::config::{Blocks, Config, FeedForward, Index, Vision};
 use crate::error::ParseError;
 use crate::media::PASSES;
-use crate::ops::indexer::Blocks;
 
 /// What stands in a choice after the last thing that was chosen.
 pub const NONE: usize = usize::MAX;

@@ -4,10 +4,9 @@ mod vision;
 
 use std::fmt;
 
-use ndarray::{Array2, ArrayView2};
-
 use crate::config::{Config, FeedForward};
-use crate::{Real, Storage};
+use crate::error::WeightError;
+use crate::matrix::Matrix;
 
 pub use vision::{Part, Stage, VisionLayerWeight, VisionWeight};
 
@@ -82,114 +81,6 @@ pub trait Weights: Sync {
     fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError>;
 }
 
-/// A weight that cannot be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{tensor}: {problem}")]
-pub struct WeightError {
-    /// The tensor's name where it is kept.
-    pub tensor: String,
-    /// What was expected and what was found.
-    pub problem: String,
-}
-
-/// A matrix in its stored form, row by row, little-endian.
-#[derive(Debug, Clone)]
-pub struct Matrix<'a> {
-    rows: usize,
-    columns: usize,
-    storage: Storage,
-    bytes: std::borrow::Cow<'a, [u8]>,
-}
-
-impl<'a> Matrix<'a> {
-    /// A matrix over bytes; `None` if their number does not fit, or the storage has no width.
-    pub fn new(
-        (rows, columns): (usize, usize),
-        storage: Storage,
-        bytes: impl Into<std::borrow::Cow<'a, [u8]>>,
-    ) -> Option<Self> {
-        let bytes = bytes.into();
-        let fits = rows.checked_mul(columns)?.checked_mul(width(storage)?) == Some(bytes.len());
-        fits.then_some(Matrix { rows, columns, storage, bytes })
-    }
-
-    /// The matrix with each element rounded to nearest in `storage`; f32 if that is [`Storage::Real`].
-    pub fn stored(values: ArrayView2<'_, f64>, storage: Storage) -> Matrix<'static> {
-        let storage = if storage == Storage::Real { Storage::F32 } else { storage };
-        let bytes: Vec<u8> = values.iter().flat_map(|&x| encode(storage.nearest(x), storage)).collect();
-        Matrix::new(values.dim(), storage, bytes).expect("each element was written")
-    }
-
-    /// Rows and columns.
-    pub fn dim(&self) -> (usize, usize) {
-        (self.rows, self.columns)
-    }
-
-    /// The type it is stored in.
-    pub fn storage(&self) -> Storage {
-        self.storage
-    }
-
-    /// The bytes, row by row, little-endian.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Row i, widened exactly (or rounded to nearest, if T is f32 and the weight is wider).
-    pub fn row_into<T: Real>(&self, i: usize, out: &mut [T]) {
-        let row = self.columns * width(self.storage).expect("checked when made");
-        let bytes = &self.bytes[i * row..(i + 1) * row];
-        match self.storage {
-            Storage::F32 => decode(bytes, out, |b: [u8; 4]| T::of(f64::from(f32::from_le_bytes(b)))),
-            Storage::Bf16 => decode(bytes, out, |[a, b]: [u8; 2]| {
-                T::of(f64::from(f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16)))
-            }),
-            Storage::F16 => decode(bytes, out, |b: [u8; 2]| T::of(half::f16::from_le_bytes(b).to_f64())),
-            Storage::Real => unreachable!("checked when made"),
-        }
-    }
-
-    /// Rows `first..first + count`, widened.
-    pub fn panel<T: Real>(&self, first: usize, count: usize) -> Array2<T> {
-        let mut panel = Array2::zeros((count, self.columns));
-        for (i, mut row) in panel.rows_mut().into_iter().enumerate() {
-            self.row_into(first + i, row.as_slice_mut().expect("rows of a new array are contiguous"));
-        }
-        panel
-    }
-
-    /// All of it, widened.
-    pub fn dense<T: Real>(&self) -> Array2<T> {
-        self.panel(0, self.rows)
-    }
-}
-
-/// Bytes of one element.
-fn width(storage: Storage) -> Option<usize> {
-    match storage {
-        Storage::F32 => Some(4),
-        Storage::F16 | Storage::Bf16 => Some(2),
-        Storage::Real => None,
-    }
-}
-
-fn decode<const N: usize, T>(bytes: &[u8], out: &mut [T], element: impl Fn([u8; N]) -> T) {
-    let (elements, rest) = bytes.as_chunks();
-    debug_assert!(rest.is_empty() && elements.len() == out.len());
-    for (out, &bytes) in out.iter_mut().zip(elements) {
-        *out = element(bytes);
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "x is a value of the storage, or of f32")]
-fn encode(x: f64, storage: Storage) -> Vec<u8> {
-    match storage {
-        Storage::F16 => half::f16::from_f32_const(x as f32).to_le_bytes().to_vec(),
-        Storage::Bf16 => ((x as f32).to_bits() >> 16).to_le_bytes()[..2].to_vec(),
-        Storage::F32 | Storage::Real => (x as f32).to_le_bytes().to_vec(),
-    }
-}
-
 /// Every weight of a model, with its shape (a vector has one row).
 pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
     let (h, v) = (config.hidden_size, config.vocab_size);
@@ -232,7 +123,7 @@ pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
             network(&|projection| LayerWeight::Expert(expert, projection), config.intermediate_size);
         }
     }
-    all.extend(vision::inventory(config));
+    all.extend(vision::inventory(config).into_iter().map(|(weight, dim)| (Weight::Vision(weight), dim)));
     all
 }
 

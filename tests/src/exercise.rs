@@ -20,7 +20,7 @@ use optimized::ops::router::{Routed, router};
 use optimized::ops::sampling::argmax;
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
-use reference::ops::indexer::Blocks;
+use reference::config::Blocks;
 use reference::semantics::{MsaSelect, NormWeight};
 
 use crate::values::activations;

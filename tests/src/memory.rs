@@ -6,11 +6,13 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::Storage;
+use reference::config::Blocks;
+use reference::config::Coefficients;
 use reference::config::{Attention, Config, Family, FeedForward, Index, Layer};
-use reference::ops::indexer::Blocks;
-use reference::ops::swiglu_oai::Coefficients;
+use reference::error::WeightError;
+use reference::matrix::Matrix;
 use reference::semantics::{NormWeight, QkNorm};
-use reference::weights::{LayerWeight, Matrix, Weight, WeightError, Weights, inventory};
+use reference::weights::{LayerWeight, Weight, Weights, inventory};
 
 /// Weights by name, each kept in a storage of its own.
 #[derive(Debug, Clone)]

@@ -122,8 +122,8 @@ impl Matrix {
     }
 
     /// The values as they are stored.
-    pub fn stored(&self) -> reference::weights::Matrix<'static> {
-        reference::weights::Matrix::stored(self.value.view(), self.storage)
+    pub fn stored(&self) -> reference::matrix::Matrix<'static> {
+        reference::matrix::Matrix::stored(self.value.view(), self.storage)
     }
 
     /// The values, without error.

@@ -21,6 +21,7 @@ mod kernel_faults;
 mod kernels;
 mod kill_matrix;
 mod layering;
+mod matrix;
 mod mirror;
 mod models;
 mod noise;

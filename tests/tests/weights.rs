@@ -1,71 +1,10 @@
 //! `reference/src/weights.rs`.
 
-use ndarray::{Array2, array};
-use proptest::prelude::*;
-use reference::weights::{LayerWeight, Matrix, Projection, Weight, Weights, inventory};
-use reference::{Real, Storage};
+use ndarray::Array2;
+use reference::Storage;
+use reference::weights::{LayerWeight, Projection, Weight, Weights, inventory};
 use tests::memory::{Memory, tiny, tiny_m3};
-use tests::strategy::{Fill, Matrix as Drawn, matrix};
-
-/// All 65,536 values of each type, through bytes and back, in both arithmetics.
-#[test]
-fn every_value_survives() {
-    for storage in [Storage::F16, Storage::Bf16] {
-        let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-        let all = Matrix::new((256, 256), storage, bytes).expect("two bytes each");
-        let (wide, narrow) = (all.dense::<f64>(), all.dense::<f32>());
-        for (i, (wide, narrow)) in wide.iter().zip(&narrow).enumerate() {
-            let bits = u16::try_from(i).expect("sixteen bits");
-            let want = if storage == Storage::F16 {
-                half::f16::from_bits(bits).to_f64()
-            } else {
-                half::bf16::from_bits(bits).to_f64()
-            };
-            assert!(wide.to_bits() == want.to_bits() || wide.is_nan() && want.is_nan(), "{storage} {bits:#x}");
-            assert!(narrow.wide().to_bits() == want.to_bits() || narrow.is_nan() && want.is_nan());
-        }
-        let again = Matrix::stored(wide.view(), storage);
-        for (i, (was, is)) in all.bytes().chunks(2).zip(again.bytes().chunks(2)).enumerate() {
-            assert!(
-                was == is || wide[[i / 256, i % 256]].is_nan() && again.dense::<f64>()[[i / 256, i % 256]].is_nan()
-            );
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn storing_rounds_to_nearest(x in matrix((3, 5), Storage::F32), storage in proptest::sample::select(vec![Storage::F32, Storage::F16, Storage::Bf16])) {
-        let stored = Matrix::stored(x.view(), storage);
-        prop_assert_eq!((stored.dim(), stored.storage(), stored.bytes().len()), ((3, 5), storage, if storage == Storage::F32 { 60 } else { 30 }));
-        prop_assert_eq!(stored.dense::<f64>(), x.mapv(|x| storage.nearest(x)));
-        prop_assert_eq!(stored.dense::<f32>(), x.mapv(|x| f32::of(storage.nearest(x))));
-    }
-
-    #[test]
-    fn panels_and_rows_are_parts_of_the_whole(x in matrix((6, 4), Storage::Bf16), first in 0..6_usize, count in 0..6_usize) {
-        let (stored, count) = (x.stored(), count.min(6 - first));
-        prop_assert_eq!(stored.panel::<f64>(first, count), x.slice(ndarray::s![first..first + count, ..]));
-        let mut row = [0.0; 4];
-        stored.row_into(first, &mut row);
-        prop_assert_eq!(row.to_vec(), x.row(first).to_vec());
-    }
-}
-
-#[test]
-fn reals_are_stored_as_f32() {
-    let stored = Matrix::stored(array![[0.1]].view(), Storage::Real);
-    assert_eq!((stored.storage(), stored.dense()), (Storage::F32, array![[f64::from(0.1_f32)]]));
-}
-
-#[test]
-fn bytes_that_do_not_fit() {
-    assert!(Matrix::new((2, 3), Storage::Bf16, vec![0; 11]).is_none());
-    assert!(Matrix::new((2, 3), Storage::Bf16, vec![0; 12]).is_some());
-    assert!(Matrix::new((2, 3), Storage::F32, vec![0; 12]).is_none());
-    assert!(Matrix::new((2, 3), Storage::Real, vec![0; 48]).is_none());
-    assert!(Matrix::new((usize::MAX, 2), Storage::F32, vec![0; 8]).is_none());
-}
+use tests::strategy::{Fill, Matrix};
 
 /// Every weight once, under the hub's name and in the shape that the operators ask for.
 #[test]
@@ -156,7 +95,7 @@ fn a_weight_that_is_not_there() {
     let mut memory = Memory::random(&tiny(), 0);
     memory.remove(Weight::LmHead);
     assert_eq!(memory.get(Weight::LmHead).expect_err("removed").to_string(), "lm_head.weight: not in memory");
-    let square: Array2<f64> = Drawn::new((1, 48), Fill::Whole, Storage::Bf16, 1).values();
+    let square: Array2<f64> = Matrix::new((1, 48), Fill::Whole, Storage::Bf16, 1).values();
     memory.set(Weight::FinalNorm, &square);
     assert_eq!(memory.dense(Weight::FinalNorm), square);
 }

@@ -3,9 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::reader::Reader;
-use super::{Attention, Config, Family, FeedForward, Index, Layer};
-use crate::ops::indexer::Blocks;
-use crate::ops::swiglu_oai::Coefficients;
+use super::{Attention, Blocks, Coefficients, Config, Family, FeedForward, Index, Layer};
 use crate::semantics::{NormWeight, QkNorm};
 
 /// What is taken where SwiGLU-OAI's coefficients are absent (SPEC B3).

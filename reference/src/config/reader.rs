@@ -2,7 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::ConfigError;
+/// A `config.json` that cannot be used, with every reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("config: {}", problems.join("; "))]
+pub struct ConfigError {
+    /// Each names a field, what it is and what was expected.
+    pub problems: Vec<String>,
+}
 
 /// An object of a `config.json` that is being read.
 pub(super) struct Reader<'a> {

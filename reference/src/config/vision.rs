@@ -3,8 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::reader::Reader;
-use crate::ops::axial_rope::rotary_dim;
-use crate::ops::patch_embedding::Patch;
+use crate::grid::rotary_dim;
 
 /// The vision tower and the projector.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +32,17 @@ pub struct Vision {
     pub video_token: u32,
 }
 
+/// What a patch is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patch {
+    /// C: colours.
+    pub channels: usize,
+    /// T: frames.
+    pub frames: usize,
+    /// P: rows, and columns.
+    pub side: usize,
+}
+
 /// What transformers takes where a field is absent. The released file lacks some of them, and no model has others.
 mod absent {
     pub(super) const CHANNELS: usize = 3;
@@ -42,6 +52,13 @@ mod absent {
     pub(super) const THETA: f64 = 10_000.0;
     pub(super) const IMAGE_TOKEN: u32 = 200_025;
     pub(super) const VIDEO_TOKEN: u32 = 200_026;
+}
+
+impl Patch {
+    /// C·T·P·P.
+    pub fn values(self) -> usize {
+        self.channels * self.frames * self.side * self.side
+    }
 }
 
 impl Vision {

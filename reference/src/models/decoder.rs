@@ -10,7 +10,8 @@ pub use super::stream::Stream;
 use super::stream::residual_stream;
 use super::vision::VisionTower;
 use crate::config::{Config, Index};
-use crate::error::require;
+use crate::error::{WeightError, require};
+use crate::matrix::Matrix;
 use crate::media::{Media, Medium};
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
@@ -23,7 +24,7 @@ use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::rounding::NormInput;
 use crate::run::{Run, vector};
 use crate::semantics::{self, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
-use crate::weights::{LayerWeight, Matrix, Weight, WeightError, Weights};
+use crate::weights::{LayerWeight, Weight, Weights};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
 /// A model: configuration, reading of the documents, weights.

@@ -12,6 +12,7 @@ use ndarray::Array1;
 
 use crate::config::{Config, Vision};
 use crate::grid::{Grid, segments};
+use crate::matrix::Matrix;
 use crate::media::Pixels;
 use crate::ops::axial_rope::{AxialRope, axial_rope};
 use crate::ops::gelu::{Gelu, gelu};
@@ -24,7 +25,7 @@ use crate::ops::vision_attention::{VisionAttention, vision_attention};
 use crate::run::{Run, vector};
 use crate::semantics::{ChunkTime, PostNorm};
 use crate::site::{VisionLayerSite, VisionSite};
-use crate::weights::{Matrix, Part, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};
+use crate::weights::{Part, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};
 use crate::{Error, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
 
 /// The tower, and the projector, on one pass.

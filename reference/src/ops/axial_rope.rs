@@ -17,7 +17,7 @@ use ndarray::{Array2, Zip};
 use super::rope::{Rope, RopeTable, inverse_frequencies};
 use crate::bound::ErrorBound;
 use crate::error::require;
-use crate::grid::{Grid, patches};
+use crate::grid::{AXES, Grid, patches, rotary_dim};
 use crate::semantics::{AxialPair, ChunkTime};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -37,14 +37,6 @@ pub struct AxialRope {
     pub time: ChunkTime,
     /// R1.
     pub table: Rounding,
-}
-
-/// Axes: time, height, width.
-const AXES: usize = 3;
-
-/// 3m of d: an even number of channels for each axis.
-pub fn rotary_dim(head_dim: usize) -> usize {
-    AXES * (2 * (head_dim / AXES / 2))
 }
 
 /// The table for the patches of all grids, one after the other. Angles are f32; their cosines and sines are T's.

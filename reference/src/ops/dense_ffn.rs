@@ -15,11 +15,12 @@ use ndarray::{Array2, ArrayView2};
 
 use super::linear::{Linear, linear};
 use super::swiglu::{Swiglu, swiglu};
-use super::swiglu_oai::{Coefficients, SwigluOai, swiglu_oai};
+use super::swiglu_oai::{SwigluOai, swiglu_oai};
 use crate::bound::ErrorBound;
+use crate::config::Coefficients;
+use crate::matrix::Matrix;
 use crate::semantics::{self, Semantics};
 use crate::tracked::Tracked;
-use crate::weights::Matrix;
 use crate::{ContractError, Real, RoundingContract};
 
 /// Which function of gate and up projection.

@@ -14,7 +14,7 @@ use ndarray::Array2;
 
 use crate::bound::ErrorBound;
 use crate::error::require;
-use crate::weights::Matrix;
+use crate::matrix::Matrix;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.

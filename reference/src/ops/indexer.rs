@@ -24,24 +24,12 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
 
 use crate::accumulator::Accumulator;
+use crate::config::Blocks;
 use crate::error::require;
 use crate::ranking::ranked;
 use crate::semantics::{IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract};
-
-/// How blocks are scored and chosen: what a config says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blocks {
-    /// b: keys of a block.
-    pub size: usize,
-    /// K.
-    pub top_k: usize,
-    /// L: blocks that are forced, the token's own among them.
-    pub local: usize,
-    /// D23: blocks from the first on that are forced.
-    pub init: usize,
-}
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -17,10 +17,10 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::matrix::Matrix;
 use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
-use crate::weights::Matrix;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.

@@ -15,8 +15,8 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 use super::linear::{Linear, linear};
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::matrix::Matrix;
 use crate::tracked::Tracked;
-use crate::weights::Matrix;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.

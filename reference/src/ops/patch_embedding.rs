@@ -15,22 +15,12 @@ use ndarray::{Array2, ArrayView2, Axis, Zip};
 
 use super::linear::{Linear, linear};
 use crate::bound::ErrorBound;
+use crate::config::Patch;
 use crate::error::require;
+use crate::matrix::Matrix;
 use crate::semantics::PatchOrder;
 use crate::tracked::Tracked;
-use crate::weights::Matrix;
 use crate::{ContractError, Real, Rounding, RoundingContract};
-
-/// What a patch is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patch {
-    /// C: colours.
-    pub channels: usize,
-    /// T: frames.
-    pub frames: usize,
-    /// P: rows, and columns.
-    pub side: usize,
-}
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,13 +33,6 @@ pub struct PatchEmbedding {
     pub pixels: Rounding,
     /// Of the sum, with R1 at w and R2.
     pub linear: Linear,
-}
-
-impl Patch {
-    /// C·T·P·P.
-    pub fn values(self) -> usize {
-        self.channels * self.frames * self.side * self.side
-    }
 }
 
 /// y of x and w.

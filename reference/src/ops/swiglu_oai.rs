@@ -14,22 +14,12 @@
 use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::config::Coefficients;
 use crate::error::require;
 use crate::semantics::GateClamp;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
-
-/// What the released model has: α, ℓ and β.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Coefficients {
-    /// α.
-    pub alpha: f64,
-    /// ℓ.
-    pub limit: f64,
-    /// β.
-    pub beta: f64,
-}
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]

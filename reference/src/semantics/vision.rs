@@ -2,8 +2,8 @@
 
 use strum::{Display, EnumString, VariantNames};
 
-use super::word;
 use crate::error::ParseError;
+use crate::words::word;
 
 /// A reading of the vision tower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::Weight;
 use crate::config::Config;
 
 /// A weight of the vision tower or the projector.
@@ -62,13 +61,13 @@ pub enum Part {
 }
 
 /// The weights of a model that sees, with their shapes.
-pub(super) fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
+pub(super) fn inventory(config: &Config) -> Vec<(VisionWeight, (usize, usize))> {
     let Some(vision) = &config.vision else { return Vec::new() };
     let (c, i, p, h) = (vision.hidden_size, vision.intermediate_size, vision.projector_hidden_size, config.hidden_size);
-    let mut all = vec![(Weight::Vision(VisionWeight::Patches), (c, vision.patch.values()))];
+    let mut all = vec![(VisionWeight::Patches, (c, vision.patch.values()))];
     let mut push = |of: &dyn Fn(Part) -> VisionWeight, outputs: usize, inputs: Option<usize>| {
-        all.push((Weight::Vision(of(Part::Weight)), inputs.map_or((1, outputs), |inputs| (outputs, inputs))));
-        all.push((Weight::Vision(of(Part::Bias)), (1, outputs)));
+        all.push((of(Part::Weight), inputs.map_or((1, outputs), |inputs| (outputs, inputs))));
+        all.push((of(Part::Bias), (1, outputs)));
     };
     push(&VisionWeight::PreNorm, c, None);
     for layer in 0..vision.num_hidden_layers {

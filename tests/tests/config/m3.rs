@@ -1,9 +1,9 @@
 //! `reference/src/config/m3.rs`: SPEC B2, and the rules of B3 that touch M3.
 
+use reference::config::Blocks;
+use reference::config::Coefficients;
+use reference::config::Patch;
 use reference::config::{Attention, Config, Family, FeedForward, Index, Layer, Vision};
-use reference::ops::indexer::Blocks;
-use reference::ops::patch_embedding::Patch;
-use reference::ops::swiglu_oai::Coefficients;
 use reference::semantics::{NormWeight, QkNorm};
 use serde_json::{Value, json};
 

@@ -9,11 +9,11 @@ use optimized::ops::moe::{Experts, moe};
 use optimized::ops::router::Routed;
 use optimized::tensor::Matrix;
 use proptest::prelude::*;
+use reference::config::Coefficients;
 use reference::ops::dense_ffn::Activation;
 use reference::ops::linear::{Linear, linear};
-use reference::ops::swiglu_oai::Coefficients;
 use reference::semantics::{GateClamp, Semantics};
-use reference::{RoundingContract, Storage, Tracked, weights};
+use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
 use tests::values::activations;
@@ -81,7 +81,7 @@ proptest! {
     fn every_step_is_within_its_bound(case in case()) {
         let [x, gate_up, down] = case.inputs();
         let (contract, ideal) = (RoundingContract::FUSED, Linear::under(&RoundingContract::IDEAL));
-        let stored = |w: ArrayView2<'_, bf16>| weights::Matrix::stored(w.mapv(f64::from).view(), Storage::Bf16);
+        let stored = |w: ArrayView2<'_, bf16>| matrix::Matrix::stored(w.mapv(f64::from).view(), Storage::Bf16);
         let exact = Tracked::exact(wide(&x));
         let project = |rows: ArrayView2<'_, bf16>| {
             let w = stored(rows);

@@ -9,7 +9,7 @@ use optimized::ops::linear_bias::{linear_bias, linear_bias_tiled};
 use proptest::prelude::*;
 use reference::ops::linear_bias as oracle;
 use reference::ops::linear_bias::LinearBias;
-use reference::{RoundingContract, Storage, Tracked, weights};
+use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
 use tests::values::{activations, whole_numbers};
@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn it_is_within_the_bound((n, m, k) in (1..40_usize, 1..150_usize, 1..700_usize), seed: u64) {
         let (x, w, b) = (activations(seed, (n, k)), activations(!seed, (m, k)), activations(seed ^ 1, (1, m)));
-        let stored = weights::Matrix::stored(wide(&w).view(), Storage::Bf16);
+        let stored = matrix::Matrix::stored(wide(&w).view(), Storage::Bf16);
         let (exact, bias) = (Tracked::exact(wide(&x)), wide(&b));
         let ideal = LinearBias::under(&RoundingContract::IDEAL);
         let want = oracle::linear_bias(&ideal, exact.view(), &stored, bias.row(0)).expect("shapes fit");

@@ -6,10 +6,11 @@ use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::ops::patch_embedding::{patch_embedding, rounded};
 use proptest::prelude::*;
+use reference::config::Patch;
 use reference::ops::patch_embedding as oracle;
-use reference::ops::patch_embedding::{Patch, PatchEmbedding};
+use reference::ops::patch_embedding::PatchEmbedding;
 use reference::semantics::PatchOrder;
-use reference::{RoundingContract, Storage, Tracked, weights};
+use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
 use tests::strategy::{Fill, Matrix};
@@ -45,7 +46,7 @@ fn patch() -> impl Strategy<Value = Patch> {
 /// Fails unless the devices' y is within the reference's bound.
 fn demand_within(patch: Patch, x: &Array2<f32>, w: &Array2<f32>, what: &str) {
     let exact = Tracked::exact(x.mapv(f64::from));
-    let stored = weights::Matrix::stored(w.mapv(f64::from).view(), Storage::F32);
+    let stored = matrix::Matrix::stored(w.mapv(f64::from).view(), Storage::F32);
     let want = oracle::patch_embedding(&params(&RoundingContract::IDEAL, patch), exact.view(), &stored);
     let want = want.expect("shapes fit");
     let error = params(&RoundingContract::FUSED, patch).bound(&exact, &stored, &want);

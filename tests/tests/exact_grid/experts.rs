@@ -9,11 +9,11 @@ use optimized::device::Gpu;
 use optimized::ops::Activation;
 use optimized::ops::moe::{Experts, Tiles, moe_tiled};
 use optimized::ops::router::Routed;
+use reference::matrix::Matrix;
 use reference::ops::linear::{Linear, linear};
 use reference::ops::moe::{Moe, moe, rows_of};
 use reference::ops::swiglu::{Swiglu, swiglu};
 use reference::semantics::Expert;
-use reference::weights::Matrix;
 use reference::{RoundingContract, Storage};
 use tests::bounds::wide;
 

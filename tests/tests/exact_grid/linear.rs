@@ -5,8 +5,8 @@ use ndarray::{Array2, s};
 use optimized::device::Gpu;
 use optimized::ops::linear::{Output, Tiling, linear_tiled};
 use optimized::ops::router::router;
+use reference::matrix::Matrix;
 use reference::ops::linear::{Linear, linear};
-use reference::weights::Matrix;
 use reference::{RoundingContract, Storage};
 use tests::bounds::wide;
 

@@ -4,12 +4,13 @@
 use ndarray::{Array2, ArrayView1, Axis, s};
 use reference::accumulator::Accumulator;
 use reference::bound::ErrorBound;
+use reference::config::Blocks;
+use reference::matrix::Matrix;
 use reference::ops::attention::{Attention, context, probabilities};
-use reference::ops::indexer::{Blocks, Indexer, token_scores};
+use reference::ops::indexer::{Indexer, token_scores};
 use reference::ops::linear::{Linear, linear};
 use reference::ops::moe::{Moe, moe, rows_of};
 use reference::semantics::Semantics;
-use reference::weights::Matrix;
 use reference::{RoundingContract, Storage, Tracked};
 use tests::simulated::Order;
 use tests::values::Draw;

@@ -2,12 +2,13 @@
 
 use ndarray::{Array2, array};
 use proptest::prelude::*;
+use reference::config::Coefficients;
+use reference::matrix;
 use reference::ops::dense_ffn::{Activation, DenseFfn, dense_ffn};
 use reference::ops::linear::{Linear, linear};
 use reference::ops::swiglu::{Swiglu, swiglu};
-use reference::ops::swiglu_oai::{Coefficients, SwigluOai, swiglu_oai};
+use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{self, Expert, GateClamp, Semantics};
-use reference::weights;
 use reference::{RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
@@ -99,8 +100,8 @@ proptest! {
     }
 }
 
-fn stored(x: &Array2<f64>) -> weights::Matrix<'static> {
-    weights::Matrix::stored(x.view(), Storage::F32)
+fn stored(x: &Array2<f64>) -> matrix::Matrix<'static> {
+    matrix::Matrix::stored(x.view(), Storage::F32)
 }
 
 /// One token, one channel: g = 2, u = 3; silu(2)·3, or (3 + 1)·2·σ(3.404); times −1.

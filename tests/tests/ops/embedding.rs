@@ -54,7 +54,7 @@ proptest! {
 #[test]
 fn r1_rounds_to_the_activations_type() {
     let p = Embedding { output: Rounding::nearest(Storage::Bf16) };
-    let table = reference::weights::Matrix::stored(array![[0.0], [1.003_907_203_674_316_4]].view(), Storage::F32);
+    let table = reference::matrix::Matrix::stored(array![[0.0], [1.003_907_203_674_316_4]].view(), Storage::F32);
     assert_eq!(embedding::<f64>(&p, &[1], &table), Ok(array![[1.007_812_5]]));
 }
 
@@ -62,7 +62,7 @@ fn r1_rounds_to_the_activations_type() {
 #[test]
 fn the_bound_is_reached() {
     let p = Embedding { output: Rounding::nearest(Storage::Bf16) };
-    let table = reference::weights::Matrix::stored(array![[1.0 + 2.0_f64.powi(-8)]].view(), Storage::F32);
+    let table = reference::matrix::Matrix::stored(array![[1.0 + 2.0_f64.powi(-8)]].view(), Storage::F32);
     let want = embedding::<f64>(&IDEAL, &[0], &table).expect("good");
     let got = embedding::<f64>(&p, &[0], &table).expect("good");
     assert!(reached(&got, &want, &p.bound(&want)) > 0.99);
@@ -70,7 +70,7 @@ fn the_bound_is_reached() {
 
 #[test]
 fn nan_and_infinity_pass_through() {
-    let table = reference::weights::Matrix::stored(array![[f64::NAN, f64::INFINITY, -1.0]].view(), Storage::F32);
+    let table = reference::matrix::Matrix::stored(array![[f64::NAN, f64::INFINITY, -1.0]].view(), Storage::F32);
     let y = embedding::<f64>(&Embedding { output: Rounding::nearest(Storage::F16) }, &[0], &table).expect("good");
     assert!(y[[0, 0]].is_nan() && y[[0, 1]] == f64::INFINITY && y[[0, 2]] == -1.0);
 }
@@ -79,7 +79,7 @@ fn nan_and_infinity_pass_through() {
 #[test]
 fn an_overflow_is_a_fault() {
     let p = Embedding { output: Rounding::nearest(Storage::F16) };
-    let table = reference::weights::Matrix::stored(array![[1e6]].view(), Storage::F32);
+    let table = reference::matrix::Matrix::stored(array![[1e6]].view(), Storage::F32);
     let want = embedding::<f64>(&IDEAL, &[0], &table).expect("good");
     let got = embedding::<f64>(&p, &[0], &table).expect("good");
     assert_eq!(got, array![[f64::INFINITY]]);

@@ -3,9 +3,9 @@
 use ndarray::{Array2, Axis, array, concatenate};
 use proptest::prelude::*;
 use reference::accumulator::{Accumulator, TensorCore};
+use reference::matrix;
 use reference::ops::linear::{Linear, linear};
 use reference::rounding::{Chain, GateRound};
-use reference::weights;
 use reference::{Real, Rounding, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::{Order, rounded};
@@ -121,14 +121,14 @@ proptest! {
 
     #[test]
     fn is_additive_in_w_exactly_on_whole_numbers(case in case_of(Just(Fill::Whole))) {
-        let double = weights::Matrix::stored((&*case.w + &*case.w).view(), case.w.storage());
+        let double = matrix::Matrix::stored((&*case.w + &*case.w).view(), case.w.storage());
         prop_assert_eq!(linear(&ideal(), case.x.view(), &double), Ok(oracle(&case.x, &case.w) * 2.0));
     }
 
     #[test]
     fn a_permutation_of_k_changes_nothing(case in case()) {
         let backwards: Vec<usize> = (0..case.x.ncols()).rev().collect();
-        let w = weights::Matrix::stored(case.w.select(Axis(1), &backwards).view(), case.w.storage());
+        let w = matrix::Matrix::stored(case.w.select(Axis(1), &backwards).view(), case.w.storage());
         let y = linear(&ideal(), case.x.select(Axis(1), &backwards).view(), &w).expect("good");
         close(&y, &oracle(&case.x, &case.w), &case.x, &case.w)?;
     }
@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn rows_of_w_do_not_see_each_other(case in case()) {
-        let first = weights::Matrix::stored(case.w.slice(ndarray::s![..1, ..]), case.w.storage());
+        let first = matrix::Matrix::stored(case.w.slice(ndarray::s![..1, ..]), case.w.storage());
         let alone = linear(&ideal(), case.x.view(), &first).expect("good");
         let all = oracle(&case.x, &case.w).slice(ndarray::s![.., ..1]).to_owned();
         let mut bound = ideal().bound(&case.x.exact(), &first, &alone);
@@ -201,7 +201,7 @@ proptest! {
 /// D41: 1 + 2⁻⁸ + 2⁻²⁰ is 1.0078125 as a bf16 weight; kept in f32 the logit would be 4.0156288.
 #[test]
 fn r1_rounds_the_weight() {
-    let w = weights::Matrix::stored(array![[1.0 + 2.0_f64.powi(-8) + 2.0_f64.powi(-20)]].view(), Storage::F32);
+    let w = matrix::Matrix::stored(array![[1.0 + 2.0_f64.powi(-8) + 2.0_f64.powi(-20)]].view(), Storage::F32);
     let bf16 = RoundingContract { gate: GateRound::Activations, ..RoundingContract::EAGER_BF16 };
     assert_eq!(linear(&Linear::router(&bf16), array![[4.0]].view(), &w), Ok(array![[4.031_25]]));
     let stored = Linear::router(&RoundingContract::EAGER_BF16);
@@ -211,7 +211,7 @@ fn r1_rounds_the_weight() {
 /// 16·16 + 1·1.5 is 257.5, between the bf16 256 and 258.
 #[test]
 fn r2_rounds_the_sum_once() {
-    let (x, w) = (array![[16.0, 1.0]], weights::Matrix::stored(array![[16.0, 1.5]].view(), Storage::Bf16));
+    let (x, w) = (array![[16.0, 1.0]], matrix::Matrix::stored(array![[16.0, 1.5]].view(), Storage::Bf16));
     assert_eq!(linear(&Linear::under(&RoundingContract::EAGER_BF16), x.view(), &w), Ok(array![[258.0]]));
     let once = RoundingContract { swiglu: Chain::Once, ..RoundingContract::EAGER_BF16 };
     assert_eq!(linear(&Linear::before_activation(&once), x.view(), &w), Ok(array![[257.5]]));
@@ -227,7 +227,7 @@ fn the_router_adds_in_f32() {
 }
 
 fn ratio(p: &Linear, x: &Array2<f64>, w: &Array2<f64>, order: Order) -> f64 {
-    let stored = weights::Matrix::stored(w.view(), Storage::F32);
+    let stored = matrix::Matrix::stored(w.view(), Storage::F32);
     let want = linear(&ideal(), x.view(), &stored).expect("good");
     let got = order.product(x.mapv(f32::of).view(), w.mapv(f32::of).view());
     reached(&rounded(&got, p.output), &want, &p.bound(&Tracked::exact(x.clone()), &stored, &want))
@@ -263,7 +263,7 @@ fn the_bound_is_reached_by_the_output() {
 
 #[test]
 fn the_bound_of_input_errors_is_reached() {
-    let (x, w) = (array![[1.0, 1.0]], weights::Matrix::stored(array![[1.0, -3.0]].view(), Storage::Bf16));
+    let (x, w) = (array![[1.0, 1.0]], matrix::Matrix::stored(array![[1.0, -3.0]].view(), Storage::Bf16));
     let mut tracked = Tracked::exact(x.clone());
     tracked.error.as_mut().expect("exact is tracked").certain.fill(0.25);
     let want = linear(&ideal(), x.view(), &w).expect("good");
@@ -276,7 +276,7 @@ fn the_bound_of_input_errors_is_reached() {
 #[test]
 fn c1_nothing_to_multiply() {
     for (n, k) in [(0, 2), (2, 0)] {
-        let w = weights::Matrix::stored(Array2::zeros((3, k)).view(), Storage::Bf16);
+        let w = matrix::Matrix::stored(Array2::zeros((3, k)).view(), Storage::Bf16);
         let err = linear(&ideal(), Array2::<f64>::zeros((n, k)).view(), &w).expect_err("against the contract");
         assert_eq!(err.to_string(), "linear C1: min(n, k) = 0, expected at least 1");
     }
@@ -284,7 +284,7 @@ fn c1_nothing_to_multiply() {
 
 #[test]
 fn c2_weight_of_another_width() {
-    let w = weights::Matrix::stored(Array2::zeros((3, 4)).view(), Storage::Bf16);
+    let w = matrix::Matrix::stored(Array2::zeros((3, 4)).view(), Storage::Bf16);
     let err = linear(&ideal(), Array2::<f64>::zeros((1, 2)).view(), &w).expect_err("against the contract");
     assert_eq!(err.to_string(), "linear C2: columns of w = 4, expected k = 2");
 }

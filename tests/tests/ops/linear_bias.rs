@@ -3,9 +3,9 @@
 use ndarray::{Array2, Axis, array, concatenate};
 use proptest::prelude::*;
 use reference::accumulator::Accumulator;
+use reference::matrix;
 use reference::ops::linear::{Linear, linear};
 use reference::ops::linear_bias::{LinearBias, linear_bias};
-use reference::weights;
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::{Order, rounded};
@@ -126,7 +126,7 @@ proptest! {
 /// 16·16 + 1·1.5 + 1 is 258.5, in bf16 258. Were 257.5 rounded first, to 258, the sum would be 259, and in bf16 260.
 #[test]
 fn r1_rounds_once_after_the_bias() {
-    let w = weights::Matrix::stored(array![[16.0, 1.5]].view(), Storage::Bf16);
+    let w = matrix::Matrix::stored(array![[16.0, 1.5]].view(), Storage::Bf16);
     let p = LinearBias::under(&RoundingContract::EAGER_BF16);
     assert_eq!(linear_bias(&p, array![[16.0, 1.0]].view(), &w, array![1.0].view()), Ok(array![[258.0]]));
 }
@@ -137,7 +137,7 @@ fn the_bound_is_reached_by_the_sum() {
     let k = 1023;
     let p = LinearBias::under(&RoundingContract::EAGER_F32);
     let x = Array2::from_elem((1, k), 2.0_f64.powi(-24) * (1.0 + 2.0_f64.powi(-20)));
-    let (w, b) = (weights::Matrix::stored(Array2::ones((1, k)).view(), Storage::F32), array![1.0]);
+    let (w, b) = (matrix::Matrix::stored(Array2::ones((1, k)).view(), Storage::F32), array![1.0]);
     let want = linear_bias(&ideal(), x.view(), &w, b.view()).expect("good");
     let got = x.iter().fold(1.0_f32, |sum, x| sum + f32::of(*x));
     let bound = p.bound(&Tracked::exact(x), &w, b.view(), &want);
@@ -147,7 +147,7 @@ fn the_bound_is_reached_by_the_sum() {
 
 #[test]
 fn the_bound_of_input_errors_is_reached() {
-    let w = weights::Matrix::stored(array![[1.0, -3.0]].view(), Storage::Bf16);
+    let w = matrix::Matrix::stored(array![[1.0, -3.0]].view(), Storage::Bf16);
     let mut x = Tracked::exact(array![[1.0, 1.0]]);
     x.error.as_mut().expect("exact is tracked").certain.fill(0.25);
     let want = array![[-1.5]];
@@ -158,7 +158,7 @@ fn the_bound_of_input_errors_is_reached() {
 
 #[test]
 fn c1_bias_of_another_length() {
-    let w = weights::Matrix::stored(Array2::zeros((3, 2)).view(), Storage::Bf16);
+    let w = matrix::Matrix::stored(Array2::zeros((3, 2)).view(), Storage::Bf16);
     let err = linear_bias(&ideal(), Array2::<f64>::zeros((1, 2)).view(), &w, array![0.0].view())
         .expect_err("against the contract");
     assert_eq!(err.to_string(), "linear_bias C1: len(b) = 1, expected m = 3");

@@ -3,10 +3,11 @@
 use ndarray::{Array2, Array5, array};
 use proptest::prelude::*;
 use reference::accumulator::Accumulator;
+use reference::config::Patch;
 use reference::ops::linear::Linear;
-use reference::ops::patch_embedding::{Patch, PatchEmbedding, patch_embedding};
+use reference::ops::patch_embedding::{PatchEmbedding, patch_embedding};
 use reference::semantics::PatchOrder;
-use reference::{Real, Rounding, RoundingContract, Storage, Tracked, weights};
+use reference::{Real, Rounding, RoundingContract, Storage, Tracked, matrix};
 use tests::judge::{likely, reached, within};
 use tests::simulated::{Order, rounded};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, finite, noise, random, ranging};
@@ -52,7 +53,7 @@ fn ideal(patch: Patch) -> PatchEmbedding {
     PatchEmbedding::under(&RoundingContract::IDEAL, patch, PatchOrder::ColourFirst)
 }
 
-fn oracle(p: &PatchEmbedding, x: &Array2<f64>, w: &weights::Matrix<'_>) -> Array2<f64> {
+fn oracle(p: &PatchEmbedding, x: &Array2<f64>, w: &matrix::Matrix<'_>) -> Array2<f64> {
     patch_embedding(p, x.view(), w).expect("the case keeps the contract")
 }
 
@@ -100,7 +101,7 @@ proptest! {
             case.w[[j, (t * channels + c) * area + i]]
         });
         let slip = PatchEmbedding { order: PatchOrder::TimeFirst, ..ideal(case.patch) };
-        let want = oracle(&ideal(case.patch), &case.x, &weights::Matrix::stored(reordered.view(), case.w.storage()));
+        let want = oracle(&ideal(case.patch), &case.x, &matrix::Matrix::stored(reordered.view(), case.w.storage()));
         prop_assert_eq!(oracle(&slip, &case.x, &case.w.stored()), want);
         let bound = slip.bound(&case.x.exact(), &case.w.stored(), &case.want());
         prop_assert_eq!(bound.certain.dim(), case.want().dim());
@@ -147,13 +148,13 @@ fn unrounded(contract: &RoundingContract) -> PatchEmbedding {
 #[test]
 fn r1_rounds_pixels_and_weight() {
     let p = unrounded(&RoundingContract::EAGER_BF16);
-    let of = |w: f64, storage| oracle(&p, &array![[1.005]], &weights::Matrix::stored(array![[w]].view(), storage));
+    let of = |w: f64, storage| oracle(&p, &array![[1.005]], &matrix::Matrix::stored(array![[w]].view(), storage));
     assert_eq!(of(1.005, Storage::F32), array![[1.007_812_5 * 1.007_812_5]]);
     assert_eq!(of(1.0, Storage::Bf16), array![[1.007_812_5]]);
     let kept = oracle(
         &unrounded(&RoundingContract::EAGER_F32),
         &array![[0.1]],
-        &weights::Matrix::stored(array![[1.0]].view(), Storage::Bf16),
+        &matrix::Matrix::stored(array![[1.0]].view(), Storage::Bf16),
     );
     assert_eq!(kept, array![[f64::from(0.1_f32)]]);
 }
@@ -162,7 +163,7 @@ fn r1_rounds_pixels_and_weight() {
 #[test]
 fn the_bound_of_r1_is_reached() {
     let p = unrounded(&RoundingContract::EAGER_BF16);
-    let (x, w) = (array![[1.0 + 2.0_f64.powi(-8)]], weights::Matrix::stored(array![[1.0]].view(), Storage::Bf16));
+    let (x, w) = (array![[1.0 + 2.0_f64.powi(-8)]], matrix::Matrix::stored(array![[1.0]].view(), Storage::Bf16));
     let bound = p.bound(&Tracked::exact(x.clone()), &w, &x);
     let ratio = reached(&array![[1.0]], &x, &bound);
     assert!((0.99..=1.0).contains(&ratio), "{ratio}");
@@ -173,7 +174,7 @@ fn the_bound_of_r1_is_reached() {
 
 #[test]
 fn c1_patches_of_another_size() {
-    let w = weights::Matrix::stored(Array2::zeros((3, 4)).view(), Storage::Bf16);
+    let w = matrix::Matrix::stored(Array2::zeros((3, 4)).view(), Storage::Bf16);
     let p = ideal(Patch { channels: 3, frames: 2, side: 14 });
     let err = patch_embedding(&p, Array2::<f64>::zeros((1, 1175)).view(), &w).expect_err("against the contract");
     assert_eq!(err.to_string(), "patch_embedding C1: columns of x = 1175, expected C·T·P·P = 3·2·14·14 = 1176");

@@ -2,7 +2,8 @@
 
 use ndarray::{Array2, Zip, array};
 use proptest::prelude::*;
-use reference::ops::swiglu_oai::{Coefficients, SwigluOai, swiglu_oai};
+use reference::config::Coefficients;
+use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::GateClamp;
 use reference::{Real, Rounding, RoundingContract, Tracked};
 use tests::judge::{likely, reached, within};

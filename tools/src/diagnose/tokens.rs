@@ -3,8 +3,9 @@
 use fixtures::names::at::At;
 use ndarray::{Array2, ArrayView1};
 use reference::Site;
+use reference::matrix::Matrix;
 use reference::site::Extent;
-use reference::weights::{Matrix, Weight};
+use reference::weights::Weight;
 
 use super::evidence::Evidence;
 use crate::failure::Failure;

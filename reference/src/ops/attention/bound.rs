@@ -18,7 +18,7 @@ mod narrow;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, s};
 
-use self::mean::Values;
+use self::mean::{Values, Weights};
 use super::{Attention, BLOCK, Softmax};
 use crate::Rounding;
 use crate::accumulator::gamma;
@@ -52,21 +52,6 @@ struct ScoreError {
     own: Array2<f64>,
     /// The part that comes with the query, and is one draw for all keys.
     shared: Array2<f64>,
-}
-
-/// How far the probabilities of a query are off, key by key.
-struct Weights {
-    /// p.
-    probability: Vec<f64>,
-    /// p⁺.
-    highest: Vec<f64>,
-    /// p·(exp d − 1) / L.
-    spread: Vec<f64>,
-    /// Standard deviations of the key's own part, and of the shared one.
-    own: Vec<f64>,
-    shared: Vec<f64>,
-    /// Σ p·exp d.
-    upper: f64,
 }
 
 impl Attention {

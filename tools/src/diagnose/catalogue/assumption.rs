@@ -1,8 +1,10 @@
 //! The reference with mistakes assumed.
 
 use reference::config::Config;
+use reference::error::WeightError;
+use reference::matrix::Matrix;
 use reference::models::decoder::Decoder;
-use reference::weights::{Matrix, Weight, WeightError, Weights};
+use reference::weights::{Weight, Weights};
 use reference::{Error, Semantics};
 
 use super::mistake::{Assumed, Change};

@@ -5,7 +5,9 @@ use std::fmt;
 use ndarray::{Array2, s};
 use reference::Storage;
 use reference::config::Config;
-use reference::weights::{LayerWeight, Matrix, Projection, Weight, WeightError};
+use reference::error::WeightError;
+use reference::matrix::Matrix;
+use reference::weights::{LayerWeight, Projection, Weight};
 
 /// A change of the weights.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,6 @@
 use ndarray::{Array1, ArrayView1, ArrayView2};
 
 use super::super::Attention;
-use super::Weights;
 
 /// The values of a head, and one query's output.
 pub(super) struct Values<'a> {
@@ -11,6 +10,21 @@ pub(super) struct Values<'a> {
     pub(super) certain: ArrayView2<'a, f64>,
     pub(super) sigma: ArrayView2<'a, f64>,
     pub(super) out: ArrayView1<'a, f64>,
+}
+
+/// How far the probabilities of a query are off, key by key.
+pub(super) struct Weights {
+    /// p.
+    pub(super) probability: Vec<f64>,
+    /// p⁺.
+    pub(super) highest: Vec<f64>,
+    /// p·(exp d − 1) / L.
+    pub(super) spread: Vec<f64>,
+    /// Standard deviations of the key's own part, and of the shared one.
+    pub(super) own: Vec<f64>,
+    pub(super) shared: Vec<f64>,
+    /// Σ p·exp d.
+    pub(super) upper: f64,
 }
 
 /// Channels that are summed side by side, so that a processor does some at once.
