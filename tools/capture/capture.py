@@ -1,184 +1,250 @@
 """Writes what every module of a PyTorch model computed into one file that `parity verify` reads.
 
-This file stands alone: copy it next to your script, or import it. It needs torch, numpy and safetensors, which every
-installation of transformers has. Ten lines make a dump:
+This file stands alone: copy it next to your script, or import it. It needs numpy, safetensors and torch. A few lines
+make a dump:
 
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
     from capture import Capture
 
-    tokens = [9707, 11, 1879]
-    model = AutoModelForCausalLM.from_pretrained("MODEL", dtype="auto", attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained("MODEL", dtype=torch.bfloat16)
+    prompt = AutoTokenizer.from_pretrained("MODEL")(["Hello, world"], return_tensors="pt")
     with torch.no_grad(), Capture(model) as c:
-        model(torch.tensor([tokens], device=model.device))
-    c.save("dump.safetensors", tokens=tokens)
+        model(**prompt)
+    c.save("dump.safetensors")
 
-and `parity verify MODEL dump.safetensors` judges it. To dump a decode, number the calls; `use_mtp` must be said for M2,
-whose released config claims prediction layers that its checkpoint does not have:
+and `parity verify MODEL dump.safetensors` judges it. Nothing else need be said: tokens, mask, positions and types are
+recorded as they go in. A batch is captured the same way, padded on either side, and so is a prompt that is fed in
+chunks, or a decode; `use_mtp` must be said for M2, whose released config claims prediction layers that its checkpoint
+does not have:
 
-    prompt = torch.tensor([tokens], device=model.device)
-    with torch.no_grad(), Capture(model, step_prefix=True) as c:
-        output = model.generate(prompt, do_sample=False, max_new_tokens=8, use_mtp=False)
-    c.save("decode.safetensors", tokens=output[0, :-1])
+    with torch.no_grad(), Capture(model) as c:
+        model.generate(**prompt, do_sample=False, max_new_tokens=8, use_mtp=False)
+    c.save("decode.safetensors")
 
 **Names.** A tensor is named after the module that returned it, by the module's path: `model.layers.3.self_attn.q_norm`.
 A second output of the same module is `PATH.1`, a third `PATH.2`; a tuple's members that are no tensors (None, a cache)
 take up their number and are left out. `PATH.in` is a module's first input, kept only for modules that `inputs` matches.
-What the model itself returns is `logits`. With `step_prefix`, the names of call N begin with `step.N.`; what a vision
-tower computes of videos, after images, begins with `pass.1.`.
+What the model itself returns is `logits`. If the model is called more than once, names of call N, counted from 0, begin
+with `step.N.`. What a module returns when it runs again within one call is `NAME#1`, then `NAME#2`; what a vision tower
+computes of videos, after images, begins with `pass.1.` instead. A module that hangs in several places of the model has
+the path of the place it was called from.
 
 **Values.** Each tensor is copied the moment its module returns it, because models go on to change values in place.
-It keeps its type and its shape, a leading batch axis included. An `.npz` knows no bfloat16: there it becomes float32,
-exactly.
+It keeps its type and its shape, a leading batch axis included; an `.npz` has bfloat16 as float32, exactly.
 
-**What hooks cannot see.** Only modules are seen: a function (rotary embedding, attention itself) is not, and a compiled
-model or a captured CUDA graph runs no hooks. Attention probabilities exist only with `attn_implementation="eager"`.
+**Calls.** The manifest's `calls` has one entry for each call of the model; B sequences, T columns of this call:
+
+    first      how many places of the cache were filled before, so that column t is place first + t
+    tokens     [B][T] ids; absent if the model was given embeddings instead
+    mask       [B][T] 0 where the column is padding of that sequence; absent if nothing is
+    positions  [B][T] position ids, as given or as the model made them
+    logits     the rows whose logits were asked for: a count of the last rows, or their indices; absent if all
+    inputs     type and shape of each tensor that went in, such as "int64 [2, 7]"
+    image_grid_thw, video_grid_thw   [n][3] patches of each image and video in time, height and width
+
+**What hooks cannot see.** Only modules are seen: a function (rotary embedding, attention itself) is not. Attention
+probabilities exist only with `attn_implementation="eager"`. A compiled module or a captured CUDA graph runs no hooks:
+the dump has what ran outside of it, and its manifest lists under `unseen` the outermost modules that never ran. To see
+inside, run eagerly: `torch.compiler.set_stance("force_eager")`, or `generate(disable_compile=True)`.
 """
 
+import inspect
 import json
 import os
+import re
 import sys
+import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from safetensors.torch import save_file
 
+try:
+    import torch
+except ImportError:  # `Recording` and `write` serve other frameworks, too.
+    torch = None
+
+Fields = Mapping[str, Any]
 SCHEMA = 1
 """Version of the manifest that a dump carries."""
 
 
-class Capture:
-    """Collects the outputs of all modules of `model` while the `with` block runs; `tensors` holds them by name.
+class Recording:
+    """Values by name, what went into each call, and the file of both, for any framework; `Capture` fills it by hooks.
 
     Args:
-        model: the whole model, so that paths are those of its checkpoint.
-        step_prefix: allow several calls of the model and begin names with `step.N.`; a second call is an error without.
         first_step: the number N of the first call, for a capture that begins in the middle of a decode.
-        include: keep only names that match one of these patterns, in which `*` matches any characters, dots too.
-            `step.N.` is no part of the name here.
-        exclude: drop names that match one of these. By default what is inside the routed experts: those modules
-            see a gathered selection of tokens, once an expert, and their rows belong to no position.
-        inputs: modules whose first input is kept as `PATH.in`.
-        again: what one call of the model may run twice, as it does a vision tower: for images, then for videos. The
-            second time names begin with `pass.1.`.
+        include, exclude: patterns of names to keep and to drop, in which `*` matches any characters, dots too;
+            `step.N.` and `#1` are no part of a name here. What is inside the routed experts is dropped by default:
+            those modules see a gathered selection of tokens, once an expert, and their rows belong to no position.
+        again: what runs once for images, then for videos: the second time names begin with `pass.1.`.
     """
 
     def __init__(
         self,
-        model: torch.nn.Module,
-        step_prefix: bool = False,
-        *,
         first_step: int = 0,
         include: Sequence[str] = ("*",),
         exclude: Sequence[str] = ("*.experts.*",),
-        inputs: Sequence[str] = (),
         again: Sequence[str] = ("*vision_tower*", "*multi_modal_projector*"),
     ) -> None:
-        self.model = model
-        self.tensors: dict[str, torch.Tensor] = {}
-        self._step_prefix = step_prefix
-        self._next_step = self._first_step = first_step
-        self._prefix = ""
-        self._include, self._exclude, self._inputs, self._again = include, exclude, inputs, again
+        self.calls: list[dict[str, Any]] = []
+        self._values: list[dict[str, Any]] = []
+        self._first_step, self._include, self._exclude, self._again = first_step, include, exclude, again
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        """All values by the names that the dump gives them."""
+        numbered = self._first_step > 0 or len(self._values) > 1
+        return {
+            f"step.{step}.{name}" if numbered else name: value
+            for step, values in enumerate(self._values, self._first_step)
+            for name, value in values.items()
+        }
+
+    def begin_call(self, **inputs: Any) -> None:
+        """Begins the next call; `inputs` are its fields in the manifest, of which None is left out."""
+        self.calls.append({name: value for name, value in inputs.items() if value is not None})
+        self._values.append({})
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keeps a value of the present call, under a numbered name if there is one of this name."""
+        if not _matches(name, self._include) or _matches(name, self._exclude):
+            return
+        first, times = name, 0
+        while name in (values := self._values[-1]):
+            times += 1
+            name = f"pass.{times}.{first}" if _matches(first, self._again) else f"{first}#{times}"
+        values[name] = value
+
+    def save(self, path: Path | str, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> None:
+        """Writes the values and a manifest to `path`, which appears only when it is complete.
+
+        `path` ends in `.safetensors` or `.npz`. The manifest is JSON: metadata key `parity` of a safetensors, member
+        `parity.json` of an npz. Whatever is None is left out of it, and `parity` then asks or infers.
+
+        Args:
+            tokens: ids of one sequence, or of a batch [B, T], in order over all calls; needed only where calls do not
+                tell them: those before the capture, or of a model that was given embeddings.
+            producer: merged over what is known of the software: library, versions, types, implementations.
+            fields: others of the manifest: `model`, a name for reports; `semantics`, the reading of the documents,
+                `released` or `documents`; `precision`, where values were rounded, such as `eager_bf16`.
+        """
+        if not (values := self.tensors):
+            raise RuntimeError(
+                "nothing was captured: expected a call of the model inside the `with` block; "
+                "one that is compiled in place, or a CUDA graph, runs no hooks: capture from the eager model"
+            )
+        known = {"tokens": _one_sequence(self.calls, tokens), "producer": producer, "calls": self.calls, **fields}
+        write(path, values, {"schema": SCHEMA} | {key: value for key, value in known.items() if value is not None})
+
+
+class Capture(Recording):
+    """Collects the outputs of all modules of `model` while the `with` block runs; `tensors` holds them by name.
+
+    Args:
+        model: the whole model, so that paths are those of its checkpoint.
+        inputs: modules whose first input is kept as `PATH.in`.
+        options: those of `Recording`.
+    """
+
+    def __init__(self, model: "torch.nn.Module", *, inputs: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(**options)
+        self.model, self._plain = model, getattr(model, "_orig_mod", model)
+        self._inputs = inputs
+        self._paths: dict[int, list[str]] = {}
+        self._running: list[str] = []
+        self._ran: set[str] = set()
+        self._known: dict[str, Any] = {}
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __enter__(self) -> "Capture":
-        self._hooks.append(self.model.register_forward_pre_hook(self._begin_call))
-        for path, module in self.model.named_modules():
-            if _matches(path, self._inputs):
-                self._hooks.append(module.register_forward_pre_hook(self._input_hook(path), with_kwargs=True))
-            self._hooks.append(module.register_forward_hook(self._output_hook(path)))
+        # What `torch.compile` returns wraps the model; its own hooks run outside of what is compiled.
+        modules, self._paths = {id(self.model): self.model}, {id(self.model): [""]}
+        for path, module in self._plain.named_modules(remove_duplicate=False):
+            modules[id(module)] = module
+            self._paths.setdefault(id(module), []).append(path.replace("_orig_mod.", ""))
+        for module in modules.values():
+            self._hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
+            self._hooks.append(module.register_forward_hook(self._after, always_call=True))
         return self
 
     def __exit__(self, *exception: object) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        tokens: Sequence[int] | torch.Tensor | None = None,
-        model: str | None = None,
-        semantics: str | None = None,
-        precision: str | None = None,
-        producer: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Writes the tensors and a manifest to `path`, which appears only when it is complete.
-
-        `path` ends in `.safetensors` or `.npz`. The manifest is JSON: metadata key `parity` of a safetensors, member
-        `parity.json` of an npz. Whatever is None is left out of it, and `parity` then asks or infers.
-
-        Args:
-            tokens: the ids that went into the model, in order, over all calls.
-            model: what the model is called in reports.
-            semantics: which reading of the documents this is a dump of: `released` or `documents`.
-            precision: where values were rounded, such as `eager_bf16`.
-            producer: merged over what is known of the software: library, versions, types, implementations.
-        """
-        if not self.tensors:
-            raise RuntimeError(
-                "nothing was captured: expected a call of the model inside the `with` block; "
-                "a compiled model or a CUDA graph runs no hooks, so capture from the eager model"
+        self._running.clear()
+        if exception[0] is None and self.calls and _compiled(self.model) and (unseen := self._unseen()):
+            warnings.warn(
+                f"{len(unseen)} modules ran no hook and are not in the dump, such as {unseen[0]}; compiled ones run "
+                'none: run eagerly, by torch.compiler.set_stance("force_eager") or generate(disable_compile=True)',
+                stacklevel=2,
             )
-        manifest = {
-            "schema": SCHEMA,
-            "model": model,
-            "tokens": None if tokens is None else [int(token) for token in tokens],
-            "semantics": semantics,
-            "precision": precision,
-            "producer": _describe(self.model) | dict(producer or {}),
-        }
-        write(path, self.tensors, {key: value for key, value in manifest.items() if value is not None})
 
-    def _begin_call(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        if self._step_prefix:
-            self._prefix = f"step.{self._next_step}."
-        elif self._next_step > self._first_step:
-            raise RuntimeError("the model was called twice in one capture: pass step_prefix=True to number the calls")
-        self._next_step += 1
+    def save(self, path: Path | str, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> None:
+        """As `Recording.save`, with what is known of the software and of what was not seen."""
+        known = _describe(self._plain) | {"compiled": _compiled(self.model)} | self._known
+        known = {key: value for key, value in known.items() if value} | dict(producer or {})
+        super().save(path, tokens=tokens, producer=known, unseen=self._unseen() or None, **fields)
 
-    def _input_hook(self, path: str) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _before(self, module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return
+        path = self._path(module)
+        if not self._running and (path == "" or not self.calls or path in self._values[-1]):
+            self.begin_call(**_call(_arguments(self._plain if path == "" else module, args, kwargs)))
+            device = next(self._plain.parameters(), torch.empty(0)).device.type
+            if torch.is_autocast_enabled(device):
+                self._known["autocast"] = _name(torch.get_autocast_dtype(device))
+        self._running.append(path)
+        call = self.calls[-1]
+        # A model that was given no positions makes them itself and hands them to its layers.
+        if "positions" not in call and (made := _positions(kwargs.get("position_ids"), call.get("tokens"))):
+            call["positions"] = made
+        if _matches(path, self._inputs):
             self._keep(f"{path}.in", next(iter((*args, *kwargs.values())), None))
 
-        return hook
+    def _after(self, module: "torch.nn.Module", args: tuple[Any, ...], output: Any) -> None:
+        if torch.compiler.is_compiling() or not self._running:
+            return
+        path = self._running.pop()
+        if path == "" and "" in self._running:
+            return  # A compiled wrapper that was told to run eagerly calls the model that it wraps.
+        self._ran.add(_any_layer(path))
+        for name, value in _named(path, output):
+            self._keep(name, value)
 
-    def _output_hook(self, path: str) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            for name, value in _named(path, output):
-                self._keep(name, value)
-
-        return hook
+    def _path(self, module: "torch.nn.Module") -> str:
+        """The module's path; of one that hangs in several places, the place nearest to the module that calls it."""
+        caller = self._running[-1].split(".") if self._running else []
+        return max(self._paths[id(module)], key=lambda path: len(os.path.commonprefix([path.split("."), caller])))
 
     def _keep(self, name: str, value: Any) -> None:
-        if not isinstance(value, torch.Tensor) or not _matches(name, self._include) or _matches(name, self._exclude):
-            return
-        if self._prefix + name in self.tensors and _matches(name, self._again):
-            name = f"pass.1.{name}"
-        if self._prefix + name in self.tensors:
-            raise RuntimeError(
-                f"{name} was computed twice in one call of the model: expected once, since the second value would "
-                f"replace the first; leave it out with exclude=[…, {name!r}]"
-            )
-        self.tensors[self._prefix + name] = value.detach().to("cpu", copy=True).contiguous()
+        if isinstance(value, torch.Tensor):
+            self.keep(name, value.detach().to("cpu", copy=True).contiguous())
+
+    def _unseen(self) -> list[str]:
+        """The outermost modules that never ran, those of all layers under one name; lists of modules never run."""
+        lists = (torch.nn.ModuleList, torch.nn.ModuleDict)
+        paths = (_any_layer(path) for path, module in self._plain.named_modules() if not isinstance(module, lists))
+        unseen = [p for p in dict.fromkeys(paths) if p and p not in self._ran and not _matches(p, self._exclude)]
+        return [path for path in unseen if not any(path.startswith(f"{outer}.") for outer in unseen)]
 
 
-def write(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], manifest: Mapping[str, Any]) -> None:
-    """Writes a dump; the same tensors and manifest always give the same bytes."""
+def write(path: Path | str, tensors: Mapping[str, Any], manifest: Fields) -> None:
+    """Writes a dump of torch's tensors, numpy's arrays or MLX's; the same values and manifest give the same bytes."""
     path = Path(path)
     writers = {".safetensors": _write_safetensors, ".npz": _write_npz}
     if path.suffix not in writers:
         raise ValueError(
             f"{path}: expected a name that ends in {' or '.join(writers)}, found {path.suffix or 'no ending'!r}"
         )
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    # The ending stays: MLX adds one where it is missing.
+    unfinished = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         writers[path.suffix](unfinished, tensors, json.dumps(manifest))
         unfinished.replace(path)
@@ -186,19 +252,98 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], man
         unfinished.unlink(missing_ok=True)
 
 
-def _write_safetensors(path: Path, tensors: Mapping[str, torch.Tensor], manifest: str) -> None:
-    save_file(dict(tensors), path, metadata={"parity": manifest})
+def _write_safetensors(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
+    framework = type(next(iter(tensors.values()))).__module__.partition(".")[0]
+    import_module(f"safetensors.{framework}").save_file(dict(tensors), str(path), {"parity": manifest})
 
 
-def _write_npz(path: Path, tensors: Mapping[str, torch.Tensor], manifest: str) -> None:
+def _write_npz(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open("parity.json", "w") as member:
             member.write(manifest.encode())
-        for name, tensor in sorted(tensors.items()):
-            known = tensor.dtype in (torch.float16, torch.float32, torch.float64) or not tensor.is_floating_point()
-            array = (tensor if known else tensor.float()).numpy()
+        for name, value in sorted(tensors.items()):
+            if torch is not None and isinstance(value, torch.Tensor):
+                known = value.dtype in (torch.float16, torch.float32, torch.float64) or not value.is_floating_point()
+                value = (value if known else value.float()).numpy()
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+                np.lib.format.write_array(member, np.asarray(value), allow_pickle=False)
+
+
+def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
+    """The manifest's `tokens`: those of the only sequence, over all calls; None for a batch, whose calls have them."""
+    rows = None if given is None else _rows(given)
+    if rows is not None and len(calls) == 1:
+        calls[0].setdefault("tokens", rows)
+    fed = [call.get("tokens") for call in calls]
+    if None in fed or len({len(tokens) for tokens in fed}) > 1:
+        return rows[0] if rows is not None and len(rows) == 1 else None
+    recorded = [sum(pieces, []) for pieces in zip(*fed, strict=True)]
+    # Tokens before the capture are not known, and padding is no token.
+    if rows is None and (calls[0].get("first") or any("mask" in call for call in calls)):
+        return None
+    rows = recorded if rows is None else rows
+    if [row[-len(own) :] for row, own in zip(rows, recorded)] != recorded or len(rows) > len(recorded):
+        raise ValueError(f"tokens: expected to end with those that went into the model, {recorded}, found {rows}")
+    return rows[0] if len(rows) == 1 else None
+
+
+def _rows(tokens: Any) -> list[list[int]]:
+    """Tokens of one sequence or of a batch, as lists."""
+    values = tokens.tolist() if hasattr(tokens, "tolist") else list(tokens)
+    nested = values and isinstance(values[0], (list, tuple))
+    return [[int(token) for token in row] for row in (values if nested else [values])]
+
+
+def _arguments(module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name, those that a signature gathers among them."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    return {**bound, **bound.pop("kwargs", {})}
+
+
+def _call(arguments: Fields) -> dict[str, Any]:
+    """What the manifest says of a call of a transformers model with these arguments."""
+    ids, cache = arguments.get("input_ids"), arguments.get("past_key_values")
+    first = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+    fed = ids if ids is not None else arguments.get("inputs_embeds")
+    padding = None if fed is None else _padding(arguments.get("attention_mask"), first, fed.shape[1])
+    return {
+        "first": first,
+        "tokens": _list(ids),
+        "mask": padding if padding and any(0 in row for row in padding) else None,
+        "positions": _positions(arguments.get("position_ids"), ids),
+        "logits": _list(arguments.get("logits_to_keep")) or None,
+        "image_grid_thw": _list(arguments.get("image_grid_thw")),
+        "video_grid_thw": _list(arguments.get("video_grid_thw")),
+        "inputs": {name: f"{_name(x.dtype)} {list(x.shape)}" for name, x in arguments.items() if hasattr(x, "dtype")},
+    }
+
+
+def _list(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def _positions(given: Any, tokens: Sequence[Any] | None) -> list[list[int]] | None:
+    """Position ids [B][T]; one row of them may serve all sequences."""
+    if not isinstance(given, torch.Tensor) or given.ndim > 2:
+        return None
+    rows = _rows(given)
+    return rows * len(tokens) if tokens is not None and len(rows) == 1 else rows
+
+
+def _padding(mask: Any, first: int, width: int) -> list[list[int]] | None:
+    """0 for each column of a call that is padding [B][T], from a mask [B, S], or the last query's of [B, 1, T, S]."""
+    if isinstance(mask, Mapping):
+        mask = next((value for value in mask.values() if value is not None), None)
+    if not isinstance(mask, torch.Tensor) or mask.ndim not in (2, 4):
+        return None
+    if mask.ndim == 4:
+        # Of booleans, or of what is added to scores: nothing where a place is attended to.
+        mask = mask[:, 0, -1] if mask.dtype == torch.bool else mask[:, 0, -1] == 0
+    return (mask[:, first : first + width] != 0).int().tolist()
+
+
+def _name(dtype: "torch.dtype") -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _named(path: str, output: Any) -> Iterator[tuple[str, Any]]:
@@ -216,18 +361,40 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _describe(model: torch.nn.Module) -> dict[str, Any]:
-    """What is known of the software that computes `model`; what a model does not say is left out."""
+def _any_layer(path: str) -> str:
+    """The path with `*` for each number."""
+    return re.sub(r"(?<=\.)\d+(?=\.|$)", "*", path)
+
+
+def _compiled(model: "torch.nn.Module") -> bool:
+    """Whether calls of the model or of a part are compiled: by a wrapper, in place, or by `generate` itself."""
+    marks = ("_orig_mod", "_compiled_call", "_compiled_call_impl")
+    return any(getattr(module, mark, None) is not None for module in model.modules() for mark in marks)
+
+
+def _describe(model: "torch.nn.Module") -> dict[str, Any]:
+    """What is known of the software that computes `model`; what a model does not say is None."""
     library = type(model).__module__.split(".")[0]
     config = getattr(model, "config", None)
     parameter = next(model.parameters(), torch.empty(0))
-    known = {
+    device = parameter.device.type
+    return {
         "library": library,
         "version": getattr(sys.modules.get(library), "__version__", None),
         "torch": torch.__version__,
-        "device": parameter.device.type,
-        "dtype": str(parameter.dtype).removeprefix("torch."),
+        "device": device,
+        "cpu": torch.backends.cpu.get_cpu_capability() if device == "cpu" else None,
+        "dtype": _name(parameter.dtype),
+        "dtypes": _other_types(model, parameter.dtype),
         "attention": getattr(config, "_attn_implementation", None),
         "experts": getattr(config, "_experts_implementation", None),
     }
-    return {key: value for key, value in known.items() if value is not None}
+
+
+def _other_types(model: "torch.nn.Module", usual: "torch.dtype") -> dict[str, str]:
+    """Types of the floating weights and buffers that are not of the usual one; those of all layers under one name."""
+    types: dict[str, set[str]] = {}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_floating_point():
+            types.setdefault(_any_layer(name), set()).add(_name(tensor.dtype))
+    return {name: " or ".join(sorted(found)) for name, found in types.items() if found != {_name(usual)}}

@@ -90,7 +90,7 @@ def make(case: Case, folder: Path) -> None:
     with Capture(model, inputs=KEPT_INPUTS) as prefill:
         decoder.feed(prompt, **shown)
     wanted = ("*",) if case.decode_sites else KEPT_OF_DECODE
-    with Capture(model, step_prefix=True, first_step=1, include=wanted, inputs=KEPT_INPUTS) as steps:
+    with Capture(model, first_step=1, include=wanted, inputs=KEPT_INPUTS) as steps:
         while len(decoder.tokens) < case.decode_length:
             decoder.feed(decoder.tokens[-1:])
 
