@@ -14,9 +14,8 @@ make a dump:
     c.save("dump.safetensors")
 
 and `parity verify MODEL dump.safetensors` judges it. Nothing else need be said: tokens, mask, positions and types are
-recorded as they go in. A batch is captured the same way, padded on either side, and so is a prompt that is fed in
-chunks, or a decode; `use_mtp` must be said for M2, whose released config claims prediction layers that its checkpoint
-does not have:
+recorded as they go in. A batch padded on either side, a prompt in chunks and a decode are captured the same way;
+`use_mtp` must be said for M2, whose released config claims prediction layers that its checkpoint does not have:
 
     with torch.no_grad(), Capture(model) as c:
         model.generate(**prompt, do_sample=False, max_new_tokens=8, use_mtp=False)
@@ -35,13 +34,13 @@ It keeps its type and its shape, a leading batch axis included; an `.npz` has bf
 
 **Calls.** The manifest's `calls` has one entry for each call of the model; B sequences, T columns of this call:
 
-    first      how many places of the cache were filled before, so that column t is place first + t
+    first      how many places of the cache were filled before: column t is place first + t; `cache_length` of all, or −1
     tokens     [B][T] ids; absent if the model was given embeddings instead
     mask       [B][T] 0 where the column is padding of that sequence; absent if nothing is
     positions  [B][T] position ids, as given or as the model made them
     logits     the rows whose logits were asked for: a count of the last rows, or their indices; absent if all
     inputs     type and shape of each tensor that went in, such as "int64 [2, 7]"
-    image_grid_thw, video_grid_thw   [n][3] patches of each image and video in time, height and width
+    image_grid_thw, video_grid_thw, or grid_thw where a vision tower was called alone: [n][3] patches of each
 
 **What hooks cannot see.** Only modules are seen: a function (rotary embedding, attention itself) is not. Attention
 probabilities exist only with `attn_implementation="eager"`. A compiled module or a captured CUDA graph runs no hooks:
@@ -108,8 +107,13 @@ class Recording:
 
     def begin_call(self, **inputs: Any) -> None:
         """Begins the next call; `inputs` are its fields in the manifest, of which None is left out."""
-        self.calls.append({name: value for name, value in inputs.items() if value is not None})
+        self.calls.append({})
         self._values.append({})
+        self.describe_call(**inputs)
+
+    def describe_call(self, **inputs: Any) -> None:
+        """Adds to the fields of the present call."""
+        self.calls[-1] |= {name: value for name, value in inputs.items() if value is not None}
 
     def keep(self, name: str, value: Any) -> None:
         """Keeps a value of the present call, under a numbered name if there is one of this name."""
@@ -131,25 +135,18 @@ class Recording:
             tokens: ids of one sequence, or of a batch [B, T], in order over all calls; needed only where calls do not
                 tell them: those before the capture, or of a model that was given embeddings.
             producer: merged over what is known of the software: library, versions, types, implementations.
-            fields: others of the manifest: `model`, a name for reports; `semantics`, the reading of the documents,
-                `released` or `documents`; `precision`, where values were rounded, such as `eager_bf16`.
+            fields: others of the manifest, such as `model`, `semantics` and `precision`, as the program takes them.
         """
         if not (values := self.tensors):
-            raise RuntimeError(
-                "nothing was captured: expected a call of the model inside the `with` block; "
-                "one that is compiled in place, or a CUDA graph, runs no hooks: capture from the eager model"
-            )
+            raise RuntimeError("nothing was captured: expected a call of an eager model in the `with` block")
         known = {"tokens": _one_sequence(self.calls, tokens), "producer": producer, "calls": self.calls, **fields}
         write(path, values, {"schema": SCHEMA} | {key: value for key, value in known.items() if value is not None})
 
 
 class Capture(Recording):
-    """Collects the outputs of all modules of `model` while the `with` block runs; `tensors` holds them by name.
+    """Collects the outputs of all modules of the whole `model` while the `with` block runs, in `tensors` by name.
 
-    Args:
-        model: the whole model, so that paths are those of its checkpoint.
-        inputs: modules whose first input is kept as `PATH.in`.
-        options: those of `Recording`.
+    `inputs` are modules whose first input is kept as `PATH.in`; `options` are those of `Recording`.
     """
 
     def __init__(self, model: "torch.nn.Module", *, inputs: Sequence[str] = (), **options: Any) -> None:
@@ -159,7 +156,7 @@ class Capture(Recording):
         self._paths: dict[int, list[str]] = {}
         self._running: list[str] = []
         self._ran: set[str] = set()
-        self._known: dict[str, Any] = {}
+        self._whole, self._known = False, dict[str, Any]()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __enter__(self) -> "Capture":
@@ -195,8 +192,12 @@ class Capture(Recording):
         if torch.compiler.is_compiling():
             return
         path = self._path(module)
-        if not self._running and (path == "" or not self.calls or path in self._values[-1]):
-            self.begin_call(**_call(_arguments(self._plain if path == "" else module, args, kwargs)))
+        if not self._running:
+            # What runs before the whole model, as a vision tower does in `generate`, belongs to the same call.
+            again = self.calls and path in self._values[-1] and not _matches(path, self._again)
+            begin = self.begin_call if not self.calls or self._whole or again else self.describe_call
+            begin(**_call(_arguments(self._plain if path == "" else module, args, kwargs)))
+            self._whole = path == ""
             device = next(self._plain.parameters(), torch.empty(0)).device.type
             if torch.is_autocast_enabled(device):
                 self._known["autocast"] = _name(torch.get_autocast_dtype(device))
@@ -240,10 +241,7 @@ def write(path: Path | str, tensors: Mapping[str, Any], manifest: Fields) -> Non
     path = Path(path)
     writers = {".safetensors": _write_safetensors, ".npz": _write_npz}
     if path.suffix not in writers:
-        raise ValueError(
-            f"{path}: expected a name that ends in {' or '.join(writers)}, found {path.suffix or 'no ending'!r}"
-        )
-    # The ending stays: MLX adds one where it is missing.
+        raise ValueError(f"{path}: expected a name that ends in {' or '.join(writers)}, found {path.suffix!r}")
     unfinished = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         writers[path.suffix](unfinished, tensors, json.dumps(manifest))
@@ -282,7 +280,7 @@ def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
     if rows is None and (calls[0].get("first") or any("mask" in call for call in calls)):
         return None
     rows = recorded if rows is None else rows
-    if [row[-len(own) :] for row, own in zip(rows, recorded)] != recorded or len(rows) > len(recorded):
+    if len(rows) != len(recorded) or [row[-len(own) :] for row, own in zip(rows, recorded)] != recorded:
         raise ValueError(f"tokens: expected to end with those that went into the model, {recorded}, found {rows}")
     return rows[0] if len(rows) == 1 else None
 
@@ -311,9 +309,11 @@ def _call(arguments: Fields) -> dict[str, Any]:
         "tokens": _list(ids),
         "mask": padding if padding and any(0 in row for row in padding) else None,
         "positions": _positions(arguments.get("position_ids"), ids),
+        "cache_length": int(cache.get_max_length(0)) if hasattr(cache, "get_max_length") else None,
         "logits": _list(arguments.get("logits_to_keep")) or None,
         "image_grid_thw": _list(arguments.get("image_grid_thw")),
         "video_grid_thw": _list(arguments.get("video_grid_thw")),
+        "grid_thw": _list(arguments.get("grid_thw")),
         "inputs": {name: f"{_name(x.dtype)} {list(x.shape)}" for name, x in arguments.items() if hasattr(x, "dtype")},
     }
 

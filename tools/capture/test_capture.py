@@ -98,6 +98,7 @@ def test_generate_numbers_its_calls(model, saved, cache):
     assert calls[0]["mask"] == PADDED["attention_mask"].tolist()
     assert not any("mask" in call for call in calls[1:])
     assert [call["logits"] for call in calls] == [1, 1, 1]
+    assert [call["cache_length"] for call in calls] == [-1 if cache == "dynamic" else 7] * 3
     fed = [sum(pieces, []) for pieces in zip(*(call["tokens"] for call in calls), strict=True)]
     assert fed == generated[0][:, :-1].tolist()
     assert tensors["step.0.logits"].shape == (2, 1, 64)
@@ -204,3 +205,27 @@ def test_arrays_of_numpy_are_written_too(tmp_path, ending):
         with safe_open(path, "np") as file:
             assert set(file.keys()) == {"Qcur-0", "Qcur-0#1"}
             assert json.loads(file.metadata()["parity"])["producer"] == {"library": "llama.cpp"}
+
+
+class Seeing(torch.nn.Module):
+    """A tower and what uses it, as a multimodal model that encodes images before its own call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vision_tower, self.lm_head = torch.nn.Identity(), torch.nn.Identity()
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """The tokens."""
+        return self.lm_head(input_ids)
+
+
+def test_a_tower_that_runs_first_belongs_to_the_same_call():
+    def run() -> None:
+        for _ in range(2):
+            model.vision_tower(torch.ones(4))
+            model(torch.tensor(TOKENS))
+
+    capture = captured(model := Seeing(), run)
+    each = ["vision_tower", "lm_head", "logits"]
+    assert list(capture.tensors) == [f"step.{step}.{name}" for step in (0, 1) for name in each]
+    assert [call["tokens"] for call in capture.calls] == [TOKENS, TOKENS]
