@@ -34,7 +34,7 @@ It keeps its type and its shape, a leading batch axis included; an `.npz` has bf
 
 **Calls.** The manifest's `calls` has one entry for each call of the model; B sequences, T columns of this call:
 
-    first      how many places of the cache were filled before: column t is place first + t; `cache_length` of all, or −1
+    first      places of the cache that were filled before: column t is place first + t; `cache_length` of all, or −1
     tokens     [B][T] ids; absent if the model was given embeddings instead
     mask       [B][T] 0 where the column is padding of that sequence; absent if nothing is
     positions  [B][T] position ids, as given or as the model made them
