@@ -1,5 +1,7 @@
 //! Who may use whom, and how long a file may be. Each rule is tried on text that breaks it, too.
 
+mod circles;
+
 use tests::repository::{self, MEMBERS, stem};
 
 /// Text that some sources may not have. What a line says after `//` does not count.

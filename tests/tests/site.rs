@@ -1,6 +1,6 @@
 //! `reference/src/site.rs`.
 
-use reference::site::{Extent, VisionLayerSite, VisionSite};
+use reference::site::{Extent, Kept, VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 use tests::memory::{tiny, tiny_m3};
 
@@ -173,4 +173,55 @@ fn kinds_of_sites() {
     places.dedup();
     assert_eq!(places.len(), LayerSite::ALL.len());
     assert!(places.iter().all(|place| !matches!(place, LayerSite::Expert(_))));
+}
+
+/// Whether each site is one of these.
+fn only(is: impl Fn(Site) -> bool, sites: &[Site]) {
+    let found: Vec<Site> = all().filter(|site| is(*site)).collect();
+    let named: Vec<Site> = all().filter(|site| sites.contains(site)).collect();
+    assert_eq!(found, named);
+}
+
+/// What an operator carries in f32, as the headers of `router`, `indexer` and `rope` say under *Dtypes*.
+#[test]
+fn values_that_are_wide() {
+    use LayerSite::{BlockMax, BlockScore, GateChoice, GateLogits, GateScores, GateWeights, TokenScores};
+    let tables = [Site::RopeCos, Site::RopeSin].into_iter();
+    let of_tower = [VisionSite::RopeCos, VisionSite::RopeSin];
+    let of_tower = [0, 1].into_iter().flat_map(|pass| of_tower.map(|site| Site::Vision(pass, site)));
+    let scores = [GateLogits, GateScores, GateChoice, GateWeights, TokenScores, BlockMax, BlockScore];
+    let scores = [0, 1, 17, 61].into_iter().flat_map(|layer| scores.map(|site| Site::Layer(layer, site)));
+    only(|site| site.kept() == Kept::Wide, &tables.chain(of_tower).chain(scores).collect::<Vec<_>>());
+}
+
+/// What goes from one layer to the next, and from the tower to the text.
+#[test]
+fn the_stream_in_between_layers() {
+    let layers = [0, 1, 17, 61].map(|layer| Site::Layer(layer, LayerSite::Output));
+    let tower = [
+        VisionSite::PreNorm,
+        VisionSite::Layer(0, VisionLayerSite::Output),
+        VisionSite::Layer(31, VisionLayerSite::Output),
+        VisionSite::Features,
+    ];
+    let tower = [0, 1].into_iter().flat_map(|pass| tower.map(|site| Site::Vision(pass, site)));
+    let all: Vec<Site> = layers.into_iter().chain(tower).chain([Site::Embedding]).collect();
+    only(Site::is_stream, &all);
+}
+
+/// A name for each axis, in the order of the shape.
+#[test]
+fn axes_have_names() {
+    let names = |site: Site| site.axes().iter().map(|axis| axis.name()).collect::<Vec<_>>();
+    for (site, axes) in [
+        (Site::Logits, &["token", "vocabulary entry"][..]),
+        (Site::Layer(0, LayerSite::Scores), &["head", "token", "position"]),
+        (Site::Layer(0, LayerSite::Blocks), &["group", "token", "block"]),
+        (Site::Layer(0, LayerSite::GateExperts), &["token", "expert"]),
+        (Site::Layer(0, LayerSite::ExpertHidden), &["token", "choice", "channel"]),
+        (Site::Vision(0, VisionSite::Linear2), &["patch", "channel"]),
+        (Site::Vision(0, VisionSite::MergeLinear1), &["feature", "channel"]),
+    ] {
+        assert_eq!(names(site), axes, "{site}");
+    }
 }

@@ -4,7 +4,6 @@
 //! and where it is put next to the candidate; [`verification`], all lenses on their way through a model; [`verdict`] and
 //! [`spread`], what is said of a site; [`decoded`], the same for tokens.
 
-pub mod axes;
 pub mod candidate;
 mod chance;
 pub mod chosen;

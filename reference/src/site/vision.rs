@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::config::{Config, Vision};
+use super::axis::Axis::{self, Channels, Merged, Patches};
+use super::axis::Width;
+use super::row::{Kept, Mark, Row};
+use crate::config::Vision;
 
 /// A place on the way from pixels to features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,39 +73,74 @@ pub enum VisionLayerSite {
     Output,
 }
 
+/// A vector for each patch.
+const PATCHES: &[Axis] = &[Patches, Channels(Width::Patch)];
+
+/// Every place outside of layers, in the order in which a patch meets them.
+const ROWS: [(VisionSite, Row); 11] = [
+    (VisionSite::Embeddings, Row::new("vision_tower.embeddings", PATCHES)),
+    (
+        VisionSite::RopeCos,
+        Row::new("vision_tower.rotary_emb", &[Patches, Channels(Width::PatchRotary)]).kept(Kept::Wide),
+    ),
+    (
+        VisionSite::RopeSin,
+        Row::new("vision_tower.rotary_emb.1", &[Patches, Channels(Width::PatchRotary)]).kept(Kept::Wide),
+    ),
+    (VisionSite::PreNorm, Row::new("vision_tower.pre_layrnorm", PATCHES).marked(&[Mark::Stream])),
+    (VisionSite::Linear1, Row::new("multi_modal_projector.linear_1", &[Patches, Channels(Width::Projector)])),
+    (VisionSite::Activation, Row::new("multi_modal_projector.act", &[Patches, Channels(Width::Projector)])),
+    (VisionSite::Linear2, Row::new("multi_modal_projector.linear_2", &[Patches, Channels(Width::Hidden)])),
+    (VisionSite::MergeLinear1, Row::new("multi_modal_projector.merge_linear_1", &[Merged, Channels(Width::Projector)])),
+    (VisionSite::MergeActivation, Row::new("multi_modal_projector.merge_act", &[Merged, Channels(Width::Projector)])),
+    (VisionSite::MergeLinear2, Row::new("multi_modal_projector.merge_linear_2", &[Merged, Channels(Width::Hidden)])),
+    (
+        VisionSite::Features,
+        Row::new("multi_modal_projector", &[Merged, Channels(Width::Hidden)]).marked(&[Mark::Stream]),
+    ),
+];
+
+/// Every place in a layer, in the order in which a patch meets them.
+const LAYER_ROWS: [(VisionLayerSite, Row); 16] = [
+    (VisionLayerSite::Norm1, Row::new(".layer_norm1", PATCHES)),
+    (VisionLayerSite::QProj, Row::new(".self_attn.q_proj", PATCHES)),
+    (VisionLayerSite::KProj, Row::new(".self_attn.k_proj", PATCHES)),
+    (VisionLayerSite::VProj, Row::new(".self_attn.v_proj", PATCHES)),
+    (VisionLayerSite::QRope, Row::new(".self_attn.q_rope", PATCHES)),
+    (VisionLayerSite::KRope, Row::new(".self_attn.k_rope", PATCHES)),
+    (VisionLayerSite::Context, Row::new(".self_attn.context", PATCHES)),
+    (VisionLayerSite::OutProj, Row::new(".self_attn.out_proj", PATCHES)),
+    (VisionLayerSite::Attention, Row::new(".self_attn", PATCHES)),
+    (VisionLayerSite::Residual, Row::new(".self_attn.residual", PATCHES)),
+    (VisionLayerSite::Norm2, Row::new(".layer_norm2", PATCHES)),
+    (VisionLayerSite::Fc1, Row::new(".mlp.fc1", &[Patches, Channels(Width::PatchNetwork)])),
+    (VisionLayerSite::Activation, Row::new(".mlp.activation_fn", &[Patches, Channels(Width::PatchNetwork)])),
+    (VisionLayerSite::Fc2, Row::new(".mlp.fc2", PATCHES)),
+    (VisionLayerSite::Mlp, Row::new(".mlp", PATCHES)),
+    (VisionLayerSite::Output, Row::new("", PATCHES).marked(&[Mark::Stream])),
+];
+
 impl VisionSite {
     /// Every place outside of layers, in the order in which a patch meets them.
-    pub const OUTSIDE: [VisionSite; 11] = [
-        VisionSite::Embeddings,
-        VisionSite::RopeCos,
-        VisionSite::RopeSin,
-        VisionSite::PreNorm,
-        VisionSite::Linear1,
-        VisionSite::Activation,
-        VisionSite::Linear2,
-        VisionSite::MergeLinear1,
-        VisionSite::MergeActivation,
-        VisionSite::MergeLinear2,
-        VisionSite::Features,
-    ];
+    pub const OUTSIDE: [VisionSite; ROWS.len()] = {
+        let mut all = [VisionSite::Features; ROWS.len()];
+        let mut i = 0;
+        while i < ROWS.len() {
+            all[i] = ROWS[i].0;
+            i += 1;
+        }
+        all
+    };
 
-    /// Rows and columns, of so many patches.
-    pub(super) fn shape(self, config: &Config, patches: usize) -> Vec<usize> {
-        let Some(vision) = &config.vision else { return vec![0, 0] };
-        let (merged, projector) = (patches / vision.merged(), vision.projector_hidden_size);
+    /// What is known of it.
+    pub(super) fn row(self) -> &'static Row {
         match self {
-            VisionSite::RopeCos | VisionSite::RopeSin => vec![patches, vision.rotary_dim()],
-            VisionSite::Layer(_, VisionLayerSite::Fc1 | VisionLayerSite::Activation) => {
-                vec![patches, vision.intermediate_size]
-            }
-            VisionSite::Embeddings | VisionSite::PreNorm | VisionSite::Layer(..) => vec![patches, vision.hidden_size],
-            VisionSite::Linear1 | VisionSite::Activation => vec![patches, projector],
-            VisionSite::Linear2 => vec![patches, config.hidden_size],
-            VisionSite::MergeLinear1 | VisionSite::MergeActivation => vec![merged, projector],
-            VisionSite::MergeLinear2 | VisionSite::Features => vec![merged, config.hidden_size],
+            VisionSite::Layer(_, site) => site.row(),
+            _ => ROWS.iter().find(|(site, _)| *site == self).map(|(_, row)| row).expect("every place has a row"),
         }
     }
 
+    /// Whether a tower has it.
     pub(super) fn exists(self, vision: &Vision) -> bool {
         match self {
             VisionSite::Layer(layer, _) => layer < vision.num_hidden_layers,
@@ -112,75 +150,38 @@ impl VisionSite {
 
     /// The place that a path below `model.` names.
     pub(super) fn parse(path: &str) -> Option<Self> {
-        if let Some(site) = VisionSite::OUTSIDE.into_iter().find(|site| site.to_string() == path) {
-            return Some(site);
+        if let Some((site, _)) = ROWS.iter().find(|(_, row)| row.path == path) {
+            return Some(*site);
         }
         let rest = path.strip_prefix("vision_tower.layers.")?;
         let (layer, below) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
-        let site = VisionLayerSite::ALL.into_iter().find(|site| site.path() == below)?;
-        Some(VisionSite::Layer(layer.parse().ok()?, site))
+        let (site, _) = LAYER_ROWS.iter().find(|(_, row)| row.path == below)?;
+        Some(VisionSite::Layer(layer.parse().ok()?, *site))
     }
 }
 
 impl VisionLayerSite {
     /// Every place, in the order in which a patch meets them.
-    pub const ALL: [VisionLayerSite; 16] = [
-        VisionLayerSite::Norm1,
-        VisionLayerSite::QProj,
-        VisionLayerSite::KProj,
-        VisionLayerSite::VProj,
-        VisionLayerSite::QRope,
-        VisionLayerSite::KRope,
-        VisionLayerSite::Context,
-        VisionLayerSite::OutProj,
-        VisionLayerSite::Attention,
-        VisionLayerSite::Residual,
-        VisionLayerSite::Norm2,
-        VisionLayerSite::Fc1,
-        VisionLayerSite::Activation,
-        VisionLayerSite::Fc2,
-        VisionLayerSite::Mlp,
-        VisionLayerSite::Output,
-    ];
-
-    /// The path below the layer's, with its dot.
-    fn path(self) -> &'static str {
-        match self {
-            VisionLayerSite::Norm1 => ".layer_norm1",
-            VisionLayerSite::QProj => ".self_attn.q_proj",
-            VisionLayerSite::KProj => ".self_attn.k_proj",
-            VisionLayerSite::VProj => ".self_attn.v_proj",
-            VisionLayerSite::QRope => ".self_attn.q_rope",
-            VisionLayerSite::KRope => ".self_attn.k_rope",
-            VisionLayerSite::Context => ".self_attn.context",
-            VisionLayerSite::OutProj => ".self_attn.out_proj",
-            VisionLayerSite::Attention => ".self_attn",
-            VisionLayerSite::Residual => ".self_attn.residual",
-            VisionLayerSite::Norm2 => ".layer_norm2",
-            VisionLayerSite::Fc1 => ".mlp.fc1",
-            VisionLayerSite::Activation => ".mlp.activation_fn",
-            VisionLayerSite::Fc2 => ".mlp.fc2",
-            VisionLayerSite::Mlp => ".mlp",
-            VisionLayerSite::Output => "",
+    pub const ALL: [VisionLayerSite; LAYER_ROWS.len()] = {
+        let mut all = [VisionLayerSite::Output; LAYER_ROWS.len()];
+        let mut i = 0;
+        while i < LAYER_ROWS.len() {
+            all[i] = LAYER_ROWS[i].0;
+            i += 1;
         }
+        all
+    };
+
+    fn row(self) -> &'static Row {
+        LAYER_ROWS.iter().find(|(site, _)| *site == self).map(|(_, row)| row).expect("every place has a row")
     }
 }
 
 impl fmt::Display for VisionSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            VisionSite::Embeddings => f.write_str("vision_tower.embeddings"),
-            VisionSite::RopeCos => f.write_str("vision_tower.rotary_emb"),
-            VisionSite::RopeSin => f.write_str("vision_tower.rotary_emb.1"),
-            VisionSite::PreNorm => f.write_str("vision_tower.pre_layrnorm"),
-            VisionSite::Layer(layer, site) => write!(f, "vision_tower.layers.{layer}{}", site.path()),
-            VisionSite::Linear1 => f.write_str("multi_modal_projector.linear_1"),
-            VisionSite::Activation => f.write_str("multi_modal_projector.act"),
-            VisionSite::Linear2 => f.write_str("multi_modal_projector.linear_2"),
-            VisionSite::MergeLinear1 => f.write_str("multi_modal_projector.merge_linear_1"),
-            VisionSite::MergeActivation => f.write_str("multi_modal_projector.merge_act"),
-            VisionSite::MergeLinear2 => f.write_str("multi_modal_projector.merge_linear_2"),
-            VisionSite::Features => f.write_str("multi_modal_projector"),
+            VisionSite::Layer(layer, _) => write!(f, "vision_tower.layers.{layer}{}", self.row().path),
+            _ => f.write_str(self.row().path),
         }
     }
 }

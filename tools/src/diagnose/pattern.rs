@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use ndarray::{Array2, ArrayView1};
 use reference::config::Config;
-use reference::site::Extent;
+use reference::site::{Axis, Extent};
 use reference::{Site, Storage};
 
 use crate::compare::metrics::unravel;
-use crate::judge::axes::{axes, has_heads};
 use crate::judge::judging::Kept;
 
 /// Numbers told one by one.
@@ -16,7 +15,7 @@ const TOLD: usize = 6;
 
 /// The first token with a value that is off.
 pub(super) fn first_token(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Option<usize> {
-    let token = axes(site).iter().position(|axis| *axis == "token")?;
+    let token = site.axes().iter().position(|axis| *axis == Axis::Tokens)?;
     indices(kept, site, config, extent).into_iter().map(|index| index[token]).min()
 }
 
@@ -25,14 +24,14 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent)
     let shape = site.shape(config, extent);
     let off = indices(kept, site, config, extent);
     let mut said = Vec::new();
-    for (i, (&axis, &count)) in axes(site).iter().zip(&shape).enumerate() {
+    for (i, (axis, &count)) in site.axes().iter().zip(&shape).enumerate() {
         let places = off.iter().map(|index| index[i]);
-        if i == 1 && has_heads(site) {
+        if i == 1 && site.has_heads() {
             let d = config.head_dim;
             said.push(among("head", places.clone().map(|column| column / d), count / d));
             said.push(among("channel of a head", places.map(|column| column % d), d));
         } else {
-            said.push(among(axis, places, count));
+            said.push(among(axis.name(), places, count));
         }
     }
     said.extend(constant_factor(kept));

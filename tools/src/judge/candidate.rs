@@ -56,14 +56,7 @@ impl<C: Candidate + ?Sized> Candidate for &C {
 /// The rows and columns of what a candidate shows where they are not the model's, and a reading may be why: it rotates or
 /// chooses another number, or chooses for others.
 pub(crate) fn other_size(candidate: &dyn Candidate, config: &Config, at: At, extent: Extent) -> Option<(usize, usize)> {
-    use LayerSite::{BlockMax, BlockScore, Blocks, GateExperts, GateWeights};
-    let of_reading = [BlockMax, BlockScore, Blocks, GateExperts, GateWeights];
-    let may_be = match at.site {
-        Site::RopeCos | Site::RopeSin => true,
-        Site::Layer(_, site) => of_reading.contains(&site),
-        _ => false,
-    };
-    let found = candidate.size(at).filter(|_| may_be)?;
+    let found = candidate.size(at).filter(|_| at.site.is_sized_by_reading())?;
     (found != at.site.matrix(config, extent)).then_some(found)
 }
 

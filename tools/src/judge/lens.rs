@@ -1,7 +1,6 @@
 //! Lenses: from which values the reference starts, and where it is put next to the candidate.
 
-use reference::site::{VisionLayerSite, VisionSite};
-use reference::{LayerSite, Site};
+use reference::Site;
 use serde::Serialize;
 use strum::Display;
 
@@ -23,7 +22,7 @@ impl Lens {
     pub(crate) fn substitutes(self, site: Site) -> bool {
         match self {
             Lens::Local => true,
-            Lens::Layer => is_stream(site),
+            Lens::Layer => site.is_stream(),
             Lens::Global => false,
         }
     }
@@ -32,8 +31,8 @@ impl Lens {
     pub(crate) fn judges(self, site: Site) -> bool {
         match self {
             Lens::Local => true,
-            Lens::Layer => is_stream(site) && site != Site::Embedding || site == Site::Logits,
-            Lens::Global => is_stream(site) || site == Site::Logits,
+            Lens::Layer => site.is_stream() && site != Site::Embedding || site == Site::Logits,
+            Lens::Global => site.is_stream() || site == Site::Logits,
         }
     }
 
@@ -41,11 +40,4 @@ impl Lens {
     pub(crate) fn bounds(self) -> bool {
         self == Lens::Local
     }
-}
-
-/// The residual stream in between layers, of the tower and what it gives to the text's, too.
-fn is_stream(site: Site) -> bool {
-    use VisionSite::{Features, Layer, PreNorm};
-    let in_tower = matches!(site, Site::Vision(_, PreNorm | Features | Layer(_, VisionLayerSite::Output)));
-    in_tower || matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output))
 }

@@ -150,7 +150,7 @@ impl<'a> Substitution<'a> {
             self.seen.push(Seen { site, computed: value.clone(), segment: std::mem::take(&mut self.segment) });
         }
         // What follows a value that is not a number is judged from the reference's own.
-        if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || is_masked(site)) {
+        if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
             *value = match &value.error {
                 Some(_) => Tracked::exact(candidate.as_ref().clone()),
                 None => Tracked::plain(candidate.as_ref().clone()),
@@ -176,12 +176,6 @@ impl<'a> Substitution<'a> {
         }
         Ok(())
     }
-}
-
-/// Scores are −∞ where masked, and ∞ where a block is forced.
-fn is_masked(site: Site) -> bool {
-    use LayerSite::{BlockMax, BlockScore, Scores, TokenScores};
-    matches!(site, Site::Layer(_, Scores | TokenScores | BlockMax | BlockScore))
 }
 
 /// Whether a model can go on with these choices: they are there to be chosen, and no block of keys is chosen twice.

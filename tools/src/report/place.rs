@@ -5,7 +5,6 @@ use std::fmt;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 
-use crate::judge::axes::{axes, has_heads};
 use crate::judge::verdict::SiteReport;
 
 /// The site's path, with the forward pass where there are several.
@@ -110,9 +109,9 @@ pub(super) fn kind(site: Site) -> String {
 
 /// An index with the names of its axes.
 pub(super) fn named(site: Site, index: &[usize], head_dim: usize) -> String {
-    let named: Vec<String> = axes(site).iter().zip(index).map(|(axis, at)| format!("{axis} {at}")).collect();
+    let named: Vec<String> = site.axes().iter().zip(index).map(|(axis, at)| format!("{} {at}", axis.name())).collect();
     match index {
-        [_, channel] if has_heads(site) => {
+        [_, channel] if site.has_heads() => {
             format!("{} (channel {} of head {})", named.join(", "), channel % head_dim, channel / head_dim)
         }
         _ => named.join(", "),

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::cells::Cell;
 use super::levels::levels;
 use super::{plot, shown};
-use crate::judge::axes::axes;
 use crate::judge::chosen::{Chosen, PARTS};
 use crate::judge::spread::Spread;
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
@@ -120,8 +119,9 @@ fn choices(site: &SiteReport, chosen: &Chosen) -> Markup {
 
 /// The names of rows and of columns.
 fn sides(site: &SiteReport) -> (String, &'static str) {
-    let axes = axes(site.site);
-    (axes[..axes.len() - 1].join(" × "), axes[axes.len() - 1])
+    let axes: Vec<&str> = site.site.axes().iter().map(|axis| axis.name()).collect();
+    let (columns, rows) = axes.split_last().expect("every value has an axis");
+    (rows.join(" × "), columns)
 }
 
 /// A ratio in few characters.
