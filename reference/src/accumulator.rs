@@ -72,7 +72,7 @@ impl Accumulator {
     /// A draw of what a correct device may compute instead of y = Σ aₖbₖ: off by a centred error of the variance above
     /// (that of f32 additions for a tensor core). Exactly y unless the mode is stochastic.
     pub fn drawn<T: Real>(self, mode: Mode, terms: usize, squares: T, y: T) -> T {
-        let Mode::Stochastic(seed) = mode else { return y };
+        let (Mode::Stochastic(seed) | Mode::Sums(seed)) = mode else { return y };
         let variance = match self {
             Accumulator::F64 => return y,
             Accumulator::F32 | Accumulator::TensorCore(_) => Accumulator::F32.variance(terms).unwrap_or(0.0),

@@ -19,6 +19,7 @@ pub mod media;
 pub mod models;
 pub mod ops;
 pub mod probe;
+pub mod profiles;
 pub mod ranking;
 pub mod real;
 pub mod rounding;

@@ -18,6 +18,8 @@ pub struct Matrix<'a> {
     columns: usize,
     encoding: Encoding,
     bytes: Cow<'a, [u8]>,
+    /// What each element is rounded to, to nearest, when it is taken out.
+    held: Storage,
 }
 
 impl<'a> Matrix<'a> {
@@ -25,7 +27,7 @@ impl<'a> Matrix<'a> {
     pub fn new((rows, columns): (usize, usize), encoding: Encoding, bytes: impl Into<Cow<'a, [u8]>>) -> Option<Self> {
         let bytes = bytes.into();
         let fits = encoding.bytes_of(rows.checked_mul(columns)?)? == bytes.len();
-        fits.then_some(Matrix { rows, columns, encoding, bytes })
+        fits.then_some(Matrix { rows, columns, encoding, bytes, held: Storage::Real })
     }
 
     /// The matrix with each element rounded to nearest in `storage`; f32 if that is [`Storage::Real`].
@@ -33,6 +35,14 @@ impl<'a> Matrix<'a> {
         let encoding = Encoding::from(storage);
         let bytes = encoding.narrow(values.iter().copied());
         Matrix::new(values.dim(), encoding, bytes).expect("each element was written")
+    }
+
+    /// The same matrix as an implementation has it that holds its elements in `storage`: each is rounded to nearest when it is
+    /// taken out. The bytes stay as they are.
+    #[must_use]
+    pub fn held_in(self, storage: Storage) -> Self {
+        let exact = [Storage::Real, Storage::F32, self.encoding.storage()].contains(&storage);
+        Matrix { held: if exact { self.held } else { storage }, ..self }
     }
 
     /// The same matrix, over these bytes.
@@ -57,7 +67,7 @@ impl<'a> Matrix<'a> {
 
     /// The type whose values its elements are.
     pub fn storage(&self) -> Storage {
-        self.encoding.storage()
+        if self.held == Storage::Real { self.encoding.storage() } else { self.held }
     }
 
     /// The bytes, row by row.
@@ -69,6 +79,9 @@ impl<'a> Matrix<'a> {
     pub fn row_into<T: Real>(&self, i: usize, out: &mut [T]) {
         let row = self.encoding.bytes_of(self.columns).expect("checked when made");
         self.encoding.widen(&self.bytes[i * row..(i + 1) * row], out);
+        if self.held != Storage::Real {
+            out.iter_mut().for_each(|x| *x = T::of(self.held.nearest(x.wide())));
+        }
     }
 
     /// Rows `first..first + count`, widened.

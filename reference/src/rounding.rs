@@ -3,9 +3,6 @@
 //! Two correct implementations differ by their contracts (SPEC G7). The truth rounds nowhere: [`RoundingContract::IDEAL`].
 //! The points on which the documents and engines place a rounding differently are enums labelled as in part D.
 
-use std::fmt;
-use std::str::FromStr;
-
 use strum::{Display, EnumString, VariantNames};
 
 use crate::accumulator::Accumulator;
@@ -42,6 +39,30 @@ pub enum AttentionRound {
     Eager,
     /// The unnormalised probabilities, as the tensor cores' operand.
     Flash,
+    /// The same with the exponential of torch's flash attention on a CPU, a cubic in place of a correctly rounded function.
+    Sdpa,
+}
+
+impl AttentionRound {
+    /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
+    /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
+    pub fn exponential(self, storage: Storage) -> f64 {
+        match (self, storage) {
+            (AttentionRound::Eager | AttentionRound::Flash, _) | (AttentionRound::Sdpa, Storage::Real) => 0.0,
+            (AttentionRound::Sdpa, Storage::F32) => 3.8e-7,
+            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
+        }
+    }
+}
+
+/// What an implementation makes of the checkpoint's weights when it loads them; the router's are [`GateRound`]'s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum WeightCast {
+    /// Nothing: they are held as they are stored.
+    Stored,
+    /// They are rounded to the activations' type: `from_pretrained(dtype=…)` in transformers, and engines that have one type.
+    Activations,
 }
 
 /// D41: the router's weight and bias.
@@ -72,6 +93,20 @@ pub enum ExpertSum {
     Once,
     /// In the activations' type, in ascending order of experts, rounded after each (S1 CH5.4, S4).
     Each,
+    /// In f32, of products that are stored in the activations' type: fused kernels that reduce in a pass of their own.
+    Products,
+}
+
+/// How gate and up projection and their activation round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ActivationRound {
+    /// The projections are stored, and every step of the activation.
+    Each,
+    /// The projections are stored; the activation rounds once, at its end.
+    Stored,
+    /// Once, after projections and activation.
+    Once,
 }
 
 /// D60: what a norm after a residual addition reads.
@@ -93,8 +128,12 @@ pub struct RoundingContract {
     pub mode: Mode,
     /// How dot products are summed; also says in what elementwise arithmetic is done.
     pub accumulator: Accumulator,
-    /// D10.
+    /// What becomes of weights when they are loaded.
+    pub weights: WeightCast,
+    /// D10, of the norms of the residual stream.
     pub rms: RmsRound,
+    /// D10, of the query and key norms.
+    pub qk_rms: RmsRound,
     /// Whether the query and key norms' outputs are stored, or go into the rotation as they are.
     pub qk_norm: Chain,
     /// How a rotation rounds, and whether its table is stored as the activations are.
@@ -106,11 +145,20 @@ pub struct RoundingContract {
     /// D42.
     pub routing: RoutingRound,
     /// How an activation of a feed-forward network rounds.
-    pub swiglu: Chain,
+    pub swiglu: ActivationRound,
     /// D43.
     pub experts: ExpertSum,
     /// D60.
     pub norm_input: NormInput,
+}
+
+/// What an implementation holds weights in; [`Storage::Real`] stands for the type that they are stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The router's weight and correction bias.
+    pub router: Storage,
+    /// All others.
+    pub others: Storage,
 }
 
 impl RoundingContract {
@@ -119,13 +167,15 @@ impl RoundingContract {
         activations: Storage::Real,
         mode: Mode::Nearest,
         accumulator: Accumulator::F64,
+        weights: WeightCast::Stored,
         rms: RmsRound::One,
+        qk_rms: RmsRound::One,
         qk_norm: Chain::Once,
         rope: Chain::Once,
         attention: AttentionRound::Flash,
         gate: GateRound::Stored,
         routing: RoutingRound::F32,
-        swiglu: Chain::Once,
+        swiglu: ActivationRound::Once,
         experts: ExpertSum::Once,
         norm_input: NormInput::Stored,
     };
@@ -133,6 +183,7 @@ impl RoundingContract {
     /// Fused kernels on a Hopper GPU: bf16 between kernels, f32 within. Our own CUDA path.
     pub const FUSED: RoundingContract = RoundingContract {
         activations: Storage::Bf16,
+        weights: WeightCast::Activations,
         accumulator: Accumulator::HOPPER_BF16,
         ..RoundingContract::IDEAL
     };
@@ -142,13 +193,15 @@ impl RoundingContract {
         activations: Storage::Bf16,
         mode: Mode::Nearest,
         accumulator: Accumulator::F32,
+        weights: WeightCast::Stored,
         rms: RmsRound::Two,
+        qk_rms: RmsRound::Two,
         qk_norm: Chain::Each,
         rope: Chain::Each,
         attention: AttentionRound::Eager,
         gate: GateRound::Stored,
         routing: RoutingRound::F32,
-        swiglu: Chain::Each,
+        swiglu: ActivationRound::Each,
         experts: ExpertSum::Each,
         norm_input: NormInput::Stored,
     };
@@ -161,7 +214,7 @@ impl RoundingContract {
     pub const EAGER_F16: RoundingContract =
         RoundingContract { activations: Storage::F16, ..RoundingContract::EAGER_BF16 };
 
-    /// Names of the presets.
+    /// Names of the presets that no engine's profile is.
     pub const PRESETS: [(&'static str, RoundingContract); 5] = [
         ("ideal", RoundingContract::IDEAL),
         ("fused", RoundingContract::FUSED),
@@ -180,6 +233,22 @@ impl RoundingContract {
         match chain {
             Chain::Each => self.stored(),
             Chain::Once => Rounding::NONE,
+        }
+    }
+
+    /// The rounding between two steps of an activation.
+    pub fn within_activation(&self) -> Rounding {
+        match self.swiglu {
+            ActivationRound::Each => self.stored(),
+            ActivationRound::Stored | ActivationRound::Once => Rounding::NONE,
+        }
+    }
+
+    /// The rounding of projections that an activation follows.
+    pub fn before_activation(&self) -> Rounding {
+        match self.swiglu {
+            ActivationRound::Each | ActivationRound::Stored => self.stored(),
+            ActivationRound::Once => Rounding::NONE,
         }
     }
 
@@ -206,12 +275,30 @@ impl RoundingContract {
         self
     }
 
+    /// The same contract with sums in another order, drawn at random; whatever is rounded is rounded to the nearest.
+    #[must_use]
+    pub fn reordered(mut self, seed: u64) -> Self {
+        self.mode = Mode::Sums(seed);
+        self
+    }
+
+    /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
+    pub fn held(&self) -> Held {
+        let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
+        Held {
+            router: cast(self.gate == GateRound::Activations),
+            others: cast(self.weights == WeightCast::Activations),
+        }
+    }
+
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 11] {
+    pub fn fields(&self) -> [(&'static str, String); 13] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
+            ("weights", self.weights.to_string()),
             ("rms", self.rms.to_string()),
+            ("qk_rms", self.qk_rms.to_string()),
             ("qk_norm", self.qk_norm.to_string()),
             ("rope", self.rope.to_string()),
             ("attention", self.attention.to_string()),
@@ -223,11 +310,14 @@ impl RoundingContract {
         ]
     }
 
-    fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
+    /// The same contract with another value of one field.
+    pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
         match field {
             "activations" => self.activations = value.parse()?,
             "accumulator" => self.accumulator = value.parse()?,
+            "weights" => self.weights = word(field, value)?,
             "rms" => self.rms = word(field, value)?,
+            "qk_rms" => self.qk_rms = word(field, value)?,
             "qk_norm" => self.qk_norm = word(field, value)?,
             "rope" => self.rope = word(field, value)?,
             "attention" => self.attention = word(field, value)?,
@@ -242,37 +332,5 @@ impl RoundingContract {
             }
         }
         Ok(self)
-    }
-}
-
-/// `PRESET[,field=value]…`.
-impl FromStr for RoundingContract {
-    type Err = ParseError;
-
-    fn from_str(s: &str) -> Result<Self, ParseError> {
-        let mut parts = s.split(',');
-        let name = parts.next().unwrap_or_default();
-        let preset = Self::PRESETS.into_iter().find(|(preset, _)| *preset == name).map(|(_, contract)| contract);
-        let preset = preset.ok_or_else(|| {
-            ParseError::new("contract", name, format!("one of {}", Self::PRESETS.map(|(name, _)| name).join(", ")))
-        })?;
-        parts.try_fold(preset, |contract, part| match part.split_once('=') {
-            Some((field, value)) => contract.with(field, value),
-            None => Err(ParseError::new("contract override", part, "field=value")),
-        })
-    }
-}
-
-/// The closest preset and what differs from it, in the form that parses.
-impl fmt::Display for RoundingContract {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differing = |preset: &RoundingContract| {
-            let own = self.fields().into_iter().zip(preset.fields());
-            own.filter(|(own, preset)| own != preset).map(|((name, value), _)| format!(",{name}={value}"))
-        };
-        let (name, closest) =
-            Self::PRESETS.iter().min_by_key(|(_, preset)| differing(preset).count()).expect("there are presets");
-        f.write_str(name)?;
-        differing(closest).try_for_each(|field| f.write_str(&field))
     }
 }

@@ -30,6 +30,8 @@ pub enum Mode {
     /// To one of the two neighbours, with a probability that makes the expectation exact. The choice is a function of
     /// the seed and the value, so that a run repeats and does not depend on the order of evaluation.
     Stochastic(u64),
+    /// To the nearest; only the errors of sums are drawn at random, as if they were added in another order.
+    Sums(u64),
 }
 
 /// A rounding point: a storage type and a mode.
@@ -145,7 +147,7 @@ impl Rounding {
         }
         let x = x.wide();
         T::of(match self.mode {
-            Mode::Nearest => self.storage.nearest(x),
+            Mode::Nearest | Mode::Sums(_) => self.storage.nearest(x),
             Mode::Stochastic(seed) => {
                 let threshold = uniform(seed, x);
                 self.storage.on_grid(x, |units| {

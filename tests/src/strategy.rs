@@ -9,7 +9,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::accumulator::{Accumulator, TensorCore};
 use reference::bound::ErrorBound;
-use reference::rounding::{AttentionRound, Chain, ExpertSum, GateRound, NormInput, RmsRound, RoutingRound};
+use reference::rounding::{
+    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, RmsRound, RoutingRound,
+};
 use reference::{Real, RoundingContract, Storage, Tracked};
 
 /// How a matrix is filled.
@@ -313,18 +315,18 @@ fn mixture() -> impl Strategy<Value = Contract> {
         })
     ];
     let chain = || prop_oneof![Just(Chain::Each), Just(Chain::Once)];
-    let each = |flag: bool| if flag { Chain::Each } else { Chain::Once };
     (storage, accumulator, chain(), chain(), any::<[bool; 7]>()).prop_map(move |(storage, accumulator, qk, rope, b)| {
         Contract(RoundingContract {
             activations: storage,
             accumulator,
             rms: if b[0] { RmsRound::Two } else { RmsRound::One },
+            qk_rms: if b[1] { RmsRound::Two } else { RmsRound::One },
             qk_norm: qk,
             rope,
             attention: if b[1] { AttentionRound::Eager } else { AttentionRound::Flash },
             gate: if b[2] { GateRound::Stored } else { GateRound::Activations },
             routing: if b[3] { RoutingRound::F32 } else { RoutingRound::Activations },
-            swiglu: each(b[4]),
+            swiglu: if b[4] { ActivationRound::Each } else { ActivationRound::Once },
             experts: if b[5] { ExpertSum::Once } else { ExpertSum::Each },
             norm_input: if b[6] { NormInput::Stored } else { NormInput::Sum },
             ..RoundingContract::IDEAL

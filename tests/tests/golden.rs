@@ -1,7 +1,7 @@
 //! What transformers computed, layer by layer and through the full decode, next to the reference.
 
 use approx::assert_abs_diff_eq;
-use fixtures::checkpoint::rounded::RoundedWeights;
+use fixtures::checkpoint::rounded::HeldWeights;
 use fixtures::golden::{Case, Golden};
 use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
@@ -17,7 +17,7 @@ use reference::ops::sampling::Sampling;
 use reference::probe::{NoProbe, Probe};
 use reference::run::Run;
 use reference::site::Extent;
-use reference::{RoundingContract, Semantics, Site, Storage, Tracked};
+use reference::{RoundingContract, Semantics, Site, Tracked};
 use tests::device::devices;
 use tests::mistaken::shown;
 use tools::failure::Failure;
@@ -204,7 +204,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
         for token in rest.iter().chain([&decoded]) {
             model.forward(&[*token], &[], &mut cache, Some(&mut live)).expect("it runs");
         }
-        let rounded = RoundedWeights { weights: &weights, storage: Storage::Bf16 };
+        let rounded = HeldWeights::under(&RoundingContract::FUSED, &weights);
         let reference =
             Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits").seeing(media.as_ref());
         let verification = Verification {

@@ -64,8 +64,11 @@ fn presets() {
 #[test]
 fn words_that_are_none() {
     for (text, want) in [
-        ("", r#"contract = "", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32"#),
-        ("eager", r#"contract = "eager", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32"#),
+        (
+            "",
+            "contract = \"\", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32, transformers_bf16, \
+             transformers_f16, transformers_f32, vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16",
+        ),
         ("fused,rms", r#"contract override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
         ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16 or bf16"#),
@@ -75,7 +78,8 @@ fn words_that_are_none() {
         ),
         (
             "fused,norm=two",
-            "contract field = \"norm\", expected one of activations, accumulator, rms, qk_norm, rope, attention, \
+            "contract field = \"norm\", expected one of activations, accumulator, weights, rms, qk_rms, \
+             qk_norm, rope, attention, \
              gate, routing, swiglu, experts, norm_input",
         ),
     ] {

@@ -62,8 +62,7 @@ impl Decoder<'_> {
         let scores = run.visit(at(LayerSite::GateScores), scores);
         let bias = vector::<T>(&self.layer_weight(layer, LayerWeight::CorrectionBias)?);
         let choice = router::choice(&p, scores.view(), bias.view())?;
-        let choice = run
-            .tracked(choice, |c, choice| params(c).bound_choice(&scores.widened(), bias.mapv(T::wide).view(), choice));
+        let choice = run.tracked(choice, |c, choice| params(c).bound_choice(&scores.widened(), choice));
         let choice = run.visit(at(LayerSite::GateChoice), choice);
         let chosen = router::chosen(&p, choice.view());
         let chosen = run.choose(at(LayerSite::GateExperts), &choice, chosen);

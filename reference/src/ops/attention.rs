@@ -56,6 +56,8 @@ pub struct Attention {
     pub output: Rounding,
     /// u of the softmax.
     pub unit: f64,
+    /// How far the exponential is off, relatively, beyond a function library's last bits.
+    pub exponential: f64,
     /// Of both sums of products.
     pub accumulator: Accumulator,
     /// Whether the sums' errors are drawn at random, too.
@@ -138,10 +140,6 @@ impl<T: Real> Softmax<T> {
 impl Attention {
     /// The roundings of a contract.
     pub fn under(contract: &RoundingContract, (query_heads, key_heads): (usize, usize), head_dim: usize) -> Self {
-        let scores = match contract.attention {
-            AttentionRound::Eager => contract.stored(),
-            AttentionRound::Flash => Rounding::NONE,
-        };
         Attention {
             query_heads,
             key_heads,
@@ -149,12 +147,13 @@ impl Attention {
             scale: (head_dim as f64).sqrt().recip(),
             key_head: KeyHead::Grouped,
             causal: Causal::Inclusive,
-            scores,
+            scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
             probabilities: contract.stored(),
             order: contract.attention,
             output: contract.stored(),
             unit: contract.unit(),
+            exponential: contract.attention.exponential(contract.activations),
             accumulator: contract.accumulator,
             mode: contract.mode,
         }
@@ -233,7 +232,7 @@ impl Attention {
     pub(super) fn rounded_probabilities(&self) -> Rounding {
         match self.order {
             AttentionRound::Eager => self.probabilities,
-            AttentionRound::Flash => Rounding::NONE,
+            AttentionRound::Flash | AttentionRound::Sdpa => Rounding::NONE,
         }
     }
 
@@ -297,7 +296,7 @@ impl Attention {
     ) -> Array2<T> {
         let mut context = match self.order {
             AttentionRound::Eager => weighted(softmax.probabilities(self.probabilities).view()), // R2
-            AttentionRound::Flash => {
+            AttentionRound::Flash | AttentionRound::Sdpa => {
                 let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
                 for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
                     row.mapv_inplace(|x| x / total);

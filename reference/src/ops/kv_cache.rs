@@ -28,6 +28,11 @@ impl<T: Real> KvCache<T> {
         KvCache { layers: vec![None; layers], index: vec![None; layers] }
     }
 
+    /// Of how many layers.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
     /// How many tokens one layer keeps.
     pub fn len(&self, layer: usize) -> usize {
         self.layers[layer].as_ref().map_or(0, |(keys, _)| keys.dim().0)

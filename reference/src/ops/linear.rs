@@ -6,7 +6,7 @@
 //!
 //! - Shapes: x \[n, k\], w \[m, k\], y \[n, m\].
 //! - Dtypes: x, w and y bf16; the sum f32.
-//! - Rounding: R1 at w, where a contract holds it in another type than it is stored in; R2 at y.
+//! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
 //! - Variants: D41 the router's type.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
@@ -87,17 +87,17 @@ impl Linear {
 
     /// The router's, under a contract: f32 throughout unless D41 says otherwise.
     pub fn router(contract: &RoundingContract) -> Self {
-        let rounding = match contract.gate {
+        let output = match contract.gate {
             GateRound::Stored => Rounding::NONE,
             GateRound::Activations => contract.stored(),
         };
         let accumulator = contract.scalar_accumulator();
-        Linear { weight: rounding, output: rounding, accumulator, mode: contract.mode }
+        Linear { weight: Rounding::NONE, output, accumulator, mode: contract.mode }
     }
 
-    /// One whose output goes unrounded into the activation that follows, if that rounds once.
+    /// One whose output goes unrounded into the activation that follows, if that rounds once with them.
     pub fn before_activation(contract: &RoundingContract) -> Self {
-        Linear { output: contract.between(contract.swiglu), ..Linear::under(contract) }
+        Linear { output: contract.before_activation(), ..Linear::under(contract) }
     }
 
     /// The sum's own error, in a stochastic run.

@@ -6,7 +6,7 @@
 //!
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
 //! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
-//! - Rounding: R1 at ρ and after each addition, if experts are added in the activations' type; else R2 at y alone. R3 at
+//! - Rounding: R1 at ρ, if products are stored, and after each addition, if experts are added in the activations' type; else R2 at y. R3 at
 //!   ς·y, R4 at z.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
 //! - Variants: D43 how they are added, and in which order. Slips of ports: h is multiplied by ς, too, or by 1/ς.
@@ -66,11 +66,12 @@ pub fn moe<T: Real>(
             Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
                 *y = match p.sum {
                     ExpertSum::Each => p.stored.round(*y + p.stored.round(weight * e)), // R1
+                    ExpertSum::Products => *y + p.stored.round(weight * e),             // R1
                     ExpertSum::Once => *y + weight * e,
                 };
             });
         }
-        if p.sum == ExpertSum::Once {
+        if p.sum != ExpertSum::Each {
             yi.mapv_inplace(|y| p.stored.round(y)); // R2
         }
     }
@@ -212,6 +213,7 @@ impl Moe {
         let (unit, underflow, storage) = match self.sum {
             ExpertSum::Once => (self.unit, FLUSHED, each),
             ExpertSum::Each => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), Storage::Real),
+            ExpertSum::Products => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), each),
         };
         let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);
         let mut error = ErrorBound::exact(y.dim());

@@ -60,7 +60,8 @@ impl QkNorm {
     /// The roundings of a contract. Where norm and rotation are one chain, what is in between them is not stored.
     #[must_use]
     pub fn under(mut self, contract: &RoundingContract) -> Self {
-        self.norm = RmsNorm::under(contract, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
+        let own = RoundingContract { rms: contract.qk_rms, ..*contract };
+        self.norm = RmsNorm::under(&own, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
         if contract.qk_norm == Chain::Once {
             (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
         }

@@ -6,7 +6,7 @@
 //!
 //! - Shapes: z and r \[n, E\], b \[E\], C and w \[n, k\].
 //! - Dtypes: all f32, C whole numbers.
-//! - Rounding: R1 at b, R2 at w, where a contract holds them in the activations' type.
+//! - Rounding: R1 at w, where a contract holds it in the activations' type.
 //! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E.
 //! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
 //!   softmax of all logits; C is the best expert k times; the sum is over all experts, or there is none.
@@ -18,7 +18,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Zip};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::ranking::ranked;
-use crate::rounding::{GateRound, RoutingRound};
+use crate::rounding::RoutingRound;
 use crate::semantics::{ExpertChoice, Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
@@ -40,8 +40,6 @@ pub struct Router {
     /// By what routing weights are divided.
     pub renormalize: Renormalize,
     /// R1.
-    pub bias: Rounding,
-    /// R2.
     pub output: Rounding,
     /// u of the arithmetic.
     pub unit: f64,
@@ -74,7 +72,7 @@ fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
 pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(r.ncols(), b.len())?;
     Ok(match p.score {
-        RouterScore::Sigmoid | RouterScore::Softmax => &r + &b.mapv(|b| p.bias.round(b)), // R1
+        RouterScore::Sigmoid | RouterScore::Softmax => &r + &b,
         RouterScore::SoftmaxTopk => r.to_owned(),
     })
 }
@@ -122,7 +120,7 @@ pub fn weights<T: Real>(
             };
             row.mapv_inplace(|r| r / sum);
         }
-        row.mapv_inplace(|w| p.output.round(w)); // R2
+        row.mapv_inplace(|w| p.output.round(w)); // R1
     }
     w
 }
@@ -137,7 +135,6 @@ impl Router {
             eps: semantics.router_eps,
             choice: semantics.expert_choice,
             renormalize: semantics.renormalize,
-            bias: if contract.gate == GateRound::Activations { contract.stored() } else { Rounding::NONE },
             output: if contract.routing == RoutingRound::Activations { contract.stored() } else { Rounding::NONE },
             unit: contract.unit(),
         }
@@ -171,17 +168,16 @@ impl Router {
         error
     }
 
-    /// Of r + b: that of r, R1 and one rounding of the sum.
-    pub fn bound_choice(&self, r: &Tracked<f64>, b: ArrayView1<'_, f64>, choice: &Array2<f64>) -> ErrorBound {
+    /// Of r + b: that of r and one rounding of the sum.
+    pub fn bound_choice(&self, r: &Tracked<f64>, choice: &Array2<f64>) -> ErrorBound {
         let mut error = r.error_or_exact();
         if self.score == RouterScore::SoftmaxTopk {
             return error;
         }
-        Zip::indexed(&mut error.certain).and(&mut error.sigma).for_each(|(i, e), certain, sigma| {
-            let bias = self.bias.storage.rounding_error(b[e]);
-            let sum = self.unit * (choice[[i, e]].abs() + *certain + bias);
-            *certain += bias + sum;
-            *sigma = sigma.hypot((bias + sum) / 3.0_f64.sqrt()).min(*certain);
+        Zip::from(&mut error.certain).and(&mut error.sigma).and(choice).for_each(|certain, sigma, choice| {
+            let sum = self.unit * (choice.abs() + *certain);
+            *certain += sum;
+            *sigma = sigma.hypot(sum / 3.0_f64.sqrt()).min(*certain);
         });
         error
     }
@@ -202,7 +198,7 @@ impl Router {
         error
     }
 
-    /// Of w, for a given choice; then k + 1 roundings of sum and quotient, and R2.
+    /// Of w, for a given choice; then k + 1 roundings of sum and quotient, and R1.
     pub fn bound_weights(
         &self,
         r: &Tracked<f64>,

@@ -71,12 +71,7 @@ fn steepest(g: f64, delta: f64) -> f64 {
 impl Swiglu {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
-        Swiglu {
-            expert,
-            activated: contract.between(contract.swiglu),
-            output: contract.stored(),
-            unit: contract.unit(),
-        }
+        Swiglu { expert, activated: contract.within_activation(), output: contract.stored(), unit: contract.unit() }
     }
 
     /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2, and by at most δ times the

@@ -85,7 +85,7 @@ fn steepest(low: f64, high: f64) -> f64 {
 impl SwigluOai {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, coefficients: Coefficients, gate_clamp: GateClamp) -> Self {
-        let between = contract.between(contract.swiglu);
+        let between = contract.within_activation();
         SwigluOai { coefficients, gate_clamp, between, output: contract.stored(), unit: contract.unit() }
     }
 

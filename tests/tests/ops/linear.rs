@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use reference::accumulator::{Accumulator, TensorCore};
 use reference::matrix;
 use reference::ops::linear::{Linear, linear};
-use reference::rounding::{Chain, GateRound};
+use reference::rounding::{ActivationRound, GateRound};
 use reference::{Real, Rounding, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::{Order, rounded};
@@ -198,14 +198,24 @@ proptest! {
     }
 }
 
-/// D41: 1 + 2⁻⁸ + 2⁻²⁰ is 1.0078125 as a bf16 weight; kept in f32 the logit would be 4.0156288.
+/// 1 + 2⁻⁸ + 2⁻²⁰ is 1.0078125 as a bf16 weight; kept in f32 the product would be 4.0156288.
 #[test]
 fn r1_rounds_the_weight() {
     let w = matrix::Matrix::stored(array![[1.0 + 2.0_f64.powi(-8) + 2.0_f64.powi(-20)]].view(), Storage::F32);
-    let bf16 = RoundingContract { gate: GateRound::Activations, ..RoundingContract::EAGER_BF16 };
-    assert_eq!(linear(&Linear::router(&bf16), array![[4.0]].view(), &w), Ok(array![[4.031_25]]));
     let stored = Linear::router(&RoundingContract::EAGER_BF16);
+    let bf16 = Linear { weight: Rounding::nearest(Storage::Bf16), ..stored };
+    assert_eq!(linear(&bf16, array![[4.0]].view(), &w), Ok(array![[4.031_25]]));
     assert_eq!(linear(&stored, array![[4.0]].view(), &w), Ok(array![[4.015_628_814_697_266]]));
+}
+
+/// D41: 4.015625 lies between the bf16 4 and 4.03125.
+#[test]
+fn r2_rounds_a_routers_logits_if_they_are_stored_as_activations_are() {
+    let w = matrix::Matrix::stored(array![[1.003_906_25]].view(), Storage::F32);
+    let bf16 = RoundingContract { gate: GateRound::Activations, ..RoundingContract::EAGER_BF16 };
+    assert_eq!(linear(&Linear::router(&bf16), array![[4.0]].view(), &w), Ok(array![[4.0]]));
+    let stored = Linear::router(&RoundingContract::EAGER_BF16);
+    assert_eq!(linear(&stored, array![[4.0]].view(), &w), Ok(array![[4.015_625]]));
 }
 
 /// 16·16 + 1·1.5 is 257.5, between the bf16 256 and 258.
@@ -213,7 +223,7 @@ fn r1_rounds_the_weight() {
 fn r2_rounds_the_sum_once() {
     let (x, w) = (array![[16.0, 1.0]], matrix::Matrix::stored(array![[16.0, 1.5]].view(), Storage::Bf16));
     assert_eq!(linear(&Linear::under(&RoundingContract::EAGER_BF16), x.view(), &w), Ok(array![[258.0]]));
-    let once = RoundingContract { swiglu: Chain::Once, ..RoundingContract::EAGER_BF16 };
+    let once = RoundingContract { swiglu: ActivationRound::Once, ..RoundingContract::EAGER_BF16 };
     assert_eq!(linear(&Linear::before_activation(&once), x.view(), &w), Ok(array![[257.5]]));
     assert_eq!(linear(&Linear::before_activation(&RoundingContract::EAGER_BF16), x.view(), &w), Ok(array![[258.0]]));
 }

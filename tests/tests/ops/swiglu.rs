@@ -3,7 +3,7 @@
 use ndarray::{Array2, Zip, array};
 use proptest::prelude::*;
 use reference::ops::swiglu::{Swiglu, swiglu};
-use reference::rounding::Chain;
+use reference::rounding::ActivationRound;
 use reference::semantics::Expert;
 use reference::{Real, Rounding, RoundingContract, Tracked};
 use tests::judge::{likely, reached, within};
@@ -174,7 +174,7 @@ fn r2_rounds_the_product() {
 /// D31: what is stored is rounded, with u or without it: 0.731058… becomes 0.73046875.
 #[test]
 fn r2_rounds_without_u_too() {
-    for swiglu in [Chain::Once, Chain::Each] {
+    for swiglu in [ActivationRound::Once, ActivationRound::Stored, ActivationRound::Each] {
         let contract = RoundingContract { swiglu, ..RoundingContract::FUSED };
         let p = Swiglu::under(&contract, Expert::Nongated);
         assert_eq!(oracle(&p, &array![[1.0]], &array![[9.0]]), array![[0.730_468_75]]);

@@ -1,10 +1,10 @@
 //! The two implementations that the program has itself.
 
-use fixtures::checkpoint::rounded::RoundedWeights;
+use fixtures::checkpoint::rounded::HeldWeights;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::models::decoder::Decoder as Optimized;
-use reference::{Semantics, Storage};
+use reference::{RoundingContract, Semantics};
 
 use crate::failure::Failure;
 use crate::report::output::Output;
@@ -36,8 +36,8 @@ pub fn device(text: &str) -> Result<DeviceChoice, Failure> {
 }
 
 /// The weights as the CUDA path holds them.
-pub fn weights_of_optimized(model: &Model) -> RoundedWeights<'_> {
-    RoundedWeights { weights: &model.checkpoint, storage: Storage::Bf16 }
+pub fn weights_of_optimized(model: &Model) -> HeldWeights<'_> {
+    HeldWeights::under(&RoundingContract::FUSED, &model.checkpoint)
 }
 
 /// Copies a model to a device.

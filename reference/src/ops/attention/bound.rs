@@ -67,7 +67,7 @@ impl Attention {
             for first in (0..o.nrows()).step_by(BLOCK) {
                 let rows = BLOCK.min(o.nrows() - first);
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);
-                let scores = scores.exponentiated(&softmax, self.unit);
+                let scores = scores.exponentiated(&softmax, self);
                 for i in 0..rows {
                     let values = Values {
                         value: self.head(v.view(), group),
@@ -121,7 +121,7 @@ impl Attention {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);
-                let scores = scores.exponentiated(&softmax, self.unit);
+                let scores = scores.exponentiated(&softmax, self);
                 for i in 0..rows {
                     let row = Weights::new(&softmax, i, &scores);
                     let independent: f64 = row.own.iter().map(|s| s * s).sum();
@@ -157,7 +157,7 @@ impl Attention {
         // Flash rounds weights that are not yet divided (R2), and its p is not what it adds up.
         let (u2, underflow, divided) = match self.order {
             AttentionRound::Eager => (0.0, 0.0, 0.0),
-            AttentionRound::Flash => {
+            AttentionRound::Flash | AttentionRound::Sdpa => {
                 let storage = self.probabilities.storage;
                 (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
             }
@@ -250,11 +250,12 @@ impl<'a> Inputs<'a> {
 
 impl ScoreError {
     /// d: with the rounding of the difference to the largest score, and the exponential's own error.
-    fn exponentiated(mut self, softmax: &Softmax<f64>, unit: f64) -> Self {
+    fn exponentiated(mut self, softmax: &Softmax<f64>, p: &Attention) -> Self {
+        let (unit, function) = (p.unit, -(-p.exponential).ln_1p());
         Zip::indexed(&mut self.certain).and(&mut self.own).and(&softmax.scores).for_each(|(i, _), d, own, &score| {
             if score > f64::NEG_INFINITY {
                 let largest = softmax.largest[i];
-                let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL);
+                let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL) + function;
                 *d += exponent;
                 *own = own.hypot(exponent / 3.0_f64.sqrt()).min(*d);
             }

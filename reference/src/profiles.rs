@@ -1,0 +1,167 @@
+//! Precision profiles: what a right run of an engine rounds, and where, by engine and mode.
+//!
+//! Nothing else can be found in a dump whose precision is not said: a value of a field that no profile documents is a mistake,
+//! however well it would fit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Storage;
+use crate::error::ParseError;
+use crate::rounding::{
+    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, RmsRound, RoundingContract, WeightCast,
+};
+
+/// What right runs of an engine round.
+#[derive(Debug, Clone, Copy)]
+pub struct Profile {
+    /// Its name, a value of `--precision`.
+    pub name: &'static str,
+    /// What a manifest calls its `producer`, in lower case.
+    pub engine: &'static str,
+    /// What its default mode rounds.
+    pub contract: RoundingContract,
+    /// Fields with the other values that documented modes of the engine have.
+    pub modes: &'static [(&'static str, &'static [&'static str])],
+    /// Where this is documented.
+    pub source: &'static str,
+}
+
+/// transformers: everything is cast when it is loaded, the router too; every step is stored; experts are added in f32 unless
+/// `experts_implementation` is eager.
+const TRANSFORMERS: RoundingContract = RoundingContract {
+    weights: WeightCast::Activations,
+    gate: GateRound::Activations,
+    experts: ExpertSum::Once,
+    attention: AttentionRound::Sdpa,
+    ..RoundingContract::EAGER_BF16
+};
+
+const TRANSFORMERS_MODES: &[(&str, &[&str])] = &[("attention", &["eager", "flash"]), ("experts", &["each"])];
+
+const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
+                                   integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
+
+/// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
+const VLLM: RoundingContract = RoundingContract {
+    weights: WeightCast::Activations,
+    qk_rms: RmsRound::One,
+    norm_input: NormInput::Sum,
+    attention: AttentionRound::Flash,
+    swiglu: ActivationRound::Stored,
+    experts: ExpertSum::Products,
+    ..RoundingContract::EAGER_BF16
+};
+
+/// The native and the CUDA form of each of its operators.
+const VLLM_MODES: &[(&str, &[&str])] = &[
+    ("rms", &["one"]),
+    ("norm_input", &["stored"]),
+    ("rope", &["once"]),
+    ("qk_norm", &["once"]),
+    ("attention", &["sdpa"]),
+    ("swiglu", &["each"]),
+    ("experts", &["once"]),
+];
+
+const VLLM_SOURCE: &str = "vLLM 0.33: ir/ops/layernorm.py, csrc/layernorm_kernels.cu, layers/minimax_rms_norm, \
+                           layers/rotary_embedding, layers/fused_moe";
+
+/// SGLang: the router in f32; M2's norms read the sum before it is stored, M3's as it is stored, and round once.
+const SGLANG: RoundingContract = RoundingContract {
+    weights: WeightCast::Activations,
+    rms: RmsRound::One,
+    qk_rms: RmsRound::One,
+    norm_input: NormInput::Sum,
+    attention: AttentionRound::Sdpa,
+    experts: ExpertSum::Once,
+    ..RoundingContract::EAGER_BF16
+};
+
+const SGLANG_MODES: &[(&str, &[&str])] = &[
+    ("norm_input", &["stored"]),
+    ("rope", &["once"]),
+    ("qk_norm", &["once"]),
+    ("attention", &["flash"]),
+    ("swiglu", &["stored"]),
+    ("experts", &["products"]),
+];
+
+const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_m2.py, models/minimax_m3.py, \
+                             layers/moe/fused_moe_native.py";
+
+/// MLX: one rounding an operator, experts weighted and added in the activations' type.
+const MLX: RoundingContract = RoundingContract {
+    rms: RmsRound::One,
+    qk_rms: RmsRound::One,
+    rope: Chain::Once,
+    qk_norm: Chain::Each,
+    attention: AttentionRound::Flash,
+    ..RoundingContract::EAGER_BF16
+};
+
+const MLX_MODES: &[(&str, &[&str])] = &[];
+
+const MLX_SOURCE: &str = "mlx-lm 0.32 models/minimax.py, mlx-vlm 0.7 minimax_m3_vl";
+
+const fn of(
+    (name, engine): (&'static str, &'static str),
+    activations: Storage,
+    contract: RoundingContract,
+    (modes, source): (&'static [(&'static str, &'static [&'static str])], &'static str),
+) -> Profile {
+    Profile { name, engine, contract: RoundingContract { activations, ..contract }, modes, source }
+}
+
+/// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
+pub const PROFILES: [Profile; 8] = [
+    of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
+    of(("vllm_f16", "vllm"), Storage::F16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
+    of(("sglang_bf16", "sglang"), Storage::Bf16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
+    of(("sglang_f16", "sglang"), Storage::F16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
+    of(("mlx_bf16", "mlx"), Storage::Bf16, MLX, (MLX_MODES, MLX_SOURCE)),
+];
+
+/// Presets and profiles, by name.
+fn named() -> impl Iterator<Item = (&'static str, RoundingContract)> {
+    RoundingContract::PRESETS.into_iter().chain(PROFILES.iter().map(|p| (p.name, p.contract)))
+}
+
+/// `PRESET[,field=value]…`.
+impl FromStr for RoundingContract {
+    type Err = ParseError;
+
+    fn from_str(s: &str) -> Result<Self, ParseError> {
+        let mut parts = s.split(',');
+        let name = parts.next().unwrap_or_default();
+        let preset = named().find(|(preset, _)| *preset == name).map(|(_, contract)| contract);
+        let preset = preset.ok_or_else(|| {
+            let names: Vec<&str> = named().map(|(name, _)| name).collect();
+            ParseError::new("contract", name, format!("one of {}", names.join(", ")))
+        })?;
+        parts.try_fold(preset, |contract, part| match part.split_once('=') {
+            Some((field, value)) => contract.with(field, value),
+            None => Err(ParseError::new("contract override", part, "field=value")),
+        })
+    }
+}
+
+/// The closest preset and what differs from it, in the form that parses.
+impl fmt::Display for RoundingContract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let differing = |preset: &RoundingContract| {
+            let own = self.fields().into_iter().zip(preset.fields());
+            own.filter(|(own, preset)| own != preset)
+                .map(|((name, value), _)| format!(",{name}={value}"))
+                .collect::<Vec<_>>()
+        };
+        let profiles = PROFILES.iter().map(|p| (p.name, p.contract));
+        let all = RoundingContract::PRESETS[..2].iter().copied().chain(profiles).chain(RoundingContract::PRESETS);
+        let (name, closest) = all.min_by_key(|(_, preset)| differing(preset).len()).expect("there are presets");
+        f.write_str(name)?;
+        differing(&closest).into_iter().try_for_each(|field| f.write_str(&field))
+    }
+}
