@@ -26,6 +26,7 @@ mod mirror;
 mod models;
 mod noise;
 mod ops;
+mod precision;
 mod report;
 mod rounding;
 mod routing;

@@ -5,6 +5,7 @@ mod junit;
 pub(crate) mod page;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
+use tools::judge::agreement::Agreement;
 use tools::judge::chosen::{Chosen, Row, Standing};
 use tools::judge::decoded::{Cause, Decoded, Divergence};
 use tools::judge::lens::Lens;
@@ -76,6 +77,11 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         count: 512 * 3072,
         equal: 1000,
         unequal_expected: Some(2000.5),
+        twin: (lens == Lens::Local).then_some(Agreement {
+            count: 512 * 3072,
+            equal: 1_570_000,
+            unequal_expected: 2900.5,
+        }),
         faults: usize::from(verdict == Verdict::Fault) * 12,
         suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
         deviation: 1e-4 * depth,

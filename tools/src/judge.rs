@@ -4,6 +4,7 @@
 //! and where it is put next to the candidate; [`verification`], all lenses on their way through a model; [`verdict`] and
 //! [`spread`], what is said of a site; [`decoded`], the same for tokens.
 
+pub mod agreement;
 pub mod candidate;
 mod chance;
 pub mod chosen;
@@ -12,11 +13,14 @@ pub(crate) mod floor;
 pub mod judging;
 pub mod lens;
 mod likelihood;
+pub mod profile;
+mod recover;
 pub mod replay;
 mod routing;
 pub mod spread;
 pub mod stored;
 pub(crate) mod substitution;
 pub(crate) mod track;
+pub(crate) mod twin;
 pub mod verdict;
 pub mod verification;

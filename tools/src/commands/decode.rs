@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
+use fixtures::checkpoint::rounded::HeldWeights;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
@@ -15,6 +16,7 @@ use crate::report::output::Output;
 use crate::session::backend::{Backend, device, load_optimized};
 use crate::session::decoding::{decode_optimized, decode_reference};
 use crate::session::model::Model;
+use crate::session::precision::named;
 use crate::session::prompt::Prompt;
 
 /// What is typed.
@@ -80,8 +82,8 @@ impl Decode {
         let bar = output.progress(self.count, &format!("decoding {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let decoder =
-                    Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
+                let weights = HeldWeights::under(&named(&self.precision)?, &model.checkpoint);
+                let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
                 let probe = &mut reference::probe::NoProbe;
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }

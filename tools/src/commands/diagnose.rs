@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use fixtures::checkpoint::rounded::HeldWeights;
 
 use super::outcome::Outcome;
 use crate::commands::options::{DumpOptions, Reporting};
@@ -38,7 +39,7 @@ impl Diagnose {
         }
         let evidence = Evidence {
             config: model.checkpoint.config(),
-            weights: &model.checkpoint,
+            weights: &HeldWeights::under(&dumped.known.contract, &model.checkpoint),
             candidate: &dumped.values,
             contract: dumped.known.contract,
             semantics: dumped.semantics,

@@ -17,7 +17,7 @@ use crate::session::pixels::Shown;
 #[derive(Debug, Clone, Default, Args)]
 pub struct Reading {
     /// The reading of the documents: `documents` or `released`, then `,field=value` for each point that is read otherwise.
-    /// A built-in case has its own; else it is `documents`.
+    /// A built-in case has its own, a dump may name one; else it is `released`, what the released model computes.
     #[arg(long, value_name = "PRESET[,FIELD=VALUE]…")]
     pub semantics: Option<String>,
 }
@@ -100,9 +100,11 @@ pub struct DumpOptions {
     /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
     #[arg(long, value_name = "TOKENS")]
     pub tokens: Option<String>,
-    /// How the candidate rounds: `eager_f32`, `eager_bf16`, `eager_f16`, `fused` or `ideal`, then `,field=value`.
-    #[arg(long, value_name = "CONTRACT")]
-    pub contract: Option<String>,
+    /// What the candidate rounds, and where: `f32`, `bf16`, `f16`, or a profile such as `transformers_bf16`, `vllm_bf16`,
+    /// `fused`, then `,field=value` for each point that is otherwise. Without it, it is what the dump says, or is found: the
+    /// documented profile whose rounding reproduces most of the values.
+    #[arg(long, value_name = "PRECISION", alias = "contract")]
+    pub precision: Option<String>,
     /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
@@ -117,8 +119,8 @@ pub struct DumpOptions {
 impl DumpOptions {
     /// What is known of the dump.
     pub fn given(&self) -> Given {
-        let DumpOptions { tokens, contract, names, shown, reading } = self.clone();
-        Given { tokens, contract, names, shown: shown.shown(), semantics: reading.semantics }
+        let DumpOptions { tokens, precision, names, shown, reading } = self.clone();
+        Given { tokens, precision, names, shown: shown.shown(), semantics: reading.semantics }
     }
 
     /// The options again, as they were typed.
@@ -126,7 +128,7 @@ impl DumpOptions {
         let names = self.names.as_ref().map(|path| path.display().to_string());
         let options = [
             ("--tokens", &self.tokens),
-            ("--contract", &self.contract),
+            ("--precision", &self.precision),
             ("--semantics", &self.reading.semantics),
             ("--names", &names),
         ];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fixtures::activations::manifest::{Decode, Manifest};
 use fixtures::activations::writer::DumpWriter;
+use fixtures::checkpoint::rounded::HeldWeights;
 use reference::RoundingContract;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
@@ -74,8 +75,8 @@ impl Run {
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let decoder =
-                    Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
+                let weights = HeldWeights::under(&contract, &model.checkpoint);
+                let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {

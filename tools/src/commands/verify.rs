@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
+use fixtures::checkpoint::rounded::HeldWeights;
 use fixtures::names::sited::Sited;
 use reference::Semantics;
 use reference::models::decoder::Decoder;
@@ -66,7 +67,8 @@ impl Verify {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
         let Dumped { values: dump, prompt, steps, known, semantics, media } =
             Dumped::of(dump, &self.given.given(), model)?;
-        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?.seeing(media.as_ref());
+        let weights = HeldWeights::under(&known.contract, &model.checkpoint);
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
         let lenses =
             if self.lens.is_empty() { vec![Lens::Local, Lens::Layer, Lens::Global] } else { self.lens.clone() };
         let layers = selection.layers(decoder.config().num_hidden_layers);

@@ -24,11 +24,28 @@ pub(crate) struct Loaded<'a> {
     step: usize,
     extent: Extent,
     values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
+    /// Choices that the candidate does not show, as far as they follow from its values.
+    recovered: RefCell<HashMap<Site, Array2<usize>>>,
 }
 
 impl<'a> Loaded<'a> {
     pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a Config, step: usize, extent: Extent) -> Self {
-        Loaded { candidate, config, step, extent, values: RefCell::default() }
+        Loaded { candidate, config, step, extent, values: RefCell::default(), recovered: RefCell::default() }
+    }
+
+    /// Goes on with these choices wherever the candidate shows none.
+    pub(super) fn recover(&self, choices: HashMap<Site, Array2<usize>>) {
+        self.recovered.borrow_mut().extend(choices);
+    }
+
+    /// The same values, with other choices where the candidate shows none.
+    pub(super) fn with(&self, recovered: HashMap<Site, Array2<usize>>) -> Self {
+        let values = RefCell::new(self.values.borrow().clone());
+        Loaded { values, recovered: RefCell::new(recovered), ..*self }
+    }
+
+    pub(super) fn tokens(&self) -> usize {
+        self.extent.tokens
     }
 
     pub(crate) fn step(&self) -> usize {
@@ -108,6 +125,15 @@ pub(crate) struct SeenChoice {
     pub(crate) candidate: Array2<usize>,
 }
 
+/// A choice that the candidate does not show.
+pub(super) struct Unshown {
+    pub(super) site: Site,
+    /// By which the reference chose, with their errors.
+    pub(super) scores: Tracked<f64>,
+    /// What the reference chose.
+    pub(super) chosen: Array2<usize>,
+}
+
 /// Puts the candidate's values in place of the reference's where the lens says so, and keeps what was there.
 pub(crate) struct Substitution<'a> {
     pub(crate) lens: Lens,
@@ -116,6 +142,8 @@ pub(crate) struct Substitution<'a> {
     pub(crate) only: Option<Vec<Site>>,
     pub(crate) seen: Vec<Seen>,
     pub(crate) choices: Vec<SeenChoice>,
+    /// Choices that the candidate does not show, where errors of scores are known.
+    pub(super) unshown: Vec<Unshown>,
     pub(crate) missing: Vec<Site>,
     /// Sites that the candidate shows in another size.
     pub(crate) others: Vec<Site>,
@@ -125,8 +153,8 @@ pub(crate) struct Substitution<'a> {
 
 impl<'a> Substitution<'a> {
     pub(crate) fn new(lens: Lens, loaded: &'a Loaded<'a>, only: Option<Vec<Site>>) -> Self {
-        let (seen, choices, missing, others, segment) = Default::default();
-        Substitution { lens, loaded, only, seen, choices, missing, others, failure: None, segment }
+        let (seen, choices, unshown, missing, others, segment) = Default::default();
+        Substitution { lens, loaded, only, seen, choices, unshown, missing, others, failure: None, segment }
     }
 
     fn keeps(&self, site: Site) -> bool {
@@ -162,6 +190,11 @@ impl<'a> Substitution<'a> {
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
             self.pass_over(site);
+            if let Some(recovered) = self.loaded.recovered.borrow().get(&site) {
+                chosen.clone_from(recovered);
+            } else if scores.error.is_some() {
+                self.unshown.push(Unshown { site, scores: scores.clone(), chosen: chosen.clone() });
+            }
             return Ok(());
         }
         let candidate = self.loaded.choices(site)?;

@@ -1,5 +1,7 @@
 //! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
 
+use std::collections::HashMap;
+
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::models::decoder::{Decoder, Stream};
@@ -12,7 +14,8 @@ use reference::{Error, RoundingContract, Site, Tracked};
 use super::floor::MEMBERS;
 use super::judging::Judge;
 use super::lens::Lens;
-use super::substitution::{Loaded, SeenChoice, Substitution};
+use super::recover::Recovery;
+use super::substitution::{Loaded, Seen, SeenChoice, Substitution};
 use crate::failure::Failure;
 
 /// A part of a forward pass.
@@ -67,7 +70,7 @@ pub(crate) struct Track<'m> {
 
 /// Where a run stands.
 #[derive(Clone)]
-struct State {
+pub(super) struct State {
     patches: Option<Patches<f64>>,
     features: Vec<Tracked<f64>>,
     stream: Option<Stream<f64>>,
@@ -77,20 +80,19 @@ struct State {
 
 impl<'m> Track<'m> {
     pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract, thorough: bool) -> Self {
-        let cache = KvCache::new(model.config().num_hidden_layers);
-        let main = State { patches: None, features: Vec::new(), stream: None, table: None, cache };
+        let main = State::new(model);
         Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, thorough, abreast: false }
     }
 
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
-        self.main.stream = Some(Tracked::exact(stream.clone()).into());
+        self.main.jump(stream);
         self.abreast = false;
     }
 
     /// Runs one phase of a forward pass.
     pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Shown, Failure> {
-        let before = self.main.flow();
+        let (before, stream) = (self.main.flow(), self.main.stream.clone());
         let mut probe = Substitution::new(self.lens, loaded, None);
         let mut run = if self.lens.bounds() {
             Run::bounding(self.candidate, &mut probe)
@@ -100,6 +102,14 @@ impl<'m> Track<'m> {
         self.main.advance(self.model, phase, pass, &mut run)?;
         if let Some(failure) = probe.failure {
             return Err(failure);
+        }
+        if let Phase::Layer(layer) = phase
+            && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), loaded.tokens())
+        {
+            self.main.back_to(layer, stream, pass.first);
+            let choices = recovery.settle(loaded, |choices| self.forced((layer, phase), pass, loaded, choices))?;
+            loaded.recover(choices);
+            return self.advance(phase, pass, loaded);
         }
         let mut seen: Vec<Judge> = probe.seen.into_iter().map(Judge::new).collect();
         let mut floored = Vec::new();
@@ -115,6 +125,21 @@ impl<'m> Track<'m> {
         }
         self.abreast = needed;
         Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
+    }
+
+    /// What a layer computes with choices forced.
+    fn forced(
+        &self,
+        (layer, phase): (usize, Phase),
+        pass: Pass<'_>,
+        loaded: &Loaded<'_>,
+        choices: &HashMap<Site, Array2<usize>>,
+    ) -> Result<Vec<Seen>, Failure> {
+        let loaded = loaded.with(choices.clone());
+        let mut probe = Substitution::new(self.lens, &loaded, None);
+        let mut state = self.main.only(layer, pass.first);
+        state.advance(self.model, phase, pass, &mut Run::new(RoundingContract::IDEAL, &mut probe))?;
+        probe.failure.map_or(Ok(probe.seen), Err)
     }
 
     /// Whether all that later phases read of this one is the candidate's own, and so needs no member of its own.
@@ -175,6 +200,31 @@ struct Flow {
 }
 
 impl State {
+    pub(super) fn new(model: &Decoder<'_>) -> Self {
+        let cache = KvCache::new(model.config().num_hidden_layers);
+        State { patches: None, features: Vec::new(), stream: None, table: None, cache }
+    }
+
+    /// Goes back to before a layer whose pass began at position `first`.
+    fn back_to(&mut self, layer: usize, stream: Option<Stream<f64>>, first: usize) {
+        self.stream = stream;
+        let mut cache = KvCache::new(self.cache.layers());
+        cache.adopt(layer, &self.cache, first);
+        self.cache.adopt(layer, &cache, first);
+    }
+
+    /// The same with the cache of one layer alone, up to position `first`.
+    fn only(&self, layer: usize, first: usize) -> Self {
+        let mut cache = KvCache::new(self.cache.layers());
+        cache.adopt(layer, &self.cache, first);
+        State { patches: None, features: Vec::new(), stream: self.stream.clone(), table: self.table.clone(), cache }
+    }
+
+    /// Goes on from a candidate's residual stream.
+    pub(super) fn jump(&mut self, stream: &Array2<f64>) {
+        self.stream = Some(Tracked::exact(stream.clone()).into());
+    }
+
     fn flow(&self) -> Flow {
         let plain = |x: &Tracked<f64>| Tracked::plain(x.value.clone());
         Flow {
@@ -193,7 +243,7 @@ impl State {
         self.stream = flow.stream.clone().map(Stream::from);
     }
 
-    fn advance(
+    pub(super) fn advance(
         &mut self,
         model: &Decoder<'_>,
         phase: Phase,

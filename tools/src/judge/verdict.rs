@@ -6,6 +6,7 @@ use reference::Site;
 use serde::Serialize;
 use strum::Display;
 
+use crate::judge::agreement::Agreement;
 use crate::judge::chosen::Chosen;
 use crate::judge::lens::Lens;
 use crate::judge::spread::Spread;
@@ -110,6 +111,8 @@ pub struct SiteReport {
     pub equal: usize,
     /// How many of a right implementation's are expected not to be, where the bound tells.
     pub unequal_expected: Option<f64>,
+    /// Under the local lens, how the values stand to those of the candidate's twin.
+    pub twin: Option<Agreement>,
     /// How many are outside.
     pub faults: usize,
     /// How many are inside the certain bound and outside the probable one.
@@ -167,6 +170,7 @@ impl SiteReport {
             count: 0,
             equal: 0,
             unequal_expected: None,
+            twin: None,
             faults: 0,
             suspicious: 0,
             deviation: 0.0,

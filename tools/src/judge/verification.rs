@@ -11,11 +11,13 @@ use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
 
 use crate::failure::Failure;
+use crate::judge::agreement::Agreement;
 use crate::judge::candidate::Candidate;
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::substitution::Loaded;
 use crate::judge::track::{Pass, Phase, Track};
+use crate::judge::twin::Twin;
 use crate::judge::verdict::SiteReport;
 
 /// What to verify, and how.
@@ -66,11 +68,32 @@ impl Verification<'_> {
         self.judge(false, || ())
     }
 
+    /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
+    pub fn agreements(&self) -> Result<Vec<(At, Agreement)>, Failure> {
+        let mut twin = Twin::alone(self.model, self.contract);
+        let (mut agreements, mut first) = (Vec::new(), 0);
+        for (step, tokens) in self.steps.iter().enumerate() {
+            let prompt = self.prompt.saturating_sub(first).min(tokens.len());
+            let pass = Pass { tokens, prompt: &tokens[..prompt], first, more: step + 1 < self.steps.len() };
+            let extent = extent(self.steps, self.model.media(), step);
+            for phase in self.pass(step) {
+                let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
+                let of_phase = twin.advance(phase, pass, &loaded)?;
+                agreements.extend(of_phase.into_iter().map(|(site, agreement)| (At { step, site }, agreement)));
+            }
+            first += tokens.len();
+        }
+        agreements.sort_by_key(|(at, _)| *at);
+        Ok(agreements)
+    }
+
     fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
         let start = self.start();
         let lenses = self.lenses.iter().filter(|lens| start == 0 || **lens != Lens::Global);
         let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
         let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
+        let local = self.lenses.contains(&Lens::Local);
+        let mut twin = local.then(|| Twin::new(self.model, self.contract));
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
@@ -84,8 +107,15 @@ impl Verification<'_> {
                     for track in &mut tracks {
                         track.jump(&stream);
                     }
+                    twin.iter_mut().for_each(|twin| twin.jump(&stream));
                 }
+                let from = found.sites.len();
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                if let Some(twin) = twin.as_mut().filter(|_| thorough) {
+                    let agreements = twin.advance(phase, pass, &loaded)?;
+                    let of_local = found.sites[from..].iter_mut().filter(|report| report.lens == Lens::Local);
+                    of_local.for_each(|report| report.twin = agreements.get(&report.site).copied());
+                }
                 progress();
             }
             first += tokens.len();

@@ -107,6 +107,15 @@ impl Report {
         kinds
     }
 
+    /// How many values under the local lens are those of the candidate's twin, and how many are expected to be, of all.
+    pub fn twin(&self) -> Option<[f64; 3]> {
+        let agreements = || self.sites.iter().filter_map(|site| site.twin.as_ref());
+        let count: usize = agreements().map(|a| a.count).sum();
+        let equal: usize = agreements().map(|a| a.equal).sum();
+        let expected: f64 = agreements().map(|a| a.count as f64 - a.unequal_expected).sum();
+        (count > 0).then_some([equal as f64, expected, count as f64])
+    }
+
     /// Faults, in the order in which a token meets them, the local lens first: it names the operator.
     pub fn faults(&self) -> Vec<&SiteReport> {
         let mut faults: Vec<&SiteReport> = self.sites.iter().filter(|s| s.verdict == Verdict::Fault).collect();

@@ -22,6 +22,7 @@ pub fn print(report: &Report, output: Output) {
     text += &layers(report);
     text += &missing(report);
     text += &findings(report);
+    text += &twin(report);
     text += &routing(report);
     text += &logits(report);
     text += &decode(report);
@@ -51,7 +52,7 @@ fn header(report: &Report) -> String {
     };
     line("model", &format!("{}: {}", header.model, header.size));
     line("candidate", &header.candidate);
-    line("rounding", &format!("{} ({})", header.contract, header.contract_from));
+    line("precision", &format!("{} ({})", header.contract, header.contract_from));
     line("semantics", &header.semantics.to_string());
     line("prompt", &header.prompt());
     for note in &header.notes {
@@ -139,6 +140,17 @@ fn finding(fault: &SiteReport, report: &Report) -> String {
         let _ = writeln!(text, "  {line}");
     }
     text
+}
+
+/// How many values are those that the reference computes when it rounds as the candidate does.
+fn twin(report: &Report) -> String {
+    let Some([equal, expected, count]) = report.twin() else { return String::new() };
+    let share = |x: f64| 100.0 * x / count;
+    format!(
+        "\ntwin: {:.2} % of values are bit for bit what this precision gives, {:.2} % expected\n",
+        share(equal),
+        share(expected)
+    )
 }
 
 /// Choices of experts that are not the reference's, by layer, beside how many rounding makes so.

@@ -9,7 +9,7 @@ use reference::media::Media;
 use reference::{LayerSite, Semantics, Site};
 
 use crate::failure::Failure;
-use crate::judge::verification::extent;
+use crate::judge::profile::Look;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
@@ -20,8 +20,8 @@ use crate::session::prompt::Prompt;
 pub struct Given {
     /// The tokens that it was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
     pub tokens: Option<String>,
-    /// How the candidate rounds, a contract's text.
-    pub contract: Option<String>,
+    /// What the candidate rounds, and where.
+    pub precision: Option<String>,
     /// A map from the engine's names to sites, beside those that ship.
     pub names: Option<PathBuf>,
     /// What the prompt shows.
@@ -73,7 +73,16 @@ impl Dumped {
             let decode = manifest.and_then(|manifest| manifest.decode);
             prompt.decoded = decode.map(|decode| decode.tokens).unwrap_or_default();
         }
-        let known = contract_of(&values, given.contract.as_deref(), |step| extent(&steps, media.as_ref(), step))?;
+        let look = Look {
+            config: model.checkpoint.config(),
+            weights: &model.checkpoint,
+            semantics,
+            candidate: &values,
+            steps: &steps,
+            prompt: prompt.tokens.len(),
+            media: media.as_ref(),
+        };
+        let known = contract_of(&values, given.precision.as_deref(), &look)?;
         Ok(Dumped { values, prompt, steps, known, semantics, media })
     }
 }

@@ -46,10 +46,10 @@ impl Model {
         Ok(Golden::embedded().names()?)
     }
 
-    /// The reading of the documents that it is known to follow: a built-in case's own, else the documents'.
+    /// The reading of the documents that it is known to follow: a built-in case's own; a hub folder's is the released model's.
     pub fn semantics(&self) -> Result<Semantics, Failure> {
         let recorded = self.case.as_ref().and_then(|case| case.manifest.semantics.as_deref());
-        Ok(recorded.map_or(Ok(Semantics::default()), str::parse)?)
+        Ok(recorded.map_or(Ok(Semantics::RELEASED), str::parse)?)
     }
 
     /// In what the presets of the semantics differ for this model, and how it is read, in words.

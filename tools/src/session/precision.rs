@@ -1,12 +1,16 @@
-//! How a candidate rounds: from the command line, its manifest, its types, or the grid that its values lie on.
+//! In what precision a candidate was computed: as the command line says, or its manifest, or found in its values.
+
+use std::collections::BTreeMap;
 
 use fixtures::Dtype;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
-use reference::site::Extent;
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::profiles::PROFILES;
+use reference::{RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
+use crate::judge::profile::{Look, find};
+use crate::judge::stored::storage_at;
 
 /// A contract, and from where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,77 +23,109 @@ pub struct Known {
     pub coarser: Option<String>,
 }
 
-impl Known {
-    fn of(contract: RoundingContract, from: String) -> Self {
-        Known { contract, from, coarser: None }
-    }
-}
+/// Values of a tensor that are looked at, at most, to see what grid it lies on.
+const LOOKED_AT: usize = 1 << 16;
 
-/// The contract of a dump.
-pub fn contract_of(dump: &Sited, given: Option<&str>, extent: impl Fn(usize) -> Extent) -> Result<Known, Failure> {
-    let declared = dump.dump().manifest().and_then(|manifest| manifest.precision.as_deref());
+/// The contract of a dump: what is given counts, else what its manifest says, else it is found.
+pub fn contract_of(dump: &Sited, given: Option<&str>, look: &Look<'_>) -> Result<Known, Failure> {
+    let manifest = dump.dump().manifest();
+    let declared = manifest.and_then(|manifest| manifest.precision.as_deref());
     let (contract, from) = match (given, declared) {
         (Some(text), _) => (named(text)?, "as given"),
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
-        (None, None) => return by_types(dump, extent),
+        (None, None) => return found(dump, look),
     };
-    Ok(Known { coarser: coarser(dump, &contract, extent)?, contract, from: from.into() })
+    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into() })
 }
 
-/// A sentence, where all outputs of layers lie on a coarser grid than the contract stores them on.
-fn coarser(
-    dump: &Sited,
-    contract: &RoundingContract,
-    extent: impl Fn(usize) -> Extent,
-) -> Result<Option<String>, Failure> {
+/// The documented precision that agrees best with what activations are stored in.
+fn found(dump: &Sited, look: &Look<'_>) -> Result<Known, Failure> {
+    let types = types(dump)?;
+    let Some((&activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
+        return Err(Failure::new("the dump has no activation that is known").help("see --names"));
+    };
+    let activations = activations.storage();
+    let of_all: usize = types.values().map(Vec::len).sum();
+    let stored = match of_all - sites.len() {
+        0 => format!("activations are {activations}"),
+        others => format!("activations are {activations} at {} of {of_all} sites, {others} are not", sites.len()),
+    };
+    let engine = dump.dump().manifest().map(|manifest| manifest.producer_text());
+    let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
+    let contract = match find(look, activations, engine.as_deref())? {
+        Some(found) => {
+            let share = 100.0 * found.share;
+            let from = format!("found: {stored}, and {share:.1} % of values are its twin's");
+            return Ok(Known { contract: found.contract, from, coarser: None });
+        }
+        None => RoundingContract { activations, ..RoundingContract::EAGER_BF16 },
+    };
+    Ok(Known { contract, from: stored, coarser: None })
+}
+
+/// A storage type as a key in an order: the wider first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stored {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Stored {
+    fn storage(self) -> Storage {
+        match self {
+            Stored::F32 => Storage::F32,
+            Stored::F16 => Storage::F16,
+            Stored::Bf16 => Storage::Bf16,
+        }
+    }
+}
+
+/// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding
+/// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case.
+fn types(dump: &Sited) -> Result<BTreeMap<Stored, Vec<At>>, Failure> {
+    let mut types: BTreeMap<Stored, Vec<At>> = BTreeMap::new();
+    for at in dump.sites().filter(|at| is_activation(at.site)) {
+        let stored = match dump.dtype(at) {
+            Some(Dtype::Bf16) => Some(Stored::Bf16),
+            Some(Dtype::F16) => Some(Stored::F16),
+            _ => grid(dump, at)?,
+        };
+        if let Some(stored) = stored {
+            types.entry(stored).or_default().push(at);
+        }
+    }
+    Ok(types)
+}
+
+/// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.
+fn grid(dump: &Sited, at: At) -> Result<Option<Stored>, Failure> {
+    let Some(place) = dump.reading().values.get(&at) else { return Ok(None) };
+    let tensor = dump.dump().tensor(&place.tensor)?;
+    let mut values = vec![0.0_f64; tensor.len().min(LOOKED_AT)];
+    tensor.values_into(0, &mut values);
+    if !values.iter().any(|x| *x != 0.0 && x.is_finite()) {
+        return Ok(None);
+    }
+    let on = |storage: Storage| values.iter().all(|&x| storage.holds(x));
+    let coarse = [(Storage::Bf16, Stored::Bf16), (Storage::F16, Stored::F16)];
+    Ok(Some(coarse.into_iter().find(|(storage, _)| on(*storage)).map_or(Stored::F32, |(_, stored)| stored)))
+}
+
+/// A sentence, where all activations lie on a coarser grid than the contract stores them on.
+fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, Failure> {
     if matches!(contract.activations, Storage::Bf16 | Storage::F16) {
         return Ok(None);
     }
-    let outputs = dump.sites().filter(|at| matches!(at.site, Site::Layer(_, LayerSite::Output)));
-    let mut coarsest: Option<Storage> = None;
-    for (i, at) in outputs.enumerate() {
-        let values = dump.matrix::<f64>(at, extent(at.step))?;
-        let grid = [Storage::Bf16, Storage::F16].into_iter().find(|grid| values.iter().all(|&x| grid.holds(x)));
-        if grid.is_none() || i > 0 && grid != coarsest {
-            return Ok(None);
-        }
-        coarsest = grid;
-    }
-    Ok(coarsest.map(|grid| {
+    let types = types(dump)?;
+    let mut all = types.keys();
+    let (Some(only), None) = (all.next(), all.next()) else { return Ok(None) };
+    let grid = only.storage();
+    Ok((*only != Stored::F32).then(|| {
         format!(
-            "every layer's output lies on the grid of {grid}, which is coarser than {contract} stores: give --contract"
+            "every activation lies on the grid of {grid}, which is coarser than {contract} stores: give --precision"
         )
     }))
-}
-
-/// The contract that the types and values of a dump suggest.
-fn by_types(dump: &Sited, extent: impl Fn(usize) -> Extent) -> Result<Known, Failure> {
-    let activation = dump.sites().find(|at| is_activation(at.site));
-    let Some(at) = activation.or_else(|| dump.sites().next()) else {
-        return Err(Failure::new("the dump has no activation that is known").help("see --names"));
-    };
-    match dump.dtype(at) {
-        Some(Dtype::Bf16) => Ok(Known::of(RoundingContract::EAGER_BF16, format!("{at} is bf16"))),
-        Some(Dtype::F16) => Ok(Known::of(RoundingContract::EAGER_F16, format!("{at} is f16"))),
-        _ => by_grid(dump, at, extent(at.step)),
-    }
-}
-
-/// f32 or f64 values that all lie on a narrower grid were narrower once.
-fn by_grid(dump: &Sited, at: At, extent: Extent) -> Result<Known, Failure> {
-    let values = dump.matrix::<f64>(at, extent)?;
-    let on = |storage: Storage| values.iter().all(|&x| storage.holds(x));
-    let (contract, why) = if on(Storage::Bf16) {
-        (RoundingContract::EAGER_BF16, "every value is a bf16")
-    } else if on(Storage::F16) {
-        (RoundingContract::EAGER_F16, "every value is an f16")
-    } else if on(Storage::F32) {
-        (RoundingContract::EAGER_F32, "its values are f32")
-    } else {
-        // An engine that stores f64 may still compute in f32 here and there, as transformers does.
-        (RoundingContract::EAGER_F32, "its values are f64, its steps at least f32")
-    };
-    Ok(Known::of(contract, format!("{why} at {at}")))
 }
 
 /// A contract's name, or a bare type's.
@@ -107,7 +143,8 @@ pub fn named(text: &str) -> Result<RoundingContract, Failure> {
     })
 }
 
-/// Whether a site has the activations' type: the router's are f32 in any case.
+/// Whether a site has the activations' type, and is computed.
 fn is_activation(site: Site) -> bool {
-    matches!(site, Site::Embedding | Site::FinalNorm | Site::Layer(_, LayerSite::Output))
+    let copied = matches!(site, Site::Embedding | Site::InputsEmbeds);
+    !copied && !site.is_choice() && storage_at(site, &RoundingContract::EAGER_BF16) == Storage::Bf16
 }

@@ -1,0 +1,162 @@
+//! `tools/src/judge/profile.rs` and `tools/src/judge/recover.rs`: what a candidate does not say of itself, found in its values.
+
+use std::collections::BTreeSet;
+
+use fixtures::checkpoint::rounded::HeldWeights;
+use ndarray::{Array1, Array2};
+use optimized::models::capture::Capture;
+use reference::models::decoder::Decoder;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::Probe;
+use reference::profiles::PROFILES;
+use reference::rounding::GateRound;
+use reference::run::Run;
+use reference::weights::{LayerWeight, Weight};
+use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
+use tests::memory::{Memory, tiny, tiny_m3};
+use tests::mistaken::computed;
+use tests::seen::Seen;
+use tools::judge::candidate::Live;
+use tools::judge::lens::Lens;
+use tools::judge::profile::{Look, find};
+use tools::judge::verdict::Verdict;
+use tools::judge::verification::Verification;
+
+const TEXT: [u32; 12] = [5, 9, 2, 33, 17, 21, 4, 11, 38, 0, 26, 8];
+
+/// Every documented mode of every profile that stores activations in 16 bits, one field at a time.
+fn documented() -> impl Iterator<Item = RoundingContract> {
+    let narrow = PROFILES.iter().filter(|profile| profile.contract.activations != Storage::F32);
+    narrow.flat_map(|profile| {
+        let modes = profile.modes.iter().flat_map(|(field, values)| values.iter().map(move |value| (*field, *value)));
+        let other = modes.map(|(field, value)| profile.contract.with(field, value).expect("a profile's field"));
+        std::iter::once(profile.contract).chain(other)
+    })
+}
+
+/// What is found computes what was computed, though two precisions may be one for a model: M3's norms round once in all.
+#[test]
+fn the_precision_of_a_run_is_found() {
+    for config in [tiny(), tiny_m3()] {
+        let memory = Memory::random(&config, 3);
+        for contract in documented() {
+            let run = |contract: RoundingContract| {
+                let weights = HeldWeights::under(&contract, &memory);
+                let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+                computed(&model, &TEXT, contract)
+            };
+            let live = run(contract);
+            let look = Look {
+                config: &config,
+                weights: &memory,
+                semantics: Semantics::RELEASED,
+                candidate: &live,
+                steps: &[TEXT.to_vec()],
+                prompt: TEXT.len(),
+                media: None,
+            };
+            let found = find(&look, contract.activations, None).expect("it runs").expect("there are profiles");
+            assert_eq!(run(found.contract), live, "{contract}: found {}", found.contract);
+        }
+    }
+}
+
+/// Nothing is found among profiles of another engine than the one that the manifest names.
+#[test]
+fn the_engine_that_a_manifest_names_is_believed() {
+    let (config, contract) = (tiny(), "vllm_bf16".parse().expect("a profile"));
+    let memory = Memory::random(&config, 3);
+    let weights = HeldWeights::under(&contract, &memory);
+    let live = computed(&Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits"), &TEXT, contract);
+    let look = Look {
+        config: &config,
+        weights: &memory,
+        semantics: Semantics::RELEASED,
+        candidate: &live,
+        steps: &[TEXT.to_vec()],
+        prompt: TEXT.len(),
+        media: None,
+    };
+    let among = |engine| find(&look, Storage::Bf16, Some(engine)).expect("it runs").expect("there are profiles");
+    assert_eq!(among("{\"library\": \"vllm\"}").profile, "vllm_bf16");
+    let other = among("{\"library\": \"transformers\"}");
+    assert_eq!(other.profile, "transformers_bf16");
+    assert!(other.share < among("vllm").share - 0.05, "{other:?}");
+}
+
+/// The reference, but that in layer 0 it chooses the second of two experts where the first is as good, or a worse one.
+struct Exchanging {
+    live: Live,
+    exchanged: [usize; 2],
+}
+
+impl Probe<f32> for Exchanging {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f32>) {
+        self.live.value(site, value.value.clone());
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
+        let [one, other] = self.exchanged;
+        let here = site == Site::Layer(0, LayerSite::GateExperts);
+        for mut row in chosen.rows_mut().into_iter().filter(|_| here) {
+            let experts: BTreeSet<usize> = row.iter().copied().collect();
+            if experts.contains(&one) && !experts.contains(&other) {
+                row.mapv_inplace(|expert| if expert == one { other } else { expert });
+            }
+        }
+        Capture::choices(&mut self.live, site, chosen.clone());
+    }
+}
+
+/// The worst verdict on a candidate that exchanges two experts and shows neither router nor choice.
+fn exchanging(exchanged: [usize; 2]) -> Verdict {
+    let contract = RoundingContract { gate: GateRound::Activations, ..RoundingContract::EAGER_BF16 };
+    let config = tiny();
+    let mut memory = Memory::random(&config, 3);
+    // Experts 2 and 5 score alike, whatever the token.
+    let gate = Weight::Layer(0, LayerWeight::Gate);
+    let mut rows = memory.dense(gate);
+    let row: Array1<f64> = rows.row(2).to_owned();
+    rows.row_mut(5).assign(&row);
+    memory.set(gate, &rows);
+    let bias = Weight::Layer(0, LayerWeight::CorrectionBias);
+    let mut biases = memory.dense(bias);
+    biases[[0, 5]] = biases[[0, 2]];
+    memory.set(bias, &biases);
+    let weights = HeldWeights::under(&contract, &memory);
+    let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+    let mut probe = Exchanging { live: Live::default(), exchanged };
+    let mut cache = KvCache::new(config.num_hidden_layers);
+    model.forward(&TEXT, &mut cache, &mut Run::<f32>::new(contract, &mut probe)).expect("it runs");
+    let shows = |site: Site| {
+        use LayerSite::{Attention, InputNorm, Mlp, Output, PostAttentionNorm};
+        !matches!(site, Site::Layer(..))
+            || matches!(site, Site::Layer(_, InputNorm | Attention | PostAttentionNorm | Mlp | Output))
+    };
+    let seen = Seen { live: &probe.live, shows, value: |_, value| value };
+    let verification = Verification {
+        model: &model,
+        candidate: &seen,
+        contract,
+        steps: &[TEXT.to_vec()],
+        prompt: TEXT.len(),
+        lenses: &[Lens::Local, Lens::Layer, Lens::Global],
+        layers: 0..config.num_hidden_layers,
+        keep: None,
+    };
+    let sites = verification.run(|| ()).expect("it runs").sites;
+    sites.into_iter().map(|report| report.verdict).max().expect("something is compared")
+}
+
+/// Which of two experts of equal scores was chosen shows in what was made of them, though the choice itself is not shown.
+#[test]
+fn a_tie_that_is_not_shown_is_recovered_from_the_values() {
+    assert!(exchanging([2, 5]) <= Verdict::Tie);
+}
+
+/// No error of scores explains an expert that scores clearly less.
+#[test]
+fn a_wrong_choice_that_is_not_shown_is_a_fault() {
+    let others = (0..8).filter(|other| ![2, 5].contains(other)).map(|other| exchanging([2, other]));
+    assert!(others.filter(|verdict| *verdict == Verdict::Fault).count() >= 5);
+}

@@ -1,0 +1,121 @@
+//! Which documented precision a candidate was computed in: the one whose twin has most of its values.
+//!
+//! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
+
+use fixtures::checkpoint::rounded::HeldWeights;
+use reference::config::{Config, FeedForward};
+use reference::media::Media;
+use reference::models::decoder::Decoder;
+use reference::profiles::{PROFILES, Profile};
+use reference::weights::Weights;
+use reference::{RoundingContract, Semantics, Storage};
+
+use super::candidate::Candidate;
+use super::lens::Lens;
+use super::verification::Verification;
+use crate::failure::Failure;
+
+/// What is known of a candidate before its precision is.
+pub struct Look<'a> {
+    /// The model's configuration.
+    pub config: &'a Config,
+    /// Its weights, as they are stored.
+    pub weights: &'a dyn Weights,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+    /// The candidate.
+    pub candidate: &'a dyn Candidate,
+    /// The tokens of each forward pass.
+    pub steps: &'a [Vec<u32>],
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// The images and videos of the prompt.
+    pub media: Option<&'a Media>,
+}
+
+/// A precision that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundPrecision {
+    /// The precision.
+    pub contract: RoundingContract,
+    /// The share of values that equal its twin's, as a mean over the sites that the candidate shows.
+    pub share: f64,
+    /// The profile that documents it.
+    pub profile: &'static str,
+}
+
+/// Among the profiles that store activations in `activations`, and of the engine if it has any, the modes that agree best.
+/// `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
+pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Result<Option<FoundPrecision>, Failure> {
+    let stores = |profile: &&Profile| profile.contract.activations == activations;
+    let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
+    let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();
+    let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(&profile)).collect();
+    let mut best: Option<FoundPrecision> = None;
+    for profile in if named.is_empty() { known } else { named } {
+        let Some(found) = look.best_mode(profile)? else { continue };
+        if best.as_ref().is_none_or(|best| found.share > best.share) {
+            best = Some(found);
+        }
+    }
+    Ok(best)
+}
+
+impl Look<'_> {
+    /// A profile's modes are tried field by field, until none agrees better.
+    fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
+        let Some(share) = self.share(profile.contract)? else { return Ok(None) };
+        let mut best = FoundPrecision { contract: profile.contract, share, profile: profile.name };
+        loop {
+            let before = best.share;
+            for (field, others) in profile.modes {
+                let usual = value_of(&profile.contract, field);
+                for value in std::iter::once(usual.as_str()).chain(others.iter().copied()) {
+                    let contract = best.contract.with(field, value)?;
+                    if contract == best.contract {
+                        continue;
+                    }
+                    match self.share(contract)? {
+                        Some(share) if share > best.share => best = FoundPrecision { contract, share, ..best },
+                        _ => {}
+                    }
+                }
+            }
+            if best.share <= before {
+                return Ok(Some(best));
+            }
+        }
+    }
+
+    /// The share of values that equal the twin's, in the first layers and the first forward pass.
+    fn share(&self, contract: RoundingContract) -> Result<Option<f64>, Failure> {
+        let weights = HeldWeights::under(&contract, self.weights);
+        let model = Decoder::new(self.config, self.semantics, &weights)?.seeing(self.media);
+        let verification = Verification {
+            model: &model,
+            candidate: self.candidate,
+            contract,
+            steps: &self.steps[..1],
+            prompt: self.prompt,
+            lenses: &[Lens::Local],
+            layers: 0..telling_layers(model.config()),
+            keep: None,
+        };
+        let shares: Vec<f64> =
+            verification.agreements()?.into_iter().map(|(_, a)| a.equal as f64 / a.count.max(1) as f64).collect();
+        Ok((!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64))
+    }
+}
+
+/// The first layers, until two with experts are among them, and one that chooses blocks of keys if there is one.
+fn telling_layers(config: &Config) -> usize {
+    let of_experts = |layer: &usize| config.layer(*layer).feed_forward != FeedForward::Dense;
+    let sparse = (0..config.num_hidden_layers).find(|layer| config.index_of(*layer).is_some());
+    let second = (0..config.num_hidden_layers).filter(of_experts).nth(1);
+    second.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
+}
+
+fn value_of(contract: &RoundingContract, field: &str) -> String {
+    let found = contract.fields().into_iter().find(|(name, _)| *name == field);
+    found.map(|(_, value)| value).unwrap_or_default()
+}
