@@ -2,15 +2,18 @@
 
 mod bad_input;
 mod help;
+mod outputs;
 mod pages;
 mod pictures;
 mod pixels;
 mod reports;
+mod stopped;
 mod written;
 
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// The folder of a built-in case.
 fn case(name: &str) -> PathBuf {
@@ -24,16 +27,32 @@ pub(crate) struct Ran {
     stderr: String,
 }
 
-/// Runs the program in a folder.
-pub(crate) fn parity(folder: &Path, arguments: &[&str]) -> Ran {
+/// The program, ready to run in a folder.
+fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_program"));
     command.current_dir(folder).args(arguments).env_remove("PARITY_NVRTC").env_remove("LD_LIBRARY_PATH");
-    let output = command.output().expect("the program was built");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    command
+}
+
+/// Runs the program in a folder.
+pub(crate) fn parity(folder: &Path, arguments: &[&str]) -> Ran {
+    Ran::of(program(folder, arguments).output().expect("the program was built"))
+}
+
+/// The names in a folder, in order.
+fn listing(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder is there").map(|entry| entry.expect("readable").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
     /// Whether the error says so, wherever its lines are broken: that depends on the paths in it.
     fn says(&self, words: &str) -> bool {
         let said: Vec<&str> = self.stderr.split_whitespace().filter(|word| *word != "│").collect();

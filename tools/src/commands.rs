@@ -6,6 +6,7 @@ pub mod decode;
 pub mod diagnose;
 pub mod diff;
 pub mod fixtures;
+pub mod interrupt;
 pub mod kernels;
 pub mod options;
 pub mod outcome;

@@ -18,7 +18,6 @@ use crate::judge::replay::Choices;
 use crate::judge::verdict::Verdict;
 use crate::judge::verification::Verification;
 use crate::report::content::{Header, Report, SCHEMA};
-use crate::report::files::write;
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
 use crate::report::table;
@@ -53,6 +52,7 @@ pub struct Check {
 impl Check {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (files, output) = self.files.begin(output)?;
         let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
         let mut reports = Vec::with_capacity(names.len());
         for name in &names {
@@ -66,7 +66,7 @@ impl Check {
                 output.say(&table::of_reports(all));
             }
         }
-        write(&reports, &self.files.files())?;
+        files.write(&reports)?;
         let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }

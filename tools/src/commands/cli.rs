@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, run, show, synth, verify};
 use crate::report::output::Output;
 
@@ -51,8 +53,15 @@ pub enum Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let output = Output { quiet: cli.quiet };
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return tell(&told),
+    };
+    let output = Output { quiet: cli.quiet, aside: false };
+    if let Err(failure) = remove_unfinished_when_stopped() {
+        output.fail(failure);
+        return ExitCode::from(2);
+    }
     let outcome = match &cli.command {
         Command::Check(command) => command.carry_out(output),
         Command::Run(command) => command.carry_out(output),
@@ -65,11 +74,18 @@ pub fn main() -> ExitCode {
         Command::Kernels(command) => command.carry_out(output),
         Command::Fixtures(command) => command.carry_out(output),
     };
-    match outcome {
+    match outcome.and_then(|outcome| output.finish().map(|()| outcome)) {
         Ok(outcome) => outcome.into(),
         Err(failure) => {
             output.fail(failure);
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints help, the version, or what is wrong with the command line.
+fn tell(told: &clap::Error) -> ExitCode {
+    let printed = told.print().and_then(|()| io::stdout().flush());
+    let is_lost = printed.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
+    ExitCode::from(if is_lost || told.use_stderr() { 2 } else { 0 })
 }

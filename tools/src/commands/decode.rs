@@ -63,6 +63,7 @@ pub struct Decode {
 impl Decode {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (json, output) = self.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
@@ -97,7 +98,7 @@ impl Decode {
         let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
         let margins: Vec<f64> = choices.iter().map(|choice| choice.margin).collect();
         let decode = json!({ "tokens": tokens, "margins": margins });
-        self.reporting.write(&json!({ "schema": 1, "tokens": prompt, "decode": decode }))?;
+        json.write(&json!({ "schema": 1, "tokens": prompt, "decode": decode }))?;
         Ok(Outcome::Good)
     }
 

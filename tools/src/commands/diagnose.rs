@@ -32,6 +32,7 @@ pub struct Diagnose {
 impl Diagnose {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (json, output) = self.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
         let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given.given(), &model)?;
         if let Some(note) = &dumped.known.coarser {
@@ -54,7 +55,7 @@ impl Diagnose {
         })?;
         bar.finish_and_clear();
         output.say(&told(&diagnosis));
-        self.reporting.write(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))?;
+        json.write(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))?;
         let right = diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
         Ok(if right { Outcome::Good } else { Outcome::Fault })
     }

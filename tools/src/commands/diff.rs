@@ -43,6 +43,7 @@ pub struct Diff {
 impl Diff {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (json, output) = self.reporting.begin(output)?;
         if self.limit.is_some_and(|limit| limit.is_nan() || limit < 0.0) {
             return Err(Failure::new("--limit: expected 0 or more").help("for instance --limit 1e-3"));
         }
@@ -54,7 +55,7 @@ impl Diff {
                 .help("give --model, so that sites are compared instead of names"));
         }
         print_difference(&difference, output);
-        self.reporting.write(&difference)?;
+        json.write(&difference)?;
         let passed = |pair: &crate::compare::difference::Pair| {
             let near = |limit| pair.relative().is_some_and(|relative| relative <= limit);
             pair.fault().is_none() && self.limit.is_none_or(near)

@@ -33,6 +33,7 @@ pub struct Kernels {
 impl Kernels {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (json, output) = self.reporting.begin(output)?;
         let nvrtc = Nvrtc::find(self.nvrtc.as_deref())?;
         let sources = Sources::embedded();
         let mut table = with_header(&["kernel", "entry", "GPU", "registers", "spills", "stack", "shared", "cubin"]);
@@ -67,7 +68,7 @@ impl Kernels {
         output.say(&format!(
             "{table}\nby NVRTC {major}.{minor}; bytes of each thread, of static shared memory, of the file"
         ));
-        self.reporting.write(&json!({ "schema": 1, "nvrtc": format!("{major}.{minor}"), "kernels": rows }))?;
+        json.write(&json!({ "schema": 1, "nvrtc": format!("{major}.{minor}"), "kernels": rows }))?;
         Ok(if spilled { Outcome::Fault } else { Outcome::Good })
     }
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use reference::Semantics;
-use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::report::files::ReportFiles;
-use crate::report::json::write_json;
+use crate::report::files::{BegunFiles, ReportFiles};
+use crate::report::json::JsonFile;
+use crate::report::output::Output;
 use crate::session::dumped::Given;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
@@ -51,15 +51,17 @@ pub struct Part {
 /// Where reports go.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Reporting {
-    /// Write the report as JSON, too.
+    /// Write the report as JSON, too; to - for standard output, and what is for reading goes to standard error.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
 impl Reporting {
-    /// Writes a result as JSON, if that is asked for.
-    pub fn write(&self, value: &impl Serialize) -> Result<(), Failure> {
-        self.json.as_ref().map_or(Ok(()), |path| write_json(value, path))
+    /// Begins the file, if one is asked for; and where else results are told.
+    pub fn begin(&self, output: Output) -> Result<(JsonFile, Output), Failure> {
+        let file = JsonFile::begin(self.json.as_deref())?;
+        let output = output.beside(file.takes_standard_output());
+        Ok((file, output))
     }
 }
 
@@ -78,10 +80,12 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
-    /// The files.
-    pub fn files(&self) -> ReportFiles {
+    /// Begins the files that are asked for; and where else results are told.
+    pub fn begin(&self, output: Output) -> Result<(BegunFiles, Output), Failure> {
         let ReportOptions { reporting, html, junit } = self.clone();
-        ReportFiles { json: reporting.json, html, junit }
+        let files = ReportFiles { json: reporting.json, html, junit }.begin()?;
+        let output = output.beside(files.take_standard_output());
+        Ok((files, output))
     }
 }
 

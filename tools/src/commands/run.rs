@@ -45,7 +45,7 @@ pub struct Run {
     /// Write the activations of each decode step, too, as `step.N.…`.
     #[arg(long)]
     pub steps: bool,
-    /// Where to: a name that ends in .safetensors or .npz, or a new folder.
+    /// Where to: a name that ends in .safetensors or .npz, or a new folder; - for a .safetensors file on standard output.
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -70,6 +70,7 @@ impl Run {
             Backend::Optimized => RoundingContract::FUSED,
         };
         let writer = DumpWriter::create(&self.out)?;
+        let output = output.beside(writer.takes_standard_output());
         let mut recorder = Recorder::new(writer, selection, contract, model.checkpoint.config(), self.steps);
         let how = Decoding { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));

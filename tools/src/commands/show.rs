@@ -10,6 +10,7 @@ use serde_json::json;
 use super::outcome::Outcome;
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
+use crate::report::json::JsonFile;
 use crate::report::output::Output;
 use crate::report::table::{number, with_header};
 use crate::session::model::{Model, count};
@@ -26,34 +27,34 @@ pub struct Show {
 impl Show {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (json, output) = self.reporting.begin(output)?;
         let is_checkpoint = self.file.join("config.json").is_file() || !self.file.exists();
         if is_checkpoint {
             let model = Model::open(&self.file.to_string_lossy())?;
             let tensors: Vec<Listed<'_>> = model.checkpoint.tensors().collect();
             output.say(&format!("{}: {}\n\n{:#?}\n", model.name, model.size(), model.checkpoint.config()));
-            return self.list("checkpoint", &tensors, output);
+            return list("checkpoint", &tensors, json, output);
         }
         let dump = Dump::open(&self.file)?;
         if let Some(manifest) = dump.manifest() {
             output.say(&format!("{}\n", manifest.text()));
         }
         let tensors: Vec<Listed<'_>> = dump.tensors().collect();
-        self.list("dump", &tensors, output)
+        list("dump", &tensors, json, output)
     }
+}
 
-    fn list(&self, kind: &str, tensors: &[Listed<'_>], output: Output) -> Result<Outcome, Failure> {
-        let mut table = with_header(&["tensor", "type", "shape", "bytes", "file"]);
-        for Listed { name, dtype, shape, file } in tensors {
-            let bytes = dtype.bytes_of(shape).unwrap_or_default();
-            let shape = format!("{shape:?}");
-            table.add_row([(*name).into(), dtype.to_string().into(), shape.into(), number(bytes), (*file).into()]);
-        }
-        let bytes = tensors.iter().map(Listed::bytes).sum();
-        output.say(&format!("{table}\n{} tensors, {}B", tensors.len(), count(bytes)));
-        let of =
-            |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
-        let tensors: Vec<_> = tensors.iter().map(of).collect();
-        self.reporting.write(&json!({ "schema": 1, "kind": kind, "tensors": tensors }))?;
-        Ok(Outcome::Good)
+fn list(kind: &str, tensors: &[Listed<'_>], json: JsonFile, output: Output) -> Result<Outcome, Failure> {
+    let mut table = with_header(&["tensor", "type", "shape", "bytes", "file"]);
+    for Listed { name, dtype, shape, file } in tensors {
+        let bytes = dtype.bytes_of(shape).unwrap_or_default();
+        let shape = format!("{shape:?}");
+        table.add_row([(*name).into(), dtype.to_string().into(), shape.into(), number(bytes), (*file).into()]);
     }
+    let bytes = tensors.iter().map(Listed::bytes).sum();
+    output.say(&format!("{table}\n{} tensors, {}B", tensors.len(), count(bytes)));
+    let of = |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
+    let tensors: Vec<_> = tensors.iter().map(of).collect();
+    json.write(&json!({ "schema": 1, "kind": kind, "tensors": tensors }))?;
+    Ok(Outcome::Good)
 }

@@ -20,7 +20,6 @@ use crate::judge::replay::Choices;
 use crate::judge::verdict::Verdict;
 use crate::judge::verification::Verification;
 use crate::report::content::{Header, Report, SCHEMA};
-use crate::report::files::write;
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
 use crate::report::terminal::print;
@@ -54,11 +53,12 @@ impl Verify {
 
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let (files, output) = self.files.begin(output)?;
         let model = Model::open(&self.model)?;
         let dump = open_dump(self.dump.as_deref(), &model)?;
         let report = self.judge(&model, dump, output)?;
         print(&report, output);
-        write(std::slice::from_ref(&report), &self.files.files())?;
+        files.write(std::slice::from_ref(&report))?;
         Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
     }
 

@@ -1,10 +1,13 @@
-//! The reports' files.
+//! The reports' files: begun before the work, so that what cannot be written is known, and completed after it.
 
 use std::path::{Path, PathBuf};
 
+use fixtures::whole::WholeFile;
+use fixtures::whole::destination::Destination;
+
 use super::content::Report;
 use super::html::html;
-use super::json::write_json;
+use super::json::{JsonFile, complete};
 use super::junit::junit;
 use crate::failure::Failure;
 
@@ -19,11 +22,62 @@ pub struct ReportFiles {
     pub junit: Option<PathBuf>,
 }
 
-/// Writes all that are asked for, each whole or not at all; one that cannot be written keeps no other from being so.
-pub fn write(reports: &[Report], files: &ReportFiles) -> Result<(), Failure> {
-    let text = |path: &Path, text: String| Ok(fixtures::whole::write(path, text.as_bytes())?);
-    let json = files.json.as_ref().map(|path| write_json(&serde_json::json!({ "reports": reports }), path));
-    let html = files.html.as_ref().map(|path| text(path, html(reports)));
-    let junit = files.junit.as_ref().map(|path| text(path, junit(reports)?));
-    Failure::of_all([json, html, junit].into_iter().flatten().filter_map(Result::err))
+/// Files that wait for a report. Dropped without one, they leave what was there.
+#[derive(Debug)]
+pub struct BegunFiles {
+    json: JsonFile,
+    html: Option<WholeFile>,
+    junit: Option<WholeFile>,
+}
+
+impl ReportFiles {
+    /// Begins all that are asked for. Refused if some cannot be written, each of which is named, or if two are the same file.
+    pub fn begin(&self) -> Result<BegunFiles, Failure> {
+        let begin = |path: Option<&Path>| path.map(WholeFile::create).transpose().map_err(Failure::from);
+        let (json, html, junit) =
+            (JsonFile::begin(self.json.as_deref()), begin(self.html.as_deref()), begin(self.junit.as_deref()));
+        let failures = [json.as_ref().err(), html.as_ref().err(), junit.as_ref().err()];
+        Failure::of_all(failures.into_iter().flatten().cloned())?;
+        let begun = BegunFiles { json: json?, html: html?, junit: junit? };
+        begun.require_distinct()?;
+        Ok(begun)
+    }
+}
+
+impl BegunFiles {
+    /// Writes the reports, each file whole or not at all; one that cannot be written keeps no other from being so.
+    pub fn write(self, reports: &[Report]) -> Result<(), Failure> {
+        let BegunFiles { json, html: page, junit: tests } = self;
+        let written = [
+            json.write(&serde_json::json!({ "reports": reports })),
+            page.map_or(Ok(()), |file| complete(file, &html(reports))),
+            tests.map_or(Ok(()), |file| complete(file, &junit(reports)?)),
+        ];
+        Failure::of_all(written.into_iter().filter_map(Result::err))
+    }
+
+    /// Whether one of them is standard output, so that nothing else may be.
+    pub fn take_standard_output(&self) -> bool {
+        self.named().iter().any(|(_, file)| *file.destination() == Destination::StandardOutput)
+    }
+
+    fn require_distinct(&self) -> Result<(), Failure> {
+        let named = self.named();
+        for (i, (option, file)) in named.iter().enumerate() {
+            for (other, same) in &named[..i] {
+                if file.destination().is_same(same.destination()) {
+                    let (one, two) = (same.path().display(), file.path().display());
+                    let problem = format!("{other} {one} and {option} {two} are the same file, expected two");
+                    return Err(Failure::new(problem).help("name another file for one of them"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The files by their options.
+    fn named(&self) -> Vec<(&'static str, &WholeFile)> {
+        let all = [("--json", self.json.file()), ("--html", self.html.as_ref()), ("--junit", self.junit.as_ref())];
+        all.into_iter().filter_map(|(option, file)| Some((option, file?))).collect()
+    }
 }

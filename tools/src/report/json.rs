@@ -1,14 +1,46 @@
 //! Results as JSON, each with the version of its schema.
 
+use std::io::Write;
 use std::path::Path;
 
+use fixtures::whole::WholeFile;
+use fixtures::whole::destination::Destination;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Writes a result, whole or not at all.
-pub fn write_json(value: &impl Serialize, path: &Path) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    Ok(fixtures::whole::write(path, text.as_bytes())?)
+/// A JSON file that waits for a result, if one is asked for. Dropped without one, it leaves what was there.
+#[derive(Debug)]
+pub struct JsonFile(Option<WholeFile>);
+
+impl JsonFile {
+    /// Begins it. Refused if it cannot be written.
+    pub fn begin(path: Option<&Path>) -> Result<Self, Failure> {
+        Ok(JsonFile(path.map(WholeFile::create).transpose()?))
+    }
+
+    /// Writes the result, whole or not at all.
+    pub fn write(self, value: &impl Serialize) -> Result<(), Failure> {
+        let Some(file) = self.0 else { return Ok(()) };
+        let text = serde_json::to_string_pretty(value);
+        let text = text.map_err(|error| Failure::new(format!("{}: {error}", file.path().display())))?;
+        complete(file, &text)
+    }
+
+    /// Whether it is standard output, so that nothing else may be.
+    pub fn takes_standard_output(&self) -> bool {
+        self.file().is_some_and(|file| *file.destination() == Destination::StandardOutput)
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> Option<&WholeFile> {
+        self.0.as_ref()
+    }
+}
+
+/// Gives a file its text, and its name.
+pub(super) fn complete(mut file: WholeFile, text: &str) -> Result<(), Failure> {
+    let written = file.write_all(text.as_bytes());
+    written.map_err(|error| Failure::new(format!("{}: cannot write: {error}", file.path().display())))?;
+    Ok(file.commit()?)
 }
