@@ -161,7 +161,16 @@ fn each_problem_is_named() {
         ("vocab_size", "-3", "vocab_size = -3, expected a positive integer"),
         ("vocab_size", "2.5", "vocab_size = 2.5, expected a positive integer"),
         ("vocab_size", "null", "vocab_size = null, expected a positive integer"),
-        ("hidden_size", "5000000000", "hidden_size = 5000000000, expected a positive integer"),
+        ("hidden_size", "5000000000", "hidden_size = 5000000000, expected a positive integer up to 2147483647"),
+        // What no machine could hold.
+        ("num_hidden_layers", "1000000000", "num_hidden_layers = 1000000000, expected at most 4096"),
+        ("num_local_experts", "1000000000", "62 layers of 1000000000 experts, expected at most 262144 experts in all"),
+        (
+            "intermediate_size",
+            "2000000000",
+            "num_local_experts · intermediate_size · hidden_size = 1572864000000000, expected at most 2^48",
+        ),
+        ("sliding_window", "4096", "sliding_window = 4096, expected null: every token attends to all before it"),
         ("num_experts_per_tok", "257", "num_experts_per_tok = 257, expected at most 256"),
         ("rope_theta", "0", "rope_theta = 0, expected above 0"),
         ("rope_theta", "\"5e6\"", "rope_theta = \"5e6\", expected a number"),

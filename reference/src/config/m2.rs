@@ -6,6 +6,20 @@ use super::reader::Reader;
 use super::{Config, Family};
 use crate::semantics::{NormWeight, QkNorm};
 
+/// Many times those of any model that was published: what has more is a mistake.
+pub(super) const MOST_LAYERS: usize = 1 << 12;
+
+/// Of all layers together, in the same way.
+const MOST_EXPERTS: usize = 1 << 18;
+
+/// Elements of a tensor, in the same way: half a PiB in bf16.
+pub(super) const MOST_ELEMENTS: u128 = 1 << 48;
+
+/// The elements of a tensor of these extents.
+pub(super) fn elements(extents: &[usize]) -> u128 {
+    extents.iter().fold(1, |product: u128, &extent| product.saturating_mul(extent as u128))
+}
+
 impl Reader<'_> {
     /// M2, M2.1, M2.5 and M2.7.
     pub(super) fn m2(&mut self) -> Config {
@@ -28,7 +42,7 @@ impl Reader<'_> {
             vocab_size: self.size("vocab_size"),
             hidden_size: self.size("hidden_size"),
             intermediate_size: self.size("intermediate_size"),
-            num_hidden_layers: self.size("num_hidden_layers"),
+            num_hidden_layers: self.size_up_to("num_hidden_layers", MOST_LAYERS),
             num_attention_heads: self.size("num_attention_heads"),
             num_key_value_heads: self.size("num_key_value_heads"),
             head_dim,
@@ -77,6 +91,26 @@ impl Reader<'_> {
             format!("rope_type = {}, expected default", rope_type.unwrap_or(&Value::Null))
         });
         self.only("rope_scaling", &Value::Null, "null");
+        self.only("sliding_window", &Value::Null, "null: every token attends to all before it");
+        self.fits(c);
+    }
+
+    /// What no machine could hold is refused before anything is made as large.
+    fn fits(&mut self, c: &Config) {
+        let [layers, experts] = [c.num_hidden_layers, c.num_local_experts];
+        self.require(layers.saturating_mul(experts) <= MOST_EXPERTS, || {
+            format!("{layers} layers of {experts} experts, expected at most {MOST_EXPERTS} experts in all")
+        });
+        let products = [
+            ("vocab_size · hidden_size", [c.vocab_size, c.hidden_size, 1]),
+            ("num_attention_heads · head_dim · hidden_size", [c.num_attention_heads, c.head_dim, c.hidden_size]),
+            ("num_local_experts · intermediate_size · hidden_size", [experts, c.intermediate_size, c.hidden_size]),
+        ];
+        for (what, sizes) in products {
+            self.require(elements(&sizes) <= MOST_ELEMENTS, || {
+                format!("{what} = {}, expected at most 2^48", elements(&sizes))
+            });
+        }
     }
 
     /// Quantized weights are another model's.

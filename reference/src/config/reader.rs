@@ -10,6 +10,9 @@ pub struct ConfigError {
     pub problems: Vec<String>,
 }
 
+/// Sizes go up to here, so that the product of any two is far from what an integer holds.
+const LARGEST: usize = i32::MAX as usize;
+
 /// An object of a `config.json` that is being read.
 pub(super) struct Reader<'a> {
     fields: &'a Map<String, Value>,
@@ -60,18 +63,26 @@ impl<'a> Reader<'a> {
         if self.fields.contains_key(field) { self.size_if_any(field).unwrap_or(1) } else { self.missing(field, 1) }
     }
 
+    /// A positive integer that must be there, and no more than this; 1 where it is more.
+    pub(super) fn size_up_to(&mut self, field: &str, most: usize) -> usize {
+        let n = self.size(field);
+        self.require(n <= most, || format!("{field} = {n}, expected at most {most}"));
+        if n <= most { n } else { 1 }
+    }
+
     /// A positive integer, if there is one.
     pub(super) fn size_if_any(&mut self, field: &str) -> Option<usize> {
         let value = self.fields.get(field)?;
-        let n = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=1 << 32).contains(n));
-        self.require(n.is_some(), || format!("{field} = {value}, expected a positive integer"));
+        let n = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=LARGEST).contains(n));
+        let up_to = if value.as_u64().is_some_and(|n| n > 0) { format!(" up to {LARGEST}") } else { String::new() };
+        self.require(n.is_some(), || format!("{field} = {value}, expected a positive integer{up_to}"));
         n
     }
 
     /// A whole number, 0 too, that must be there.
     pub(super) fn count(&mut self, field: &str) -> usize {
         let Some(value) = self.value(field) else { return self.missing(field, 0) };
-        let n = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1 << 32);
+        let n = value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= LARGEST);
         self.require(n.is_some(), || format!("{field} = {value}, expected a whole number"));
         n.unwrap_or(0)
     }

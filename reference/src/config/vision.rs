@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::m2::{MOST_ELEMENTS, MOST_LAYERS, elements};
 use super::reader::Reader;
 use crate::grid::rotary_dim;
 
@@ -42,6 +43,9 @@ pub struct Patch {
     /// P: rows, and columns.
     pub side: usize,
 }
+
+/// Patches that become one token, many times those of any model that was published.
+const MOST_MERGED: u128 = 1 << 16;
 
 /// What transformers takes where a field is absent. The released file lacks some of them, and no model has others.
 mod absent {
@@ -121,7 +125,7 @@ impl Reader<'_> {
         let vision = Vision {
             hidden_size: self.size("hidden_size"),
             intermediate_size: self.size("intermediate_size"),
-            num_hidden_layers: self.size("num_hidden_layers"),
+            num_hidden_layers: self.size_up_to("num_hidden_layers", MOST_LAYERS),
             num_attention_heads: self.size("num_attention_heads"),
             patch: Patch {
                 channels: self.size_if_any("num_channels").unwrap_or(absent::CHANNELS),
@@ -138,6 +142,15 @@ impl Reader<'_> {
         let (width, heads) = (vision.hidden_size, vision.num_attention_heads);
         self.require(width.is_multiple_of(heads) && width / heads >= 6, || {
             format!("hidden_size = {width}, expected a multiple of num_attention_heads = {heads}, six or more times it")
+        });
+        let Patch { channels, frames, side } = vision.patch;
+        let kernel = elements(&[width, channels, frames, side, side]);
+        self.require(kernel <= MOST_ELEMENTS, || {
+            format!("patches of {channels} · {frames} · {side} · {side} values for hidden_size = {width}, expected at most 2^48 in all")
+        });
+        let merged = elements(&[spatial_merge_size, spatial_merge_size]);
+        self.require(merged <= MOST_MERGED, || {
+            format!("spatial_merge_size = {spatial_merge_size}, expected a square of at most {MOST_MERGED} patches")
         });
         self.require(vision.layer_norm_eps > 0.0, || {
             format!("layer_norm_eps = {}, expected above 0", vision.layer_norm_eps)

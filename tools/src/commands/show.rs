@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
+use fixtures::checkpoint::Checkpoint;
 use fixtures::tensor::Listed;
 use serde_json::json;
 
@@ -33,6 +34,9 @@ impl Show {
             let model = Model::open(&self.file.to_string_lossy())?;
             let tensors: Vec<Listed<'_>> = model.checkpoint.tensors().collect();
             output.say(&format!("{}: {}\n\n{:#?}\n", model.name, model.size(), model.checkpoint.config()));
+            if let Some(unread) = unread(&model.checkpoint) {
+                output.say(&unread);
+            }
             return list("checkpoint", &tensors, json, output);
         }
         let dump = Dump::open(&self.file)?;
@@ -57,4 +61,10 @@ fn list(kind: &str, tensors: &[Listed<'_>], json: JsonFile, output: Output) -> R
     let tensors: Vec<_> = tensors.iter().map(of).collect();
     json.write(&json!({ "schema": 1, "kind": kind, "tensors": tensors }))?;
     Ok(Outcome::Good)
+}
+
+/// What the folder has beside the model's files, in words.
+fn unread(checkpoint: &Checkpoint) -> Option<String> {
+    let unread = checkpoint.unread();
+    (!unread.is_empty()).then(|| format!("not read, since they are not the model's: {}\n", unread.join(", ")))
 }
