@@ -102,5 +102,5 @@ fn a_block_chosen_twice_is_a_fault() {
 fn a_block_that_there_is_not_is_a_fault() {
     let report = chosen([5, 1, 6]);
     assert_eq!((report.verdict, report.faults), (Verdict::Fault, 1));
-    assert_eq!(report.note.as_deref(), Some("token 11 chose block 6 of 6"));
+    assert_eq!(report.note.as_deref(), Some("token 11 chose block 6 at [1, 11, 2], expected 0 to 5"));
 }

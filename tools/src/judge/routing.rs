@@ -19,7 +19,19 @@ use crate::judge::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
 enum Row {
     Same,
     Legal,
-    Illegal { chosen: usize, note: String, score: f64, threshold: f64, bound: f64 },
+    /// With scores that say so, if scores do.
+    Illegal {
+        note: String,
+        over: Option<Over>,
+    },
+}
+
+/// A choice over one of a higher score.
+struct Over {
+    chosen: usize,
+    score: f64,
+    threshold: f64,
+    bound: f64,
 }
 
 impl Row {
@@ -52,24 +64,29 @@ impl SeenChoice {
                     report.verdict = report.verdict.max(Verdict::Tie);
                     report.flips.push(Flip { token, legal: true });
                 }
-                Row::Illegal { chosen, note, score, threshold, bound } => {
+                Row::Illegal { note, over } => {
                     report.faults += 1;
                     report.flips.push(Flip { token, legal: false });
                     report.verdict = Verdict::Fault;
                     report.note.get_or_insert(note);
-                    let ratio = (threshold - score).abs() / bound;
-                    let index = match self.candidate.nrows() / self.tokens {
-                        1 => vec![token, chosen],
-                        _ => vec![row / self.tokens, token, chosen],
-                    };
-                    let worst = Worst { index, candidate: score, reference: threshold, bound, ratio };
-                    report.worst.get_or_insert(worst);
+                    if let Some(Over { chosen, score, threshold, bound }) = over {
+                        let ratio = (threshold - score).abs() / bound;
+                        let index = self.index(row, chosen);
+                        let worst = Worst { index, candidate: score, reference: threshold, bound, ratio };
+                        report.worst.get_or_insert(worst);
+                    }
                 }
             }
         }
         report.deviation = (report.count - report.equal) as f64 / report.count.max(1) as f64;
         report.chosen = Some(self.picture(&standings));
         report
+    }
+
+    /// The index of an element in the dumped tensor.
+    fn index(&self, row: usize, column: usize) -> Vec<usize> {
+        let (chooser, token) = (row / self.tokens, row % self.tokens);
+        if self.candidate.nrows() == self.tokens { vec![token, column] } else { vec![chooser, token, column] }
     }
 
     fn picture(&self, standings: &[Standing]) -> Chosen {
@@ -99,20 +116,23 @@ impl SeenChoice {
         let blocks = matches!(self.site, Site::Layer(_, LayerSite::Blocks));
         let (what, token) = (if blocks { "block" } else { "expert" }, row % self.tokens);
         let (chosen, own) = (set(&self.candidate, row), set(&self.chosen, row));
-        let illegal = |chosen, note| Row::Illegal { chosen, note, score: 0.0, threshold: 0.0, bound: 0.0 };
-        if let Some(&choice) = chosen.iter().find(|&&c| c >= choices) {
-            return illegal(choice, format!("token {token} chose {what} {choice} of {choices}"));
+        let illegal = |note| Row::Illegal { note, over: None };
+        let is_there = |choice: usize| choice < choices || blocks && choice == NONE;
+        if let Some(slot) = self.candidate.row(row).iter().position(|&choice| !is_there(choice)) {
+            let (choice, index) = (self.candidate[[row, slot]].cast_signed(), self.index(row, slot));
+            let expected = format!("expected 0 to {}", choices - 1);
+            return illegal(format!("token {token} chose {what} {choice} at {index:?}, {expected}"));
         }
         let count = |choices: &Array2<usize>| choices.row(row).iter().filter(|&&c| c != NONE).count();
         let (count, expected) = (count(&self.candidate), count(&self.chosen));
         if chosen.len() < count && own.len() == expected {
-            return illegal(0, format!("token {token} chose {} {what} twice", if blocks { "a" } else { "an" }));
+            return illegal(format!("token {token} chose {} {what} twice", if blocks { "a" } else { "an" }));
         }
         if chosen == own {
             return Row::Same;
         }
         if count != expected || chosen.len() != own.len() {
-            return illegal(0, format!("token {token} chose {} {what}s, expected {}", chosen.len(), own.len()));
+            return illegal(format!("token {token} chose {} {what}s, expected {}", chosen.len(), own.len()));
         }
         let error = self.scores.error_or_exact();
         let score = |c: usize| (self.scores.value[[row, c]], error.certain[[row, c]]);
@@ -130,7 +150,7 @@ impl SeenChoice {
              {:.1} times as far apart as rounding can explain",
             (threshold - score) / (e + f)
         );
-        Row::Illegal { chosen: weakest, note, score, threshold, bound: e + f }
+        Row::Illegal { note, over: Some(Over { chosen: weakest, score, threshold, bound: e + f }) }
     }
 }
 

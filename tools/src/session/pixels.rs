@@ -105,7 +105,7 @@ fn read(dump: &Dump, vision: &Vision, values: &str, grids: &str) -> Result<Optio
     if !matches!(tensor.shape(), [rows, 3] if *rows > 0) {
         return Err(bad(format!("{grids} is {:?}, expected a row of time, height and width for each", tensor.shape())));
     }
-    let sizes = tensor.indices(1 << 32, false).map_err(|error| bad(format!("{grids}: {error}")))?;
+    let sizes = tensor.indices(1 << 32).map_err(|error| bad(format!("{grids}: {error}")))?;
     let grids = sizes.as_chunks().0.iter().map(|&[t, h, w]| Grid { t, h, w }).collect();
     let values = Array2::from_shape_vec((rows, columns), pixels.values()).expect("the shape is its own");
     Ok(Some(Pixels { values, grids }))
