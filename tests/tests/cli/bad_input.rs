@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Ran, assert_ran, case, parity};
 
 /// A copy of a case's model.
-fn model(folder: &Path) {
+pub(super) fn model(folder: &Path) {
     fs::create_dir(folder.join("model")).expect("writable");
     for file in fs::read_dir(case("m2-mha-top1-f32").join("model")).expect("there") {
         let file = file.expect("readable");
@@ -31,7 +31,7 @@ fn refused(change: impl Fn(&Path), arguments: &[&str]) -> Ran {
 const DECODE: [&str; 4] = ["decode", "model", "--tokens", "1,2,3"];
 
 /// Replaces text in the configuration.
-fn configure(model: &Path, from: &str, to: &str) {
+pub(super) fn configure(model: &Path, from: &str, to: &str) {
     let path = model.join("config.json");
     let text = fs::read_to_string(&path).expect("readable");
     assert!(text.contains(from), "{text}");
@@ -39,7 +39,7 @@ fn configure(model: &Path, from: &str, to: &str) {
 }
 
 /// Replaces the weights.
-fn reweigh(model: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
+pub(super) fn reweigh(model: &Path, change: impl Fn(Vec<u8>) -> Vec<u8>) {
     let path = model.join("model.safetensors");
     fs::write(&path, change(fs::read(&path).expect("readable"))).expect("writable");
 }
