@@ -118,6 +118,7 @@ fn a_prompt_with_padding() {
             "attention_mask is 0 for 1 of 3 tokens, expected 1 for each",
         ),
         (r#"{"tokens": [7, 8], "attention_mask": [1]}"#, "attention_mask is no list of 2 numbers, one for each token"),
+        (r#"{"tokens": [7, 8], "decode": {"tokens": [-1]}}"#, "decode.tokens is no list of token ids of one prompt"),
         (r#"{"input_ids": [[7, 8], [7, 9]]}"#, "holds no list of token ids of one prompt"),
     ] {
         let ran = refused(written(json), &decode);

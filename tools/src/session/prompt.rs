@@ -1,8 +1,10 @@
 //! `--tokens` on the command line, and the forward passes that follow from it.
 
+use std::path::Path;
+
 use fixtures::activations::manifest::Manifest;
+use fixtures::tokens::Tokens;
 use reference::config::Config;
-use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::session::model::Model;
@@ -18,9 +20,6 @@ pub struct Prompt {
 
 const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
 
-/// What a list of tokens may be called: by us, and by tokenizers.
-const NAMES: [&str; 2] = ["tokens", "input_ids"];
-
 impl Prompt {
     /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
@@ -33,21 +32,8 @@ impl Prompt {
                 .map_err(|error| Failure::new(format!("--tokens {text}: {error}, expected token ids")).help(HELP))?;
             return Prompt { tokens, decoded: Vec::new() }.nonempty("--tokens");
         };
-        let bad = |problem: String| Failure::new(format!("{file}: {problem}")).help(HELP);
-        let text = std::fs::read_to_string(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| bad(format!("is not JSON: {error}")))?;
-        let listed = NAMES.iter().find_map(|name| value.get(name)).unwrap_or(&value);
-        let tokens = list(listed)
-            .ok_or_else(|| bad("holds no list of token ids of one prompt, nor an object with `tokens`".into()))?;
-        if let Some(mask) = value.get("attention_mask") {
-            unpadded(tokens.len(), mask).map_err(|problem| {
-                Failure::new(format!("{file}: {problem}")).help(
-                    "give the tokens alone: padding moves positions, and on the left the borders of the blocks of keys",
-                )
-            })?;
-        }
-        let decoded = value.pointer("/decode/tokens").and_then(list).unwrap_or_default();
-        Prompt { tokens, decoded }.nonempty(file)
+        let Tokens { prompt, decoded } = Tokens::load(Path::new(file))?;
+        Ok(Prompt { tokens: prompt, decoded })
     }
 
     /// From `--tokens`, or else from the built-in case, or else from the dump's manifest.
@@ -120,28 +106,5 @@ impl Prompt {
             return Err(Failure::new(format!("{from}: the prompt is empty, expected at least one token")).help(HELP));
         }
         Ok(self)
-    }
-}
-
-/// Whole numbers; a leading batch axis of 1 may stand before.
-fn list(value: &Value) -> Option<Vec<u32>> {
-    let listed = match value.as_array()?.as_slice() {
-        [only] if only.is_array() => only.as_array()?,
-        listed => listed,
-    };
-    listed.iter().map(|token| token.as_u64().and_then(|token| u32::try_from(token).ok())).collect()
-}
-
-/// Demands a mask that masks none of so many tokens.
-fn unpadded(tokens: usize, mask: &Value) -> Result<(), String> {
-    let mask = list(mask).filter(|mask| mask.len() == tokens);
-    let mask = mask.ok_or_else(|| format!("attention_mask is no list of {tokens} numbers, one for each token"))?;
-    let masked = mask.iter().filter(|&&seen| seen == 0).count();
-    match (masked, mask.iter().take_while(|&&seen| seen == 0).count()) {
-        (0, _) => Ok(()),
-        (_, 0) => Err(format!("attention_mask is 0 for {masked} of {tokens} tokens, expected 1 for each")),
-        (_, left) => Err(format!(
-            "the prompt is padded on the left: attention_mask is 0 for the first {left} of {tokens} tokens, expected 1"
-        )),
     }
 }
