@@ -3,6 +3,7 @@
 mod browser;
 mod junit;
 pub(crate) mod page;
+mod round_trip;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
 use tools::judge::agreement::Agreement;
