@@ -13,6 +13,7 @@ mod emulator;
 mod exact_grid;
 mod false_alarms;
 mod fixtures;
+mod fuzzing;
 mod generic_faults;
 mod golden;
 mod harness_mutants;
