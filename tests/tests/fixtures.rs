@@ -4,6 +4,7 @@ mod activations;
 mod arbitrary;
 mod checkpoint;
 mod damaged;
+mod forms;
 mod golden;
 mod images;
 mod names;

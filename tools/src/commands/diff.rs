@@ -70,10 +70,7 @@ impl Diff {
         let difference = match &self.model {
             None => Difference::by_name(&a, &b, &selection, || bar.inc(1)),
             Some(model) => {
-                let mut maps = NameMap::shipped();
-                if let Some(path) = &self.names {
-                    maps.push(NameMap::load(path)?);
-                }
+                let maps = NameMap::shipped_under(self.names.as_deref())?;
                 let model = Model::open(model)?;
                 Difference::by_site([a, b], model.checkpoint.config(), &maps, &selection, || bar.inc(1))
             }

@@ -58,12 +58,9 @@ impl Dumped {
                 (None, None) => model.semantics()?,
             };
         let config = model.checkpoint.config().under(&semantics);
-        let mut maps = NameMap::shipped();
-        if let Some(path) = &given.names {
-            maps.push(NameMap::load(path)?);
-        }
-        let values = Sited::new(dump, &config, &maps);
-        let Some(last) = values.sites().map(|at| at.step).max() else { return Err(nothing_known(&values)) };
+        let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
+        require_known(&values)?;
+        let Some(last) = values.sites().map(|at| at.step).max() else { return Err(no_site(&values)) };
         let mut prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
         prompt.check(&config, prompt.decoded.len())?;
         let steps = prompt.passes(last, manifest.as_ref())?;
@@ -96,9 +93,38 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
     }
 }
 
-fn nothing_known(dump: &Sited) -> Failure {
+/// Unknown names that an error lists.
+const LISTED: usize = 12;
+
+/// Refuses a dump of whose names fewer than half are known: what the rest says would be no verdict on the model.
+fn require_known(dump: &Sited) -> Result<(), Failure> {
+    let (unknown, all) = (&dump.reading().unknown, dump.dump().names().count());
+    if 2 * unknown.len() <= all {
+        return Ok(());
+    }
+    let listed = unknown.iter().take(LISTED).map(|name| match dump.closest(name) {
+        Some(close) => format!("{name} (is it {close}?)"),
+        None => name.clone(),
+    });
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    let more = unknown.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let (path, engine, known) = (dump.dump().path().display(), &dump.reading().engine, all - unknown.len());
+    let problem =
+        format!("{path}: {known} of {all} names are known, read as {engine}'s; these are not: {listed}{more}");
+    Err(Failure::new(problem).help(match dump.better() {
+        Some(other) => format!("they look like {other}'s: is that the producer that the manifest should name?"),
+        None => naming(),
+    }))
+}
+
+fn no_site(dump: &Sited) -> Failure {
     let names: Vec<&str> = dump.dump().names().take(5).collect();
+    let path = dump.dump().path().display();
+    Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(naming())
+}
+
+fn naming() -> String {
     let example = Site::Layer(0, LayerSite::QProj);
-    Failure::new(format!("{}: no name is known, such as {}", dump.dump().path().display(), names.join(", ")))
-        .help(format!("name tensors as transformers names modules, such as {example}, or give --names FILE"))
+    format!("name tensors as transformers names modules, such as {example}, or give --names FILE")
 }
