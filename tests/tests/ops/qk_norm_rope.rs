@@ -104,7 +104,7 @@ proptest! {
     fn it_is_the_norm_and_the_rotation_of_each_projection_exactly(case in case()) {
         let p = case.params.under(&case.contract);
         let mut norm = p.norm;
-        norm.norm = RmsNorm::under(&RoundingContract { rms: case.contract.qk_rms, ..case.contract }, 1e-6, EpsPlace::Inside);
+        norm.norm = RmsNorm::under(&RoundingContract { rms: case.contract.qk_rms, ..*case.contract }, 1e-6, EpsPlace::Inside);
         if case.contract.qk_norm == Chain::Once {
             (norm.norm.normalized, norm.norm.output) = (Rounding::NONE, Rounding::NONE);
         }
