@@ -3,6 +3,7 @@
 mod m2;
 mod m3;
 mod reader;
+mod sizes;
 mod vision;
 
 use serde_json::Value;

@@ -3,22 +3,9 @@
 use serde_json::Value;
 
 use super::reader::Reader;
+use super::sizes::{MOST_ELEMENTS, MOST_EXPERTS, MOST_LAYERS, elements};
 use super::{Config, Family};
 use crate::semantics::{NormWeight, QkNorm};
-
-/// Many times those of any model that was published: what has more is a mistake.
-pub(super) const MOST_LAYERS: usize = 1 << 12;
-
-/// Of all layers together, in the same way.
-const MOST_EXPERTS: usize = 1 << 18;
-
-/// Elements of a tensor, in the same way: half a PiB in bf16.
-pub(super) const MOST_ELEMENTS: u128 = 1 << 48;
-
-/// The elements of a tensor of these extents.
-pub(super) fn elements(extents: &[usize]) -> u128 {
-    extents.iter().fold(1, |product: u128, &extent| product.saturating_mul(extent as u128))
-}
 
 impl Reader<'_> {
     /// M2, M2.1, M2.5 and M2.7.
@@ -98,9 +85,11 @@ impl Reader<'_> {
     /// What no machine could hold is refused before anything is made as large.
     fn fits(&mut self, c: &Config) {
         let [layers, experts] = [c.num_hidden_layers, c.num_local_experts];
-        self.require(layers.saturating_mul(experts) <= MOST_EXPERTS, || {
-            format!("{layers} layers of {experts} experts, expected at most {MOST_EXPERTS} experts in all")
-        });
+        if layers.saturating_mul(experts) > MOST_EXPERTS {
+            return self.require(false, || {
+                format!("{layers} layers of {experts} experts, expected at most {MOST_EXPERTS} experts in all")
+            });
+        }
         let products = [
             ("vocab_size · hidden_size", [c.vocab_size, c.hidden_size, 1]),
             ("num_attention_heads · head_dim · hidden_size", [c.num_attention_heads, c.head_dim, c.hidden_size]),

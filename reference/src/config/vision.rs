@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::m2::{MOST_ELEMENTS, MOST_LAYERS, elements};
 use super::reader::Reader;
+use super::sizes::{MOST_ELEMENTS, MOST_LAYERS, elements};
 use crate::grid::rotary_dim;
 
 /// The vision tower and the projector.

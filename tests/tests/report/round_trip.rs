@@ -1,5 +1,7 @@
 //! Whatever text a report has, and whatever numbers, what is written of it can be read, and says the same.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use roxmltree::Document;
 use serde_json::Value;
@@ -9,10 +11,16 @@ use tools::report::junit::junit;
 
 use super::report;
 
-/// A report with this text wherever a file, a user or an engine has the say, and this number wherever a candidate has it.
-fn with(text: &str, number: f64) -> Report {
+/// A report of a few sites, made once.
+static SMALL: LazyLock<Report> = LazyLock::new(|| {
     let mut report = report();
     report.sites.truncate(40);
+    report
+});
+
+/// A report with this text wherever a file, a user or an engine has the say, and this number wherever a candidate has it.
+fn with(text: &str, number: f64) -> Report {
+    let mut report = SMALL.clone();
     for header in [&mut report.header.model, &mut report.header.candidate, &mut report.header.command] {
         text.clone_into(header);
     }
