@@ -104,6 +104,16 @@ const MLX_MODES: &[(&str, &[&str])] = &[];
 
 const MLX_SOURCE: &str = "mlx-lm 0.32 models/minimax.py, mlx-vlm 0.7 minimax_m3_vl";
 
+/// llama.cpp: f32 activations; operands of products in the type of the weights' file, keys and values in f16 by default.
+const LLAMA_CPP: RoundingContract =
+    RoundingContract { attention: AttentionRound::Flash, experts: ExpertSum::Once, ..RoundingContract::EAGER_F32 };
+
+const LLAMA_CPP_MODES: &[(&str, &[&str])] =
+    &[("operands", &["bf16", "f16"]), ("kv_cache", &["f16"]), ("attention", &["flash_f16"])];
+
+const LLAMA_CPP_SOURCE: &str = "llama.cpp (llama-cpp-python 0.3.36): ggml-cpu.c vec_dot_type, ops.cpp flash_attn_ext, \
+                                llama-graph.cpp";
+
 const fn of(
     (name, engine): (&'static str, &'static str),
     activations: Storage,
@@ -114,10 +124,11 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 8] = [
+pub const PROFILES: [Profile; 9] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
     of(("vllm_f16", "vllm"), Storage::F16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
     of(("sglang_bf16", "sglang"), Storage::Bf16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),

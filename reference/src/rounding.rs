@@ -41,14 +41,27 @@ pub enum AttentionRound {
     Flash,
     /// The same with the exponential of torch's flash attention on a CPU, a cubic in place of a correctly rounded function.
     Sdpa,
+    /// As flash, of a query and in a running sum of f16: llama.cpp's on a CPU, for fewer rows than a tile.
+    FlashF16,
 }
 
 impl AttentionRound {
+    /// What the query is rounded to before its products; [`Storage::Real`] where it is taken as it is.
+    pub fn query(self) -> Storage {
+        if self == AttentionRound::FlashF16 { Storage::F16 } else { Storage::Real }
+    }
+
+    /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
+    pub fn sum(self) -> Storage {
+        self.query()
+    }
+
     /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
     /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
     pub fn exponential(self, storage: Storage) -> f64 {
         match (self, storage) {
-            (AttentionRound::Eager | AttentionRound::Flash, _) | (AttentionRound::Sdpa, Storage::Real) => 0.0,
+            (AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16, _)
+            | (AttentionRound::Sdpa, Storage::Real) => 0.0,
             (AttentionRound::Sdpa, Storage::F32) => 3.8e-7,
             (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
         }
@@ -130,6 +143,11 @@ pub struct RoundingContract {
     pub accumulator: Accumulator,
     /// What becomes of weights when they are loaded.
     pub weights: WeightCast,
+    /// What the other operand of a product with a weight is rounded to; [`Storage::Real`] where it is taken as it is. The
+    /// router's is.
+    pub operands: Storage,
+    /// What keys and values are kept in, the index branch's too; [`Storage::Real`] where it is the activations' type.
+    pub kv_cache: Storage,
     /// D10, of the norms of the residual stream.
     pub rms: RmsRound,
     /// D10, of the query and key norms.
@@ -168,6 +186,8 @@ impl RoundingContract {
         mode: Mode::Nearest,
         accumulator: Accumulator::F64,
         weights: WeightCast::Stored,
+        operands: Storage::Real,
+        kv_cache: Storage::Real,
         rms: RmsRound::One,
         qk_rms: RmsRound::One,
         qk_norm: Chain::Once,
@@ -194,6 +214,8 @@ impl RoundingContract {
         mode: Mode::Nearest,
         accumulator: Accumulator::F32,
         weights: WeightCast::Stored,
+        operands: Storage::Real,
+        kv_cache: Storage::Real,
         rms: RmsRound::Two,
         qk_rms: RmsRound::Two,
         qk_norm: Chain::Each,
@@ -292,11 +314,13 @@ impl RoundingContract {
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 13] {
+    pub fn fields(&self) -> [(&'static str, String); 15] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
             ("weights", self.weights.to_string()),
+            ("operands", self.operands.to_string()),
+            ("kv_cache", self.kv_cache.to_string()),
             ("rms", self.rms.to_string()),
             ("qk_rms", self.qk_rms.to_string()),
             ("qk_norm", self.qk_norm.to_string()),
@@ -316,6 +340,8 @@ impl RoundingContract {
             "activations" => self.activations = value.parse()?,
             "accumulator" => self.accumulator = value.parse()?,
             "weights" => self.weights = word(field, value)?,
+            "operands" => self.operands = value.parse()?,
+            "kv_cache" => self.kv_cache = value.parse()?,
             "rms" => self.rms = word(field, value)?,
             "qk_rms" => self.qk_rms = word(field, value)?,
             "qk_norm" => self.qk_norm = word(field, value)?,

@@ -7,7 +7,7 @@ use crate::matrix::Matrix;
 use crate::ops::linear::{Linear, linear};
 use crate::ops::linear_bias::{LinearBias, linear_bias};
 use crate::probe::Probe;
-use crate::{Error, Real, RoundingContract, Site, Tracked};
+use crate::{Error, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 /// The settings of a run.
 pub struct Run<'p, T> {
@@ -65,8 +65,34 @@ impl<'p, T: Real> Run<'p, T> {
         Tracked { value, error }
     }
 
-    /// x·wᵀ, rounded and bounded as `params` says for a contract.
+    /// x as a narrower type has it where it is used next, whose rounding is performed: it is known, as far as x is.
+    pub fn narrowed(&self, x: &Tracked<T>, of: impl Fn(&RoundingContract) -> Storage) -> Tracked<T> {
+        let own = Rounding { storage: of(&self.contract), mode: self.contract.mode };
+        let storage = self.candidate.as_ref().map_or(Storage::Real, &of);
+        if own.storage == Storage::Real && storage == Storage::Real {
+            return x.clone();
+        }
+        let known = x.error.as_ref().is_none_or(ErrorBound::is_exact);
+        let performed = if known { Rounding::nearest(storage) } else { Rounding::NONE };
+        let value = x.value.mapv(|x| performed.round(own.round(x)));
+        match &x.error {
+            Some(error) if !known => Tracked { value, error: Some(error.clone()) }.with_rounding(storage),
+            error => Tracked { value, error: error.clone() },
+        }
+    }
+
+    /// x·wᵀ, rounded and bounded as `params` says for a contract, of an x as products take it.
     pub fn linear(
+        &self,
+        params: impl Fn(&RoundingContract) -> Linear,
+        x: &Tracked<T>,
+        w: &Matrix<'_>,
+    ) -> Result<Tracked<T>, Error> {
+        self.product(params, &self.narrowed(x, |contract| contract.operands), w)
+    }
+
+    /// The same of x as it is.
+    pub fn product(
         &self,
         params: impl Fn(&RoundingContract) -> Linear,
         x: &Tracked<T>,

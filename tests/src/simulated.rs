@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use reference::accumulator::TensorCore;
 use reference::ops::attention::Attention;
 use reference::rounding::AttentionRound;
-use reference::{Real, Rounding};
+use reference::{Real, Rounding, Storage};
 
 /// The order in which a dot product is added up.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -161,6 +161,7 @@ impl Kernel {
                     AttentionRound::Eager => self.eager(p, &dots, &values, &mut exp),
                     AttentionRound::Flash => self.flash(p, &dots, &values, &mut exp),
                     AttentionRound::Sdpa => self.sdpa(p, &dots, &values),
+                    AttentionRound::FlashF16 => flash_f16(p, &dots, &values, &mut exp),
                 };
                 for (channel, &x) in out.iter().enumerate() {
                     o[[i, head * d + channel]] = p.output.round(x).wide();
@@ -233,6 +234,25 @@ impl Kernel {
             order => order,
         }
     }
+}
+
+/// llama.cpp's flash attention for few rows: key by key, with a running maximum, and a running sum of values in f16.
+fn flash_f16(p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponential) -> Vec<f32> {
+    let kept = |x: f32| f32::of(Storage::F16.nearest(x.wide()));
+    let (mut top, mut sum, mut out) = (f32::NEG_INFINITY, 0.0_f32, vec![0.0_f32; p.head_dim]);
+    for (dot, value) in dots.iter().zip(values) {
+        let score = dot * f32::of(p.scale);
+        if score > top {
+            let rescale = exp.of(top - score);
+            out.iter_mut().for_each(|x| *x = kept(*x * rescale));
+            sum *= rescale;
+            top = score;
+        }
+        let weight = exp.of(score - top);
+        out.iter_mut().zip(value).for_each(|(x, v)| *x = kept(*x + kept(v * weight)));
+        sum += weight;
+    }
+    out.iter().map(|x| x / sum).collect()
 }
 
 /// The exponential of torch's flash attention on a CPU for bf16 and f16, `Vectorized<float>::fexp_u20` in ATen's

@@ -315,7 +315,17 @@ fn mixture() -> impl Strategy<Value = Contract> {
         })
     ];
     let chain = || prop_oneof![Just(Chain::Each), Just(Chain::Once)];
-    (storage, accumulator, chain(), chain(), any::<[bool; 7]>()).prop_map(move |(storage, accumulator, qk, rope, b)| {
+    let attention = prop::sample::select(vec![
+        AttentionRound::Eager,
+        AttentionRound::Flash,
+        AttentionRound::Sdpa,
+        AttentionRound::FlashF16,
+    ]);
+    let experts = prop::sample::select(vec![ExpertSum::Once, ExpertSum::Each, ExpertSum::Products]);
+    let narrower = || prop::sample::select(vec![Storage::Real, Storage::F16, Storage::Bf16]);
+    let rounds = (chain(), chain(), attention, experts, narrower(), narrower());
+    (storage, accumulator, rounds, any::<[bool; 7]>()).prop_map(move |(storage, accumulator, rounds, b)| {
+        let (qk, rope, attention, experts, operands, kv_cache) = rounds;
         Contract(RoundingContract {
             activations: storage,
             accumulator,
@@ -323,11 +333,13 @@ fn mixture() -> impl Strategy<Value = Contract> {
             qk_rms: if b[1] { RmsRound::Two } else { RmsRound::One },
             qk_norm: qk,
             rope,
-            attention: if b[1] { AttentionRound::Eager } else { AttentionRound::Flash },
+            attention,
             gate: if b[2] { GateRound::Stored } else { GateRound::Activations },
             routing: if b[3] { RoutingRound::F32 } else { RoutingRound::Activations },
             swiglu: if b[4] { ActivationRound::Each } else { ActivationRound::Once },
-            experts: if b[5] { ExpertSum::Once } else { ExpertSum::Each },
+            experts,
+            operands,
+            kv_cache,
             norm_input: if b[6] { NormInput::Stored } else { NormInput::Sum },
             ..RoundingContract::IDEAL
         })

@@ -81,6 +81,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         twin: (lens == Lens::Local).then_some(Agreement {
             count: 512 * 3072,
             equal: 1_570_000,
+            bits: 0.999,
             unequal_expected: 2900.5,
         }),
         faults: usize::from(verdict == Verdict::Fault) * 12,

@@ -58,7 +58,7 @@ impl Decoder<'_> {
         };
         let k = run.visit(at(LayerSite::IndexKRope), k);
         // 3. Cache.
-        let k = cache.append_index(layer, &k)?;
+        let k = cache.append_index(layer, &run.narrowed(&k, |contract| contract.kv_cache))?;
         // 4. Token scores.
         let params = |contract: &RoundingContract| {
             let heads = (index.heads, index.choices);

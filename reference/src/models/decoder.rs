@@ -230,7 +230,9 @@ impl<'w> Decoder<'w> {
             Some(index) => Some(self.choose_blocks(layer, index, [x, &k], table, cache, run)?),
             None => None,
         };
-        let (k, v) = cache.append(layer, &k, &v)?;
+        let kept = |x: &Tracked<T>| run.narrowed(x, |contract| contract.kv_cache);
+        let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
+        let q = run.narrowed(&q, |contract| contract.attention.query());
         let context = match blocks {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,

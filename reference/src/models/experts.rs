@@ -55,7 +55,7 @@ impl Decoder<'_> {
         let params =
             |contract: &RoundingContract| Router::under(contract, self.semantics(), self.config().num_experts_per_tok);
         let p = params(&run.contract);
-        let logits = run.linear(Linear::router, x, &self.layer_weight(layer, LayerWeight::Gate)?)?;
+        let logits = run.product(Linear::router, x, &self.layer_weight(layer, LayerWeight::Gate)?)?;
         let logits = run.visit(at(LayerSite::GateLogits), logits);
         let scores = router::scores(&p, logits.view());
         let scores = run.tracked(scores, |c, scores| params(c).bound_scores(&logits.widened(), scores));

@@ -56,8 +56,10 @@ pub struct Attention {
     pub output: Rounding,
     /// u of the softmax.
     pub unit: f64,
-    /// How far the exponential is off, relatively, beyond a function library's last bits.
+    /// Relative error of the exponential, beyond a library's last bits.
     pub exponential: f64,
+    /// What the running sum of values is kept in.
+    pub sum: Storage,
     /// Of both sums of products.
     pub accumulator: Accumulator,
     /// Whether the sums' errors are drawn at random, too.
@@ -154,6 +156,7 @@ impl Attention {
             output: contract.stored(),
             unit: contract.unit(),
             exponential: contract.attention.exponential(contract.activations),
+            sum: contract.attention.sum(),
             accumulator: contract.accumulator,
             mode: contract.mode,
         }
@@ -230,10 +233,7 @@ impl Attention {
 
     /// R2 of the probabilities as a site shows them: flash rounds what is not yet divided.
     pub(super) fn rounded_probabilities(&self) -> Rounding {
-        match self.order {
-            AttentionRound::Eager => self.probabilities,
-            AttentionRound::Flash | AttentionRound::Sdpa => Rounding::NONE,
-        }
+        if self.order == AttentionRound::Eager { self.probabilities } else { Rounding::NONE }
     }
 
     /// Each key head's columns for n tokens. Where several read them they are copied: neighbouring keys are then neighbours
@@ -296,7 +296,7 @@ impl Attention {
     ) -> Array2<T> {
         let mut context = match self.order {
             AttentionRound::Eager => weighted(softmax.probabilities(self.probabilities).view()), // R2
-            AttentionRound::Flash | AttentionRound::Sdpa => {
+            _ => {
                 let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
                 for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
                     row.mapv_inplace(|x| x / total);

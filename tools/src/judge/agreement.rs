@@ -9,6 +9,8 @@ pub struct Agreement {
     pub count: usize,
     /// How many are the twin's, bit for bit.
     pub equal: usize,
+    /// The share of an f32's 24 bits that agree, on average: 1 for what is equal.
+    pub bits: f64,
     /// How many a right candidate is expected to have that are not.
     pub unequal_expected: f64,
 }

@@ -10,6 +10,7 @@ use reference::profiles::{PROFILES, Profile};
 use reference::weights::Weights;
 use reference::{RoundingContract, Semantics, Storage};
 
+use super::agreement::Agreement;
 use super::candidate::Candidate;
 use super::lens::Lens;
 use super::verification::Verification;
@@ -40,6 +41,8 @@ pub struct FoundPrecision {
     pub contract: RoundingContract,
     /// The share of values that equal its twin's, as a mean over the sites that the candidate shows.
     pub share: f64,
+    /// The share of bits that agree, which tells precisions apart whose twins have few values in common.
+    pub bits: f64,
     /// The profile that documents it.
     pub profile: &'static str,
 }
@@ -54,7 +57,7 @@ pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Resu
     let mut best: Option<FoundPrecision> = None;
     for profile in if named.is_empty() { known } else { named } {
         let Some(found) = look.best_mode(profile)? else { continue };
-        if best.as_ref().is_none_or(|best| found.share > best.share) {
+        if best.as_ref().is_none_or(|best| found.bits > best.bits) {
             best = Some(found);
         }
     }
@@ -64,10 +67,10 @@ pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Resu
 impl Look<'_> {
     /// A profile's modes are tried field by field, until none agrees better.
     fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
-        let Some(share) = self.share(profile.contract)? else { return Ok(None) };
-        let mut best = FoundPrecision { contract: profile.contract, share, profile: profile.name };
+        let Some((share, bits)) = self.agreement(profile.contract)? else { return Ok(None) };
+        let mut best = FoundPrecision { contract: profile.contract, share, bits, profile: profile.name };
         loop {
-            let before = best.share;
+            let before = best.bits;
             for (field, others) in profile.modes {
                 let usual = value_of(&profile.contract, field);
                 for value in std::iter::once(usual.as_str()).chain(others.iter().copied()) {
@@ -75,20 +78,22 @@ impl Look<'_> {
                     if contract == best.contract {
                         continue;
                     }
-                    match self.share(contract)? {
-                        Some(share) if share > best.share => best = FoundPrecision { contract, share, ..best },
+                    match self.agreement(contract)? {
+                        Some((share, bits)) if bits > best.bits => {
+                            best = FoundPrecision { contract, share, bits, ..best };
+                        }
                         _ => {}
                     }
                 }
             }
-            if best.share <= before {
+            if best.bits <= before {
                 return Ok(Some(best));
             }
         }
     }
 
-    /// The share of values that equal the twin's, in the first layers and the first forward pass.
-    fn share(&self, contract: RoundingContract) -> Result<Option<f64>, Failure> {
+    /// The shares of values that equal the twin's and of bits that agree, in the first layers and the first forward pass.
+    fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
         let weights = HeldWeights::under(&contract, self.weights);
         let model = Decoder::new(self.config, self.semantics, &weights)?.seeing(self.media);
         let verification = Verification {
@@ -101,9 +106,12 @@ impl Look<'_> {
             layers: 0..telling_layers(model.config()),
             keep: None,
         };
-        let shares: Vec<f64> =
-            verification.agreements()?.into_iter().map(|(_, a)| a.equal as f64 / a.count.max(1) as f64).collect();
-        Ok((!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64))
+        let agreements = verification.agreements()?;
+        let mean = |of: fn(&Agreement) -> f64| {
+            agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
+        };
+        let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
+        Ok((!agreements.is_empty()).then(|| (share, mean(|agreement| agreement.bits))))
     }
 }
 

@@ -64,13 +64,23 @@ impl<'m> Twin<'m> {
         let replays = self.replays.len().max(1) as f64;
         let agreement = |(site, own): (Site, Array2<f64>)| {
             let candidate = loaded.value(site)?;
-            let mut equal = 0;
-            Zip::from(&own).and(candidate.as_ref()).for_each(|a, b| equal += usize::from(a == b));
+            let (mut equal, mut bits) = (0, 0.0);
+            let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
+            Zip::from(&own).and(candidate.as_ref()).for_each(|a, b| {
+                equal += usize::from(a == b);
+                bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
+            });
+            let bits = bits / own.len() as f64;
             let unequal_expected = unequal.get(&site).map_or(0.0, |count| *count as f64 / replays);
-            Ok((site, Agreement { count: own.len(), equal, unequal_expected }))
+            Ok((site, Agreement { count: own.len(), equal, bits, unequal_expected }))
         };
         own.into_iter().map(agreement).collect()
     }
+}
+
+/// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.
+fn agreeing_bits(apart: f64) -> f64 {
+    if apart.is_finite() { (-apart.log2() / 24.0).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// What a run under a contract computes at the sites that the candidate shows, as it is stored.

@@ -153,11 +153,11 @@ impl Attention {
         let mut error = ErrorBound::exact(o.dim());
         error.carried = carried(&[&pe, &ve]);
         let (n, keys) = (o.nrows(), v.value.nrows());
-        let sums = self.accumulator.certain(keys);
+        let sums = self.summed(keys);
         // Flash rounds weights that are not yet divided (R2), and its p is not what it adds up.
         let (u2, underflow, divided) = match self.order {
             AttentionRound::Eager => (0.0, 0.0, 0.0),
-            AttentionRound::Flash | AttentionRound::Sdpa => {
+            _ => {
                 let storage = self.probabilities.storage;
                 (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
             }
@@ -187,6 +187,12 @@ impl Attention {
             error.certain.slice_mut(columns).assign(&certain);
         }
         error.rounded(o.view(), self.output.storage)
+    }
+
+    /// c of a sum of so many weighted values: that of the accumulator, and of a running sum that is kept in a narrower type,
+    /// where each step rounds a product, a sum and what is rescaled.
+    fn summed(&self, keys: usize) -> f64 {
+        (1.0 + self.accumulator.certain(keys)) * (1.0 + gamma(3 * keys, self.sum.unit_roundoff())) - 1.0
     }
 
     /// The scores as the truth has them.

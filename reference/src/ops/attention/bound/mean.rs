@@ -3,6 +3,7 @@
 use ndarray::{Array1, ArrayView1, ArrayView2};
 
 use super::super::Attention;
+use crate::Storage;
 
 /// The values of a head, and one query's output.
 pub(super) struct Values<'a> {
@@ -72,9 +73,11 @@ impl Attention {
     ) {
         let keys = weights.probability.len();
         let u2 = self.probabilities.storage.unit_roundoff();
-        let sums = self.accumulator.certain(keys);
+        let sums = self.summed(keys);
         let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
-        let floor = keys as f64 * (self.accumulator.smallest_normal() + self.probabilities.storage.underflow());
+        let underflow =
+            self.accumulator.smallest_normal() + self.probabilities.storage.underflow() + 3.0 * self.sum.underflow();
+        let floor = keys as f64 * underflow;
         let of = Sums::<L>::of(values, weights, u2, first);
         for l in 0..L {
             let o = values.out[first + l];
@@ -83,8 +86,10 @@ impl Attention {
             let floor = floor * of.largest[l].max(1.0);
             let limit = moved + carried + kappa * total + floor;
             let rest = match self.accumulator.variance(keys) {
-                Some(own) => (own * (total * total + o * o)).sqrt() + self.softmax_error(keys) * o.abs(),
-                None => (sums + self.softmax_error(keys)) * total,
+                Some(own) if self.sum == Storage::Real => {
+                    (own * (total * total + o * o)).sqrt() + self.softmax_error(keys) * o.abs()
+                }
+                _ => (sums + self.softmax_error(keys)) * total,
             };
             let variance = of.variance[l] + of.together[l].powi(2) + rest * rest + floor * floor / 3.0;
             certain[first + l] = limit;

@@ -59,7 +59,7 @@ impl Attention {
         d: ArrayView1<'_, f64>,
     ) -> (Array1<f64>, Array1<f64>) {
         let keys = weights.probability.len();
-        let (own, sums) = (self.softmax_error(keys), self.accumulator.certain(keys));
+        let (own, sums) = (self.softmax_error(keys), self.summed(keys));
         let normal = self.accumulator.smallest_normal();
         let storage = self.probabilities.storage;
         let mut certain = Array1::zeros(self.head_dim);
