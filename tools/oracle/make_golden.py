@@ -3,8 +3,8 @@
     python tools/oracle/make_golden.py --out fixtures/golden [--case NAME]…
 
 Needs exactly the versions in requirements.txt or in requirements-5.12.txt, and makes the cases of that version of the
-library; `--list` says which. On one machine a rerun gives the same bytes; on another kind of CPU the
-last bits may differ, which is why provenance.json names it. A case is a folder:
+library; `--list` says which. With what `pinned` sets, a rerun gives the same bytes on every x86-64 processor that has
+AVX2. A case is a folder:
 
     model/                 the checkpoint; everything below was computed from these files, read back
     case.json              prompt, greedy tokens with their margins, semantics, precision, and measured properties
@@ -15,6 +15,7 @@ last bits may differ, which is why provenance.json names it. A case is a folder:
     provenance.json        seed, command, versions, machine, and the SHA-256 of each file of the case
 """
 
+import pinned  # isort: skip
 import argparse
 import sys
 from pathlib import Path

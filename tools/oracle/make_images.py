@@ -11,6 +11,7 @@ Needs exactly the versions in requirements-images.txt. The folder has
     provenance.json      command, versions, machine, what each case is for, and the SHA-256 of each file
 """
 
+import pinned  # isort: skip
 import argparse
 import random
 from importlib.metadata import version

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from cases import Library
+from pinned import PINS
 
 SCHEMA = 1
 """Version of case.json, of provenance.json and of the index of mistakes."""
@@ -46,6 +47,7 @@ def software() -> dict[str, object]:
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
         },
+        "environment": PINS,
     }
 
 
