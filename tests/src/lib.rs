@@ -15,6 +15,7 @@ pub mod probes;
 pub mod repository;
 pub mod seen;
 pub mod simulated;
+pub mod skip;
 pub mod strategy;
 pub mod tensor_core;
 pub mod values;

@@ -1,26 +1,23 @@
 //! Every kernel compiles for every GPU.
 
-use std::env;
-
 use optimized::error::Error;
 use optimized::kernel::table::KERNELS;
 use optimized::kernel::{Kernel, Sources};
 use optimized::nvrtc::{Compiled, Nvrtc};
+use tests::skip::Need;
 
 use crate::emulator::{conformance, fault_kernels, mma};
 
 /// Ampere, Hopper, and Hopper with its own instructions.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_90a"];
 
-/// NVRTC, unless it is not installed and need not be: then this says what is not done for want of it.
-///
-/// Set `PARITY_NVRTC` to its folder; with `PARITY_REQUIRE_NVRTC=1` it has to be there.
+/// NVRTC: `PARITY_NVRTC` names its folder. Without it nothing of this is done.
 #[expect(clippy::print_stdout, reason = "what could not be done is said")]
 fn nvrtc(not_done: &str) -> Option<Nvrtc> {
     match Nvrtc::find(None) {
         Ok(nvrtc) => Some(nvrtc),
-        Err(missing @ Error::NoNvrtc { .. }) if env::var("PARITY_REQUIRE_NVRTC").is_err() => {
-            println!("{not_done} not compiled for {ARCHITECTURES:?}: {missing}");
+        Err(missing @ Error::NoNvrtc { .. }) => {
+            println!("{}", Need::Nvrtc.lacking(&format!("{not_done} not compiled for {ARCHITECTURES:?}: {missing}")));
             None
         }
         Err(error) => panic!("{error}"),

@@ -33,5 +33,6 @@ mod rounding;
 mod routing;
 mod semantics;
 mod site;
+mod skip;
 mod storage;
 mod weights;

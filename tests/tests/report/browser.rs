@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tests::skip::Need;
 use tools::report::html::html;
 
 use super::page::{all, text};
@@ -41,7 +42,7 @@ addEventListener("load", () => setTimeout(() => {
 }));
 "#;
 
-/// A Chromium: `PARITY_CHROMIUM`, or one that is installed; without any, this says what is not done.
+/// A Chromium: `PARITY_CHROMIUM`, or one that is installed.
 #[expect(clippy::print_stdout, reason = "what could not be done is said")]
 fn chromium() -> Option<PathBuf> {
     if let Some(named) = env::var_os("PARITY_CHROMIUM") {
@@ -51,7 +52,8 @@ fn chromium() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
     let found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|p| p.is_file());
     if found.is_none() {
-        println!("the page was not looked at in a browser: no Chromium is installed; PARITY_CHROMIUM names one");
+        let missing = "no Chromium is installed, and PARITY_CHROMIUM names none";
+        println!("{}", Need::Browser.lacking(&format!("the page was not looked at in a browser: {missing}")));
     }
     found
 }
