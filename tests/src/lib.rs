@@ -19,3 +19,4 @@ pub mod skip;
 pub mod strategy;
 pub mod tensor_core;
 pub mod values;
+pub mod witness;

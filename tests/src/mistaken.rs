@@ -19,6 +19,8 @@ use tools::session::model::Model;
 use tools::session::pixels::Shown;
 use tools::session::prompt::Prompt;
 
+use crate::witness;
+
 /// Keeps what it sees.
 #[derive(Default)]
 struct Recorder(Live);
@@ -55,23 +57,36 @@ pub struct Setting {
     pub case: Case,
     /// How the implementation rounds.
     pub contract: RoundingContract,
+    /// The reading of the documents; without one, the case's.
+    pub reading: Option<Semantics>,
 }
 
 impl Setting {
     /// Of a built-in case.
     pub fn of(name: &str, contract: RoundingContract) -> Self {
-        Setting { case: Golden::embedded().case(name).expect("it is built in"), contract }
+        Setting { case: Golden::embedded().case(name).expect("it is built in"), contract, reading: None }
     }
 
-    /// The case's reading of the documents.
+    /// Of a case beside the dumps of known mistakes, which shows what no built-in one can.
+    pub fn beside(name: &str, contract: RoundingContract) -> Self {
+        let case = Golden::open(&witness::folder()).case(name).expect("it is beside the dumps");
+        Setting { case, contract, reading: None }
+    }
+
+    /// The reading of the documents.
     pub fn semantics(&self) -> Semantics {
+        self.reading.unwrap_or_else(|| self.stated())
+    }
+
+    fn stated(&self) -> Semantics {
         let stated = self.case.manifest.semantics.as_ref().expect("a case states its reading");
         stated.parse().expect("the case states one")
     }
 
     /// In words.
     pub fn name(&self) -> String {
-        format!("{} {}", self.case.name, self.contract)
+        let reading = self.reading.map(|reading| format!(" read as {reading}")).unwrap_or_default();
+        format!("{} {}{reading}", self.case.name, self.contract)
     }
 
     /// What an implementation with these mistakes computes of the case's prompt.

@@ -24,6 +24,7 @@ from mistakes import Mistake
 from torch import Tensor
 from transformers import PreTrainedModel
 from vision_cases import CASES as VISION_CASES
+from vision_mistakes import MISTAKES as VISION_MISTAKES
 
 
 class Family(NamedTuple):
@@ -81,7 +82,7 @@ FAMILIES = {
         vision_model.load,
         vision_properties.properties,
         vision_properties.LEAST,
-        {},
+        VISION_MISTAKES,
         vision_model.prompt,
         vision_model.shown,
     ),

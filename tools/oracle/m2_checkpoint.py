@@ -11,7 +11,7 @@ from m2_cases import M2Sizes
 def hub_config(case: Case) -> dict[str, object]:
     """The released config.json of M2.7 with the sizes of `case`, less what says that the weights are in FP8."""
     sizes = asdict(case.sizes)
-    config = sizes | {
+    config = {
         "architectures": ["MiniMaxM2ForCausalLM"],
         "attn_type_list": [1] * sizes["num_hidden_layers"],
         "auto_map": {
@@ -35,7 +35,7 @@ def hub_config(case: Case) -> dict[str, object]:
         "use_qk_norm": True,
         "use_routing_bias": True,
     }
-    return dict(sorted(config.items()))
+    return dict(sorted((config | sizes).items()))
 
 
 def weights(s: M2Sizes) -> Iterator[Drawn]:

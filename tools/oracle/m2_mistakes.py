@@ -4,34 +4,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
-from mistakes import Inject, Mistake, WeighedExperts, common, everywhere
+import torch
+from attention_mistakes import attention_mistakes
+from expert_mistakes import WeighedExperts, expert_mistakes
+from mistakes import LAYERS, Inject, Mistake, attention_parts, everywhere, expert_blocks, weights
+from m2_norm_mistakes import NORM_MISTAKES
+from rotary_mistakes import rotary_mistakes
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import MiniMaxM2ForCausalLM
 from transformers.models.minimax_m2 import modeling_minimax_m2 as library
-
-
-def _qk_per_head(model: MiniMaxM2ForCausalLM) -> AbstractContextManager[object]:
-    head_dim = model.config.head_dim
-
-    def wrong(norm: nn.Module) -> Callable[[Tensor], Tensor]:
-        def forward(x: Tensor) -> Tensor:
-            heads = x.float().unflatten(-1, (-1, head_dim))
-            scaled = heads * (heads.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon).rsqrt()
-            return norm.weight * scaled.flatten(-2).to(x.dtype)
-
-        return forward
-
-    norms = [norm for layer in model.model.layers for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm)]
-    return everywhere(patch.object(norm, "forward", wrong(norm)) for norm in norms)
-
-
-def _eps_outside(model: MiniMaxM2ForCausalLM) -> AbstractContextManager[object]:
-    def wrong(self: nn.Module, x: Tensor) -> Tensor:
-        root = x.float().pow(2).mean(-1, keepdim=True).sqrt()
-        return self.weight * (x.float() / (root + 1e-8)).to(x.dtype)
-
-    return patch.object(library.MiniMaxM2RMSNorm, "forward", wrong)
 
 
 def _router(weigh: WeighedExperts) -> Inject:
@@ -42,7 +24,53 @@ def _router(weigh: WeighedExperts) -> Inject:
     return lambda model: patch.object(library.MiniMaxM2TopKRouter, "forward", wrong)
 
 
-MISTAKES = common(library, _router) | {
-    "qk_per_head_on_M2": Mistake("q and k are normalized head by head, not over the whole projection", _qk_per_head),
-    "eps_outside": Mistake("every RMSNorm adds 1e-8 to the root mean square, not epsilon under the root", _eps_outside),
-}
+def _experts(model: MiniMaxM2ForCausalLM) -> list[nn.Module]:
+    return [block.experts for block in expert_blocks(model)]
+
+
+def _nongated(experts: nn.Module, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    gates = experts.gate_up_proj[:, : experts.intermediate_dim]
+    each = [functional.silu(x @ gate.T) @ down.T for gate, down in zip(gates, experts.down_proj, strict=True)]
+    share = torch.zeros(len(x), experts.num_experts).scatter_add(1, chosen, weights)
+    return sum(share[:, [expert]] * y for expert, y in enumerate(each))
+
+
+def _in_order_of_text(model: MiniMaxM2ForCausalLM) -> AbstractContextManager[object]:
+    order = sorted(range(model.config.num_local_experts), key=str)
+    names = ("gate_up_proj", "down_proj")
+    return everywhere(weights(_experts(model), name, lambda w: w[order]) for name in names)
+
+
+def _head_tied(model: MiniMaxM2ForCausalLM) -> AbstractContextManager[object]:
+    return weights([model.lm_head], "weight", lambda w: model.model.embed_tokens.weight.detach())
+
+
+MISTAKES = (
+    rotary_mistakes(library)
+    | attention_mistakes(library)
+    | NORM_MISTAKES
+    | expert_mistakes(_router)
+    | {
+        "nongated": Mistake(
+            "experts have no gate: w2 silu(w1 x)",
+            lambda model: patch.object(library.MiniMaxM2Experts, "forward", _nongated),
+        ),
+        "halves_interleaved": Mistake(
+            "w1 and w3 are read as alternate rows of one weight, not as its halves",
+            lambda model: weights(
+                _experts(model), "gate_up_proj", lambda w: torch.cat((w[:, ::2], w[:, 1::2]), dim=1)
+            ),
+        ),
+        "w2_transposed": Mistake(
+            "w2 is transposed", lambda model: weights(_experts(model), "down_proj", lambda w: w.mT.contiguous())
+        ),
+        "expert_map_shift": Mistake(
+            "experts are in the order of their numbers as text, 10 before 2", _in_order_of_text
+        ),
+        "missing_keys_ignored": Mistake(
+            "the value projections were not loaded, and are 0",
+            lambda model: weights(attention_parts(model, "v_proj"), "weight", torch.zeros_like),
+        ),
+        "head_tied": Mistake("the head's weight is the embedding's", _head_tied, (*LAYERS, "logits")),
+    }
+)

@@ -1,4 +1,4 @@
-"""Known mistakes of M3's indexer and of what attention makes of its choice."""
+"""Known mistakes of M3's indexer."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 import torch
-from mistakes import Inject, Mistake, everywhere
+from mistakes import LAYERS, Inject, Mistake, everywhere, showing, text_model
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import MiniMaxM3VLForCausalLM
 from transformers.models.minimax_m3_vl import modeling_minimax_m3_vl as library
 
 Two = tuple[Tensor, Tensor]
+
+SCORED = (*LAYERS, "*.indexer.block_max")
+"""With the largest score of each block, for what its choice does not tell."""
 
 
 def _normalize(indexer: nn.Module, q: Tensor, k: Tensor) -> Two:
@@ -22,6 +25,25 @@ def _normalize(indexer: nn.Module, q: Tensor, k: Tensor) -> Two:
 def _own_and_before(blocks: Tensor, own: Tensor, count: int) -> Tensor:
     """The local blocks of each token: its own, and those before it."""
     return (own[:, None] - torch.arange(count)).clamp(min=0)
+
+
+def _own_and_first(blocks: Tensor, own: Tensor, count: int) -> Tensor:
+    return torch.cat((_own_and_before(blocks, own, count), torch.zeros(len(own), 1, dtype=torch.long)), dim=1)
+
+
+def _later(length: int, size: int) -> Tensor:
+    """Which tokens come after which, [token, key]."""
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+def _later_block(length: int, size: int) -> Tensor:
+    """Which tokens are in later blocks than which."""
+    own = torch.arange(length) // size
+    return own[:, None] < own
+
+
+def _as_they_are(scores: Tensor, width: int) -> Tensor:
+    return scores
 
 
 def _max(scores: Tensor) -> Tensor:
@@ -38,6 +60,9 @@ class Steps:
 
     normalize: Callable[[nn.Module, Tensor, Tensor], Two] = _normalize
     rotate: Callable[[Tensor, Tensor, Tensor, Tensor], Two] = library.apply_rotary_pos_emb
+    score: Callable[[Tensor, int], Tensor] = _as_they_are
+    future: Callable[[int, int], Tensor] = _later
+    pad: float = -torch.inf
     pool: Callable[[Tensor], Tensor] = _max
     over_heads: Callable[[Tensor], Tensor] = _per_head
     forced: Callable[[Tensor, Tensor, int], Tensor] | None = _own_and_before
@@ -52,17 +77,26 @@ def _indexer(steps: Steps) -> Inject:
         q, k = (heads.transpose(1, 2) for heads in steps.normalize(self, q, k))
         q, k = steps.rotate(q, k, *rotation)
         length = x.shape[1]
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
-        scores = (q.float() @ k.float().mT).masked_fill(future, -torch.inf)
-        scores = functional.pad(scores, (0, -length % self.block_size), value=-torch.inf)
+        scores = steps.score(q.float() @ k.float().mT, self.head_dim)
+        scores = scores.masked_fill(steps.future(length, self.block_size), -torch.inf)
+        scores = functional.pad(scores, (0, -length % self.block_size), value=steps.pad)
         blocks = steps.over_heads(steps.pool(scores.unflatten(-1, (-1, self.block_size))))
+        blocks = self.block_max(blocks)
         if steps.forced is not None:
             forced = steps.forced(blocks, torch.arange(length) // self.block_size, self.local_blocks)
             blocks = blocks.scatter(-1, forced.expand(*blocks.shape[:2], -1, -1), torch.inf)
         best = blocks.topk(min(self.topk_blocks, blocks.shape[-1]))
         return best.indices.masked_fill(best.values == -torch.inf, -1)
 
-    return lambda model: patch.object(library.MiniMaxM3VLIndexer, "forward", wrong)
+    return lambda model: everywhere(
+        (showing(indexers(model), "block_max"), patch.object(library.MiniMaxM3VLIndexer, "forward", wrong))
+    )
+
+
+def indexers(model: MiniMaxM3VLForCausalLM) -> list[nn.Module]:
+    """Those of the layers whose attention is block-sparse."""
+    attentions = [layer.self_attn for layer in text_model(model).layers]
+    return [attention.indexer for attention in attentions if attention.indexer is not None]
 
 
 def _swap_norms(indexer: nn.Module, q: Tensor, k: Tensor) -> Two:
@@ -83,25 +117,25 @@ def _first(blocks: Tensor, own: Tensor, count: int) -> Tensor:
     return torch.zeros(len(own), 1, dtype=torch.long)
 
 
-def _mask(change: Callable[..., Tensor]) -> Inject:
-    """Replaces the mask that attention gets; `change` gets the library's function, then its arguments."""
-    build = library.MiniMaxM3VLIndexer.build_block_mask
-
-    def wrong(self: nn.Module, blocks: Tensor, mask: Tensor, *rest: object) -> Tensor:
-        return change(lambda mask: build(self, blocks, mask, *rest), mask, blocks.shape[1])
-
-    return lambda model: patch.object(library.MiniMaxM3VLIndexer, "build_block_mask", wrong)
-
-
-def _modulo_groups(build: Callable[[Tensor], Tensor], mask: Tensor, groups: int) -> Tensor:
-    right = build(mask)
-    heads = torch.arange(right.shape[1])
-    return right[:, heads % groups * (len(heads) // groups)]
-
-
 def _topk_wrong(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
-    indexers = [layer.self_attn.indexer for layer in model.model.layers if layer.self_attn.indexer is not None]
-    return everywhere(patch.object(one, "topk_blocks", one.topk_blocks - 1) for one in indexers)
+    return everywhere(patch.object(one, "topk_blocks", one.topk_blocks - 1) for one in indexers(model))
+
+
+def _main_keys(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
+    def of_attention(attention: nn.Module) -> AbstractContextManager[object]:
+        """Both norms see queries and keys apart, so what the keys are is decided where they are projected."""
+        head_dim = attention.head_dim
+
+        def project(x: Tensor) -> Tensor:
+            return attention.k_norm.forward(attention.k_proj.forward(x).unflatten(-1, (-1, head_dim))[..., 0, :])
+
+        indexer = attention.indexer
+        return everywhere(
+            (patch.object(indexer.k_proj, "forward", project), patch.object(indexer.k_norm, "forward", lambda k: k))
+        )
+
+    attentions = [layer.self_attn for layer in text_model(model).layers]
+    return everywhere(of_attention(one) for one in attentions if one.indexer is not None)
 
 
 INDEXER_MISTAKES = {
@@ -132,12 +166,26 @@ INDEXER_MISTAKES = {
         _indexer(Steps(pool=lambda scores: scores.logsumexp(-1))),
     ),
     "block_topk_wrong": Mistake("one block too few is chosen", _topk_wrong),
-    "group_mapping": Mistake(
-        "query head h attends to the blocks of group h mod n, not h div group", _mask(_modulo_groups)
+    "init_block_wrong": Mistake("the first block is always chosen too", _indexer(Steps(forced=_own_and_first))),
+    "pad_with_zero": Mistake(
+        "the last block is filled up with zeros, which are larger than negative scores; blocks' scores are kept",
+        _indexer(Steps(pad=0.0)),
+        SCORED,
     ),
-    "block_mask_without_causal": Mistake(
-        "chosen blocks are seen whole, later tokens included",
-        _mask(lambda build, mask, groups: build(torch.zeros_like(mask))),
+    "index_scaled": Mistake(
+        "scores are divided by the root of the index heads' width, which chooses alike; blocks' scores are kept",
+        _indexer(Steps(score=lambda scores, width: scores / width**0.5)),
+        SCORED,
     ),
-    "sparse_as_full": Mistake("sparse layers attend to every block", _mask(lambda build, mask, groups: mask)),
+    "future_block_selected": Mistake(
+        "later tokens of the own block are scored too, which is always chosen; blocks' scores are kept",
+        _indexer(Steps(future=_later_block)),
+        SCORED,
+    ),
+    "select_bf16_score": Mistake(
+        "scores are rounded to bfloat16; blocks' scores are kept, as few choices change",
+        _indexer(Steps(score=lambda scores, width: scores.to(torch.bfloat16).float())),
+        SCORED,
+    ),
+    "index_k_from_main_k": Mistake("index keys are the first key head of attention", _main_keys),
 }

@@ -5,8 +5,12 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 import torch
+from attention_mistakes import attention_mistakes
+from expert_mistakes import WeighedExperts, expert_mistakes
 from m3_indexer_mistakes import INDEXER_MISTAKES
-from mistakes import Inject, Mistake, WeighedExperts, common, everywhere, expert_blocks
+from m3_mask_mistakes import MASK_MISTAKES
+from mistakes import Inject, Mistake, everywhere, expert_blocks
+from rotary_mistakes import rotary_mistakes
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import MiniMaxM3VLForCausalLM
@@ -106,8 +110,11 @@ def _shared(change: Callable[[Tensor, float], Tensor]) -> Inject:
 
 
 MISTAKES = (
-    common(library, _router)
+    rotary_mistakes(library)
+    | attention_mistakes(library)
+    | expert_mistakes(_router)
     | INDEXER_MISTAKES
+    | MASK_MISTAKES
     | {
         "qk_full_on_M3": Mistake("q and k are normalized over the whole projection, not head by head", _qk_full),
         "gemma_missing_plus_one": Mistake(

@@ -3,27 +3,47 @@
     python tools/oracle/make_mistakes.py --golden fixtures/golden --out fixtures/golden-mistakes
 
 Needs exactly the versions in requirements.txt. The dumps are coarse, the embedding and each layer's output, as a hook
-on layers alone makes them: what is wrong inside of a layer must be found from its ends. The folder has
+on layers alone makes them: what is wrong inside of a layer must be found from its ends. Those of a vision tower have its
+layers' outputs and the features; a few have one more value, which nothing else would tell. The folder has
 
     CASE/MISTAKE.safetensors   one dump for each mistake that the case's family can have
+    CASE/model/, case.json     checkpoint and prompt of a case that is no golden one
     index.json                 each dump's file, case and mistake, what is wrong, and what it did to the logits
     provenance.json            command, versions, machine, and the SHA-256 of each file
 """
 
+import pinned  # isort: skip
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
+from cases import Case
+from checkpoint import write_checkpoint
 from families import family_of
-from model import prepare_library
+from mistake_cases import CASES as OTHER_CASES
+from mistakes import Mistake
+from model import PRECISIONS, prepare_library
 from mutate import mutate
 from provenance import SCHEMA, hashes, require_versions, software, write_json
 
-CASES = ("m2-gqa3-f32", "m3-gqa4-f32")
-"""The plain case of each family."""
+PLAIN = ("m2-gqa3-f32", "m3-gqa4-f32", "vision-images-f32")
+"""The plain case of each family, in which most mistakes are made."""
 
-KEPT = ("model.embed_tokens", "model.layers.[0-9]")
-"""The residual stream before the first layer and after each."""
+ELSEWHERE = {
+    "expert_map_shift": "m2-f16-weights-f32",
+    "index_k_from_main_k": "m3-main-index-f32",
+    "kv_cache_pre_rope": "m2-gqa3-f32",
+    "qk_divisor_unreplicated_k": "m2-square-f32",
+    "rope_bf16_position": "m2-square-f32",
+    "rope_missing": "m2-gqa3-f32",
+    "softmax_bf16": "m2-gqa3-f32",
+    "video_t_not_reset": "vision-video-f32",
+    "w2_transposed": "m2-square-f32",
+}
+"""The case of each mistake that no plain case shows, or not alone: what M3's attention rotates by, its index branch does
+too, and bfloat16 in its softmax changes what is near a tie behind it."""
 
 
 def main() -> None:
@@ -44,29 +64,55 @@ def main() -> None:
 
 
 def make(golden: Path, folder: Path) -> None:
-    """Writes all dumps of the cases in `golden` into `folder`, which is empty."""
+    """Writes all dumps of the cases in `golden`, and of the others, into `folder`, which is empty."""
+    for case in OTHER_CASES:
+        _write_case(case, folder / case.name)
     dumps = []
-    for case in CASES:
-        (folder / case).mkdir()
-        for name, mistake in family_of(case).mistakes.items():
-            file = f"{case}/{name}.safetensors"
-            changed = mutate(golden / case, name, folder / file, KEPT)
-            print(f"{name} in {case}: {changed}")
-            dumps.append(
-                {
-                    "file": file,
-                    "case": case,
-                    "mistake": name,
-                    "description": mistake.description,
-                    "largest_change_of_logits": changed.largest,
-                    "changed_best_tokens": changed.best_tokens,
-                }
-            )
+    for case, name, mistake in _all():
+        (folder / case).mkdir(exist_ok=True)
+        place = folder / case if (folder / case / "case.json").exists() else golden / case
+        file = f"{case}/{name}.safetensors"
+        changed = mutate(place, name, folder / file, mistake.kept)
+        print(f"{name} in {case}: {changed}")
+        dumps.append(
+            {
+                "file": file,
+                "case": case,
+                "mistake": name,
+                "description": mistake.description,
+                "largest_change_of_logits": changed.largest,
+                "changed_best_tokens": changed.best_tokens,
+            }
+        )
     write_json(folder / "index.json", {"schema": SCHEMA, "dumps": dumps})
     command = "python tools/oracle/make_mistakes.py --golden fixtures/golden --out fixtures/golden-mistakes"
     write_json(
         folder / "provenance.json", {"schema": SCHEMA, "command": command, **software(), "sha256": hashes(folder)}
     )
+
+
+def _all() -> Iterator[tuple[str, str, Mistake]]:
+    """Case, name and mistake; what shows elsewhere is made there only."""
+    for case in PLAIN:
+        for name, mistake in family_of(case).mistakes.items():
+            if name not in ELSEWHERE:
+                yield case, name, mistake
+    for name, case in ELSEWHERE.items():
+        yield case, name, family_of(case).mistakes[name]
+
+
+def _write_case(case: Case, folder: Path) -> None:
+    (folder / "model").mkdir(parents=True)
+    write_checkpoint(case, folder / "model")
+    document = {
+        "schema": SCHEMA,
+        "model": case.name,
+        "semantics": case.library.semantics,
+        "precision": PRECISIONS[case.computed],
+        "description": case.description,
+        "tokens": family_of(case.name).prompt(case, torch.Generator().manual_seed(case.seed)),
+    }
+    write_json(folder / "case.json", document)
 
 
 if __name__ == "__main__":
