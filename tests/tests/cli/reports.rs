@@ -135,6 +135,7 @@ fn the_golden_cases_are_as_they_were_made() {
     let ran = parity(Path::new("."), &["fixtures", "verify"]);
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.contains("every file has its recorded hash"), "{ran}");
+    assert!(ran.stdout.ends_with("PASS: 30 dumps without a fault\n"), "{ran}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let copy = folder.path().join("m2-mha-top1-f32");
     copy_folder(&case("m2-mha-top1-f32"), &copy);
@@ -142,6 +143,7 @@ fn the_golden_cases_are_as_they_were_made() {
     let ran = parity(folder.path(), &["fixtures", "verify", "--golden", "."]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(ran.stdout.contains("m2-mha-top1-f32/model/notes.txt is there and not expected"), "{ran}");
+    assert!(ran.stdout.ends_with("FAIL: 2 dumps without a fault, of files that are not as they were made\n"), "{ran}");
 }
 
 fn copy_folder(from: &Path, to: &Path) {
