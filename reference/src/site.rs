@@ -135,6 +135,12 @@ impl Site {
         (shape[..shape.len() - 1].iter().product(), columns)
     }
 
+    /// The axis of the site's shape that has a row for each token; none in the vision tower.
+    pub fn token_axis(self, config: &Config) -> Option<usize> {
+        let extents = |axis: &&Axis| axis.extent(config, Extent::new(1, 1), 0).is_some();
+        self.axes().iter().filter(extents).position(|axis| *axis == Tokens)
+    }
+
     /// The layer, if the site is in one.
     pub fn layer(self) -> Option<usize> {
         match self {

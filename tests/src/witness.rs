@@ -74,7 +74,7 @@ impl Witness {
         };
         let stated = model.case.as_ref().and_then(|case| case.manifest.semantics.clone());
         let given = Given { semantics: self.semantics.clone().or(stated), ..Given::default() };
-        let dumped = Dumped::of(dump, &given, &model).expect("it is a dump of the case");
+        let dumped = Dumped::of(dump, &given, &model).expect("it is a dump of the case").remove(0);
         let evidence = Evidence {
             config: model.checkpoint.config(),
             weights: &model.checkpoint,

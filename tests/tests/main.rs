@@ -31,6 +31,7 @@ mod precision;
 mod report;
 mod rounding;
 mod routing;
+mod rows;
 mod semantics;
 mod site;
 mod skip;

@@ -71,6 +71,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
     let worst = Worst { index: vec![3, 261], candidate: 1.5, reference: -0.25, bound: 1e-3, ratio: largest };
     SiteReport {
         step: 0,
+        first: 0,
         site,
         lens,
         verdict,

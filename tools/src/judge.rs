@@ -22,5 +22,6 @@ pub mod stored;
 pub(crate) mod substitution;
 pub(crate) mod track;
 pub(crate) mod twin;
+mod unknown;
 pub mod verdict;
 pub mod verification;

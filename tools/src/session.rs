@@ -7,4 +7,6 @@ pub mod model;
 pub mod pixels;
 pub mod precision;
 pub mod prompt;
+pub mod prompts;
 pub mod recorder;
+pub mod rows;

@@ -20,8 +20,7 @@ use crate::judge::verification::Verification;
 use crate::report::content::{Header, Report, SCHEMA};
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
-use crate::report::table;
-use crate::report::terminal::print;
+use crate::report::terminal::print_all;
 use crate::session::backend::{device, load_optimized, weights_of_optimized};
 use crate::session::decoding::decode_optimized;
 use crate::session::model::Model;
@@ -58,14 +57,7 @@ impl Check {
         for name in &names {
             reports.push(self.judge(&Model::open(name)?, output)?);
         }
-        match &reports[..] {
-            [one] => print(one, output),
-            all => {
-                let faulty = all.iter().filter(|report| report.verdict() == Verdict::Fault);
-                faulty.for_each(|report| print(report, output));
-                output.say(&table::of_reports(all));
-            }
-        }
+        print_all(&reports, output);
         files.write(&reports)?;
         let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })

@@ -34,31 +34,47 @@ impl Diagnose {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let (json, output) = self.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
-        let dumped = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given.given(), &model)?;
-        if let Some(note) = &dumped.known.coarser {
-            output.say(note);
+        let requests = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given.given(), &model)?;
+        let mut diagnoses = Vec::with_capacity(requests.len());
+        for dumped in &requests {
+            if let (number, 2..) = dumped.request {
+                output.say(&format!("request {number}"));
+            }
+            diagnoses.push(diagnosed(&model, dumped, output)?);
         }
-        let evidence = Evidence {
-            config: model.checkpoint.config(),
-            weights: &HeldWeights::under(&dumped.known.contract, &model.checkpoint),
-            candidate: &dumped.values,
-            contract: dumped.known.contract,
-            semantics: dumped.semantics,
-            steps: &dumped.steps,
-            media: dumped.media.as_ref(),
+        let told = match &diagnoses[..] {
+            [diagnosis] => serde_json::json!({ "schema": 1, "diagnosis": diagnosis }),
+            all => serde_json::json!({ "schema": 1, "diagnoses": all }),
         };
-        evidence.require_tokens()?;
-        let bar = output.progress(0, "trying known mistakes");
-        let diagnosis = diagnose(&evidence, |left| {
-            bar.set_length(bar.position() + left as u64);
-            bar.inc(1);
-        })?;
-        bar.finish_and_clear();
-        output.say(&told(&diagnosis));
-        json.write(&serde_json::json!({ "schema": 1, "diagnosis": diagnosis }))?;
-        let right = diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
-        Ok(if right { Outcome::Good } else { Outcome::Fault })
+        json.write(&told)?;
+        let right = |diagnosis: &Diagnosis| diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
+        Ok(if diagnoses.iter().all(right) { Outcome::Good } else { Outcome::Fault })
     }
+}
+
+/// One request's diagnosis, which is told.
+fn diagnosed(model: &Model, dumped: &Dumped, output: Output) -> Result<Diagnosis, Failure> {
+    if let Some(note) = &dumped.known.coarser {
+        output.say(note);
+    }
+    let evidence = Evidence {
+        config: model.checkpoint.config(),
+        weights: &HeldWeights::under(&dumped.known.contract, &model.checkpoint),
+        candidate: &dumped.values,
+        contract: dumped.known.contract,
+        semantics: dumped.semantics,
+        steps: &dumped.steps,
+        media: dumped.media.as_ref(),
+    };
+    evidence.require_tokens()?;
+    let bar = output.progress(0, "trying known mistakes");
+    let diagnosis = diagnose(&evidence, |left| {
+        bar.set_length(bar.position() + left as u64);
+        bar.inc(1);
+    })?;
+    bar.finish_and_clear();
+    output.say(&told(&diagnosis));
+    Ok(diagnosis)
 }
 
 /// The diagnosis for reading.

@@ -101,7 +101,8 @@ pub struct OnDevice {
 /// A dump.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DumpOptions {
-    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list or an object with `tokens`.
+    /// The tokens that the dump was made from: 1,2,3 or @file.json, a list, or a tokenizer's object with `input_ids` and
+    /// `attention_mask`, of one prompt or of several.
     #[arg(long, value_name = "TOKENS")]
     pub tokens: Option<String>,
     /// What the candidate rounds, and where: `f32`, `bf16`, `f16`, or a profile such as `transformers_bf16`, `vllm_bf16`,

@@ -1,9 +1,11 @@
 //! `parity verify`: a dump from any engine next to the reference.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
+use fixtures::activations::rows::Request;
 use fixtures::checkpoint::rounded::HeldWeights;
 use fixtures::names::sited::Sited;
 use reference::Semantics;
@@ -22,7 +24,7 @@ use crate::judge::verification::Verification;
 use crate::report::content::{Header, Report, SCHEMA};
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
-use crate::report::terminal::print;
+use crate::report::terminal::print_all;
 use crate::session::dumped::{Dumped, open_dump};
 use crate::session::model::Model;
 use crate::session::precision::Known;
@@ -56,17 +58,22 @@ impl Verify {
         let (files, output) = self.files.begin(output)?;
         let model = Model::open(&self.model)?;
         let dump = open_dump(self.dump.as_deref(), &model)?;
-        let report = self.judge(&model, dump, output)?;
-        print(&report, output);
-        files.write(std::slice::from_ref(&report))?;
-        Ok(if report.verdict() == Verdict::Fault { Outcome::Fault } else { Outcome::Good })
+        let reports = self.judge(&model, dump, output)?;
+        print_all(&reports, output);
+        files.write(&reports)?;
+        let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
+        Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
 
-    /// Puts a dump next to the model's reference.
-    pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Report, Failure> {
+    /// Puts a dump next to the model's reference, request by request.
+    pub(super) fn judge(&self, model: &Model, dump: Dump, output: Output) -> Result<Vec<Report>, Failure> {
+        let requests = Dumped::of(dump, &self.given.given(), model)?;
+        requests.into_iter().map(|dumped| self.judge_one(model, dumped, output)).collect()
+    }
+
+    fn judge_one(&self, model: &Model, dumped: Dumped, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
-        let Dumped { values: dump, prompt, steps, known, semantics, media } =
-            Dumped::of(dump, &self.given.given(), model)?;
+        let Dumped { values: dump, request, prompt, steps, known, semantics, media } = dumped;
         let weights = HeldWeights::under(&known.contract, &model.checkpoint);
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
         let lenses =
@@ -95,7 +102,11 @@ impl Verify {
             decode: None,
         };
         report.retain(|site| selection.has(site));
-        if selection.is_all() && !prompt.decoded.is_empty() && self.lens.is_empty() {
+        if let (number, 2..) = request {
+            write!(report.header.model, " request {number}").expect("text takes all");
+        }
+        let whole = dump.request().is_none_or(|request| request.absent == 0);
+        if selection.is_all() && !prompt.decoded.is_empty() && self.lens.is_empty() && whole {
             let bar = output.progress(1 + MEMBERS, "verifying the decode");
             let passes: Vec<usize> = steps.iter().map(Vec::len).collect();
             let mut choices = Choices::of(&dump, decoder.config(), &passes)?;
@@ -149,6 +160,7 @@ impl Verify {
 fn notes(dump: &Sited, known: &Known) -> Vec<String> {
     let reading = dump.reading();
     let mut notes: Vec<String> = known.coarser.iter().cloned().collect();
+    notes.extend(dump.request().and_then(notes_of_rows));
     if !reading.unknown.is_empty() {
         let listed: Vec<String> = reading.unknown.iter().take(5).map(|name| with_closest(dump, name)).collect();
         let more = reading.unknown.len().saturating_sub(listed.len());
@@ -159,6 +171,19 @@ fn notes(dump: &Sited, known: &Known) -> Vec<String> {
         notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
     }
     notes
+}
+
+/// What the reader should know of a request's rows.
+fn notes_of_rows(request: &Request) -> Option<String> {
+    let (absent, shift) = (request.absent, request.shift);
+    if absent > 0 {
+        return Some(format!(
+            "positions up to {} came from a cache and are not in the dump: attention is not judged, nor are layers as a whole",
+            absent - 1
+        ));
+    }
+    (shift > 0)
+        .then(|| format!("the candidate counts {shift} slots of padding: its position {shift} is the first token's"))
 }
 
 fn with_closest(dump: &Sited, name: &str) -> String {

@@ -1,10 +1,12 @@
 //! Two dumps, pair by pair, without a model's help or with it.
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::rows::{Pass, Request};
 use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::{Columns, Sited};
 use fixtures::{Dtype, Tensor};
+use ndarray::Axis;
 use reference::config::{Config, Vision};
 use reference::media::PASSES;
 use reference::site::Extent;
@@ -108,13 +110,19 @@ impl Difference {
     ) -> Result<Self, Failure> {
         let [a, b] = [a, b].map(|dump| Sited::new(dump, config, maps));
         let extents = extents(&a, &b, config)?;
+        let rows = [of_all(&a, &extents), of_all(&b, &extents)];
         let (both, only_b): (Vec<At>, Vec<At>) =
             b.sites().filter(|at| selection.has(at.site)).partition(|at| a.has(*at));
         let only_a = a.sites().filter(|at| selection.has(at.site) && !b.has(*at));
         let mut pairs = Vec::with_capacity(both.len());
         for at in both {
             let extent = extents[at.step];
-            pairs.push(pair(&at.to_string(), &whole(&a, at, extent)?, &whole(&b, at, extent)?));
+            let direct = whole(&a, at, extent).ok().zip(whole(&b, at, extent).ok());
+            let (a, b) = match direct.filter(|(a, b)| without_batch(a.shape()) == without_batch(b.shape())) {
+                Some(direct) => direct,
+                None => common_rows([&rows[0], &rows[1]], at, extent)?,
+            };
+            pairs.push(pair(&at.to_string(), &a, &b));
             progress();
         }
         Ok(Difference {
@@ -184,28 +192,56 @@ fn whole(dump: &Sited, at: At, extent: Extent) -> Result<Tensor<'_>, Failure> {
     Ok(tensor.expect("a matrix has its shape's elements"))
 }
 
+/// A dump of which all rows of a call are seen as one request's, in whatever layout.
+fn of_all(dump: &Sited, extents: &[Extent]) -> Sited {
+    let sizes = dump.sizes();
+    let passes = extents.iter().enumerate().map(|(step, extent)| {
+        let batch = sizes.get(step).and_then(|size| size.batch).unwrap_or(1);
+        Pass::of_all(step, (batch, extent.tokens / batch), extent.positions / batch)
+    });
+    dump.of(Request { passes: passes.collect(), ..Request::default() })
+}
+
+/// The rows of a site that both dumps show.
+fn common_rows<'d>([a, b]: [&'d Sited; 2], at: At, extent: Extent) -> Result<(Tensor<'d>, Tensor<'d>), Failure> {
+    let shown = [a.shown(at, extent)?, b.shown(at, extent)?];
+    let of = |dump: &Sited, own: &Option<Vec<usize>>, other: &Option<Vec<usize>>| {
+        let values = dump.matrix::<f64>(at, extent)?;
+        let own: Vec<usize> = own.clone().unwrap_or_else(|| (0..values.nrows()).collect());
+        let is_common = |row: &usize| other.as_ref().is_none_or(|other| other.contains(row));
+        let rows: Vec<usize> = (0..own.len()).filter(|&i| is_common(&own[i])).collect();
+        let values = if own.len() == values.nrows() { values.select(Axis(0), &rows) } else { values };
+        let tensor = Tensor::stored(reference::Storage::Real, values.shape(), values.iter().copied());
+        Ok::<_, Failure>(tensor.expect("a matrix has its shape's elements"))
+    };
+    Ok((of(a, &shown[0], &shown[1])?, of(b, &shown[1], &shown[0])?))
+}
+
 /// How many tokens each step has, and patches the first, by the tensors of either dump whose rows these are.
 fn extents(a: &Sited, b: &Sited, config: &Config) -> Result<Vec<Extent>, Failure> {
     let mut extents: Vec<Extent> = Vec::new();
     let last = a.sites().chain(b.sites()).map(|at| at.step).max().unwrap_or(0);
     let square = config.vision.as_ref().map_or(1, Vision::merged);
     let one = Extent::new(1, 1).seeing([square; PASSES]);
-    // How often a dump has the rows of `one` at a site of the step.
+    let sizes = [a.sizes(), b.sizes()];
+    let rows = |step: usize| sizes.iter().filter_map(|sizes| sizes.get(step)?.rows).max();
+    // How often a dump has the patches of `one` at a site of the step.
     let times = |step, pass| {
         [a, b].into_iter().find_map(|dump| {
-            let of = |at: &At| at.step == step && pass_of(at.site) == pass && at.site.shape(config, one).len() == 2;
+            let of =
+                |at: &At| at.step == step && pass_of(at.site) == Some(pass) && at.site.shape(config, one).len() == 2;
             let at = dump.sites().find(of)?;
             let listed = dump.dump().find(&dump.reading().values[&at].tensor)?;
             Some(without_batch(listed.shape).first()? / at.site.shape(config, one)[0])
         })
     };
     for step in 0..=last {
-        let tokens = times(step, None).ok_or_else(|| {
+        let tokens = rows(step).ok_or_else(|| {
             Failure::new(format!("no tensor tells how many tokens step {step} has"))
                 .help("compare by names, without --model")
         })?;
         let positions = extents.last().map_or(0, |extent| extent.positions) + tokens;
-        let patches = |pass| times(step, Some(pass)).unwrap_or(0) * square;
+        let patches = |pass| times(step, pass).unwrap_or(0) * square;
         extents.push(Extent::new(tokens, positions).seeing(std::array::from_fn(patches)));
     }
     Ok(extents)

@@ -18,7 +18,7 @@ impl Evidence<'_> {
         for (step, tokens) in self.steps.iter().enumerate() {
             let at = At { step, site: Site::Embedding };
             let extent = Extent::new(tokens.len(), first + tokens.len());
-            if self.candidate.has(at) {
+            if self.candidate.has(at) && self.candidate.shown(at, extent)?.is_none() {
                 let shown = self.candidate.matrix(at, extent)?;
                 self.require_rows(&table, tokens, &shown, first)?;
             }

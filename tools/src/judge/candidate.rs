@@ -24,11 +24,32 @@ pub trait Candidate: Sync {
     /// The choices at a site that has them; an error if their shape is another.
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure>;
 
+    /// The tokens of the pass whose rows are in what is shown; all of them, if `None`.
+    fn shown(&self, _at: At, _extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
+        Ok(None)
+    }
+
+    /// Where a pass begins, if not at the position after the pass before it.
+    fn start(&self, _step: usize) -> Option<Start> {
+        None
+    }
+
     /// Rows and columns of what is kept at a site, whatever the model's sizes.
     fn size(&self, at: At) -> Option<(usize, usize)>;
 
     /// The same candidate, as one of a model of other sizes.
     fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a>;
+}
+
+/// Where a pass begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// The position of its first token in the request. Tokens that earlier passes had from there on were drafts, rejected since.
+    pub position: usize,
+    /// The position by which that token is rotated, which is another where an engine counts padding.
+    pub rotated: usize,
+    /// Positions at the request's beginning that no pass has: their keys and values came from a cache.
+    pub absent: usize,
 }
 
 impl<C: Candidate + ?Sized> Candidate for &C {
@@ -42,6 +63,14 @@ impl<C: Candidate + ?Sized> Candidate for &C {
 
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
         (**self).choices(at, extent)
+    }
+
+    fn shown(&self, at: At, extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
+        (**self).shown(at, extent)
+    }
+
+    fn start(&self, step: usize) -> Option<Start> {
+        (**self).start(step)
     }
 
     fn size(&self, at: At) -> Option<(usize, usize)> {
@@ -165,10 +194,17 @@ impl Candidate for Sited {
         Ok(Sited::choices(self, at, extent)?)
     }
 
+    fn shown(&self, at: At, extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
+        Ok(Sited::shown(self, at, extent)?)
+    }
+
+    fn start(&self, step: usize) -> Option<Start> {
+        let (request, pass) = self.request().and_then(|request| Some((request, request.passes.get(step)?)))?;
+        Some(Start { position: pass.first, rotated: pass.first + request.shift, absent: request.absent })
+    }
+
     fn size(&self, at: At) -> Option<(usize, usize)> {
-        let place = self.reading().values.get(&at)?;
-        let (columns, rows) = self.dump().find(&place.tensor)?.shape.split_last()?;
-        Some((rows.iter().product(), *columns))
+        Sited::size(self, at)
     }
 
     fn under<'a>(&'a self, config: &Config) -> Box<dyn Candidate + 'a> {

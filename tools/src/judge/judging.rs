@@ -61,7 +61,8 @@ impl Judge {
     }
 
     pub(crate) fn needs_floor(&self) -> bool {
-        self.seen.computed.error.as_ref().is_none_or(|error| error.carried > CARRIED)
+        let carried = self.seen.computed.error.as_ref().is_none_or(|error| error.carried > CARRIED);
+        carried && self.seen.unknown.is_none()
     }
 
     /// Whether a value is beyond its bound, however far that was carried: a fault, whatever the noise is.
@@ -86,7 +87,7 @@ impl Judge {
             Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
         };
         let candidate = loaded.value(self.site())?.as_ref().clone();
-        Ok(Kept { shape: loaded.shape(self.site()), candidate, reference, bound })
+        Ok(Kept { shape: loaded.shape(self.site(), self.seen.shown.as_deref()), candidate, reference, bound })
     }
 
     /// The site's report; `contract` says what the candidate stores values in.
@@ -111,7 +112,11 @@ impl Judge {
             tops: tops(self.seen.site, candidate, reference),
             ..SiteReport::missing(loaded.step(), self.seen.site, lens)
         };
-        let shape = loaded.shape(self.seen.site);
+        if let Some(why) = &self.seen.unknown {
+            (report.verdict, report.note) = (Verdict::Mistrusted, Some(why.clone()));
+            return Ok(report);
+        }
+        let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
         if self.members.is_empty() {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
@@ -124,6 +129,10 @@ impl Judge {
         if report.verdict != Verdict::Fault && zeros && !is_zero_by_nature(self.seen.site) {
             report.verdict = report.verdict.max(Verdict::Mistrusted);
             report.note = Some("every value is 0".into());
+        }
+        if let Some(shown) = &self.seen.shown {
+            report.worst.iter_mut().for_each(|worst| worst.index[0] = shown[worst.index[0]]);
+            report.tops.iter_mut().for_each(|top| top.token = shown[top.token]);
         }
         Ok(report)
     }

@@ -30,11 +30,17 @@ impl Choices {
             let mut positions = 0;
             for (step, &tokens) in passes.iter().enumerate() {
                 let at = At { step, site };
-                positions += tokens;
+                let first = candidate.start(step).map_or(positions, |start| start.position);
+                positions = first + tokens;
                 let extent = Extent::new(tokens, positions);
                 if !candidate.has(at) || other_size(candidate, config, at, extent).is_some() {
                     break;
                 }
+                if candidate.shown(at, extent)?.is_some() {
+                    break;
+                }
+                // What is read anew was a draft that was rejected.
+                rows.iter_mut().for_each(|known| known.truncate(first));
                 let chosen = candidate.choices(at, extent)?;
                 rows.resize(chosen.nrows() / tokens, Vec::new());
                 for (row, chosen) in chosen.rows().into_iter().enumerate() {

@@ -55,7 +55,7 @@ impl SeenChoice {
         };
         let mut standings = Vec::with_capacity(self.candidate.nrows());
         for row in 0..self.candidate.nrows() {
-            let token = row % self.tokens;
+            let token = self.token(row);
             let judged = self.row(row);
             standings.push(judged.standing());
             match judged {
@@ -85,8 +85,14 @@ impl SeenChoice {
 
     /// The index of an element in the dumped tensor.
     fn index(&self, row: usize, column: usize) -> Vec<usize> {
-        let (chooser, token) = (row / self.tokens, row % self.tokens);
+        let (chooser, token) = (row / self.tokens, self.token(row));
         if self.candidate.nrows() == self.tokens { vec![token, column] } else { vec![chooser, token, column] }
+    }
+
+    /// The token of a row.
+    fn token(&self, row: usize) -> usize {
+        let token = row % self.tokens;
+        self.shown.as_ref().map_or(token, |shown| shown[token])
     }
 
     fn picture(&self, standings: &[Standing]) -> Chosen {
@@ -114,7 +120,7 @@ impl SeenChoice {
     fn row(&self, row: usize) -> Row {
         let choices = self.scores.dim().1;
         let blocks = matches!(self.site, Site::Layer(_, LayerSite::Blocks));
-        let (what, token) = (if blocks { "block" } else { "expert" }, row % self.tokens);
+        let (what, token) = (if blocks { "block" } else { "expert" }, self.token(row));
         let (chosen, own) = (set(&self.candidate, row), set(&self.chosen, row));
         let illegal = |note| Row::Illegal { note, over: None };
         let is_there = |choice: usize| choice < choices || blocks && choice == NONE;

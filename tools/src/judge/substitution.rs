@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use fixtures::names::at::At;
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
@@ -15,6 +15,7 @@ use reference::{LayerSite, Site, Tracked};
 use super::lens::Lens;
 use crate::failure::Failure;
 use crate::judge::candidate::{Candidate, other_size};
+use crate::judge::unknown::Unknown;
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// A candidate's values of one step and layer, each read once.
@@ -23,14 +24,19 @@ pub(crate) struct Loaded<'a> {
     config: &'a Config,
     step: usize,
     extent: Extent,
+    /// Positions whose keys and values are known to nobody.
+    absent: usize,
     values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
     /// Choices that the candidate does not show, as far as they follow from its values.
     recovered: RefCell<HashMap<Site, Array2<usize>>>,
+    shown: RefCell<HashMap<Site, Option<Rc<[usize]>>>>,
 }
 
 impl<'a> Loaded<'a> {
     pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a Config, step: usize, extent: Extent) -> Self {
-        Loaded { candidate, config, step, extent, values: RefCell::default(), recovered: RefCell::default() }
+        let absent = candidate.start(step).map_or(0, |start| start.absent);
+        let (values, shown, recovered) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Loaded { candidate, config, step, extent, absent, values, recovered, shown }
     }
 
     /// Goes on with these choices wherever the candidate shows none.
@@ -40,8 +46,8 @@ impl<'a> Loaded<'a> {
 
     /// The same values, with other choices where the candidate shows none.
     pub(super) fn with(&self, recovered: HashMap<Site, Array2<usize>>) -> Self {
-        let values = RefCell::new(self.values.borrow().clone());
-        Loaded { values, recovered: RefCell::new(recovered), ..*self }
+        let (values, shown) = (self.values.clone(), self.shown.clone());
+        Loaded { values, shown, recovered: RefCell::new(recovered), ..*self }
     }
 
     pub(super) fn tokens(&self) -> usize {
@@ -72,9 +78,48 @@ impl<'a> Loaded<'a> {
         site.matrix(self.config, self.extent)
     }
 
-    /// The shape of the site's value as it is dumped.
-    pub(crate) fn shape(&self, site: Site) -> Vec<usize> {
-        site.shape(self.config, self.extent)
+    /// The shape of the site's value as it is dumped, of the tokens that are shown.
+    pub(crate) fn shape(&self, site: Site, shown: Option<&[usize]>) -> Vec<usize> {
+        site.shape(self.config, self.extent_of(shown))
+    }
+
+    fn extent_of(&self, shown: Option<&[usize]>) -> Extent {
+        Extent { tokens: shown.map_or(self.extent.tokens, <[usize]>::len), ..self.extent }
+    }
+
+    /// The tokens of the pass that the candidate shows at a site, if not all.
+    pub(crate) fn shown(&self, site: Site) -> Result<Option<Rc<[usize]>>, Failure> {
+        if let Some(shown) = self.shown.borrow().get(&site) {
+            return Ok(shown.clone());
+        }
+        let shown: Option<Rc<[usize]>> = self.candidate.shown(self.at(site), self.extent)?.map(Rc::from);
+        self.shown.borrow_mut().insert(site, shown.clone());
+        Ok(shown)
+    }
+
+    /// The rows of the reference's matrix at a site that tokens have, each as many as every other.
+    fn rows(&self, site: Site, tokens: &[usize]) -> Vec<usize> {
+        let each = self.size(site).0 / self.extent.tokens.max(1);
+        tokens.iter().flat_map(|token| (0..each).map(move |i| token * each + i)).collect()
+    }
+
+    /// Whether nothing that the candidate shows from a site on depends on other tokens than these, which it shows there: no
+    /// later layer attends, and no later site has a row of another token.
+    fn leads_nowhere_else(&self, site: Site, tokens: &[usize]) -> Result<bool, Failure> {
+        let last = self.config.num_hidden_layers.saturating_sub(1);
+        let in_tail = |other: Site| other > site && other > Site::Layer(last, LayerSite::Probabilities);
+        if site <= Site::Layer(last, LayerSite::Probabilities) {
+            return Ok(false);
+        }
+        let inside = LayerSite::ALL.into_iter().map(|site| Site::Layer(last, site));
+        let after = inside.chain([Site::FinalNorm, Site::LmHead, Site::Logits]);
+        for other in after.filter(|&other| in_tail(other) && self.has(other)) {
+            let shown = self.shown(other)?;
+            if shown.is_none_or(|shown| shown.iter().any(|token| !tokens.contains(token))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn value(&self, site: Site) -> Result<Rc<Array2<f64>>, Failure> {
@@ -94,8 +139,10 @@ impl<'a> Loaded<'a> {
     }
 
     fn require(&self, site: Site, found: (usize, usize)) -> Result<(), Failure> {
-        let expected = self.size(site);
-        if found == expected {
+        let expected = site.matrix(self.config, self.extent_of(self.shown(site)?.as_deref()));
+        // Blocks beyond those that there are to choose are for the choice's own verdict.
+        let more = matches!(site, Site::Layer(_, LayerSite::Blocks)) && found.1 > expected.1;
+        if found == expected || more && found.0 == expected.0 {
             return Ok(());
         }
         let problem = format!("{}: is {found:?} as a matrix, expected {expected:?}", self.at(site));
@@ -114,6 +161,10 @@ pub(crate) struct Seen {
     pub(crate) computed: Tracked<f64>,
     /// Sites on the way that the candidate does not show.
     pub(crate) segment: Vec<Site>,
+    /// The tokens that the candidate shows, if not all: `computed` has the rows of these.
+    pub(crate) shown: Option<Rc<[usize]>>,
+    /// Why nothing can be said of the value: it depends on what nobody knows.
+    pub(crate) unknown: Option<String>,
 }
 
 /// A choice that the reference would have made.
@@ -123,6 +174,8 @@ pub(crate) struct SeenChoice {
     pub(crate) scores: Tracked<f64>,
     pub(crate) chosen: Array2<usize>,
     pub(crate) candidate: Array2<usize>,
+    /// The tokens that the candidate shows, if not all.
+    pub(crate) shown: Option<Rc<[usize]>>,
 }
 
 /// A choice that the candidate does not show.
@@ -149,12 +202,14 @@ pub(crate) struct Substitution<'a> {
     pub(crate) others: Vec<Site>,
     pub(crate) failure: Option<Failure>,
     segment: Vec<Site>,
+    unknown: Unknown,
 }
 
 impl<'a> Substitution<'a> {
     pub(crate) fn new(lens: Lens, loaded: &'a Loaded<'a>, only: Option<Vec<Site>>) -> Self {
         let (seen, choices, unshown, missing, others, segment) = Default::default();
-        Substitution { lens, loaded, only, seen, choices, unshown, missing, others, failure: None, segment }
+        let unknown = Unknown::new(loaded.absent);
+        Substitution { lens, loaded, only, seen, choices, unshown, missing, others, failure: None, segment, unknown }
     }
 
     fn keeps(&self, site: Site) -> bool {
@@ -169,19 +224,28 @@ impl<'a> Substitution<'a> {
     }
 
     fn try_visit(&mut self, site: Site, value: &mut Tracked<f64>) -> Result<(), Failure> {
-        if !self.loaded.has(site) {
+        let has = self.loaded.has(site);
+        let unknown = self.unknown.meet(site, has);
+        if !has {
             self.pass_over(site);
             return Ok(());
         }
-        let candidate = self.loaded.value(site)?;
+        let (candidate, shown) = (self.loaded.value(site)?, self.loaded.shown(site)?);
+        let rows = shown.as_ref().map(|tokens| self.loaded.rows(site, tokens));
         if self.keeps(site) {
-            self.seen.push(Seen { site, computed: value.clone(), segment: std::mem::take(&mut self.segment) });
+            let computed = rows.as_ref().map_or_else(|| value.clone(), |rows| value.select(rows));
+            let segment = std::mem::take(&mut self.segment);
+            self.seen.push(Seen { site, computed, segment, shown: shown.clone(), unknown });
         }
         // What follows a value that is not a number is judged from the reference's own.
         if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
-            *value = match &value.error {
-                Some(_) => Tracked::exact(candidate.as_ref().clone()),
-                None => Tracked::plain(candidate.as_ref().clone()),
+            *value = match (rows.as_ref().zip(shown), &value.error) {
+                (Some((rows, tokens)), _) => {
+                    let exact = self.loaded.leads_nowhere_else(site, &tokens)?;
+                    partly(value, rows, &candidate, exact)
+                }
+                (None, Some(_)) => Tracked::exact(candidate.as_ref().clone()),
+                (None, None) => Tracked::plain(candidate.as_ref().clone()),
             };
         }
         Ok(())
@@ -197,17 +261,44 @@ impl<'a> Substitution<'a> {
             }
             return Ok(());
         }
-        let candidate = self.loaded.choices(site)?;
+        let (candidate, shown) = (self.loaded.choices(site)?, self.loaded.shown(site)?);
         let usable = is_usable(site, scores.dim().1, &candidate);
+        let rows = shown.as_ref().map(|tokens| self.loaded.rows(site, tokens));
         if self.lens == Lens::Local && self.only.is_none() {
-            let (scores, chosen, candidate) = (scores.clone(), chosen.clone(), candidate.clone());
-            let tokens = self.loaded.extent.tokens;
-            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate });
+            let (scores, chosen) = match &rows {
+                None => (scores.clone(), chosen.clone()),
+                Some(rows) => (scores.select(rows), chosen.select(Axis(0), rows)),
+            };
+            let tokens = shown.as_ref().map_or(self.loaded.extent.tokens, |shown| shown.len());
+            let (candidate, shown) = (candidate.clone(), shown.clone());
+            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown });
         }
-        if usable {
-            *chosen = candidate;
+        match rows {
+            _ if !usable => {}
+            None => *chosen = candidate,
+            Some(rows) => {
+                let shown = rows.iter().zip(candidate.rows());
+                shown.for_each(|(&row, candidate)| chosen.row_mut(row).assign(&candidate));
+            }
         }
         Ok(())
+    }
+}
+
+/// The reference's value with a candidate's in some of its rows. The others keep their error, unless nothing that is judged
+/// depends on them.
+fn partly(value: &Tracked<f64>, rows: &[usize], candidate: &Array2<f64>, exact: bool) -> Tracked<f64> {
+    let mut value = value.clone();
+    for (&row, candidate) in rows.iter().zip(candidate.rows()) {
+        value.value.row_mut(row).assign(&candidate);
+        if let Some(error) = &mut value.error {
+            error.certain.row_mut(row).fill(0.0);
+            error.sigma.row_mut(row).fill(0.0);
+        }
+    }
+    match value.error {
+        Some(_) if exact => Tracked::exact(value.value),
+        error => Tracked { error, ..value },
     }
 }
 

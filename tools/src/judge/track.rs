@@ -11,6 +11,7 @@ use reference::ops::rope::RopeTable;
 use reference::run::Run;
 use reference::{Error, RoundingContract, Site, Tracked};
 
+use super::candidate::Start;
 use super::floor::MEMBERS;
 use super::judging::Judge;
 use super::lens::Lens;
@@ -41,10 +42,17 @@ pub(crate) struct Pass<'a> {
     pub(crate) tokens: &'a [u32],
     /// Those of them that belong to the prompt, where images may have places.
     pub(crate) prompt: &'a [u32],
-    /// The position of the first of them.
-    pub(crate) first: usize,
+    /// Where they begin.
+    pub(crate) start: Start,
     /// Whether another pass follows, which reads this one's cache.
     pub(crate) more: bool,
+}
+
+impl Pass<'_> {
+    /// Positions before it that passes had.
+    pub(super) fn kept(&self) -> usize {
+        self.start.position - self.start.absent
+    }
 }
 
 /// What a phase showed.
@@ -92,6 +100,11 @@ impl<'m> Track<'m> {
 
     /// Runs one phase of a forward pass.
     pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Shown, Failure> {
+        if phase == Phase::Start {
+            // What is read anew was a draft that was rejected.
+            let kept = pass.kept();
+            std::iter::once(&mut self.main).chain(&mut self.members).for_each(|state| state.truncate(kept));
+        }
         let (before, stream) = (self.main.flow(), self.main.stream.clone());
         let mut probe = Substitution::new(self.lens, loaded, None);
         let mut run = if self.lens.bounds() {
@@ -106,7 +119,7 @@ impl<'m> Track<'m> {
         if let Phase::Layer(layer) = phase
             && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), loaded.tokens())
         {
-            self.main.back_to(layer, stream, pass.first);
+            self.main.back_to(layer, stream, pass.kept());
             let choices = recovery.settle(loaded, |choices| self.forced((layer, phase), pass, loaded, choices))?;
             loaded.recover(choices);
             return self.advance(phase, pass, loaded);
@@ -137,7 +150,7 @@ impl<'m> Track<'m> {
     ) -> Result<Vec<Seen>, Failure> {
         let loaded = loaded.with(choices.clone());
         let mut probe = Substitution::new(self.lens, &loaded, None);
-        let mut state = self.main.only(layer, pass.first);
+        let mut state = self.main.only(layer, pass.kept());
         state.advance(self.model, phase, pass, &mut Run::new(RoundingContract::IDEAL, &mut probe))?;
         probe.failure.map_or(Ok(probe.seen), Err)
     }
@@ -173,9 +186,9 @@ impl<'m> Track<'m> {
                 member.follow(&before);
             }
             if let Phase::Layer(layer) = phase
-                && member.cache.len(layer) != pass.first
+                && member.cache.len(layer) != pass.kept()
             {
-                member.cache.adopt(layer, &self.main.cache, pass.first);
+                member.cache.adopt(layer, &self.main.cache, pass.kept());
             }
             let mut probe = Substitution::new(self.lens, loaded, Some(floored.to_vec()));
             let mut run = Run::new(self.candidate.stochastic(seed), &mut probe);
@@ -203,6 +216,11 @@ impl State {
     pub(super) fn new(model: &Decoder<'_>) -> Self {
         let cache = KvCache::new(model.config().num_hidden_layers);
         State { patches: None, features: Vec::new(), stream: None, table: None, cache }
+    }
+
+    /// Forgets what was read after so many positions.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.cache.truncate(kept);
     }
 
     /// Goes back to before a layer whose pass began at position `first`.
@@ -266,13 +284,13 @@ impl State {
                 self.features.push(tower(which).project(&patches.stream, &pixels(which).grids, run)?);
             }
             Phase::Start => {
-                let embedded = model.embed(pass.tokens, pass.first, run)?;
+                let embedded = model.embed(pass.tokens, pass.start.position, run)?;
                 let features = std::mem::take(&mut self.features);
                 // A run that begins in between has seen nothing, and goes on from a stream that has.
-                let unseen = pass.first == 0 && features.is_empty() && model.media().is_some();
+                let unseen = pass.start.position == 0 && features.is_empty() && model.media().is_some();
                 let stream = if unseen { embedded } else { model.scatter(pass.prompt, embedded, &features, run)? };
                 self.stream = Some(stream.into());
-                self.table = Some(model.rope_table(pass.first, pass.tokens.len(), run));
+                self.table = Some(model.rope_table(pass.start.rotated, pass.tokens.len(), run));
             }
             Phase::Layer(layer) => {
                 let stream = self.stream.take().expect("a pass has a start");

@@ -53,6 +53,9 @@ impl<'m> Twin<'m> {
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
     ) -> Result<HashMap<Site, Agreement>, Failure> {
+        if phase == Phase::Start {
+            std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
+        }
         let own = seen(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
         let mut unequal: HashMap<Site, usize> = HashMap::new();
         for (replay, seed) in self.replays.iter_mut().zip(1..) {

@@ -96,6 +96,8 @@ pub struct Likelihood {
 pub struct SiteReport {
     /// The forward pass.
     pub step: usize,
+    /// The position of the pass's first token.
+    pub first: usize,
     /// The place.
     #[serde(serialize_with = "as_path")]
     pub site: Site,
@@ -163,6 +165,7 @@ impl SiteReport {
     pub fn missing(step: usize, site: Site, lens: Lens) -> Self {
         SiteReport {
             step,
+            first: 0,
             site,
             lens,
             verdict: Verdict::Missing,

@@ -12,7 +12,7 @@ use reference::{LayerSite, RoundingContract, Site};
 
 use crate::failure::Failure;
 use crate::judge::agreement::Agreement;
-use crate::judge::candidate::Candidate;
+use crate::judge::candidate::{Candidate, Start};
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::substitution::Loaded;
@@ -73,11 +73,10 @@ impl Verification<'_> {
         let mut twin = Twin::alone(self.model, self.contract);
         let (mut agreements, mut first) = (Vec::new(), 0);
         for (step, tokens) in self.steps.iter().enumerate() {
-            let prompt = self.prompt.saturating_sub(first).min(tokens.len());
-            let pass = Pass { tokens, prompt: &tokens[..prompt], first, more: step + 1 < self.steps.len() };
-            let extent = extent(self.steps, self.model.media(), step);
+            let pass = self.begin(step, first);
+            first = pass.start.position;
             for phase in self.pass(step) {
-                let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
+                let loaded = Loaded::new(self.candidate, self.model.config(), step, self.extent(step));
                 let of_phase = twin.advance(phase, pass, &loaded)?;
                 agreements.extend(of_phase.into_iter().map(|(site, agreement)| (At { step, site }, agreement)));
             }
@@ -89,7 +88,10 @@ impl Verification<'_> {
 
     fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
         let start = self.start();
-        let lenses = self.lenses.iter().filter(|lens| start == 0 || **lens != Lens::Global);
+        let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
+        // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
+        let possible = |lens: &Lens| (start == 0 || *lens != Lens::Global) && (!absent || *lens == Lens::Local);
+        let lenses = self.lenses.iter().filter(|lens| possible(lens));
         let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
         let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
         let local = self.lenses.contains(&Lens::Local);
@@ -97,9 +99,9 @@ impl Verification<'_> {
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
-            let prompt = self.prompt.saturating_sub(first).min(tokens.len());
-            let pass = Pass { tokens, prompt: &tokens[..prompt], first, more: step + 1 < self.steps.len() };
-            let extent = extent(self.steps, self.model.media(), step);
+            let pass = self.begin(step, first);
+            first = pass.start.position;
+            let extent = self.extent(step);
             for phase in self.pass(step) {
                 let loaded = Loaded::new(self.candidate, self.model.config(), step, extent);
                 if phase == Phase::Layer(start) && start > 0 {
@@ -109,11 +111,12 @@ impl Verification<'_> {
                     }
                     twin.iter_mut().for_each(|twin| twin.jump(&stream));
                 }
-                let from = found.sites.len();
+                let before = found.sites.len();
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                found.sites[before..].iter_mut().for_each(|report| report.first = first);
                 if let Some(twin) = twin.as_mut().filter(|_| thorough) {
                     let agreements = twin.advance(phase, pass, &loaded)?;
-                    let of_local = found.sites[from..].iter_mut().filter(|report| report.lens == Lens::Local);
+                    let of_local = found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local);
                     of_local.for_each(|report| report.twin = agreements.get(&report.site).copied());
                 }
                 progress();
@@ -128,10 +131,28 @@ impl Verification<'_> {
         (0..self.steps.len()).map(|step| self.pass(step).count()).sum()
     }
 
+    /// A forward pass, at position `first` unless the candidate says otherwise.
+    fn begin(&self, step: usize, first: usize) -> Pass<'_> {
+        let tokens = &self.steps[step];
+        let prompt = self.prompt.saturating_sub(first).min(tokens.len());
+        let start = self.candidate.start(step).unwrap_or(Start { position: first, rotated: first, absent: 0 });
+        Pass { tokens, prompt: &tokens[..prompt], start, more: step + 1 < self.steps.len() }
+    }
+
+    fn extent(&self, step: usize) -> Extent {
+        let extent = extent(self.steps, self.model.media(), step);
+        let start = self.candidate.start(step);
+        let positions = start.map_or(extent.positions, |start| start.position + extent.tokens);
+        Extent { positions, ..extent }
+    }
+
     /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
     fn start(&self) -> usize {
         let Some(before) = self.layers.start.checked_sub(1) else { return 0 };
-        let shown = |step| self.candidate.has(At { step, site: output_of(before) });
+        let shown = |step| {
+            let at = At { step, site: output_of(before) };
+            self.candidate.has(at) && matches!(self.candidate.shown(at, self.extent(step)), Ok(None))
+        };
         if (0..self.steps.len()).all(shown) { self.layers.start } else { 0 }
     }
 

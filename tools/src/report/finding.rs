@@ -42,7 +42,7 @@ pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {
     if let Some(worst) = &site.worst {
         lines.push(format!(
             "worst at {}: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
-            named(site.site, &worst.index, report.header.head_dim),
+            named(site, &worst.index, report.header.head_dim),
             worst.candidate,
             worst.reference,
             worst.bound,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use reference::site::{VisionLayerSite, VisionSite};
+use reference::site::{Axis, VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 
 use crate::judge::verdict::SiteReport;
@@ -107,9 +107,14 @@ pub(super) fn kind(site: Site) -> String {
     }
 }
 
-/// An index with the names of its axes.
-pub(super) fn named(site: Site, index: &[usize], head_dim: usize) -> String {
-    let named: Vec<String> = site.axes().iter().zip(index).map(|(axis, at)| format!("{} {at}", axis.name())).collect();
+/// An index at a report's site, with the names of its axes; a token of a later pass with its position, too.
+pub(super) fn named(report: &SiteReport, index: &[usize], head_dim: usize) -> String {
+    let (site, first) = (report.site, report.first);
+    let name = |(axis, at): (&Axis, &usize)| match axis {
+        Axis::Tokens if first > 0 => format!("{} {at} (position {})", axis.name(), first + at),
+        axis => format!("{} {at}", axis.name()),
+    };
+    let named: Vec<String> = site.axes().iter().zip(index).map(name).collect();
     match index {
         [_, channel] if site.has_heads() => {
             format!("{} (channel {} of head {})", named.join(", "), channel % head_dim, channel / head_dim)

@@ -8,6 +8,7 @@ use owo_colors::OwoColorize;
 use super::content::Report;
 use super::finding::{another_token, divergence, lines, suspicion};
 use super::place::{Row, at, is_table};
+use super::table;
 use crate::judge::decoded::Cause;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
@@ -28,6 +29,16 @@ pub fn print(report: &Report, output: Output) {
     text += &decode(report);
     let _ = writeln!(text, "\n{}", summary(report));
     output.say(&text);
+}
+
+/// Prints one report; of several, those with faults and a table of all.
+pub fn print_all(reports: &[Report], output: Output) {
+    if let [one] = reports {
+        return print(one, output);
+    }
+    let faulty = reports.iter().filter(|report| report.verdict() == Verdict::Fault);
+    faulty.for_each(|report| print(report, output));
+    output.say(&table::of_reports(reports));
 }
 
 /// One line: the verdict, and how many sites have which.

@@ -14,6 +14,7 @@ use crate::session::model::Model;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
+use crate::session::rows::{Asked, requests};
 
 /// What is known of a dump beside what it says itself.
 #[derive(Debug, Clone, Default)]
@@ -30,11 +31,13 @@ pub struct Given {
     pub semantics: Option<String>,
 }
 
-/// A dump that can be put next to a model.
+/// One request of a dump, as it can be put next to a model.
 #[derive(Debug)]
 pub struct Dumped {
     /// Its values.
     pub values: Sited,
+    /// Which request this is, of so many.
+    pub request: (usize, usize),
     /// The prompt, and what was decoded after it.
     pub prompt: Prompt,
     /// The tokens of each forward pass.
@@ -48,8 +51,8 @@ pub struct Dumped {
 }
 
 impl Dumped {
-    /// Understands an opened dump of a model.
-    pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Self, Failure> {
+    /// Understands an opened dump of a model: each of its requests, of which there is one at least.
+    pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
         let manifest = dump.manifest().cloned();
         let semantics: Semantics =
             match (given.semantics.as_ref(), manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
@@ -60,27 +63,33 @@ impl Dumped {
         let config = model.checkpoint.config().under(&semantics);
         let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
         require_known(&values)?;
-        let Some(last) = values.sites().map(|at| at.step).max() else { return Err(no_site(&values)) };
-        let mut prompt = Prompt::find(given.tokens.as_deref(), model, manifest.as_ref())?;
-        prompt.check(&config, prompt.decoded.len())?;
-        let steps = prompt.passes(last, manifest.as_ref())?;
-        let media = given.shown.find(model, &prompt)?;
-        if given.tokens.is_none() {
-            // A built-in case's decode is not that of every engine.
-            let decode = manifest.and_then(|manifest| manifest.decode);
-            prompt.decoded = decode.map(|decode| decode.tokens).unwrap_or_default();
+        if values.sites().next().is_none() {
+            return Err(no_site(&values));
         }
-        let look = Look {
-            config: model.checkpoint.config(),
-            weights: &model.checkpoint,
-            semantics,
-            candidate: &values,
-            steps: &steps,
-            prompt: prompt.tokens.len(),
-            media: media.as_ref(),
+        let asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
+        let count = asked.len();
+        if count > 1 && given.shown.is_some() {
+            let problem = format!("images or videos are given, and the dump has rows of {count} requests");
+            return Err(Failure::new(problem).help("dump requests that see one by one"));
+        }
+        let read = |Asked { request, prompt }: Asked| {
+            prompt.check(&config, prompt.decoded.len())?;
+            let steps = request.steps();
+            let (request, values) = ((request.id, count), values.of(request));
+            let media = given.shown.find(model, &prompt)?;
+            let look = Look {
+                config: model.checkpoint.config(),
+                weights: &model.checkpoint,
+                semantics,
+                candidate: &values,
+                steps: &steps,
+                prompt: prompt.tokens.len(),
+                media: media.as_ref(),
+            };
+            let known = contract_of(&values, given.precision.as_deref(), &look)?;
+            Ok(Dumped { values, request, prompt, steps, known, semantics, media })
         };
-        let known = contract_of(&values, given.precision.as_deref(), &look)?;
-        Ok(Dumped { values, prompt, steps, known, semantics, media })
+        asked.into_iter().map(read).collect()
     }
 }
 

@@ -34,6 +34,11 @@ const NAMES: [(Medium, &str, &str, &str); 2] = [
 const HELP: &str = "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
 
 impl Shown {
+    /// Whether there are any.
+    pub fn is_some(&self) -> bool {
+        !self.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.pixels.is_none() && self.image.is_empty() && self.video.is_empty()
     }

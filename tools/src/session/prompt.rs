@@ -1,4 +1,4 @@
-//! `--tokens` on the command line, and the forward passes that follow from it.
+//! `--tokens` on the command line.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Prompt {
     pub decoded: Vec<u32>,
 }
 
-const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
+pub(super) const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
 
 impl Prompt {
     /// From `--tokens`: numbers with commas, or `@` and the name of a JSON file.
@@ -71,34 +71,6 @@ impl Prompt {
             return Err(Failure::new(problem).help("shorten the prompt; the model has no more max_position_embeddings"));
         }
         Ok(())
-    }
-
-    /// The tokens of each forward pass of a dump that has values of steps up to `last`: the prompt, then one by one.
-    pub fn passes(&self, last: usize, manifest: Option<&Manifest>) -> Result<Vec<Vec<u32>>, Failure> {
-        let all = [&self.tokens[..], &self.decoded].concat();
-        let listed = manifest.and_then(|manifest| manifest.tokens.as_ref());
-        if let Some(listed) = listed
-            && let Some(at) = (0..all.len().min(listed.len())).find(|&i| all[i] != listed[i])
-        {
-            let (given, dumped) = (all[at], listed[at]);
-            return Err(Failure::new(format!(
-                "the dump was made from other tokens: they differ from position {at} (given {given}, dumped {dumped})"
-            ))
-            .help("give the dump's own tokens, or dump again"));
-        }
-        if last == 0 {
-            return Ok(vec![self.tokens.clone()]);
-        }
-        // A manifest lists all that went in; the prompt is what is left of it before the steps.
-        let (prompt, fed) = match listed {
-            Some(listed) if listed.len() > last => listed.split_at(listed.len() - last),
-            _ if self.decoded.len() >= last => (&self.tokens[..], &self.decoded[..last]),
-            _ => {
-                let problem = format!("the dump has {last} steps after the prompt, and their tokens are not known");
-                return Err(Failure::new(problem).help("give --tokens @file.json with `tokens` and `decode.tokens`"));
-            }
-        };
-        Ok(std::iter::once(prompt.to_vec()).chain(fed.iter().map(|&token| vec![token])).collect())
     }
 
     fn nonempty(self, from: &str) -> Result<Self, Failure> {

@@ -43,7 +43,7 @@ pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
                 }
             }
             @if let Some(worst) = &site.worst {
-                dt { "worst" } dd { (named(site.site, &worst.index, report.header.head_dim)) }
+                dt { "worst" } dd { (named(site, &worst.index, report.header.head_dim)) }
                 dt { "candidate" } dd { (value(worst.candidate)) }
                 dt { "reference" } dd { (value(worst.reference)) }
                 dt { "bound" } dd { "±" (format!("{:.2e}", worst.bound)) }
