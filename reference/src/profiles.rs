@@ -151,11 +151,11 @@ impl FromStr for RoundingContract {
         let preset = named().find(|(preset, _)| *preset == name).map(|(_, contract)| contract);
         let preset = preset.ok_or_else(|| {
             let names: Vec<&str> = named().map(|(name, _)| name).collect();
-            ParseError::new("contract", name, format!("one of {}", names.join(", ")))
+            ParseError::new("precision", name, format!("one of {}", names.join(", ")))
         })?;
         parts.try_fold(preset, |contract, part| match part.split_once('=') {
             Some((field, value)) => contract.with(field, value),
-            None => Err(ParseError::new("contract override", part, "field=value")),
+            None => Err(ParseError::new("precision override", part, "field=value")),
         })
     }
 }

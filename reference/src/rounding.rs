@@ -354,7 +354,7 @@ impl RoundingContract {
             "norm_input" => self.norm_input = word(field, value)?,
             _ => {
                 let names = self.fields().map(|(name, _)| name).join(", ");
-                return Err(ParseError::new("contract field", field, format!("one of {names}")));
+                return Err(ParseError::new("precision field", field, format!("one of {names}")));
             }
         }
         Ok(self)

@@ -13,6 +13,7 @@ use tools::judge::lens::Lens;
 use tools::judge::spread::Spread;
 use tools::judge::verdict::{Flip, JudgedBy, Likelihood, SiteReport, Top, Verdict, Worst};
 use tools::report::content::{Header, Report, SCHEMA};
+use tools::report::coverage::Coverage;
 
 /// A name that would run in a page that does not escape it.
 const HOSTILE: &str = "</title></template><script>document.body.remove()</script>&amp;\"'";
@@ -54,6 +55,13 @@ fn report() -> Report {
         },
         sites: local.chain(others.map(|(lens, site)| site_report(lens, site))).collect(),
         missing: [MISSING].into(),
+        coverage: Coverage {
+            operators: [MISSING, Site::FinalNorm].into(),
+            alone: [Site::FinalNorm].into(),
+            within: [].into(),
+        },
+        unmet: [].into(),
+        denied: Vec::new(),
         decode: Some(decoded()),
     }
 }
@@ -63,7 +71,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         Site::Layer(layer, LayerSite::QNorm) if FAULTY.contains(&layer) => Verdict::Fault,
         Site::Layer(layer, LayerSite::OProj) if SUSPICIOUS.contains(&layer) => Verdict::Suspicious,
         Site::Layer(5, LayerSite::GateExperts) => Verdict::Tie,
-        Site::Layer(9, LayerSite::Mlp) => Verdict::Mistrusted,
+        Site::Layer(9, LayerSite::Mlp) => Verdict::Inconclusive,
         _ => Verdict::Within,
     };
     let largest = if verdict == Verdict::Fault { 300.0 } else { 0.9 };
@@ -88,12 +96,13 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
         faults: usize::from(verdict == Verdict::Fault) * 12,
         suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
         deviation: 1e-4 * depth,
+        limit: None,
         floor: (lens == Lens::Global).then_some(2e-4 * depth),
         quantile: (lens == Lens::Global).then_some(0.25),
         carried: None,
         worst: Some(worst),
         segment: Vec::new(),
-        note: (verdict == Verdict::Mistrusted).then(|| "every value is 0".to_owned()),
+        note: (verdict == Verdict::Inconclusive).then(|| "every value is 0".to_owned()),
         flips: if verdict == Verdict::Tie { vec![Flip { token: 77, legal: true }] } else { Vec::new() },
         spread: Some(Spread::of((96, 192), |(i, j)| largest * ((i * 7919 + j * 104_729) % 1009) as f64 / 1008.0)),
         chosen: site.is_choice().then(chosen),

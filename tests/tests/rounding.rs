@@ -66,10 +66,10 @@ fn words_that_are_none() {
     for (text, want) in [
         (
             "",
-            "contract = \"\", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32, transformers_bf16, \
+            "precision = \"\", expected one of ideal, fused, eager_bf16, eager_f16, eager_f32, transformers_bf16, \
              transformers_f16, transformers_f32, llama_cpp, vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16",
         ),
-        ("fused,rms", r#"contract override = "rms", expected field=value"#),
+        ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
         ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16 or bf16"#),
         (
@@ -78,7 +78,7 @@ fn words_that_are_none() {
         ),
         (
             "fused,norm=two",
-            "contract field = \"norm\", expected one of activations, accumulator, weights, operands, kv_cache, rms, qk_rms, \
+            "precision field = \"norm\", expected one of activations, accumulator, weights, operands, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
              gate, routing, swiglu, experts, norm_input",
         ),

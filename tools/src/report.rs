@@ -1,12 +1,16 @@
 //! What was found, as a whole, and how it is told: on a terminal, as a page, as JSON, as `JUnit` XML.
 
 pub mod content;
+pub mod coverage;
+pub mod demands;
 pub mod differences;
 pub mod files;
+pub(crate) mod figures;
 pub(crate) mod finding;
 pub mod html;
 pub mod json;
 pub mod junit;
+mod logits;
 pub mod output;
 pub mod pictures;
 pub(crate) mod place;

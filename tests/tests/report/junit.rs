@@ -2,9 +2,10 @@
 
 use roxmltree::{Document, Node};
 use tools::judge::verdict::Verdict;
+use tools::report::content::{Conclusion, Report};
 use tools::report::junit::junit;
 
-use super::{FAULTY, HOSTILE, report};
+use super::{FAULTY, HOSTILE, MISSING, report};
 
 fn elements<'a>(document: &'a Document<'_>, name: &'static str) -> impl Iterator<Item = Node<'a, 'a>> {
     document.descendants().filter(move |node| node.has_tag_name(name))
@@ -20,7 +21,7 @@ fn failures_are_counted_and_said() {
     assert_eq!(failures, report.count(Verdict::Fault) + 1, "and a token of the decode");
     assert_eq!(root.attribute("failures"), Some(failures.to_string().as_str()));
     assert_eq!(cases, report.sites.len() + 1 + 64, "and what is missing, and a case a token");
-    assert_eq!(elements(&document, "skipped").count(), report.count(Verdict::Mistrusted) + 1);
+    assert_eq!(elements(&document, "skipped").count(), report.count(Verdict::Inconclusive) + 1);
 
     let suites: Vec<&str> = elements(&document, "testsuite").filter_map(|suite| suite.attribute("name")).collect();
     let names = ["local lens", "layer lens", "global lens", "decode"].map(|what| format!("models/deep: {what}"));
@@ -39,7 +40,38 @@ fn a_failure_says_place_values_bound_and_command() {
     assert_eq!(case.attribute("name"), Some(format!("step.0.{site}").as_str()));
     assert_eq!(failure.attribute("message"), Some("12 of 1572864 values outside the error bound"));
     let said = failure.text().expect("a description");
-    let worst = "worst at token 3, channel 261 (channel 5 of head 2): candidate 1.500000000e0, \
-                 reference -2.500000000e-1, allowed ±1.00e-3, ratio 300.0";
+    let worst = "worst at token 3, channel 261 (channel 5 of head 2): candidate 1.500000, \
+                 reference -0.2500000, allowed ±1.00e-3, ratio 300.0";
     assert!(said.contains(worst) && said.contains(&format!("--sites '{site}'")), "{said}");
+}
+
+#[test]
+fn what_is_denied_or_required_fails() {
+    let mut report = report();
+    let failures = |report: &Report| {
+        let text = junit(std::slice::from_ref(report)).expect("it can be written");
+        elements(&Document::parse(&text).expect("XML"), "failure").count()
+    };
+    let before = failures(&report);
+    report.denied = vec![Verdict::Suspicious, Verdict::Inconclusive, Verdict::Missing];
+    let denied = report.count(Verdict::Suspicious) + report.count(Verdict::Inconclusive) + 1;
+    assert_eq!(failures(&report), before + denied);
+    report.denied.clear();
+    report.unmet = [MISSING].into();
+    assert_eq!(failures(&report), before + 1);
+}
+
+#[test]
+fn a_report_ends_in_one_word() {
+    let mut report = report();
+    assert_eq!(report.conclusion(), Conclusion::Fail);
+    report.decode = None;
+    report.sites.retain(|site| site.verdict != Verdict::Fault);
+    assert_eq!(report.conclusion(), Conclusion::Suspicious);
+    report.denied = vec![Verdict::Suspicious];
+    assert_eq!(report.conclusion(), Conclusion::Fail);
+    report.sites.retain(|site| site.verdict != Verdict::Suspicious);
+    assert_eq!(report.conclusion(), Conclusion::Pass);
+    report.unmet = [MISSING].into();
+    assert_eq!(report.conclusion(), Conclusion::Fail);
 }

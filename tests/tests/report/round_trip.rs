@@ -32,7 +32,7 @@ fn with(text: &str, number: f64) -> Report {
             worst.candidate = number;
         }
     }
-    report.sites[0].verdict = Verdict::Mistrusted;
+    report.sites[0].verdict = Verdict::Inconclusive;
     report.sites[1].verdict = Verdict::Fault;
     report
 }

@@ -7,7 +7,7 @@ use reference::ops::sampling::Sampling;
 use reference::{RoundingContract, Semantics};
 
 use super::outcome::Outcome;
-use crate::commands::options::{OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
+use crate::commands::options::{Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::judge::candidate::Live;
@@ -15,9 +15,8 @@ use crate::judge::decoded::judge_decoded;
 use crate::judge::floor::MEMBERS;
 use crate::judge::lens::Lens;
 use crate::judge::replay::Choices;
-use crate::judge::verdict::Verdict;
 use crate::judge::verification::Verification;
-use crate::report::content::{Header, Report, SCHEMA};
+use crate::report::content::{Conclusion, Header, Report};
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
 use crate::report::terminal::print_all;
@@ -45,6 +44,8 @@ pub struct Check {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
+    demanding: Demanding,
+    #[command(flatten)]
     files: ReportOptions,
 }
 
@@ -59,7 +60,7 @@ impl Check {
         }
         print_all(&reports, output);
         files.write(&reports)?;
-        let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
+        let faulty = reports.iter().any(|report| report.conclusion() == Conclusion::Fail);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
 
@@ -71,6 +72,7 @@ impl Check {
 
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let demands = self.demanding.demands()?;
         let semantics = self.reading.of(model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
@@ -106,27 +108,22 @@ impl Check {
         let found = verification.run(|| bar.inc(1))?;
         bar.finish_and_clear();
 
-        let mut report = Report {
-            schema: SCHEMA,
-            header: Header {
-                model: model.name.clone(),
-                size: model.size(),
-                candidate: format!("the CUDA path on {}", optimized.gpu().name()),
-                contract,
-                contract_from: "what the kernels do".into(),
-                semantics,
-                steps: vec![steps[0].len()],
-                shown: TowerPass::of(media.as_ref(), model.checkpoint.config().vision.as_ref()),
-                layers: model.checkpoint.config().num_hidden_layers,
-                head_dim: model.checkpoint.config().head_dim,
-                notes: notes(model, &semantics, prompt.tokens.len(), steps[0].len()),
-                command: self.command(model),
-            },
-            sites: found.sites,
-            missing: found.missing,
-            decode: None,
+        let header = Header {
+            model: model.name.clone(),
+            size: model.size(),
+            candidate: format!("the CUDA path on {}", optimized.gpu().name()),
+            contract,
+            contract_from: "what the kernels do".into(),
+            semantics,
+            steps: vec![steps[0].len()],
+            shown: TowerPass::of(media.as_ref(), model.checkpoint.config().vision.as_ref()),
+            layers: model.checkpoint.config().num_hidden_layers,
+            head_dim: model.checkpoint.config().head_dim,
+            notes: notes(model, &semantics, prompt.tokens.len(), steps[0].len()),
+            command: self.command(model),
         };
-        report.retain(|site| selection.has(site));
+        let mut report = Report::of(header, found, &selection, model.checkpoint.config())?;
+        report.hold_to(&demands)?;
         if selection.is_all() && self.decode > 0 {
             let bar = output.progress(1 + MEMBERS, "judging the decode");
             let mut chosen = Choices::of(&live, decoder.config(), &[steps[0].len()])?;

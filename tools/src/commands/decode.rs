@@ -27,7 +27,7 @@ pub struct Decode {
     /// Which implementation.
     #[arg(long, value_enum, default_value_t = Backend::Reference)]
     pub backend: Backend,
-    /// How the reference computes: f64, f32, or a contract's name.
+    /// How the reference computes: f64, f32, or a profile's name.
     #[arg(long, default_value = "f64")]
     pub precision: String,
     #[command(flatten)]

@@ -12,6 +12,7 @@ use crate::diagnose::diagnosis::{Diagnosis, Explained, diagnose};
 use crate::diagnose::evidence::Evidence;
 use crate::failure::Failure;
 use crate::judge::verdict::SiteReport;
+use crate::report::figures::{apart, counted};
 use crate::report::output::Output;
 use crate::session::dumped::{Dumped, open_dump};
 use crate::session::model::Model;
@@ -87,7 +88,7 @@ fn told(diagnosis: &Diagnosis) -> String {
         None if diagnosis.explained.is_empty() => text += "no fault: nothing to diagnose\n",
         None => text += "nothing is left unexplained\n",
         Some(fault) => {
-            let _ = writeln!(text, "{} faults are left that no known mistake explains", diagnosis.left);
+            let _ = writeln!(text, "left that no known mistake explains: {}", counted(diagnosis.left, "fault"));
             text += &place(fault);
             for sentence in &diagnosis.pattern {
                 let _ = writeln!(text, "  {sentence}");
@@ -110,7 +111,7 @@ fn mistake(explained: &Explained) -> String {
     if !explained.equivalent.is_empty() {
         let _ = writeln!(text, "as good      {}", explained.equivalent.join(", "));
     }
-    let _ = writeln!(text, "leaves       {} faults\n", explained.left);
+    let _ = writeln!(text, "leaves       {}\n", counted(explained.left, "fault"));
     text
 }
 
@@ -118,11 +119,8 @@ fn place(fault: &SiteReport) -> String {
     let step = if fault.step == 0 { String::new() } else { format!("step.{}.", fault.step) };
     let mut text = format!("first fault  {step}{}", fault.site);
     if let Some(worst) = &fault.worst {
-        let _ = write!(
-            text,
-            " at {:?}: {:.6e}, expected {:.6e} ± {:.1e}",
-            worst.index, worst.candidate, worst.reference, worst.bound
-        );
+        let [candidate, reference] = apart(worst.candidate, worst.reference);
+        let _ = write!(text, " at {:?}: {candidate}, expected {reference} ± {:.1e}", worst.index, worst.bound);
     }
     if let Some(note) = &fault.note {
         let _ = write!(text, ": {note}");

@@ -6,6 +6,7 @@ use clap::Args;
 use reference::Semantics;
 
 use crate::failure::Failure;
+use crate::report::demands::{Demands, Denied};
 use crate::report::files::{BegunFiles, ReportFiles};
 use crate::report::json::JsonFile;
 use crate::report::output::Output;
@@ -40,12 +41,31 @@ pub struct Prompted {
 /// Which part of the model is looked at.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Part {
-    /// Only these layers: 3, 3..7 (3 to 6), ..7 or 3...
+    /// Only these layers: `3`, `3..7` (3 to 6), `..7` or `3..`
     #[arg(long, value_name = "RANGE")]
     pub layers: Option<String>,
     /// Only sites whose path fits a pattern, such as `layers.*.self_attn.*`. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub sites: Vec<String>,
+}
+
+/// What counts as a fault beside those that are found.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Demanding {
+    /// Operators that must be compared, alone or within a segment: a pattern such as `layers.*.mlp.*`, or `all`. May be given
+    /// several times. Those that were not are listed, with exit code 1.
+    #[arg(long, value_name = "PATTERN|all")]
+    pub require: Vec<String>,
+    /// Verdicts that count as faults, too, with exit code 1.
+    #[arg(long, value_name = "VERDICT,…", value_enum, value_delimiter = ',')]
+    pub deny: Vec<Denied>,
+}
+
+impl Demanding {
+    /// What is demanded.
+    pub fn demands(&self) -> Result<Demands, Failure> {
+        Demands::parse(&self.require, &self.deny)
+    }
 }
 
 /// Where reports go.

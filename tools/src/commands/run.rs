@@ -32,7 +32,7 @@ pub struct Run {
     /// Which implementation.
     #[arg(long, value_enum, default_value_t = Backend::Reference)]
     pub backend: Backend,
-    /// How the reference computes: f64, f32, or a contract's name, such as `eager_bf16` or `fused`, whose roundings it makes.
+    /// How the reference computes: f64, f32, or a profile's name, such as `eager_bf16` or `fused`, whose roundings it makes.
     #[arg(long, default_value = "f64")]
     pub precision: String,
     #[command(flatten)]

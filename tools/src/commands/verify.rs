@@ -12,16 +12,15 @@ use reference::Semantics;
 use reference::models::decoder::Decoder;
 
 use super::outcome::Outcome;
-use crate::commands::options::{DumpOptions, Part, ReportOptions};
+use crate::commands::options::{Demanding, DumpOptions, Part, ReportOptions};
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::judge::decoded::judge_decoded;
 use crate::judge::floor::MEMBERS;
 use crate::judge::lens::Lens;
 use crate::judge::replay::Choices;
-use crate::judge::verdict::Verdict;
 use crate::judge::verification::Verification;
-use crate::report::content::{Header, Report, SCHEMA};
+use crate::report::content::{Conclusion, Header, Report};
 use crate::report::output::Output;
 use crate::report::pictures::TowerPass;
 use crate::report::terminal::print_all;
@@ -44,6 +43,8 @@ pub struct Verify {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
+    demanding: Demanding,
+    #[command(flatten)]
     files: ReportOptions,
 }
 
@@ -61,7 +62,7 @@ impl Verify {
         let reports = self.judge(&model, dump, output)?;
         print_all(&reports, output);
         files.write(&reports)?;
-        let faulty = reports.iter().any(|report| report.verdict() == Verdict::Fault);
+        let faulty = reports.iter().any(|report| report.conclusion() == Conclusion::Fail);
         Ok(if faulty { Outcome::Fault } else { Outcome::Good })
     }
 
@@ -73,6 +74,7 @@ impl Verify {
 
     fn judge_one(&self, model: &Model, dumped: Dumped, output: Output) -> Result<Report, Failure> {
         let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let demands = self.demanding.demands()?;
         let Dumped { values: dump, request, prompt, steps, known, semantics, media } = dumped;
         let weights = HeldWeights::under(&known.contract, &model.checkpoint);
         let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
@@ -94,14 +96,9 @@ impl Verify {
         bar.finish_and_clear();
 
         let shown = TowerPass::of(media.as_ref(), model.checkpoint.config().vision.as_ref());
-        let mut report = Report {
-            schema: SCHEMA,
-            header: self.header(model, &dump, &known, semantics, (&steps, shown)),
-            sites: found.sites,
-            missing: found.missing,
-            decode: None,
-        };
-        report.retain(|site| selection.has(site));
+        let header = self.header(model, &dump, &known, semantics, (&steps, shown));
+        let mut report = Report::of(header, found, &selection, decoder.config())?;
+        report.hold_to(&demands)?;
         if let (number, 2..) = request {
             write!(report.header.model, " request {number}").expect("text takes all");
         }
@@ -114,10 +111,6 @@ impl Verify {
             let decoded = judge_decoded(&decoder, tokens, known.contract, &mut choices, || bar.inc(1))?;
             bar.finish_and_clear();
             report.decode = Some(decoded);
-        }
-        if report.sites.is_empty() {
-            let problem = format!("nothing was compared: {} has no selected site", dump.dump().path().display());
-            return Err(Failure::new(problem).help("see `parity show DUMP` for what it has"));
         }
         Ok(report)
     }

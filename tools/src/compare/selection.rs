@@ -1,5 +1,6 @@
 //! `--layers` and `--sites` on the command line.
 
+use std::fmt;
 use std::ops::Range;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -12,14 +13,19 @@ use crate::failure::Failure;
 pub struct Selection {
     layers: Option<Range<usize>>,
     sites: Option<GlobSet>,
+    /// As it was typed.
+    typed: String,
 }
 
 impl Selection {
     /// From `3`, `3..7`, `..7` or `3..`, and patterns like `layers.*.self_attn.*`.
     pub fn parse(layers: Option<&str>, sites: &[String]) -> Result<Self, Failure> {
+        let typed: Vec<String> = (layers.iter().map(|layers| format!("--layers {layers}")))
+            .chain(sites.iter().map(|pattern| format!("--sites '{pattern}'")))
+            .collect();
         let layers = layers.map(range).transpose()?;
-        let sites = if sites.is_empty() { None } else { Some(patterns(sites)?) };
-        Ok(Selection { layers, sites })
+        let sites = if sites.is_empty() { None } else { Some(patterns("--sites", sites)?) };
+        Ok(Selection { layers, sites, typed: typed.join(" ") })
     }
 
     /// Whether a site is selected.
@@ -57,6 +63,13 @@ impl Selection {
     }
 }
 
+/// The options again, as they were typed.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.typed)
+    }
+}
+
 fn range(text: &str) -> Result<Range<usize>, Failure> {
     let bad = || {
         Failure::new(format!("--layers {text}: expected a layer or a range of layers"))
@@ -73,16 +86,16 @@ fn range(text: &str) -> Result<Range<usize>, Failure> {
     if range.is_empty() || text.is_empty() { Err(bad()) } else { Ok(range) }
 }
 
-/// A pattern stands for whole paths; the `model.` before it may be left out.
-fn patterns(sites: &[String]) -> Result<GlobSet, Failure> {
+/// The patterns of an option, each of which stands for whole paths; the `model.` before it may be left out.
+pub fn patterns(option: &str, sites: &[String]) -> Result<GlobSet, Failure> {
     let mut set = GlobSetBuilder::new();
     for pattern in sites {
         for pattern in [pattern.clone(), format!("model.{pattern}")] {
             let glob = Glob::new(&pattern).map_err(|error| {
-                Failure::new(format!("--sites {pattern}: {error}")).help("for instance 'layers.*.self_attn.*'")
+                Failure::new(format!("{option} {pattern}: {error}")).help("for instance 'layers.*.self_attn.*'")
             })?;
             set.add(glob);
         }
     }
-    set.build().map_err(|error| Failure::new(format!("--sites: {error}")))
+    set.build().map_err(|error| Failure::new(format!("{option}: {error}")))
 }

@@ -85,6 +85,13 @@ impl NoiseFloor {
         }
     }
 
+    /// ‖deviation‖ of a run that is just within the limits, its errors spread as is typical. Where that is more than
+    /// the signal, any values of that size are, and the comparison says nothing.
+    pub(super) fn limit(&self) -> f64 {
+        let spread = self.scale.iter().map(|scale| scale * scale).sum::<f64>().sqrt();
+        spread * self.rms.limit.min(self.peak.limit)
+    }
+
     /// How far one element may be off.
     pub(super) fn bound(&self, at: (usize, usize)) -> f64 {
         self.scale[at] * self.peak.limit

@@ -127,7 +127,7 @@ impl Judge {
         }
         let zeros = candidate.iter().all(|x| *x == 0.0);
         if report.verdict != Verdict::Fault && zeros && !is_zero_by_nature(self.seen.site) {
-            report.verdict = report.verdict.max(Verdict::Mistrusted);
+            report.verdict = report.verdict.max(Verdict::Inconclusive);
             report.note = Some("every value is 0".into());
         }
         if let Some(shown) = &self.seen.shown {
@@ -160,7 +160,7 @@ impl Judge {
             _ => Verdict::Fault,
         };
         if found.faults == 0 && norm(&error.certain) > norm(reference) && found.equal < found.count {
-            report.verdict = report.verdict.max(Verdict::Mistrusted); // what is suspicious stays so
+            report.verdict = report.verdict.max(Verdict::Inconclusive); // what is suspicious stays so
             report.note = Some("the error bound is above the signal".into());
         }
     }
@@ -172,6 +172,7 @@ impl Judge {
         let together = floor.ratio(&deviation);
         report.judged_by = JudgedBy::NoiseFloor(self.members.len());
         report.floor = Some(floor.largest / signal);
+        report.limit = Some(floor.limit() / signal);
         report.quantile = Some(floor.quantile(&deviation));
         let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
         report.spread = Some(Spread::of(reference.dim(), ratio_at));
@@ -193,9 +194,9 @@ impl Judge {
             report.note =
                 Some(format!("no value stands out, but together they are {together:.1} times the noise limit"));
         }
-        if report.verdict == Verdict::Within && floor.largest > signal {
-            report.verdict = Verdict::Mistrusted;
-            report.note = Some("the noise floor is above the signal".into());
+        if report.verdict == Verdict::Within && floor.limit() > signal {
+            report.verdict = Verdict::Inconclusive;
+            report.note = Some("the limit of the noise floor is above the signal".into());
         }
     }
 }

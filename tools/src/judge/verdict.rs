@@ -25,7 +25,7 @@ pub enum Verdict {
     /// The candidate has no such activation.
     Missing,
     /// The comparison says nothing: all is zero, or the bound is above the signal.
-    Mistrusted,
+    Inconclusive,
     /// Inside the certain bound and outside the probable one.
     Suspicious,
     /// Outside.
@@ -123,6 +123,8 @@ pub struct SiteReport {
     pub deviation: f64,
     /// The same of a correct implementation's noise, where it was measured: the largest of the runs.
     pub floor: Option<f64>,
+    /// How far a run may stray and still be within the noise floor's limit, its errors spread as is typical.
+    pub limit: Option<f64>,
     /// The share of right implementations that stray less, as these runs predict it.
     pub quantile: Option<f64>,
     /// Under the layer lens, how much of the deviation at the layer's output came in with its input.
@@ -178,6 +180,7 @@ impl SiteReport {
             suspicious: 0,
             deviation: 0.0,
             floor: None,
+            limit: None,
             quantile: None,
             carried: None,
             worst: None,

@@ -3,13 +3,21 @@
 use std::collections::BTreeSet;
 use std::iter;
 
+use reference::config::Config;
 use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
+use strum::Display;
 
+use super::coverage::Coverage;
+use super::demands::Demands;
+use super::figures::counted;
 use super::pictures::TowerPass;
 use super::place;
+use crate::compare::selection::Selection;
+use crate::failure::Failure;
 use crate::judge::decoded::Decoded;
 use crate::judge::verdict::{SiteReport, Verdict};
+use crate::judge::verification::Found;
 
 /// A comparison of one candidate with the reference.
 #[derive(Debug, Clone, Serialize)]
@@ -23,8 +31,27 @@ pub struct Report {
     /// Sites that the candidate does not show.
     #[serde(serialize_with = "as_paths")]
     pub missing: BTreeSet<Site>,
+    /// How much of the model was compared.
+    pub coverage: Coverage,
+    /// Operators that were required and not compared.
+    #[serde(serialize_with = "as_paths")]
+    pub unmet: BTreeSet<Site>,
+    /// Verdicts that count as faults, beside that.
+    pub denied: Vec<Verdict>,
     /// The decoded tokens, where there are any.
     pub decode: Option<Decoded>,
+}
+
+/// A report in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display)]
+#[strum(serialize_all = "UPPERCASE")]
+pub enum Conclusion {
+    /// No fault, and nothing suspicious.
+    Pass,
+    /// No fault, but values that are further off than independent roundings come.
+    Suspicious,
+    /// A fault, or what counts as one.
+    Fail,
 }
 
 /// What is compared.
@@ -59,7 +86,7 @@ pub struct Header {
 }
 
 /// The version of the JSON schema.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 impl Header {
     /// What was read, in words.
@@ -73,21 +100,67 @@ impl Header {
 }
 
 impl Report {
-    /// The worst verdict of all.
-    pub fn verdict(&self) -> Verdict {
-        let sites = self.sites.iter().map(|site| site.verdict).max();
-        sites.max(self.decode.as_ref().map(Decoded::verdict)).unwrap_or(Verdict::Missing)
+    /// What was found at the selected sites. Refused if nothing was compared there.
+    pub fn of(header: Header, found: Found, selection: &Selection, config: &Config) -> Result<Self, Failure> {
+        let Found { mut sites, mut missing, .. } = found;
+        let shown: BTreeSet<Site> = sites.iter().map(|report| report.site).collect();
+        sites.retain(|report| selection.has(report.site));
+        missing.retain(|site| selection.has(*site));
+        if sites.is_empty() {
+            return Err(nothing_compared(&header, &shown, selection));
+        }
+        let coverage = Coverage::of(config, &header, &sites);
+        let (unmet, denied) = (BTreeSet::new(), Vec::new());
+        Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode: None })
     }
 
-    /// Keeps only what `keep` accepts.
-    pub fn retain(&mut self, keep: impl Fn(Site) -> bool) {
-        self.sites.retain(|report| keep(report.site));
-        self.missing.retain(|site| keep(*site));
+    /// Holds it to demands. Refused if they cannot be met by any candidate.
+    pub fn hold_to(&mut self, demands: &Demands) -> Result<(), Failure> {
+        self.unmet = demands.unmet(&self.coverage)?;
+        self.denied.clone_from(&demands.denied);
+        Ok(())
     }
 
-    /// How many sites have a verdict.
+    /// What to make of it as a whole.
+    pub fn conclusion(&self) -> Conclusion {
+        let decode = self.decode.as_ref().is_some_and(|decoded| decoded.verdict() == Verdict::Fault);
+        let is_denied = self.denied.iter().any(|verdict| self.count(*verdict) > 0);
+        if decode || is_denied || !self.unmet.is_empty() || self.count(Verdict::Fault) > 0 {
+            Conclusion::Fail
+        } else if self.count(Verdict::Suspicious) > 0 {
+            Conclusion::Suspicious
+        } else {
+            Conclusion::Pass
+        }
+    }
+
+    /// How many sites have a verdict; those that are missing are counted once for all forward passes.
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.sites.iter().filter(|site| site.verdict == verdict).count()
+        match verdict {
+            Verdict::Missing => self.missing.iter().filter(|site| !site.on_request()).count(),
+            _ => self.sites.iter().filter(|site| site.verdict == verdict).count(),
+        }
+    }
+
+    /// How many sites have which verdict, in words, each with the verdict.
+    pub(super) fn counts(&self) -> Vec<(Verdict, String)> {
+        use Verdict::{Exact, Fault, Inconclusive, Suspicious, Tie, Within};
+        let counts =
+            [Exact, Within, Tie, Inconclusive, Suspicious, Fault].map(|verdict| (verdict, self.count(verdict)));
+        let told = |(verdict, n)| match verdict {
+            Tie | Fault => (verdict, counted(n, &verdict.to_string())),
+            _ => (verdict, format!("{n} {verdict}")),
+        };
+        counts.into_iter().filter(|(_, n)| *n > 0).map(told).collect()
+    }
+
+    /// What fails it though it is no fault, in sentences.
+    pub(super) fn failed_demands(&self) -> Vec<String> {
+        let unmet: Vec<String> = self.unmet.iter().map(ToString::to_string).collect();
+        let required = format!("required and not compared: {}", unmet.join(", "));
+        let denied = self.denied.iter().filter(|verdict| self.count(**verdict) > 0);
+        let denied = denied.map(|verdict| format!("denied: {} {verdict}", self.count(*verdict)));
+        (!unmet.is_empty()).then_some(required).into_iter().chain(denied).collect()
     }
 
     /// The command that runs just this site again.
@@ -122,6 +195,23 @@ impl Report {
         faults.sort_by_key(|report| lens_order(report));
         faults
     }
+}
+
+/// Says what was selected, and what there is.
+fn nothing_compared(header: &Header, shown: &BTreeSet<Site>, selection: &Selection) -> Failure {
+    let there = match (shown.first(), shown.last()) {
+        (Some(first), Some(last)) => {
+            format!(
+                "the candidate shows {} of {} layers, from {first} to {last}",
+                counted(shown.len(), "site"),
+                header.layers
+            )
+        }
+        _ => format!("the candidate shows no site of the {} layers", header.layers),
+    };
+    let selected = if selection.is_all() { "everything".to_owned() } else { selection.to_string() };
+    let problem = format!("nothing was compared: {selected} was selected, and {there}");
+    Failure::new(problem).help("widen --layers or --sites, or see `parity show DUMP` for what a dump has")
 }
 
 fn lens_order(report: &SiteReport) -> usize {

@@ -1,22 +1,20 @@
 //! A fault in words: how many values, where the worst is, both values, the bound, the command that runs just that again.
 
 use super::content::Report;
+use super::figures::apart;
 use super::place::named;
 use crate::judge::decoded::Divergence;
 use crate::judge::verdict::{JudgedBy, SiteReport};
 
+/// What is said of sites that a candidate does not show.
+pub(super) const NOT_CAPTURED: &str = "not captured; checked through the next captured operator:";
+
 /// Another token, in words.
 pub(super) fn another_token(divergence: &Divergence) -> String {
     format!(
-        "candidate {}, reference {}; margin {:.3e}, rounding explains {:.3e}, noise {:.3e}",
+        "candidate {}, reference {}; margin {:.3e}, rounding explains {:.3e}, noise explains {:.3e}",
         divergence.candidate, divergence.reference, divergence.margin, divergence.rounding, divergence.limit
     )
-}
-
-/// What errors of logits do to the probabilities, in words.
-pub(super) fn divergence(site: &SiteReport) -> Option<String> {
-    let likelihood = site.likelihood?;
-    Some(format!("KL up to {:.2e}, by the logits' bounds at most {:.2e}", likelihood.divergence, likelihood.bound))
 }
 
 /// Suspicious values, in words.
@@ -40,20 +38,19 @@ pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {
         lines.push(format!("{} of {} {of} outside the {}", site.faults, site.count, site.judged_by));
     }
     if let Some(worst) = &site.worst {
+        let [candidate, reference] = apart(worst.candidate, worst.reference);
         lines.push(format!(
-            "worst at {}: candidate {:.9e}, reference {:.9e}, allowed ±{:.2e}, ratio {:.1}",
+            "worst at {}: candidate {candidate}, reference {reference}, allowed ±{:.2e}, ratio {:.1}",
             named(site, &worst.index, report.header.head_dim),
-            worst.candidate,
-            worst.reference,
             worst.bound,
             worst.ratio
         ));
     }
     if !site.segment.is_empty() {
         let operators: Vec<String> = site.segment.iter().map(ToString::to_string).collect();
-        lines.push(format!("judged together with {}, which the candidate does not show", operators.join(", ")));
+        lines.push(format!("compared together with {}, which the candidate does not show", operators.join(", ")));
     }
     lines.extend(site.note.clone());
-    lines.push(format!("again: {}", report.again(site.site)));
+    lines.push(format!("reproduce: {}", report.again(site.site)));
     lines
 }

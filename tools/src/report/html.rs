@@ -19,7 +19,8 @@ mod tokens;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use self::cells::Cells;
-use super::content::Report;
+use super::content::{Conclusion, Report};
+use super::figures::counted;
 use crate::judge::verdict::Verdict;
 
 const STYLE: &str = include_str!("html/style.css");
@@ -30,7 +31,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 
 /// The reports as a page.
 pub fn html(reports: &[Report]) -> String {
-    let verdict = reports.iter().map(Report::verdict).max().unwrap_or(Verdict::Missing);
+    let conclusion = reports.iter().map(Report::conclusion).max();
+    let word = conclusion.map_or_else(|| "NOTHING COMPARED".to_owned(), |conclusion| conclusion.to_string());
     let names: Vec<&str> = reports.iter().map(|report| report.header.model.as_str()).collect();
     let page = html! {
         (DOCTYPE)
@@ -40,12 +42,12 @@ pub fn html(reports: &[Report]) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (word(verdict)) " · parity · " (names.join(", ")) }
+                title { (word) " · parity · " (names.join(", ")) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
-                    h1 { "parity " (badge(verdict)) }
+                    h1 { "parity" @if let Some(conclusion) = conclusion { " " (badge(conclusion)) } }
                     @if reports.len() > 1 { (contents(reports)) }
                     @for (number, report) in reports.iter().enumerate() { (section(number, report)) }
                 }
@@ -56,13 +58,11 @@ pub fn html(reports: &[Report]) -> String {
     page.into_string()
 }
 
-/// The verdict of a whole in a word.
-fn word(verdict: Verdict) -> &'static str {
-    if verdict == Verdict::Fault { "FAIL" } else { "PASS" }
-}
-
-fn badge(verdict: Verdict) -> Markup {
-    html! { span.badge.fail[verdict == Verdict::Fault] { (word(verdict)) } }
+/// The report in a word.
+fn badge(conclusion: Conclusion) -> Markup {
+    html! {
+        span.badge.fail[conclusion == Conclusion::Fail].suspicious[conclusion == Conclusion::Suspicious] { (conclusion) }
+    }
 }
 
 /// Several models, a line each.
@@ -77,7 +77,7 @@ fn contents(reports: &[Report]) -> Markup {
                             th scope="row" { a href={ "#report" (number) } { (report.header.model) } }
                             td { (report.sites.len()) }
                             td { (report.count(Verdict::Fault)) }
-                            td { (badge(report.verdict())) }
+                            td { (badge(report.conclusion())) }
                         }
                     }
                 }
@@ -91,7 +91,7 @@ fn section(number: usize, report: &Report) -> Markup {
     let cells = Cells::of(number, report);
     html! {
         section.report id={ "report" (number) } {
-            h2 { (report.header.model) " " (badge(report.verdict())) }
+            h2 { (report.header.model) " " (badge(report.conclusion())) }
             (header(report))
             (shown::backgrounds(number, report))
             (findings::all(report, &cells))
@@ -107,26 +107,23 @@ fn section(number: usize, report: &Report) -> Markup {
 /// What was compared.
 fn header(report: &Report) -> Markup {
     let header = &report.header;
-    let kinds =
-        [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
     let missing = report.missing_kinds();
     html! {
         p.counts {
-            (report.sites.len()) " comparisons:"
-            @for kind in kinds {
-                @if report.count(kind) > 0 { " " span.count { (map::glyph(kind)) " " (report.count(kind)) " " (kind) } }
-            }
+            (counted(report.sites.len(), "comparison")) ":"
+            @for (verdict, count) in report.counts() { " " span.count { (map::glyph(verdict)) " " (count) } }
         }
         dl.facts {
             dt { "model" } dd { (header.size) }
             dt { "candidate" } dd { (header.candidate) }
-            dt { "rounding" } dd { (header.contract) " (" (header.contract_from) ")" }
+            dt { "precision" } dd { (header.contract) " (" (header.contract_from) ")" }
             dt { "semantics" } dd { (header.semantics) }
             dt { "prompt" } dd { (header.prompt()) }
+            dt { "coverage" } dd { (report.coverage) }
             @for note in &header.notes { dt { "note" } dd { (note) } }
             @if !missing.is_empty() {
-                dt { "not shown" }
-                dd { (missing.join(", ")) "; these operators are judged together with the next" }
+                dt { "not captured" }
+                dd { "checked through the next captured operator: " (missing.join(", ")) }
             }
             dt { "command" } dd { code { (header.command) } }
         }

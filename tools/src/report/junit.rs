@@ -1,6 +1,7 @@
 //! The report as `JUnit` XML: a suite a model and lens, a case a site; the decode as a suite of its own.
 
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
+use reference::Site;
 
 use super::content::Report;
 use super::finding;
@@ -29,7 +30,8 @@ fn suite(report: &Report, what: &str) -> TestSuite {
     let header = &report.header;
     let mut suite = TestSuite::new(format!("{}: {what}", header.model));
     suite.add_property(("candidate", header.candidate.as_str()));
-    suite.add_property(("rounding", header.contract.to_string().as_str()));
+    suite.add_property(("precision", header.contract.to_string().as_str()));
+    suite.add_property(("coverage", report.coverage.to_string().as_str()));
     suite.add_property(("semantics", header.semantics.to_string().as_str()));
     suite
 }
@@ -39,8 +41,10 @@ fn of_lens(report: &Report, lens: Lens) -> TestSuite {
     let sites = report.sites.iter().filter(|site| site.lens == lens);
     suite.add_test_cases(sites.map(|site| of_site(report, site)));
     if lens == Lens::Local {
-        let missing = report.missing.iter().filter(|site| !site.on_request());
-        suite.add_test_cases(missing.map(|site| skipped(site.to_string(), "the candidate does not show it")));
+        let missing = report.missing.iter().filter(|site| !site.on_request() && !report.unmet.contains(site));
+        suite.add_test_cases(missing.map(|site| not_captured(report, *site)));
+        let unmet = report.unmet.iter().map(ToString::to_string);
+        suite.add_test_cases(unmet.map(|site| failed(site, "required", &["required and not compared".to_owned()])));
     }
     for case in &mut suite.test_cases {
         case.set_classname(format!("{}.{lens}", report.header.model));
@@ -53,7 +57,13 @@ fn of_site(report: &Report, site: &SiteReport) -> TestCase {
     let note = || site.note.clone().unwrap_or_default();
     match site.verdict {
         Verdict::Fault => failed(name, "fault", &finding::lines(site, report)),
-        Verdict::Mistrusted => skipped(name, &format!("mistrusted: {}", note())),
+        Verdict::Inconclusive if report.denied.contains(&site.verdict) => {
+            failed(name, "inconclusive", &[format!("denied: inconclusive: {}", note())])
+        }
+        Verdict::Suspicious if report.denied.contains(&site.verdict) => {
+            failed(name, "suspicious", &[format!("denied: suspicious: {}", finding::suspicion(site))])
+        }
+        Verdict::Inconclusive => skipped(name, &format!("inconclusive: {}", note())),
         verdict => {
             let mut case = TestCase::new(name, TestCaseStatus::success());
             case.set_system_out(match verdict {
@@ -63,6 +73,14 @@ fn of_site(report: &Report, site: &SiteReport) -> TestCase {
             case
         }
     }
+}
+
+/// A site that the candidate does not show.
+fn not_captured(report: &Report, site: Site) -> TestCase {
+    if report.denied.contains(&Verdict::Missing) {
+        return failed(site.to_string(), "missing", &["denied: missing: not captured".to_owned()]);
+    }
+    skipped(site.to_string(), "not captured; checked through the next captured operator")
 }
 
 fn of_token(decoded: &Decoded, position: usize) -> TestCase {

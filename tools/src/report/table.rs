@@ -3,16 +3,26 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table};
 
-use super::content::Report;
+use super::content::{Conclusion, Report};
+use super::coverage::Coverage;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::Verdict;
+
+/// Columns that a line for each of several reports takes with all of its figures.
+const ALL: usize = 130;
+
+/// Columns that tables use: the terminal's from 80 to 200, and 80 where there is no terminal.
+pub fn columns() -> usize {
+    Table::new().width().map_or(80, |width| usize::from(width).clamp(80, 200))
+}
 
 /// An empty table.
 pub fn with_header(header: &[&str]) -> Table {
     let mut table = Table::new();
+    table.set_width(u16::try_from(columns()).expect("at most 200"));
     table
         .load_style(NOTHING.header_separator(LineStyle::none().fill('─').junction('─')))
-        .set_content_arrangement(ContentArrangement::Disabled);
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header.iter().copied());
     table
 }
@@ -31,38 +41,55 @@ pub fn passed(passed: bool) -> Cell {
     }
 }
 
-/// Several reports, a line each.
+/// A cell with what to make of a report.
+fn concluded(conclusion: Conclusion) -> Cell {
+    let cell = Cell::new(conclusion);
+    match conclusion {
+        Conclusion::Pass => cell.fg(Color::Green),
+        Conclusion::Suspicious => cell.fg(Color::Yellow),
+        Conclusion::Fail => cell.fg(Color::Red).add_attribute(Attribute::Bold),
+    }
+}
+
+/// Several reports, a line each, with fewer columns where there is no room for all.
 pub fn of_reports(reports: &[Report]) -> String {
-    let mut table = with_header(&[
-        "model", "layers", "tokens", "compared", "exact", "within", "tie", "other", "fault", "drift", "noise",
-        "decode", "",
-    ]);
+    let is_wide = columns() >= ALL;
+    let shown = |name: &str| is_wide || !["layers", "tokens", "within", "tie", "other"].contains(&name);
+    let mut rows = Vec::new();
     for report in reports {
-        let count = |verdict| report.sites.iter().filter(|site| site.verdict == verdict).count();
-        let other = count(Verdict::Mistrusted) + count(Verdict::Suspicious);
-        let drift = report.sites.iter().rev().find(|site| site.lens == Lens::Global);
+        let count = |verdict| report.count(verdict).to_string();
+        let other = report.count(Verdict::Inconclusive) + report.count(Verdict::Suspicious);
+        let total = report.sites.iter().rev().find(|site| site.lens == Lens::Global);
         let figure = |x: Option<f64>| x.map_or_else(String::new, |x| format!("{x:.1e}"));
         let decode = report.decode.as_ref().map_or_else(String::new, |decoded| {
             format!("{}/{}", decoded.tokens.len() - decoded.divergences.len(), decoded.tokens.len())
         });
-        let numbers = [
-            report.header.layers.to_string(),
-            report.header.steps.iter().sum::<usize>().to_string(),
-            report.sites.len().to_string(),
-            count(Verdict::Exact).to_string(),
-            count(Verdict::Within).to_string(),
-            count(Verdict::Tie).to_string(),
-            other.to_string(),
-            count(Verdict::Fault).to_string(),
-            figure(drift.map(|site| site.deviation)),
-            figure(drift.and_then(|site| site.floor)),
-            decode,
-        ];
-        let verdict = passed(report.verdict() != Verdict::Fault);
-        table.add_row(std::iter::once(Cell::new(&report.header.model)).chain(numbers.map(number)).chain([verdict]));
+        let Coverage { operators, alone, within } = &report.coverage;
+        rows.push([
+            ("layers", report.header.layers.to_string()),
+            ("tokens", report.header.steps.iter().sum::<usize>().to_string()),
+            ("operators", format!("{}/{}", alone.len() + within.len(), operators.len())),
+            ("exact", count(Verdict::Exact)),
+            ("within", count(Verdict::Within)),
+            ("tie", count(Verdict::Tie)),
+            ("other", other.to_string()),
+            ("fault", count(Verdict::Fault)),
+            ("total", figure(total.map(|site| site.deviation))),
+            ("floor", figure(total.and_then(|site| site.floor))),
+            ("decode", decode),
+        ]);
+    }
+    let names = rows.first().map(|row| row.each_ref().map(|(name, _)| *name)).unwrap_or_default();
+    let header: Vec<&str> = names.into_iter().filter(|name| shown(name)).collect();
+    let mut table = with_header(&[&["model"], &header[..], &[""]].concat());
+    for (report, row) in reports.iter().zip(rows) {
+        let figures = row.into_iter().filter(|(name, _)| shown(name)).map(|(_, figure)| number(figure));
+        let model = Cell::new(&report.header.model);
+        table.add_row(std::iter::once(model).chain(figures).chain([concluded(report.conclusion())]));
     }
     format!(
-        "{table}\ndrift: relative difference of the logits; noise: the same of right implementations that round as this \
-         one.\ndecode: tokens that are the reference's; the others' margins are below the noise."
+        "{table}\noperators: compared, alone or within a segment, of all.\ntotal: relative difference of the logits; floor: \
+         the noise floor, the same of right\nimplementations that round as this one.\ndecode: top-1 agreement; where it is not \
+         full, the others' margins are below the\nnoise."
     )
 }

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use owo_colors::OwoColorize;
 
-use super::content::Report;
-use super::finding::{another_token, divergence, lines, suspicion};
+use super::content::{Conclusion, Report};
+use super::figures::counted;
+use super::finding::{NOT_CAPTURED, another_token, lines, suspicion};
+use super::logits::Logits;
 use super::place::{Row, at, is_table};
-use super::table;
+use super::table::{self, columns};
 use crate::judge::decoded::Cause;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
@@ -16,6 +18,13 @@ use crate::report::output::Output;
 
 /// Faults that are told in full.
 const TOLD: usize = 10;
+
+/// Columns of the table of layers beside names and the local lens's signs.
+const FIGURES: usize = 52;
+
+/// The table's columns after the layers' names, in two lines.
+const TITLES: [[&str; 6]; 2] =
+    [["", "added", "", "", "noise", ""], ["local", "here", "inherited", "total", "floor", "percentile"]];
 
 /// Prints a report.
 pub fn print(report: &Report, output: Output) {
@@ -27,6 +36,9 @@ pub fn print(report: &Report, output: Output) {
     text += &routing(report);
     text += &logits(report);
     text += &decode(report);
+    for sentence in report.failed_demands() {
+        let _ = writeln!(text, "\n{sentence}");
+    }
     let _ = writeln!(text, "\n{}", summary(report));
     output.say(&text);
 }
@@ -36,23 +48,21 @@ pub fn print_all(reports: &[Report], output: Output) {
     if let [one] = reports {
         return print(one, output);
     }
-    let faulty = reports.iter().filter(|report| report.verdict() == Verdict::Fault);
+    let faulty = reports.iter().filter(|report| report.conclusion() == Conclusion::Fail);
     faulty.for_each(|report| print(report, output));
     output.say(&table::of_reports(reports));
 }
 
 /// One line: the verdict, and how many sites have which.
 pub fn summary(report: &Report) -> String {
-    let count = |verdict| report.count(verdict);
-    let kinds =
-        [Verdict::Exact, Verdict::Within, Verdict::Tie, Verdict::Mistrusted, Verdict::Suspicious, Verdict::Fault];
-    let counts: Vec<String> =
-        kinds.iter().filter(|kind| count(**kind) > 0).map(|kind| format!("{} {kind}", count(*kind))).collect();
-    let verdict = match report.verdict() {
-        Verdict::Fault => "FAIL".red().bold().to_string(),
-        _ => "PASS".green().bold().to_string(),
+    let counts: Vec<String> = report.counts().into_iter().map(|(_, count)| count).collect();
+    let word = report.conclusion();
+    let word = match word {
+        Conclusion::Fail => word.red().bold().to_string(),
+        Conclusion::Suspicious => word.yellow().bold().to_string(),
+        Conclusion::Pass => word.green().bold().to_string(),
     };
-    format!("{verdict}  {} comparisons: {}", report.sites.len(), counts.join(", "))
+    format!("{word}  {}: {}", counted(report.sites.len(), "comparison"), counts.join(", "))
 }
 
 fn header(report: &Report) -> String {
@@ -66,6 +76,7 @@ fn header(report: &Report) -> String {
     line("precision", &format!("{} ({})", header.contract, header.contract_from));
     line("semantics", &header.semantics.to_string());
     line("prompt", &header.prompt());
+    line("coverage", &report.coverage.to_string());
     for note in &header.notes {
         line("note", note);
     }
@@ -79,33 +90,42 @@ fn layers(report: &Report) -> String {
     for site in &report.sites {
         *rows.entry(Row::of(site.site)).or_default() += usize::from(site.lens == Lens::Local);
     }
-    let width = rows.values().copied().max().unwrap_or(0).max(5);
     let names = rows.keys().map(|row| row.to_string().len()).max().unwrap_or(0).max(7);
-    let title = format!(
-        "{:>names$}  {:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
-        "layer", "local", "makes", "carries", "drift", "noise", "above"
-    );
-    let _ = writeln!(text, "\n{}", title.dimmed());
+    let room = columns().saturating_sub(names + FIGURES).max(8);
+    let width = rows.values().copied().max().unwrap_or(0).clamp(5, room);
+    for [local, added, inherited, total, noise, percentile] in TITLES {
+        let name = if local.is_empty() { "" } else { "layer" };
+        let title = format!(
+            "{name:>names$}  {local:width$}  {added:>7}  {inherited:>9}  {total:>7}  {noise:>7}  {percentile:>10}"
+        );
+        let _ = write!(text, "\n{}", title.trim_end().dimmed());
+    }
+    text += "\n";
     for row in rows.into_keys() {
         let of_row = |lens: Lens| report.sites.iter().filter(move |s| s.lens == lens && Row::of(s.site) == row);
         let name = row.to_string();
         let glyphs: Vec<Verdict> = of_row(Lens::Local).map(|s| s.verdict).collect();
-        let strip: String = glyphs.iter().map(|verdict| glyph(*verdict)).collect();
-        let padding = " ".repeat(width.saturating_sub(glyphs.len()));
+        let strip = |part: &[Verdict]| part.iter().map(|verdict| glyph(*verdict)).collect::<String>();
+        let (first, more) = glyphs.split_at(glyphs.len().min(width));
+        let padding = " ".repeat(width - first.len());
         let last = |lens| of_row(lens).rfind(|s| !is_table(s.site));
         let (layer, global) = (last(Lens::Layer), last(Lens::Global));
         let figure = |x: Option<f64>| x.map_or_else(String::new, |x| format!("{x:.1e}"));
         let _ = writeln!(
             text,
-            "{name:>names$}  {strip}{padding}  {:>8}  {:>8}  {:>8}  {:>8}  {:>5}",
+            "{name:>names$}  {}{padding}  {:>7}  {:>9}  {:>7}  {:>7}  {:>10}",
+            strip(first),
             figure(layer.map(|s| s.deviation)),
             figure(layer.and_then(|s| s.carried)),
             figure(global.map(|s| s.deviation)),
             figure(global.and_then(|s| s.floor)),
             global.and_then(|s| s.quantile).map_or_else(String::new, |q| format!("{:.0} %", 100.0 * q)),
         );
+        for part in more.chunks(width) {
+            let _ = writeln!(text, "{:names$}  {}", "", strip(part));
+        }
     }
-    let _ = writeln!(text, "{}", "= exact  · within  t tie  ? mistrusted  ! suspicious  X fault".dimmed());
+    let _ = writeln!(text, "{}", "= exact  · within  t tie  ? inconclusive  ! suspicious  X fault".dimmed());
     text
 }
 
@@ -115,7 +135,7 @@ fn glyph(verdict: Verdict) -> String {
         Verdict::Within => "·".green().to_string(),
         Verdict::Tie => "t".cyan().to_string(),
         Verdict::Missing => " ".to_owned(),
-        Verdict::Mistrusted => "?".yellow().to_string(),
+        Verdict::Inconclusive => "?".yellow().to_string(),
         Verdict::Suspicious => "!".yellow().to_string(),
         Verdict::Fault => "X".red().bold().to_string(),
     }
@@ -126,7 +146,7 @@ fn missing(report: &Report) -> String {
     if kinds.is_empty() {
         return String::new();
     }
-    format!("{}  {}; these operators are judged together with the next\n", "not shown".dimmed(), kinds.join(", "))
+    format!("{}  {}\n", NOT_CAPTURED.dimmed(), kinds.join(", "))
 }
 
 fn findings(report: &Report) -> String {
@@ -136,7 +156,8 @@ fn findings(report: &Report) -> String {
         text += &finding(fault, report);
     }
     if faults.len() > TOLD {
-        let _ = writeln!(text, "\nand {} more faults, which may follow from these", faults.len() - TOLD);
+        let more = counted(faults.len() - TOLD, "more fault");
+        let _ = writeln!(text, "\nand {more}, which may follow from these");
     }
     let suspicious: Vec<&SiteReport> = report.sites.iter().filter(|s| s.verdict == Verdict::Suspicious).collect();
     for site in suspicious.iter().take(TOLD) {
@@ -185,16 +206,8 @@ fn routing(report: &Report) -> String {
 /// What the logits' errors do, under each lens.
 fn logits(report: &Report) -> String {
     let mut text = String::from("\n");
-    for lens in [Lens::Local, Lens::Global] {
-        let mut of_lens = report.sites.iter().filter(|site| site.lens == lens);
-        let Some(site) = of_lens.find(|site| site.likelihood.is_some()) else { continue };
-        let same = site.tops.iter().filter(|top| top.candidate == top.reference).count();
-        let said = divergence(site).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "logits ({lens}): likeliest token the reference's {same} of {} times; {said}",
-            site.tops.len()
-        );
+    for logits in Logits::of(report) {
+        let _ = writeln!(text, "logits ({}): {logits}", logits.lens);
     }
     text
 }

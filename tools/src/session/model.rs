@@ -8,6 +8,7 @@ use reference::Semantics;
 use reference::config::{Config, Vision};
 
 use crate::failure::Failure;
+use crate::report::figures::counted;
 
 /// A model, and the case that it belongs to if it is a built-in one.
 #[derive(Debug)]
@@ -76,12 +77,14 @@ impl Model {
         let Config { num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, .. } =
             *self.checkpoint.config();
         let Config { num_local_experts, num_experts_per_tok, .. } = *self.checkpoint.config();
-        let tower = |vision: &Vision| format!(", {} vision layers of {}", vision.num_hidden_layers, vision.hidden_size);
+        let tower =
+            |vision: &Vision| format!(", {} vision layers of hidden {}", vision.num_hidden_layers, vision.hidden_size);
         let tower = self.checkpoint.config().vision.as_ref().map(tower).unwrap_or_default();
         let parameters: usize = self.checkpoint.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
         format!(
-            "{num_hidden_layers} layers of {hidden_size}, {num_attention_heads}/{num_key_value_heads} heads, \
+            "{}, hidden {hidden_size}, {num_attention_heads} query and {num_key_value_heads} KV heads, \
              {num_experts_per_tok} of {num_local_experts} experts{tower}, {} parameters",
+            counted(num_hidden_layers, "layer"),
             count(parameters)
         )
     }

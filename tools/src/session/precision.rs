@@ -136,8 +136,7 @@ pub fn named(text: &str) -> Result<RoundingContract, Failure> {
         "bf16" => RoundingContract::EAGER_BF16,
         "f16" => RoundingContract::EAGER_F16,
         _ => {
-            let help =
-                "give f64, f32, bf16 or f16, or a contract, then `,field=value` for each point that is otherwise";
+            let help = "give f64, f32, bf16 or f16, or a profile, then `,field=value` for each point that is otherwise";
             return text.parse().map_err(|error| Failure::from(error).help(help));
         }
     })

@@ -9,6 +9,7 @@ use crate::judge::chosen::{Chosen, PARTS};
 use crate::judge::spread::Spread;
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::report::content::Report;
+use crate::report::figures::apart;
 use crate::report::place::{at, named};
 
 /// Shown when the cell is chosen.
@@ -44,27 +45,28 @@ pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
             }
             @if let Some(worst) = &site.worst {
                 dt { "worst" } dd { (named(site, &worst.index, report.header.head_dim)) }
-                dt { "candidate" } dd { (value(worst.candidate)) }
-                dt { "reference" } dd { (value(worst.reference)) }
+                @let [candidate, reference] = apart(worst.candidate, worst.reference);
+                dt { "candidate" } dd { (candidate) }
+                dt { "reference" } dd { (reference) }
                 dt { "bound" } dd { "±" (format!("{:.2e}", worst.bound)) }
                 dt { "ratio" } dd { (short(worst.ratio)) }
             }
-            dt { "deviation" }
+            dt { "total" }
             dd {
                 (format!("{:.2e}", site.deviation))
-                @if let Some(floor) = site.floor { ", noise up to " (format!("{floor:.2e}")) }
-                @if let Some(quantile) = site.quantile { ", above " (format!("{:.0} %", 100.0 * quantile)) " of right ones" }
-                @if let Some(carried) = site.carried { ", carried in " (format!("{carried:.2e}")) }
+                @if let Some(floor) = site.floor { ", noise floor " (format!("{floor:.2e}")) }
+                @if let Some(quantile) = site.quantile { ", percentile " (format!("{:.0} %", 100.0 * quantile)) " of right runs" }
+                @if let Some(carried) = site.carried { ", inherited " (format!("{carried:.2e}")) }
             }
             @if !site.segment.is_empty() {
                 @let segment: Vec<String> = site.segment.iter().map(ToString::to_string).collect();
-                dt { "together with" } dd { (segment.join(", ")) }
+                dt { "compared together with" } dd { (segment.join(", ")) }
             }
             @if let Some(note) = &site.note { dt { "note" } dd { (note) } }
             @if cell.passes > 1 { dt { "passes" } dd { (passes(cell)) } }
         }
         @if matches!(site.verdict, Verdict::Fault | Verdict::Suspicious) {
-            p.again { "again: " code { (report.again(site.site)) } }
+            p.again { "reproduce: " code { (report.again(site.site)) } }
         }
     }
 }
@@ -132,9 +134,4 @@ pub(super) fn short(ratio: f64) -> String {
         0.01..1e4 => format!("{ratio:.2}"),
         _ => format!("{ratio:.1e}"),
     }
-}
-
-/// A value with as many digits as tell it from its neighbours.
-fn value(x: f64) -> String {
-    if x.is_finite() { format!("{x:.9e}") } else { x.to_string() }
 }

@@ -20,9 +20,9 @@ pub(super) fn drift(report: &Report) -> Markup {
                     figcaption {
                         "‖candidate − reference‖ / ‖reference‖ of each layer's output"
                         @if report.header.steps.len() > 1 { ", in the longest forward pass" } ". "
-                        span.key.drift { "drift, the reference running freely" } " "
-                        span.key.made { "made in the layer, from the candidate's own input" } " "
-                        span.key.noise { "noise: where right implementations that round at random are" }
+                        span.key.drift { "total, the reference running freely" } " "
+                        span.key.made { "added here, from the candidate's own input to the layer" } " "
+                        span.key.noise { "noise floor: where right implementations that round at random are" }
                     }
                 }
             } @else { p { "None: every layer's output is the reference's." } }

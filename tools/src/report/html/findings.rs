@@ -7,6 +7,7 @@ use super::{detail, map};
 use crate::judge::decoded::Cause;
 use crate::judge::verdict::Verdict;
 use crate::report::content::Report;
+use crate::report::figures::counted;
 use crate::report::place::at;
 
 /// Faults that are told in full.
@@ -27,9 +28,10 @@ pub(super) fn all(report: &Report, cells: &Cells<'_>) -> Markup {
         @if faults.len() > TOLD {
             p { "And " (faults.len() - TOLD) " more, which may follow from these; the map has them." }
         }
-        @if wrong > 0 { p { (wrong) " decoded tokens are another than rounding can explain: see the decode." } }
+        @if wrong > 0 { p { (counted(wrong, "decoded token")) " that rounding cannot explain: see the decode." } }
+        @for sentence in report.failed_demands() { p { (sentence) } }
         (others(cells, Verdict::Suspicious, "Possible, but further off than independent roundings come"))
-        (others(cells, Verdict::Mistrusted, "The comparison says nothing"))
+        (others(cells, Verdict::Inconclusive, "The comparison says nothing"))
     }
 }
 

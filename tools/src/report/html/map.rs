@@ -23,7 +23,7 @@ pub(super) fn glyph(verdict: Verdict) -> &'static str {
         Verdict::Within => "·",
         Verdict::Tie => "t",
         Verdict::Missing => "–",
-        Verdict::Mistrusted => "?",
+        Verdict::Inconclusive => "?",
         Verdict::Suspicious => "!",
         Verdict::Fault => "✗",
     }
@@ -56,7 +56,7 @@ pub(super) fn map(number: usize, report: &Report, cells: &Cells<'_>) -> Markup {
                                     @match cells.at.get(&(*row, *column)) {
                                         Some(cell) => (shown(cell, first)),
                                         None if cells.missing.contains(&(*row, *column)) => {
-                                            td.absent aria-label="not shown" { (glyph(Verdict::Missing)) }
+                                            td.absent aria-label="not captured" { (glyph(Verdict::Missing)) }
                                         }
                                         None => td aria-hidden="true" {},
                                     }
@@ -90,7 +90,7 @@ fn legend() -> Markup {
         Verdict::Exact,
         Verdict::Within,
         Verdict::Tie,
-        Verdict::Mistrusted,
+        Verdict::Inconclusive,
         Verdict::Suspicious,
         Verdict::Fault,
         Verdict::Missing,
@@ -107,7 +107,7 @@ fn legend() -> Markup {
             }
             ul.signs {
                 @for verdict in said {
-                    li { b { (glyph(verdict)) } " " @if verdict == Verdict::Missing { "not shown" } @else { (verdict) } }
+                    li { b { (glyph(verdict)) } " " @if verdict == Verdict::Missing { "not captured" } @else { (verdict) } }
                 }
             }
         }

@@ -1,14 +1,12 @@
 //! Which tokens follow: the logits' likeliest, and the decode.
 
 use maud::{Markup, html};
-use reference::Site;
 
 use super::plot;
 use crate::judge::decoded::{Cause, Decoded, Divergence};
-use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Top};
 use crate::report::content::Report;
-use crate::report::finding::divergence;
+use crate::report::logits::Logits;
 use crate::report::place::at;
 
 /// Lines of a table of tokens.
@@ -16,25 +14,14 @@ const TOLD: usize = 20;
 
 /// Whether the logits make the same tokens the likeliest.
 pub(super) fn logits(report: &Report) -> Markup {
-    let has = |site: Site| report.sites.iter().any(|s| s.site == site && !s.tops.is_empty());
-    let shown = if has(Site::Logits) { Site::Logits } else { Site::LmHead };
-    let sites: Vec<&SiteReport> = report.sites.iter().filter(|s| s.site == shown && !s.tops.is_empty()).collect();
-    let differing: Vec<(&SiteReport, &Top)> = (sites.iter())
-        .flat_map(|site| site.tops.iter().filter(|top| top.candidate != top.reference).map(move |top| (*site, top)))
-        .collect();
+    let lenses = Logits::of(report);
+    let differing: Vec<(&SiteReport, &Top)> =
+        lenses.iter().flat_map(Logits::tops).filter(|(_, top)| top.candidate != top.reference).collect();
     html! {
-        @if !sites.is_empty() {
+        @if !lenses.is_empty() {
             h3 { "Logits" }
             ul {
-                @for lens in [Lens::Local, Lens::Layer, Lens::Global] {
-                    @let tops: Vec<&Top> = sites.iter().filter(|s| s.lens == lens).flat_map(|s| &s.tops).collect();
-                    @if !tops.is_empty() {
-                        li {
-                            (agreement(lens, &tops))
-                            @for text in sites.iter().filter(|s| s.lens == lens).filter_map(|s| divergence(s)) { "; " (text) }
-                        }
-                    }
-                }
+                @for logits in &lenses { li { (logits.lens) " lens: " (logits) } }
             }
             @if !differing.is_empty() {
                 div.scroll tabindex="0" role="region" aria-label="tokens that differ" {
@@ -59,24 +46,14 @@ pub(super) fn logits(report: &Report) -> Markup {
     }
 }
 
-fn agreement(lens: Lens, tops: &[&Top]) -> String {
-    let same = tops.iter().filter(|top| top.candidate == top.reference).count();
-    let smallest = tops.iter().map(|top| top.margin).fold(f64::INFINITY, f64::min);
-    format!(
-        "{lens} lens: the likeliest token is the reference's after {same} of {} tokens; smallest margin of the reference \
-         {smallest:.3e}",
-        tops.len()
-    )
-}
-
 /// The decoded tokens, their margins, and where they are others.
 pub(super) fn decode(report: &Report) -> Markup {
     let Some(decoded) = &report.decode else { return html! {} };
     html! {
         h3 { "Decode" }
         p {
-            (decoded.tokens.len() - decoded.divergences.len()) " of " (decoded.tokens.len())
-            " tokens are the reference's, reading the candidate's own."
+            "top-1 agreement " (decoded.tokens.len() - decoded.divergences.len()) "/" (decoded.tokens.len())
+            ", the reference reading the candidate's own tokens."
         }
         @if !decoded.divergences.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="divergences" {
