@@ -306,7 +306,7 @@ fn a_prefix_from_a_cache() {
     };
     let layers = 0..model.checkpoint.config().num_hidden_layers;
     assert_eq!(
-        verdicts(Verdict::Mistrusted),
+        verdicts(Verdict::Inconclusive),
         layers.map(|layer| Site::Layer(layer, LayerSite::Context)).collect::<Vec<_>>()
     );
     assert_eq!(verdicts(Verdict::Fault), [broken, Site::Layer(1, LayerSite::Attention)]);

@@ -113,7 +113,7 @@ impl Judge {
             ..SiteReport::missing(loaded.step(), self.seen.site, lens)
         };
         if let Some(why) = &self.seen.unknown {
-            (report.verdict, report.note) = (Verdict::Mistrusted, Some(why.clone()));
+            (report.verdict, report.note) = (Verdict::Inconclusive, Some(why.clone()));
             return Ok(report);
         }
         let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
