@@ -5,7 +5,9 @@
 //! deviation under independent, centred roundings; [`confidence`] times it is exceeded with a stated, tiny probability.
 //! Both take the error of an operator's inputs, so that bounds carry through a segment of several operators.
 
-use ndarray::{Array2, ArrayView2, Zip};
+pub(crate) mod elementary;
+
+use ndarray::{Array2, ArrayView2, Axis, Zip};
 
 use crate::Storage;
 
@@ -32,6 +34,21 @@ impl ErrorBound {
     pub fn transposed(&self) -> Self {
         let transposed = |x: &Array2<f64>| x.t().as_standard_layout().into_owned();
         ErrorBound { certain: transposed(&self.certain), sigma: transposed(&self.sigma), carried: self.carried }
+    }
+
+    /// Puts the rows of `below`, which has the same columns, under its own.
+    pub fn append(&mut self, below: &ErrorBound) {
+        for (own, below) in [(&mut self.certain, &below.certain), (&mut self.sigma, &below.sigma)] {
+            own.append(Axis(0), below.view()).expect("both have the same columns");
+        }
+        self.carried = self.carried.max(below.carried);
+    }
+
+    /// How many matrix products what is made of these has been carried through: one more than the worst of them, if any has
+    /// an error.
+    pub(crate) fn carried_through(inputs: &[&ErrorBound]) -> u32 {
+        let deepest = inputs.iter().map(|error| error.carried).max().unwrap_or(0);
+        deepest + u32::from(inputs.iter().any(|error| !error.is_exact()))
     }
 
     /// Whether there is none.

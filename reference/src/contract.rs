@@ -6,15 +6,26 @@ pub use crate::error::{ContractError, Error, WeightError, require};
 pub use crate::grid::{Grid, segments};
 pub use crate::matrix::{Encoding, Matrix};
 pub use crate::media::{Media, Medium, Pixels};
+pub use crate::ops::add_rms_norm::AddRmsNorm;
+pub use crate::ops::attention::Attention;
 pub use crate::ops::axial_rope::{AxialRope, axial_rope};
+pub use crate::ops::block_sparse_attention::BlockSparseAttention;
+pub use crate::ops::embedding::Embedding;
+pub use crate::ops::indexer::Indexer;
+pub use crate::ops::layer_norm::LayerNorm;
+pub use crate::ops::linear::Linear;
+pub use crate::ops::linear_bias::LinearBias;
 pub use crate::ops::masked_scatter::MaskedScatter;
+pub use crate::ops::moe::{Moe, WithShared};
 pub use crate::ops::patch_embedding::PatchEmbedding;
 pub use crate::ops::residual::Residual;
-pub use crate::ops::rope::{Rope, rope_table};
+pub use crate::ops::rms_norm::RmsNorm;
+pub use crate::ops::rope::{Rope, RopeTable, rope_table};
+pub use crate::ops::router::Router;
 pub use crate::ops::vision_attention::VisionAttention;
 pub use crate::semantics::{
-    AxialPair, ChunkTime, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm, RopePair, RopePart, Semantics,
-    VisionSpan,
+    AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm, RopePair, RopePart,
+    Semantics, VisionSpan,
 };
 pub use crate::site::{Extent, LayerSite, Site, VisionLayerSite, VisionSite};
 pub use crate::weights::{LayerWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};

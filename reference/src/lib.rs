@@ -22,6 +22,7 @@ pub mod probe;
 pub mod profiles;
 pub mod ranking;
 pub mod real;
+pub mod reduction;
 pub mod rounding;
 pub mod run;
 pub mod semantics;

@@ -170,7 +170,7 @@ impl fmt::Display for RoundingContract {
                 .collect::<Vec<_>>()
         };
         let profiles = PROFILES.iter().map(|p| (p.name, p.contract));
-        let all = RoundingContract::PRESETS[..2].iter().copied().chain(profiles).chain(RoundingContract::PRESETS);
+        let all = RoundingContract::PRESETS[..3].iter().copied().chain(profiles).chain(RoundingContract::PRESETS);
         let (name, closest) = all.min_by_key(|(_, preset)| differing(preset).len()).expect("there are presets");
         f.write_str(name)?;
         differing(&closest).into_iter().try_for_each(|field| f.write_str(&field))

@@ -7,6 +7,7 @@ use strum::{Display, EnumString, VariantNames};
 
 use crate::accumulator::Accumulator;
 use crate::error::ParseError;
+use crate::reduction::Reduction;
 use crate::storage::Mode;
 use crate::words::word;
 use crate::{Real, Rounding, Storage};
@@ -141,6 +142,8 @@ pub struct RoundingContract {
     pub mode: Mode,
     /// How dot products are summed; also says in what elementwise arithmetic is done.
     pub accumulator: Accumulator,
+    /// In what order a norm sums a row.
+    pub reduction: Reduction,
     /// What becomes of weights when they are loaded.
     pub weights: WeightCast,
     /// What the other operand of a product with a weight is rounded to; [`Storage::Real`] where it is taken as it is. The
@@ -185,6 +188,7 @@ impl RoundingContract {
         activations: Storage::Real,
         mode: Mode::Nearest,
         accumulator: Accumulator::F64,
+        reduction: Reduction::Any,
         weights: WeightCast::Stored,
         operands: Storage::Real,
         kv_cache: Storage::Real,
@@ -200,19 +204,28 @@ impl RoundingContract {
         norm_input: NormInput::Stored,
     };
 
-    /// Fused kernels on a Hopper GPU: bf16 between kernels, f32 within. Our own CUDA path.
-    pub const FUSED: RoundingContract = RoundingContract {
+    /// Fused kernels on any device: bf16 between kernels, f32 within.
+    pub const FUSED: RoundingContract =
+        RoundingContract {
         activations: Storage::Bf16,
         weights: WeightCast::Activations,
-        accumulator: Accumulator::HOPPER_BF16,
+        accumulator: Accumulator::Unknown,
         ..RoundingContract::IDEAL
     };
 
-    /// transformers with eager attention and eager experts, in bf16.
+    /// Our own CUDA path: fused kernels, of which the sums are known.
+    pub const PARITY: RoundingContract = RoundingContract {
+        accumulator: Accumulator::HOPPER_512,
+        reduction: Reduction::Parity,
+        ..RoundingContract::FUSED
+    };
+
+    /// transformers with eager attention and eager experts, in bf16, on any device.
     pub const EAGER_BF16: RoundingContract = RoundingContract {
         activations: Storage::Bf16,
         mode: Mode::Nearest,
-        accumulator: Accumulator::F32,
+        accumulator: Accumulator::Unknown,
+        reduction: Reduction::Any,
         weights: WeightCast::Stored,
         operands: Storage::Real,
         kv_cache: Storage::Real,
@@ -237,8 +250,9 @@ impl RoundingContract {
         RoundingContract { activations: Storage::F16, ..RoundingContract::EAGER_BF16 };
 
     /// Names of the presets that no engine's profile is.
-    pub const PRESETS: [(&'static str, RoundingContract); 5] = [
+    pub const PRESETS: [(&'static str, RoundingContract); 6] = [
         ("ideal", RoundingContract::IDEAL),
+        ("parity", RoundingContract::PARITY),
         ("fused", RoundingContract::FUSED),
         ("eager_bf16", RoundingContract::EAGER_BF16),
         ("eager_f16", RoundingContract::EAGER_F16),
@@ -278,15 +292,15 @@ impl RoundingContract {
     pub fn unit(&self) -> f64 {
         match self.accumulator {
             Accumulator::F64 => f64::UNIT_ROUNDOFF,
-            Accumulator::F32 | Accumulator::TensorCore(_) => f32::UNIT_ROUNDOFF,
+            _ => f32::UNIT_ROUNDOFF,
         }
     }
 
     /// The accumulator of sums that are not a tensor core's.
     pub fn scalar_accumulator(&self) -> Accumulator {
         match self.accumulator {
-            Accumulator::F64 => Accumulator::F64,
-            Accumulator::F32 | Accumulator::TensorCore(_) => Accumulator::F32,
+            Accumulator::F64 | Accumulator::Unknown => self.accumulator,
+            Accumulator::F32 | Accumulator::F32Flushed | Accumulator::TensorCore(_) => Accumulator::F32,
         }
     }
 
@@ -314,10 +328,11 @@ impl RoundingContract {
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 15] {
+    pub fn fields(&self) -> [(&'static str, String); 16] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
+            ("reduction", self.reduction.to_string()),
             ("weights", self.weights.to_string()),
             ("operands", self.operands.to_string()),
             ("kv_cache", self.kv_cache.to_string()),
@@ -339,6 +354,7 @@ impl RoundingContract {
         match field {
             "activations" => self.activations = value.parse()?,
             "accumulator" => self.accumulator = value.parse()?,
+            "reduction" => self.reduction = word(field, value)?,
             "weights" => self.weights = word(field, value)?,
             "operands" => self.operands = value.parse()?,
             "kv_cache" => self.kv_cache = value.parse()?,

@@ -73,6 +73,20 @@ impl<T: Real> Tracked<T> {
         Tracked { value, error }
     }
 
+    /// Puts the rows of `below`, which has the same columns, under its own, in memory that grows by doubling. Where only one
+    /// of them has an error, the other has none.
+    pub fn append(&mut self, below: &Tracked<T>) {
+        if self.error.is_some() || below.error.is_some() {
+            let dim = self.dim();
+            let error = self.error.get_or_insert_with(|| ErrorBound::exact(dim));
+            match &below.error {
+                Some(of_below) => error.append(of_below),
+                None => error.append(&ErrorBound::exact(below.dim())),
+            }
+        }
+        self.value.append(Axis(0), below.view()).expect("both have the same columns");
+    }
+
     /// The columns of `self`, then those of `beside`. Where only one of them has an error, the other has none.
     #[must_use]
     pub fn beside(&self, beside: &Tracked<T>) -> Self {

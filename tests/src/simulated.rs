@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView2};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reference::accumulator::TensorCore;
+use reference::accumulator::{Accumulator, TensorCore};
 use reference::ops::attention::Attention;
 use reference::rounding::AttentionRound;
 use reference::{Real, Rounding, Storage};
@@ -27,12 +27,38 @@ pub enum Order {
     Blocked(usize),
     /// As a tensor core does.
     TensorCore(TensorCore),
+    /// As `VDPBF16PS` does: sixteen lanes, two products to each at a time, and subnormal numbers are zero.
+    DotProductInstruction,
+    /// As our kernels sum a row: a block of threads, vectors to a thread, then the lanes of each warp, then the warps.
+    Block,
+    /// As PyTorch sums a row on a processor: vectors of eight lanes, four side by side, in runs of 16 and runs of runs.
+    Cascade,
 }
+
+/// Lanes of a vector of 512 bits.
+const LANES: usize = 16;
+
+/// Threads of a block of our kernels that sum rows, values of a vector, lanes of a warp.
+const BLOCK: [usize; 3] = [256, 8, 32];
 
 impl Order {
     /// Those that add in f32, to nearest.
     pub const ROUNDING: [Order; 6] =
         [Order::Sequential, Order::Reversed, Order::Fused, Order::Shuffled(1), Order::Pairwise, Order::Blocked(8)];
+
+    /// Those in which a device with this accumulator may add.
+    pub fn of(accumulator: Accumulator) -> Vec<Order> {
+        match accumulator {
+            Accumulator::F32 | Accumulator::F64 => Order::ROUNDING.to_vec(),
+            Accumulator::F32Flushed => vec![Order::DotProductInstruction],
+            Accumulator::TensorCore(core) => vec![Order::TensorCore(core)],
+            Accumulator::Unknown => {
+                let others =
+                    [Accumulator::F32Flushed, Accumulator::HOPPER, Accumulator::HOPPER_512, Accumulator::AMPERE];
+                Order::ROUNDING.into_iter().chain(others.into_iter().flat_map(Order::of)).collect()
+            }
+        }
+    }
 
     /// Σ aₖ·bₖ.
     pub fn dot(self, a: &[f32], b: &[f32]) -> f32 {
@@ -52,13 +78,16 @@ impl Order {
                 blocks.fold(0.0, |sum, (a, b)| sum + Order::Sequential.dot(a, b))
             }
             Order::TensorCore(core) => {
-                let promote = core.promote as usize;
+                let promote = core.promote.map_or(a.len().max(1), |promote| promote as usize);
                 let chunks = a.chunks(promote).zip(b.chunks(promote));
                 chunks.fold(0.0, |sum, (a, b)| {
                     let k = core.k as usize;
                     sum + a.chunks(k).zip(b.chunks(k)).fold(0.0, |sum, (a, b)| step(core, sum, a, b))
                 })
             }
+            Order::DotProductInstruction => in_pairs(a, b),
+            Order::Block => in_a_block(a, b),
+            Order::Cascade => cascade(&products().collect::<Vec<_>>()),
         }
     }
 
@@ -79,6 +108,70 @@ fn pairwise(x: &[f32]) -> f32 {
             pairwise(left) + pairwise(right)
         }
     }
+}
+
+/// 0 for a subnormal number.
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0 } else { x }
+}
+
+/// Two products at a time to each lane, the odd one first; then the lanes, halves to halves.
+fn in_pairs(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0_f32; LANES];
+    for (a, b) in a.chunks(2 * LANES).zip(b.chunks(2 * LANES)) {
+        for ((a, b), lane) in a.chunks(2).zip(b.chunks(2)).zip(&mut lanes) {
+            for (&a, &b) in a.iter().zip(b).rev() {
+                *lane = flushed(flushed(a).mul_add(flushed(b), *lane));
+            }
+        }
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = flushed(lanes[lane] + lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+fn in_a_block(a: &[f32], b: &[f32]) -> f32 {
+    let [threads, vector, lanes] = BLOCK;
+    let mut sums = vec![0.0_f32; threads];
+    for (i, (a, b)) in a.chunks(vector).zip(b.chunks(vector)).enumerate() {
+        let sum = &mut sums[i % threads];
+        *sum = a.iter().zip(b).fold(*sum, |sum, (a, b)| a.mul_add(*b, sum));
+    }
+    sums.chunks(lanes).fold(0.0, |sum, warp| sum + pairwise(warp))
+}
+
+/// `vectorized_inner_sum` of PyTorch's `SumKernel.cpp`.
+fn cascade(x: &[f32]) -> f32 {
+    const WIDTH: usize = 8;
+    const RUN: usize = 16;
+    let at_once = 4 * WIDTH;
+    let (mut levels, zero) = ([[0.0_f32; 4 * WIDTH]; 4], [0.0; 4 * WIDTH]);
+    let add = |to: &mut [f32; 4 * WIDTH], x: &[f32]| to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
+    let whole = x.len() / at_once;
+    for i in 0..whole {
+        add(&mut levels[0], &x[i * at_once..(i + 1) * at_once]);
+        let runs = (i + 1) / RUN * usize::from((i + 1) % RUN == 0);
+        let full = [1, RUN, RUN * RUN].into_iter().take_while(|run| runs > 0 && runs.is_multiple_of(*run)).count();
+        for level in 0..full {
+            let below = std::mem::replace(&mut levels[level], zero);
+            add(&mut levels[level + 1], &below);
+        }
+    }
+    let mut sums = levels[0];
+    levels[1..].iter().for_each(|level| add(&mut sums, level));
+    // Whole vectors beyond those go to the first of the four; then the four are added, and their lanes to what is left.
+    let rest = x[whole * at_once..].chunks_exact(WIDTH);
+    let left = rest.remainder().iter().fold(0.0, |sum, x| sum + x);
+    let mut lanes: Vec<f32> = sums[..WIDTH].to_vec();
+    for vector in rest.chain(sums[WIDTH..].chunks_exact(WIDTH)) {
+        lanes.iter_mut().zip(vector).for_each(|(lane, x)| *lane += x);
+    }
+    lanes.iter().fold(left, |sum, lane| sum + lane)
 }
 
 /// One step: all addends cut off F bits below the largest one's exponent, added exactly, cut off after f bits (MMA-Sim).
@@ -230,7 +323,7 @@ impl Kernel {
     /// Sums of weights are not a tensor core's.
     fn order_of_sums(&self) -> Order {
         match self.order {
-            Order::TensorCore(_) => Order::Sequential,
+            Order::TensorCore(_) | Order::DotProductInstruction => Order::Sequential,
             order => order,
         }
     }

@@ -297,9 +297,10 @@ impl fmt::Debug for Contract {
     }
 }
 
-/// The presets that round, each about one time in ten, and mixtures of them.
+/// The presets that round, each about one time in ten, and mixtures of them; but for that of our own kernels, whose sums of
+/// rows are of one order.
 pub fn contract() -> impl Strategy<Value = Contract> {
-    let presets = RoundingContract::PRESETS.into_iter().filter(|(name, _)| *name != "ideal");
+    let presets = RoundingContract::PRESETS.into_iter().filter(|(name, _)| !["ideal", "parity"].contains(name));
     let presets: Vec<Contract> = presets.map(|(_, contract)| Contract(contract)).collect();
     prop_oneof![proptest::sample::select(presets), mixture()]
 }
@@ -309,9 +310,9 @@ fn mixture() -> impl Strategy<Value = Contract> {
     let storage = prop_oneof![Just(Storage::F32), Just(Storage::F16), Just(Storage::Bf16)];
     let accumulator = prop_oneof![
         Just(Accumulator::F32),
-        Just(Accumulator::HOPPER_BF16),
-        (2..5_u32, 20..26, 20..24, 5..8_u32).prop_map(|(k, fraction, result, promote)| {
-            Accumulator::TensorCore(TensorCore { k: 1 << k, fraction, result, promote: 1 << promote })
+        Just(Accumulator::HOPPER_512),
+        (2..5_u32, 20..26, 20..24, prop::option::of(5..8_u32)).prop_map(|(k, fraction, result, promote)| {
+            Accumulator::TensorCore(TensorCore { k: 1 << k, fraction, result, promote: promote.map(|p| 1 << p) })
         })
     ];
     let chain = || prop_oneof![Just(Chain::Each), Just(Chain::Once)];

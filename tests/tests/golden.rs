@@ -188,13 +188,13 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
         for token in rest.iter().chain([&decoded]) {
             model.forward(&[*token], &[], &mut cache, Some(&mut live)).expect("it runs");
         }
-        let rounded = HeldWeights::under(&RoundingContract::FUSED, &weights);
+        let rounded = HeldWeights::under(&RoundingContract::PARITY, &weights);
         let reference =
             Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits").seeing(media.as_ref());
         let verification = Verification {
             model: &reference,
             candidate: &live,
-            contract: RoundingContract::FUSED,
+            contract: RoundingContract::PARITY,
             steps: &[all],
             prompt: case.tokens.len(),
             lenses: &[Lens::Local, Lens::Global],

@@ -28,6 +28,7 @@ mod models;
 mod noise;
 mod ops;
 mod precision;
+mod reduction;
 mod report;
 mod rounding;
 mod routing;

@@ -39,6 +39,7 @@ pub fn add_rms_norm<T: Real>(
     f: ArrayView2<'_, T>,
     w: ArrayView1<'_, T>,
 ) -> Result<(Array2<T>, Array2<T>), ContractError> {
+    p.check(x.dim(), f.dim(), w.len())?;
     let s = residual(&p.residual, x, f)?; // R1
     let y = match p.input {
         NormInput::Stored => rms_norm(&p.norm, s.view(), w)?,
@@ -52,6 +53,12 @@ impl AddRmsNorm {
     pub fn under(contract: &RoundingContract, eps: f64, eps_place: EpsPlace) -> Self {
         let (residual, norm) = (Residual::under(contract), RmsNorm::under(contract, eps, eps_place));
         AddRmsNorm { residual, norm, input: contract.norm_input }
+    }
+
+    /// Those of the parts.
+    pub fn check(&self, x: (usize, usize), f: (usize, usize), w: usize) -> Result<(), ContractError> {
+        self.residual.check(x, f)?;
+        self.norm.check(x, w)
     }
 
     /// The addition without R1.

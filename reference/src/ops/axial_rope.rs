@@ -12,10 +12,11 @@
 //! - Variants: D52 which channels pair, which is `rope`'s matter. A slip of ports: t goes on from one grid to the next.
 //! - Source: spec A23; `MiniMaxM3VLVisionRotaryEmbedding` and `get_vision_position_ids` in transformers 5.23.
 
-use ndarray::{Array2, Zip};
+use ndarray::Array2;
 
 use super::rope::{Rope, RopeTable, inverse_frequencies};
 use crate::bound::ErrorBound;
+use crate::bound::elementary::rotation_table;
 use crate::error::require;
 use crate::grid::{AXES, Grid, patches, rotary_dim};
 use crate::semantics::{AxialPair, ChunkTime};
@@ -110,15 +111,9 @@ impl AxialRope {
         angles
     }
 
-    /// How far another table, made with other f32 functions, may be from this one: its frequency by 4·u (2 ulp of f32),
-    /// the angle by 2·u more, the function by 2·u, then R1.
+    /// How far another table, made with other f32 functions, may be from this one; then R1.
     pub fn bound(&self, grids: &[Grid], table: &Array2<f64>) -> ErrorBound {
-        let (u, angles) = (f32::UNIT_ROUNDOFF, self.angles(grids));
-        let mut error = ErrorBound::exact(table.dim());
-        Zip::indexed(&mut error.certain).for_each(|(i, j), e| {
-            *e = 6.0 * u * angles[[i, j % angles.ncols()]].wide() + 2.0 * u;
-        });
-        error.sigma.clone_from(&error.certain);
-        error.rounded(table.view(), self.table.storage)
+        let angles = self.angles(grids);
+        rotation_table(table, |(i, j)| angles[[i, j % angles.ncols()]].wide(), self.table)
     }
 }

@@ -109,16 +109,7 @@ impl BlockSparseAttention {
         v: (usize, usize),
         chosen: ArrayView2<'_, Option<usize>>,
     ) -> Result<(), ContractError> {
-        self.attention.check(q, k, v)?;
-        let (rows, groups) = (chosen.nrows(), self.attention.key_heads);
-        require(
-            rows == q.0 * groups,
-            "block_sparse_attention C1",
-            "rows of C",
-            rows,
-            format!("n·G = {}", q.0 * groups),
-        )?;
-        require(self.block >= 1, "block_sparse_attention C3", "b", self.block, "at least 1")?;
+        Self::check_shapes(&self.attention, self.block, [q, k, v], chosen.nrows())?;
         let count = k.0.div_ceil(self.block);
         for (row, blocks) in chosen.rows().into_iter().enumerate() {
             for (slot, block) in blocks.iter().enumerate() {
@@ -130,6 +121,19 @@ impl BlockSparseAttention {
             }
         }
         Ok(())
+    }
+
+    /// C1 and C3, and those of `attention`: what the rows of C and the shapes of q, k and v tell without values.
+    pub fn check_shapes(
+        attention: &Attention,
+        block: usize,
+        [q, k, v]: [(usize, usize); 3],
+        rows: usize,
+    ) -> Result<(), ContractError> {
+        attention.check(q, k, v)?;
+        let expected = q.0 * attention.key_heads;
+        require(rows == expected, "block_sparse_attention C1", "rows of C", rows, format!("n·G = {expected}"))?;
+        require(block >= 1, "block_sparse_attention C3", "b", block, "at least 1")
     }
 
     /// Heads by what they read.

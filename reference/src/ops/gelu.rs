@@ -16,6 +16,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::steepest;
 use crate::semantics;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
@@ -85,13 +86,6 @@ impl Gelu {
         }
     }
 
-    /// The largest |slope| from `low` to `high`: at an end, or where the slope turns.
-    fn steepest(&self, low: f64, high: f64) -> f64 {
-        let turning = self.of_kind(TURNING);
-        let turning = [-turning, turning].into_iter().filter(|t| (low..=high).contains(t));
-        turning.chain([low, high]).map(|x| self.slope(x).abs()).fold(0.0, f64::max)
-    }
-
     fn of_kind(&self, [erf, tanh]: [f64; 2]) -> f64 {
         match self.kind {
             semantics::Gelu::Erf => erf,
@@ -107,11 +101,11 @@ impl Gelu {
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(a.dim());
         error.carried = input.carried;
-        let (u, off) = (self.unit, self.of_kind(ARGUMENT) * self.unit);
+        let (u, off, turning) = (self.unit, self.of_kind(ARGUMENT) * self.unit, self.of_kind(TURNING));
         let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
         elements.par_for_each(|i, certain, sigma, &x, &a| {
             let (delta, deviation) = (input.certain[i], input.sigma[i]);
-            let steepest = self.steepest(x - delta, x + delta);
+            let steepest = steepest(|x| self.slope(x), turning, x - delta, x + delta);
             let (size, nearest) = (x.abs() + delta, ((x.abs() - delta) * (1.0 - off)).max(0.0));
             let moved = size * self.density(nearest) * off;
             let share = 0.5 * (self.of_kind(FUNCTION) + 2.0) * u + moved;

@@ -11,6 +11,8 @@
 //!   of x, too.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
+use ndarray::Array2;
+
 use crate::error::require;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real};
@@ -43,7 +45,8 @@ impl<T: Real> KvCache<T> {
         (0..self.layers.len()).all(|layer| self.len(layer) == 0)
     }
 
-    /// Appends; all keys and values of the layer, from the first token on.
+    /// Appends; all keys and values of the layer, from the first token on. What is kept is copied only when its memory is
+    /// full, and then has room for as much again.
     pub fn append(
         &mut self,
         layer: usize,
@@ -52,28 +55,22 @@ impl<T: Real> KvCache<T> {
     ) -> Result<&(Tracked<T>, Tracked<T>), ContractError> {
         let shape = |x: &Tracked<T>| format!("{:?}", x.dim());
         require(k.dim() == v.dim(), "kv_cache C1", "shape of v", shape(v), shape(k))?;
-        let kept = match &self.layers[layer] {
-            None => (k.clone(), v.clone()),
-            Some((keys, values)) => {
-                let width = keys.dim().1;
-                require(k.dim().1 == width, "kv_cache C2", "columns of k", k.dim().1, width)?;
-                (keys.stacked(k), values.stacked(v))
-            }
-        };
-        Ok(self.layers[layer].insert(kept))
+        let width = self.layers[layer].as_ref().map_or(k.dim().1, |(keys, _)| keys.dim().1);
+        require(k.dim().1 == width, "kv_cache C2", "columns of k", k.dim().1, width)?;
+        let none = || Tracked::plain(Array2::zeros((0, width)));
+        let kept = self.layers[layer].get_or_insert_with(|| (none(), none()));
+        kept.0.append(k);
+        kept.1.append(v);
+        Ok(kept)
     }
 
     /// Appends keys of a layer's index branch; all of them, from the first token on.
     pub fn append_index(&mut self, layer: usize, x: &Tracked<T>) -> Result<&Tracked<T>, ContractError> {
-        let kept = match &self.index[layer] {
-            None => x.clone(),
-            Some(keys) => {
-                let width = keys.dim().1;
-                require(x.dim().1 == width, "kv_cache C2", "columns of x", x.dim().1, width)?;
-                keys.stacked(x)
-            }
-        };
-        Ok(self.index[layer].insert(kept))
+        let width = self.index[layer].as_ref().map_or(x.dim().1, |keys| keys.dim().1);
+        require(x.dim().1 == width, "kv_cache C2", "columns of x", x.dim().1, width)?;
+        let kept = self.index[layer].get_or_insert_with(|| Tracked::plain(Array2::zeros((0, width))));
+        kept.append(x);
+        Ok(kept)
     }
 
     /// What one layer keeps of its index branch.

@@ -14,7 +14,9 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
+use crate::bound::elementary::euclidean;
 use crate::error::require;
+use crate::reduction::Reduction;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -28,6 +30,8 @@ pub struct LayerNorm {
     pub output: Rounding,
     /// u of the sums and of r.
     pub unit: f64,
+    /// Of the sums.
+    pub reduction: Reduction,
 }
 
 /// y of x, w and b.
@@ -51,7 +55,7 @@ pub fn layer_norm<T: Real>(
 impl LayerNorm {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, eps: f64) -> Self {
-        LayerNorm { eps, output: contract.stored(), unit: contract.unit() }
+        LayerNorm { eps, output: contract.stored(), unit: contract.unit(), reduction: contract.reduction }
     }
 
     /// C1 to C4.
@@ -70,8 +74,8 @@ impl LayerNorm {
         (mean, (T::of(self.eps) + squares / d).sqrt().recip())
     }
 
-    /// Own roundings: in any order the sum's are within M = γ(d)·mean|x| of the mean. Deviations from another mean, m off,
-    /// have a mean square that is m² larger, because they sum to 0. Their squares' sum has positive terms only: d·u, and 5·u
+    /// Own roundings: with h the [`Reduction`]'s depth, in any order d, the sum's are within M = γ(h)·mean|x| of the mean. Deviations from another mean, m off,
+    /// have a mean square that is m² larger, because they sum to 0. Their squares' sum has positive terms only: h·u, and 5·u
     /// of differences, squares, /d and + ε, of which the root takes half; 1/√ is within 4·u. (x − μ)·r may be x·r − μ·r:
     /// 3·u of |x|·r and |μ|·r. Then w's product and b's sum, u each, and R1.
     ///
@@ -79,7 +83,9 @@ impl LayerNorm {
     /// makes no longer ones, by at most D = ‖δ‖/√d.
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
         let (d, u) = (y.ncols() as f64, self.unit);
-        let first_order = (d + 5.0) * u / 2.0 + 4.0 * u;
+        let depth = self.reduction.depth_of_moments(y.ncols());
+        let h = depth as f64;
+        let first_order = (h + 5.0) * u / 2.0 + 4.0 * u;
         let own = first_order / (1.0 - first_order);
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(y.dim());
@@ -88,19 +94,19 @@ impl LayerNorm {
             let (xi, delta, sigma) = (x.value.row(i), input.certain.row(i), input.sigma.row(i));
             let (mean, r) = self.moments(xi);
             let (size, moved) = (xi.iter().map(|x| x.abs()).sum::<f64>() / d, delta.sum() / d);
-            let summed = gamma(y.ncols() + 1, u) * (size + moved);
-            let stretched = norm(delta.iter().copied()) / d.sqrt();
+            let summed = gamma(depth + 1, u) * (size + moved);
+            let stretched = euclidean(delta.iter().copied()) / d.sqrt();
             let largest = 1.0 / (1.0 / r - stretched).max(self.eps.sqrt());
             // From ‖deviations‖ to the hypotenuse with M.
             let longer = ((summed * largest).powi(2) / 2.0).min(1.0);
             let scale = largest * (stretched * r + longer + own * (1.0 + longer));
             let largest = largest * (1.0 + own);
             let z = |j: usize| (xi[j] - mean) * r;
-            let spread = norm(sigma.iter().copied()) / d;
-            let aligned = norm((0..y.ncols()).map(|j| z(j) * sigma[j])) / d;
-            let mean_spread =
-                u * ((d / 2.0 + 1.0) * (norm(xi.iter().copied()).powi(2) / d / d + mean * mean) / 3.0).sqrt();
-            let own_spread = u * ((d / 4.0 + 36.0) / 3.0).sqrt();
+            let spread = euclidean(sigma.iter().copied()) / d;
+            let aligned = euclidean((0..y.ncols()).map(|j| z(j) * sigma[j])) / d;
+            let mean_spread = u
+                * ((h.min(d / 2.0) + 1.0) * (euclidean(xi.iter().copied()).powi(2) / d / d + mean * mean) / 3.0).sqrt();
+            let own_spread = u * ((h / 4.0 + 36.0) / 3.0).sqrt();
             for j in 0..y.ncols() {
                 let deviation = (xi[j] - mean).abs();
                 let cancelled = 3.0 * u * (xi[j].abs() + delta[j] + mean.abs() + moved + summed) * largest;
@@ -118,8 +124,4 @@ impl LayerNorm {
         }
         error.rounded(y.view(), self.output.storage)
     }
-}
-
-fn norm(x: impl Iterator<Item = f64>) -> f64 {
-    x.map(|x| x * x).sum::<f64>().sqrt()
 }

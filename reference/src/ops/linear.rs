@@ -116,7 +116,8 @@ impl Linear {
     }
 
     /// With c and v of the accumulator, R1's u and an error δ of the inputs:
-    /// |ŷ − y| ≤ Σ|wₖ|·(δₖ + (c + u + cu)·(|xₖ| + δₖ)), and what underflows; the variances of independent errors add.
+    /// |ŷ − y| ≤ Σ|wₖ|·(δₖ + (c + u + cu)·(|xₖ| + δₖ)), and what underflows, and what factors lose that count as zero; the
+    /// variances of independent errors add.
     pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
         self.bound_with(x, w, None, y)
     }
@@ -144,7 +145,8 @@ impl Linear {
         let mut error = ErrorBound::exact(y.dim());
         error.carried = input.carried + u32::from(!input.is_exact());
         let lost = input.certain.sum_axis(Axis(1)) + x.value.mapv(f64::abs).sum_axis(Axis(1));
-        let floor = lost * self.weight.storage.underflow() + k as f64 * self.accumulator.smallest_normal();
+        let flushed = self.accumulator.flushed_factor();
+        let floor = lost * (self.weight.storage.underflow() + flushed) + k as f64 * self.accumulator.smallest_normal();
         let rows = panel_rows::<f64>(worst.nrows(), w.dim());
         let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
         columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
@@ -152,6 +154,11 @@ impl Linear {
             c.assign(&worst.dot(&panel.t()));
             c += &floor.view().insert_axis(Axis(1));
             s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
+            if flushed > 0.0 {
+                let of_weights = panel.sum_axis(Axis(1)) * flushed;
+                c += &of_weights;
+                s += &of_weights.mapv(|lost| lost * lost / 3.0);
+            }
             if let Some(b) = b {
                 let b = b.slice_move(s![i * rows..i * rows + c.ncols()]);
                 c += &b.mapv(|b| sums * b.abs());

@@ -56,9 +56,7 @@ pub fn moe<T: Real>(
     chosen: ArrayView2<'_, usize>,
 ) -> Result<Array2<T>, ContractError> {
     let (n, k) = w.dim();
-    require(outputs.nrows() == n * k, "moe C1", "rows of e", outputs.nrows(), format!("n·k = {}", n * k))?;
-    let (shape, of_w) = (format!("{:?}", chosen.dim()), format!("that of w, {:?}", w.dim()));
-    require(chosen.dim() == w.dim(), "moe C2", "shape of C", shape, of_w)?;
+    p.check(outputs.nrows(), w.dim(), chosen.dim())?;
     let mut y = Array2::zeros((n, outputs.ncols()));
     for (i, mut yi) in y.rows_mut().into_iter().enumerate() {
         for slot in p.order(chosen.row(i)) {
@@ -84,8 +82,7 @@ pub fn with_shared<T: Real>(
     routed: ArrayView2<'_, T>,
     shared: ArrayView2<'_, T>,
 ) -> Result<Array2<T>, ContractError> {
-    let (found, expected) = (format!("{:?}", shared.dim()), format!("that of y, {:?}", routed.dim()));
-    require(shared.dim() == routed.dim(), "moe C3", "shape of h", found, expected)?;
+    p.check(routed.dim(), shared.dim())?;
     let scaled = |scale: f64, x: T| {
         let product = T::of(scale) * x;
         if is_power_of_two(scale) { product } else { p.stored.round(product) }
@@ -136,6 +133,12 @@ impl WithShared {
         WithShared { scale, shared, stored: contract.stored(), unit: contract.unit() }
     }
 
+    /// C3.
+    pub fn check(&self, routed: (usize, usize), shared: (usize, usize)) -> Result<(), ContractError> {
+        let (found, expected) = (format!("{shared:?}"), format!("that of y, {routed:?}"));
+        require(shared == routed, "moe C3", "shape of h", found, expected)
+    }
+
     /// Errors of y and h; ς and its product are rounded in the arithmetic's type, the sum too, then R3 and R4. A
     /// power of two multiplies without a rounding.
     pub fn bound(&self, routed: &Tracked<f64>, shared: &Tracked<f64>, z: &Array2<f64>) -> ErrorBound {
@@ -169,6 +172,13 @@ impl Moe {
         Moe { sum: contract.experts, stored: contract.stored(), unit: contract.unit() }
     }
 
+    /// C1 and C2.
+    pub fn check(&self, rows: usize, w: (usize, usize), chosen: (usize, usize)) -> Result<(), ContractError> {
+        let choices = w.0 * w.1;
+        require(rows == choices, "moe C1", "rows of e", rows, format!("n·k = {choices}"))?;
+        require(chosen == w, "moe C2", "shape of C", format!("{chosen:?}"), format!("that of w, {w:?}"))
+    }
+
     /// The slots of a token in the order in which they are added.
     fn order(&self, experts: ArrayView1<'_, usize>) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..experts.len()).collect();
@@ -176,6 +186,13 @@ impl Moe {
             slots.sort_by_key(|&slot| experts[slot]);
         }
         slots
+    }
+
+    /// (1 + u)·(1 + v) − 1 = u + v + u·v: what a result is off by, relatively, that is rounded in the arithmetic's type and
+    /// then in the activations'.
+    fn twice_rounded(&self) -> f64 {
+        let (u, v) = (self.unit, self.stored.storage.unit_roundoff());
+        u + v + u * v
     }
 
     /// Of [`contribution`]: errors of weight and output, and the product's roundings.
@@ -190,7 +207,7 @@ impl Moe {
         let k = w.value.ncols();
         let mut error = ErrorBound::exact((w.value.nrows(), outputs.value.ncols()));
         error.carried = oe.carried.max(we.carried);
-        let own = self.unit + self.stored.storage.unit_roundoff();
+        let own = self.twice_rounded();
         for row in rows_of(expert, chosen) {
             let (i, slot) = (row / k, row % k);
             let (w, wc) = (w.value[[i, slot]].abs(), we.certain[[i, slot]]);
@@ -204,16 +221,16 @@ impl Moe {
         error
     }
 
-    /// Errors of weights and outputs, and k + 1 roundings of product and sums: in the arithmetic's type and then R2, or
-    /// in the activations' type.
+    /// Errors of weights and outputs, and k + 1 roundings of product and sums: in the arithmetic's type and then R2, or each
+    /// [twice](Self::twice_rounded).
     pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
         let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
         let k = w.value.ncols();
         let each = self.stored.storage;
         let (unit, underflow, storage) = match self.sum {
             ExpertSum::Once => (self.unit, FLUSHED, each),
-            ExpertSum::Each => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), Storage::Real),
-            ExpertSum::Products => (self.unit + each.unit_roundoff(), each.underflow().max(FLUSHED), each),
+            ExpertSum::Each => (self.twice_rounded(), each.underflow().max(FLUSHED), Storage::Real),
+            ExpertSum::Products => (self.twice_rounded(), each.underflow().max(FLUSHED), each),
         };
         let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);
         let mut error = ErrorBound::exact(y.dim());
@@ -226,7 +243,7 @@ impl Moe {
                 let (e, ec, es) = (outputs.value[row], oe.certain[row], oe.sigma[row]);
                 moved += wc * e.abs() + w.abs() * ec + wc * ec;
                 total += (w.abs() + wc) * (e.abs() + ec);
-                variance += (ws * e).powi(2) + (w * es).powi(2) + (w * e * unit).powi(2) / 3.0;
+                variance += (ws * e).powi(2) + (w * es).powi(2) + (ws * es).powi(2) + (w * e * unit).powi(2) / 3.0;
             }
             *certain = moved + own * total + floor;
             variance += (k as f64 * (unit * total).powi(2) + floor * floor) / 3.0;

@@ -14,7 +14,9 @@
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::euclidean;
 use crate::error::require;
+use crate::reduction::Reduction;
 use crate::rounding::RmsRound;
 use crate::semantics::{EpsPlace, NormWeight};
 use crate::storage::FLUSHED;
@@ -36,6 +38,8 @@ pub struct RmsNorm {
     pub output: Rounding,
     /// u of the sum and of r.
     pub unit: f64,
+    /// Of the sum.
+    pub reduction: Reduction,
 }
 
 /// ε outside the root, as S3 has it.
@@ -63,7 +67,8 @@ impl RmsNorm {
             RmsRound::One => Rounding::NONE,
         };
         let weight = NormWeight::Plain;
-        RmsNorm { eps, eps_place, weight, normalized, output: contract.stored(), unit: contract.unit() }
+        let (output, unit, reduction) = (contract.stored(), contract.unit(), contract.reduction);
+        RmsNorm { eps, eps_place, weight, normalized, output, unit, reduction }
     }
 
     /// The same norm with such a weight; one with 1 + w rounds once in every contract.
@@ -108,28 +113,28 @@ impl RmsNorm {
         }
     }
 
-    /// Own roundings: the sum has only positive terms, so in any order it is within d·u; a fused or rounded square, /d
-    /// and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, 1 + w one more,
+    /// Own roundings: the sum has only positive terms, so it is within h·u, where h is the [`Reduction`]'s depth, in any
+    /// order d; a fused or rounded square, /d and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, 1 + w one more,
     /// then R1 and R2.
     ///
     /// An error δ of the inputs moves 1/r, which is a norm of x, by at most D = ‖δ‖/√d. So with s = 1/r and
     /// r̂ ≤ 1 / max(s − D, floor): |ŷ − y| ≤ |m|·(|δ|·r̂ + |x|·D·r·r̂).
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
-        let d = y.ncols() as f64;
+        let (d, h) = (y.ncols() as f64, self.reduction.depth(y.ncols()) as f64);
         let (u, u1) = (self.unit, self.normalized.storage.unit_roundoff());
         let added = if self.weight == NormWeight::OnePlus { 1.0 } else { 0.0 };
-        let first_order = (d + 3.0) * u / 2.0 + (6.0 + added) * u + u1;
+        let first_order = (h + 3.0) * u / 2.0 + (6.0 + added) * u + u1;
         let own = first_order / (1.0 - first_order);
-        let own_variance = ((d / 4.0 + 6.0 * 6.0 + added) * u * u + u1 * u1) / 3.0;
+        let own_variance = ((h / 4.0 + 6.0 * 6.0 + added) * u * u + u1 * u1) / 3.0;
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(y.dim());
         error.carried = input.carried;
         for i in 0..y.nrows() {
             let (xi, delta, sigma) = (x.value.row(i), input.certain.row(i), input.sigma.row(i));
             let r = self.scale(xi);
-            let moved = norm(delta.iter().copied()) / d.sqrt();
+            let moved = euclidean(delta.iter().copied()) / d.sqrt();
             let largest = 1.0 / (1.0 / r - moved).max(self.floor());
-            let spread = norm(xi.iter().zip(sigma).map(|(x, s)| x * s)) / d;
+            let spread = euclidean(xi.iter().zip(sigma).map(|(x, s)| x * s)) / d;
             for j in 0..y.ncols() {
                 let m = self.factor(w[j]);
                 let carried = m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
@@ -145,8 +150,4 @@ impl RmsNorm {
     fn normalized_floor(&self, m: f64) -> f64 {
         m.abs() * self.normalized.storage.underflow().max(FLUSHED)
     }
-}
-
-fn norm(x: impl Iterator<Item = f64>) -> f64 {
-    x.map(|x| x * x).sum::<f64>().sqrt()
 }

@@ -16,6 +16,7 @@
 use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::rotation_table;
 use crate::error::require;
 use crate::rounding::Chain;
 use crate::semantics::{PositionShift, RopeFrequency, RopePair, RopePart, RopePosition};
@@ -175,18 +176,13 @@ impl Rope {
         })
     }
 
-    /// How far another table, made with other f32 functions, may be from this one: its frequency by 4·u (2 ulp of f32),
-    /// the angle by 2·u more, the function by 2·u, then R1.
+    /// How far another table, made with other f32 functions, may be from this one, for positions from `first` on; then R1.
     pub fn table_bound(&self, first: usize, table: &Array2<f64>) -> ErrorBound {
-        let u = f32::UNIT_ROUNDOFF;
         let frequencies = self.frequencies();
-        let mut error = ErrorBound::exact(table.dim());
-        Zip::indexed(&mut error.certain).for_each(|(i, j), e| {
-            let angle = f64::from(self.position(first + i)) * f64::from(frequencies[j % frequencies.len()]);
-            *e = 6.0 * u * angle + 2.0 * u;
-        });
-        error.sigma.clone_from(&error.certain);
-        error.rounded(table.view(), self.table.storage)
+        let angle = |(i, j): (usize, usize)| {
+            f64::from(self.position(first + i)) * f64::from(frequencies[j % frequencies.len()])
+        };
+        rotation_table(table, angle, self.table)
     }
 
     /// The products and their sum round at most once in the arithmetic's type and once at R2; then R3. With errors δ of

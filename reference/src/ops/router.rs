@@ -16,6 +16,7 @@
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
 use crate::ranking::ranked;
 use crate::rounding::RoutingRound;
@@ -44,9 +45,6 @@ pub struct Router {
     /// u of the arithmetic.
     pub unit: f64,
 }
-
-/// A device's exponential is within so many u.
-const EXPONENTIAL: f64 = 4.0;
 
 /// r of z; under D36, z itself.
 pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {

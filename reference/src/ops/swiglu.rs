@@ -14,6 +14,7 @@
 use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::{EXPONENTIAL, silu_slope, steepest_silu};
 use crate::error::require;
 use crate::semantics::Expert;
 use crate::storage::FLUSHED;
@@ -33,9 +34,6 @@ pub struct Swiglu {
     pub unit: f64,
 }
 
-/// A device's exponential is within so many u.
-const EXPONENTIAL: f64 = 4.0;
-
 /// a of g and u.
 pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     require(g.dim() == u.dim(), "swiglu C1", "shape of u", format!("{:?}", u.dim()), format!("{:?}", g.dim()))?;
@@ -53,19 +51,6 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
 /// g·σ(g); 0, not NaN, where the exponential overflows.
 fn silu<T: Real>(g: T) -> T {
     g / (T::one() + (-g).exp())
-}
-
-/// The derivative of [`silu`].
-fn slope(g: f64) -> f64 {
-    let sigmoid = 1.0 / (1.0 + (-g).exp());
-    sigmoid * (1.0 + g * (1.0 - sigmoid))
-}
-
-/// The largest |silu'| within `delta` of g: at an end, or where silu'' is 0.
-fn steepest(g: f64, delta: f64) -> f64 {
-    const TURNING: f64 = 2.399_357_280_515_467;
-    let turning = [-TURNING, TURNING].into_iter().filter(|t| (t - g).abs() <= delta);
-    turning.chain([g - delta, g + delta]).map(|g| slope(g).abs()).fold(0.0, f64::max)
 }
 
 impl Swiglu {
@@ -90,7 +75,7 @@ impl Swiglu {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
             let activated = silu(gate);
-            let steepness = (slope(gate).abs() + delta / 4.0).min(steepest(gate, delta));
+            let steepness = (silu_slope(gate).abs() + delta / 4.0).min(steepest_silu(gate - delta, gate + delta));
             let moved = steepness * delta;
             let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
             let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());

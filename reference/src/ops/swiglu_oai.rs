@@ -14,6 +14,7 @@
 use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
+use crate::bound::elementary::{EXPONENTIAL, steepest_silu};
 use crate::config::Coefficients;
 use crate::error::require;
 use crate::semantics::GateClamp;
@@ -35,9 +36,6 @@ pub struct SwigluOai {
     /// u of the arithmetic.
     pub unit: f64,
 }
-
-/// A device's exponential is within so many u.
-const EXPONENTIAL: f64 = 4.0;
 
 /// α is rounded, α·g′ too, and scaled to base 2: so many u of the exponential's argument.
 const ARGUMENT: f64 = 3.0;
@@ -67,19 +65,6 @@ fn sigmoid<T: Real>(x: T) -> T {
 /// x up to ℓ; NaN stays.
 fn at_most<T: Real>(x: T, limit: T) -> T {
     if x > limit { limit } else { x }
-}
-
-/// The derivative of x·σ(x).
-fn slope(x: f64) -> f64 {
-    let s = sigmoid(x);
-    s * (1.0 + x * (1.0 - s))
-}
-
-/// The largest |d/dx x·σ(x)| from `low` to `high`: at an end, or where the second derivative is 0.
-fn steepest(low: f64, high: f64) -> f64 {
-    const TURNING: f64 = 2.399_357_280_515_467;
-    let turning = [-TURNING, TURNING].into_iter().filter(|t| (low..=high).contains(t));
-    turning.chain([low, high]).map(|x| slope(x).abs()).fold(0.0, f64::max)
 }
 
 impl SwigluOai {
@@ -139,7 +124,7 @@ impl SwigluOai {
         let (gate, low, high) = (self.gate(g), self.gate(g - delta), self.gate(g + delta));
         let (stored, underflow) = (self.between.storage.unit_roundoff(), self.between.storage.underflow());
         let [from, to] = if alpha < 0.0 { [alpha * high, alpha * low] } else { [alpha * low, alpha * high] };
-        let steepness = steepest(from, to);
+        let steepness = steepest_silu(from, to);
         let carried = steepness * (high - gate).max(gate - low);
         let value = gate * sigmoid(alpha * gate);
 

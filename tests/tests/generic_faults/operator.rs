@@ -114,7 +114,7 @@ fn combined(outputs: &Tracked<f64>, shares: &Array2<f32>) -> (Array2<f64>, Error
     let shares = Tracked::exact(wide(shares));
     let want = moe(&Moe::under(&RoundingContract::IDEAL), outputs.view(), shares.view(), chosen().view());
     let want = want.expect("shapes fit");
-    let error = Moe::under(&RoundingContract::FUSED).bound(outputs, &shares, &want);
+    let error = Moe::under(&RoundingContract::PARITY).bound(outputs, &shares, &want);
     (want, error)
 }
 
@@ -127,7 +127,7 @@ fn projected(hidden: &Array2<f32>, down: &Array2<f32>) -> Tracked<f64> {
         let w =
             Matrix::stored(wide(&down.slice(s![expert * M..(expert + 1) * M, ..]).to_owned()).view(), Storage::Bf16);
         let y = linear(&Linear::under(&RoundingContract::IDEAL), x.view(), &w).expect("shapes fit");
-        let error = Linear::under(&RoundingContract::FUSED).bound(&x, &w, &y);
+        let error = Linear::under(&RoundingContract::PARITY).bound(&x, &w, &y);
         let of_all = outputs.error.as_mut().expect("exact is tracked");
         for (from, &to) in rows.iter().enumerate() {
             outputs.value.row_mut(to).assign(&y.row(from));
@@ -149,8 +149,8 @@ impl Case {
             Operator::Linear | Operator::Router => {
                 let (x, w) = (draw(0, (N, K), 1.0), draw(1, (M, K), scale / 32.0));
                 let p = match operator {
-                    Operator::Router => Linear::router(&RoundingContract::FUSED),
-                    _ => Linear::under(&RoundingContract::FUSED),
+                    Operator::Router => Linear::router(&RoundingContract::PARITY),
+                    _ => Linear::under(&RoundingContract::PARITY),
                 };
                 let weight = Matrix::stored(wide(&w).view(), Storage::F32);
                 let want = linear(&Linear::under(&ideal), wide(&x).view(), &weight).expect("shapes fit");
@@ -182,7 +182,7 @@ impl Case {
                 let (q, k) = (draw(0, (N, INDEX.0 * INDEX.1), 1.0), draw(1, (KEYS, INDEX.1), scale / 16.0));
                 let want = token_scores(&indexer(&ideal), wide(&q).view(), wide(&k).view()).expect("shapes fit");
                 let [inputs_q, inputs_k] = [&q, &k].map(|x| Tracked::exact(wide(x)));
-                let error = indexer(&RoundingContract::FUSED).bound_scores(&inputs_q, &inputs_k);
+                let error = indexer(&RoundingContract::PARITY).bound_scores(&inputs_q, &inputs_k);
                 Case { operator, a: q, b: k, shares, want, error }
             }
         }
@@ -196,7 +196,7 @@ impl Case {
 
     /// The orders in which a right implementation may add.
     pub(super) fn orders(&self) -> Vec<Order> {
-        let Accumulator::TensorCore(core) = Accumulator::HOPPER_BF16 else { unreachable!("Hopper's is one") };
+        let Accumulator::TensorCore(core) = Accumulator::HOPPER_512 else { unreachable!("Hopper's is one") };
         let on_tensor_cores =
             matches!(self.operator, Operator::Linear | Operator::DownAndCombine).then_some(Order::TensorCore(core));
         Order::ROUNDING.into_iter().chain(on_tensor_cores).collect()

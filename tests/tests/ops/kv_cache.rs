@@ -98,6 +98,23 @@ fn errors_survive_beside_rows_that_have_none() {
     }
 }
 
+/// A thousand tokens, one at a time: what is kept moves to other memory a dozen times, not a thousand.
+#[test]
+fn growing_copies_seldom() {
+    let mut cache = KvCache::new(1);
+    let mut places = Vec::new();
+    for token in 0..1000 {
+        let k = with_error(rows(1, token), 1.0, 0);
+        let (keys, values) = cache.append(0, &k, &k).expect("same columns");
+        let of = |x: &Tracked<f64>| [x.value.as_ptr(), x.error.as_ref().expect("kept").certain.as_ptr()];
+        places.push([of(keys), of(values)]);
+        cache.append_index(0, &k).expect("same columns");
+    }
+    places.dedup();
+    assert!(places.len() <= 24, "{} places", places.len());
+    assert_eq!((cache.len(0), cache.index(0).map(|x| x.dim().0)), (1000, Some(1000)));
+}
+
 #[test]
 fn c1_keys_and_values_of_different_shapes() {
     let mut cache = KvCache::new(1);

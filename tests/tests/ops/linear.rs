@@ -40,10 +40,7 @@ impl Case {
     /// What devices make of x: the reference in f32, and kernels that sum in every order the accumulator allows.
     fn devices(&self, x: &Array2<f32>) -> Vec<Array2<f64>> {
         let p = self.params();
-        let orders = match p.accumulator {
-            Accumulator::TensorCore(core) => vec![Order::TensorCore(core)],
-            Accumulator::F32 | Accumulator::F64 => Order::ROUNDING.to_vec(),
-        };
+        let orders = Order::of(p.accumulator);
         let w = self.w.mapv(|w| p.weight.round(f32::of(w)));
         let kernels = orders.into_iter().map(|order| rounded(&order.product(x.view(), w.view()), p.output));
         let own = linear(&p, x.view(), &self.w.stored()).expect("good").mapv(f64::from);
@@ -231,9 +228,9 @@ fn r2_rounds_the_sum_once() {
 /// A router's sums are not a tensor core's, whatever the rest is.
 #[test]
 fn the_router_adds_in_f32() {
-    assert_eq!(Linear::router(&RoundingContract::FUSED).accumulator, Accumulator::F32);
-    assert_eq!(Linear::router(&RoundingContract::FUSED).output, Rounding::NONE);
-    assert_eq!(Linear::under(&RoundingContract::FUSED).accumulator, Accumulator::HOPPER_BF16);
+    assert_eq!(Linear::router(&RoundingContract::PARITY).accumulator, Accumulator::F32);
+    assert_eq!(Linear::router(&RoundingContract::PARITY).output, Rounding::NONE);
+    assert_eq!(Linear::under(&RoundingContract::PARITY).accumulator, Accumulator::HOPPER_512);
 }
 
 fn ratio(p: &Linear, x: &Array2<f64>, w: &Array2<f64>, order: Order) -> f64 {
@@ -248,7 +245,8 @@ fn ratio(p: &Linear, x: &Array2<f64>, w: &Array2<f64>, order: Order) -> f64 {
 fn the_bound_is_reached_in_f32() {
     let mut x = Array2::from_elem((1, 1024), 2.0_f64.powi(-24) * (1.0 + 2.0_f64.powi(-20)));
     x[[0, 0]] = 1.0;
-    let ratio = ratio(&Linear::under(&RoundingContract::EAGER_F32), &x, &Array2::ones((1, 1024)), Order::Sequential);
+    let p = Linear { accumulator: Accumulator::F32, ..Linear::under(&RoundingContract::EAGER_F32) };
+    let ratio = ratio(&p, &x, &Array2::ones((1, 1024)), Order::Sequential);
     assert!((0.99..=1.0).contains(&ratio), "{ratio}");
 }
 
@@ -256,8 +254,8 @@ fn the_bound_is_reached_in_f32() {
 /// alignment 16 are taken, and of its loss by the result's 23 bits, worth four more, none.
 #[test]
 fn the_bound_is_reached_on_a_tensor_core() {
-    let core = TensorCore { k: 16, fraction: 25, result: 23, promote: 512 };
-    let p = Linear { output: Rounding::NONE, ..Linear::under(&RoundingContract::FUSED) };
+    let core = TensorCore { k: 16, fraction: 25, result: 23, promote: Some(512) };
+    let p = Linear { output: Rounding::NONE, ..Linear::under(&RoundingContract::PARITY) };
     let mut x = Array2::from_elem((1, 512), 2.0_f64.powi(-25) * (1.0 - 2.0_f64.powi(-8)));
     x[[0, 0]] = 1.0;
     let ratio = ratio(&p, &x, &Array2::ones((1, 512)), Order::TensorCore(core));

@@ -43,8 +43,9 @@ impl Case {
         };
         let sums = match p.product.accumulator {
             Accumulator::TensorCore(core) => vec![Order::TensorCore(core).product(x.view(), w.view()) + &b],
-            Accumulator::F32 | Accumulator::F64 => {
-                Order::ROUNDING.into_iter().flat_map(|order| [with(true, order), with(false, order)]).collect()
+            accumulator => {
+                let orders = Order::of(accumulator).into_iter();
+                orders.flat_map(|order| [with(true, order), with(false, order)]).collect::<Vec<_>>()
             }
         };
         let own = linear_bias(&p, x.view(), &self.w.stored(), b.row(0)).expect("good").mapv(f64::from);
@@ -135,7 +136,8 @@ fn r1_rounds_once_after_the_bias() {
 #[test]
 fn the_bound_is_reached_by_the_sum() {
     let k = 1023;
-    let p = LinearBias::under(&RoundingContract::EAGER_F32);
+    let contract = RoundingContract { accumulator: Accumulator::F32, ..RoundingContract::EAGER_F32 };
+    let p = LinearBias::under(&contract);
     let x = Array2::from_elem((1, k), 2.0_f64.powi(-24) * (1.0 + 2.0_f64.powi(-20)));
     let (w, b) = (matrix::Matrix::stored(Array2::ones((1, k)).view(), Storage::F32), array![1.0]);
     let want = linear_bias(&ideal(), x.view(), &w, b.view()).expect("good");

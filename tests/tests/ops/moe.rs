@@ -240,6 +240,20 @@ fn the_bound_is_reached_by_adding_once() {
     assert!((0.99..=1.0).contains(&ratio), "{ratio}");
 }
 
+/// A product that is rounded by f32's u and then by bf16's v is off by up to u + v + u·v: one that is off by exactly so much
+/// is inside, and leaves nothing of the bound; u + v alone would call it a fault.
+#[test]
+fn two_roundings_have_a_product() {
+    let p = Moe::under(&RoundingContract::EAGER_BF16);
+    let (u, v) = (f32::UNIT_ROUNDOFF, Storage::Bf16.unit_roundoff());
+    let (e, w, chosen) = (array![[1.0]], array![[1.0]], array![[0]]);
+    let want = contribution(0, e.view(), w.view(), chosen.view());
+    let bound = p.bound_contribution(0, &Tracked::exact(e), &Tracked::exact(w), chosen.view());
+    let ratio = reached(&(&want * ((1.0 + u) * (1.0 + v))), &want, &bound);
+    assert!((0.999_999_999..=1.0).contains(&ratio), "{ratio}");
+    assert!(u + v < bound.certain[[0, 0]] && bound.certain[[0, 0]] < u + v + 1.001 * u * v);
+}
+
 #[test]
 fn the_bound_is_reached_by_input_errors() {
     let with = |x: Array2<f64>, e: f64, carried| {

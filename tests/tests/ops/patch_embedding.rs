@@ -2,7 +2,6 @@
 
 use ndarray::{Array2, Array5, array};
 use proptest::prelude::*;
-use reference::accumulator::Accumulator;
 use reference::config::Patch;
 use reference::ops::linear::Linear;
 use reference::ops::patch_embedding::{PatchEmbedding, patch_embedding};
@@ -34,10 +33,7 @@ impl Case {
     /// The reference in f32, and kernels that sum in every order; with the pixels and the weight rounded, or as they are.
     fn devices(&self, x: &Array2<f32>) -> Vec<Array2<f64>> {
         let p = self.params();
-        let orders = match p.linear.accumulator {
-            Accumulator::TensorCore(core) => vec![Order::TensorCore(core)],
-            Accumulator::F32 | Accumulator::F64 => Order::ROUNDING.to_vec(),
-        };
+        let orders = Order::of(p.linear.accumulator);
         let sides = [
             (x.mapv(|x| p.pixels.round(x)), self.w.f32().mapv(|w| p.linear.weight.round(w))),
             (x.clone(), self.w.f32()),

@@ -2,11 +2,15 @@
 
 use ndarray::{Array1, Array2, Axis, array, concatenate};
 use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reference::compare::compare;
 use reference::ops::rms_norm::{RmsNorm, rms_norm};
+use reference::reduction::Reduction;
 use reference::rounding::RmsRound;
 use reference::semantics::{EpsPlace, NormWeight};
 use reference::{Real, Rounding, RoundingContract, Storage, Tracked};
-use tests::judge::{likely, reached, within};
+use tests::judge::{NEVER, likely, reached, within};
 use tests::simulated::Order;
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, matrix, noise, random};
 
@@ -238,6 +242,48 @@ fn the_bound_is_reached_by_the_sum() {
     let want = oracle(&RmsNorm::under(&RoundingContract::IDEAL, EPS, EpsPlace::Inside), &x, &w);
     let ratio = reached(&in_f32(&p, &x.mapv(f32::of), &w), &want, &p.bound(&Tracked::exact(x), w.view(), &want));
     assert!(ratio > 0.9, "{ratio}");
+}
+
+/// M3's width, unit variance, in f32, of an order that is known.
+fn wide(reduction: Reduction) -> (RmsNorm, RmsNorm, Array2<f64>, Array1<f64>) {
+    let contract = RoundingContract { reduction, ..RoundingContract::EAGER_F32 };
+    let under = |contract: &RoundingContract| RmsNorm::under(contract, EPS, EpsPlace::Inside);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let x = Array2::from_shape_fn((4, 6144), |_| f32::of(rng.random_range(-1.7..1.7)).wide());
+    (under(&contract), under(&RoundingContract::IDEAL), x, Array1::ones(6144))
+}
+
+/// An ε of 10⁻⁵ in the place of 10⁻⁶ moves y by 4.5·10⁻⁶, 75 roundings of f32; d·u/2 would hide 3072, but no sum of known
+/// order is off by so much. In any order it may be.
+#[test]
+fn another_epsilon_is_seen_where_the_order_is_known() {
+    for (reduction, order) in [(Reduction::Parity, Order::Block), (Reduction::Torch, Order::Cascade)] {
+        let (p, ideal, x, w) = wide(reduction);
+        let want = oracle(&ideal, &x, &w);
+        let bound = p.bound(&Tracked::exact(x.clone()), w.view(), &want);
+        let of = |eps: f64| kernel(&RmsNorm { eps, ..p }, &x.mapv(f32::of), &w, order, 1.0);
+        assert!(reached(&of(1e-6), &want, &bound) < 0.5);
+        let found = compare(of(1e-5).view(), want.view(), &bound, Storage::Real, NEVER);
+        assert_eq!(found.faults, found.count, "{reduction}: {:?}", found.worst);
+        let (any, ..) = wide(Reduction::Any);
+        assert!(reached(&of(1e-5), &want, &any.bound(&Tracked::exact(x.clone()), w.view(), &want)) < 0.1);
+    }
+}
+
+/// A 1, and squares of a little more than half an ulp of it, as many as its thread or lane adds: these round up each time.
+/// The other roundings of the bound need other values.
+#[test]
+fn the_bound_of_a_known_order_is_approached() {
+    for (reduction, order, least) in [(Reduction::Parity, Order::Block, 0.35), (Reduction::Torch, Order::Cascade, 0.15)]
+    {
+        let (p, ideal, mut x, w) = wide(reduction);
+        x.fill(2.0_f64.powi(-12) * (1.0 + 2.0_f64.powi(-10)));
+        x.column_mut(0).fill(1.0);
+        let want = oracle(&ideal, &x, &w);
+        let bound = p.bound(&Tracked::exact(x.clone()), w.view(), &want);
+        let ratio = reached(&kernel(&p, &x.mapv(f32::of), &w, order, 0.0), &want, &bound);
+        assert!((least..=1.0).contains(&ratio), "{reduction}: {ratio}");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Check {
         let decoded: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
         bar.finish_and_clear();
 
-        let contract = RoundingContract::FUSED;
+        let contract = RoundingContract::PARITY;
         let read = [&prompt.tokens[..], &decoded[..decoded.len().saturating_sub(1)]].concat();
         let steps = [read];
         let lenses = [Lens::Local, Lens::Layer, Lens::Global];

@@ -67,7 +67,7 @@ impl Run {
         let media = self.shown.shown().find(&model, &prompt)?;
         let contract = match self.backend {
             Backend::Reference => named(&self.precision)?,
-            Backend::Optimized => RoundingContract::FUSED,
+            Backend::Optimized => RoundingContract::PARITY,
         };
         let writer = DumpWriter::create(&self.out)?;
         let output = output.beside(writer.takes_standard_output());

@@ -37,7 +37,7 @@ pub fn device(text: &str) -> Result<DeviceChoice, Failure> {
 
 /// The weights as the CUDA path holds them.
 pub fn weights_of_optimized(model: &Model) -> HeldWeights<'_> {
-    HeldWeights::under(&RoundingContract::FUSED, &model.checkpoint)
+    HeldWeights::under(&RoundingContract::PARITY, &model.checkpoint)
 }
 
 /// Copies a model to a device.

@@ -23,19 +23,14 @@ use super::{Attention, BLOCK, Softmax};
 use crate::Rounding;
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
+use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
 use crate::rounding::AttentionRound;
 use crate::semantics::ScoreType;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
 
-/// A device's exponential is within so many u.
-const EXPONENTIAL: f64 = 4.0;
-
 /// An online softmax may rescale its sums once for so many keys.
 const RESCALED_EVERY: usize = 16;
-
-/// The λ at which the standard deviation of a weight is taken: an eighth of what eight of its score's do.
-const CONFIDENT: f64 = 8.0;
 
 /// Queries and keys with their errors.
 struct Inputs<'a> {
@@ -59,7 +54,7 @@ impl Attention {
     pub fn bound(&self, q: &Tracked<f64>, k: &Tracked<f64>, v: &Tracked<f64>, o: &Array2<f64>) -> ErrorBound {
         let (inputs, ve) = (Inputs::new(q, k), v.error_or_exact());
         let mut error = ErrorBound::exact(o.dim());
-        error.carried = carried(&[&inputs.qe, &inputs.ke, &ve]);
+        error.carried = ErrorBound::carried_through(&[&inputs.qe, &inputs.ke, &ve]);
         let d = self.head_dim;
         let certain = error.certain.axis_chunks_iter_mut(Axis(1), d).into_par_iter();
         certain.zip(error.sigma.axis_chunks_iter_mut(Axis(1), d)).enumerate().for_each(|(head, (mut c, mut s))| {
@@ -92,7 +87,7 @@ impl Attention {
     pub fn bound_scores(&self, q: &Tracked<f64>, k: &Tracked<f64>, scores: &Array2<f64>) -> ErrorBound {
         let inputs = Inputs::new(q, k);
         let mut error = ErrorBound::exact(scores.dim());
-        error.carried = carried(&[&inputs.qe, &inputs.ke]);
+        error.carried = ErrorBound::carried_through(&[&inputs.qe, &inputs.ke]);
         let n = q.value.nrows();
         for head in 0..self.query_heads {
             for first in (0..n).step_by(BLOCK) {
@@ -112,7 +107,7 @@ impl Attention {
     pub fn bound_probabilities(&self, q: &Tracked<f64>, k: &Tracked<f64>, p: &Array2<f64>) -> ErrorBound {
         let inputs = Inputs::new(q, k);
         let mut error = ErrorBound::exact(p.dim());
-        error.carried = carried(&[&inputs.qe, &inputs.ke]);
+        error.carried = ErrorBound::carried_through(&[&inputs.qe, &inputs.ke]);
         let n = q.value.nrows();
         let own = self.softmax_error(p.ncols());
         let floor = self.accumulator.smallest_normal();
@@ -151,7 +146,7 @@ impl Attention {
     pub fn bound_context(&self, p: &Tracked<f64>, v: &Tracked<f64>, o: &Array2<f64>) -> ErrorBound {
         let (pe, ve) = (p.error_or_exact(), v.error_or_exact());
         let mut error = ErrorBound::exact(o.dim());
-        error.carried = carried(&[&pe, &ve]);
+        error.carried = ErrorBound::carried_through(&[&pe, &ve]);
         let (n, keys) = (o.nrows(), v.value.nrows());
         let sums = self.summed(keys);
         // Flash rounds weights that are not yet divided (R2), and its p is not what it adds up.
@@ -170,7 +165,8 @@ impl Attention {
             let group = self.key_head(head);
             // What is not a number fails by itself, and must not reach the tokens before it.
             let v = self.head(v.view(), group).mapv(|v| if v.is_finite() { v.abs() } else { 0.0 });
-            let floor = keys as f64 * (self.accumulator.smallest_normal() + underflow * largest(&v));
+            let lost = self.accumulator.flushed_factor() + underflow;
+            let floor = keys as f64 * (self.accumulator.smallest_normal() + lost * largest(&v));
             let (vc, vs) = (self.head(ve.certain.view(), group), self.head(ve.sigma.view(), group));
             let moved = pc.dot(&v) + (&p + &pc).dot(&vc);
             let certain = &moved + &((&p + &pc).dot(&(&v + &vc)) * c) + floor;
@@ -218,6 +214,9 @@ impl Attention {
         let floor =
             (self.head_dim + 2) as f64 * self.accumulator.smallest_normal() + 2.0 * self.scores.storage.underflow();
 
+        let flushed = |x: f64| if x.is_finite() { self.accumulator.flushed_factor() * self.scale * x } else { x };
+        let [of_queries, of_keys] = [&q + &qc, &k + &kc].map(|x| x.sum_axis(Axis(1)).mapv(flushed));
+
         let carried = ((&q + &qc).dot(&kc.t()) + qc.dot(&k.t())) * self.scale;
         let summed = (&q + &qc).dot(&(&k + &kc).t()) * (self.accumulator.certain(self.head_dim) * self.scale);
         let square = |a: &Array2<f64>| a.mapv(|x| x * x);
@@ -236,7 +235,8 @@ impl Attention {
                 continue;
             }
             let size = score.abs() + *d;
-            let roundings = 2.0 * u1 * (1.0 + u1) * size + 3.0 * self.unit * size + floor;
+            let lost = floor + of_queries[at.0] + of_keys[at.1];
+            let roundings = 2.0 * u1 * (1.0 + u1) * size + 3.0 * self.unit * size + lost;
             let sum = match self.accumulator.variance(self.head_dim) {
                 Some(own) => own * (products[at] * self.scale * self.scale + score * score),
                 None => summed[at].powi(2),
@@ -333,10 +333,4 @@ impl Spread {
 
 fn largest(x: &Array2<f64>) -> f64 {
     x.iter().copied().fold(0.0, f64::max)
-}
-
-/// One matrix product more than the worst of the inputs, if any input has an error.
-fn carried(inputs: &[&ErrorBound]) -> u32 {
-    let deepest = inputs.iter().map(|e| e.carried).max().unwrap_or(0);
-    deepest + u32::from(inputs.iter().any(|e| !e.is_exact()))
 }

@@ -19,7 +19,8 @@ impl BlockSparseAttention {
         o: &Array2<f64>,
     ) -> ErrorBound {
         let errors = [q, k, v].map(Tracked::error_or_exact);
-        let mut error = ErrorBound { carried: carried(&errors), ..ErrorBound::exact(o.dim()) };
+        let carried = ErrorBound::carried_through(&errors.each_ref());
+        let mut error = ErrorBound { carried, ..ErrorBound::exact(o.dim()) };
         let ErrorBound { certain, sigma, .. } = &mut error;
         self.for_each_share(k.dim().0, chosen, [certain, sigma], |queries| {
             let [qe, ke, ve] = &errors;
@@ -43,7 +44,8 @@ impl BlockSparseAttention {
     ) -> ErrorBound {
         let (n, s) = (q.dim().0, k.dim().0);
         let errors = [q, k].map(Tracked::error_or_exact);
-        let mut error = ErrorBound { carried: carried(&errors), ..ErrorBound::exact(shown.dim()) };
+        let carried = ErrorBound::carried_through(&errors.each_ref());
+        let mut error = ErrorBound { carried, ..ErrorBound::exact(shown.dim()) };
         let shares = self.shares();
         for (row, share) in (0..n).flat_map(|row| shares.iter().map(move |share| (row, share))) {
             let queries = self.queries((n, s), row, share, chosen);
@@ -81,10 +83,4 @@ fn gathered(x: &Tracked<f64>, e: &ErrorBound, gather: impl Fn(ArrayView2<'_, f64
 fn one_row(heads: Array2<f64>) -> Array2<f64> {
     let all = heads.len();
     heads.into_shape_with_order((1, all)).expect("as many values")
-}
-
-/// One matrix product more than the worst of the inputs, if any input has an error.
-fn carried(inputs: &[ErrorBound]) -> u32 {
-    let deepest = inputs.iter().map(|error| error.carried).max().unwrap_or(0);
-    deepest + u32::from(inputs.iter().any(|error| !error.is_exact()))
 }

@@ -13,15 +13,10 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, concatenate, s};
 use super::{Indexer, TOGETHER};
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
+use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
 use crate::semantics::{MsaPad, MsaPool, MsaSelect, ScoreType};
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
-
-/// A device's exponential, or logarithm, is within so many u.
-const EXPONENTIAL: f64 = 4.0;
-
-/// The λ at which the standard deviation of a maximum is taken: an eighth of what eight of its scores' do.
-const CONFIDENT: f64 = 8.0;
 
 /// Scores of some queries, and how far they may be off; 0 where masked.
 struct Scores {
@@ -168,10 +163,12 @@ impl Indexer {
         let spread = (&q2 + &qs2).dot(&ks2.t()) + qs2.dot(&k2.t());
         let products = q2.dot(&k2.t());
         let floor = (self.head_dim + 1) as f64 * self.accumulator.smallest_normal();
+        let flushed = |x: f64| if x.is_finite() { self.accumulator.flushed_factor() * self.scale * x } else { x };
+        let [of_queries, of_keys] = [&q + &qc, &k + &kc].map(|x| x.sum_axis(Axis(1)).mapv(flushed));
         let (mut certain, mut sigma) = (Array2::zeros(scores.dim()), Array2::zeros(scores.dim()));
         for (at, &score) in scores.indexed_iter().filter(|(_, score)| **score > f64::NEG_INFINITY) {
             let dot = (moved[at] + summed[at]) * self.scale;
-            let scaled = self.unit * (score.abs() + dot) + floor;
+            let scaled = self.unit * (score.abs() + dot) + floor + of_queries[at.0] + of_keys[at.1];
             certain[at] = dot + scaled;
             let sum = match self.accumulator.variance(self.head_dim) {
                 Some(own) => own * (products[at] * self.scale * self.scale + score * score),
@@ -195,8 +192,6 @@ fn of_maximum(values: &[[f64; 3]], top: f64) -> (f64, f64) {
     (certain, (reach(|v| CONFIDENT * v[2]) / CONFIDENT).min(certain))
 }
 
-/// One matrix product more than the worst of the inputs, if any input has an error.
 fn carried(q: &Tracked<f64>, k: &Tracked<f64>) -> u32 {
-    let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
-    qe.carried.max(ke.carried) + u32::from(!qe.is_exact() || !ke.is_exact())
+    ErrorBound::carried_through(&[&q.error_or_exact(), &k.error_or_exact()])
 }

@@ -1,7 +1,6 @@
 //! Attention's bounds: of the whole operator, of scores, of probabilities, and of the context of given probabilities.
 
 use super::*;
-use reference::accumulator::Accumulator;
 use reference::semantics::{Causal, KeyHead, ScoreType, Semantics};
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
@@ -13,11 +12,8 @@ impl Case {
     }
 
     fn kernels(&self) -> Vec<Kernel> {
-        let orders = match self.contract.accumulator {
-            Accumulator::TensorCore(core) => vec![Order::TensorCore(core)],
-            Accumulator::F32 | Accumulator::F64 => vec![Order::Sequential, Order::Pairwise, Order::Shuffled(3)],
-        };
-        orders.into_iter().enumerate().map(|(i, order)| Kernel { order, tile: 16 << i, seed: i as u64 }).collect()
+        let orders = Order::of(self.contract.accumulator).into_iter().enumerate();
+        orders.map(|(i, order)| Kernel { order, tile: 16 << (i % 3), seed: i as u64 }).collect()
     }
 }
 

@@ -8,10 +8,7 @@ use tests::simulated::Order;
 
 /// A kernel's token scores, in each order that the accumulator allows.
 fn kernels(case: &Case, q: &Array2<f32>, k: &Array2<f32>) -> Vec<Array2<f32>> {
-    let orders = match case.contract.accumulator {
-        Accumulator::TensorCore(core) => vec![Order::TensorCore(core)],
-        Accumulator::F32 | Accumulator::F64 => Order::ROUNDING.to_vec(),
-    };
+    let orders = Order::of(case.contract.accumulator);
     let (p, d) = (case.under(&case.contract), case.k.ncols());
     let scores = |order: Order| {
         let mut scores = Array2::from_elem((q.nrows() * case.groups, k.nrows()), f32::NEG_INFINITY);
@@ -147,7 +144,7 @@ fn the_bound_is_reached_by_input_errors() {
 /// Sixteen products of which each addition loses nearly half an ulp.
 #[test]
 fn the_bound_is_reached_by_the_sum() {
-    let contract = RoundingContract::EAGER_F32;
+    let contract = RoundingContract { accumulator: Accumulator::F32, ..RoundingContract::EAGER_F32 };
     let d = 4096;
     let blocks = Blocks { size: 1, top_k: 1, local: 0, init: 0 };
     let p = Indexer::under(&contract, &Semantics::RELEASED, (1, 1), d, blocks);
