@@ -13,7 +13,7 @@
 // - Requires: K1 chosen holds n rows of ldk, of which k are experts below E; K2 counts holds E, order n·k, tiles one int4
 //   for each tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, w13
 //   E·2I rows of ldx, w2 E·H rows of ldi, multiples of 8, 16-byte aligned; K4 hidden and outputs hold n·k rows; K5 shared
-//   memory: sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything.
+//   memory: sizeof(Placing) for moe_place, sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z
 //   to bf16.

@@ -7,8 +7,8 @@
 // - Launch: ⌈n/BLOCK_TOKENS⌉ blocks of BLOCK_WARPS warps, block i owns tokens i·BLOCK_TOKENS to i·BLOCK_TOKENS +
 //   BLOCK_TOKENS − 1.
 // - Requires: K1 x holds n rows of ldx values, g E rows of ldg, z n rows of ldz, r and b and C and w likewise; K2 1 ≤ k ≤
-//   E, k ≤ 32, E ≤ 1024; K3 shared memory: BLOCK_TOKENS rows of d values, then 2·BLOCK_TOKENS rows of E; K4 nothing that
-//   is written overlaps anything.
+//   E, k ≤ 32, E ≤ 1024; K3 shared memory: BLOCK_TOKENS rows of d bf16, and in their place, once they are read,
+//   2·BLOCK_TOKENS rows of E f32; K4 nothing that is written overlaps anything.
 // - Precision: f32 throughout. zᵢₑ = Σ xᵢₖ·gₑₖ fused, lane l sums k = l, l + 32, … upward, then warp_sum. The same for a
 //   token whatever tokens are beside it. Of equal experts the lowest is chosen first; NaN counts as larger than any
 //   number.
@@ -17,7 +17,8 @@
 #include "reduce.cuh"
 
 // Logits of the block's tokens: a warp takes an expert at a time, for all tokens, so that its weights are read once.
-DEVICE void score_experts(const float* rows, const float* __restrict__ gate, float* logits, int experts, int d, int ldg) {
+DEVICE void score_experts(const bf16* rows, const float* __restrict__ gate, float* z, int tokens, int experts, int d, int ldg,
+                          int ldz) {
     const int lane = threadIdx.x % WARP_LANES;
     for (int expert = threadIdx.x / WARP_LANES; expert < experts; expert += BLOCK_WARPS) {
         float sums[BLOCK_TOKENS] = {};
@@ -25,14 +26,14 @@ DEVICE void score_experts(const float* rows, const float* __restrict__ gate, flo
             const float weight = gate[int64(expert) * ldg + i];
 #pragma unroll
             for (int token = 0; token < BLOCK_TOKENS; ++token) {
-                sums[token] = fmaf(rows[token * d + i], weight, sums[token]);
+                sums[token] = fmaf(to_float(rows[token * d + i]), weight, sums[token]);
             }
         }
 #pragma unroll
         for (int token = 0; token < BLOCK_TOKENS; ++token) {
             const float sum = warp_sum(sums[token]);
-            if (lane == 0) {
-                logits[token * experts + expert] = sum;
+            if (lane == 0 && token < tokens) {
+                z[int64(token) * ldz + expert] = sum;
             }
         }
     }
@@ -67,24 +68,23 @@ extern "C" __global__ void __launch_bounds__(BLOCK_WARPS* WARP_LANES)
 router(const bf16* __restrict__ x, const float* __restrict__ gate, const float* __restrict__ bias, float* __restrict__ z,
        float* __restrict__ r, float* __restrict__ c, int* __restrict__ chosen, float* __restrict__ w, int n, int d, int experts,
        int k, int ldx, int ldg, int ldz, int ldk) {
-    SHARED_ARRAY(float, shared, BLOCK_TOKENS * (d + 2 * experts));
-    float* const rows = shared;
-    float* const scores = rows + BLOCK_TOKENS * d;
+    SHARED_ARRAY(float, shared, BLOCK_TOKENS * max((d + 1) / 2, 2 * experts));
+    bf16* const rows = reinterpret_cast<bf16*>(shared);
+    float* const scores = shared;
     float* const choice = scores + BLOCK_TOKENS * experts;
     const int first = blockIdx.x * BLOCK_TOKENS;
     const int tokens = min(BLOCK_TOKENS, n - first);
     for (int i = threadIdx.x; i < BLOCK_TOKENS * d; i += BLOCK_WARPS * WARP_LANES) {
         const int token = i / d;
-        rows[i] = token < tokens ? to_float(x[int64(first + token) * ldx + i % d]) : 0.f;
+        rows[i] = token < tokens ? x[int64(first + token) * ldx + i % d] : bf16{0};
     }
     __syncthreads();
-    score_experts(rows, gate, scores, experts, d, ldg);
-    __syncthreads();
+    score_experts(rows, gate, z + int64(first) * ldz, tokens, experts, d, ldg, ldz);
+    __syncthreads(); // the logits are in memory, and nobody reads the rows any more
     for (int i = threadIdx.x; i < tokens * experts; i += BLOCK_WARPS * WARP_LANES) {
         const int64 out = int64(first + i / experts) * ldz + i % experts;
-        const float logit = scores[i];
+        const float logit = z[out];
         const float score = 1.f / (1.f + expf(-logit));
-        z[out] = logit;
         r[out] = score;
         c[out] = score + bias[i % experts];
         scores[i] = score;

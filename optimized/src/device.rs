@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
 use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-use cudarc::driver::{
-    CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig, PushKernelArg,
-};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig};
 use cudarc::nvrtc::Ptx;
 
 use crate::emulated::{self, Form};
 use crate::error::Error;
-use crate::kernel::{Kernel, Sources, cubin};
+use crate::kernel::{Kernel, Sources};
+use crate::{cubin, shared_memory};
 
 /// Which device to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,39 +50,25 @@ pub struct Gpu {
     stream: Arc<CudaStream>,
     form: Option<Form>,
     name: String,
+    /// Shared memory that a block may have, in bytes.
+    shared_bytes: u32,
     functions: Mutex<HashMap<(Kernel, String), CudaFunction>>,
 }
 
-/// Blocks, threads of each and its shared memory.
+/// Blocks, and threads of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks, in x and y.
     pub blocks: (u32, u32),
     /// Threads of a block.
     pub threads: u32,
-    /// Dynamic shared memory of a block, in bytes.
-    pub shared_bytes: u32,
 }
 
+/// Without shared memory.
 impl From<Grid> for LaunchConfig {
     fn from(grid: Grid) -> Self {
-        Self {
-            grid_dim: (grid.blocks.0, grid.blocks.1, 1),
-            block_dim: (grid.threads, 1, 1),
-            shared_mem_bytes: grid.shared_bytes,
-        }
+        Self { grid_dim: (grid.blocks.0, grid.blocks.1, 1), block_dim: (grid.threads, 1, 1), shared_mem_bytes: 0 }
     }
-}
-
-/// An argument of [`Gpu::launch_with`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Argument {
-    /// A pointer to device memory.
-    Address(u64),
-    /// An `int`.
-    Int(i32),
-    /// A `float`.
-    Float(f32),
 }
 
 impl Gpu {
@@ -105,7 +90,9 @@ impl Gpu {
         // Not the default stream, which cannot be captured into a graph.
         let stream = context.new_stream().map_err(failed)?;
         let name = context.name().map_err(failed)?;
-        Ok(Self { stream, form, name, functions: Mutex::default() })
+        let most = context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN).map_err(failed)?;
+        let shared_bytes = u32::try_from(most).unwrap_or(0);
+        Ok(Self { stream, form, name, shared_bytes, functions: Mutex::default() })
     }
 
     /// The device's name, as its driver gives it.
@@ -123,6 +110,17 @@ impl Gpu {
         &self.stream
     }
 
+    /// Shared memory that a block may have, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// A launch whose blocks have so much dynamic shared memory, if the device has it: else the constraint `label` says so.
+    pub(crate) fn with_shared(&self, label: &'static str, grid: Grid, bytes: u32) -> Result<LaunchConfig, Error> {
+        shared_memory::require_room(label, bytes, self.shared_bytes)?;
+        Ok(LaunchConfig { shared_mem_bytes: bytes, ..grid.into() })
+    }
+
     /// Waits until all that was launched is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         self.outcome(self.stream.synchronize(), || "waiting for the device".to_owned())
@@ -135,7 +133,7 @@ impl Gpu {
         if let Some(function) = functions.get(&key) {
             return Ok(function.clone());
         }
-        let image = match self.form.and_then(|form| kernel.image(form)) {
+        let image = match self.form.and_then(|form| emulated::image(kernel, form)) {
             Some(image) => image.to_vec(),
             None => self.compile(kernel, &Sources::embedded())?,
         };
@@ -158,34 +156,6 @@ impl Gpu {
     /// Begins a launch: its arguments and the launch itself follow.
     pub fn launch<'a>(&'a self, function: &'a CudaFunction) -> LaunchArgs<'a> {
         self.stream.launch_builder(function)
-    }
-
-    /// Launches any kernel with any arguments. The operators have launches of their own; this is for experiments.
-    ///
-    /// # Safety
-    ///
-    /// The grid and the arguments must be what the kernel requires. On the emulated device's checked form, they need
-    /// not be: it ends a launch before an access that is not allowed.
-    #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    pub unsafe fn launch_with(
-        &self,
-        kernel: &Kernel,
-        entry: &str,
-        grid: Grid,
-        arguments: &[Argument],
-    ) -> Result<(), Error> {
-        let function = self.function(kernel, entry)?;
-        let mut launch = self.launch(&function);
-        for argument in arguments {
-            match argument {
-                Argument::Address(value) => launch.arg(value),
-                Argument::Int(value) => launch.arg(value),
-                Argument::Float(value) => launch.arg(value),
-            };
-        }
-        // SAFETY: the caller's.
-        let done = unsafe { launch.launch(grid.into()) };
-        self.outcome(done, || format!("{} {entry}", kernel.label())).map(|_| ())
     }
 
     /// What became of a call to the driver, with what the emulated device found. `what` says what the call was for.
@@ -213,7 +183,7 @@ impl Gpu {
         let what = || format!("loading {} {entry}", kernel.label());
         let module: Arc<CudaModule> = self.outcome(context.load_module(Ptx::from_binary(image)), what)?;
         let function = self.outcome(module.load_function(entry), what)?;
-        let most = self.outcome(context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), what)?;
+        let most = i32::try_from(self.shared_bytes).unwrap_or(i32::MAX);
         let raised = function.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most);
         self.outcome(raised, what)?;
         Ok(function)

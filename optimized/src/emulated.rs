@@ -7,16 +7,17 @@
 mod driver_tests;
 mod image;
 mod library;
-mod report;
 
 use std::cell::Cell;
 use std::fs;
 
 pub use image::Form;
-pub use report::{Fault, Finding, Place, Report};
+pub use library::{LaunchCounts, Schedule};
 
 use crate::error::Error;
-use crate::kernel::{Kernel, Sources};
+use crate::kernel::table::KERNELS;
+use crate::kernel::{Kernel, Sources, embedded};
+use crate::report::Report;
 
 /// Loads the emulated driver, before cudarc looks for one.
 pub(crate) fn load() -> Result<(), Error> {
@@ -33,19 +34,6 @@ impl Form {
             Self::Checked => 1,
         }
     }
-}
-
-/// The order in which a launch's threads and blocks run. A GPU may choose any, so no result may depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Schedule {
-    /// Upward; asynchronous copies are made as late as they may.
-    #[default]
-    Forward,
-    /// Downward; asynchronous copies are made at once.
-    Reverse,
-    /// Warps by random priorities that rarely change, random lanes, copies by a coin: what finds most races in fewest
-    /// runs.
-    Adversarial(u64),
 }
 
 thread_local! {
@@ -71,20 +59,15 @@ pub fn take_report() -> Option<Report> {
     library::take_report().map(|text| Report::parse(&text))
 }
 
-/// What the calling thread's last launch did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LaunchCounts {
-    /// Blocks run.
-    pub blocks: u64,
-    /// Times that one emulated thread gave way to another.
-    pub switches: u64,
-    /// Things that a warp did together: shuffles, votes, `ldmatrix`, `mma`, `__syncwarp`.
-    pub collectives: u64,
-}
-
 /// Counts of the calling thread's last launch.
 pub fn last_launch() -> LaunchCounts {
     library::last_launch()
+}
+
+/// What the build made of a kernel, if it made anything: if it is in [`KERNELS`].
+pub(crate) fn image(kernel: &Kernel, form: Form) -> Option<&'static [u8]> {
+    let position = KERNELS.iter().position(|known| known == kernel)?;
+    embedded::IMAGES.get(position).map(|images| images[form.ordinal()])
 }
 
 /// Compiles a kernel for the emulated device, as the build does. Needs the C++ compiler.

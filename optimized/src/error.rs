@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cudarc::driver::DriverError;
 use reference::contract::{ContractError, WeightError};
 
-use crate::emulated::Report;
+use crate::report::Report;
 
 /// Why an operation of this crate failed.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,9 @@
 //! - [`ops`] launches the kernels, an operator a file.
 //! - [`models`] compose them, as the reference's models do.
 //! - [`kernel`] lists the kernels with their constants, and turns their sources into what a device runs.
-//! - [`nvrtc`] compiles them for GPUs, [`emulated`] for the emulated device.
+//! - [`nvrtc`] compiles them for GPUs, [`emulated`] for the emulated device, whose findings are a [`report`].
 
+mod cubin;
 pub mod device;
 pub mod emulated;
 pub mod error;
@@ -15,4 +16,6 @@ pub mod kernel;
 pub mod models;
 pub mod nvrtc;
 pub mod ops;
+pub mod report;
+pub mod shared_memory;
 pub mod tensor;

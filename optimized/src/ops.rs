@@ -1,4 +1,7 @@
 //! Launches of the kernels. What an operator computes is in `reference/src/ops`, how is in `kernels`.
+//!
+//! C1, C2 … are the reference's constraints, and its parameters check them here, too. What only the device demands is K1,
+//! K2 …, which the kernels' headers state.
 
 pub mod embedding;
 pub mod rms_norm;
@@ -23,7 +26,7 @@ pub mod masked_scatter;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;
-use reference::contract::{Coefficients, GateClamp, NormWeight, require};
+use reference::contract::{Attention, Coefficients, ContractError, GateClamp, NormWeight, RoundingContract, require};
 
 use crate::device::Grid;
 use crate::error::Error;
@@ -36,6 +39,13 @@ fn dimension(label: &'static str, quantity: &'static str, value: usize) -> Resul
     Ok(narrow.unwrap_or(i32::MAX))
 }
 
+/// Values of a vector, which is a matrix of one row.
+fn length<T>(label: &'static str, quantity: &'static str, vector: &Matrix<T>) -> Result<usize, ContractError> {
+    let (rows, length) = vector.dim();
+    require(rows == 1, label, quantity, rows, "1")?;
+    Ok(length)
+}
+
 /// A count of blocks or bytes as launches take it.
 fn count(value: usize) -> u32 {
     u32::try_from(value).expect("dimensions are below 2³¹")
@@ -46,7 +56,7 @@ fn by_vectors<T>(label: &'static str, x: &Matrix<T>, threads: u32) -> Result<(Gr
     let vectors = x.dim().0 * (x.ld() / ROW_MULTIPLE);
     // So that the number of the last block's last thread is below 2³¹, too.
     dimension(label, "vectors, in whole blocks", vectors.next_multiple_of(threads as usize))?;
-    let grid = Grid { blocks: (count(vectors).div_ceil(threads), 1), threads, shared_bytes: 0 };
+    let grid = Grid { blocks: (count(vectors).div_ceil(threads), 1), threads };
     Ok((grid, dimension(label, "vectors", vectors)?))
 }
 
@@ -115,12 +125,12 @@ const PADDED: [usize; 4] = [16, 32, 64, 128];
 impl HeadLayout {
     /// H query heads in G groups, of d channels.
     ///
-    /// C1: H is a multiple of G. C2: d is at most 128.
+    /// `attention`'s C4: H is a multiple of G. K1: d is at most 128.
     pub fn new(heads: usize, groups: usize, head_dim: usize) -> Result<Self, Error> {
         let divides = groups > 0 && heads.is_multiple_of(groups);
-        require(divides, "heads C1", "H", heads, format!("a multiple of G = {groups}"))?;
+        require(divides, "attention C4", "H", heads, format!("a multiple of G = {groups}"))?;
         let variant = PADDED.iter().position(|&padded| head_dim <= padded);
-        require(variant.is_some(), "heads C2", "d", head_dim, "at most 128")?;
+        require(variant.is_some(), "heads K1", "d", head_dim, "at most 128")?;
         Ok(HeadLayout { heads, groups, head_dim, variant: variant.unwrap_or(0) })
     }
 
@@ -142,6 +152,16 @@ impl HeadLayout {
     /// d.
     pub fn head_dim(&self) -> usize {
         self.head_dim
+    }
+
+    /// The reference's attention with these heads, which checks shapes as they are without padding.
+    fn reference(&self) -> Attention {
+        Attention::under(&RoundingContract::PARITY, (self.heads, self.groups), self.head_dim)
+    }
+
+    /// The shapes without padding of the queries of n tokens that follow `first` others, and of the keys of all of them.
+    fn unpadded(&self, n: usize, first: usize) -> [(usize, usize); 2] {
+        [(n, self.heads * self.head_dim), (first + n, self.groups * self.head_dim)]
     }
 
     /// Which of the kernels that are compiled for several D.

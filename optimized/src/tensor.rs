@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr, ValidAsZeroBits};
+use cudarc::driver::{CudaSlice, DeviceRepr, ValidAsZeroBits};
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
 
@@ -10,9 +10,10 @@ use reference::contract::require;
 
 use crate::device::Gpu;
 use crate::error::Error;
+use crate::kernel::stated::VECTOR;
 
-/// Rows are padded to a multiple of so many elements: 16 bytes of bf16.
-pub const ROW_MULTIPLE: usize = 8;
+/// Rows are padded to a multiple of so many elements, which kernels read at once: 16 bytes of bf16.
+pub const ROW_MULTIPLE: usize = VECTOR;
 
 mod sealed {
     pub trait Sealed {}
@@ -49,12 +50,12 @@ impl<T> Matrix<T> {
     /// The same elements, s rows side by side in each row. Of patches that come square by square it is `patch_merge`, which
     /// so needs no kernel.
     ///
-    /// C2: s divides the rows. C3: these have no padding.
+    /// K2: s divides the rows. K3: these have no padding.
     pub fn side_by_side(self, s: usize) -> Result<Self, Error> {
         let Matrix { data, rows, cols } = self;
         let whole = s >= 1 && rows.is_multiple_of(s);
-        require(whole, "matrix C2", "rows", rows, format!("a multiple of s = {s}"))?;
-        require(cols.is_multiple_of(ROW_MULTIPLE), "matrix C3", "cols", cols, format!("a multiple of {ROW_MULTIPLE}"))?;
+        require(whole, "matrix K2", "rows", rows, format!("a multiple of s = {s}"))?;
+        require(cols.is_multiple_of(ROW_MULTIPLE), "matrix K3", "cols", cols, format!("a multiple of {ROW_MULTIPLE}"))?;
         Ok(Matrix { data, rows: rows / s, cols: cols * s })
     }
 
@@ -66,11 +67,6 @@ impl<T> Matrix<T> {
     /// The elements with their padding, for a launch that writes them. It leaves the padding zero.
     pub fn data_mut(&mut self) -> &mut CudaSlice<T> {
         &mut self.data
-    }
-
-    /// Where the elements are, for [`Gpu::launch_with`].
-    pub fn address(&self) -> u64 {
-        self.data.device_ptr(self.data.stream()).0
     }
 }
 
@@ -136,6 +132,6 @@ impl Gpu {
 
 /// Elements of a matrix with its padding.
 fn padded_len(rows: usize, cols: usize) -> Result<usize, Error> {
-    require(rows.min(cols) >= 1, "matrix C1", "min(rows, cols)", rows.min(cols), "at least 1")?;
+    require(rows.min(cols) >= 1, "matrix K1", "min(rows, cols)", rows.min(cols), "at least 1")?;
     Ok(rows * cols.next_multiple_of(ROW_MULTIPLE))
 }

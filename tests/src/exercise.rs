@@ -142,7 +142,8 @@ impl Exercise<'_> {
         let (query_norm, key_norm) = (self.values(2, (1, heads * d))?, self.values(3, (1, groups * d))?);
         let table = |seed| self.wide_values(seed, (TOKENS, d / 2));
         let (cos, sin) = (table(4)?, table(5)?);
-        let weights = Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, eps: EPS };
+        let weights =
+            Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, first_row: 0, eps: EPS };
         let kept = (FIRST + TOKENS, groups * layout.padded());
         let mut kept = KeysValues { keys: self.gpu.zeros(kept)?, values: self.gpu.zeros(kept)? };
         let q = qk_norm_rope(self.gpu, &layout, &x, weights, FIRST, &mut kept)?;

@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 
 use optimized::device::Gpu;
-use optimized::emulated::{Form, Report, Schedule, with_schedule};
+use optimized::emulated::{Form, Schedule, with_schedule};
 use optimized::error::Error;
 use optimized::kernel::table::{KERNELS, LINEAR_128_BF16, LINEAR_128_F32, LINEAR_BIAS_128, RMS_NORM, ROUTER};
 use optimized::kernel::{Kernel, Sources};
+use optimized::report::Report;
 use rayon::prelude::*;
 use tests::device::emulated;
 use tests::exercise::exercise;

@@ -8,6 +8,8 @@ use tests::skip::Need;
 
 use crate::emulator::{conformance, fault_kernels, mma};
 
+mod shared_memory;
+
 /// Ampere, Hopper, and Hopper with its own instructions.
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_90a"];
 

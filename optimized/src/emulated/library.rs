@@ -8,9 +8,32 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{LaunchCounts, Schedule};
 use crate::error::Error;
 use crate::kernel::embedded::DRIVER;
+
+/// The order in which a launch's threads and blocks run. A GPU may choose any, so no result may depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// Upward; asynchronous copies are made as late as they may.
+    #[default]
+    Forward,
+    /// Downward; asynchronous copies are made at once.
+    Reverse,
+    /// Warps by random priorities that rarely change, random lanes, copies by a coin: what finds most races in fewest
+    /// runs.
+    Adversarial(u64),
+}
+
+/// What the calling thread's last launch did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaunchCounts {
+    /// Blocks run.
+    pub blocks: u64,
+    /// Times that one emulated thread gave way to another.
+    pub switches: u64,
+    /// Things that a warp did together: shuffles, votes, `ldmatrix`, `mma`, `__syncwarp`.
+    pub collectives: u64,
+}
 
 /// The functions that the emulated driver has beyond a CUDA driver's. Each concerns the calling thread.
 struct Controls {

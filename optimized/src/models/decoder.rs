@@ -1,10 +1,13 @@
 //! MiniMax-M2, M2.1, M2.5, M2.7 and M3 in bf16: what `reference/src/models/decoder.rs` computes, under its contract
-//! `FUSED`.
+//! `PARITY`.
+
+use std::ops::Range;
 
 use half::bf16;
+use ndarray::s;
 use reference::contract::{
-    Config, ContractError, GateClamp, LayerSite, Media, MsaSelect, QkNorm, Rope, Semantics, Site, Weight, Weights,
-    require, rope_table,
+    Config, ContractError, GateClamp, LayerSite, Media, MsaSelect, QkNorm, Rope, RopeTable, Semantics, Site, Weight,
+    Weights, require, rope_table,
 };
 
 use super::capture::{Capture, Tap};
@@ -47,10 +50,11 @@ pub struct Decoder {
     tower: Option<VisionTower>,
 }
 
-/// Keys and values of the tokens so far, and index keys.
+/// Keys and values of the tokens so far, and index keys; and how all the tokens rotate that it has room for.
 #[derive(Debug)]
 pub struct Cache {
     layers: Vec<Kept>,
+    table: Table,
     len: usize,
 }
 
@@ -73,10 +77,21 @@ impl Cache {
     }
 }
 
-/// The table of one forward pass.
+/// The rotation's table, a row a position, on both sides.
+#[derive(Debug)]
 struct Table {
+    on_host: RopeTable<f32>,
     cos: Matrix<f32>,
     sin: Matrix<f32>,
+}
+
+impl Table {
+    /// Shows the rows of some positions.
+    fn show(&self, positions: Range<usize>, tap: &mut Tap<'_, '_>) {
+        let rows = s![positions, ..];
+        tap.show_host(Site::RopeCos, self.on_host.cos.value.slice(rows));
+        tap.show_host(Site::RopeSin, self.on_host.sin.value.slice(rows));
+    }
 }
 
 impl Decoder {
@@ -153,15 +168,15 @@ impl Decoder {
             Ok(Kept { main, index })
         };
         let layers = self.layers.iter().map(layer).collect::<Result<_, Error>>()?;
-        Ok(Cache { layers, len: 0 })
+        Ok(Cache { layers, table: self.table(positions)?, len: 0 })
     }
 
     /// Features of all that a prompt shows, pass by pass through the tower.
     ///
-    /// C2: the model has one.
+    /// K2: the model has one.
     pub fn features(&self, media: &Media, capture: Option<&mut dyn Capture>) -> Result<Vec<Features>, Error> {
         let [quantity, value, expected] = ["vision towers", "0", "1"].map(str::to_owned);
-        let blind = || ContractError { label: "decoder C2", quantity, value, expected };
+        let blind = || ContractError { label: "decoder K2", quantity, value, expected };
         let tower = self.tower.as_ref().ok_or_else(blind)?;
         let mut tap = Tap::new(&self.gpu, capture);
         let passes = media.passes().enumerate();
@@ -171,7 +186,7 @@ impl Decoder {
     /// Logits of `tokens` \[T, V\], which follow the tokens in the cache. They have a place for each row of `features`, which
     /// a prompt's first pass has.
     ///
-    /// C1: no more positions than the model has; and `masked_scatter`'s.
+    /// C3: the reference's, no more positions than the model has; and `masked_scatter`'s. K1: nor than the cache.
     pub fn forward(
         &self,
         tokens: &[u32],
@@ -183,15 +198,18 @@ impl Decoder {
         let first = cache.len;
         let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
         let expected = format!("at most max_position_embeddings = {limit}");
-        require(end <= limit, "decoder C1", "positions", end, expected)?;
+        require(end <= limit, "decoder C3", "positions", end, expected)?;
         let mut stream = embedding(&self.gpu, tokens, &self.embedding)?;
         tap.show(Site::Embedding, &stream)?;
         self.scatter(tokens, features, &mut stream, &mut tap)?;
-        let table = self.table(first, tokens.len(), &mut tap)?;
+        let Cache { layers, table, .. } = cache;
+        let room = table.cos.dim().0;
+        require(end <= room, "decoder K1", "positions", end, format!("at most the cache's, {room}"))?;
+        table.show(first..end, &mut tap);
         let mut normed = rms_norm(&self.gpu, &stream, &self.layers[0].input_norm, self.config.norm_weight, self.eps())?;
-        for (layer, kept) in cache.layers.iter_mut().enumerate() {
+        for (layer, kept) in layers.iter_mut().enumerate() {
             tap.show(Site::Layer(layer, LayerSite::InputNorm), &normed)?;
-            let attended = self.attention(layer, &normed, &table, first, kept, &mut tap)?;
+            let attended = self.attention(layer, &normed, table, first, kept, &mut tap)?;
             let norm = &self.layers[layer].post_attention_norm;
             let (residual, to_network) =
                 add_rms_norm(&self.gpu, &stream, &attended, norm, self.config.norm_weight, self.eps())?;
@@ -257,6 +275,7 @@ impl Decoder {
             key_norm: &weights.key_norm,
             cos: &table.cos,
             sin: &table.sin,
+            first_row: first,
             eps: self.eps(),
         };
         let Kept { main, index: index_keys } = kept;
@@ -329,13 +348,12 @@ impl Decoder {
         self.config.routed_scaling_factor as f32
     }
 
-    /// The rotation table, made by the reference.
-    fn table(&self, first: usize, tokens: usize, tap: &mut Tap<'_, '_>) -> Result<Table, Error> {
+    /// The rotation's table, made by the reference.
+    fn table(&self, positions: usize) -> Result<Table, Error> {
         let (head_dim, rotary_dim, theta) = (self.config.head_dim, self.config.rotary_dim, self.config.rope_theta);
-        let table = rope_table::<f32>(&Rope { head_dim, rotary_dim, theta, ..Rope::default() }, first, tokens);
-        tap.show_host(Site::RopeCos, table.cos.view());
-        tap.show_host(Site::RopeSin, table.sin.view());
-        Ok(Table { cos: self.gpu.upload(table.cos.view())?, sin: self.gpu.upload(table.sin.view())? })
+        let on_host = rope_table::<f32>(&Rope { head_dim, rotary_dim, theta, ..Rope::default() }, 0, positions);
+        let [cos, sin] = [&on_host.cos, &on_host.sin].map(|table| self.gpu.upload(table.view()));
+        Ok(Table { cos: cos?, sin: sin?, on_host })
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "kernels take ε in f32")]

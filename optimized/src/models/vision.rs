@@ -1,5 +1,5 @@
 //! M3's vision tower and the projector behind it in bf16: what `reference/src/models/vision.rs` computes, under its contract
-//! `FUSED`.
+//! `PARITY`.
 
 use half::bf16;
 use reference::contract::{
@@ -8,7 +8,7 @@ use reference::contract::{
 };
 
 use super::capture::Tap;
-use super::weights::{Affine, VisionLayer, VisionWeights};
+use super::weights::vision::{Affine, VisionLayer, VisionWeights};
 use crate::device::Gpu;
 use crate::error::Error;
 use crate::ops::HeadLayout;
@@ -63,7 +63,7 @@ impl VisionTower {
         (number, medium, pixels): (usize, Medium, &Pixels),
         tap: &mut Tap<'_, '_>,
     ) -> Result<Features, Error> {
-        let p = PatchEmbedding::under(&RoundingContract::FUSED, self.vision.patch, PatchOrder::ColourFirst);
+        let p = PatchEmbedding::under(&RoundingContract::PARITY, self.vision.patch, PatchOrder::ColourFirst);
         let x = gpu.upload(pixels.values.view())?;
         let embedded = patch_embedding(gpu, &p, &x, &self.weights.patches)?;
         tap.show(Site::Vision(number, VisionSite::Embeddings), &embedded)?;
@@ -107,7 +107,7 @@ impl VisionTower {
         for (site, value) in [(At::QProj, &q), (At::KProj, &k), (At::VProj, &v)] {
             tap.show(at(site), value)?;
         }
-        let rotation = pass.axial.rotation(&RoundingContract::FUSED);
+        let rotation = pass.axial.rotation(&RoundingContract::PARITY);
         let [q, k] = [q, k].map(|x| rope(gpu, &rotation, &x, &pass.cos, &pass.sin));
         let (q, k, v) = (q?, k?, pad_heads(gpu, self.layout.head_dim(), &v)?);
         let rows = 0..x.dim().0;

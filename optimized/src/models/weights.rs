@@ -1,8 +1,6 @@
 //! A checkpoint's weights on the device: bf16, the router f32.
 
-mod vision;
-
-pub(crate) use vision::{Affine, VisionLayer, VisionWeights};
+pub(crate) mod vision;
 
 use half::bf16;
 use ndarray::Array2;

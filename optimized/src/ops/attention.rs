@@ -10,17 +10,15 @@ use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::kernel::stated::{GROUP_TILES, PREFILL_WARPS, QUERY_ROWS, TILE_KEYS};
 use crate::kernel::table::ATTENTION;
 use crate::tensor::Matrix;
 
-/// Keys of a tile, tiles of a group and queries of a warp, as `attention.cuh` has them.
-pub(super) const TILE_KEYS: usize = 64;
-pub(super) const GROUP_TILES: usize = 4;
-pub(super) const QUERY_ROWS: usize = 16;
-/// Queries of a block of `attention_prefill`, as `prefill.cuh` has them.
-pub(super) const PREFILL_ROWS: usize = 64;
-/// Threads of a block that has a warp for each 16 queries, or each tile of a group.
-pub(super) const THREADS: u32 = 128;
+/// Queries of a block of `attention_prefill`.
+pub(super) const PREFILL_ROWS: usize = PREFILL_WARPS as usize * QUERY_ROWS;
+/// Threads of a block that has a warp for each 16 queries, or each tile of a group: there are as many.
+pub(super) const THREADS: u32 = 32 * PREFILL_WARPS;
+const _: () = assert!(PREFILL_WARPS as usize == GROUP_TILES, "a block of either kind has as many warps");
 /// Up to so many queries, keys are split over blocks.
 const FEW_QUERIES: usize = 8;
 
@@ -34,15 +32,16 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// The one that suits n queries.
-    pub fn of(n: usize) -> Self {
-        if n <= FEW_QUERIES { Self::Keys } else { Self::Queries }
+    /// The one that suits n queries, with heads padded to D channels, of which a block may have so much shared memory.
+    pub fn of(n: usize, padded: usize, most_bytes: u32) -> Self {
+        if n <= FEW_QUERIES && split_bytes(padded) <= most_bytes { Self::Keys } else { Self::Queries }
     }
 }
 
 /// o \[n, H·d\] of q \[n, H·D\], whose tokens follow `first` others, and the keys and values of all of them.
 ///
-/// C1: n ≥ 1. C2: q is as wide as its heads. C3: keys and values reach to the last query.
+/// C1 to C4: the reference's. K1: q is as wide as its padded heads, and sizes are below 2³¹. K2: keys and values reach to the
+/// last query.
 pub fn attention(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -50,7 +49,7 @@ pub fn attention(
     first: usize,
     kept: &KeysValues,
 ) -> Result<Matrix<bf16>, Error> {
-    attention_cut(gpu, Cut::of(q.dim().0), layout, q, first, kept)
+    attention_cut(gpu, Cut::of(q.dim().0, layout.padded(), gpu.shared_bytes()), layout, q, first, kept)
 }
 
 /// The same, cut as the caller says.
@@ -64,9 +63,11 @@ pub fn attention_cut(
 ) -> Result<Matrix<bf16>, Error> {
     let (n, width) = q.dim();
     let HeadLayout { heads, head_dim, .. } = *layout;
-    require(width == heads * layout.padded(), "attention C2", "cols(q)", width, format!("{heads} heads"))?;
+    require(width == heads * layout.padded(), "attention K1", "cols(q)", width, format!("{heads} heads"))?;
     let positions = kept.keys.dim().0;
-    require(first + n <= positions, "attention C3", "positions", first + n, format!("at most {positions}"))?;
+    require(first + n <= positions, "attention K2", "positions", first + n, format!("at most {positions}"))?;
+    let [q_dim, kept_dim] = layout.unpadded(n, first);
+    layout.reference().check(q_dim, kept_dim, kept_dim)?;
     let mut o = gpu.zeros((n, heads * head_dim))?;
     match cut {
         Cut::Queries => prefill(gpu, layout, q, first, kept, &mut o)?,
@@ -89,11 +90,8 @@ fn prefill(
     let arguments = narrow(&sizes)?;
     let scale = layout.scale();
     let function = gpu.function(&kernel, "attention_prefill")?;
-    let grid = Grid {
-        blocks: (count(n.div_ceil(PREFILL_ROWS)), count(layout.heads)),
-        threads: THREADS,
-        shared_bytes: prefill_bytes(layout.padded()),
-    };
+    let grid = Grid { blocks: (count(n.div_ceil(PREFILL_ROWS)), count(layout.heads)), threads: THREADS };
+    let grid = gpu.with_shared("attention K6", grid, prefill_bytes(layout.padded()))?;
     let mut launch = gpu.launch(&function);
     launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(o.data_mut());
     for argument in &arguments {
@@ -101,9 +99,9 @@ fn prefill(
     }
     launch.arg(&scale);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C2; K2 by C3 and `Matrix`; K3 because `qk_norm_rope` writes them so; K4 because o was just allocated; K6 by
+    // SAFETY: K1 and K2 as required, and by `Matrix`; K3 because `qk_norm_rope` writes them so; K4 because o was just allocated; K6 by
     // `prefill_bytes`; K7 by `HeadLayout`.
-    let done = unsafe { launch.launch(grid.into()) };
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || format!("{} attention_prefill", kernel.label()))?;
     Ok(())
 }
@@ -126,11 +124,8 @@ fn split(
     let scale = layout.scale();
     let rows = n * (layout.heads / layout.groups);
     let function = gpu.function(&kernel, "attention_split")?;
-    let grid = Grid {
-        blocks: (count(splits), count(layout.groups * rows.div_ceil(QUERY_ROWS))),
-        threads: THREADS,
-        shared_bytes: split_bytes(layout.padded()),
-    };
+    let blocks = (count(splits), count(layout.groups * rows.div_ceil(QUERY_ROWS)));
+    let grid = gpu.with_shared("attention K6", Grid { blocks, threads: THREADS }, split_bytes(layout.padded()))?;
     let mut launch = gpu.launch(&function);
     launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(stats.data_mut()).arg(parts.data_mut());
     for argument in &arguments {
@@ -138,9 +133,9 @@ fn split(
     }
     launch.arg(&scale);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C2; K2 by C3 and `Matrix`; K3 because `qk_norm_rope` writes them so; K5 by the allocations above; K6 by
+    // SAFETY: K1 and K2 as required, and by `Matrix`; K3 because `qk_norm_rope` writes them so; K5 by the allocations above; K6 by
     // `split_bytes`; K7 by `HeadLayout`.
-    let done = unsafe { launch.launch(grid.into()) };
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || format!("{} attention_split", kernel.label()))?;
     merge(gpu, &kernel, layout, (&stats, &parts, splits), o)
 }
@@ -155,7 +150,7 @@ fn merge(
     let arguments = narrow(&[splits, layout.head_dim, o.ld()])?;
     let function = gpu.function(kernel, "attention_merge")?;
     let blocks = (count(o.dim().0), count(layout.heads));
-    let grid = Grid { blocks, threads: count(layout.padded()), shared_bytes: 0 };
+    let grid = Grid { blocks, threads: count(layout.padded()) };
     let mut launch = gpu.launch(&function);
     launch.arg(stats.data()).arg(parts.data()).arg(o.data_mut());
     for argument in &arguments {
@@ -171,7 +166,7 @@ fn merge(
 fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, &size) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("attention C4", "a size", size)?;
+        *argument = dimension("attention K1", "a size", size)?;
     }
     Ok(arguments)
 }
@@ -181,8 +176,8 @@ pub(super) fn head_rows_bytes(rows: usize, padded: usize) -> usize {
     (rows * (padded + 8) * 2).next_multiple_of(128)
 }
 
-/// sizeof(Prefill).
-pub(super) fn prefill_bytes(padded: usize) -> u32 {
+/// sizeof(Prefill): shared memory of a block that reads all keys.
+pub fn prefill_bytes(padded: usize) -> u32 {
     count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
 }
 
@@ -191,8 +186,8 @@ pub(super) fn totals_bytes(padded: usize) -> usize {
     padded / 2 * THREADS as usize * 4
 }
 
-/// sizeof(Split).
-pub(super) fn split_bytes(padded: usize) -> u32 {
+/// sizeof(Split): shared memory of a block that reads a group of keys.
+pub fn split_bytes(padded: usize) -> u32 {
     let parts = GROUP_TILES * QUERY_ROWS * (padded + 2) * 4;
     let bytes = head_rows_bytes(QUERY_ROWS, padded) + 2 * GROUP_TILES * head_rows_bytes(TILE_KEYS, padded) + parts;
     count(bytes.next_multiple_of(128))

@@ -3,21 +3,20 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{self, require};
 
-use super::attention::{Cut, GROUP_TILES, QUERY_ROWS, THREADS, TILE_KEYS, head_rows_bytes, split_bytes, totals_bytes};
+use super::attention::{Cut, THREADS, head_rows_bytes, split_bytes, totals_bytes};
 use super::qk_norm_rope::KeysValues;
 use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::kernel::stated::{BLOCK_SPARSE_TOKENS as TOKENS, GROUP_TILES, QUERY_ROWS, TILE_KEYS, WARP_LANES};
 use crate::kernel::table::BLOCK_SPARSE_ATTENTION;
 use crate::tensor::Matrix;
 
-/// Tokens of a block of `block_sparse_attention_prefill`.
-const TOKENS: usize = 4;
 /// Blocks that a warp's lanes hold.
-const MOST_CHOSEN: usize = 32;
+const MOST_CHOSEN: usize = WARP_LANES;
 
 /// What is chosen: blocks of b keys.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +29,8 @@ pub struct Chosen<'a> {
 
 /// o \[n, H·d\] of q \[n, H·D\], whose tokens follow `first` others, and the keys and values of all of them, in chosen blocks.
 ///
-/// C1: q is as wide as its heads. C2: keys and values reach to the last query. C3: a row of at most 32 blocks for each token, or
-/// for each token and group. C4: b ≥ 1.
+/// C1 and C3: the reference's, where a row of blocks for each token counts as one for each of its groups. K1: q is as wide as
+/// its padded heads, and sizes are below 2³¹. K2: keys and values reach to the last query. K6: at most 32 blocks are chosen.
 pub fn block_sparse_attention(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -40,7 +39,8 @@ pub fn block_sparse_attention(
     kept: &KeysValues,
     chosen: Chosen<'_>,
 ) -> Result<Matrix<bf16>, Error> {
-    block_sparse_attention_cut(gpu, Cut::of(q.dim().0), layout, q, first, kept, chosen)
+    let cut = Cut::of(q.dim().0, layout.padded(), gpu.shared_bytes());
+    block_sparse_attention_cut(gpu, cut, layout, q, first, kept, chosen)
 }
 
 /// The same, cut as the caller says.
@@ -55,20 +55,21 @@ pub fn block_sparse_attention_cut(
 ) -> Result<Matrix<bf16>, Error> {
     let (n, width) = q.dim();
     let HeadLayout { heads, groups, head_dim, .. } = *layout;
-    require(width == heads * layout.padded(), "block_sparse_attention C1", "cols(q)", width, format!("{heads} heads"))?;
+    require(width == heads * layout.padded(), "block_sparse_attention K1", "cols(q)", width, format!("{heads} heads"))?;
     let positions = kept.keys.dim().0;
     require(
         first + n <= positions,
-        "block_sparse_attention C2",
+        "block_sparse_attention K2",
         "positions",
         first + n,
         format!("at most {positions}"),
     )?;
     let (rows, top_k) = chosen.blocks.dim();
-    let rows_fit = rows == n || rows == n * groups;
-    require(rows_fit, "block_sparse_attention C3", "rows(C)", rows, format!("n = {n} or n·G = {}", n * groups))?;
-    require(top_k <= MOST_CHOSEN, "block_sparse_attention C3", "cols(C)", top_k, format!("at most {MOST_CHOSEN}"))?;
-    require(chosen.size >= 1, "block_sparse_attention C4", "b", chosen.size, "at least 1")?;
+    require(top_k <= MOST_CHOSEN, "block_sparse_attention K6", "cols(C)", top_k, format!("at most {MOST_CHOSEN}"))?;
+    let of_each_group = if rows == n { n * groups } else { rows };
+    let [q_dim, kept_dim] = layout.unpadded(n, first);
+    let shapes = [q_dim, kept_dim, kept_dim];
+    contract::BlockSparseAttention::check_shapes(&layout.reference(), chosen.size, shapes, of_each_group)?;
     let mut o = gpu.zeros((n, heads * head_dim))?;
     let launch = Launch { gpu, kernel: BLOCK_SPARSE_ATTENTION[layout.variant()], layout, first, chosen };
     match cut {
@@ -111,11 +112,10 @@ impl Launch<'_> {
         let arguments = narrow(&sizes)?;
         let scale = layout.scale();
         let function = self.gpu.function(&self.kernel, "block_sparse_attention_prefill")?;
-        let grid = Grid {
-            blocks: (count(n.div_ceil(TOKENS)), count(layout.groups() * self.row_tiles())),
-            threads: THREADS,
-            shared_bytes: prefill_bytes(layout.padded()),
-        };
+        let grid =
+            Grid { blocks: (count(n.div_ceil(TOKENS)), count(layout.groups() * self.row_tiles())), threads: THREADS };
+        let bytes = prefill_bytes(layout.padded());
+        let grid = self.gpu.with_shared("block_sparse_attention K7", grid, bytes)?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(blocks.data()).arg(o.data_mut());
         for argument in &arguments {
@@ -125,7 +125,7 @@ impl Launch<'_> {
         #[expect(unsafe_code, reason = "a launch cannot be checked")]
         // SAFETY: K1 by C1; K2 by C2 and `Matrix`; K3 because `qk_norm_rope` writes them so; K4 because o was just allocated; K6 by
         // C3, C4 and because `indexer` chooses no block twice; K7 by `prefill_bytes`; K8 by `HeadLayout`.
-        let done = unsafe { launch.launch(grid.into()) };
+        let done = unsafe { launch.launch(grid) };
         self.gpu.outcome(done, || format!("{} block_sparse_attention_prefill", self.kernel.label()))?;
         Ok(())
     }
@@ -142,11 +142,9 @@ impl Launch<'_> {
             narrow(&[self.first, layout.heads(), layout.groups(), blocks.dim().0 / n, top_k, size, blocks.ld()])?;
         let scale = layout.scale();
         let function = self.gpu.function(&self.kernel, "block_sparse_attention_split")?;
-        let grid = Grid {
-            blocks: (count(splits), count(n * layout.groups() * self.row_tiles())),
-            threads: THREADS,
-            shared_bytes: split_bytes(layout.padded()),
-        };
+        let grid = Grid { blocks: (count(splits), count(n * layout.groups() * self.row_tiles())), threads: THREADS };
+        let bytes = split_bytes(layout.padded());
+        let grid = self.gpu.with_shared("block_sparse_attention K7", grid, bytes)?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(q.data()).arg(kept.keys.data()).arg(kept.values.data()).arg(blocks.data());
         launch.arg(stats.data_mut()).arg(parts.data_mut());
@@ -157,7 +155,7 @@ impl Launch<'_> {
         #[expect(unsafe_code, reason = "a launch cannot be checked")]
         // SAFETY: K1 by C1; K2 by C2 and `Matrix`; K3 because `qk_norm_rope` writes them so; K5 by the allocations above; K6 by C3,
         // C4 and because `indexer` chooses no block twice; K7 by `split_bytes`; K8 by `HeadLayout`.
-        let done = unsafe { launch.launch(grid.into()) };
+        let done = unsafe { launch.launch(grid) };
         self.gpu.outcome(done, || format!("{} block_sparse_attention_split", self.kernel.label()))?;
         self.merge((&stats, &parts, splits), o)
     }
@@ -170,7 +168,7 @@ impl Launch<'_> {
         let arguments = narrow(&[splits, self.layout.head_dim(), o.ld()])?;
         let function = self.gpu.function(&self.kernel, "block_sparse_attention_merge")?;
         let blocks = (count(o.dim().0), count(self.layout.heads()));
-        let grid = Grid { blocks, threads: count(self.layout.padded()), shared_bytes: 0 };
+        let grid = Grid { blocks, threads: count(self.layout.padded()) };
         let mut launch = self.gpu.launch(&function);
         launch.arg(stats.data()).arg(parts.data()).arg(o.data_mut());
         for argument in &arguments {
@@ -187,13 +185,13 @@ impl Launch<'_> {
 fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, &size) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("block_sparse_attention C5", "a size", size)?;
+        *argument = dimension("block_sparse_attention K1", "a size", size)?;
     }
     Ok(arguments)
 }
 
-/// sizeof(Prefill).
-fn prefill_bytes(padded: usize) -> u32 {
+/// sizeof(Prefill): shared memory of a block of `block_sparse_attention_prefill`.
+pub fn prefill_bytes(padded: usize) -> u32 {
     let rows = head_rows_bytes(TOKENS * QUERY_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded);
     count(rows + totals_bytes(padded) + 4 * THREADS as usize * 4)
 }

@@ -3,9 +3,9 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Linear, RoundingContract, require};
 
-use super::linear::linear;
+use super::linear::{linear, tile_bytes};
 use super::{Activation, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
@@ -13,10 +13,6 @@ use crate::kernel::Kernel;
 use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_64};
 use crate::tensor::Matrix;
 
-/// Values of a row in shared memory at a time, as `gemm.cuh` has it.
-const K_TILE: u32 = 64;
-/// Bytes of a bf16.
-const VALUE_BYTES: u32 = 2;
 /// From so many rows on, tiles of 64 rows are fuller than a quarter.
 const ROWS_FOR_64: usize = 17;
 
@@ -63,7 +59,8 @@ impl DenseTiles {
 
 /// y of x \[n, d\].
 ///
-/// C1: the projections are as wide as x, and as their activation.
+/// C1 and on: those of the parts. K1: w₁ and w₃ have as many rows as w₂ columns. K2: w₂ gives what is as wide as x, and sizes are
+/// below 2³¹. K5: a block has room.
 pub fn dense_ffn(gpu: &Gpu, x: &Matrix<bf16>, ffn: &DenseFfn, activation: Activation) -> Result<DenseFed, Error> {
     dense_ffn_tiled(gpu, DenseTiles::of(x.dim().0), x, ffn, activation)
 }
@@ -77,23 +74,23 @@ pub fn dense_ffn_tiled(
     activation: Activation,
 ) -> Result<DenseFed, Error> {
     let ((n, d), (down, m)) = (x.dim(), ffn.down.dim());
-    let (rows, width) = ffn.gate_up.dim();
-    require(width == d, "dense_ffn C1", "cols(w1)", width, format!("d = {d}"))?;
-    require(rows == 2 * m, "dense_ffn C1", "rows(w1, w3)", rows, format!("2·m = {}", 2 * m))?;
-    require(down == d, "dense_ffn C1", "rows(w2)", down, format!("d = {d}"))?;
+    let rows = ffn.gate_up.dim().0;
+    Linear::under(&RoundingContract::PARITY).check(x.dim(), ffn.gate_up.dim())?;
+    require(rows == 2 * m, "dense_ffn K1", "rows(w1, w3)", rows, format!("2·m = {}", 2 * m))?;
+    require(down == d, "dense_ffn K2", "rows(w2)", down, format!("d = {d}"))?;
     let mut hidden = gpu.uninitialised((n, m))?;
     let sizes = [("n", n), ("d", d), ("m", m), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
     let mut arguments = [0; 5];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("dense_ffn C2", quantity, value)?;
+        *argument = dimension("dense_ffn K2", quantity, value)?;
     }
     let kernel = tiles.kernel();
     let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     let grid = Grid {
         blocks: (count(n).div_ceil(tile_rows), count(2 * hidden.ld()).div_ceil(tile_cols)),
         threads: 32 * kernel.constant("WARPS_DOWN") * kernel.constant("WARPS_ACROSS"),
-        shared_bytes: kernel.constant("STAGES") * (tile_rows + tile_cols) * K_TILE * VALUE_BYTES,
     };
+    let grid = gpu.with_shared("dense_ffn K5", grid, tile_bytes(&kernel))?;
     let coefficients = activation.arguments();
     let function = gpu.function(&kernel, "dense_ffn_gate_up")?;
     let mut launch = gpu.launch(&function);
@@ -105,8 +102,8 @@ pub fn dense_ffn_tiled(
         launch.arg(coefficient);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1, K2 and K4 by C1 and `Matrix`; K3 because hidden was just allocated; K5 by the grid.
-    let done = unsafe { launch.launch(grid.into()) };
+    // SAFETY: K1, K2 and K4 by the checks and `Matrix`; K3 because hidden was just allocated; K5 by the grid.
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || kernel.label())?;
     let output = linear(gpu, &hidden, &ffn.down)?;
     Ok(DenseFed { hidden, output })

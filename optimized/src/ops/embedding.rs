@@ -3,7 +3,7 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Embedding, RoundingContract};
 
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
@@ -16,16 +16,15 @@ const THREADS: u32 = EMBEDDING.constant("THREADS");
 
 /// y \[n, d\] of n tokens and E \[v, d\].
 ///
-/// C2: every token is below v.
+/// C1 and C2: the reference's. K2: sizes are below 2³¹.
 pub fn embedding(gpu: &Gpu, tokens: &[u32], table: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
     let (v, d) = table.dim();
-    let largest = tokens.iter().copied().max().unwrap_or(0) as usize;
-    require(largest < v, "embedding C2", "largest token", largest, format!("below v = {v}"))?;
+    Embedding::under(&RoundingContract::PARITY).check(tokens, v)?;
     let t = gpu.upload_row(tokens.iter().map(|&token| token.cast_signed()))?;
     let mut y = gpu.uninitialised((tokens.len(), d))?;
-    let ld = dimension("embedding C3", "ld(E)", table.ld())?;
+    let ld = dimension("embedding K2", "ld(E)", table.ld())?;
     let function = gpu.function(&EMBEDDING, "embedding")?;
-    let grid = Grid { blocks: (count(tokens.len()), 1), threads: THREADS, shared_bytes: 0 };
+    let grid = Grid { blocks: (count(tokens.len()), 1), threads: THREADS };
     let mut launch = gpu.launch(&function);
     launch.arg(t.data()).arg(table.data()).arg(y.data_mut()).arg(&ld);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]

@@ -13,11 +13,11 @@ use crate::tensor::Matrix;
 
 /// a of x \[n, d\].
 ///
-/// C1: Φ is the exact one.
+/// K1: sizes are below 2³¹. K2: Φ is the exact one.
 pub fn gelu(gpu: &Gpu, kind: Gelu, x: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
-    require(kind == Gelu::Erf, "gelu C1", "D50", kind, Gelu::Erf)?;
+    require(kind == Gelu::Erf, "gelu K2", "D50", kind, Gelu::Erf)?;
     let mut a = gpu.uninitialised(x.dim())?;
-    let (grid, vectors) = by_vectors("gelu C2", x, GELU.constant("THREADS"))?;
+    let (grid, vectors) = by_vectors("gelu K1", x, GELU.constant("THREADS"))?;
     let function = gpu.function(&GELU, "gelu")?;
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(a.data_mut()).arg(&vectors);

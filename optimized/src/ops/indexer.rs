@@ -3,24 +3,21 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::{Blocks, MsaSelect, require};
+use reference::contract::{Blocks, Indexer, MsaSelect, RoundingContract, Semantics, require};
 
-use super::attention::{QUERY_ROWS, THREADS, TILE_KEYS, head_rows_bytes};
+use super::attention::{THREADS, head_rows_bytes};
 use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::kernel::stated::{INDEXER_SPANS as SPANS, INDEXER_WARPS as WARPS, QUERY_ROWS, TILE_KEYS, WARP_LANES};
 use crate::kernel::table::INDEXER;
 use crate::tensor::Matrix;
 
-/// Warps of a block.
-const WARPS: usize = 4;
 /// Rows of m of a block of `indexer_scores`.
 const ROWS: usize = WARPS * QUERY_ROWS;
-/// Spans of keys of such a block.
-const SPANS: usize = 4;
 /// Blocks that a warp's lanes keep.
-const MOST_CHOSEN: usize = 32;
+const MOST_CHOSEN: usize = WARP_LANES;
 
 /// What an indexer says of n tokens.
 #[derive(Debug)]
@@ -33,7 +30,8 @@ pub struct Indexed {
 
 /// m and C of q \[n, G·D\], whose tokens follow `first` others, and the keys of all of them, of one head.
 ///
-/// C1: q is as wide as its heads, which share one key head. C2: keys reach to the last query. C3: K is 1 to 32, b at least 1.
+/// C1 to C5: the reference's. K1: q is as wide as its padded heads, which share one key head, keys reach to the last query,
+/// and sizes are below 2³¹. K4: K is at most 32.
 pub fn indexer(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -44,12 +42,14 @@ pub fn indexer(
 ) -> Result<Indexed, Error> {
     let (n, width) = q.dim();
     let expected = layout.heads() * layout.padded();
-    require(width == expected, "indexer C1", "cols(q)", width, format!("{} heads", layout.heads()))?;
+    require(width == expected, "indexer K1", "cols(q)", width, format!("{} heads", layout.heads()))?;
     let (positions, wide) = keys.dim();
-    require(wide == layout.padded(), "indexer C1", "cols(k)", wide, format!("one head of {}", layout.padded()))?;
-    require(first + n <= positions, "indexer C2", "positions", first + n, format!("at most {positions}"))?;
-    require((1..=MOST_CHOSEN).contains(&blocks.top_k), "indexer C3", "K", blocks.top_k, "1 to 32")?;
-    require(blocks.size >= 1, "indexer C3", "b", blocks.size, "at least 1")?;
+    require(wide == layout.padded(), "indexer K1", "cols(k)", wide, format!("one head of {}", layout.padded()))?;
+    require(first + n <= positions, "indexer K1", "positions", first + n, format!("at most {positions}"))?;
+    require(blocks.top_k <= MOST_CHOSEN, "indexer K4", "K", blocks.top_k, format!("at most {MOST_CHOSEN}"))?;
+    let (heads, d) = (layout.heads(), layout.head_dim());
+    let p = Indexer::under(&RoundingContract::PARITY, &Semantics::RELEASED, (heads, heads), d, *blocks);
+    p.check((n, heads * d), (first + n, d))?;
     let (rows, all) = (n * layout.heads(), (first + n).div_ceil(blocks.size));
     let launch = Launch { gpu, kernel: INDEXER[layout.variant()], heads: layout.heads(), first };
     let mut maxima = gpu.zeros((rows, all))?;
@@ -84,11 +84,8 @@ impl Launch<'_> {
         let arguments = narrow(&sizes)?;
         let in_a_span = (TILE_KEYS / blocks.size).max(1);
         let padded = layout.padded();
-        let grid = Grid {
-            blocks: (count(rows.div_ceil(ROWS)), count(all.div_ceil(in_a_span * SPANS))),
-            threads: THREADS,
-            shared_bytes: count(head_rows_bytes(ROWS, padded) + 2 * head_rows_bytes(TILE_KEYS, padded)),
-        };
+        let blocks = (count(rows.div_ceil(ROWS)), count(all.div_ceil(in_a_span * SPANS)));
+        let grid = self.gpu.with_shared("indexer K5", Grid { blocks, threads: THREADS }, shared_bytes(padded))?;
         let function = self.gpu.function(&self.kernel, "indexer_scores")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(q.data()).arg(keys.data()).arg(maxima.data_mut());
@@ -98,7 +95,7 @@ impl Launch<'_> {
         #[expect(unsafe_code, reason = "a launch cannot be checked")]
         // SAFETY: K1 by C1, C2 and `Matrix`; K2 because `qk_norm_rope` writes them so; K3 because m was just allocated; K5 by
         // the grid; K6 by C3.
-        let done = unsafe { launch.launch(grid.into()) };
+        let done = unsafe { launch.launch(grid) };
         self.gpu.outcome(done, || format!("{} indexer_scores", self.kernel.label()))?;
         Ok(())
     }
@@ -108,7 +105,7 @@ impl Launch<'_> {
         let n = rows / self.heads;
         let mut merged = self.gpu.zeros((n, all))?;
         let arguments = narrow(&[self.heads, all, maxima.ld()])?;
-        let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: 0 };
+        let grid = Grid { blocks: (count(n), 1), threads: THREADS };
         let function = self.gpu.function(&self.kernel, "indexer_merge")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(maxima.data()).arg(merged.data_mut());
@@ -127,7 +124,7 @@ impl Launch<'_> {
         let forced = [blocks.local, blocks.init].map(|forced| forced.min(maxima.dim().1));
         let sizes = [n, self.first, rows / n, blocks.size, top_k, forced[0], forced[1], maxima.ld(), chosen.ld()];
         let arguments = narrow(&sizes)?;
-        let grid = Grid { blocks: (count(rows.div_ceil(WARPS)), 1), threads: THREADS, shared_bytes: 0 };
+        let grid = Grid { blocks: (count(rows.div_ceil(WARPS)), 1), threads: THREADS };
         let function = self.gpu.function(&self.kernel, "indexer_choose")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(maxima.data()).arg(chosen.data_mut());
@@ -142,10 +139,15 @@ impl Launch<'_> {
     }
 }
 
+/// sizeof(Scores): shared memory of a block of `indexer_scores`.
+pub fn shared_bytes(padded: usize) -> u32 {
+    count(head_rows_bytes(ROWS, padded) + 2 * head_rows_bytes(TILE_KEYS, padded))
+}
+
 fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, &size) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("indexer C4", "a size", size)?;
+        *argument = dimension("indexer K1", "a size", size)?;
     }
     Ok(arguments)
 }

@@ -3,23 +3,18 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Linear, RoundingContract, require};
 
 use super::{count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::kernel::stated::{FEW_ROWS as FEW, K_CHUNK, K_TILE};
 use crate::kernel::table::{LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32};
 use crate::tensor::{Element, Matrix};
 
-/// Values of k that are summed apart, as `gemm.cuh` has it.
-const K_CHUNK: usize = 512;
-/// Values of a row in shared memory at a time, as `gemm.cuh` has it.
-const K_TILE: u32 = 64;
 /// Bytes of a bf16.
 const VALUE_BYTES: u32 = 2;
-/// Rows of x, and of w, that a block of `linear_few_rows` multiplies.
-const FEW: usize = 16;
 /// Warps of such a block, at most.
 const MAX_WARPS: usize = 8;
 /// Chunks that such a block has shared memory for.
@@ -67,9 +62,27 @@ impl Tiling {
         }
     }
 
-    /// The one that suits x and w.
-    pub(super) fn suiting(x: &Matrix<bf16>, w: &Matrix<bf16>) -> Self {
-        Self::of(x.dim().0, w.dim().0, x.dim().1)
+    /// The one that suits x and w, and has room on the device.
+    pub(super) fn suiting(gpu: &Gpu, small: &Kernel, x: &Matrix<bf16>, w: &Matrix<bf16>) -> Self {
+        let ((n, k), m) = (x.dim(), w.dim().0);
+        Self::of(n, m, k).with_room(small, k, gpu.shared_bytes())
+    }
+
+    /// The same, or small tiles where a block for few rows may not have as much shared memory as it needs.
+    #[must_use]
+    pub fn with_room(self, small: &Kernel, k: usize, most_bytes: u32) -> Self {
+        if self == Self::FewRows && self.shared_bytes(small, k) > most_bytes { Self::Small } else { self }
+    }
+
+    /// Shared memory of a block of the kernel that computes it.
+    pub fn shared_bytes(self, kernel: &Kernel, k: usize) -> u32 {
+        match self {
+            Self::Small | Self::Large => tile_bytes(kernel),
+            Self::FewRows => {
+                let ring_bytes = kernel.constant("FEW_STAGES") * 2 * count(FEW) * count(K_TILE) * VALUE_BYTES;
+                few_warps(k) * ring_bytes + count(k.div_ceil(K_CHUNK) * SUMS_BYTES)
+            }
+        }
     }
 }
 
@@ -85,14 +98,14 @@ pub(super) struct Kernels {
 
 /// y \[n, m\] of x \[n, k\] and w \[m, k\].
 ///
-/// C1: x and w are equally wide.
+/// C1 and C2: the reference's. K2: sizes are below 2³¹.
 pub fn linear<T: Output>(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>) -> Result<Matrix<T>, Error> {
-    linear_tiled(gpu, Tiling::suiting(x, w), x, w)
+    linear_tiled(gpu, Tiling::suiting(gpu, &T::SMALL, x, w), x, w)
 }
 
 /// The same in a tiling of the caller's choice.
 ///
-/// C3: n ≤ 16 and k ≤ 16384 for [`Tiling::FewRows`].
+/// K5: n ≤ 16 for [`Tiling::FewRows`]. K6: k ≤ 16384 there, and a block has room.
 pub fn linear_tiled<T: Output>(
     gpu: &Gpu,
     tiling: Tiling,
@@ -111,11 +124,11 @@ pub(super) fn multiply<T: Output>(
     [x, w]: [&Matrix<bf16>; 2],
     b: Option<&Matrix<bf16>>,
 ) -> Result<Matrix<T>, Error> {
-    let ((n, k), (m, k_of_w)) = (x.dim(), w.dim());
-    require(k_of_w == k, "linear C1", "cols(w)", k_of_w, format!("k = {k}"))?;
+    let ((n, k), m) = (x.dim(), w.dim().0);
+    Linear::under(&RoundingContract::PARITY).check(x.dim(), w.dim())?;
     if tiling == Tiling::FewRows {
-        require(n <= FEW, "linear C3", "n", n, format!("at most {FEW}"))?;
-        require(k <= MAX_CHUNKS * K_CHUNK, "linear C3", "k", k, format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
+        require(n <= FEW, "linear K5", "n", n, format!("at most {FEW}"))?;
+        require(k <= MAX_CHUNKS * K_CHUNK, "linear K6", "k", k, format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
     }
     let mut y = gpu.uninitialised::<T>((n, m))?;
     let [in_tiles, for_few_rows] = kernels.entries;
@@ -124,11 +137,12 @@ pub(super) fn multiply<T: Output>(
         Tiling::Large => (kernels.large, in_tiles),
         Tiling::FewRows => (kernels.small, for_few_rows),
     };
-    let grid = if tiling == Tiling::FewRows { few_rows(&kernel, m, k) } else { tiles(&kernel, n, m) };
+    let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(&kernel, n, m) };
+    let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(&kernel, k))?;
     let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(w)", w.ld()), ("ld(y)", y.ld())];
     let mut arguments = [0; 6];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("linear C2", quantity, value)?;
+        *argument = dimension("linear K2", quantity, value)?;
     }
     let function = gpu.function(&kernel, entry)?;
     let mut launch = gpu.launch(&function);
@@ -141,9 +155,9 @@ pub(super) fn multiply<T: Output>(
         launch.arg(argument);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 by C3; K6 by `tiles`
-    // and `few_rows`; K7, where there is a b, by `linear_bias`'s C1.
-    let done = unsafe { launch.launch(grid.into()) };
+    // SAFETY: K1 by C2 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 as required; K6 by
+    // `with_shared`; K7, where there is a b, by `linear_bias`'s C1.
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || format!("{} {entry}", kernel.label()))?;
     Ok(y)
 }
@@ -154,18 +168,22 @@ fn tiles(kernel: &Kernel, n: usize, m: usize) -> Grid {
     Grid {
         blocks: (count(n).div_ceil(rows), count(m).div_ceil(cols)),
         threads: 32 * kernel.constant("WARPS_DOWN") * kernel.constant("WARPS_ACROSS"),
-        shared_bytes: kernel.constant("STAGES") * (rows + cols) * K_TILE * VALUE_BYTES,
     }
 }
 
-/// One block for 16 columns of y, with the chunks of k spread evenly over as few warps as that needs.
-fn few_rows(kernel: &Kernel, m: usize, k: usize) -> Grid {
+/// sizeof(Block::Shared): shared memory of a block that owns a tile.
+pub fn tile_bytes(kernel: &Kernel) -> u32 {
+    let (rows, cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
+    kernel.constant("STAGES") * (rows + cols) * count(K_TILE) * VALUE_BYTES
+}
+
+/// One block for 16 columns of y.
+fn few_rows(m: usize, k: usize) -> Grid {
+    Grid { blocks: (count(m.div_ceil(FEW)), 1), threads: 32 * few_warps(k) }
+}
+
+/// Warps of such a block: the chunks of k are spread evenly over as few as that needs.
+fn few_warps(k: usize) -> u32 {
     let chunks = k.div_ceil(K_CHUNK);
-    let warps = count(chunks.div_ceil(chunks.div_ceil(MAX_WARPS)));
-    let ring_bytes = kernel.constant("FEW_STAGES") * 2 * count(FEW) * K_TILE * VALUE_BYTES;
-    Grid {
-        blocks: (count(m.div_ceil(FEW)), 1),
-        threads: 32 * warps,
-        shared_bytes: warps * ring_bytes + count(chunks * SUMS_BYTES),
-    }
+    count(chunks.div_ceil(chunks.div_ceil(MAX_WARPS)))
 }

@@ -2,8 +2,9 @@
 
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{LinearBias, RoundingContract};
 
+use super::length;
 use super::linear::{Kernels, Tiling, multiply};
 use crate::device::Gpu;
 use crate::error::Error;
@@ -15,9 +16,9 @@ const KERNELS: Kernels =
 
 /// y \[n, m\] of x \[n, k\], w \[m, k\] and b \[1, m\].
 ///
-/// C1: b is one row, with a value for each row of w; and `linear`'s.
+/// C1: the reference's; and `linear`'s. K7: b is one row.
 pub fn linear_bias(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, b: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
-    linear_bias_tiled(gpu, Tiling::suiting(x, w), x, w, b)
+    linear_bias_tiled(gpu, Tiling::suiting(gpu, &KERNELS.small, x, w), x, w, b)
 }
 
 /// The same in a tiling of the caller's choice.
@@ -28,7 +29,7 @@ pub fn linear_bias_tiled(
     w: &Matrix<bf16>,
     b: &Matrix<bf16>,
 ) -> Result<Matrix<bf16>, Error> {
-    let m = w.dim().0;
-    require(b.dim() == (1, m), "linear_bias C1", "cols(b)", b.dim().1, format!("one row of m = {m}"))?;
+    let of_b = length("linear_bias K7", "rows(b)", b)?;
+    LinearBias::under(&RoundingContract::PARITY).check(w.dim().0, of_b)?;
     multiply(gpu, &KERNELS, tiling, [x, w], Some(b))
 }

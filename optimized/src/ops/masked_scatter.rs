@@ -16,17 +16,17 @@ const THREADS: u32 = MASKED_SCATTER.constant("THREADS");
 
 /// y of m \[n\] and f \[k, d\], in the place of x \[n, d\].
 ///
-/// C1 to C3: the reference's.
+/// C1 to C3: the reference's. K1: sizes are below 2³¹.
 pub fn masked_scatter(gpu: &Gpu, x: &mut Matrix<bf16>, m: &[bool], f: &Matrix<bf16>) -> Result<(), Error> {
-    MaskedScatter::under(&RoundingContract::FUSED).check(x.dim(), m, f.dim())?;
+    MaskedScatter::under(&RoundingContract::PARITY).check(x.dim(), m, f.dim())?;
     let mut places = Vec::with_capacity(f.dim().0);
     for (row, _) in m.iter().enumerate().filter(|(_, marked)| **marked) {
-        places.push(dimension("masked_scatter C4", "row", row)?);
+        places.push(dimension("masked_scatter K1", "row", row)?);
     }
     let places = gpu.upload_row(places)?;
-    let ld = dimension("masked_scatter C4", "ld(x)", x.ld())?;
+    let ld = dimension("masked_scatter K1", "ld(x)", x.ld())?;
     let function = gpu.function(&MASKED_SCATTER, "masked_scatter")?;
-    let grid = Grid { blocks: (count(f.dim().0), 1), threads: THREADS, shared_bytes: 0 };
+    let grid = Grid { blocks: (count(f.dim().0), 1), threads: THREADS };
     let mut launch = gpu.launch(&function);
     launch.arg(places.data()).arg(f.data()).arg(x.data_mut()).arg(&ld);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]

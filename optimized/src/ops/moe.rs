@@ -1,10 +1,11 @@
 //! Launches `kernels/moe.cu`.
 
-use cudarc::driver::{CudaFunction, LaunchArgs, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchArgs, LaunchConfig, PushKernelArg};
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Linear, Moe, RoundingContract, Semantics, WithShared, require};
 
+use super::linear::tile_bytes;
 use super::router::Routed;
 use super::{Activation, count, dimension, optional, optional_mut};
 use crate::device::{Gpu, Grid};
@@ -13,10 +14,6 @@ use crate::kernel::Kernel;
 use crate::kernel::table::{MOE_16, MOE_64};
 use crate::tensor::Matrix;
 
-/// Values of a row in shared memory at a time, as `gemm.cuh` has it.
-const K_TILE: u32 = 64;
-/// Bytes of a bf16.
-const VALUE_BYTES: u32 = 2;
 /// Integers of a tile's entry.
 const TILE_ENTRY: usize = 4;
 /// From so many rows an expert, on average, tiles of 64 rows are fuller than a quarter.
@@ -82,7 +79,8 @@ impl Tiles {
 
 /// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share.
 ///
-/// C1: the experts are as wide as x. C2: their number is the router's. C4: h is shaped as x.
+/// C1 to C3: the reference's, and `linear`'s. K1: the experts' number is the router's. K3: their weights' rows are those of all,
+/// and sizes are below 2³¹. K5: a block has room.
 pub fn moe(
     gpu: &Gpu,
     x: &Matrix<bf16>,
@@ -106,18 +104,19 @@ pub fn moe_tiled(
     let ((n, h), k) = (x.dim(), routed.chosen.dim().1);
     let intermediate = experts.down.dim().1;
     let scored = routed.logits.dim().1;
-    require(experts.gate_up.dim().1 == h, "moe C1", "cols(w1)", experts.gate_up.dim().1, format!("H = {h}"))?;
-    require(experts.count == scored, "moe C2", "experts", experts.count, format!("those of the router, {scored}"))?;
-    let rows = (experts.gate_up.dim().0, experts.down.dim().0);
-    let expected = (2 * intermediate * experts.count, h * experts.count);
-    require(rows == expected, "moe C1", "rows(w1, w3)", rows.0, format!("2·I·E = {}", expected.0))?;
-
-    if let Some(Shared { output, .. }) = shared {
-        let (rows, columns) = output.dim();
-        require((rows, columns) == (n, h), "moe C4", "shape(h)", format!("{rows} × {columns}"), format!("{n} × {h}"))?;
+    Linear::under(&RoundingContract::PARITY).check(x.dim(), experts.gate_up.dim())?;
+    require(experts.count == scored, "moe K1", "experts", experts.count, format!("those of the router, {scored}"))?;
+    let rows = [experts.gate_up.dim().0, experts.down.dim().0];
+    let expected = [2 * intermediate * experts.count, h * experts.count];
+    require(rows[0] == expected[0], "moe K3", "rows(w1, w3)", rows[0], format!("2·I·E = {}", expected[0]))?;
+    require(rows[1] == expected[1], "moe K3", "rows(w2)", rows[1], format!("H·E = {}", expected[1]))?;
+    Moe::under(&RoundingContract::PARITY).check(n * k, routed.weights.dim(), routed.chosen.dim())?;
+    if let Some(Shared { output, scale }) = shared {
+        let p = WithShared::under(&RoundingContract::PARITY, &Semantics::RELEASED, scale.into());
+        p.check((n, h), output.dim())?;
     }
 
-    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe C3", "k", k)? };
+    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe K3", "k", k)? };
     let (order, tiles) = launch.place(routed, experts.count)?;
     let mut fed = Fed {
         hidden: gpu.uninitialised((n * k, intermediate))?,
@@ -145,21 +144,22 @@ impl Launch<'_> {
         let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
         let mut order = self.gpu.uninitialised((1, n * k))?;
         let mut tiles = self.gpu.uninitialised((1, (self.most_tiles(n * k, experts) + 1) * TILE_ENTRY))?;
-        let tokens = dimension("moe C3", "n", n)?;
-        let ldk = dimension("moe C3", "ld(C)", routed.chosen.ld())?;
+        let tokens = dimension("moe K3", "n", n)?;
+        let ldk = dimension("moe K3", "ld(C)", routed.chosen.ld())?;
         let threads = self.kernel.constant("PLACE_THREADS");
-        let grid = Grid { blocks: (count(experts), 1), threads, shared_bytes: threads / 32 * 4 };
+        let grid = Grid { blocks: (count(experts), 1), threads };
+        let placing = self.gpu.with_shared("moe K5", grid, threads / 32 * 4)?;
         let function = self.function("moe_count")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(routed.chosen.data()).arg(counts.data_mut()).arg(&tokens).arg(&self.k).arg(&ldk);
         // K1 and K2 by `Routed` and the allocations.
-        self.run(launch, grid, "moe_count")?;
+        self.run(launch, grid.into(), "moe_count")?;
         let function = self.function("moe_place")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(routed.chosen.data()).arg(counts.data()).arg(order.data_mut()).arg(tiles.data_mut());
         launch.arg(&tokens).arg(&self.k).arg(&ldk);
         // K1 and K2 by `Routed`, the allocations and the launch before.
-        self.run(launch, grid, "moe_place")?;
+        self.run(launch, placing, "moe_place")?;
         Ok((order, tiles))
     }
 
@@ -174,7 +174,7 @@ impl Launch<'_> {
         let (choices, intermediate) = hidden.dim();
         let sizes = [("H", x.dim().1), ("I", intermediate), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
         let arguments = narrow(sizes)?;
-        let grid = self.grid(self.most_tiles(choices, experts.count), 2 * hidden.ld());
+        let grid = self.grid(self.most_tiles(choices, experts.count), 2 * hidden.ld())?;
         let coefficients = experts.activation.arguments();
         let function = self.function("moe_gate_up")?;
         let mut launch = self.gpu.launch(&function);
@@ -186,7 +186,7 @@ impl Launch<'_> {
         for coefficient in &coefficients {
             launch.arg(coefficient);
         }
-        // K2 by `place`; K3 by C1 and `Matrix`; K4 by the allocation; K5 by `grid`.
+        // K2 by `place`; K3 by the checks and `Matrix`; K4 by the allocation; K5 by `grid`.
         self.run(launch, grid, "moe_gate_up")
     }
 
@@ -201,14 +201,14 @@ impl Launch<'_> {
         let (choices, h) = outputs.dim();
         let sizes = [("H", h), ("I", hidden.dim().1), ("ld(hidden)", hidden.ld()), ("ld(outputs)", outputs.ld())];
         let arguments = narrow(sizes)?;
-        let grid = self.grid(self.most_tiles(choices, experts.count), outputs.ld());
+        let grid = self.grid(self.most_tiles(choices, experts.count), outputs.ld())?;
         let function = self.function("moe_down")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(hidden.data()).arg(experts.down.data()).arg(order.data()).arg(tiles.data()).arg(outputs.data_mut());
         for argument in &arguments {
             launch.arg(argument);
         }
-        // K2 by `place`; K3 by C1 and `Matrix`; K4 by the allocation; K5 by `grid`.
+        // K2 by `place`; K3 by the checks and `Matrix`; K4 by the allocation; K5 by `grid`.
         self.run(launch, grid, "moe_down")
     }
 
@@ -217,7 +217,7 @@ impl Launch<'_> {
         let arguments = narrow([("ld(outputs)", outputs.ld()), ("ld(w)", routed.weights.ld())])?;
         let scale = shared.map_or(1.0, |shared| shared.scale);
         let threads = self.kernel.constant("PLACE_THREADS");
-        let grid = Grid { blocks: (count(sum.dim().0), 1), threads, shared_bytes: 0 };
+        let grid = Grid { blocks: (count(sum.dim().0), 1), threads };
         let function = self.function("moe_combine")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(outputs.data()).arg(routed.weights.data());
@@ -229,8 +229,8 @@ impl Launch<'_> {
             launch.arg(argument);
         }
         launch.arg(&scale);
-        // K3 and K4 by C4 and the allocations.
-        self.run(launch, grid, "moe_combine")
+        // K3 and K4 by C3 and the allocations.
+        self.run(launch, grid.into(), "moe_combine")
     }
 
     fn function(&self, entry: &str) -> Result<CudaFunction, Error> {
@@ -238,10 +238,10 @@ impl Launch<'_> {
     }
 
     /// Launches with all arguments given.
-    fn run(&self, mut launch: LaunchArgs<'_>, grid: Grid, entry: &str) -> Result<(), Error> {
+    fn run(&self, mut launch: LaunchArgs<'_>, grid: LaunchConfig, entry: &str) -> Result<(), Error> {
         #[expect(unsafe_code, reason = "a launch cannot be checked")]
         // SAFETY: each caller says by what its K hold.
-        let done = unsafe { launch.launch(grid.into()) };
+        let done = unsafe { launch.launch(grid) };
         self.gpu.outcome(done, || format!("{} {entry}", self.kernel.label()))?;
         Ok(())
     }
@@ -251,21 +251,18 @@ impl Launch<'_> {
         choices / self.kernel.constant("TILE_ROWS") as usize + experts.min(choices)
     }
 
-    fn grid(&self, tiles: usize, columns: usize) -> Grid {
+    fn grid(&self, tiles: usize, columns: usize) -> Result<LaunchConfig, Error> {
         let constant = |name| self.kernel.constant(name);
-        let (rows, cols) = (constant("TILE_ROWS"), constant("TILE_COLS"));
-        Grid {
-            blocks: (count(tiles), count(columns).div_ceil(cols)),
-            threads: 32 * constant("WARPS_DOWN") * constant("WARPS_ACROSS"),
-            shared_bytes: constant("STAGES") * (rows + cols) * K_TILE * VALUE_BYTES,
-        }
+        let blocks = (count(tiles), count(columns).div_ceil(constant("TILE_COLS")));
+        let threads = 32 * constant("WARPS_DOWN") * constant("WARPS_ACROSS");
+        self.gpu.with_shared("moe K5", Grid { blocks, threads }, tile_bytes(&self.kernel))
     }
 }
 
 fn narrow<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N], Error> {
     let mut arguments = [0; N];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("moe C3", quantity, value)?;
+        *argument = dimension("moe K3", quantity, value)?;
     }
     Ok(arguments)
 }

@@ -1,11 +1,11 @@
 //! Launches `kernels/qk_norm_rope.cu`.
 
-use cudarc::driver::PushKernelArg;
+use cudarc::driver::{CudaView, PushKernelArg};
 use half::bf16;
 
-use reference::contract::{ContractError, NormWeight, require};
+use reference::contract::{ContractError, EpsPlace, NormWeight, RmsNorm, Rope, RoundingContract, require};
 
-use super::{HeadLayout, count, dimension, one, optional, optional_mut};
+use super::{HeadLayout, count, dimension, length, one, optional, optional_mut};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::table::QK_NORM_ROPE;
@@ -21,12 +21,30 @@ pub struct Weights<'a> {
     pub query_norm: &'a Matrix<bf16>,
     /// u \[1, groups·d\], or \[1, d\].
     pub key_norm: &'a Matrix<bf16>,
-    /// cos \[n, 2h\].
+    /// cos \[≥ n, 2h\], a row a position.
     pub cos: &'a Matrix<f32>,
-    /// sin \[n, 2h\].
+    /// sin, likewise.
     pub sin: &'a Matrix<f32>,
+    /// The row of cos and sin of the first of the n tokens.
+    pub first_row: usize,
     /// ε.
     pub eps: f32,
+}
+
+impl Weights<'_> {
+    /// `rope`'s C1 to C3, of n tokens' heads of d channels; and K3, that there is a row of cos and sin for each token.
+    fn check_table(&self, n: usize, d: usize) -> Result<(), ContractError> {
+        let ((rows, rotary_dim), (rows_of_sin, of_sin)) = (self.cos.dim(), self.sin.dim());
+        let rope = Rope { head_dim: d, rotary_dim, ..Rope::default() };
+        rope.check((n, d), (n, rotary_dim), (n, of_sin))?;
+        let (found, expected) = (rows.min(rows_of_sin), format!("at least first row + n = {}", self.first_row + n));
+        require(self.first_row + n <= found, "qk_norm_rope K3", "rows(cos)", found, expected)
+    }
+
+    /// cos and sin from the first token's row on.
+    fn table_rows(&self) -> [CudaView<'_, f32>; 2] {
+        [self.cos, self.sin].map(|table| table.data().slice(self.first_row * table.ld()..))
+    }
 }
 
 /// Keys and values of a layer \[positions, groups·D\], of which the first ones are written.
@@ -40,8 +58,8 @@ pub struct KeysValues {
 
 /// q̃ \[n, heads·D\] of x \[n, (heads + 2·groups)·d\]; keys and values of tokens `first` and after go to `kept`.
 ///
-/// C1: x is as wide as its heads. C2: the norms are as wide as theirs. C3: a row of cos and sin for each of x, 2h ≤ d. C4: the
-/// kept positions are enough.
+/// C1: the reference's, and those of `rms_norm` and `rope`, which is given a row of cos and sin for each of x from `first_row`
+/// on. K1: sizes are below 2³¹. K2: the norms are one row each. K5: the kept positions are enough.
 pub fn qk_norm_rope(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -52,36 +70,20 @@ pub fn qk_norm_rope(
 ) -> Result<Matrix<bf16>, Error> {
     let HeadLayout { heads, groups, head_dim, .. } = *layout;
     let (n, width) = x.dim();
-    let (cos, sin) = (weights.cos, weights.sin);
+    let cos = weights.cos;
     let expected = (heads + 2 * groups) * head_dim;
-    require(width == expected, "qk_norm_rope C1", "cols(x)", width, format!("(heads + 2·groups)·d = {expected}"))?;
-    require(
-        weights.query_norm.dim() == (1, heads * head_dim),
-        "qk_norm_rope C2",
-        "cols(w)",
-        weights.query_norm.dim().1,
-        "heads·d",
-    )?;
-    require(
-        weights.key_norm.dim() == (1, groups * head_dim),
-        "qk_norm_rope C2",
-        "cols(u)",
-        weights.key_norm.dim().1,
-        "groups·d",
-    )?;
-    require(
-        cos.dim().0 == n && sin.dim() == cos.dim(),
-        "qk_norm_rope C3",
-        "rows(cos)",
-        cos.dim().0,
-        format!("n = {n}"),
-    )?;
-    require(cos.dim().1 <= head_dim, "qk_norm_rope C3", "2h", cos.dim().1, format!("at most d = {head_dim}"))?;
+    require(width == expected, "qk_norm_rope C1", "columns of x", width, format!("(H + 2G)·d = {expected}"))?;
+    let [w, u] = [("rows(w)", weights.query_norm), ("rows(u)", weights.key_norm)]
+        .map(|(rows, norm)| length("qk_norm_rope K2", rows, norm));
+    let norm = RmsNorm::under(&RoundingContract::PARITY, weights.eps.into(), EpsPlace::Inside);
+    norm.check((n, heads * head_dim), w?)?;
+    norm.check((n, groups * head_dim), u?)?;
+    weights.check_table(n, head_dim)?;
     let (positions, row) = kept.keys.dim();
-    require(first + n <= positions, "qk_norm_rope C4", "positions", first + n, format!("at most {positions}"))?;
+    require(first + n <= positions, "qk_norm_rope K5", "positions", first + n, format!("at most {positions}"))?;
     require(
         row == groups * layout.padded() && kept.values.dim() == kept.keys.dim(),
-        "qk_norm_rope C4",
+        "qk_norm_rope K5",
         "cols(K)",
         row,
         "groups·D",
@@ -99,21 +101,23 @@ pub fn qk_norm_rope(
     ];
     let mut arguments = [0; 7];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("qk_norm_rope C5", quantity, value)?;
+        *argument = dimension("qk_norm_rope K1", quantity, value)?;
     }
     let function = gpu.function(&kernel, "qk_norm_rope")?;
-    let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS / 32 * 4 };
+    let grid =
+        gpu.with_shared("qk_norm_rope K6", Grid { blocks: (count(n), 1), threads: THREADS }, THREADS / 32 * 4)?;
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(cos.data()).arg(sin.data());
+    let [cos, sin] = weights.table_rows();
+    launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(&cos).arg(&sin);
     launch.arg(q.data_mut()).arg(kept.keys.data_mut()).arg(kept.values.data_mut());
     for argument in &arguments {
         launch.arg(argument);
     }
     launch.arg(&weights.eps);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1; K2 by C2; K3 by C3; K4 by C3 and `HeadLayout`; K5 by C4, and because q was just allocated; K6 by the
-    // grid.
-    let done = unsafe { launch.launch(grid.into()) };
+    // SAFETY: K1 by C1; K2 by `length` and `rms_norm`'s C2; K3 by `check_table`; K4 by `rope`'s C2 and `HeadLayout`; K5 as required,
+    // and because q was just allocated; K6 by `with_shared`.
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || kernel.label())?;
     Ok(q)
 }
@@ -156,8 +160,8 @@ impl Parts {
 /// The same where each head is normalized by itself, all with one weight: q̃, and the index queries \[n, G·D\], if x goes on
 /// with the indexer's projections after its own.
 ///
-/// C1: x is as wide as its heads. C2: the norms are as wide as one. C3: a row of cos and sin for each of x, 2h ≤ d. C4: the
-/// kept positions are enough.
+/// C1: x is as wide as its heads; and those of `rms_norm` and `rope`. K1: sizes are below 2³¹. K5: the kept positions are enough.
+/// K7: the norms are one row each, and index heads share a key head.
 pub fn qk_norm_rope_per_head(
     gpu: &Gpu,
     layout: &HeadLayout,
@@ -190,18 +194,19 @@ pub fn qk_norm_rope_per_head(
     ];
     let mut arguments = [0; 10];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("qk_norm_rope C5", quantity, value)?;
+        *argument = dimension("qk_norm_rope K1", quantity, value)?;
     }
     let function = gpu.function(&kernel, "qk_norm_rope_per_head")?;
     let warps = THREADS as usize / 32;
-    let grid = Grid { blocks: (count(n), count(parts.heads.div_ceil(warps))), threads: THREADS, shared_bytes: 0 };
+    let grid = Grid { blocks: (count(n), count(parts.heads.div_ceil(warps))), threads: THREADS };
     let one = one(weight);
+    let [cos, sin] = weights.table_rows();
     let (index_norms, index_keys) = index.map(|index| ((index.query_norm, index.key_norm), index.keys)).unzip();
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data());
     optional(&mut launch, index_norms.map(|(query, _)| query));
     optional(&mut launch, index_norms.map(|(_, key)| key));
-    launch.arg(weights.cos.data()).arg(weights.sin.data());
+    launch.arg(&cos).arg(&sin);
     launch.arg(q.data_mut()).arg(kept.keys.data_mut()).arg(kept.values.data_mut());
     optional_mut(&mut launch, index_q.as_mut());
     optional_mut(&mut launch, index_keys);
@@ -210,13 +215,14 @@ pub fn qk_norm_rope_per_head(
     }
     launch.arg(&weights.eps).arg(&one);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 and K7 by C1 and C2; K3 by C3; K4 by C3 and `HeadLayout`; K5 by C4, and because q̃ was just allocated.
+    // SAFETY: K1 and K7 by `check_per_head`; K3 by `check_table`; K4 by `rope`'s C2 and `HeadLayout`; K5 as required, and because q̃
+    // was just allocated.
     let done = unsafe { launch.launch(grid.into()) };
     gpu.outcome(done, || format!("{} qk_norm_rope_per_head", kernel.label()))?;
     Ok((q, index_q))
 }
 
-/// C1 to C4.
+/// C1, those of the parts, K5 and K7.
 fn check_per_head(
     layout: &HeadLayout,
     x: &Matrix<bf16>,
@@ -226,29 +232,24 @@ fn check_per_head(
     index: Option<&IndexHeads<'_>>,
 ) -> Result<(), ContractError> {
     let ((n, width), expected) = (x.dim(), Parts::of(layout, index).width);
-    require(width == expected, "qk_norm_rope C1", "cols(x)", width, format!("those of all heads, {expected}"))?;
-    let norm = |norm: &Matrix<bf16>, d: usize| {
-        require(norm.dim() == (1, d), "qk_norm_rope C2", "cols(w)", norm.dim().1, format!("one row of d = {d}"))
-    };
-    let (rows, rotated) = weights.cos.dim();
-    let table = rows == n && weights.sin.dim() == weights.cos.dim();
-    require(table, "qk_norm_rope C3", "rows(cos)", rows, format!("n = {n}"))?;
-    let rotates = |d: usize| require(rotated <= d, "qk_norm_rope C3", "2h", rotated, format!("at most d = {d}"));
+    require(width == expected, "qk_norm_rope C1", "columns of x", width, format!("those of all heads, {expected}"))?;
+    let p = RmsNorm::under(&RoundingContract::PARITY, weights.eps.into(), EpsPlace::Inside);
+    let norm = |norm: &Matrix<bf16>, d: usize| p.check((n, d), length("qk_norm_rope K7", "rows(w)", norm)?);
     let reaches = |kept: &Matrix<bf16>, wide: usize| {
         let (positions, row) = kept.dim();
-        require(first + n <= positions, "qk_norm_rope C4", "positions", first + n, format!("at most {positions}"))?;
-        require(row == wide, "qk_norm_rope C4", "cols(K)", row, format!("those of padded heads, {wide}"))
+        require(first + n <= positions, "qk_norm_rope K5", "positions", first + n, format!("at most {positions}"))?;
+        require(row == wide, "qk_norm_rope K5", "cols(K)", row, format!("those of padded heads, {wide}"))
     };
     norm(weights.query_norm, layout.head_dim)?;
     norm(weights.key_norm, layout.head_dim)?;
-    rotates(layout.head_dim)?;
+    weights.check_table(n, layout.head_dim)?;
     reaches(&kept.keys, layout.groups * layout.padded())?;
     reaches(&kept.values, layout.groups * layout.padded())?;
     let Some(index) = index else { return Ok(()) };
     let groups = index.layout.groups;
-    require(groups == 1, "qk_norm_rope C1", "index groups", groups, "1: index heads share a key head")?;
+    require(groups == 1, "qk_norm_rope K7", "index groups", groups, "1: index heads share a key head")?;
     norm(index.query_norm, index.layout.head_dim)?;
     norm(index.key_norm, index.layout.head_dim)?;
-    rotates(index.layout.head_dim)?;
+    weights.check_table(n, index.layout.head_dim)?;
     reaches(index.keys, index.layout.padded())
 }

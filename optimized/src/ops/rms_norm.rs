@@ -3,9 +3,9 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::{NormWeight, require};
+use reference::contract::{EpsPlace, NormWeight, RmsNorm, RoundingContract};
 
-use super::{count, dimension, one};
+use super::{count, dimension, length, one};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::table::RMS_NORM;
@@ -19,7 +19,7 @@ const SHARED_BYTES: u32 = THREADS / 32 * 4;
 
 /// y of x \[n, d\] and w \[1, d\], with ε = `eps`.
 ///
-/// C1: w is one row, as wide as x's.
+/// C1 to C3: the reference's. K1: w is one row. K2: sizes are below 2³¹.
 pub fn rms_norm(
     gpu: &Gpu,
     x: &Matrix<bf16>,
@@ -28,19 +28,20 @@ pub fn rms_norm(
     eps: f32,
 ) -> Result<Matrix<bf16>, Error> {
     let (n, d) = x.dim();
-    require(w.dim() == (1, d), "rms_norm C1", "cols(w)", w.dim().1, format!("one row of d = {d}"))?;
+    let p = RmsNorm::under(&RoundingContract::PARITY, eps.into(), EpsPlace::Inside).weighing(weight);
+    p.check((n, d), length("rms_norm K1", "rows(w)", w)?)?;
     let mut y = gpu.uninitialised((n, d))?;
-    let ld = dimension("rms_norm C2", "ld(x)", x.ld())?;
-    let d = dimension("rms_norm C2", "d", d)?;
+    let ld = dimension("rms_norm K2", "ld(x)", x.ld())?;
+    let d = dimension("rms_norm K2", "d", d)?;
     let function = gpu.function(&RMS_NORM, "rms_norm")?;
-    let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: SHARED_BYTES };
+    let grid = gpu.with_shared("rms_norm K4", Grid { blocks: (count(n), 1), threads: THREADS }, SHARED_BYTES)?;
     let mut launch = gpu.launch(&function);
     let one = one(weight);
     launch.arg(x.data()).arg(w.data()).arg(y.data_mut()).arg(&d).arg(&ld).arg(&eps).arg(&one);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1 and `Matrix`, whose padding is zero; K2 by `Matrix`; K3 because y was just allocated; K4 by the
+    // SAFETY: K1 by C2, `length` and `Matrix`, whose padding is zero; K2 by `Matrix` and `dimension`; K3 because y was just allocated; K4 by the
     // grid; K5 by `one`.
-    let done = unsafe { launch.launch(grid.into()) };
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || RMS_NORM.label())?;
     Ok(y)
 }

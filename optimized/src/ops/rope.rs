@@ -16,7 +16,7 @@ const THREADS: u32 = ROPE.constant("THREADS");
 
 /// y \[n, H·D\] of x \[n, H·d\], cos and sin \[n, 2h\]: heads are padded as [`HeadLayout`] says.
 ///
-/// C1 to C3: the reference's. C4: the first channels rotate, in halves of all that do.
+/// C1 to C3: the reference's. K3: sizes are below 2³¹. K5: the first channels rotate, in halves of all that do.
 pub fn rope(
     gpu: &Gpu,
     p: &Rope,
@@ -25,9 +25,9 @@ pub fn rope(
     sin: &Matrix<f32>,
 ) -> Result<Matrix<bf16>, Error> {
     p.check(x.dim(), cos.dim(), sin.dim())?;
-    require(p.part == RopePart::First, "rope C4", "D01", p.part, RopePart::First)?;
-    require(p.pair == RopePair::Half, "rope C4", "D02", p.pair, RopePair::Half)?;
-    require(p.runs == 1, "rope C4", "D52, runs", p.runs, 1)?;
+    require(p.part == RopePart::First, "rope K5", "D01", p.part, RopePart::First)?;
+    require(p.pair == RopePair::Half, "rope K5", "D02", p.pair, RopePair::Half)?;
+    require(p.runs == 1, "rope K5", "D52, runs", p.runs, 1)?;
     rotated(gpu, p.head_dim, x, Some([cos, sin]))
 }
 
@@ -56,11 +56,11 @@ fn rotated(
         [("heads", heads), ("d", head_dim), ("D", padded), ("h", rotary_dim / 2), ("ld(x)", x.ld()), ("ld(cos)", ldt)];
     let mut arguments = [0; 6];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("rope C5", quantity, value)?;
+        *argument = dimension("rope K3", quantity, value)?;
     }
     let function = gpu.function(&ROPE, "rope")?;
     let warps = THREADS as usize / 32;
-    let grid = Grid { blocks: (count(n), count(heads.div_ceil(warps))), threads: THREADS, shared_bytes: 0 };
+    let grid = Grid { blocks: (count(n), count(heads.div_ceil(warps))), threads: THREADS };
     let mut launch = gpu.launch(&function);
     launch.arg(x.data());
     match table {

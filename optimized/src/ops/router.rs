@@ -3,21 +3,22 @@
 use cudarc::driver::PushKernelArg;
 use half::bf16;
 
-use reference::contract::require;
+use reference::contract::{Linear, RoundingContract, Router, Semantics, require};
 
-use super::{count, dimension};
+use super::{count, dimension, length};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
+use crate::kernel::stated::WARP_LANES;
 use crate::kernel::table::ROUTER;
 use crate::tensor::Matrix;
 
 /// Tokens of a block, and its warps.
 const TOKENS: u32 = ROUTER.constant("BLOCK_TOKENS");
 const WARPS: u32 = ROUTER.constant("BLOCK_WARPS");
-/// Experts that a lane's mark has bits for.
-const MAX_EXPERTS: usize = 1024;
 /// Experts that a warp's lanes keep.
-const MAX_TOP_K: usize = 32;
+const MAX_TOP_K: usize = WARP_LANES;
+/// Experts that the 32 bits of the lanes' marks stand for.
+const MAX_EXPERTS: usize = 32 * WARP_LANES;
 
 /// What a router says of n tokens.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub struct Routed {
 
 /// C and w of x \[n, d\], the router's weight \[E, d\] and bias \[1, E\].
 ///
-/// C1: the bias has an entry for each expert. C2: 1 ≤ k ≤ E, k ≤ 32, E ≤ 1024. C3: x is as wide as the router's weight.
+/// C1 and C2: the reference's, and `linear`'s. K1: the bias is one row, and sizes are below 2³¹. K2: k ≤ 32, E ≤ 1024. K3: a
+/// block has room.
 pub fn router(
     gpu: &Gpu,
     x: &Matrix<bf16>,
@@ -44,11 +46,12 @@ pub fn router(
     bias: &Matrix<f32>,
     top_k: usize,
 ) -> Result<Routed, Error> {
-    let ((n, d), (experts, width)) = (x.dim(), gate.dim());
-    require(bias.dim() == (1, experts), "router C1", "len(b)", bias.dim().1, format!("E = {experts}"))?;
-    require((1..=experts.min(MAX_TOP_K)).contains(&top_k), "router C2", "k", top_k, "1 to min(E, 32)")?;
-    require(experts <= MAX_EXPERTS, "router C2", "E", experts, format!("at most {MAX_EXPERTS}"))?;
-    require(d == width, "router C3", "cols(x)", d, format!("those of the gate, {width}"))?;
+    let ((n, d), experts) = (x.dim(), gate.dim().0);
+    let p = Router::under(&RoundingContract::PARITY, &Semantics::RELEASED, top_k);
+    p.check(experts, length("router K1", "rows(b)", bias)?)?;
+    Linear::router(&RoundingContract::PARITY).check(x.dim(), gate.dim())?;
+    require(top_k <= MAX_TOP_K, "router K2", "k", top_k, format!("at most {MAX_TOP_K}"))?;
+    require(experts <= MAX_EXPERTS, "router K2", "E", experts, format!("at most {MAX_EXPERTS}"))?;
     let mut out = Routed {
         logits: gpu.zeros((n, experts))?,
         scores: gpu.zeros((n, experts))?,
@@ -68,14 +71,11 @@ pub fn router(
     ];
     let mut arguments = [0; 8];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("router C4", quantity, value)?;
+        *argument = dimension("router K1", quantity, value)?;
     }
     let function = gpu.function(&ROUTER, "router")?;
-    let grid = Grid {
-        blocks: (count(n).div_ceil(TOKENS), 1),
-        threads: 32 * WARPS,
-        shared_bytes: TOKENS * count(d + 2 * experts) * 4,
-    };
+    let grid = Grid { blocks: (count(n).div_ceil(TOKENS), 1), threads: 32 * WARPS };
+    let grid = gpu.with_shared("router K3", grid, shared_bytes(d, experts))?;
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(gate.data()).arg(bias.data());
     launch.arg(out.logits.data_mut()).arg(out.scores.data_mut()).arg(out.choice.data_mut());
@@ -84,8 +84,13 @@ pub fn router(
         launch.arg(argument);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1, C3 and the allocations; K2 by C2; K3 by the grid; K4 because all that is written was just allocated.
-    let done = unsafe { launch.launch(grid.into()) };
+    // SAFETY: K1 by the checks and the allocations; K2 by C2 and as required; K3 by `with_shared`; K4 because all that is written was just allocated.
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || ROUTER.label())?;
     Ok(out)
+}
+
+/// Shared memory of a block: its tokens' rows of x, and in their place, once these are read, scores and choices.
+pub fn shared_bytes(d: usize, experts: usize) -> u32 {
+    TOKENS * count((2 * d).next_multiple_of(4).max(2 * 4 * experts))
 }

@@ -19,15 +19,16 @@ pub fn argmax(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<Vec<(u32, f32)>, Error
     let (n, v) = logits.dim();
     let mut tokens = gpu.zeros::<i32>((1, n))?;
     let mut margins = gpu.zeros::<f32>((1, n))?;
-    let ld = dimension("sampling C1", "ld(z)", logits.ld())?;
-    let v = dimension("sampling C1", "v", v)?;
+    let ld = dimension("sampling K1", "ld(z)", logits.ld())?;
+    let v = dimension("sampling K1", "v", v)?;
     let function = gpu.function(&SAMPLING, "sampling_argmax")?;
-    let grid = Grid { blocks: (count(n), 1), threads: THREADS, shared_bytes: THREADS * BEST_BYTES };
+    let grid =
+        gpu.with_shared("sampling K3", Grid { blocks: (count(n), 1), threads: THREADS }, THREADS * BEST_BYTES)?;
     let mut launch = gpu.launch(&function);
     launch.arg(logits.data()).arg(tokens.data_mut()).arg(margins.data_mut()).arg(&v).arg(&ld);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by `Matrix`; K2 by the allocations; K3 by the grid.
-    let done = unsafe { launch.launch(grid.into()) };
+    let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || SAMPLING.label())?;
     let (tokens, margins) = (gpu.download(&tokens)?, gpu.download(&margins)?);
     Ok(tokens.iter().map(|token| token.cast_unsigned()).zip(margins).collect())

@@ -30,6 +30,6 @@ fn c2_a_token_beyond_the_table() {
     for gpu in devices() {
         let table = gpu.zeros((7, 8)).expect("memory");
         let error = embedding(&gpu, &[3, 7], &table).expect_err("there is no row 7");
-        assert_eq!(error.to_string(), "embedding C2: largest token = 7, expected below v = 7");
+        assert_eq!(error.to_string(), "embedding C2: token 1 = 7, expected below v = 7");
     }
 }

@@ -32,7 +32,7 @@ fn every_value_is_within_the_bound() {
     let p = |contract| oracle::Gelu::under(contract, Gelu::Erf);
     let exact = Tracked::exact(wide(&x));
     let want = oracle::gelu(&p(&RoundingContract::IDEAL), exact.view());
-    let error = p(&RoundingContract::FUSED).bound(&exact, &want);
+    let error = p(&RoundingContract::PARITY).bound(&exact, &want);
     for gpu in devices() {
         assert_within(&wide(&run(&gpu, x.view())), &want, &error, gpu.name());
     }
@@ -70,6 +70,6 @@ fn far_from_zero_it_is_the_value_or_nothing() {
 fn c1_the_approximation_is_not_implemented() {
     for gpu in devices() {
         let error = gelu(&gpu, Gelu::Tanh, &gpu.zeros((2, 8)).expect("memory")).expect_err("another variant");
-        assert_eq!(error.to_string(), "gelu C1: D50 = tanh, expected erf");
+        assert_eq!(error.to_string(), "gelu K2: D50 = tanh, expected erf");
     }
 }

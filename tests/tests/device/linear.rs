@@ -123,7 +123,7 @@ fn c1_rows_of_different_width() {
     for gpu in devices() {
         let (x, w) = (gpu.zeros((2, 8)), gpu.zeros((3, 9)));
         let error = linear::<f32>(&gpu, &x.expect("memory"), &w.expect("memory")).expect_err("widths differ");
-        assert_eq!(error.to_string(), "linear C1: cols(w) = 9, expected k = 8");
+        assert_eq!(error.to_string(), "linear C2: columns of w = 9, expected k = 8");
     }
 }
 
@@ -133,6 +133,6 @@ fn c3_too_many_rows_for_few_rows() {
         let (x, w) = (gpu.zeros((17, 8)), gpu.zeros((3, 8)));
         let (x, w) = (x.expect("memory"), w.expect("memory"));
         let error = linear_tiled::<f32>(&gpu, Tiling::FewRows, &x, &w).expect_err("17 rows are not few");
-        assert_eq!(error.to_string(), "linear C3: n = 17, expected at most 16");
+        assert_eq!(error.to_string(), "linear K5: n = 17, expected at most 16");
     }
 }

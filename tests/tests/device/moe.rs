@@ -112,7 +112,7 @@ proptest! {
     #[test]
     fn every_step_is_within_its_bound(case in case()) {
         let ([x, gate_up, down], chosen, weights) = case.inputs();
-        let contract = RoundingContract::FUSED;
+        let contract = RoundingContract::PARITY;
         let stored = |matrix: Array2<bf16>| Matrix::stored(wide(&matrix).view(), Storage::Bf16);
         let ideal = Linear::under(&RoundingContract::IDEAL);
         for gpu in devices() {

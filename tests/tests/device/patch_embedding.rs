@@ -29,7 +29,7 @@ fn pixels(seed: u64, dim: (usize, usize)) -> Array2<f32> {
 /// y of x and w, both f32, on the device, with its padding checked.
 fn run(gpu: &Gpu, patch: Patch, x: ArrayView2<'_, f32>, w: ArrayView2<'_, f32>) -> Array2<bf16> {
     let device = || -> Result<Array2<bf16>, Error> {
-        let p = params(&RoundingContract::FUSED, patch);
+        let p = params(&RoundingContract::PARITY, patch);
         let w = rounded(gpu, &gpu.upload(w)?)?;
         gpu.download_padded(&patch_embedding(gpu, &p, &gpu.upload(x)?, &w)?)
     };
@@ -49,7 +49,7 @@ fn demand_within(patch: Patch, x: &Array2<f32>, w: &Array2<f32>, what: &str) {
     let stored = matrix::Matrix::stored(w.mapv(f64::from).view(), Storage::F32);
     let want = oracle::patch_embedding(&params(&RoundingContract::IDEAL, patch), exact.view(), &stored);
     let want = want.expect("shapes fit");
-    let error = params(&RoundingContract::FUSED, patch).bound(&exact, &stored, &want);
+    let error = params(&RoundingContract::PARITY, patch).bound(&exact, &stored, &want);
     for gpu in devices() {
         assert_within(&wide(&run(&gpu, patch, x.view(), w.view())), &want, &error, &format!("{} {what}", gpu.name()));
     }
@@ -112,7 +112,7 @@ fn r1_at_pixels_and_weights() {
 #[test]
 fn c1_and_c2_pixels_of_another_patch_and_another_order() {
     let patch = Patch { channels: 3, frames: 2, side: 2 };
-    let p = params(&RoundingContract::FUSED, patch);
+    let p = params(&RoundingContract::PARITY, patch);
     for gpu in devices() {
         let w = gpu.upload(activations(1, (4, 24)).view()).expect("memory");
         let refused = |p: &PatchEmbedding, columns| {
@@ -121,6 +121,6 @@ fn c1_and_c2_pixels_of_another_patch_and_another_order() {
         };
         assert_eq!(refused(&p, 23), "patch_embedding C1: columns of x = 23, expected C·T·P·P = 3·2·2·2 = 24");
         let other = PatchEmbedding { order: PatchOrder::TimeFirst, ..p };
-        assert_eq!(refused(&other, 24), "patch_embedding C2: order = time_first, expected colour_first");
+        assert_eq!(refused(&other, 24), "patch_embedding K2: order = time_first, expected colour_first");
     }
 }

@@ -63,7 +63,8 @@ fn run(gpu: &Gpu, case: Case, x: &Array2<bf16>, w: &[Array2<bf16>; 2], table: &R
     let [query_norm, key_norm] = w.each_ref().map(upload);
     let cos = gpu.upload(table.cos.view()).expect("memory");
     let sin = gpu.upload(table.sin.view()).expect("memory");
-    let weights = Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, eps: 1e-6 };
+    let weights =
+        Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, first_row: 0, eps: 1e-6 };
     let q = qk_norm_rope(gpu, &layout, &upload(x), weights, case.first, &mut kept).unwrap_or_else(|e| panic!("{e}"));
     let now = case.first..case.first + case.n;
     let keys = gpu.download(&kept.keys).expect("memory");
@@ -99,7 +100,7 @@ proptest! {
         let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
         let weights = wide_w.each_ref().map(|w| w.view());
         let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
-        let bounds = p.under(&RoundingContract::FUSED).bound(&exact_x, weights, &exact_table, &want);
+        let bounds = p.under(&RoundingContract::PARITY).bound(&exact_x, weights, &exact_table, &want);
         let [of_queries, of_keys] = bounds.expect("shapes fit");
         for gpu in devices() {
             let [q, k, v] = run(&gpu, case, &x, &w, &table);
@@ -121,7 +122,7 @@ fn run_per_head(gpu: &Gpu, case: PerHead, x: &Array2<bf16>, table: &RopeTable<f3
     let mut kept = KeysValues { keys: zeros(width), values: zeros(width) };
     let norms = case.norms().each_ref().map(upload);
     let (cos, sin) = (gpu.upload(table.cos.view()).expect("memory"), gpu.upload(table.sin.view()).expect("memory"));
-    let weights = Weights { query_norm: &norms[0], key_norm: &norms[1], cos: &cos, sin: &sin, eps: 1e-6 };
+    let weights = Weights { query_norm: &norms[0], key_norm: &norms[1], cos: &cos, sin: &sin, first_row: 0, eps: 1e-6 };
     let index_layout = case.index.map(|(heads, d)| HeadLayout::new(heads, 1, d).expect("one group"));
     let mut index_keys = index_layout.as_ref().map(|layout| zeros(layout.padded()));
     let index = index_layout.as_ref().zip(index_keys.as_mut()).map(|(layout, keys)| IndexHeads {
@@ -198,7 +199,7 @@ impl PerHead {
         let weights = if index { [norms[2].view(), norms[3].view()] } else { [norms[0].view(), norms[1].view()] };
         let x = Tracked::exact(wide(x));
         let want = oracle::qk_norm_rope(&p, x.view(), weights, &exact_table).expect("shapes fit");
-        let bounds = p.under(&RoundingContract::FUSED).bound(&x, weights, &exact_table, &want);
+        let bounds = p.under(&RoundingContract::PARITY).bound(&x, weights, &exact_table, &want);
         let [of_queries, of_keys] = bounds.expect("shapes fit");
         assert_within(&wide(&got[0]), &want.queries, &of_queries, &format!("{what} queries"));
         assert_within(&wide(&got[1]), &want.keys, &of_keys, &format!("{what} keys"));
@@ -244,8 +245,8 @@ fn c4_more_tokens_than_the_cache_holds() {
         let mut kept = KeysValues { keys: zeros((4, 16)), values: zeros((4, 16)) };
         let table = gpu.zeros::<f32>((3, 4)).expect("memory");
         let (w, u) = (zeros((1, 8)), zeros((1, 8)));
-        let weights = Weights { query_norm: &w, key_norm: &u, cos: &table, sin: &table, eps: 1e-6 };
+        let weights = Weights { query_norm: &w, key_norm: &u, cos: &table, sin: &table, first_row: 0, eps: 1e-6 };
         let error = qk_norm_rope(&gpu, &layout, &zeros((3, 24)), weights, 2, &mut kept).expect_err("5 of 4 positions");
-        assert_eq!(error.to_string(), "qk_norm_rope C4: positions = 5, expected at most 4");
+        assert_eq!(error.to_string(), "qk_norm_rope K5: positions = 5, expected at most 4");
     }
 }

@@ -30,7 +30,7 @@ proptest! {
         let p = |contract| oracle::Residual::under(contract);
         let exact = [&x, &f].map(|values| Tracked::exact(wide(values)));
         let want = oracle::residual(&p(&RoundingContract::IDEAL), exact[0].view(), exact[1].view()).expect("good");
-        let error = p(&RoundingContract::FUSED).bound(&exact[0], &exact[1], &want);
+        let error = p(&RoundingContract::PARITY).bound(&exact[0], &exact[1], &want);
         for gpu in devices() {
             assert_within(&wide(&run(&gpu, x.view(), f.view())), &want, &error, gpu.name());
         }

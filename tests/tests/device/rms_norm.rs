@@ -82,6 +82,6 @@ fn c1_weight_of_another_width() {
         let (x, w) = (gpu.zeros((2, 8)), gpu.zeros((1, 9)));
         let error = rms_norm(&gpu, &x.expect("memory"), &w.expect("memory"), NormWeight::Plain, EPS)
             .expect_err("widths differ");
-        assert_eq!(error.to_string(), "rms_norm C1: cols(w) = 9, expected one row of d = 8");
+        assert_eq!(error.to_string(), "rms_norm C2: len(w) = 9, expected d = 8");
     }
 }

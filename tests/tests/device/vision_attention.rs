@@ -88,7 +88,7 @@ proptest! {
         let ideal = p(&RoundingContract::IDEAL);
         let want = oracle::vision_attention(&ideal, q.view(), k.view(), v.view(), &case.segments).expect("shapes fit");
         let [q, k, v] = [q, k, v].map(Tracked::exact);
-        let error = p(&RoundingContract::FUSED).bound(&q, &k, &v, &case.segments, &want);
+        let error = p(&RoundingContract::PARITY).bound(&q, &k, &v, &case.segments, &want);
         let segments = if global { vec![want.nrows()] } else { case.segments.clone() };
         for gpu in devices() {
             let got = run(&gpu, &case.layout(), inputs.each_ref().map(|x| x.view()), &segments);
@@ -187,7 +187,7 @@ fn c1_to_c4_rows_segments_and_heads_that_do_not_fit() {
             "vision_attention C2: rows of segment 1 = 0, expected at least 1"
         );
         assert_eq!(refused((3, 32), &[1, 1], (2, 2)), "vision_attention C3: rows of all segments = 2, expected n = 3");
-        assert_eq!(refused((3, 32), &[3], (2, 1)), "vision_attention C4: G = 1, expected H = 2");
-        assert_eq!(refused((3, 16), &[3], (2, 2)), "vision_attention C4: cols(k) = 16, expected 2 heads");
+        assert_eq!(refused((3, 32), &[3], (2, 1)), "vision_attention K1: G = 1, expected H = 2");
+        assert_eq!(refused((3, 16), &[3], (2, 2)), "vision_attention K1: cols(k) = 16, expected 2 heads");
     }
 }

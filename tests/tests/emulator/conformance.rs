@@ -2,10 +2,10 @@
 
 use half::bf16;
 use ndarray::Array2;
-use optimized::device::{Argument, Gpu, Grid};
+use optimized::device::Gpu;
 use optimized::kernel::{Kernel, Sources};
 use optimized::tensor::Matrix;
-use tests::device::{devices, launch};
+use tests::device::{Argument, Grid, address, devices, launch};
 use tests::values::Draw;
 
 /// The kernels and their text.
@@ -30,7 +30,7 @@ fn with_kernels() -> impl Iterator<Item = Gpu> {
 /// Runs an entry that writes `out`, and returns it.
 fn run(gpu: &Gpu, entry: &str, grid: Grid, dim: (usize, usize)) -> Array2<i32> {
     let out: Matrix<i32> = gpu.uninitialised(dim).expect("memory");
-    launch(gpu, &KERNEL, entry, grid, &[Argument::Address(out.address())]).unwrap_or_else(|error| panic!("{error}"));
+    launch(gpu, &KERNEL, entry, grid, &[Argument::Address(address(&out))]).unwrap_or_else(|error| panic!("{error}"));
     gpu.download(&out).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -153,7 +153,7 @@ fn copies_are_cut_off_and_filled_with_zeros() {
     for gpu in with_kernels() {
         let input = gpu.upload(bytes(false).view()).expect("memory");
         let out: Matrix<i32> = gpu.uninitialised((16, 8)).expect("memory");
-        let arguments = [input.address(), out.address()].map(Argument::Address);
+        let arguments = [address(&input), address(&out)].map(Argument::Address);
         launch(&gpu, &KERNEL, "copies", ONE_WARP, &arguments).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(gpu.download(&out).expect("all is written"), bytes(true), "{}", gpu.name());
     }
@@ -167,7 +167,7 @@ fn atomic_changes_of_all_threads_count() {
         let start = [0, 100, -100, 0, 0xff, 7, 5, 5];
         let counters = gpu.upload(Array2::from_shape_fn((1, 8), |(_, j)| start[j]).view()).expect("memory");
         let wide = gpu.zeros::<i32>((1, 8)).expect("memory");
-        let arguments = [counters.address(), wide.address()].map(Argument::Address);
+        let arguments = [address(&counters), address(&wide)].map(Argument::Address);
         let grid = Grid { blocks: (4, 1), threads: 64, shared_bytes: 0 };
         launch(&gpu, &KERNEL, "atomics", grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
         let sum = THREADS * last / 2;
@@ -197,7 +197,7 @@ fn rounding_to_bf16_is_to_nearest_even() {
         let input = gpu.upload(values.view()).expect("memory");
         let out: Matrix<i32> = gpu.uninitialised((1, COUNT)).expect("memory");
         let arguments =
-            [Argument::Address(input.address()), Argument::Address(out.address()), Argument::Int(int(COUNT))];
+            [Argument::Address(address(&input)), Argument::Address(address(&out)), Argument::Int(int(COUNT))];
         launch(&gpu, &KERNEL, "rounding", ONE_WARP, &arguments).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(gpu.download(&out).expect("all is written"), want, "{}", gpu.name());
     }

@@ -1,12 +1,13 @@
 //! Faults that need kernels of their own, and kernels that only look faulty.
 
 use ndarray::Array2;
-use optimized::device::{Argument, Gpu, Grid};
-use optimized::emulated::{Fault, Form, Report};
+use optimized::device::Gpu;
+use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::kernel::{Kernel, Sources};
+use optimized::report::{Fault, Report};
 use optimized::tensor::Matrix;
-use tests::device::{emulated, launch};
+use tests::device::{Argument, Grid, address, emulated, launch};
 
 /// The kernels and their text.
 pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, include_str!("fault_kernels.cu"));
@@ -73,7 +74,7 @@ fn int(i: usize) -> i32 {
 fn run(form: Form, entry: &str) -> Result<(), Error> {
     let gpu = device(form);
     let out = uninitialised(&gpu);
-    launch(&gpu, &KERNEL, entry, GRID, &[Argument::Address(out.address())])
+    launch(&gpu, &KERNEL, entry, GRID, &[Argument::Address(address(&out))])
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn a_copy_that_is_never_waited_for() {
     for form in [Form::Fast, Form::Checked] {
         let gpu = device(form);
         let input = gpu.zeros::<i32>((1, 64)).expect("memory");
-        let result = launch(&gpu, &KERNEL, "copy_that_nobody_awaits", GRID, &[Argument::Address(input.address())]);
+        let result = launch(&gpu, &KERNEL, "copy_that_nobody_awaits", GRID, &[Argument::Address(address(&input))]);
         let at = "cp_async16(&shared.values[4 * threadIdx.x], &in[4 * threadIdx.x], 16);\n        cp_async_commit();";
         expect(result, Fault::CopyInFlight, at);
     }
@@ -124,7 +125,7 @@ fn a_copy_that_is_never_waited_for() {
 fn a_wait_for_a_copy_that_was_not_committed() {
     let gpu = device(Form::Checked);
     let (input, out) = (gpu.zeros::<i32>((1, 64)).expect("memory"), uninitialised(&gpu));
-    let arguments = [input.address(), out.address()].map(Argument::Address);
+    let arguments = [address(&input), address(&out)].map(Argument::Address);
     let result = launch(&gpu, &KERNEL, "uncommitted_copy", GRID, &arguments);
     let at = "out[threadIdx.x] = shared.values[threadIdx.x];\n}\n\nextern \"C\" __global__ void two_writers";
     expect(result, Fault::CopyInFlight, at);
@@ -153,7 +154,7 @@ fn a_write_beyond_shared_memory() {
     let gpu = device(Form::Checked);
     let out = uninitialised(&gpu);
     let exact = Grid { shared_bytes: 256, ..GRID };
-    let result = launch(&gpu, &KERNEL, "shared_memory_overrun", exact, &[Argument::Address(out.address())]);
+    let result = launch(&gpu, &KERNEL, "shared_memory_overrun", exact, &[Argument::Address(address(&out))]);
     let report = expect(result, Fault::OutOfBounds, "shared.values[threadIdx.x + 1] = threadIdx.x;");
     assert!(report.to_string().contains("at offset 256 of 256 bytes of shared memory"), "{report}");
 }
@@ -181,7 +182,7 @@ fn last_block(entry: &str) -> Result<i32, Error> {
     const BLOCKS: u32 = 5;
     let gpu = device(Form::Checked);
     let (partial, counter, out) = (uninitialised(&gpu), gpu.zeros::<i32>((1, 8))?, gpu.zeros::<i32>((1, 8))?);
-    let arguments = [partial.address(), counter.address(), out.address()].map(Argument::Address);
+    let arguments = [address(&partial), address(&counter), address(&out)].map(Argument::Address);
     launch(&gpu, &KERNEL, entry, Grid { blocks: (BLOCKS, 1), ..GRID }, &arguments)?;
     Ok(gpu.download(&out)?[[0, 0]])
 }
@@ -203,7 +204,7 @@ fn right_kernels_are_silent() {
     let gpu = device(Form::Checked);
     let run = |entry| {
         let out = uninitialised(&gpu);
-        let result = launch(&gpu, &KERNEL, entry, GRID, &[Argument::Address(out.address())]);
+        let result = launch(&gpu, &KERNEL, entry, GRID, &[Argument::Address(address(&out))]);
         result.and_then(|()| gpu.download(&out)).unwrap_or_else(|error| panic!("{entry}: {error}"))
     };
     let neighbours = Array2::from_shape_fn((1, 64), |(_, i)| (int(i) % 32) ^ 1);

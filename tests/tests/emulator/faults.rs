@@ -1,16 +1,17 @@
 //! One line of a real kernel is spoiled; the checked form must say what is wrong, and at which line.
 
 use half::bf16;
-use optimized::device::{Argument, Gpu, Grid};
-use optimized::emulated::{Fault, Form, Report};
+use optimized::device::Gpu;
+use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::kernel::table::{LINEAR_64_F32, RMS_NORM};
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::linear::{Tiling, linear_tiled};
 use optimized::ops::rms_norm::rms_norm;
+use optimized::report::{Fault, Report};
 use optimized::tensor::Matrix;
 use reference::semantics::NormWeight;
-use tests::device::{emulated, launch};
+use tests::device::{Argument, Grid, address, emulated, launch};
 use tests::values::activations;
 
 /// A one-place change of a source file.
@@ -214,7 +215,7 @@ fn norm_into(gpu: &Gpu, y: u64, shared_bytes: u32) -> Report {
     let x = gpu.upload(activations(1, (3, 64)).view()).expect("memory");
     let w = gpu.upload(activations(2, (1, 64)).view()).expect("memory");
     let grid = Grid { blocks: (3, 1), threads: 256, shared_bytes };
-    let addresses = [x.address(), w.address(), y].map(Argument::Address);
+    let addresses = [address(&x), address(&w), y].map(Argument::Address);
     let arguments =
         [addresses.as_slice(), &[Argument::Int(64), Argument::Int(64), Argument::Float(1e-6), Argument::Float(0.0)]]
             .concat();
@@ -231,7 +232,7 @@ fn expect_at_store(report: &Report, fault: Fault) {
 fn an_output_that_is_a_row_short() {
     let gpu = emulated(Form::Checked);
     let y: Matrix<bf16> = gpu.uninitialised((2, 64)).expect("memory");
-    let report = norm_into(&gpu, y.address(), 32);
+    let report = norm_into(&gpu, address(&y), 32);
     expect_at_store(&report, Fault::OutOfBounds);
     assert!(report.to_string().contains("at offset 256 of 256 bytes"), "{report}");
 }
@@ -240,7 +241,7 @@ fn an_output_that_is_a_row_short() {
 fn an_output_that_was_freed() {
     let gpu = emulated(Form::Checked);
     let y: Matrix<bf16> = gpu.uninitialised((3, 64)).expect("memory");
-    let address = y.address();
+    let address = address(&y);
     drop(y);
     let report = norm_into(&gpu, address, 32);
     expect_at_store(&report, Fault::UseAfterFree);
@@ -258,7 +259,7 @@ fn too_little_shared_memory() {
     for form in [Form::Fast, Form::Checked] {
         let gpu = emulated(form);
         let y: Matrix<bf16> = gpu.uninitialised((3, 64)).expect("memory");
-        let report = norm_into(&gpu, y.address(), 16);
+        let report = norm_into(&gpu, address(&y), 16);
         let line =
             Sources::embedded().line_of("rms_norm.cu", "SHARED_MEMORY(Shared, shared);").expect("it is there once");
         assert!(report.has(Fault::SharedTooSmall, "rms_norm.cu", line), "{report}");
@@ -269,7 +270,7 @@ fn too_little_shared_memory() {
 fn a_fault_is_reported_to_the_thread_that_launched_only() {
     let gpu = emulated(Form::Checked);
     let y: Matrix<bf16> = gpu.uninitialised((2, 64)).expect("memory");
-    norm_into(&gpu, y.address(), 32);
+    norm_into(&gpu, address(&y), 32);
     norm(&gpu).expect("the device goes on");
     let elsewhere = std::thread::spawn(optimized::emulated::take_report);
     assert_eq!(elsewhere.join().expect("it does not panic"), None);

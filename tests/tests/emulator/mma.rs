@@ -4,12 +4,12 @@ use std::sync::LazyLock;
 
 use half::bf16;
 use ndarray::{Array2, ArrayView2};
-use optimized::device::{Argument, Gpu, Grid};
+use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::kernel::{Kernel, Sources};
 use proptest::prelude::*;
-use tests::device::{emulated, launch};
+use tests::device::{Argument, Grid, address, emulated, launch};
 use tests::tensor_core::{STEP, step};
 use tests::values::Draw;
 
@@ -41,7 +41,7 @@ fn multiply(
 ) -> Result<Array2<f32>, Error> {
     let (a, b, c) = (gpu.upload(a)?, gpu.upload(b)?, gpu.upload(c)?);
     let grid = Grid { blocks: (1, 1), threads: 32, shared_bytes: 1024 };
-    launch(gpu, &KERNEL, "multiply", grid, &[a.address(), b.address(), c.address()].map(Argument::Address))?;
+    launch(gpu, &KERNEL, "multiply", grid, &[address(&a), address(&b), address(&c)].map(Argument::Address))?;
     gpu.download(&c)
 }
 

@@ -85,7 +85,7 @@ impl Fetch for Case {
     fn reference(&self, q: &Array2<bf16>, k: &Array2<bf16>, v: &Array2<bf16>) -> Array2<f64> {
         let Extent { heads, d, n, .. } = self.extent;
         let p = BlockSparseAttention {
-            attention: Attention::under(&RoundingContract::FUSED, heads, d),
+            attention: Attention::under(&RoundingContract::PARITY, heads, d),
             block: self.block,
             mask: MsaMask::Token,
             own: MsaOwn::Once,

@@ -179,7 +179,7 @@ fn on(gpu: &Gpu, tiles: Tiles, layer: &Layer) -> [Array2<f64>; 3] {
 
 /// The same by the reference.
 fn reference(layer: &Layer) -> [Array2<f64>; 3] {
-    let contract = RoundingContract::FUSED;
+    let contract = RoundingContract::PARITY;
     let (h, intermediate, k) = (layer.x.ncols(), layer.down.ncols(), layer.chosen.ncols());
     let experts = layer.down.nrows() / h;
     let mut hidden = Array2::zeros((layer.chosen.len(), intermediate));

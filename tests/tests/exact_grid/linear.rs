@@ -31,7 +31,7 @@ pub(super) fn logits_on(gpu: &Gpu, x: &Array2<bf16>, w: &Array2<bf16>) -> Array2
 
 /// The reference, with what `storage` its output has.
 pub(super) fn reference(storage: Storage, x: &Array2<bf16>, w: &Array2<bf16>) -> Array2<f64> {
-    let contract = RoundingContract { activations: storage, ..RoundingContract::FUSED };
+    let contract = RoundingContract { activations: storage, ..RoundingContract::PARITY };
     let w = Matrix::stored(wide(w).view(), Storage::Bf16);
     linear(&Linear::under(&contract), wide(x).view(), &w).expect("shapes fit")
 }

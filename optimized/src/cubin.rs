@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Kernel, Sources};
 use crate::error::Error;
+use crate::kernel::{Kernel, Sources};
 use crate::nvrtc::{self, Nvrtc};
 
 /// The kernel for GPUs of a compute capability: from the cache, or compiled and put there.
 pub(crate) fn cached(kernel: &Kernel, sources: &Sources, capability: (i32, i32)) -> Result<Vec<u8>, Error> {
     let architecture = architecture(capability);
-    let file = folder().map(|folder| folder.join(format!("{}.cubin", key(kernel, sources, &architecture))));
+    let nvrtc = Nvrtc::find(None)?;
+    let name = key(kernel, sources, &architecture, nvrtc.version());
+    let file = folder().map(|folder| folder.join(format!("{name}.cubin")));
     if let Some(cubin) = file.as_ref().and_then(|file| fs::read(file).ok()) {
         return Ok(cubin);
     }
-    let cubin = Nvrtc::find(None)?.compile(kernel, sources, &architecture)?.cubin;
+    let cubin = nvrtc.compile(kernel, sources, &architecture)?.cubin;
     if let Some(file) = file {
         keep(&file, &cubin)?;
     }
@@ -36,13 +38,14 @@ fn folder() -> Option<PathBuf> {
     Some(cache.join("parity"))
 }
 
-/// A name for all that determines a cubin.
-fn key(kernel: &Kernel, sources: &Sources, architecture: &str) -> String {
+/// A name for all that determines a cubin: the compiler, its options and all that it reads.
+fn key(kernel: &Kernel, sources: &Sources, architecture: &str, (major, minor): (i32, i32)) -> String {
     let mut hash = Sha256::new();
     let mut part = |text: &str| {
         hash.update(text.len().to_le_bytes());
         hash.update(text);
     };
+    part(&format!("NVRTC {major}.{minor}"));
     for option in nvrtc::options(kernel, architecture) {
         part(&option);
     }
@@ -70,19 +73,21 @@ mod tests {
     use crate::kernel::table::{ADD_RMS_NORM, RMS_NORM};
 
     #[test]
-    fn a_key_changes_with_the_kernel_its_sources_and_the_architecture() {
+    fn a_key_changes_with_the_kernel_its_sources_the_architecture_and_the_compiler() {
         let sources = Sources::embedded();
         let edited = sources.clone().with("reduce.cuh", "");
         let keys = [
-            key(&RMS_NORM, &sources, "sm_90a"),
-            key(&ADD_RMS_NORM, &sources, "sm_90a"),
-            key(&RMS_NORM, &edited, "sm_90a"),
-            key(&RMS_NORM, &sources, "sm_80"),
+            key(&RMS_NORM, &sources, "sm_90a", (13, 0)),
+            key(&ADD_RMS_NORM, &sources, "sm_90a", (13, 0)),
+            key(&RMS_NORM, &edited, "sm_90a", (13, 0)),
+            key(&RMS_NORM, &sources, "sm_80", (13, 0)),
+            key(&RMS_NORM, &sources, "sm_90a", (13, 1)),
+            key(&RMS_NORM, &sources, "sm_90a", (12, 0)),
         ];
         for (i, one) in keys.iter().enumerate() {
             assert!(keys[..i].iter().all(|other| other != one), "{keys:?}");
         }
-        assert_eq!(key(&RMS_NORM, &sources, "sm_90a"), keys[0]);
+        assert_eq!(key(&RMS_NORM, &sources, "sm_90a", (13, 0)), keys[0]);
     }
 
     #[test]

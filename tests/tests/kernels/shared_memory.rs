@@ -1,0 +1,104 @@
+//! The dynamic shared memory of every launch, for the released models' shapes, on every GPU that the kernels are meant for.
+
+use half::bf16;
+use ndarray::Array2;
+use optimized::kernel::table::{
+    DENSE_FFN_16, DENSE_FFN_64, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32, MOE_16, MOE_64,
+};
+use optimized::ops::attention::{Cut, prefill_bytes, split_bytes};
+use optimized::ops::linear::{Tiling, tile_bytes};
+use optimized::ops::router::router;
+use optimized::ops::{block_sparse_attention, indexer, router as routing};
+use optimized::shared_memory::{TARGETS, require_room};
+use tests::device::devices;
+
+/// Channels of a head of both models, and of M3's indexer.
+const HEAD: usize = 128;
+
+/// What is multiplied by a weight: M2's stream and heads and experts, M3's, and its dense network and vision tower.
+const WIDTHS: [usize; 8] = [1536, 3072, 6144, 8192, 12288, 1176, 1280, 5120];
+
+/// d and E of M2's routers, and of M3's.
+const ROUTERS: [(usize, usize); 2] = [(3072, 256), (6144, 128)];
+
+/// Every launch that asks for shared memory, as a device with so much of it makes it: its constraint and bytes.
+fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
+    let mut all: Vec<(String, &'static str, u32)> = Vec::new();
+    for k in WIDTHS {
+        for small in [LINEAR_64_BF16, LINEAR_64_F32] {
+            let tiling = Tiling::of(1, 6144, k).with_room(&small, k, most);
+            all.push((format!("linear of few rows, k = {k}"), "linear K6", tiling.shared_bytes(&small, k)));
+        }
+    }
+    for kernel in [LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32] {
+        all.push((kernel.label(), "linear K6", tile_bytes(&kernel)));
+    }
+    for kernel in [MOE_16, MOE_64] {
+        all.push((kernel.label(), "moe K5", tile_bytes(&kernel)));
+    }
+    for kernel in [DENSE_FFN_16, DENSE_FFN_64] {
+        all.push((kernel.label(), "dense_ffn K5", tile_bytes(&kernel)));
+    }
+    for (d, experts) in ROUTERS {
+        all.push((format!("router, d = {d}"), "router K3", routing::shared_bytes(d, experts)));
+    }
+    let prefill = prefill_bytes(HEAD);
+    let decode = if Cut::of(1, HEAD, most) == Cut::Keys { split_bytes(HEAD) } else { prefill };
+    let sparse = block_sparse_attention::prefill_bytes(HEAD);
+    let sparse_decode = if Cut::of(1, HEAD, most) == Cut::Keys { split_bytes(HEAD) } else { sparse };
+    let attention = [("of many tokens", prefill, sparse), ("of one token", decode, sparse_decode)];
+    for (when, dense, sparse) in attention {
+        all.push((format!("attention {when}"), "attention K6", dense));
+        all.push((format!("block-sparse attention {when}"), "block_sparse_attention K7", sparse));
+    }
+    all.push(("indexer".into(), "indexer K5", indexer::shared_bytes(HEAD)));
+    all
+}
+
+/// A100s and Hoppers run all of it. GPUs with 99 KB a block run all but attention of wide heads, which says so.
+#[test]
+fn every_shape_has_room_or_a_reason() {
+    for (target, most) in TARGETS {
+        let refused: Vec<String> = needs(most)
+            .into_iter()
+            .filter_map(|(_, label, bytes)| require_room(label, bytes, most).err())
+            .map(|refusal| refusal.to_string())
+            .collect();
+        if ["sm_86", "sm_89"].contains(&target) {
+            let of_attention = |refusal: &String| refusal.contains("attention K");
+            assert!(refused.iter().all(of_attention), "{target}: {refused:#?}");
+            assert_eq!(
+                refused[0],
+                "attention K6: bytes of shared memory of a block = 119808, expected at most 101376, this device's"
+            );
+        } else {
+            assert_eq!(refused, Vec::<String>::new(), "{target}");
+        }
+    }
+}
+
+/// Where an A100 has no room for the cut or the tiling of a decode, it takes the other, which gives the same bits.
+#[test]
+fn a_smaller_gpu_cuts_otherwise() {
+    let [a100, ada, hopper] = ["sm_80", "sm_89", "sm_90"]
+        .map(|name| TARGETS.into_iter().find(|(target, _)| *target == name).expect("it is known").1);
+    assert_eq!([a100, hopper].map(|most| Cut::of(1, HEAD, most)), [Cut::Queries, Cut::Keys]);
+    assert_eq!([a100, ada].map(|most| Cut::of(1, 64, most)), [Cut::Keys; 2]);
+    let few = |most| Tiling::FewRows.with_room(&LINEAR_64_BF16, 6144, most);
+    assert_eq!([ada, a100, hopper].map(few), [Tiling::Small, Tiling::FewRows, Tiling::FewRows]);
+}
+
+/// The host says it before the launch: a row of 15000 values for each of eight tokens is more than a Hopper's block may have.
+#[test]
+fn what_has_no_room_is_refused_before_the_launch() {
+    for gpu in devices() {
+        let x = gpu.upload(Array2::from_elem((1, 15_000), bf16::ONE).view()).expect("memory");
+        let (gate, bias) = (Array2::<f32>::zeros((2, 15_000)), Array2::<f32>::zeros((1, 2)));
+        let (gate, bias) = (gpu.upload(gate.view()).expect("memory"), gpu.upload(bias.view()).expect("memory"));
+        let refused = router(&gpu, &x, &gate, &bias, 1).expect_err("there is no room").to_string();
+        let most = gpu.shared_bytes();
+        let want =
+            format!("router K3: bytes of shared memory of a block = 240000, expected at most {most}, this device's");
+        assert_eq!(refused, want);
+    }
+}
