@@ -205,8 +205,7 @@ impl RoundingContract {
     };
 
     /// Fused kernels on any device: bf16 between kernels, f32 within.
-    pub const FUSED: RoundingContract =
-        RoundingContract {
+    pub const FUSED: RoundingContract = RoundingContract {
         activations: Storage::Bf16,
         weights: WeightCast::Activations,
         accumulator: Accumulator::Unknown,
