@@ -9,7 +9,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::nvrtc::Ptx;
 use half::bf16;
 
-use super::Form;
+use super::{Form, image};
 use crate::device::{DeviceChoice, Gpu};
 use crate::kernel::table::RMS_NORM;
 
@@ -135,11 +135,11 @@ fn launches_that_no_gpu_takes_are_refused() {
 fn images_are_of_one_form_and_functions_have_names() {
     let gpu = Gpu::open(DeviceChoice::Emulated(Form::Fast)).expect("the emulated device is always there");
     let context = gpu.stream().context();
-    let load = |image: &[u8]| context.load_module(Ptx::from_binary(image.to_vec()));
-    let other_form = RMS_NORM.image(Form::Checked).expect("it is embedded");
+    let load = |bytes: &[u8]| context.load_module(Ptx::from_binary(bytes.to_vec()));
+    let other_form = image(&RMS_NORM, Form::Checked).expect("it is embedded");
     assert_eq!(status(load(other_form)), CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
     assert_eq!(status(load(&[0; 64])), CUresult::CUDA_ERROR_INVALID_IMAGE);
-    let module = load(RMS_NORM.image(Form::Fast).expect("it is embedded")).expect("it is for this device");
+    let module = load(image(&RMS_NORM, Form::Fast).expect("it is embedded")).expect("it is for this device");
     assert_eq!(status(module.load_function("rms_norms")), CUresult::CUDA_ERROR_NOT_FOUND);
 }
 
