@@ -80,7 +80,9 @@ impl<'a> Matrix<'a> {
         let row = self.encoding.bytes_of(self.columns).expect("checked when made");
         self.encoding.widen(&self.bytes[i * row..(i + 1) * row], out);
         if self.held != Storage::Real {
-            out.iter_mut().for_each(|x| *x = T::of(self.held.nearest(x.wide())));
+            for x in out {
+                *x = T::of(self.held.nearest(x.wide()));
+            }
         }
     }
 

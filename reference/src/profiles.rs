@@ -67,7 +67,7 @@ const VLLM_MODES: &[(&str, &[&str])] = &[
 const VLLM_SOURCE: &str = "vLLM 0.33: ir/ops/layernorm.py, csrc/layernorm_kernels.cu, layers/minimax_rms_norm, \
                            layers/rotary_embedding, layers/fused_moe";
 
-/// SGLang: the router in f32; M2's norms read the sum before it is stored, M3's as it is stored, and round once.
+/// `SGLang`: the router in f32; M2's norms read the sum before it is stored, M3's as it is stored, and round once.
 const SGLANG: RoundingContract = RoundingContract {
     weights: WeightCast::Activations,
     rms: RmsRound::One,

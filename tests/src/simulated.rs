@@ -337,7 +337,9 @@ fn flash_f16(p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponen
         let score = dot * f32::of(p.scale);
         if score > top {
             let rescale = exp.of(top - score);
-            out.iter_mut().for_each(|x| *x = kept(*x * rescale));
+            for x in &mut out {
+                *x = kept(*x * rescale);
+            }
             sum *= rescale;
             top = score;
         }
@@ -348,7 +350,7 @@ fn flash_f16(p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponen
     out.iter().map(|x| x / sum).collect()
 }
 
-/// The exponential of torch's flash attention on a CPU for bf16 and f16, `Vectorized<float>::fexp_u20` in ATen's
+/// The exponential of torch's flash attention on a CPU for bf16 and f16, `Vectorized<float>::fexp_u20` in `ATen`'s
 /// `vec512_float.h`: a cubic for the fraction of x·log₂e, and the whole as bits of an f32.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the bits of a positive f32")]
 pub fn fexp_u20(x: f32) -> f32 {

@@ -7,6 +7,7 @@ pub mod differences;
 pub mod files;
 pub(crate) mod figures;
 pub(crate) mod finding;
+pub mod header;
 pub mod html;
 pub mod json;
 pub mod junit;

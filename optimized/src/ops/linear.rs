@@ -171,7 +171,7 @@ fn tiles(kernel: &Kernel, n: usize, m: usize) -> Grid {
     }
 }
 
-/// sizeof(Block::Shared): shared memory of a block that owns a tile.
+/// `sizeof(Block::Shared)`: shared memory of a block that owns a tile.
 pub fn tile_bytes(kernel: &Kernel) -> u32 {
     let (rows, cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     kernel.constant("STAGES") * (rows + cols) * count(K_TILE) * VALUE_BYTES

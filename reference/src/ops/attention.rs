@@ -294,15 +294,14 @@ impl Attention {
         softmax: &Softmax<T>,
         weighted: impl Fn(ArrayView2<'_, T>) -> Array2<T>,
     ) -> Array2<T> {
-        let mut context = match self.order {
-            AttentionRound::Eager => weighted(softmax.probabilities(self.probabilities).view()), // R2
-            _ => {
-                let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
-                for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
-                    row.mapv_inplace(|x| x / total);
-                }
-                sum
+        let mut context = if self.order == AttentionRound::Eager {
+            weighted(softmax.probabilities(self.probabilities).view()) // R2
+        } else {
+            let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
+            for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {
+                row.mapv_inplace(|x| x / total);
             }
+            sum
         };
         context.mapv_inplace(|x| self.output.round(x)); // R3
         context

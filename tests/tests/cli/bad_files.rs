@@ -166,7 +166,9 @@ fn bad_dumps() {
         let mut bytes = bytes.to_vec();
         let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from)).collect();
         assert!(!places.is_empty() && from.len() == to.len());
-        places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
+        for at in places {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
         bytes
     };
     let archive = archive(folder.path());

@@ -61,14 +61,14 @@ proptest! {
 /// Where every value is ±4 and ε is 0, each operation is exact, and y is ±w, or the nearest to ±(1 + w).
 #[test]
 fn a_row_of_equal_magnitudes_becomes_the_weight_exactly() {
+    /// 16 + ε is 16.
+    const NOTHING: f32 = 1e-30;
     let w = activations(3, (1, 300));
     let of = |weight: bf16, kind| match kind {
         NormWeight::Plain => weight,
         NormWeight::OnePlus => bf16::from_f32(1.0 + f32::from(weight)),
     };
     let x = Array2::from_shape_fn((2, 300), |(i, j)| bf16::from_f32(if (i + j) % 3 == 0 { -4.0 } else { 4.0 }));
-    // 16 + ε is 16.
-    const NOTHING: f32 = 1e-30;
     for kind in [NormWeight::Plain, NormWeight::OnePlus] {
         let signed = |(i, j): (usize, usize)| if (i + j) % 3 == 0 { -of(w[[0, j]], kind) } else { of(w[[0, j]], kind) };
         let want = Array2::from_shape_fn((2, 300), signed);

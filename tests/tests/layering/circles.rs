@@ -34,7 +34,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// A path from the crate's root; `None` if it is another crate's, or a name of this file.
-    fn from_root(&self, path: &[String]) -> Option<Path> {
+    fn of_root(&self, path: &[String]) -> Option<Path> {
         let mut base = self.inside.clone();
         let mut rest = path;
         match rest.first()?.as_str() {
@@ -56,7 +56,7 @@ impl Reader<'_> {
     }
 
     fn add(&mut self, path: &[String], handed_on: bool) {
-        let Some(path) = self.from_root(path) else { return };
+        let Some(path) = self.of_root(path) else { return };
         if let Some(name) = path.last().filter(|_| handed_on) {
             self.imports.handed_on.insert(name.clone(), path.clone());
         }

@@ -152,7 +152,9 @@ impl Laid<'_> {
                 let mut values = Vec::with_capacity(slots * wide);
                 for list in rows.chunks(call.width) {
                     for head in 0..heads {
-                        list.iter().for_each(|row| values.extend(&row[head * channels..(head + 1) * channels]));
+                        for row in list {
+                            values.extend(&row[head * channels..(head + 1) * channels]);
+                        }
                     }
                 }
                 (vec![call.batch, heads, call.width, channels], values)

@@ -203,7 +203,7 @@ fn of_all(dump: &Sited, extents: &[Extent]) -> Sited {
 }
 
 /// The rows of a site that both dumps show.
-fn common_rows<'d>([a, b]: [&'d Sited; 2], at: At, extent: Extent) -> Result<(Tensor<'d>, Tensor<'d>), Failure> {
+fn common_rows([a, b]: [&Sited; 2], at: At, extent: Extent) -> Result<(Tensor<'_>, Tensor<'_>), Failure> {
     let shown = [a.shown(at, extent)?, b.shown(at, extent)?];
     let of = |dump: &Sited, own: &Option<Vec<usize>>, other: &Option<Vec<usize>>| {
         let values = dump.matrix::<f64>(at, extent)?;

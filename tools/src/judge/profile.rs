@@ -53,7 +53,7 @@ pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Resu
     let stores = |profile: &&Profile| profile.contract.activations == activations;
     let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();
-    let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(&profile)).collect();
+    let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
     for profile in if named.is_empty() { known } else { named } {
         let Some(found) = look.best_mode(profile)? else { continue };

@@ -46,7 +46,9 @@ impl Recovery {
                 of_token.extend(legal(unshown, site, row));
             }
         }
-        exchanges.iter_mut().for_each(|of_token| of_token.truncate(TRIED));
+        for of_token in &mut exchanges {
+            of_token.truncate(TRIED);
+        }
         let unsettled = exchanges.iter().any(|of_token| !of_token.is_empty());
         let (sites, chosen) = unshown.into_iter().map(|unshown| (unshown.site, unshown.chosen)).unzip();
         unsettled.then_some(Recovery { sites, chosen, exchanges })

@@ -40,7 +40,9 @@ impl Choices {
                     break;
                 }
                 // What is read anew was a draft that was rejected.
-                rows.iter_mut().for_each(|known| known.truncate(first));
+                for known in &mut rows {
+                    known.truncate(first);
+                }
                 let chosen = candidate.choices(at, extent)?;
                 rows.resize(chosen.nrows() / tokens, Vec::new());
                 for (row, chosen) in chosen.rows().into_iter().enumerate() {

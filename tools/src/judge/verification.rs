@@ -109,7 +109,9 @@ impl Verification<'_> {
                     for track in &mut tracks {
                         track.jump(&stream);
                     }
-                    twin.iter_mut().for_each(|twin| twin.jump(&stream));
+                    if let Some(twin) = &mut twin {
+                        twin.jump(&stream);
+                    }
                 }
                 let before = found.sites.len();
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;

@@ -1,17 +1,16 @@
 //! What a report holds: what was compared, every judged site, what was decoded.
 
 use std::collections::BTreeSet;
-use std::iter;
 
+use reference::Site;
 use reference::config::Config;
-use reference::{RoundingContract, Semantics, Site};
 use serde::Serialize;
 use strum::Display;
 
 use super::coverage::Coverage;
 use super::demands::Demands;
 use super::figures::counted;
-use super::pictures::TowerPass;
+pub use super::header::Header;
 use super::place;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
@@ -54,50 +53,8 @@ pub enum Conclusion {
     Fail,
 }
 
-/// What is compared.
-#[derive(Debug, Clone, Serialize)]
-pub struct Header {
-    /// The model's name or folder.
-    pub model: String,
-    /// Its size, in words.
-    pub size: String,
-    /// The candidate, and who made it.
-    pub candidate: String,
-    /// How the candidate rounds.
-    #[serde(serialize_with = "as_text")]
-    pub contract: RoundingContract,
-    /// From where that is known.
-    pub contract_from: String,
-    /// The reading of the documents.
-    #[serde(serialize_with = "as_text")]
-    pub semantics: Semantics,
-    /// Tokens of each forward pass.
-    pub steps: Vec<usize>,
-    /// What the prompt shows, pass by pass through the vision tower.
-    pub shown: Vec<TowerPass>,
-    /// Layers of the model.
-    pub layers: usize,
-    /// Channels of an attention head.
-    pub head_dim: usize,
-    /// What else the reader should know, a sentence each.
-    pub notes: Vec<String>,
-    /// The command that was run, without what restricts it to sites.
-    pub command: String,
-}
-
 /// The version of the JSON schema.
 pub const SCHEMA: u32 = 2;
-
-impl Header {
-    /// What was read, in words.
-    pub(super) fn prompt(&self) -> String {
-        let tokens = match self.steps[..] {
-            [one] => format!("{one} tokens"),
-            _ => format!("{} tokens in {} passes", self.steps.iter().sum::<usize>(), self.steps.len()),
-        };
-        iter::once(tokens).chain(self.shown.iter().map(TowerPass::told)).collect::<Vec<_>>().join(", ")
-    }
-}
 
 impl Report {
     /// What was found at the selected sites. Refused if nothing was compared there.
@@ -217,10 +174,6 @@ fn nothing_compared(header: &Header, shown: &BTreeSet<Site>, selection: &Selecti
 fn lens_order(report: &SiteReport) -> usize {
     use crate::judge::lens::Lens::{Global, Layer, Local};
     [Local, Layer, Global].iter().position(|lens| *lens == report.lens).unwrap_or(0)
-}
-
-fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }
 
 fn as_paths<S: serde::Serializer>(sites: &BTreeSet<Site>, serializer: S) -> Result<S::Ok, S::Error> {

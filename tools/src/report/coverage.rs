@@ -9,7 +9,7 @@ use reference::{LayerSite, Site};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::content::Header;
+use super::header::Header;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{JudgedBy, SiteReport};
 

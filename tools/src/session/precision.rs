@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fixtures::Dtype;
+use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
@@ -50,7 +51,7 @@ fn found(dump: &Sited, look: &Look<'_>) -> Result<Known, Failure> {
         0 => format!("activations are {activations}"),
         others => format!("activations are {activations} at {} of {of_all} sites, {others} are not", sites.len()),
     };
-    let engine = dump.dump().manifest().map(|manifest| manifest.producer_text());
+    let engine = dump.dump().manifest().map(Manifest::producer_text);
     let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
     let contract = match find(look, activations, engine.as_deref())? {
         Some(found) => {

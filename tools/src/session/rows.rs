@@ -45,32 +45,31 @@ pub fn requests(
     let sizes = values.sizes();
     let misfit = |problem: String| Failure::new(problem).help(HELP_ROWS);
     let stated_calls = manifest.map(|manifest| &manifest.calls[..]).unwrap_or_default();
-    // Calls that were given embeddings say no tokens.
+    // Calls that were given embeddings say no tokens; a capture that began in the middle says nothing of earlier calls, whose
+    // tokens are listed.
+    let is_whole = sizes.len() <= stated_calls.len() || listed.is_none();
     let is_stated = !stated_calls.is_empty() && stated_calls.iter().all(|call| call.tokens.is_some());
-    let calls = match is_stated.then_some(stated_calls) {
-        Some(calls) => {
-            let calls = stated::calls(calls).map_err(|problem| misfit(format!("the dump's manifest: {problem}")))?;
-            require_sizes(&calls, &sizes).map_err(misfit)?;
-            calls
+    let calls = if is_stated && is_whole {
+        let calls = stated::calls(stated_calls).map_err(|problem| misfit(format!("the dump's manifest: {problem}")))?;
+        require_sizes(&calls, &sizes).map_err(misfit)?;
+        calls
+    } else {
+        if let (Some([one]), Some(listed)) = (known.as_deref(), listed) {
+            require_same(&[one.tokens(), one.decoded.clone()].concat(), listed)?;
         }
-        None => {
-            if let (Some([one]), Some(listed)) = (known.as_deref(), listed) {
-                require_same(&[one.tokens(), one.decoded.clone()].concat(), listed)?;
+        let longer = |known: &[Fed], listed: &[u32]| match known {
+            [one] => one.tokens().len() + one.decoded.len() < listed.len() && one.tokens().len() == one.slots.len(),
+            _ => false,
+        };
+        let fed = match (known.as_deref(), listed) {
+            (Some(known), Some(listed)) if longer(known, listed) => vec![Fed::new(listed, &[])],
+            (Some(known), _) => known.to_vec(),
+            (None, Some(listed)) if !listed.is_empty() => vec![Fed::new(listed, &[])],
+            (None, _) => {
+                return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
             }
-            let longer = |known: &[Fed], listed: &[u32]| match known {
-                [one] => one.tokens().len() + one.decoded.len() < listed.len() && one.tokens().len() == one.slots.len(),
-                _ => false,
-            };
-            let fed = match (known.as_deref(), listed) {
-                (Some(known), Some(listed)) if longer(known, listed) => vec![Fed::new(listed, &[])],
-                (Some(known), _) => known.to_vec(),
-                (None, Some(listed)) if !listed.is_empty() => vec![Fed::new(listed, &[])],
-                (None, _) => {
-                    return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
-                }
-            };
-            inferred::calls(&fed, &sizes).map_err(misfit)?
-        }
+        };
+        inferred::calls(&fed, &sizes).map_err(misfit)?
     };
     let found = rows::requests(&calls).map_err(misfit)?;
     if let Some(known) = known.as_ref().filter(|known| known.len() != found.len()) {

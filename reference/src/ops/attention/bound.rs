@@ -150,12 +150,11 @@ impl Attention {
         let (n, keys) = (o.nrows(), v.value.nrows());
         let sums = self.summed(keys);
         // Flash rounds weights that are not yet divided (R2), and its p is not what it adds up.
-        let (u2, underflow, divided) = match self.order {
-            AttentionRound::Eager => (0.0, 0.0, 0.0),
-            _ => {
-                let storage = self.probabilities.storage;
-                (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
-            }
+        let (u2, underflow, divided) = if self.order == AttentionRound::Eager {
+            (0.0, 0.0, 0.0)
+        } else {
+            let storage = self.probabilities.storage;
+            (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
         };
         let c = (1.0 + u2) * (1.0 + sums) * (1.0 + divided) - 1.0;
         let own = self.accumulator.variance(keys).map(|own| own + u2 * u2 / 3.0);

@@ -1,0 +1,54 @@
+//! What a report is about: model, candidate, precision, reading, prompt.
+
+use std::iter;
+
+use reference::{RoundingContract, Semantics};
+use serde::Serialize;
+
+use super::pictures::TowerPass;
+
+/// What is compared.
+#[derive(Debug, Clone, Serialize)]
+pub struct Header {
+    /// The model's name or folder.
+    pub model: String,
+    /// Its size, in words.
+    pub size: String,
+    /// The candidate, and who made it.
+    pub candidate: String,
+    /// How the candidate rounds.
+    #[serde(serialize_with = "as_text")]
+    pub contract: RoundingContract,
+    /// From where that is known.
+    pub contract_from: String,
+    /// The reading of the documents.
+    #[serde(serialize_with = "as_text")]
+    pub semantics: Semantics,
+    /// Tokens of each forward pass.
+    pub steps: Vec<usize>,
+    /// What the prompt shows, pass by pass through the vision tower.
+    pub shown: Vec<TowerPass>,
+    /// Layers of the model.
+    pub layers: usize,
+    /// Channels of an attention head.
+    pub head_dim: usize,
+    /// What else the reader should know, a sentence each.
+    pub notes: Vec<String>,
+    /// The command that was run, without what restricts it to sites.
+    pub command: String,
+}
+
+impl Header {
+    /// What was read, in words.
+    pub(super) fn prompt(&self) -> String {
+        let tokens = match self.steps[..] {
+            [one] => format!("{one} tokens"),
+            _ => format!("{} tokens in {} passes", self.steps.iter().sum::<usize>(), self.steps.len()),
+        };
+        iter::once(tokens).chain(self.shown.iter().map(TowerPass::told)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
