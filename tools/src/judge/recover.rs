@@ -65,7 +65,7 @@ impl Recovery {
         let mut best = distances(&run(&self.choices())?, loaded, tokens)?;
         for round in 0..self.exchanges.iter().map(Vec::len).max().unwrap_or(0) {
             let before = self.chosen.clone();
-            let tried: Vec<Option<Exchange>> = self.exchanges.iter().map(|e| e.get(round).copied()).collect();
+            let tried: Vec<Option<Exchange>> = self.exchanges.iter().map(|e| self.still(e.get(round))).collect();
             for Exchange { site, row, slot, other } in tried.iter().flatten() {
                 self.chosen[*site][[*row, *slot]] = *other;
             }
@@ -80,6 +80,13 @@ impl Recovery {
             }
         }
         Ok(self.choices())
+    }
+
+    /// An exchange, unless another that was kept has chosen the same already.
+    fn still(&self, exchange: Option<&Exchange>) -> Option<Exchange> {
+        exchange.copied().filter(|Exchange { site, row, other, .. }| {
+            self.chosen[*site].row(*row).iter().all(|chosen| chosen != other)
+        })
     }
 
     fn choices(&self) -> HashMap<Site, Array2<usize>> {
