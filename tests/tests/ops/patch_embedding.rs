@@ -2,6 +2,7 @@
 
 use ndarray::{Array2, Array5, array};
 use proptest::prelude::*;
+use reference::accumulator::Accumulator;
 use reference::config::Patch;
 use reference::ops::linear::Linear;
 use reference::ops::patch_embedding::{PatchEmbedding, patch_embedding};
@@ -158,7 +159,7 @@ fn r1_rounds_pixels_and_weight() {
 /// 1.005 becomes 1.0078125, or stays; either is within the bound, and the first takes nearly all of what R1 may take.
 #[test]
 fn the_bound_of_r1_is_reached() {
-    let p = unrounded(&RoundingContract::EAGER_BF16);
+    let p = unrounded(&RoundingContract { accumulator: Accumulator::F32, ..RoundingContract::EAGER_BF16 });
     let (x, w) = (array![[1.0 + 2.0_f64.powi(-8)]], matrix::Matrix::stored(array![[1.0]].view(), Storage::Bf16));
     let bound = p.bound(&Tracked::exact(x.clone()), &w, &x);
     let ratio = reached(&array![[1.0]], &x, &bound);

@@ -120,7 +120,7 @@ fn rows_on_a_device_are_side_by_side() {
         let merged = gpu.upload(x.view()).expect("memory").side_by_side(4).expect("52 is a multiple of 4");
         assert_eq!(wide(&gpu.download(&merged).expect("memory")), want, "{}", gpu.name());
         let refused = |dim, s| gpu.zeros::<bf16>(dim).expect("memory").side_by_side(s).expect_err("no fit").to_string();
-        assert_eq!(refused((6, 8), 4), "matrix C2: rows = 6, expected a multiple of s = 4");
-        assert_eq!(refused((8, 12), 4), "matrix C3: cols = 12, expected a multiple of 8");
+        assert_eq!(refused((6, 8), 4), "matrix K2: rows = 6, expected a multiple of s = 4");
+        assert_eq!(refused((8, 12), 4), "matrix K3: cols = 12, expected a multiple of 8");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use ndarray::Array2;
+use reference::accumulator::Accumulator;
 use reference::compare::compare;
 use reference::{LayerSite, Site, Storage};
 use tests::judge::NEVER;
@@ -112,7 +113,8 @@ fn a_candidate_keeps_the_bounds_that_carry_through_the_model() {
 fn bounds_that_carry_through_a_layer_still_say_something() {
     let memory = Memory::random(&tiny(), 0);
     let (model, mut seen) = (model(&tiny(), &memory), Recorder::<f64>::new(false));
-    let mut run = Run::bounding(RoundingContract::EAGER_F32, &mut seen);
+    let contract = RoundingContract { accumulator: Accumulator::F32, ..RoundingContract::EAGER_F32 };
+    let mut run = Run::bounding(contract, &mut seen);
     model.forward(&TEXT, &mut KvCache::new(2), &mut run).expect("a good text");
     let output = seen.value(Site::Layer(0, LayerSite::Output));
     let error = output.error_or_exact();
