@@ -222,7 +222,7 @@ impl Moe {
     }
 
     /// Errors of weights and outputs, and k + 1 roundings of product and sums: in the arithmetic's type and then R2, or each
-    /// [twice](Self::twice_rounded).
+    /// twice.
     pub fn bound(&self, outputs: &Tracked<f64>, w: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
         let (oe, we) = (outputs.error_or_exact(), w.error_or_exact());
         let k = w.value.ncols();

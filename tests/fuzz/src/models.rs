@@ -37,7 +37,7 @@ static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
 /// is large, whatever the files hold.
 const MOST_EXPERTS: usize = 1 << 12;
 
-/// A `config.json`, alone, then beside the weights of [`SMALL`].
+/// A `config.json`, alone, then beside the weights of `SMALL`.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match Config::from_json(text) {
@@ -49,7 +49,7 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// The index that places tensors in files, beside the configuration and the files of [`SMALL`].
+/// The index that places tensors in files, beside the configuration and the files of `SMALL`.
 pub fn index(bytes: &[u8]) {
     open(INDEX, bytes);
 }

@@ -1,8 +1,8 @@
 //! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
 //!
-//! Reading order: [`cells`], what the map has; [`map`], the map; [`detail`], what is said of one of its cells;
-//! [`shown`], errors over the images; [`findings`], faults first; [`plot`], curves and histograms; [`drift`], [`routing`] and
-//! [`tokens`], the model as a whole.
+//! Reading order: `cells`, what the map has; `map`, the map; `detail`, what is said of one of its cells;
+//! `shown`, errors over the images; `findings`, faults first; `plot`, curves and histograms; `drift`, `routing` and
+//! `tokens`, the model as a whole.
 
 mod cells;
 mod curves;
