@@ -1,24 +1,24 @@
 //! The configuration of a model, from the hub's `config.json`.
 
-mod m2;
-mod m3;
+mod architecture;
+pub mod families;
+pub mod m2;
+pub mod m3;
 mod reader;
 mod sizes;
 mod vision;
 
-use serde_json::Value;
-
 use crate::Semantics;
 use crate::semantics::{MsaSelect, NormWeight, QkNorm};
+pub use architecture::Architecture;
 pub use reader::ConfigError;
-use reader::Reader;
 pub use vision::{Patch, Vision};
 
 /// MiniMax-M2, M2.1, M2.5, M2.7, or the text model of MiniMax-M3.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Whose tensors' names it has.
-    pub family: Family,
+    /// How its tensors are named.
+    pub architecture: Architecture,
     /// V.
     pub vocab_size: usize,
     /// H.
@@ -67,17 +67,6 @@ pub struct Config {
     pub index: Option<Index>,
     /// The vision tower of a model that sees.
     pub vision: Option<Vision>,
-}
-
-/// Whose names tensors have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// M2's.
-    M2,
-    /// Those of M3's text model alone.
-    M3Text,
-    /// Those of M3, whose text model is a part of it.
-    M3,
 }
 
 /// What a layer is made of.
@@ -147,23 +136,6 @@ pub struct Coefficients {
 }
 
 impl Config {
-    /// Reads the text of a `config.json`; all problems are reported together, and nothing is defaulted that changes
-    /// the model.
-    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
-        let fields = match serde_json::from_str(text) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(ConfigError { problems: vec!["expected a JSON object".into()] }),
-            Err(error) => return Err(ConfigError { problems: vec![format!("not JSON: {error}")] }),
-        };
-        let mut read = Reader::new(&fields);
-        let config = match fields.get("model_type").and_then(Value::as_str) {
-            Some("minimax_m3_vl") => read.m3(),
-            Some("minimax_m3_vl_text") => read.m3_text(Family::M3Text),
-            _ => read.m2(),
-        };
-        read.finish(config)
-    }
-
     /// `self` with what a reading of the documents overrides.
     #[must_use]
     pub fn under(&self, semantics: &Semantics) -> Self {

@@ -1,6 +1,7 @@
 //! What the optimized path may know of the reference: configurations, parameters and their checks, sites, weights and
 //! the shared rotation tables. None of the mathematics.
 
+pub use crate::accumulator::{Accumulator, TensorCore};
 pub use crate::config::{Blocks, Coefficients, Config, FeedForward, Index, Vision};
 pub use crate::error::{ContractError, Error, WeightError, require};
 pub use crate::grid::{Grid, segments};
@@ -23,6 +24,7 @@ pub use crate::ops::rms_norm::RmsNorm;
 pub use crate::ops::rope::{Rope, RopeTable, rope_table};
 pub use crate::ops::router::Router;
 pub use crate::ops::vision_attention::VisionAttention;
+pub use crate::order::{Lanes, Orders, PARITY as ORDERS, Tiles, WARP};
 pub use crate::semantics::{
     AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm, RopePair, RopePart,
     Semantics, VisionSpan,

@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod media;
 pub mod models;
 pub mod ops;
+pub mod order;
 pub mod probe;
 pub mod profiles;
 pub mod ranking;

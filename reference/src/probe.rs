@@ -21,6 +21,11 @@ pub trait Probe<T> {
     fn wants(&self, _site: Site) -> bool {
         false
     }
+
+    /// Whether a value that may go unrounded into the next operator is stored.
+    fn stores(&self, _site: Site) -> bool {
+        true
+    }
 }
 
 /// Looks at nothing.

@@ -27,8 +27,8 @@ pub struct Profile {
     pub source: &'static str,
 }
 
-/// transformers: everything is cast when it is loaded, the router too; every step is stored; experts are added in f32 unless
-/// `experts_implementation` is eager.
+/// transformers: everything is cast when it is loaded, the router too unless it is kept in f32 (`_keep_in_fp32_modules`); every
+/// step is stored; experts are added in f32 unless `experts_implementation` is eager.
 const TRANSFORMERS: RoundingContract = RoundingContract {
     weights: WeightCast::Activations,
     gate: GateRound::Activations,
@@ -37,7 +37,8 @@ const TRANSFORMERS: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const TRANSFORMERS_MODES: &[(&str, &[&str])] = &[("attention", &["eager", "flash"]), ("experts", &["each"])];
+const TRANSFORMERS_MODES: &[(&str, &[&str])] =
+    &[("attention", &["eager", "flash"]), ("gate", &["stored"]), ("experts", &["each"])];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
@@ -169,9 +170,10 @@ impl fmt::Display for RoundingContract {
                 .map(|((name, value), _)| format!(",{name}={value}"))
                 .collect::<Vec<_>>()
         };
-        let profiles = PROFILES.iter().map(|p| (p.name, p.contract));
-        let all = RoundingContract::PRESETS[..3].iter().copied().chain(profiles).chain(RoundingContract::PRESETS);
-        let (name, closest) = all.min_by_key(|(_, preset)| differing(preset).len()).expect("there are presets");
+        // Of equals, an engine's profile is told, not the preset that it is made from.
+        let is_base = |name: &str| name.starts_with("eager_");
+        let distance = |(name, preset): &(&str, RoundingContract)| (differing(preset).len(), is_base(name));
+        let (name, closest) = named().min_by_key(distance).expect("there are presets");
         f.write_str(name)?;
         differing(&closest).into_iter().try_for_each(|field| f.write_str(&field))
     }

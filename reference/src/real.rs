@@ -19,6 +19,18 @@ pub trait Real:
 
     /// The same value in f64, exactly.
     fn wide(self) -> f64;
+
+    /// A function of the value, taken in f64 and rounded once.
+    #[must_use]
+    fn map_once(self, f: impl Fn(f64) -> f64) -> Self {
+        Self::of(f(self.wide()))
+    }
+
+    /// 1/√x.
+    #[must_use]
+    fn reciprocal_root(self) -> Self {
+        self.map_once(|x| x.sqrt().recip())
+    }
 }
 
 impl Real for f64 {

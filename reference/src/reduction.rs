@@ -6,6 +6,8 @@
 
 use strum::{Display, EnumString, VariantNames};
 
+use crate::order::{self, Lanes, WARP};
+
 /// Whose reductions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -21,17 +23,14 @@ pub enum Reduction {
     Torch,
 }
 
-/// Threads of a block, values of a vector, and lanes and warps to be added up: our kernels'.
-const PARITY: [usize; 4] = [256, 8, 5, 8];
-
 impl Reduction {
     /// h of a sum of d terms.
     pub fn depth(self, d: usize) -> usize {
         let known = match self {
             Reduction::Any => d,
             Reduction::Parity => {
-                let [threads, vector, lanes, warps] = PARITY;
-                vector * d.div_ceil(vector * threads) + lanes + warps
+                let Lanes { count, vector } = order::PARITY.row;
+                vector * d.div_ceil(vector * count) + WARP.ilog2() as usize + count / WARP
             }
             Reduction::Torch => {
                 let vectors = d.div_ceil(16);

@@ -5,8 +5,9 @@
 
 use strum::{Display, EnumString, VariantNames};
 
-use crate::accumulator::Accumulator;
+use crate::accumulator::{Accumulator, TensorCore};
 use crate::error::ParseError;
+use crate::order::{Lanes, Order};
 use crate::reduction::Reduction;
 use crate::storage::Mode;
 use crate::words::word;
@@ -63,7 +64,7 @@ impl AttentionRound {
         match (self, storage) {
             (AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16, _)
             | (AttentionRound::Sdpa, Storage::Real) => 0.0,
-            (AttentionRound::Sdpa, Storage::F32) => 3.8e-7,
+            (AttentionRound::Sdpa, Storage::F32) => 4.8e-7,
             (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
         }
     }
@@ -315,6 +316,27 @@ impl RoundingContract {
     pub fn reordered(mut self, seed: u64) -> Self {
         self.mode = Mode::Sums(seed);
         self
+    }
+
+    /// The same contract in a run whose sums are in the order that it fixes; `None` where it fixes none.
+    pub fn ordered(mut self) -> Option<Self> {
+        let steps = matches!(self.accumulator, Accumulator::TensorCore(TensorCore { promote: Some(_), .. }));
+        let fixed = self.reduction == Reduction::Parity && steps && self.attention == AttentionRound::Flash;
+        self.mode = Mode::Ordered;
+        fixed.then_some(self)
+    }
+
+    /// The order of products with weights, of scores, and of weighted values.
+    pub fn products(&self) -> Order {
+        match (self.mode, self.accumulator) {
+            (Mode::Ordered, Accumulator::TensorCore(core)) => Order::Steps(core),
+            _ => Order::Any,
+        }
+    }
+
+    /// The order of a sum that no tensor core takes.
+    pub fn lanes(&self, lanes: Lanes) -> Order {
+        if self.mode == Mode::Ordered { Order::Lanes(lanes) } else { Order::Any }
     }
 
     /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.

@@ -1,311 +1,187 @@
 //! The points on which the documents disagree with one another or with the released model, and change the equations.
 //!
-//! Each is one field, labelled as in part D of the specification; the fields after them are points on which no document is
-//! in doubt and ports are known to slip (part F). Points that only change where a value is rounded are
-//! in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
+//! Each is one row of a table, with its label in part D of the specification and what each side says; rows without a label
+//! are points on which no document is in doubt and ports are known to slip (part F). Points that only change where a value
+//! is rounded are in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
 //! [`Semantics::DOCUMENTS`]; elsewhere both presets take the reading that the released model has.
 
-mod conflicts;
-mod slips;
+mod attention;
+mod blocks;
+mod feed_forward;
+mod norms;
+mod rope;
+mod router;
+mod table;
 mod vision;
 
 use std::fmt;
 use std::str::FromStr;
 
-pub use conflicts::{
-    EpsPlace, Expert, GateClamp, MsaLocal, MsaPool, MsaScoreScale, MsaSelect, NormWeight, QkNorm, RopePair, RopePart,
-    RouterEps, RouterScore, RoutingWeights,
+pub use attention::{AttentionScale, Causal, KeyHead, ScoreType};
+pub use blocks::{
+    IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect,
 };
-pub use slips::{
-    Activation, AttentionScale, Causal, ExpertChoice, IndexKey, IndexMask, IndexNorm, KeyHead, MsaLayout, MsaMask,
-    MsaOwn, MsaPad, NormOrder, PositionShift, QkNormOn, Renormalize, RopeFrequency, RopeOn, RopePosition, ScoreType,
-    SharedScale,
-};
-
-pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, Vision, VisionSpan};
+pub use feed_forward::{Activation, Expert, GateClamp, SharedScale};
+pub use norms::{EpsPlace, NormOrder, NormWeight, QkNorm, QkNormOn};
+pub use rope::{PositionShift, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
+pub use router::{ExpertChoice, Renormalize, RouterEps, RouterScore, RoutingWeights};
+use table::table;
+pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan};
 
 use crate::error::ParseError;
-use crate::words::{number, or_config, word, word_or_config};
+use crate::words;
 
-/// One reading of the documents, or of a port that reads them otherwise.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Semantics {
-    /// D01.
-    pub rope_part: RopePart,
-    /// D02.
-    pub rope_pair: RopePair,
-    /// D03: rotated channels, instead of the config's.
-    pub rotary_dim: Option<usize>,
-    /// D04: θ, instead of the config's.
-    pub rope_theta: Option<f64>,
-    /// D05: over what, instead of the config's.
-    pub qk_norm: Option<QkNorm>,
-    /// D08: what norms multiply by, instead of the config's.
-    pub norm_weight: Option<NormWeight>,
-    /// D09.
-    pub eps_place: EpsPlace,
-    /// D11: experts a token is sent to, instead of the config's.
-    pub top_k: Option<usize>,
-    /// D21.
-    pub msa_select: MsaSelect,
-    /// D22.
-    pub msa_local: MsaLocal,
-    /// D23: first blocks that are forced, instead of the config's.
-    pub msa_init_block: Option<usize>,
-    /// D24.
-    pub msa_score_scale: MsaScoreScale,
-    /// Of what a block's score is made.
-    pub msa_pool: MsaPool,
-    /// Blocks a token reads, instead of the config's.
-    pub msa_top_k: Option<usize>,
-    /// D31.
-    pub expert: Expert,
-    /// D32.
-    pub gate_clamp: GateClamp,
-    /// D35.
-    pub routing_weights: RoutingWeights,
-    /// D35.
-    pub router_eps: RouterEps,
-    /// D36.
-    pub router_score: RouterScore,
-    /// By what scores are scaled.
-    pub attention_scale: AttentionScale,
-    /// Which key head a query head reads.
-    pub key_head: KeyHead,
-    /// Which tokens a token sees.
-    pub causal: Causal,
-    /// Whether norm or rotation comes first.
-    pub norm_order: NormOrder,
-    /// What rotates.
-    pub rope_on: RopeOn,
-    /// By what the exponent of a frequency is divided.
-    pub rope_frequency: RopeFrequency,
-    /// What positions are kept in.
-    pub rope_position: RopePosition,
-    /// What the query and key norms are applied to.
-    pub qk_norm_on: QkNormOn,
-    /// By what routing weights are divided.
-    pub renormalize: Renormalize,
-    /// Positions that are off.
-    pub position_shift: Option<PositionShift>,
-    /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
-    pub qk_shards: Option<usize>,
-    /// The function on the gate, instead of the config's.
-    pub activation: Option<Activation>,
-    /// β of SwiGLU-OAI, instead of the config's.
-    pub up_beta: Option<f64>,
-    /// ℓ of SwiGLU-OAI, instead of the config's.
-    pub swiglu_limit: Option<f64>,
-    /// By what the routed experts' sum is multiplied, instead of the config's.
-    pub routed_scale: Option<f64>,
-    /// By what the shared expert's output is multiplied.
-    pub shared_scale: SharedScale,
-    /// What the last block of keys is filled up with.
-    pub msa_pad: MsaPad,
-    /// What of the keys a token sees.
-    pub msa_mask: MsaMask,
-    /// Which group's blocks a query head reads.
-    pub msa_group: KeyHead,
-    /// What of the index branch rotates.
-    pub index_rope: RopeOn,
-    /// By which weights the index branch norms.
-    pub index_norm: IndexNorm,
-    /// What attention's softmax takes and gives.
-    pub attention_softmax: ScoreType,
-    /// How often a token reads its own block.
-    pub msa_own: MsaOwn,
-    /// How the rows of the choice of blocks are read.
-    pub msa_layout: MsaLayout,
-    /// What the index branch takes for its keys.
-    pub index_key: IndexKey,
-    /// Which tokens the index branch scores.
-    pub index_mask: IndexMask,
-    /// What the index branch's token scores are kept in.
-    pub index_scores: ScoreType,
-    /// Which experts a token is sent to.
-    pub expert_choice: ExpertChoice,
-    /// Of the vision tower.
-    pub vision: Vision,
-}
-
-impl Semantics {
-    /// The documents' equations.
-    pub const DOCUMENTS: Semantics = Semantics {
-        rope_part: RopePart::First,
-        rope_pair: RopePair::Half,
-        rotary_dim: None,
-        rope_theta: None,
-        qk_norm: None,
-        norm_weight: None,
-        eps_place: EpsPlace::Inside,
-        top_k: None,
-        msa_select: MsaSelect::HeadMax,
-        msa_local: MsaLocal::OwnBlock,
-        msa_init_block: None,
-        msa_score_scale: MsaScoreScale::One,
-        msa_pool: MsaPool::Max,
-        msa_top_k: None,
-        expert: Expert::Gated,
-        gate_clamp: GateClamp::Symmetric,
-        routing_weights: RoutingWeights::Unbiased,
-        router_eps: RouterEps::Zero,
-        router_score: RouterScore::Sigmoid,
-        attention_scale: AttentionScale::HeadDim,
-        key_head: KeyHead::Grouped,
-        causal: Causal::Inclusive,
-        norm_order: NormOrder::NormFirst,
-        rope_on: RopeOn::QueryKey,
-        rope_frequency: RopeFrequency::RotaryDim,
-        rope_position: RopePosition::F32,
-        qk_norm_on: QkNormOn::QueryKey,
-        renormalize: Renormalize::Chosen,
-        position_shift: None,
-        qk_shards: None,
-        activation: None,
-        up_beta: None,
-        swiglu_limit: None,
-        routed_scale: None,
-        shared_scale: SharedScale::One,
-        msa_pad: MsaPad::Masked,
-        msa_mask: MsaMask::Token,
-        msa_group: KeyHead::Grouped,
-        index_rope: RopeOn::QueryKey,
-        index_norm: IndexNorm::Own,
-        attention_softmax: ScoreType::F32,
-        msa_own: MsaOwn::Once,
-        msa_layout: MsaLayout::TokenMajor,
-        index_key: IndexKey::Own,
-        index_mask: IndexMask::Token,
-        index_scores: ScoreType::F32,
-        expert_choice: ExpertChoice::Distinct,
-        vision: Vision::RELEASED,
-    };
-
-    /// What the released model computes. On the points that touch M2 the documents' majority is right.
-    pub const RELEASED: Semantics =
-        Semantics { msa_select: MsaSelect::PerGroup, gate_clamp: GateClamp::Upper, ..Semantics::DOCUMENTS };
-
-    /// Names of the presets.
-    const PRESETS: [(&'static str, Semantics); 2] =
-        [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
-
-    /// Names and values of all fields, in the order of the specification.
-    pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let own = [
-            ("rope_part", self.rope_part.to_string()),
-            ("rope_pair", self.rope_pair.to_string()),
-            ("rotary_dim", or_config(self.rotary_dim)),
-            ("rope_theta", or_config(self.rope_theta)),
-            ("qk_norm", or_config(self.qk_norm)),
-            ("norm_weight", or_config(self.norm_weight)),
-            ("eps_place", self.eps_place.to_string()),
-            ("top_k", or_config(self.top_k)),
-            ("msa_select", self.msa_select.to_string()),
-            ("msa_local", self.msa_local.to_string()),
-            ("msa_init_block", or_config(self.msa_init_block)),
-            ("msa_score_scale", self.msa_score_scale.to_string()),
-            ("msa_pool", self.msa_pool.to_string()),
-            ("msa_top_k", or_config(self.msa_top_k)),
-            ("expert", self.expert.to_string()),
-            ("gate_clamp", self.gate_clamp.to_string()),
-            ("routing_weights", self.routing_weights.to_string()),
-            ("router_eps", self.router_eps.to_string()),
-            ("router_score", self.router_score.to_string()),
-            ("attention_scale", self.attention_scale.to_string()),
-            ("key_head", self.key_head.to_string()),
-            ("causal", self.causal.to_string()),
-            ("norm_order", self.norm_order.to_string()),
-            ("rope_on", self.rope_on.to_string()),
-            ("rope_frequency", self.rope_frequency.to_string()),
-            ("rope_position", self.rope_position.to_string()),
-            ("qk_norm_on", self.qk_norm_on.to_string()),
-            ("renormalize", self.renormalize.to_string()),
-            ("position_shift", or_config(self.position_shift)),
-            ("qk_shards", or_config(self.qk_shards)),
-            ("activation", or_config(self.activation)),
-            ("up_beta", or_config(self.up_beta)),
-            ("swiglu_limit", or_config(self.swiglu_limit)),
-            ("routed_scale", or_config(self.routed_scale)),
-            ("shared_scale", self.shared_scale.to_string()),
-            ("msa_pad", self.msa_pad.to_string()),
-            ("msa_mask", self.msa_mask.to_string()),
-            ("msa_group", self.msa_group.to_string()),
-            ("index_rope", self.index_rope.to_string()),
-            ("index_norm", self.index_norm.to_string()),
-            ("attention_softmax", self.attention_softmax.to_string()),
-            ("msa_own", self.msa_own.to_string()),
-            ("msa_layout", self.msa_layout.to_string()),
-            ("index_key", self.index_key.to_string()),
-            ("index_mask", self.index_mask.to_string()),
-            ("index_scores", self.index_scores.to_string()),
-            ("expert_choice", self.expert_choice.to_string()),
-        ];
-        own.into_iter().chain(self.vision.fields()).collect()
+table! {
+    rope {
+        /// D01: which channels of a head rotate. S1 CH2.4, CH3.3 and S2 §5: the first; S0 CH2.5 and CH3.5: the last.
+        rope_part: word RopePart = RopePart::First;
+        /// D02: which channels form a rotated pair. No document says; the code has halves.
+        rope_pair: word RopePair = RopePair::Half;
+        /// D03: rotated channels, instead of the config's. All documents: 64.
+        rotary_dim: number Option<usize> = None;
+        /// D04: RoPE base θ, instead of the config's. S0 and the code: 5e6; S1 CH1.2 and CH1.3: 5e5.
+        rope_theta: number Option<f64> = None;
+        /// What rotates.
+        rope_on: word RopeOn = RopeOn::QueryKey;
+        /// By what the exponent of a frequency is divided.
+        rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim;
+        /// What positions are kept in.
+        rope_position: word RopePosition = RopePosition::F32;
+        /// Positions that are off.
+        position_shift: number Option<PositionShift> = None;
     }
-
-    /// `self` with one field changed.
-    pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
-        match field {
-            "rope_part" => self.rope_part = word(field, value)?,
-            "rope_pair" => self.rope_pair = word(field, value)?,
-            "rotary_dim" => self.rotary_dim = number(field, value)?,
-            "rope_theta" => self.rope_theta = number(field, value)?,
-            "qk_norm" => self.qk_norm = word_or_config(field, value)?,
-            "norm_weight" => self.norm_weight = word_or_config(field, value)?,
-            "eps_place" => self.eps_place = word(field, value)?,
-            "top_k" => self.top_k = number(field, value)?,
-            "msa_select" => self.msa_select = word(field, value)?,
-            "msa_local" => self.msa_local = word(field, value)?,
-            "msa_init_block" => self.msa_init_block = number(field, value)?,
-            "msa_score_scale" => self.msa_score_scale = word(field, value)?,
-            "msa_pool" => self.msa_pool = word(field, value)?,
-            "msa_top_k" => self.msa_top_k = number(field, value)?,
-            "expert" => self.expert = word(field, value)?,
-            "gate_clamp" => self.gate_clamp = word(field, value)?,
-            "routing_weights" => self.routing_weights = word(field, value)?,
-            "router_eps" => self.router_eps = word(field, value)?,
-            "router_score" => self.router_score = word(field, value)?,
-            "attention_scale" => self.attention_scale = word(field, value)?,
-            "key_head" => self.key_head = word(field, value)?,
-            "causal" => self.causal = word(field, value)?,
-            "norm_order" => self.norm_order = word(field, value)?,
-            "rope_on" => self.rope_on = word(field, value)?,
-            "rope_frequency" => self.rope_frequency = word(field, value)?,
-            "rope_position" => self.rope_position = word(field, value)?,
-            "qk_norm_on" => self.qk_norm_on = word(field, value)?,
-            "renormalize" => self.renormalize = word(field, value)?,
-            "position_shift" => self.position_shift = number(field, value)?,
-            "qk_shards" => self.qk_shards = number(field, value)?,
-            "activation" => self.activation = word_or_config(field, value)?,
-            "up_beta" => self.up_beta = number(field, value)?,
-            "swiglu_limit" => self.swiglu_limit = number(field, value)?,
-            "routed_scale" => self.routed_scale = number(field, value)?,
-            "shared_scale" => self.shared_scale = word(field, value)?,
-            "msa_pad" => self.msa_pad = word(field, value)?,
-            "msa_mask" => self.msa_mask = word(field, value)?,
-            "msa_group" => self.msa_group = word(field, value)?,
-            "index_rope" => self.index_rope = word(field, value)?,
-            "index_norm" => self.index_norm = word(field, value)?,
-            "attention_softmax" => self.attention_softmax = word(field, value)?,
-            "msa_own" => self.msa_own = word(field, value)?,
-            "msa_layout" => self.msa_layout = word(field, value)?,
-            "index_key" => self.index_key = word(field, value)?,
-            "index_mask" => self.index_mask = word(field, value)?,
-            "index_scores" => self.index_scores = word(field, value)?,
-            "expert_choice" => self.expert_choice = word(field, value)?,
-            _ => {
-                let Some(set) = self.vision.set(field, value) else {
-                    let fields = Semantics::DOCUMENTS.fields();
-                    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-                    let names = names.join(", ");
-                    return Err(ParseError::new("semantics field", field, format!("one of {names}")));
-                };
-                set?;
-            }
-        }
-        Ok(self)
+    rms_norm {
+        /// D08: what norms multiply by, instead of the config's. M2: the weight; S1 and M3's code: one more than it.
+        norm_weight: word_or_config Option<NormWeight> = None;
+        /// D09: where ε stands. All but S3: inside the root; S3: outside.
+        eps_place: word EpsPlace = EpsPlace::Inside;
+    }
+    qk_norm {
+        /// D05: over what queries and keys are normed, instead of the config's. S2, S0 CH3.5 and the code: the whole
+        /// projection in M2; S0 CH2.5 and S3: each head.
+        qk_norm: word_or_config Option<QkNorm> = None;
+        /// What the query and key norms are applied to.
+        qk_norm_on: word QkNormOn = QkNormOn::QueryKey;
+        /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
+        qk_shards: number Option<usize> = None;
+    }
+    qk_norm_rope {
+        /// Whether norm or rotation comes first.
+        norm_order: word NormOrder = NormOrder::NormFirst;
+    }
+    attention {
+        /// By what scores are scaled.
+        attention_scale: word AttentionScale = AttentionScale::HeadDim;
+        /// Which key head a query head reads.
+        key_head: word KeyHead = KeyHead::Grouped;
+        /// Which tokens a token sees.
+        causal: word Causal = Causal::Inclusive;
+        /// What attention's softmax takes and gives.
+        attention_softmax: word ScoreType = ScoreType::F32;
+    }
+    indexer {
+        /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
+        msa_select: word MsaSelect = MsaSelect::HeadMax, released MsaSelect::PerGroup;
+        /// D22: which blocks a token reads whatever their scores. S1 CH3.3 and the code: its own; S1 CH3.4: the first.
+        msa_local: word MsaLocal = MsaLocal::OwnBlock;
+        /// D23: first blocks that are forced, instead of the config's. S1 lists them without saying more; the code: none.
+        msa_init_block: number Option<usize> = None;
+        /// D24: by what token scores are scaled. S1 CH3.5 and the code: nothing, which chooses alike.
+        msa_score_scale: word MsaScoreScale = MsaScoreScale::One;
+        /// Of what a block's score is made. S1 explains why it is the largest; an engine has a second.
+        msa_pool: word MsaPool = MsaPool::Max;
+        /// Blocks a token reads, instead of the config's.
+        msa_top_k: number Option<usize> = None;
+        /// What the last block of keys is filled up with.
+        msa_pad: word MsaPad = MsaPad::Masked;
+        /// What of the index branch rotates.
+        index_rope: word RopeOn = RopeOn::QueryKey;
+        /// By which weights the index branch norms.
+        index_norm: word IndexNorm = IndexNorm::Own;
+        /// What the index branch takes for its keys.
+        index_key: word IndexKey = IndexKey::Own;
+        /// Which tokens the index branch scores.
+        index_mask: word IndexMask = IndexMask::Token;
+        /// What the index branch's token scores are kept in.
+        index_scores: word ScoreType = ScoreType::F32;
+    }
+    block_sparse_attention {
+        /// What of the keys a token sees.
+        msa_mask: word MsaMask = MsaMask::Token;
+        /// Which group's blocks a query head reads.
+        msa_group: word KeyHead = KeyHead::Grouped;
+        /// How often a token reads its own block.
+        msa_own: word MsaOwn = MsaOwn::Once;
+        /// How the rows of the choice of blocks are read.
+        msa_layout: word MsaLayout = MsaLayout::TokenMajor;
+    }
+    router {
+        /// D11: experts a token is sent to, instead of the config's. S0 and the code: 8; S3: 2; S1: 4.
+        top_k: number Option<usize> = None;
+        /// D35: which scores become the weights. S1, S2, S4 and the code: those without the bias; S0 CH5.1 does not say.
+        routing_weights: word RoutingWeights = RoutingWeights::Unbiased;
+        /// D35: what is added to the sum that weights are divided by. The code: nothing; an engine: 10⁻²⁰.
+        router_eps: word RouterEps = RouterEps::Zero;
+        /// D36: the router's nonlinearity. S3: the softmax of the chosen logits; all others: the sigmoid.
+        router_score: word RouterScore = RouterScore::Sigmoid;
+        /// By what routing weights are divided.
+        renormalize: word Renormalize = Renormalize::Chosen;
+        /// Which experts a token is sent to.
+        expert_choice: word ExpertChoice = ExpertChoice::Distinct;
+    }
+    dense_ffn {
+        /// The function on the gate, instead of the config's.
+        activation: word_or_config Option<Activation> = None;
+    }
+    swiglu {
+        /// D31: whether feed-forward networks have a gate. S3's expert and S1 CH5.2's words: none; the code: one.
+        expert: word Expert = Expert::Gated;
+    }
+    swiglu_oai {
+        /// D32: how the gate is clamped. S1 CH5.2 and CH8.1: on both sides; the code: from above.
+        gate_clamp: word GateClamp = GateClamp::Symmetric, released GateClamp::Upper;
+        /// β of SwiGLU-OAI, which is added to u, instead of the config's.
+        up_beta: number Option<f64> = None;
+        /// ℓ of SwiGLU-OAI, to which values are clamped, instead of the config's.
+        swiglu_limit: number Option<f64> = None;
+    }
+    moe {
+        /// By what the routed experts' sum is multiplied, instead of the config's.
+        routed_scale: number Option<f64> = None;
+        /// By what the shared expert's output is multiplied.
+        shared_scale: word SharedScale = SharedScale::One;
+    }
+    vision_attention {
+        /// D48: which patches a patch sees. S1 CH4.2: all; the code: those of its own image, or chunk of a video.
+        vision_attention: word VisionSpan = VisionSpan::Segmented;
+    }
+    gelu {
+        /// D50: which GELU. S1 does not say; the code has the exact one.
+        gelu: word Gelu = Gelu::Erf;
+    }
+    axial_rope {
+        /// D52: which channels form a pair that rotates with time, height or width. S1's text suggests each axis's own run
+        /// of channels; the code has halves of all.
+        axial_pair: word AxialPair = AxialPair::Half;
+        /// What time a chunk of a video begins at.
+        chunk_time: word ChunkTime = ChunkTime::Reset;
+    }
+    patch_merge {
+        /// Where the patches of a token lie.
+        merge_order: word MergeOrder = MergeOrder::Block;
+    }
+    patch_embedding {
+        /// How the patch embedding's weight is read.
+        patch_order: word PatchOrder = PatchOrder::ColourFirst;
+    }
+    layer_norm {
+        /// Whether a norm follows the tower's last layer.
+        vision_post_norm: word PostNorm = PostNorm::None;
     }
 }
+
+/// The presets by name.
+const PRESETS: [(&str, Semantics); 2] = [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
 
 /// `PRESET[,field=value]…`, where the preset is `documents` or `released`.
 impl FromStr for Semantics {
@@ -314,7 +190,7 @@ impl FromStr for Semantics {
     fn from_str(s: &str) -> Result<Self, ParseError> {
         let mut parts = s.split(',');
         let name = parts.next().unwrap_or_default();
-        let preset = Self::PRESETS.into_iter().find(|(preset, _)| *preset == name).map(|(_, semantics)| semantics);
+        let preset = PRESETS.into_iter().find(|(preset, _)| *preset == name).map(|(_, semantics)| semantics);
         let preset = preset.ok_or_else(|| ParseError::new("semantics preset", name, "documents or released"))?;
         parts.try_fold(preset, |semantics, part| match part.split_once('=') {
             Some((field, value)) => semantics.with(field, value),
@@ -331,7 +207,7 @@ impl fmt::Display for Semantics {
             own.filter(|(own, preset)| own != preset).map(|((name, value), _)| format!(",{name}={value}"))
         };
         let (name, closest) =
-            Self::PRESETS.iter().min_by_key(|(_, preset)| differing(preset).count()).expect("there are presets");
+            PRESETS.iter().min_by_key(|(_, preset)| differing(preset).count()).expect("there are presets");
         f.write_str(name)?;
         differing(closest).try_for_each(|field| f.write_str(&field))
     }

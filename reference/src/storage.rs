@@ -32,6 +32,15 @@ pub enum Mode {
     Stochastic(u64),
     /// To the nearest; only the errors of sums are drawn at random, as if they were added in another order.
     Sums(u64),
+    /// To the nearest; sums are taken in the order that the contract fixes, in the arithmetic of what adds them.
+    Ordered,
+}
+
+impl Mode {
+    /// Whether the errors of sums are drawn at random.
+    pub fn draws(self) -> bool {
+        matches!(self, Mode::Stochastic(_) | Mode::Sums(_))
+    }
 }
 
 /// A rounding point: a storage type and a mode.
@@ -147,7 +156,7 @@ impl Rounding {
         }
         let x = x.wide();
         T::of(match self.mode {
-            Mode::Nearest | Mode::Sums(_) => self.storage.nearest(x),
+            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => self.storage.nearest(x),
             Mode::Stochastic(seed) => {
                 let threshold = uniform(seed, x);
                 self.storage.on_grid(x, |units| {
@@ -160,13 +169,13 @@ impl Rounding {
 }
 
 /// The exponent e of 2ᵉ ≤ |x| < 2ᵉ⁺¹, for a finite x that is not 0 (subnormal f64 count as the smallest).
-fn exponent(x: f64) -> i32 {
+pub(crate) fn exponent(x: f64) -> i32 {
     let biased = x.to_bits() >> 52 & 0x7ff;
     i32::try_from(biased).expect("eleven bits") - 1023
 }
 
 /// 2ⁿ, for an n of a finite f64.
-fn power_of_two(n: i32) -> f64 {
+pub(crate) fn power_of_two(n: i32) -> f64 {
     f64::from_bits(match u64::try_from(n + 1022) {
         Ok(above_smallest) => (above_smallest + 1) << 52,
         Err(_) => 1 << u32::try_from(n + 1074).expect("no storage has numbers below f64's"),

@@ -4,13 +4,21 @@ use serde_json::Value;
 
 use super::reader::Reader;
 use super::sizes::{MOST_ELEMENTS, MOST_EXPERTS, MOST_LAYERS, elements};
-use super::{Config, Family};
+use super::{Architecture, Config};
 use crate::semantics::{NormWeight, QkNorm};
+
+/// M2, M2.1, M2.5 and M2.7.
+pub const M2: Architecture = Architecture {
+    model_type: "minimax_m2",
+    hub_prefix: "",
+    module_prefix: "model.",
+    bias_module: "mlp.",
+    blind: "M2 reads text alone",
+};
 
 impl Reader<'_> {
     /// M2, M2.1, M2.5 and M2.7.
     pub(super) fn m2(&mut self) -> Config {
-        self.word("model_type", &["minimax_m2", "minimax_m3_vl", "minimax_m3_vl_text"]);
         let config = self.common();
         self.word("qk_norm_type", &["per_layer"]);
         self.word("hidden_act", &["silu"]);
@@ -25,7 +33,7 @@ impl Reader<'_> {
     pub(super) fn common(&mut self) -> Config {
         let head_dim = self.size("head_dim");
         let config = Config {
-            family: Family::M2,
+            architecture: M2,
             vocab_size: self.size("vocab_size"),
             hidden_size: self.size("hidden_size"),
             intermediate_size: self.size("intermediate_size"),

@@ -3,8 +3,26 @@
 use serde_json::{Map, Value};
 
 use super::reader::Reader;
-use super::{Attention, Blocks, Coefficients, Config, Family, FeedForward, Index, Layer};
+use super::{Architecture, Attention, Blocks, Coefficients, Config, FeedForward, Index, Layer};
 use crate::semantics::{NormWeight, QkNorm};
+
+/// M3, whose text model is a part of it.
+pub const M3: Architecture = Architecture {
+    model_type: "minimax_m3_vl",
+    hub_prefix: "language_model.",
+    module_prefix: "model.language_model.",
+    bias_module: "mlp.gate.",
+    blind: "its checkpoint has no tensor of a vision tower",
+};
+
+/// M3's text model alone.
+pub const M3_TEXT: Architecture = Architecture {
+    model_type: "minimax_m3_vl_text",
+    hub_prefix: "",
+    module_prefix: "model.",
+    bias_module: "mlp.gate.",
+    blind: "this is M3's text model alone",
+};
 
 /// What is taken where SwiGLU-OAI's coefficients are absent (SPEC B3).
 const RELEASED: Coefficients = Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 };
@@ -16,7 +34,7 @@ impl Reader<'_> {
         let text = self.object("text_config");
         self.require(text.is_some(), || "text_config is missing".into());
         let mut read = Reader::new(text.unwrap_or(&empty));
-        let mut config = read.m3_text(Family::M3);
+        let mut config = read.m3_text(M3);
         if text.is_some() {
             self.add("text_config", read);
         }
@@ -30,7 +48,7 @@ impl Reader<'_> {
     }
 
     /// The text model.
-    pub(super) fn m3_text(&mut self, family: Family) -> Config {
+    pub(super) fn m3_text(&mut self, architecture: Architecture) -> Config {
         let common = self.common();
         self.word("qk_norm_type", &["per_head"]);
         self.word("hidden_act", &["swigluoai", "silu"]);
@@ -66,7 +84,7 @@ impl Reader<'_> {
         });
         let has = |kind| layers.iter().any(|layer| layer.feed_forward == kind);
         Config {
-            family,
+            architecture,
             norm_weight: NormWeight::OnePlus,
             qk_norm: QkNorm::PerHead,
             swiglu_oai: Some(oai),

@@ -34,7 +34,8 @@ impl Decoder<'_> {
         Ok(run.tracked(sum, |c, sum| params(c).bound(&routed.widened(), &shared.widened(), sum)))
     }
 
-    /// A network that all tokens go through. What its gate and up projection show is stored.
+    /// A network that all tokens go through. What its gate and up projection show is stored; where they go unrounded into
+    /// the activation, that is nowhere but there.
     fn network<T: Real>(
         &self,
         layer: usize,
@@ -43,14 +44,17 @@ impl Decoder<'_> {
         [gate_up, down]: [LayerSite; 2],
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let project = |x: &Tracked<T>, projection, run: &Run<'_, T>| {
-            run.linear(Linear::under, x, &self.layer_weight(layer, of(projection))?)
+        let project = |x: &Tracked<T>, projection, params: fn(&RoundingContract) -> Linear, run: &Run<'_, T>| {
+            run.linear(params, x, &self.layer_weight(layer, of(projection))?)
         };
-        let (gate, up) = (project(x, Projection::Gate, run)?, project(x, Projection::Up, run)?);
+        let gate_up = Site::Layer(layer, gate_up);
+        let params: fn(&RoundingContract) -> Linear =
+            if run.probe.stores(gate_up) { Linear::under } else { Linear::before_activation };
+        let (gate, up) = (project(x, Projection::Gate, params, run)?, project(x, Projection::Up, params, run)?);
         let width = gate.dim().1;
-        let both = run.visit(Site::Layer(layer, gate_up), gate.beside(&up));
+        let both = run.visit(gate_up, gate.beside(&up));
         let hidden = self.activation(&both.columns(0..width), &both.columns(width..2 * width), run)?;
-        let output = project(&hidden, Projection::Down, run)?;
+        let output = project(&hidden, Projection::Down, Linear::under, run)?;
         Ok(run.visit(Site::Layer(layer, down), output))
     }
 

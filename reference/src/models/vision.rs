@@ -74,8 +74,7 @@ impl<'m> VisionTower<'m> {
     pub fn embed<T: Real>(&self, pixels: &Pixels, run: &mut Run<'_, T>) -> Result<Patches<T>, Error> {
         let x = Tracked::plain(pixels.values.mapv(|x| T::of(f64::from(x))));
         let w = self.weight(VisionWeight::Patches)?;
-        let params =
-            |c: &RoundingContract| PatchEmbedding::under(c, self.vision.patch, self.semantics.vision.patch_order);
+        let params = |c: &RoundingContract| PatchEmbedding::under(c, self.vision.patch, self.semantics.patch_order);
         let y = patch_embedding(&params(&run.contract), x.view(), &w)?;
         let y = run.tracked(y, |c, y| params(c).bound(&x.widened(), &w, y));
         let embedded = self.visit(VisionSite::Embeddings, y, run);
@@ -130,7 +129,7 @@ impl<'m> VisionTower<'m> {
     /// The projector: features of the last layer's stream.
     pub fn project<T: Real>(&self, x: &Tracked<T>, grids: &[Grid], run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
         let of = |stage| move |part| VisionWeight::Projector(stage, part);
-        let normed = match self.semantics.vision.post_norm {
+        let normed = match self.semantics.vision_post_norm {
             PostNorm::None => None,
             PostNorm::Applied => Some(self.plain_norm(x, run)?),
         };
@@ -140,7 +139,7 @@ impl<'m> VisionTower<'m> {
         let y = self.visit(VisionSite::Activation, y, run);
         let y = self.linear(of(Stage::Linear2), &y, run)?;
         let y = self.visit(VisionSite::Linear2, y, run);
-        let merge = PatchMerge { side: self.vision.spatial_merge_size, order: self.semantics.vision.merge_order };
+        let merge = PatchMerge { side: self.vision.spatial_merge_size, order: self.semantics.merge_order };
         let merged = patch_merge(&merge, y.view(), grids)?;
         let y = run.tracked(merged, |_, _| merge.bound(&y.error_or_exact(), grids));
         let y = self.linear(of(Stage::Merge1), &y, run)?;
@@ -172,8 +171,8 @@ impl<'m> VisionTower<'m> {
     fn axial(&self) -> AxialRope {
         let Vision { rope_theta: theta, spatial_merge_size: side, .. } = *self.vision;
         // An image is no chunk of anything.
-        let time = if self.videos { self.semantics.vision.chunk_time } else { ChunkTime::Reset };
-        let pair = self.semantics.vision.axial_pair;
+        let time = if self.videos { self.semantics.chunk_time } else { ChunkTime::Reset };
+        let pair = self.semantics.axial_pair;
         AxialRope { head_dim: self.vision.head_dim(), theta, side, pair, time, table: Rounding::NONE }
     }
 
@@ -194,7 +193,7 @@ impl<'m> VisionTower<'m> {
     ) -> Result<Tracked<T>, Error> {
         let segments = segments(grids);
         let (heads, d) = (self.vision.num_attention_heads, self.vision.head_dim());
-        let params = |c: &RoundingContract| VisionAttention::under(c, heads, d, self.semantics.vision.span);
+        let params = |c: &RoundingContract| VisionAttention::under(c, heads, d, self.semantics.vision_attention);
         let o = vision_attention(&params(&run.contract), q.view(), k.view(), v.view(), &segments)?;
         Ok(run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), &segments, o)))
     }
@@ -230,7 +229,7 @@ impl<'m> VisionTower<'m> {
     }
 
     fn gelu<T: Real>(&self, x: &Tracked<T>, run: &Run<'_, T>) -> Tracked<T> {
-        let params = |c: &RoundingContract| Gelu::under(c, self.semantics.vision.gelu);
+        let params = |c: &RoundingContract| Gelu::under(c, self.semantics.gelu);
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
 }

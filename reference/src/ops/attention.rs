@@ -5,25 +5,30 @@
 //! ```
 //!
 //! - Shapes: q \[n, H·d\], k and v \[s, G·d\], o \[n, H·d\]; row i of q is at position s − n + i.
-//! - Dtypes: q, k, v and o bf16; scores, maxima and sums f32.
+//! - Dtypes: q, k, v and o in the activations' type, but q in f16 for flash attention with f16 operands, and k and v as the
+//!   cache keeps them: the caller narrows them. Scores, maxima and sums f32; the running sum of values f16 there.
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
-//!   (eager); R3 at o.
+//!   (eager); R3 at o. Not performed, but within the bound: torch's exponential (sdpa), which is off by more than its last
+//!   bits, and each addition to the running sum in f16 (flash with f16 operands).
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are.
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
+mod sums;
+mod tiles;
 
+use std::f64::consts::LOG2_E;
+use std::iter;
 use std::ops::Range;
-use std::slice;
 
-use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
 
 use crate::accumulator::Accumulator;
 use crate::error::require;
+use crate::order::{self, Order, Tiles};
 use crate::rounding::AttentionRound;
 use crate::semantics::{AttentionScale, Causal, KeyHead, ScoreType, Semantics};
 use crate::storage::Mode;
@@ -62,6 +67,10 @@ pub struct Attention {
     pub sum: Storage,
     /// Of both sums of products.
     pub accumulator: Accumulator,
+    /// Of the same, where it is fixed.
+    pub products: Order,
+    /// How keys are cut, where the order is fixed.
+    pub tiles: Option<Tiles>,
     /// Whether the sums' errors are drawn at random, too.
     pub mode: Mode,
 }
@@ -93,8 +102,16 @@ pub fn attention<T: Real>(
     let (keys, values) = (p.by_head(k, q.nrows()), p.by_head(v, q.nrows()));
     p.for_each_block(&mut o, |head, first, mut o| {
         let (keys, values) = (keys[p.key_head(head)].view(), values[p.key_head(head)].view());
-        let softmax = p.softmax(q, keys, head, first, o.nrows());
         let position = Attention::position(q.nrows(), k.nrows(), first);
+        if let Some(tiles) = p.tiles {
+            for (i, row) in o.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
+                let (query, seen) =
+                    (p.head(q, head).index_axis_move(Axis(0), first + i), p.seen(position + i, k.nrows()));
+                p.over_tiles(tiles, query, [keys, values], iter::once(0..seen)).insert_axis(Axis(0)).assign_to(row);
+            }
+            return;
+        }
+        let softmax = p.softmax(q, keys, head, first, o.nrows());
         o.assign(&p.mean(&softmax, |w| p.weighted(w, values, position)));
     });
     Ok(o)
@@ -158,6 +175,8 @@ impl Attention {
             exponential: contract.attention.exponential(contract.activations),
             sum: contract.attention.sum(),
             accumulator: contract.accumulator,
+            products: contract.products(),
+            tiles: (contract.mode == Mode::Ordered).then_some(order::PARITY.tiles),
             mode: contract.mode,
         }
     }
@@ -195,6 +214,11 @@ impl Attention {
         };
         let (key_head, causal) = (semantics.key_head, semantics.causal);
         Attention { scale, key_head, causal, softmax, probabilities, order, ..self }
+    }
+
+    /// σ·log₂e, by which products become exponents of 2.
+    pub fn exponent_of_2(&self) -> f64 {
+        self.scale * LOG2_E
     }
 
     /// g of h.
@@ -307,52 +331,6 @@ impl Attention {
         context
     }
 
-    /// Σⱼ wⱼ·vⱼ for rows of weights of queries from `position` on. What a query does not see has no weight, but 0·∞ is NaN:
-    /// it must be left out where it is not finite.
-    fn weighted<T: Real>(&self, w: ArrayView2<'_, T>, v: ArrayView2<'_, T>, position: usize) -> Array2<T> {
-        let (rows, keys) = w.dim();
-        let seen = |i: usize| self.seen(position + i, v.nrows()).min(keys);
-        let unseen = (0..rows).map(seen).min().unwrap_or(keys);
-        if v.slice(s![unseen..keys, ..]).iter().all(|v| v.is_finite()) {
-            return self.product(w, v.slice(s![..keys, ..]));
-        }
-        let mut y = Array2::zeros((rows, v.ncols()));
-        for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
-            self.product(w.slice(s![i..=i, ..seen(i)]), v.slice(s![..seen(i), ..])).assign_to(row);
-        }
-        y
-    }
-
-    /// a·b, with the sums' errors drawn in a stochastic run.
-    pub(super) fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
-        self.product_with(a, b, slice::from_ref(&(0..b.nrows())))
-    }
-
-    /// a·b with those rows of b that are in `runs`, for each of which a has a column.
-    pub(super) fn product_with<T: Real>(
-        &self,
-        a: ArrayView2<'_, T>,
-        b: ArrayView2<'_, T>,
-        runs: &[Range<usize>],
-    ) -> Array2<T> {
-        let draws = self.mode != Mode::Nearest && self.accumulator != Accumulator::F64;
-        let mut y = Array2::zeros((a.nrows(), b.ncols()));
-        let mut squares = Array2::zeros(if draws { y.dim() } else { (0, 0) });
-        let mut first = 0;
-        for run in runs {
-            let (a, b) = (a.slice(s![.., first..first + run.len()]), b.slice(s![run.clone(), ..]));
-            general_mat_mul(T::one(), &a, &b, T::one(), &mut y);
-            if draws {
-                general_mat_mul(T::one(), &a.mapv(|x| x * x), &b.mapv(|x| x * x), T::one(), &mut squares);
-            }
-            first += run.len();
-        }
-        if draws {
-            y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, a.ncols(), squares, *y));
-        }
-        y
-    }
-
     /// Calls `f` with each head, first query and block of the head's columns of `o`, in parallel over the heads.
     pub(super) fn for_each_block<T: Send + Sync>(
         &self,
@@ -395,4 +373,9 @@ fn total<T: Real>(row: ArrayView1<'_, T>) -> T {
         sums.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
     }
     sums.into_iter().fold(T::zero(), |all, sum| all + sum)
+}
+
+/// A run in pieces of a length, from its start on.
+pub(super) fn pieces(run: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
+    run.clone().step_by(length).map(move |first| first..(first + length).min(run.end))
 }

@@ -22,8 +22,9 @@ use std::ops::Range;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, s, stack};
 
-use super::attention::{Attention, Softmax};
+use super::attention::{Attention, Softmax, pieces};
 use crate::error::require;
+use crate::order::Tiles;
 use crate::semantics::{Causal, KeyHead, MsaLayout, MsaMask, MsaOwn};
 use crate::{ContractError, Real};
 
@@ -74,6 +75,9 @@ pub fn block_sparse_attention<T: Real>(
     let (keys, values) = (p.attention.by_head(k, q.nrows()), p.attention.by_head(v, q.nrows()));
     p.for_each_share(k.nrows(), chosen, [&mut o], |queries| {
         let (k, v) = (keys[queries.share.key_head].view(), values[queries.share.key_head].view());
+        if let Some(tiles) = p.attention.tiles {
+            return [p.over_tiles(tiles, p.gather_queries(q, queries), [k, v], &queries.keys)];
+        }
         let softmax = p.softmax(q, k, queries);
         [p.attention.mean(&softmax, |w| p.attention.product_with(w, v, &queries.keys))]
     });
@@ -197,6 +201,20 @@ impl BlockSparseAttention {
             first += run.len();
         }
         self.attention.softmax_of(scores, |_| count)
+    }
+
+    /// o of rows of queries that see the same runs of keys, of which each block is cut into tiles of its own.
+    fn over_tiles<T: Real>(
+        &self,
+        tiles: Tiles,
+        q: Array2<T>,
+        [k, v]: [ArrayView2<'_, T>; 2],
+        keys: &[Range<usize>],
+    ) -> Array2<T> {
+        let blocks = || keys.iter().flat_map(|run| pieces(run.clone(), self.block));
+        let rows: Vec<_> =
+            q.rows().into_iter().map(|q| self.attention.over_tiles(tiles, q, [k, v], blocks())).collect();
+        stack(Axis(0), &rows.iter().map(|row| row.view()).collect::<Vec<_>>()).expect("each has d columns")
     }
 
     /// The heads of q that a share has, a row a head.

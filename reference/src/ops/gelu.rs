@@ -65,7 +65,7 @@ impl Gelu {
     /// Φ. Both kinds are written without 1 − 1, which is nothing far below 0.
     fn share<T: Real>(&self, x: T) -> T {
         match self.kind {
-            semantics::Gelu::Erf => T::of(0.5 * libm::erfc(-x.wide() * FRAC_1_SQRT_2)),
+            semantics::Gelu::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
             semantics::Gelu::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
         }
     }

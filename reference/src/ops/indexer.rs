@@ -26,6 +26,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
 use crate::accumulator::Accumulator;
 use crate::config::Blocks;
 use crate::error::require;
+use crate::order::Order;
 use crate::ranking::ranked;
 use crate::semantics::{IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics};
 use crate::storage::Mode;
@@ -60,6 +61,8 @@ pub struct Indexer {
     pub unit: f64,
     /// Of the scores.
     pub accumulator: Accumulator,
+    /// Of the scores, where it is fixed.
+    pub order: Order,
     /// Whether the sums' errors are drawn at random, too.
     pub mode: Mode,
 }
@@ -153,6 +156,7 @@ impl Indexer {
             kept: semantics.index_scores,
             unit: contract.unit(),
             accumulator: contract.accumulator,
+            order: contract.products(),
             mode: contract.mode,
         }
     }
@@ -206,8 +210,8 @@ impl Indexer {
         let keys = k.slice(s![..seen(rows - 1), ..]);
         for head in 0..self.heads {
             let queries = q.slice(s![first..first + rows, head * self.head_dim..(head + 1) * self.head_dim]);
-            let mut dots = queries.dot(&keys.t());
-            if self.mode != Mode::Nearest && self.accumulator != Accumulator::F64 {
+            let mut dots = self.order.product(queries, keys.t()).unwrap_or_else(|| queries.dot(&keys.t()));
+            if self.mode.draws() && self.accumulator != Accumulator::F64 {
                 let squares = queries.mapv(|x| x * x).dot(&keys.mapv(|x| x * x).t());
                 let terms = self.head_dim;
                 dots.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, terms, squares, *y));

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! - Shapes: k and v \[n, G·d\], x \[n, e\]; K and V \[s, G·d\], X \[s, e\] after the calls.
-//! - Dtypes: bf16.
-//! - Rounding: none.
+//! - Dtypes: the activations', or the precision's own for the cache (`kv_cache`), to which the caller narrows k, v and x.
+//! - Rounding: none here.
 //! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
 //!   of x, too.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.

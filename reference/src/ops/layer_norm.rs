@@ -16,6 +16,7 @@ use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::bound::elementary::euclidean;
 use crate::error::require;
+use crate::order::{self, Order};
 use crate::reduction::Reduction;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
@@ -32,6 +33,8 @@ pub struct LayerNorm {
     pub unit: f64,
     /// Of the sums.
     pub reduction: Reduction,
+    /// Of the sums, where it is fixed.
+    pub order: Order,
 }
 
 /// y of x, w and b.
@@ -46,7 +49,7 @@ pub fn layer_norm<T: Real>(
     Zip::from(y.rows_mut()).and(x.rows()).par_for_each(|mut yi, xi| {
         let (mean, r) = p.moments(xi);
         Zip::from(&mut yi).and(&xi).and(&w).and(&b).for_each(|y, &x, &w, &b| {
-            *y = p.output.round(b + w * ((x - mean) * r)); // R1
+            *y = p.output.round(w.mul_add((x - mean) * r, b)); // R1
         });
     });
     Ok(y)
@@ -55,7 +58,8 @@ pub fn layer_norm<T: Real>(
 impl LayerNorm {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, eps: f64) -> Self {
-        LayerNorm { eps, output: contract.stored(), unit: contract.unit(), reduction: contract.reduction }
+        let (reduction, order) = (contract.reduction, contract.lanes(order::PARITY.row));
+        LayerNorm { eps, output: contract.stored(), unit: contract.unit(), reduction, order }
     }
 
     /// C1 to C4.
@@ -69,9 +73,9 @@ impl LayerNorm {
     /// μ and r.
     fn moments<T: Real>(&self, x: ArrayView1<'_, T>) -> (T, T) {
         let d = T::of(x.len() as f64);
-        let mean = x.iter().fold(T::zero(), |sum, &x| sum + x) / d;
-        let squares = x.iter().fold(T::zero(), |sum, &x| sum + (x - mean) * (x - mean));
-        (mean, (T::of(self.eps) + squares / d).sqrt().recip())
+        let mean = self.order.sum(x.len(), |sum: T, k| sum + x[k]) / d;
+        let squares = self.order.sum(x.len(), |sum, k| (x[k] - mean).mul_add(x[k] - mean, sum));
+        (mean, (T::of(self.eps) + squares / d).reciprocal_root())
     }
 
     /// Own roundings: with h the [`Reduction`]'s depth, in any order d, the sum's are within M = γ(h)·mean|x| of the mean. Deviations from another mean, m off,

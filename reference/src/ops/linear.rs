@@ -5,8 +5,10 @@
 //! ```
 //!
 //! - Shapes: x \[n, k\], w \[m, k\], y \[n, m\].
-//! - Dtypes: x, w and y bf16; the sum f32.
-//! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y.
+//! - Dtypes: x, w and y bf16; the sum f32. A precision may have another type for x in products (`operands`), to which the
+//!   caller narrows it.
+//! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
+//!   that rounds once with its projections.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
 //! - Variants: D41 the router's type.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
@@ -18,6 +20,7 @@ use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
+use crate::order::{self, Order};
 use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
@@ -32,6 +35,8 @@ pub struct Linear {
     pub output: Rounding,
     /// Of the sum.
     pub accumulator: Accumulator,
+    /// Of the sum, where it is fixed.
+    pub order: Order,
     /// Whether the sum's error is drawn at random, too.
     pub mode: Mode,
 }
@@ -58,7 +63,9 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
         if p.weight != Rounding::NONE {
             panel.mapv_inplace(|w| p.weight.round(w)); // R1
         }
-        if x.nrows() <= FEW {
+        if let Some(product) = p.order.product(x, panel.t()) {
+            y.assign(&product);
+        } else if x.nrows() <= FEW {
             Zip::indexed(&mut y).for_each(|(i, j), y| *y = x.row(i).dot(&panel.row(j)));
         } else {
             y.assign(&x.dot(&panel.t()));
@@ -82,7 +89,7 @@ impl Linear {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
         let (output, accumulator) = (contract.stored(), contract.accumulator);
-        Linear { weight: Rounding::NONE, output, accumulator, mode: contract.mode }
+        Linear { weight: Rounding::NONE, output, accumulator, order: contract.products(), mode: contract.mode }
     }
 
     /// The router's, under a contract: f32 throughout unless D41 says otherwise.
@@ -92,7 +99,8 @@ impl Linear {
             GateRound::Activations => contract.stored(),
         };
         let accumulator = contract.scalar_accumulator();
-        Linear { weight: Rounding::NONE, output, accumulator, mode: contract.mode }
+        let order = contract.lanes(order::PARITY.router);
+        Linear { weight: Rounding::NONE, output, accumulator, order, mode: contract.mode }
     }
 
     /// One whose output goes unrounded into the activation that follows, if that rounds once with them.
@@ -102,7 +110,7 @@ impl Linear {
 
     /// The sum's own error, in a stochastic run.
     fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: &Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
-        if self.mode == Mode::Nearest || self.accumulator == Accumulator::F64 {
+        if !self.mode.draws() || self.accumulator == Accumulator::F64 {
             return;
         }
         let squares = x.mapv(|x| x * x).dot(&panel.mapv(|w| w * w).t());

@@ -6,10 +6,11 @@
 //!
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
 //! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
-//! - Rounding: R1 at ρ, if products are stored, and after each addition, if experts are added in the activations' type; else R2 at y. R3 at
-//!   ς·y, R4 at z.
+//! - Rounding: by how experts are added (D43). Once: R2 at y alone. Products: R1 at ρ, R2 at y. Each: R1 at ρ and after each
+//!   addition. R3 at ς·y, unless ς is a power of two; R4 at z.
+//! - Order: that of the choice; ascending experts, if added in the activations' type.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
-//! - Variants: D43 how they are added, and in which order. Slips of ports: h is multiplied by ς, too, or by 1/ς.
+//! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, or by 1/ς.
 //! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y
 //!   alone.
 
@@ -65,7 +66,7 @@ pub fn moe<T: Real>(
                 *y = match p.sum {
                     ExpertSum::Each => p.stored.round(*y + p.stored.round(weight * e)), // R1
                     ExpertSum::Products => *y + p.stored.round(weight * e),             // R1
-                    ExpertSum::Once => *y + weight * e,
+                    ExpertSum::Once => weight.mul_add(e, *y),
                 };
             });
         }

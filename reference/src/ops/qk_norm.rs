@@ -6,7 +6,8 @@
 //!
 //! - Shapes: x \[n, heads·d\], w \[heads·d\], or \[d\] for all heads alike, y \[n, heads·d\].
 //! - Dtypes: as `rms_norm`.
-//! - Rounding: as `rms_norm`; none where norm and rotation are one chain.
+//! - Rounding: R1 and R2 of `rms_norm`, by a precision's own field for them (`qk_rms`); neither where norm and rotation are
+//!   one chain.
 //! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d or d, where there is a norm; and `rms_norm`'s.
 //! - Variants: D05 over what the mean square is taken. Slip of ports: over each device's part, as over heads of its width.
 //! - Source: spec A4, A5; `q_norm` and `k_norm` of `MiniMaxM2Attention` and `MiniMaxM3VLAttention` in transformers 5.23.
@@ -17,6 +18,7 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, s};
 use super::rms_norm::{RmsNorm, rms_norm};
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::order;
 use crate::rounding::Chain;
 use crate::semantics;
 use crate::tracked::Tracked;
@@ -61,7 +63,12 @@ impl QkNorm {
     #[must_use]
     pub fn under(mut self, contract: &RoundingContract) -> Self {
         let own = RoundingContract { rms: contract.qk_rms, ..*contract };
-        self.norm = RmsNorm::under(&own, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
+        let order = contract.lanes(match self.over {
+            semantics::QkNorm::FullProjection | semantics::QkNorm::None => order::PARITY.projection,
+            semantics::QkNorm::PerHead => order::PARITY.head,
+        });
+        let norm = RmsNorm::under(&own, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
+        self.norm = RmsNorm { order, ..norm };
         if contract.qk_norm == Chain::Once {
             (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
         }

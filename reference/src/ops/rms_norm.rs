@@ -16,6 +16,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 use crate::bound::ErrorBound;
 use crate::bound::elementary::euclidean;
 use crate::error::require;
+use crate::order::{self, Order};
 use crate::reduction::Reduction;
 use crate::rounding::RmsRound;
 use crate::semantics::{EpsPlace, NormWeight};
@@ -40,6 +41,8 @@ pub struct RmsNorm {
     pub unit: f64,
     /// Of the sum.
     pub reduction: Reduction,
+    /// Of the sum, where it is fixed.
+    pub order: Order,
 }
 
 /// ε outside the root, as S3 has it.
@@ -68,7 +71,8 @@ impl RmsNorm {
         };
         let weight = NormWeight::Plain;
         let (output, unit, reduction) = (contract.stored(), contract.unit(), contract.reduction);
-        RmsNorm { eps, eps_place, weight, normalized, output, unit, reduction }
+        let order = contract.lanes(order::PARITY.row);
+        RmsNorm { eps, eps_place, weight, normalized, output, unit, reduction, order }
     }
 
     /// The same norm with such a weight; one with 1 + w rounds once in every contract.
@@ -97,10 +101,10 @@ impl RmsNorm {
 
     /// rᵢ.
     fn scale<T: Real>(&self, x: ArrayView1<'_, T>) -> T {
-        let sum = x.iter().fold(T::zero(), |sum, &x| sum + x * x);
+        let sum = self.order.sum(x.len(), |sum, k| x[k].mul_add(x[k], sum));
         let mean = sum / T::of(x.len() as f64);
         match self.eps_place {
-            EpsPlace::Inside => (T::of(self.eps) + mean).sqrt().recip(),
+            EpsPlace::Inside => (T::of(self.eps) + mean).reciprocal_root(),
             EpsPlace::Outside => (mean.sqrt() + T::of(OUTSIDE)).recip(),
         }
     }

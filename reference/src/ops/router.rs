@@ -49,7 +49,7 @@ pub struct Router {
 /// r of z; under D36, z itself.
 pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
     match p.score {
-        RouterScore::Sigmoid => z.mapv(|z| (T::one() + (-z).exp()).recip()),
+        RouterScore::Sigmoid => z.mapv(|z| (T::one() + (-z).map_once(f64::exp)).recip()),
         RouterScore::SoftmaxTopk => z.to_owned(),
         RouterScore::Softmax => {
             let mut r = z.to_owned();

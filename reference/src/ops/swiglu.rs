@@ -6,7 +6,7 @@
 //!
 //! - Shapes: g, u and a \[n, d\].
 //! - Dtypes: g, u and a bf16; the SiLU f32.
-//! - Rounding: R1 at ρ, R2 at a.
+//! - Rounding: R1 at ρ, where a precision stores every step; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
 //! - Variants: D31 without u.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
@@ -50,7 +50,7 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
 
 /// g·σ(g); 0, not NaN, where the exponential overflows.
 fn silu<T: Real>(g: T) -> T {
-    g / (T::one() + (-g).exp())
+    g / (T::one() + (-g).map_once(f64::exp))
 }
 
 impl Swiglu {

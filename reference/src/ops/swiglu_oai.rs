@@ -6,7 +6,7 @@
 //!
 //! - Shapes: g, u and a \[n, d\].
 //! - Dtypes: g, u and a bf16; all steps f32.
-//! - Rounding: R1 at each ρ, where a contract stores every step; R2 at a.
+//! - Rounding: R1 at each ρ, where a precision stores every step; R2 at a, which is the product of the last two.
 //! - Errors: C1 the shapes of g and u are equal; C2 ℓ > 0.
 //! - Variants: D32 g′ is clamped on both sides, or not at all.
 //! - Source: spec A12; `MiniMaxM3VLDenseMLP` and `MiniMaxM3VLExperts._apply_gate` in transformers 5.23.
@@ -59,7 +59,7 @@ pub fn swiglu_oai<T: Real>(
 }
 
 fn sigmoid<T: Real>(x: T) -> T {
-    (T::one() + (-x).exp()).recip()
+    (T::one() + (-x).map_once(f64::exp)).recip()
 }
 
 /// x up to ℓ; NaN stays.

@@ -1,0 +1,60 @@
+//! The sums of attention: of products, in their order, and of weights.
+
+use std::ops::Range;
+use std::slice;
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, Axis, s};
+
+use super::Attention;
+use crate::Real;
+use crate::accumulator::Accumulator;
+
+impl Attention {
+    /// Σⱼ wⱼ·vⱼ for rows of weights of queries from `position` on. What a query does not see has no weight, but 0·∞ is NaN:
+    /// it must be left out where it is not finite.
+    pub(super) fn weighted<T: Real>(&self, w: ArrayView2<'_, T>, v: ArrayView2<'_, T>, position: usize) -> Array2<T> {
+        let (rows, keys) = w.dim();
+        let seen = |i: usize| self.seen(position + i, v.nrows()).min(keys);
+        let unseen = (0..rows).map(seen).min().unwrap_or(keys);
+        if v.slice(s![unseen..keys, ..]).iter().all(|v| v.is_finite()) {
+            return self.product(w, v.slice(s![..keys, ..]));
+        }
+        let mut y = Array2::zeros((rows, v.ncols()));
+        for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
+            self.product(w.slice(s![i..=i, ..seen(i)]), v.slice(s![..seen(i), ..])).assign_to(row);
+        }
+        y
+    }
+
+    /// a·b in its order, with the sums' errors drawn in a stochastic run.
+    pub(in crate::ops) fn product<T: Real>(&self, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Array2<T> {
+        let any = || self.product_with(a, b, slice::from_ref(&(0..b.nrows())));
+        self.products.product(a, b).unwrap_or_else(any)
+    }
+
+    /// a·b with those rows of b that are in `runs`, for each of which a has a column.
+    pub(in crate::ops) fn product_with<T: Real>(
+        &self,
+        a: ArrayView2<'_, T>,
+        b: ArrayView2<'_, T>,
+        runs: &[Range<usize>],
+    ) -> Array2<T> {
+        let draws = self.mode.draws() && self.accumulator != Accumulator::F64;
+        let mut y = Array2::zeros((a.nrows(), b.ncols()));
+        let mut squares = Array2::zeros(if draws { y.dim() } else { (0, 0) });
+        let mut first = 0;
+        for run in runs {
+            let (a, b) = (a.slice(s![.., first..first + run.len()]), b.slice(s![run.clone(), ..]));
+            general_mat_mul(T::one(), &a, &b, T::one(), &mut y);
+            if draws {
+                general_mat_mul(T::one(), &a.mapv(|x| x * x), &b.mapv(|x| x * x), T::one(), &mut squares);
+            }
+            first += run.len();
+        }
+        if draws {
+            y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, a.ncols(), squares, *y));
+        }
+        y
+    }
+}

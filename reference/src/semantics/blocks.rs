@@ -1,0 +1,122 @@
+//! How blocks of keys are scored, chosen and read.
+
+use strum::{Display, EnumString, VariantNames};
+
+/// For whom blocks of keys are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaSelect {
+    /// For all heads, by the largest score of any index head.
+    HeadMax,
+    /// For each group by the index head that is its own.
+    PerGroup,
+}
+
+/// Which blocks a token reads whatever their scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaLocal {
+    /// Its own, and those before it up to the config's number.
+    OwnBlock,
+    /// The first.
+    FirstBlock,
+    /// None.
+    None,
+}
+
+/// By what token scores are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+pub enum MsaScoreScale {
+    /// 1.
+    #[strum(serialize = "1")]
+    One,
+    /// 1/√d.
+    #[strum(serialize = "1/sqrt(d)")]
+    HeadDim,
+}
+
+/// What a block's score is of its tokens' scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaPool {
+    /// The largest.
+    Max,
+    /// The mean.
+    Mean,
+    /// The logarithm of the sum of their exponentials.
+    Lse,
+}
+
+/// What the last block of keys is filled up with before its largest score is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaPad {
+    /// Nothing that counts: −∞.
+    Masked,
+    /// Zeros, which are larger than negative scores.
+    Zero,
+}
+
+/// By which weights the index branch norms its queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexNorm {
+    /// Each by its own.
+    Own,
+    /// Queries by the keys', and keys by the queries'.
+    Swapped,
+    /// By none: they are not normed.
+    None,
+}
+
+/// What the index branch takes for its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexKey {
+    /// Its own.
+    Own,
+    /// The first key head of attention, after norm and rotation.
+    Main,
+}
+
+/// Which tokens the index branch scores for a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexMask {
+    /// Those before it and itself.
+    Token,
+    /// The later ones of its own block, too.
+    Block,
+}
+
+/// What of the keys a token sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaMask {
+    /// What is not after it, of the blocks that are chosen for it.
+    Token,
+    /// All of these blocks.
+    Block,
+    /// What is not after it, chosen or not.
+    All,
+}
+
+/// How often a token reads its own block, where that is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaOwn {
+    /// Once.
+    Once,
+    /// Twice: as it is chosen, and as it is forced.
+    Twice,
+}
+
+/// How attention reads the rows of the choice, which are written with the groups of a token together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum MsaLayout {
+    /// As they are written.
+    TokenMajor,
+    /// As if the tokens of a group were together.
+    HeadMajor,
+}

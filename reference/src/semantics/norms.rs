@@ -1,0 +1,57 @@
+//! What norms divide and multiply by, and what they are applied to.
+
+use strum::{Display, EnumString, VariantNames};
+
+/// What a norm multiplies by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormWeight {
+    /// w.
+    Plain,
+    /// 1 + w, as in Gemma.
+    OnePlus,
+}
+
+/// Where ε stands in a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum EpsPlace {
+    /// x / √(mean x² + ε).
+    Inside,
+    /// x / (√(mean x²) + 10⁻⁸), as in S3.
+    Outside,
+}
+
+/// Over what the query and key norms take their mean square.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum QkNorm {
+    /// All heads of a token together.
+    FullProjection,
+    /// Each head by itself, with its own part of the weight, or all with one.
+    PerHead,
+    /// No norm.
+    None,
+}
+
+/// What is normed beside where the document has a norm on queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum QkNormOn {
+    /// Queries and keys.
+    QueryKey,
+    /// Queries.
+    Query,
+    /// Queries, keys, and values by the keys' weight.
+    QueryKeyValue,
+}
+
+/// Whether norm or rotation comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormOrder {
+    /// Norm, then rotation.
+    NormFirst,
+    /// Rotation, then norm.
+    RopeFirst,
+}

@@ -1,0 +1,91 @@
+//! What rotates, by what angles, and which channels form a pair.
+
+use std::fmt;
+use std::str::FromStr;
+
+use strum::{Display, EnumString, VariantNames};
+
+/// Which channels of a head rotate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopePart {
+    /// The first `rotary_dim` channels.
+    First,
+    /// The last.
+    Last,
+}
+
+/// Which channels form a rotated pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopePair {
+    /// i with i + `rotary_dim` / 2.
+    Half,
+    /// 2i with 2i + 1.
+    Interleaved,
+}
+
+/// What rotates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopeOn {
+    /// Queries and keys.
+    QueryKey,
+    /// Queries: the cache holds keys that were never rotated.
+    Query,
+    /// Nothing.
+    None,
+}
+
+/// By what the exponent of a rotation's frequency is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopeFrequency {
+    /// The number of rotated channels.
+    RotaryDim,
+    /// The number of all channels of a head.
+    HeadDim,
+}
+
+/// What positions are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopePosition {
+    /// f32, which holds each.
+    F32,
+    /// bf16, which holds each up to 256.
+    Bf16,
+}
+
+/// Positions that are off from one on: `20+1`, `7-1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PositionShift {
+    /// The first position that is off.
+    pub from: usize,
+    /// By how much.
+    pub by: i32,
+}
+
+impl PositionShift {
+    /// The position taken for `position`; none is below 0.
+    pub fn of(self, position: usize) -> usize {
+        let shifted = if self.by < 0 { usize::saturating_sub } else { usize::saturating_add };
+        if position < self.from { position } else { shifted(position, self.by.unsigned_abs() as usize) }
+    }
+}
+
+impl fmt::Display for PositionShift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:+}", self.from, self.by)
+    }
+}
+
+impl FromStr for PositionShift {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let sign = s.find(['+', '-']).ok_or("expected a position, a sign and a number")?;
+        let number = |error: std::num::ParseIntError| error.to_string();
+        Ok(PositionShift { from: s[..sign].parse().map_err(number)?, by: s[sign..].parse().map_err(number)? })
+    }
+}

@@ -1,0 +1,56 @@
+//! A struct of points on which readings differ, from a table with one row a point.
+
+/// Makes the struct [`Semantics`](super::Semantics) of a table: for each operator its points, a row a point:
+///
+/// ```text
+/// /// The point, its label, and what each side says.
+/// field: read type = what the documents say [, released what the released model has];
+/// ```
+///
+/// `read` is the function of [`crate::words`] that reads its value: `word`; `number` or `word_or_config`, where `config`
+/// leaves the point to the configuration.
+macro_rules! table {
+    ($(
+        $operator:ident {
+            $($(#[$doc:meta])+ $field:ident: $read:ident $type:ty = $documents:expr $(, released $released:expr)?;)+
+        }
+    )+) => {
+        /// One reading of the documents, or of a port that reads them otherwise.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub struct Semantics {
+            $($($(#[$doc])+ pub $field: $type,)+)+
+        }
+
+        impl Semantics {
+            /// The documents' equations.
+            pub const DOCUMENTS: Semantics = Semantics { $($($field: $documents,)+)+ };
+
+            /// What the released model computes. On the points that touch M2 the documents' majority is right.
+            pub const RELEASED: Semantics = Semantics { $($($($field: $released,)?)+)+ ..Semantics::DOCUMENTS };
+
+            /// Names of all fields by the operator that they concern, which has a file of its name in [`crate::ops`].
+            pub const OPERATORS: &[(&str, &[&str])] = &[$((stringify!($operator), &[$(stringify!($field)),+])),+];
+
+            /// Names and values of all fields, in the order of the table.
+            pub fn fields(&self) -> Vec<(&'static str, String)> {
+                vec![$($((stringify!($field), table!(@shown $read self.$field)),)+)+]
+            }
+
+            /// `self` with one field changed.
+            pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
+                match field {
+                    $($(stringify!($field) => self.$field = words::$read(field, value)?,)+)+
+                    _ => {
+                        let names = [$($(stringify!($field)),+),+].join(", ");
+                        return Err(ParseError::new("semantics field", field, format!("one of {names}")));
+                    }
+                }
+                Ok(self)
+            }
+        }
+    };
+    (@shown word $value:expr) => { $value.to_string() };
+    (@shown $read:ident $value:expr) => { words::or_config($value) };
+}
+
+pub(super) use table;
