@@ -104,9 +104,26 @@ DEVICE int __ffs(int bits) {
     return __builtin_ffs(bits);
 }
 
+// A GPU's functions are off by an ulp or two, each its own way. Here they are taken in f64 and rounded once.
 DEVICE float rsqrtf(float x) {
     return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x)));
 }
+
+DEVICE float emulated_expf(float x) {
+    return static_cast<float>(std::exp(static_cast<double>(x)));
+}
+
+DEVICE float emulated_exp2f(float x) {
+    return static_cast<float>(std::exp2(static_cast<double>(x)));
+}
+
+DEVICE float emulated_erfcf(float x) {
+    return static_cast<float>(std::erfc(static_cast<double>(x)));
+}
+
+#define expf emulated_expf
+#define exp2f emulated_exp2f
+#define erfcf emulated_erfcf
 
 template <class T>
 DEVICE T min(T a, T b) {

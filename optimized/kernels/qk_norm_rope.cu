@@ -58,14 +58,14 @@ DEVICE void write_channel(const Head& head, int c, const float* cos, const float
     const bf16* const x = head.x;
     const bf16* const w = head.w;
     if (c < h) {
-        const float low = (one + to_float(w[c])) * to_float(x[c]) * scale;
-        const float high = (one + to_float(w[c + h])) * to_float(x[c + h]) * scale;
+        const float low = (one + to_float(w[c])) * (to_float(x[c]) * scale);
+        const float high = (one + to_float(w[c + h])) * (to_float(x[c + h]) * scale);
         head.y[c] = to_bf16(low * cos[c] - high * sin[c]);             // R1
         head.y[c + h] = to_bf16(high * cos[c + h] + low * sin[c + h]); // R1
     } else {
         const int passed = c + h;
         const bool inside = passed < head.d;
-        head.y[passed] = to_bf16(inside ? (one + to_float(w[passed])) * to_float(x[passed]) * scale : 0.f); // R1
+        head.y[passed] = to_bf16(inside ? (one + to_float(w[passed])) * (to_float(x[passed]) * scale) : 0.f); // R1
     }
 }
 

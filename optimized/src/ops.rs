@@ -172,6 +172,6 @@ impl HeadLayout {
     /// log₂e/√d: scores are exponents of 2.
     #[expect(clippy::cast_possible_truncation, reason = "kernels take it in f32")]
     fn scale(&self) -> f32 {
-        (std::f64::consts::LOG2_E / (self.head_dim as f64).sqrt()) as f32
+        self.reference().exponent_of_2() as f32
     }
 }

@@ -140,8 +140,8 @@ DEVICE void weigh_tile(float (&scores)[1][TILE_KEYS / 8][4], int first_key, cons
                 sum += weight;
             }
         }
-        sum += __shfl_xor_sync(FULL_WARP, sum, 1);
         sum += __shfl_xor_sync(FULL_WARP, sum, 2);
+        sum += __shfl_xor_sync(FULL_WARP, sum, 1);
         part.largest[half] = largest;
         part.sum[half] = sum;
     }

@@ -22,7 +22,7 @@ DEVICE float activate(const Activation& p, float gate, float up) {
     const float clamped_gate = low_gate < p.lowest ? p.lowest : low_gate;
     const float low_up = up > p.limit ? p.limit : up;
     const float clamped_up = low_up < -p.limit ? -p.limit : low_up;
-    return (clamped_up + p.beta) * (clamped_gate / (1.f + expf(-p.alpha * clamped_gate)));
+    return (clamped_up + p.beta) * (clamped_gate * (1.f / (1.f + expf(-p.alpha * clamped_gate))));
 }
 
 // Row j of a tile of w, which has the up projection's rows below the gate's: eight from `first` on of the gate's, and the

@@ -1,5 +1,9 @@
 //! What the kernels' headers state, and launches need to know: each number is read from the header at compile time.
 
+use reference::contract::{Accumulator, ORDERS, Orders, RoundingContract, TensorCore, WARP};
+
+use super::table::{ADD_RMS_NORM, LAYER_NORM, QK_NORM_ROPE, RMS_NORM};
+
 /// Products of a chunk of k, which are summed apart.
 pub(crate) const K_CHUNK: usize = stated(GEMM, "K_CHUNK") as usize;
 /// Values of a row in shared memory at a time.
@@ -24,6 +28,32 @@ pub(crate) const INDEXER_SPANS: usize = stated(INDEXER, "SPANS") as usize;
 pub(crate) const WARP_LANES: usize = stated(SIMT, "WARP_LANES") as usize;
 /// Values of a vector.
 pub(crate) const VECTOR: usize = stated(VECTORS, "VECTOR") as usize;
+
+/// Products of a step of the tensor cores.
+const K_STEP: usize = stated(GEMM, "K_STEP") as usize;
+
+/// What kernels do is what the reference does when it takes sums in their order.
+const _: () = {
+    let Orders { row, projection, head, router, tiles } = ORDERS;
+    let threads = [RMS_NORM, ADD_RMS_NORM, LAYER_NORM];
+    let mut i = 0;
+    while i < threads.len() {
+        assert!(row.count == threads[i].constant("THREADS") as usize && row.vector == VECTOR);
+        i += 1;
+    }
+    let mut i = 0;
+    while i < QK_NORM_ROPE.len() {
+        assert!(projection.count == QK_NORM_ROPE[i].constant("THREADS") as usize && projection.vector == 1);
+        i += 1;
+    }
+    assert!(WARP == WARP_LANES && head.count == WARP && head.vector == 1 && router.count == WARP && router.vector == 1);
+    assert!(tiles.keys == TILE_KEYS && tiles.group == GROUP_TILES);
+    let Accumulator::TensorCore(TensorCore { k, promote: Some(promote), .. }) = RoundingContract::PARITY.accumulator
+    else {
+        panic!("our kernels add up chunks")
+    };
+    assert!(k as usize == K_STEP && promote as usize == K_CHUNK);
+};
 
 const GEMM: &str = include_str!("../../kernels/include/gemm.cuh");
 const LINEAR: &str = include_str!("../../kernels/include/linear.cuh");

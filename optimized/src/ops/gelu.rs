@@ -15,7 +15,7 @@ use crate::tensor::Matrix;
 ///
 /// K1: sizes are below 2³¹. K2: Φ is the exact one.
 pub fn gelu(gpu: &Gpu, kind: Gelu, x: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
-    require(kind == Gelu::Erf, "gelu K2", "D50", kind, Gelu::Erf)?;
+    require(kind == Gelu::Erf, "gelu K2", "gelu", kind, Gelu::Erf)?;
     let mut a = gpu.uninitialised(x.dim())?;
     let (grid, vectors) = by_vectors("gelu K1", x, GELU.constant("THREADS"))?;
     let function = gpu.function(&GELU, "gelu")?;

@@ -25,9 +25,9 @@ pub fn rope(
     sin: &Matrix<f32>,
 ) -> Result<Matrix<bf16>, Error> {
     p.check(x.dim(), cos.dim(), sin.dim())?;
-    require(p.part == RopePart::First, "rope K5", "D01", p.part, RopePart::First)?;
-    require(p.pair == RopePair::Half, "rope K5", "D02", p.pair, RopePair::Half)?;
-    require(p.runs == 1, "rope K5", "D52, runs", p.runs, 1)?;
+    require(p.part == RopePart::First, "rope K5", "rope_part", p.part, RopePart::First)?;
+    require(p.pair == RopePair::Half, "rope K5", "rope_pair", p.pair, RopePair::Half)?;
+    require(p.runs == 1, "rope K5", "runs of rotated channels", p.runs, 1)?;
     rotated(gpu, p.head_dim, x, Some([cos, sin]))
 }
 
