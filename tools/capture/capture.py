@@ -15,7 +15,7 @@ make a dump:
 
 and `parity verify MODEL dump.safetensors` judges it. Nothing else need be said: tokens, mask, positions and types are
 recorded as they go in. A batch padded on either side, a prompt in chunks and a decode are captured the same way;
-`use_mtp` must be said for M2, whose released config claims prediction layers that its checkpoint does not have:
+`use_mtp` must be said for M2, whose config claims prediction layers that its checkpoint does not have:
 
     with torch.no_grad(), Capture(model) as c:
         model.generate(**prompt, do_sample=False, max_new_tokens=8, use_mtp=False)
@@ -69,8 +69,7 @@ except ImportError:  # `Recording` and `write` serve other frameworks, too.
     torch = None
 
 Fields = Mapping[str, Any]
-SCHEMA = 1
-"""Version of the manifest that a dump carries."""
+SCHEMA = 1  # Version of the manifest that a dump carries.
 
 
 class Recording:
@@ -91,8 +90,7 @@ class Recording:
         exclude: Sequence[str] = ("*.experts.*",),
         again: Sequence[str] = ("*vision_tower*", "*multi_modal_projector*"),
     ) -> None:
-        self.calls: list[dict[str, Any]] = []
-        self._values: list[dict[str, Any]] = []
+        self.calls, self._values = list[dict[str, Any]](), list[dict[str, Any]]()
         self._first_step, self._include, self._exclude, self._again = first_step, include, exclude, again
 
     @property
@@ -151,11 +149,9 @@ class Capture(Recording):
 
     def __init__(self, model: "torch.nn.Module", *, inputs: Sequence[str] = (), **options: Any) -> None:
         super().__init__(**options)
-        self.model, self._plain = model, getattr(model, "_orig_mod", model)
-        self._inputs = inputs
+        self.model, self._plain, self._inputs = model, getattr(model, "_orig_mod", model), inputs
         self._paths: dict[int, list[str]] = {}
-        self._running: list[str] = []
-        self._ran: set[str] = set()
+        self._running, self._ran = list[str](), set[str]()
         self._whole, self._known = False, dict[str, Any]()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
@@ -168,6 +164,7 @@ class Capture(Recording):
         for module in modules.values():
             self._hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(self._after, always_call=True))
+        self._plain._reorder_cache = _refuse_beams
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -175,6 +172,7 @@ class Capture(Recording):
             hook.remove()
         self._hooks.clear()
         self._running.clear()
+        del self._plain._reorder_cache
         if exception[0] is None and self.calls and _compiled(self.model) and (unseen := self._unseen()):
             warnings.warn(
                 f"{len(unseen)} modules ran no hook and are not in the dump, such as {unseen[0]}; compiled ones run "
@@ -252,6 +250,9 @@ def write(path: Path | str, tensors: Mapping[str, Any], manifest: Fields) -> Non
 
 def _write_safetensors(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
     framework = type(next(iter(tensors.values()))).__module__.partition(".")[0]
+    if framework == "mlx":  # Its own writer has bfloat16; that of safetensors goes by way of numpy, which has none.
+        import_module("mlx.core").save_safetensors(str(path), dict(tensors), {"parity": manifest})
+        return
     import_module(f"safetensors.{framework}").save_file(dict(tensors), str(path), {"parity": manifest})
 
 
@@ -288,8 +289,8 @@ def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
 def _rows(tokens: Any) -> list[list[int]]:
     """Tokens of one sequence or of a batch, as lists."""
     values = tokens.tolist() if hasattr(tokens, "tolist") else list(tokens)
-    nested = values and isinstance(values[0], (list, tuple))
-    return [[int(token) for token in row] for row in (values if nested else [values])]
+    rows = values if values and isinstance(values[0], (list, tuple)) else [values]
+    return [[int(token) for token in row] for row in rows]
 
 
 def _arguments(module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -311,11 +312,14 @@ def _call(arguments: Fields) -> dict[str, Any]:
         "positions": _positions(arguments.get("position_ids"), ids),
         "cache_length": int(cache.get_max_length(0)) if hasattr(cache, "get_max_length") else None,
         "logits": _list(arguments.get("logits_to_keep")) or None,
-        "image_grid_thw": _list(arguments.get("image_grid_thw")),
-        "video_grid_thw": _list(arguments.get("video_grid_thw")),
-        "grid_thw": _list(arguments.get("grid_thw")),
+        **{name: _list(arguments.get(name)) for name in ("image_grid_thw", "video_grid_thw", "grid_thw")},
         "inputs": {name: f"{_name(x.dtype)} {list(x.shape)}" for name, x in arguments.items() if hasattr(x, "dtype")},
     }
+
+
+def _refuse_beams(cache: Any, rows: Any) -> None:
+    """Stands for what moves a cache's rows between the calls of a beam search."""
+    raise RuntimeError("beam search moves sequences from row to row, which no dump tells: expected num_beams=1")
 
 
 def _list(value: Any) -> Any:
@@ -326,8 +330,7 @@ def _positions(given: Any, tokens: Sequence[Any] | None) -> list[list[int]] | No
     """Position ids [B][T]; one row of them may serve all sequences."""
     if not isinstance(given, torch.Tensor) or given.ndim > 2:
         return None
-    rows = _rows(given)
-    return rows * len(tokens) if tokens is not None and len(rows) == 1 else rows
+    return (rows := _rows(given)) * (len(tokens) if tokens is not None and len(rows) == 1 else 1)
 
 
 def _padding(mask: Any, first: int, width: int) -> list[list[int]] | None:
@@ -351,10 +354,8 @@ def _named(path: str, output: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(output, Mapping):
         # Only whole models return a mapping, and all of it but the logits was seen when its own module returned it.
         output = None if path else output.get("logits")
-    members = output if isinstance(output, (tuple, list)) else (output,)
-    for index, value in enumerate(members):
-        first = path or "logits"
-        yield (first if index == 0 else f"{first}.{index}"), value
+    for index, value in enumerate(output if isinstance(output, (tuple, list)) else (output,)):
+        yield (path or "logits") + (f".{index}" if index else ""), value
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -374,8 +375,7 @@ def _compiled(model: "torch.nn.Module") -> bool:
 
 def _describe(model: "torch.nn.Module") -> dict[str, Any]:
     """What is known of the software that computes `model`; what a model does not say is None."""
-    library = type(model).__module__.split(".")[0]
-    config = getattr(model, "config", None)
+    library, config = type(model).__module__.split(".")[0], getattr(model, "config", None)
     parameter = next(model.parameters(), torch.empty(0))
     device = parameter.device.type
     return {

@@ -11,7 +11,7 @@
 This file, `served.py` and `capture.py` must lie where workers find them (`PYTHONPATH`), and functions are sent to
 workers only with `VLLM_ALLOW_INSECURE_SERIALIZATION=1`. `enforce_eager` is needed because a compiled model and a CUDA
 graph run no hooks; a prefix cache would keep rows from being computed. With tensor parallelism a worker sees its shard
-alone, so capture with one worker, and one request at a time.
+alone, so capture with one worker. Requests that share a step are told apart.
 
 Names are those of vLLM's modules, of which `parity` has a map. Logits come from `logits_processor`, of the last row
 alone. A prompt longer than `max_num_batched_tokens` comes in chunks, each a call of the manifest.

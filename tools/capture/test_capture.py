@@ -105,6 +105,12 @@ def test_generate_numbers_its_calls(model, saved, cache):
     assert "step.2.model.layers.1.self_attn" in tensors
 
 
+def test_beams_are_refused(model):
+    with pytest.raises(RuntimeError, match="expected num_beams=1"):
+        captured(model, lambda: model.generate(**PADDED, **GREEDY, num_beams=2))
+    model.generate(**PADDED, **GREEDY, num_beams=2)  # Nothing stays behind.
+
+
 def test_chunks_follow_one_another(model, saved):
     def run() -> None:
         cache = model(torch.tensor([TOKENS[0][:4]]), use_cache=True).past_key_values
