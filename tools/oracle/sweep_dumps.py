@@ -1,0 +1,148 @@
+"""Makes a dump of the sweep as a user would: a checkpoint, `from_pretrained`, a few lines of `capture`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from capturing import Capture
+from cases import Case, Layout, Library
+from checkpoint import write_checkpoint
+from families import FAMILIES, family_of
+from safetensors.torch import save_file
+from sweep_cells import EXPERTS, SCOPES, TYPES, Cell
+from torch import Tensor
+from transformers import (
+    MiniMaxM2ForCausalLM,
+    MiniMaxM3SparseForConditionalGeneration,
+    MiniMaxM3VLConfig,
+    MiniMaxM3VLVisionConfig,
+    PreTrainedModel,
+)
+
+STORED = (torch.bfloat16, torch.float32, torch.bfloat16, torch.float16)
+"""Types of checkpoints, one after the other; most that are shared are bfloat16."""
+
+DECODED = 4
+SEEDS = 1000
+"""Seeds of checkpoints begin here, far from those that golden cases were picked by."""
+
+Shown = dict[str, Tensor]
+
+
+def case_of(family: str, number: int) -> Case:
+    """The checkpoint and the prompt of a number: a golden case's sizes with weights and tokens of their own.
+
+    Experts are of widths that grouped_mm takes, the library's default: rows of whole 16 bytes.
+    """
+    cases = [case for case in FAMILIES[family].cases if case.library is Library.V5_23]
+    case = cases[number % len(cases)]
+    widths = {name: -(-getattr(case.sizes, name) // 8) * 8 for name in ("hidden_size", "intermediate_size")}
+    sizes = replace(case.sizes, **widths)
+    return replace(case, sizes=sizes, layout=Layout.HUB, stored=STORED[number % len(STORED)], seed=SEEDS + number)
+
+
+def checkpoint(case: Case, family: str, number: int, models: Path) -> Path:
+    """The folder of the case's checkpoint, written if it is not there."""
+    folder = models / f"{family}-{number}"
+    if not (folder / "model.safetensors").is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(case, folder)
+    return folder
+
+
+def load(folder: Path, cell: Cell) -> PreTrainedModel:
+    """The model as the library loads it. One without a tower in its checkpoint gets the least that there is."""
+    options = {"dtype": TYPES[cell.type], "attn_implementation": cell.attention}
+    if (experts := EXPERTS[cell.experts]) is not None:
+        options["experts_implementation"] = experts
+    if cell.family == "m2":
+        return MiniMaxM2ForCausalLM.from_pretrained(folder, **options).eval()
+    if cell.family == "m3":
+        options["config"] = MiniMaxM3VLConfig.from_pretrained(folder)
+        options["config"].vision_config = MiniMaxM3VLVisionConfig(
+            hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+        )
+    return MiniMaxM3SparseForConditionalGeneration.from_pretrained(folder, **options).eval()
+
+
+def _prefill(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    model(torch.tensor([tokens]), **shown)
+
+
+def _generate(model: PreTrainedModel, tokens: list[int], shown: Shown, **options: Any) -> None:
+    greedy = {"do_sample": False, "max_new_tokens": DECODED, "use_mtp": False, "eos_token_id": None}
+    model.generate(torch.tensor([tokens]), **greedy, **shown, **options)
+
+
+def _static(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    _generate(model, tokens, shown, cache_implementation="static", disable_compile=True)
+
+
+def _chunks(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    cache, third = None, len(tokens) // 3 + 1
+    for first in range(0, len(tokens), third):
+        piece = torch.tensor([tokens[first : first + third]])
+        cache = model(piece, past_key_values=cache, use_cache=True).past_key_values
+
+
+def _padded(tokens: list[int], left: bool) -> dict[str, Tensor]:
+    """The prompt and a shorter one, its beginning."""
+    padding = len(tokens) // 3
+    short, zeros = tokens[: len(tokens) - padding], [0] * padding
+    ids = zeros + short if left else short + zeros
+    mask = [0] * padding + [1] * len(short) if left else [1] * len(short) + [0] * padding
+    return {
+        "input_ids": torch.tensor([tokens, ids]),
+        "attention_mask": torch.tensor([[1] * len(tokens), mask]),
+    }
+
+
+def _left(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    model(**_padded(tokens, left=True))
+
+
+def _left_generate(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    options = {"do_sample": False, "max_new_tokens": DECODED, "use_mtp": False, "eos_token_id": None}
+    model.generate(**_padded(tokens, left=True), **options, pad_token_id=0)
+
+
+def _right(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    model(**_padded(tokens, left=False))
+
+
+RUNS: dict[str, Callable[[PreTrainedModel, list[int], Shown], None]] = {
+    "prefill": _prefill,
+    "generate": _generate,
+    "static": _static,
+    "chunks": _chunks,
+    "left": _left,
+    "left-generate": _left_generate,
+    "right": _right,
+}
+"""By the cells' modes."""
+
+
+@torch.no_grad()
+def captured(cell: Cell, folder: Path, tokens: list[int], shown: Shown) -> Capture:
+    """What a cell keeps of the model of `folder`, run on a prompt."""
+    model = load(folder, cell)
+    with Capture(model, include=SCOPES[cell.scope]) as capture:
+        RUNS[cell.mode](model, tokens, shown)
+    return capture
+
+
+def make(cell: Cell, number: int, models: Path, dump: Path) -> list[str]:
+    """Writes the dump of a prompt of a cell, and gives the arguments of `parity verify` for it."""
+    case = case_of(cell.family, number)
+    folder, family = checkpoint(case, cell.family, number, models), family_of(case.name)
+    draw = torch.Generator().manual_seed(case.seed)
+    tokens, shown = family.prompt(case, draw), family.shown(case, draw)
+    captured(cell, folder, tokens, shown).save(dump)
+    given = [str(folder), str(dump)]
+    if shown:
+        pixels = folder / "pixels.safetensors"
+        save_file(shown, pixels)
+        given += ["--pixels", str(pixels)]
+    return given
