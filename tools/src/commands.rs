@@ -10,6 +10,7 @@ pub mod interrupt;
 pub mod kernels;
 pub mod options;
 pub mod outcome;
+mod progress;
 pub mod run;
 pub mod show;
 pub mod synth;

@@ -2,7 +2,6 @@
 
 pub mod catalogue;
 pub mod diagnosis;
-pub mod evidence;
 mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;

@@ -4,6 +4,7 @@ pub mod content;
 pub mod coverage;
 pub mod demands;
 pub mod differences;
+mod exactness;
 pub mod files;
 pub(crate) mod figures;
 pub(crate) mod finding;

@@ -1,12 +1,21 @@
-//! From what is named (a model, a prompt, a dump) to what is judged, run and written.
+//! From what is named (a model, a prompt, a dump) to what is judged, run and written, as a library: inputs and reports are
+//! values, progress is told to a callback, and nothing is printed.
+//!
+//! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`asked`], what they are asked; [`work`], the list of what is
+//! done; [`dumped`] and [`model`], what is opened.
 
+pub mod asked;
 pub mod backend;
+pub mod check;
 pub mod decoding;
+pub mod diagnose;
 pub mod dumped;
 pub mod model;
 pub mod pixels;
 pub mod precision;
+pub mod progress;
 pub mod prompt;
-pub mod prompts;
 pub mod recorder;
 pub mod rows;
+pub mod verify;
+pub mod work;

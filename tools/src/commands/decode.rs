@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use clap::Args;
-use fixtures::checkpoint::rounded::HeldWeights;
+use fixtures::checkpoint::held::HeldWeights;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
 use serde_json::json;
 
 use super::outcome::Outcome;
+use super::progress::shown;
 use crate::commands::options::{OnDevice, Prompted, Reading, Reporting, ShownOptions};
 use crate::failure::Failure;
 use crate::report::output::Output;
@@ -89,7 +90,7 @@ impl Decode {
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut shown(output))?;
                 decode_optimized(&optimized, (&prompt, media.as_ref()), &how, None, |_| bar.inc(1))?
             }
         };

@@ -4,16 +4,16 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use fixtures::checkpoint::rounded::HeldWeights;
 
 use super::outcome::Outcome;
+use super::progress::shown;
 use crate::commands::options::{DumpOptions, Reporting};
-use crate::diagnose::diagnosis::{Diagnosis, Explained, diagnose};
-use crate::diagnose::evidence::Evidence;
+use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::failure::Failure;
 use crate::judge::verdict::SiteReport;
 use crate::report::figures::{apart, counted};
 use crate::report::output::Output;
+use crate::session::diagnose::diagnose;
 use crate::session::dumped::{Dumped, open_dump};
 use crate::session::model::Model;
 
@@ -58,22 +58,7 @@ fn diagnosed(model: &Model, dumped: &Dumped, output: Output) -> Result<Diagnosis
     if let Some(note) = &dumped.known.coarser {
         output.say(note);
     }
-    let evidence = Evidence {
-        config: model.checkpoint.config(),
-        weights: &HeldWeights::under(&dumped.known.contract, &model.checkpoint),
-        candidate: &dumped.values,
-        contract: dumped.known.contract,
-        semantics: dumped.semantics,
-        steps: &dumped.steps,
-        media: dumped.media.as_ref(),
-    };
-    evidence.require_tokens()?;
-    let bar = output.progress(0, "trying known mistakes");
-    let diagnosis = diagnose(&evidence, |left| {
-        bar.set_length(bar.position() + left as u64);
-        bar.inc(1);
-    })?;
-    bar.finish_and_clear();
+    let diagnosis = diagnose(model, dumped, &mut shown(output))?;
     output.say(&told(&diagnosis));
     Ok(diagnosis)
 }

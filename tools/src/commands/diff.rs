@@ -9,7 +9,6 @@ use fixtures::names::map::NameMap;
 use super::outcome::Outcome;
 use crate::commands::options::{Part, Reporting};
 use crate::compare::difference::Difference;
-use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::report::differences::print_difference;
 use crate::report::output::Output;
@@ -65,7 +64,7 @@ impl Diff {
 
     fn compare(&self, output: Output) -> Result<Difference, Failure> {
         let (a, b) = (Dump::open(&self.a)?, Dump::open(&self.b)?);
-        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let selection = self.part.selection()?;
         let bar = output.progress(b.names().count(), "comparing");
         let difference = match &self.model {
             None => Difference::by_name(&a, &b, &selection, || bar.inc(1)),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use reference::Semantics;
 
+use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::report::demands::{Demands, Denied};
 use crate::report::files::{BegunFiles, ReportFiles};
@@ -47,6 +48,13 @@ pub struct Part {
     /// Only sites whose path fits a pattern, such as `layers.*.self_attn.*`. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub sites: Vec<String>,
+}
+
+impl Part {
+    /// The part.
+    pub fn selection(&self) -> Result<Selection, Failure> {
+        Selection::parse(self.layers.as_deref(), &self.sites)
+    }
 }
 
 /// What counts as a fault beside those that are found.

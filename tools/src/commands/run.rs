@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fixtures::activations::manifest::{Decode, Manifest};
 use fixtures::activations::writer::DumpWriter;
-use fixtures::checkpoint::rounded::HeldWeights;
+use fixtures::checkpoint::held::HeldWeights;
 use reference::RoundingContract;
 use reference::decode::Decode as Decoding;
 use reference::models::decoder::Decoder;
@@ -13,8 +13,8 @@ use reference::ops::sampling::Sampling;
 use serde_json::json;
 
 use super::outcome::Outcome;
+use super::progress::shown;
 use crate::commands::options::{OnDevice, Part, Prompted, Reading, ShownOptions};
-use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::report::output::Output;
 use crate::session::backend::{Backend, device, load_optimized};
@@ -60,7 +60,7 @@ impl Run {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
-        let selection = Selection::parse(self.part.layers.as_deref(), &self.part.sites)?;
+        let selection = self.part.selection()?;
         let semantics = self.reading.of(&model)?;
         let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
         prompt.check(model.checkpoint.config(), self.decode)?;
@@ -74,6 +74,8 @@ impl Run {
         let mut recorder = Recorder::new(writer, selection, contract, model.checkpoint.config(), self.steps);
         let how = Decoding { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
         let bar = output.progress(self.decode + 1, &format!("running {}", model.name));
+        let mut producer =
+            json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend });
         let choices = match self.backend {
             Backend::Reference => {
                 let weights = HeldWeights::under(&contract, &model.checkpoint);
@@ -81,7 +83,9 @@ impl Run {
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, output)?;
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut shown(output))?;
+                producer["device"] = optimized.gpu().name().into();
+                producer["emulated"] = optimized.gpu().form().is_some().into();
                 let read = (&prompt.tokens[..], media.as_ref());
                 decode_optimized(&optimized, read, &how, Some(&mut recorder), |_| bar.inc(1))?
             }
@@ -89,7 +93,6 @@ impl Run {
         bar.finish_and_clear();
         let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
         let fed = if self.steps { &tokens[..tokens.len().saturating_sub(1)] } else { &[] };
-        let producer = json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend });
         let count = recorder.finish(&Manifest {
             model: Some(model.name.clone()),
             tokens: Some([&prompt.tokens[..], fed].concat()),

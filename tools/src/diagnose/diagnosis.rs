@@ -14,9 +14,10 @@ use serde::Serialize;
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::list;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
-use crate::diagnose::evidence::Evidence;
 use crate::diagnose::{pattern, sizes};
 use crate::failure::Failure;
+use crate::judge::compared::Compared;
+use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
@@ -74,26 +75,32 @@ struct Tried {
 }
 
 /// Finds the mistakes; `progress` is told, before each that is tried, how many of this round are left.
-pub fn diagnose(evidence: &Evidence<'_>, mut progress: impl FnMut(usize)) -> Result<Diagnosis, Failure> {
-    let mut assumption = Assumption::none(evidence.semantics);
+pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) -> Result<Diagnosis, Failure> {
+    let mut assumption = Assumption::none(comparison.compared.semantics);
     let mut explained = Vec::new();
-    for assumed in evidence.of_other_sizes() {
+    for assumed in comparison.of_other_sizes() {
         let after = assumption.and(assumed.clone())?;
-        let reports = evidence.verify(&after, evidence.all(), None)?.sites;
-        explained.push(told(size_fault(evidence.config, &assumed), &assumed, &[], (0, 0), faults(&reports).len()));
+        let reports = comparison.verify(&after, comparison.all(), None)?.sites;
+        explained.push(told(
+            size_fault(comparison.compared.config, &assumed),
+            &assumed,
+            &[],
+            (0, 0),
+            faults(&reports).len(),
+        ));
         assumption = after;
     }
-    let mut reports = evidence.verify(&assumption, evidence.all(), None)?.sites;
+    let mut reports = comparison.verify(&assumption, comparison.all(), None)?.sites;
     while explained.len() < MISTAKES {
         let Some(first) = faults(&reports).first().map(|fault| (*fault).clone()) else { break };
-        let Some((mistakes, under)) = evidence.explain(&assumption, &first, &reports, &mut progress)? else { break };
+        let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else { break };
         explained.extend(mistakes);
         assumption = under.assumption;
         reports = under.reports;
     }
     let left = faults(&reports);
     let pattern = match left.first() {
-        Some(first) => evidence.pattern(&assumption, first)?,
+        Some(first) => comparison.pattern(&assumption, first)?,
         None => Vec::new(),
     };
     Ok(Diagnosis {
@@ -126,7 +133,7 @@ fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, u
     }
 }
 
-impl Evidence<'_> {
+impl Comparison<'_> {
     /// The model with its sizes under an assumption, judged by the local lens.
     fn verify(&self, assumption: &Assumption, layers: Range<usize>, keep: Option<At>) -> Result<Found, Failure> {
         self.put_next_to(assumption, layers, keep, true)
@@ -144,29 +151,29 @@ impl Evidence<'_> {
         keep: Option<At>,
         thorough: bool,
     ) -> Result<Found, Failure> {
-        let weights = assumption.weights(self.config, self.weights);
-        let model = assumption.model(self.config, &weights)?.seeing(self.media);
-        let candidate = self.candidate.under(model.config());
-        let (contract, steps, lenses) = (self.contract, self.steps, &[Lens::Local]);
-        let prompt = self.steps[0].len();
+        let Compared { config, media, candidate, steps, prompt, .. } = self.compared;
+        let weights = assumption.weights(config, &self.weights);
+        let model = assumption.model(config, &weights)?.seeing(media);
+        let candidate = candidate.under(model.config());
+        let (contract, lenses) = (self.contract, &[Lens::Local]);
         let verification =
             Verification { model: &model, candidate: &*candidate, contract, steps, prompt, lenses, layers, keep };
         if thorough { verification.run(|| ()) } else { verification.verdicts() }
     }
 
     fn all(&self) -> Range<usize> {
-        0..self.config.num_hidden_layers
+        0..self.compared.config.num_hidden_layers
     }
 
     /// Mistakes that the sizes of what the candidate shows give away.
     fn of_other_sizes(&self) -> Vec<Assumed> {
-        let own = sizes::of_model(self, &self.semantics);
-        let shown = sizes::of_candidate(self, &self.semantics);
+        let own = sizes::of_model(self, &self.compared.semantics);
+        let shown = sizes::of_candidate(self, &self.compared.semantics);
         let differs = shown.into_iter().filter(|size| !own.contains(size));
         let named = differs.filter_map(|(field, found)| {
             let change = Change::Reading(field, found);
             list::all()
-                .flat_map(|mistake| mistake.cases(self.config, Clue::default()))
+                .flat_map(|mistake| mistake.cases(self.compared.config, Clue::default()))
                 .find(|assumed| assumed.change == change)
         });
         named.collect()
@@ -191,13 +198,14 @@ impl Evidence<'_> {
         progress: &mut impl FnMut(usize),
     ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
         let kept = self.kept(before, first)?;
-        let token = kept.and_then(|kept| pattern::first_token(&kept, first.site, self.config, self.extent(first.step)));
+        let token = kept
+            .and_then(|kept| pattern::first_token(&kept, first.site, self.compared.config, self.extent(first.step)));
         let position = token.unwrap_or(0);
-        let passed: usize = self.steps[..first.step].iter().map(Vec::len).sum();
+        let passed: usize = self.compared.steps[..first.step].iter().map(Vec::len).sum();
         let clue = Clue { position: passed + position };
         let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
-        let possible = touching.flat_map(|mistake| mistake.cases(self.config, clue));
+        let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
         let possible = possible.filter(|assumed| !assumed.change.is_in(&before.semantics));
         let possible: Vec<Assumed> = possible.filter(|assumed| !self.contradicts(before, assumed)).collect();
         let mut tried = Vec::new();
@@ -251,7 +259,7 @@ impl Evidence<'_> {
 
     /// The layers that have to be run to see a site.
     fn around(&self, site: Site) -> Range<usize> {
-        let layers = self.config.num_hidden_layers;
+        let layers = self.compared.config.num_hidden_layers;
         match site {
             Site::Layer(layer, _) => layer..layer + 1,
             Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0..1,
@@ -262,7 +270,7 @@ impl Evidence<'_> {
     fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
         let kept = self.kept(assumption, fault)?;
         let extent = self.extent(fault.step);
-        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.config, extent)).unwrap_or_default())
+        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.compared.config, extent)).unwrap_or_default())
     }
 
     /// The values at a fault.
@@ -272,7 +280,7 @@ impl Evidence<'_> {
     }
 
     fn extent(&self, step: usize) -> Extent {
-        extent(self.steps, self.media, step)
+        extent(self.compared.steps, self.compared.media, step)
     }
 }
 

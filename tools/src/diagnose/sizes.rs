@@ -4,26 +4,26 @@ use fixtures::names::at::At;
 use reference::config::Config;
 use reference::{LayerSite, Semantics, Site};
 
-use super::evidence::Evidence;
+use crate::judge::comparison::Comparison;
 
 /// A field and its value.
 type Size = (&'static str, String);
 
 /// As a model has them under a reading; how many blocks it chooses among those that there are.
-pub(super) fn of_model(evidence: &Evidence<'_>, semantics: &Semantics) -> Vec<Size> {
-    let config = evidence.config.under(semantics);
+pub(super) fn of_model(comparison: &Comparison<'_>, semantics: &Semantics) -> Vec<Size> {
+    let config = comparison.compared.config.under(semantics);
     let of_all = [("top_k", config.num_experts_per_tok.to_string()), ("rotary_dim", config.rotary_dim.to_string())];
     let of_index = config.index.into_iter().flat_map(|index| {
-        let blocks = evidence.steps[0].len().div_ceil(index.blocks.size);
+        let blocks = comparison.compared.steps[0].len().div_ceil(index.blocks.size);
         [("msa_top_k", index.blocks.top_k.min(blocks).to_string()), ("msa_select", select(index.choices))]
     });
     of_all.into_iter().chain(of_index).collect()
 }
 
 /// As the candidate shows them.
-pub(super) fn of_candidate(evidence: &Evidence<'_>, semantics: &Semantics) -> Vec<Size> {
-    let config = &evidence.config.under(semantics);
-    let size = |site| evidence.candidate.size(At { step: 0, site });
+pub(super) fn of_candidate(comparison: &Comparison<'_>, semantics: &Semantics) -> Vec<Size> {
+    let config = &comparison.compared.config.under(semantics);
+    let size = |site| comparison.compared.candidate.size(At { step: 0, site });
     let columns = |site| Some(size(site)?.1.to_string());
     let at = |site| first(config, site);
     let of_all = [
@@ -31,7 +31,7 @@ pub(super) fn of_candidate(evidence: &Evidence<'_>, semantics: &Semantics) -> Ve
         ("rotary_dim", columns(Site::RopeCos)),
     ];
     let choices = size(at(LayerSite::Blocks)).or(size(at(LayerSite::BlockMax)));
-    let choices = choices.map(|(rows, _)| select(rows / evidence.steps[0].len().max(1)));
+    let choices = choices.map(|(rows, _)| select(rows / comparison.compared.steps[0].len().max(1)));
     let of_index = [("msa_top_k", columns(at(LayerSite::Blocks))), ("msa_select", choices)];
     let of_index = of_index.into_iter().filter(|_| config.index.is_some());
     of_all.into_iter().chain(of_index).filter_map(|(field, found)| Some((field, found?))).collect()

@@ -5,21 +5,21 @@ use ndarray::{Array2, ArrayView1};
 use reference::Site;
 use reference::matrix::Matrix;
 use reference::site::Extent;
-use reference::weights::Weight;
+use reference::weights::{Weight, Weights};
 
-use super::evidence::Evidence;
 use crate::failure::Failure;
+use crate::judge::comparison::Comparison;
 
-impl Evidence<'_> {
+impl Comparison<'_> {
     /// Demands that the embeddings which the candidate shows are those of the given tokens, unless they are no token's.
     pub fn require_tokens(&self) -> Result<(), Failure> {
         let table = self.weights.get(Weight::Embedding).map_err(reference::Error::from)?;
         let mut first = 0;
-        for (step, tokens) in self.steps.iter().enumerate() {
+        for (step, tokens) in self.compared.steps.iter().enumerate() {
             let at = At { step, site: Site::Embedding };
             let extent = Extent::new(tokens.len(), first + tokens.len());
-            if self.candidate.has(at) && self.candidate.shown(at, extent)?.is_none() {
-                let shown = self.candidate.matrix(at, extent)?;
+            if self.compared.candidate.has(at) && self.compared.candidate.shown(at, extent)?.is_none() {
+                let shown = self.compared.candidate.matrix(at, extent)?;
                 self.require_rows(&table, tokens, &shown, first)?;
             }
             first += tokens.len();

@@ -2,37 +2,15 @@
 //!
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
-use fixtures::checkpoint::rounded::HeldWeights;
 use reference::config::{Config, FeedForward};
-use reference::media::Media;
-use reference::models::decoder::Decoder;
 use reference::profiles::{PROFILES, Profile};
-use reference::weights::Weights;
-use reference::{RoundingContract, Semantics, Storage};
+use reference::{RoundingContract, Storage};
 
 use super::agreement::Agreement;
-use super::candidate::Candidate;
+use super::compared::Compared;
+use super::comparison::Comparison;
 use super::lens::Lens;
-use super::verification::Verification;
 use crate::failure::Failure;
-
-/// What is known of a candidate before its precision is.
-pub struct Look<'a> {
-    /// The model's configuration.
-    pub config: &'a Config,
-    /// Its weights, as they are stored.
-    pub weights: &'a dyn Weights,
-    /// The reading of the documents.
-    pub semantics: Semantics,
-    /// The candidate.
-    pub candidate: &'a dyn Candidate,
-    /// The tokens of each forward pass.
-    pub steps: &'a [Vec<u32>],
-    /// Tokens of the prompt.
-    pub prompt: usize,
-    /// The images and videos of the prompt.
-    pub media: Option<&'a Media>,
-}
 
 /// A precision that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,14 +27,18 @@ pub struct FoundPrecision {
 
 /// Among the profiles that store activations in `activations`, and of the engine if it has any, the modes that agree best.
 /// `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
-pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Result<Option<FoundPrecision>, Failure> {
+pub fn find(
+    compared: &Compared<'_>,
+    activations: Storage,
+    engine: Option<&str>,
+) -> Result<Option<FoundPrecision>, Failure> {
     let stores = |profile: &&Profile| profile.contract.activations == activations;
     let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();
     let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
     for profile in if named.is_empty() { known } else { named } {
-        let Some(found) = look.best_mode(profile)? else { continue };
+        let Some(found) = compared.best_mode(profile)? else { continue };
         if best.as_ref().is_none_or(|best| found.bits > best.bits) {
             best = Some(found);
         }
@@ -64,7 +46,7 @@ pub fn find(look: &Look<'_>, activations: Storage, engine: Option<&str>) -> Resu
     Ok(best)
 }
 
-impl Look<'_> {
+impl Compared<'_> {
     /// A profile's modes are tried field by field, until none agrees better.
     fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
         let Some((share, bits)) = self.agreement(profile.contract)? else { return Ok(None) };
@@ -94,19 +76,10 @@ impl Look<'_> {
 
     /// The shares of values that equal the twin's and of bits that agree, in the first layers and the first forward pass.
     fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
-        let weights = HeldWeights::under(&contract, self.weights);
-        let model = Decoder::new(self.config, self.semantics, &weights)?.seeing(self.media);
-        let verification = Verification {
-            model: &model,
-            candidate: self.candidate,
-            contract,
-            steps: &self.steps[..1],
-            prompt: self.prompt,
-            lenses: &[Lens::Local],
-            layers: 0..telling_layers(model.config()),
-            keep: None,
-        };
-        let agreements = verification.agreements()?;
+        let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
+        let model = comparison.model()?;
+        let layers = 0..telling_layers(model.config());
+        let agreements = comparison.verification(&model, &[Lens::Local], layers).agreements()?;
         let mean = |of: fn(&Agreement) -> f64| {
             agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
         };

@@ -1,133 +1,114 @@
 //! Choices that a candidate does not show, recovered from the values that it made of them.
 //!
-//! Where two scores are nearer than their errors, right implementations choose otherwise, and what follows differs by much more
-//! than rounding. A dump that shows no choices still shows what was made of them: among the legal choices of a token, the one
-//! that the candidate's values are nearest to was made.
+//! Where two scores are nearer than rounding moves them, right implementations choose otherwise, and what follows differs by much
+//! more than rounding. A dump that shows no choices still shows what was made of them: among the choices of a token that rounding
+//! allows, the one that the candidate's values are nearest to was made.
+//!
+//! How far rounding moves scores, and what is made of them, is measured: by runs that round at random from the candidate's own
+//! inputs and choose as the reference does. A token whose values are as near as the furthest of theirs is settled.
 
-use std::collections::HashMap;
+mod search;
 
 use ndarray::Array2;
-use reference::Site;
 use reference::site::NONE;
+use reference::{RoundingContract, Site};
 
-use super::substitution::{Loaded, Seen, Unshown};
+use self::search::Search;
+use super::floor::MEMBERS;
+use super::substitution::{Forced, Loaded, Seen, Unshown};
 use crate::failure::Failure;
 
-/// Exchanges that are tried for a token, at most.
-const TRIED: usize = 6;
+/// Configurations that are tried for a token, at most: runs of the phase.
+const TRIED: usize = 24;
 
-/// How many of the chosen, from the lowest score up, and of the others, from the highest down, are exchanged with one another.
-const NEAREST: usize = 3;
-
-/// One exchange that scores within their errors allow.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Exchange {
-    site: usize,
-    row: usize,
-    slot: usize,
-    other: usize,
+/// What a phase computed with some choices made for it.
+pub(super) struct Ran {
+    pub(super) seen: Vec<Seen>,
+    /// The scores at every choice that the candidate does not show, and what the run would have chosen itself.
+    pub(super) unshown: Vec<Unshown>,
 }
 
-/// The unshown choices of one phase, as far as they are recovered.
+/// The choices that are to be recovered.
 pub(super) struct Recovery {
-    sites: Vec<Site>,
-    chosen: Vec<Array2<usize>>,
-    /// For each token, what can be tried.
-    exchanges: Vec<Vec<Exchange>>,
+    /// In the order in which a token meets them.
+    unshown: Vec<Unshown>,
+    tokens: usize,
 }
 
 impl Recovery {
-    /// Of unshown choices for so many tokens; `None` where the scores settle all of them.
-    pub(super) fn of(unshown: Vec<Unshown>, tokens: usize) -> Option<Self> {
-        let mut exchanges = vec![Vec::new(); tokens];
-        for (site, unshown) in unshown.iter().enumerate() {
-            for row in 0..unshown.chosen.nrows() {
-                let of_token: &mut Vec<Exchange> = &mut exchanges[row % tokens];
-                of_token.extend(legal(unshown, site, row));
-            }
-        }
-        for of_token in &mut exchanges {
-            of_token.truncate(TRIED);
-        }
-        let unsettled = exchanges.iter().any(|of_token| !of_token.is_empty());
-        let (sites, chosen) = unshown.into_iter().map(|unshown| (unshown.site, unshown.chosen)).unzip();
-        unsettled.then_some(Recovery { sites, chosen, exchanges })
+    /// Of the choices that a phase of so many tokens does not show. `None` where bounds of scores settle them all, or no later site
+    /// has a row for each token, which would tell.
+    pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[Seen], tokens: usize) -> Option<Self> {
+        unshown.retain(|unshown| seen.iter().any(|seen| tells_of(unshown.site, seen, tokens)));
+        unshown.iter().any(is_open).then_some(Recovery { unshown, tokens })
     }
 
-    /// Tries the exchanges, one of each token at a time, and keeps those that bring a token nearer to the candidate. `run`
-    /// computes the phase with choices forced.
+    /// The choices that bring each token nearest to the candidate. `run` computes the phase under a contract with choices made.
     pub(super) fn settle(
-        mut self,
+        self,
         loaded: &Loaded<'_>,
-        mut run: impl FnMut(&HashMap<Site, Array2<usize>>) -> Result<Vec<Seen>, Failure>,
-    ) -> Result<HashMap<Site, Array2<usize>>, Failure> {
-        let tokens = self.exchanges.len();
-        let mut best = distances(&run(&self.choices())?, loaded, tokens)?;
-        for round in 0..self.exchanges.iter().map(Vec::len).max().unwrap_or(0) {
-            let before = self.chosen.clone();
-            let tried: Vec<Option<Exchange>> = self.exchanges.iter().map(|e| self.still(e.get(round))).collect();
-            for Exchange { site, row, slot, other } in tried.iter().flatten() {
-                self.chosen[*site][[*row, *slot]] = *other;
-            }
-            let distances = distances(&run(&self.choices())?, loaded, tokens)?;
-            for (token, tried) in tried.into_iter().enumerate() {
-                let Some(Exchange { site, row, .. }) = tried else { continue };
-                if distances[token] < best[token] {
-                    best[token] = distances[token];
-                } else {
-                    self.chosen[site].row_mut(row).assign(&before[site].row(row));
-                }
-            }
+        candidate: RoundingContract,
+        mut run: impl FnMut(RoundingContract, &Forced) -> Result<Ran, Failure>,
+    ) -> Result<Forced, Failure> {
+        let own: Forced = self.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect();
+        // What follows the first of them tells of all.
+        let first = self.unshown[0].site;
+        let exact = run(RoundingContract::IDEAL, &own)?;
+        let mut members = Vec::with_capacity(MEMBERS);
+        let mut strayed = vec![0.0; self.tokens];
+        for seed in (1..).take(MEMBERS) {
+            let member = run(candidate.stochastic(seed), &own)?;
+            let value = |site: Site| {
+                let seen = member.seen.iter().find(|seen| seen.site == site);
+                Ok(seen.expect("all runs see the same").computed.value.clone())
+            };
+            let of_tokens = distances((first, self.tokens), &exact.seen, value)?;
+            strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
+            members.push(member.unshown);
         }
-        Ok(self.choices())
-    }
-
-    /// An exchange, unless another that was kept has chosen the same already.
-    fn still(&self, exchange: Option<&Exchange>) -> Option<Exchange> {
-        exchange.copied().filter(|Exchange { site, row, other, .. }| {
-            self.chosen[*site].row(*row).iter().all(|chosen| chosen != other)
-        })
-    }
-
-    fn choices(&self) -> HashMap<Site, Array2<usize>> {
-        self.sites.iter().copied().zip(self.chosen.iter().cloned()).collect()
+        let mut search = Search::new(&self.unshown, &exact.unshown, &members, strayed);
+        for _ in 0..TRIED {
+            let Some(forced) = search.next() else { break };
+            let ran = run(RoundingContract::IDEAL, &forced)?;
+            let value = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
+            search.learn(&ran.unshown, &distances((first, self.tokens), &ran.seen, value)?);
+        }
+        Ok(search.best())
     }
 }
 
-/// The exchanges of a chosen one for another that errors of the two scores allow, the likeliest first.
-fn legal(unshown: &Unshown, site: usize, row: usize) -> Vec<Exchange> {
+/// Whether bounds of scores leave any of these choices open.
+fn is_open(unshown: &Unshown) -> bool {
     let error = unshown.scores.error_or_exact();
-    let score = |c: usize| unshown.scores.value[[row, c]];
-    let certain = |c: usize| error.certain[[row, c]];
-    let own = unshown.chosen.row(row);
-    let mut chosen: Vec<(usize, usize)> = own.iter().copied().enumerate().filter(|(_, c)| *c != NONE).collect();
-    let mut others: Vec<usize> =
-        (0..unshown.scores.dim().1).filter(|c| !own.iter().any(|o| o == c) && score(*c).is_finite()).collect();
-    chosen.sort_by(|a, b| score(a.1).total_cmp(&score(b.1)));
-    others.sort_by(|a, b| score(*b).total_cmp(&score(*a)));
-    let mut found: Vec<(f64, Exchange)> = Vec::new();
-    for &(slot, weak) in chosen.iter().take(NEAREST) {
-        for &other in others.iter().take(NEAREST) {
-            let (apart, explained) = (score(weak) - score(other), certain(weak) + certain(other));
-            if apart <= explained {
-                found.push((apart / explained.max(f64::MIN_POSITIVE), Exchange { site, row, slot, other }));
-            }
-        }
-    }
-    found.sort_by(|a, b| a.0.total_cmp(&b.0));
-    found.into_iter().map(|(_, exchange)| exchange).collect()
+    let rows = unshown.scores.value.rows().into_iter().zip(unshown.chosen.rows()).enumerate();
+    rows.into_iter().any(|(row, (scores, chosen))| {
+        let bound = |choice: usize| error.certain[[row, choice]];
+        let is_chosen = |choice: &usize| chosen.iter().any(|other| other == choice);
+        let lowest = chosen.iter().filter(|choice| **choice != NONE).map(|&choice| scores[choice] - bound(choice));
+        let others = (0..scores.len()).filter(|choice| !is_chosen(choice) && scores[*choice].is_finite());
+        let highest = others.map(|choice| scores[choice] + bound(choice));
+        lowest.fold(f64::INFINITY, f64::min) <= highest.fold(f64::NEG_INFINITY, f64::max)
+    })
 }
 
-/// How far each token's values are from the candidate's, in units of a site's own size, over the sites that have a row a token.
-fn distances(seen: &[Seen], loaded: &Loaded<'_>, tokens: usize) -> Result<Vec<f64>, Failure> {
-    let mut distances = vec![0.0; tokens];
-    for seen in seen.iter().filter(|seen| seen.computed.value.nrows() == tokens) {
-        let candidate = loaded.value(seen.site)?;
-        let size = candidate.iter().map(|x| x * x).sum::<f64>().max(f64::MIN_POSITIVE);
-        let rows = candidate.rows().into_iter().zip(seen.computed.value.rows());
-        for (distance, (candidate, computed)) in distances.iter_mut().zip(rows) {
-            *distance += candidate.iter().zip(computed).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / size;
+/// Whether a site's values tell what was chosen: they come after it, with a row a token, and depend on nothing that nobody knows.
+fn tells_of(choice: Site, seen: &Seen, tokens: usize) -> bool {
+    seen.site > choice && seen.computed.value.nrows() == tokens && seen.unknown.is_none()
+}
+
+/// How far what was seen of each token is from other values, in units of a site's own size, over the sites that tell of a choice.
+fn distances(
+    (choice, tokens): (Site, usize),
+    seen: &[Seen],
+    other: impl Fn(Site) -> Result<Array2<f64>, Failure>,
+) -> Result<Vec<f64>, Failure> {
+    let mut squares = vec![0.0; tokens];
+    for seen in seen.iter().filter(|seen| tells_of(choice, seen, tokens)) {
+        let (other, own) = (other(seen.site)?, &seen.computed.value);
+        let size = other.iter().map(|x| x * x).sum::<f64>().max(f64::MIN_POSITIVE);
+        for (square, (other, own)) in squares.iter_mut().zip(other.rows().into_iter().zip(own.rows())) {
+            *square += other.iter().zip(own).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / size;
         }
     }
-    Ok(distances)
+    Ok(squares.into_iter().map(f64::sqrt).collect())
 }

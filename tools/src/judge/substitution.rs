@@ -10,7 +10,7 @@ use reference::config::Config;
 use reference::probe::Probe;
 use reference::site::Extent;
 use reference::site::NONE;
-use reference::{LayerSite, Site, Tracked};
+use reference::{LayerSite, Real, Site, Tracked};
 
 use super::lens::Lens;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(crate) struct Loaded<'a> {
     absent: usize,
     values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
     /// Choices that the candidate does not show, as far as they follow from its values.
-    recovered: RefCell<HashMap<Site, Array2<usize>>>,
+    recovered: RefCell<Forced>,
     shown: RefCell<HashMap<Site, Option<Rc<[usize]>>>>,
 }
 
@@ -40,14 +40,15 @@ impl<'a> Loaded<'a> {
     }
 
     /// Goes on with these choices wherever the candidate shows none.
-    pub(super) fn recover(&self, choices: HashMap<Site, Array2<usize>>) {
+    pub(super) fn recover(&self, choices: Forced) {
         self.recovered.borrow_mut().extend(choices);
     }
 
-    /// The same values, with other choices where the candidate shows none.
-    pub(super) fn with(&self, recovered: HashMap<Site, Array2<usize>>) -> Self {
-        let (values, shown) = (self.values.clone(), self.shown.clone());
-        Loaded { values, shown, recovered: RefCell::new(recovered), ..*self }
+    /// The same values, with these choices beside those that are recovered already.
+    pub(super) fn with(&self, choices: Forced) -> Self {
+        let (values, shown, recovered) = (self.values.clone(), self.shown.clone(), self.recovered.clone());
+        recovered.borrow_mut().extend(choices);
+        Loaded { values, recovered, shown, ..*self }
     }
 
     pub(super) fn tokens(&self) -> usize {
@@ -178,6 +179,9 @@ pub(crate) struct SeenChoice {
     pub(crate) shown: Option<Rc<[usize]>>,
 }
 
+/// Choices that are made for a run, by site; a row of [`NONE`] alone leaves the run its own choice.
+pub(super) type Forced = HashMap<Site, Array2<usize>>;
+
 /// A choice that the candidate does not show.
 pub(super) struct Unshown {
     pub(super) site: Site,
@@ -195,8 +199,10 @@ pub(crate) struct Substitution<'a> {
     pub(crate) only: Option<Vec<Site>>,
     pub(crate) seen: Vec<Seen>,
     pub(crate) choices: Vec<SeenChoice>,
-    /// Choices that the candidate does not show, where errors of scores are known.
+    /// Choices that the candidate does not show, where errors of scores are known, or all.
     pub(super) unshown: Vec<Unshown>,
+    /// Whether all choices that the candidate does not show are kept.
+    pub(super) records: bool,
     pub(crate) missing: Vec<Site>,
     /// Sites that the candidate shows in another size.
     pub(crate) others: Vec<Site>,
@@ -209,7 +215,8 @@ impl<'a> Substitution<'a> {
     pub(crate) fn new(lens: Lens, loaded: &'a Loaded<'a>, only: Option<Vec<Site>>) -> Self {
         let (seen, choices, unshown, missing, others, segment) = Default::default();
         let unknown = Unknown::new(loaded.absent);
-        Substitution { lens, loaded, only, seen, choices, unshown, missing, others, failure: None, segment, unknown }
+        let (failure, records) = (None, false);
+        Substitution { lens, loaded, only, seen, choices, unshown, records, missing, others, failure, segment, unknown }
     }
 
     fn keeps(&self, site: Site) -> bool {
@@ -254,10 +261,15 @@ impl<'a> Substitution<'a> {
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
             self.pass_over(site);
-            if let Some(recovered) = self.loaded.recovered.borrow().get(&site) {
-                chosen.clone_from(recovered);
-            } else if scores.error.is_some() {
+            let recovered = self.loaded.recovered.borrow();
+            let recovered = recovered.get(&site);
+            if self.records || scores.error.is_some() && recovered.is_none() {
                 self.unshown.push(Unshown { site, scores: scores.clone(), chosen: chosen.clone() });
+            }
+            if let Some(recovered) = recovered {
+                let rows = chosen.rows_mut().into_iter().zip(recovered.rows());
+                let made = rows.filter(|(_, recovered)| recovered.iter().any(|&choice| choice != NONE));
+                made.for_each(|(mut own, recovered)| own.assign(&recovered));
             }
             return Ok(());
         }
@@ -313,6 +325,27 @@ pub(crate) fn is_usable(site: Site, choices: usize, chosen: &Array2<usize>) -> b
     })
 }
 
+/// A run in f32 is put next to the same candidate.
+impl Probe<f32> for Substitution<'_> {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f32>) {
+        let mut wide = value.widened();
+        Probe::<f64>::visit(self, site, &mut wide);
+        value.value = wide.value.mapv(f32::of);
+    }
+
+    fn choose(&mut self, site: Site, scores: &Tracked<f32>, chosen: &mut Array2<usize>) {
+        Probe::<f64>::choose(self, site, &scores.widened(), chosen);
+    }
+
+    fn wants(&self, site: Site) -> bool {
+        Probe::<f64>::wants(self, site)
+    }
+
+    fn stores(&self, site: Site) -> bool {
+        Probe::<f64>::stores(self, site)
+    }
+}
+
 impl Probe<f64> for Substitution<'_> {
     fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
         if self.failure.is_none() {
@@ -328,5 +361,9 @@ impl Probe<f64> for Substitution<'_> {
 
     fn wants(&self, site: Site) -> bool {
         self.lens == Lens::Local && self.loaded.has(site)
+    }
+
+    fn stores(&self, site: Site) -> bool {
+        self.loaded.has(site)
     }
 }

@@ -1,7 +1,5 @@
 //! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
 
-use std::collections::HashMap;
-
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::models::decoder::{Decoder, Stream};
@@ -9,14 +7,14 @@ use reference::models::vision::Patches;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::rope::RopeTable;
 use reference::run::Run;
-use reference::{Error, RoundingContract, Site, Tracked};
+use reference::{Error, Real, RoundingContract, Site, Tracked};
 
 use super::candidate::Start;
 use super::floor::MEMBERS;
 use super::judging::Judge;
 use super::lens::Lens;
-use super::recover::Recovery;
-use super::substitution::{Loaded, Seen, SeenChoice, Substitution};
+use super::recover::{Ran, Recovery};
+use super::substitution::{Forced, Loaded, SeenChoice, Substitution};
 use crate::failure::Failure;
 
 /// A part of a forward pass.
@@ -78,12 +76,12 @@ pub(crate) struct Track<'m> {
 
 /// Where a run stands.
 #[derive(Clone)]
-pub(super) struct State {
-    patches: Option<Patches<f64>>,
-    features: Vec<Tracked<f64>>,
-    stream: Option<Stream<f64>>,
-    table: Option<RopeTable<f64>>,
-    cache: KvCache<f64>,
+pub(super) struct State<T = f64> {
+    patches: Option<Patches<T>>,
+    features: Vec<Tracked<T>>,
+    stream: Option<Stream<T>>,
+    table: Option<RopeTable<T>>,
+    cache: KvCache<T>,
 }
 
 impl<'m> Track<'m> {
@@ -117,10 +115,11 @@ impl<'m> Track<'m> {
             return Err(failure);
         }
         if let Phase::Layer(layer) = phase
-            && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), loaded.tokens())
+            && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), &probe.seen, loaded.tokens())
         {
             self.main.back_to(layer, stream, pass.kept());
-            let choices = recovery.settle(loaded, |choices| self.forced((layer, phase), pass, loaded, choices))?;
+            let run = |contract, choices: &Forced| self.forced((layer, phase), pass, loaded, (contract, choices));
+            let choices = recovery.settle(loaded, self.candidate, run)?;
             loaded.recover(choices);
             return self.advance(phase, pass, loaded);
         }
@@ -140,19 +139,20 @@ impl<'m> Track<'m> {
         Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
     }
 
-    /// What a layer computes with choices forced.
+    /// What a layer computes under a contract with choices made for it.
     fn forced(
         &self,
         (layer, phase): (usize, Phase),
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        choices: &HashMap<Site, Array2<usize>>,
-    ) -> Result<Vec<Seen>, Failure> {
+        (contract, choices): (RoundingContract, &Forced),
+    ) -> Result<Ran, Failure> {
         let loaded = loaded.with(choices.clone());
         let mut probe = Substitution::new(self.lens, &loaded, None);
+        probe.records = true;
         let mut state = self.main.only(layer, pass.kept());
-        state.advance(self.model, phase, pass, &mut Run::new(RoundingContract::IDEAL, &mut probe))?;
-        probe.failure.map_or(Ok(probe.seen), Err)
+        state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
+        probe.failure.map_or(Ok(Ran { seen: probe.seen, unshown: probe.unshown }), Err)
     }
 
     /// Whether all that later phases read of this one is the candidate's own, and so needs no member of its own.
@@ -213,16 +213,6 @@ struct Flow {
 }
 
 impl State {
-    pub(super) fn new(model: &Decoder<'_>) -> Self {
-        let cache = KvCache::new(model.config().num_hidden_layers);
-        State { patches: None, features: Vec::new(), stream: None, table: None, cache }
-    }
-
-    /// Forgets what was read after so many positions.
-    pub(super) fn truncate(&mut self, kept: usize) {
-        self.cache.truncate(kept);
-    }
-
     /// Goes back to before a layer whose pass began at position `first`.
     fn back_to(&mut self, layer: usize, stream: Option<Stream<f64>>, first: usize) {
         self.stream = stream;
@@ -236,11 +226,6 @@ impl State {
         let mut cache = KvCache::new(self.cache.layers());
         cache.adopt(layer, &self.cache, first);
         State { patches: None, features: Vec::new(), stream: self.stream.clone(), table: self.table.clone(), cache }
-    }
-
-    /// Goes on from a candidate's residual stream.
-    pub(super) fn jump(&mut self, stream: &Array2<f64>) {
-        self.stream = Some(Tracked::exact(stream.clone()).into());
     }
 
     fn flow(&self) -> Flow {
@@ -260,13 +245,30 @@ impl State {
         self.features.clone_from(&flow.features);
         self.stream = flow.stream.clone().map(Stream::from);
     }
+}
+
+impl<T: Real> State<T> {
+    pub(super) fn new(model: &Decoder<'_>) -> Self {
+        let cache = KvCache::new(model.config().num_hidden_layers);
+        State { patches: None, features: Vec::new(), stream: None, table: None, cache }
+    }
+
+    /// Forgets what was read after so many positions.
+    pub(super) fn truncate(&mut self, kept: usize) {
+        self.cache.truncate(kept);
+    }
+
+    /// Goes on from a candidate's residual stream.
+    pub(super) fn jump(&mut self, stream: &Array2<f64>) {
+        self.stream = Some(Tracked::exact(stream.mapv(T::of)).into());
+    }
 
     pub(super) fn advance(
         &mut self,
         model: &Decoder<'_>,
         phase: Phase,
         pass: Pass<'_>,
-        run: &mut Run<'_, f64>,
+        run: &mut Run<'_, T>,
     ) -> Result<(), Error> {
         let pixels = |which| {
             let media = model.media().expect("a pass through the tower has something to see");

@@ -195,7 +195,7 @@ impl SiteReport {
     }
 }
 
-fn as_path<S: serde::Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_path<S: serde::Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(site)
 }
 

@@ -13,6 +13,7 @@ use reference::{LayerSite, RoundingContract, Site};
 use crate::failure::Failure;
 use crate::judge::agreement::Agreement;
 use crate::judge::candidate::{Candidate, Start};
+use crate::judge::exact::{ExactTwin, Exactness};
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::substitution::Loaded;
@@ -71,23 +72,50 @@ impl Verification<'_> {
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
     pub fn agreements(&self) -> Result<Vec<(At, Agreement)>, Failure> {
         let mut twin = Twin::alone(self.model, self.contract);
-        let (mut agreements, mut first) = (Vec::new(), 0);
-        for (step, tokens) in self.steps.iter().enumerate() {
-            let pass = self.begin(step, first);
-            first = pass.start.position;
-            for phase in self.pass(step) {
-                let loaded = Loaded::new(self.candidate, self.model.config(), step, self.extent(step));
-                let of_phase = twin.advance(phase, pass, &loaded)?;
-                agreements.extend(of_phase.into_iter().map(|(site, agreement)| (At { step, site }, agreement)));
-            }
-            first += tokens.len();
-        }
+        let mut agreements = Vec::new();
+        self.each_phase(|phase, pass, loaded| {
+            let of_phase = twin.advance(phase, pass, loaded)?.into_iter();
+            agreements.extend(of_phase.map(|(site, agreement)| (At { step: loaded.step(), site }, agreement)));
+            Ok(())
+        })?;
         agreements.sort_by_key(|(at, _)| *at);
         Ok(agreements)
     }
 
+    /// How the values at each site stand to those of the candidate's exact twin, `None` where its precision fixes no order of
+    /// sums. If `binding`, a difference is a fault.
+    pub fn exactness(&self, binding: bool) -> Result<Option<Exactness>, Failure> {
+        let Some(mut twin) = ExactTwin::new(self.model, self.contract) else { return Ok(None) };
+        let (start, mut sites) = (self.first_layer(), Vec::new());
+        self.each_phase(|phase, pass, loaded| {
+            if phase == Phase::Layer(start) && start > 0 {
+                let stream = loaded.value(output_of(start - 1))?;
+                twin.jump(&stream);
+            }
+            sites.extend(twin.advance(phase, pass, loaded)?);
+            Ok(())
+        })?;
+        Ok(Some(Exactness { sites, binding }))
+    }
+
+    fn each_phase(
+        &self,
+        mut f: impl FnMut(Phase, Pass<'_>, &Loaded<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut first = 0;
+        for (step, tokens) in self.steps.iter().enumerate() {
+            let pass = self.begin(step, first);
+            first = pass.start.position;
+            for phase in self.pass(step) {
+                f(phase, pass, &Loaded::new(self.candidate, self.model.config(), step, self.extent(step)))?;
+            }
+            first += tokens.len();
+        }
+        Ok(())
+    }
+
     fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
-        let start = self.start();
+        let start = self.first_layer();
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
         // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
         let possible = |lens: &Lens| (start == 0 || *lens != Lens::Global) && (!absent || *lens == Lens::Local);
@@ -149,7 +177,7 @@ impl Verification<'_> {
     }
 
     /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
-    fn start(&self) -> usize {
+    pub fn first_layer(&self) -> usize {
         let Some(before) = self.layers.start.checked_sub(1) else { return 0 };
         let shown = |step| {
             let at = At { step, site: output_of(before) };
@@ -160,9 +188,9 @@ impl Verification<'_> {
 
     fn pass(&self, step: usize) -> impl Iterator<Item = Phase> + use<> {
         let head = (self.layers.end == self.model.config().num_hidden_layers).then_some(Phase::Head);
-        let layers = (self.start()..self.layers.end).map(Phase::Layer);
+        let layers = (self.first_layer()..self.layers.end).map(Phase::Layer);
         // A run that begins in between begins from a stream that has seen.
-        let sees = step == 0 && self.start() == 0;
+        let sees = step == 0 && self.first_layer() == 0;
         let passes = self.model.media().filter(|_| sees).map_or(0, |media| media.passes().count());
         let depth = self.model.config().vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
         let tower = (0..passes).flat_map(move |pass| {

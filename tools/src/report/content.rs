@@ -15,6 +15,7 @@ use super::place;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::judge::decoded::Decoded;
+use crate::judge::exact::Exactness;
 use crate::judge::verdict::{SiteReport, Verdict};
 use crate::judge::verification::Found;
 
@@ -39,6 +40,9 @@ pub struct Report {
     pub denied: Vec<Verdict>,
     /// The decoded tokens, where there are any.
     pub decode: Option<Decoded>,
+    /// How the values stand to those of the candidate's exact twin, where its sums are our kernels'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Exactness>,
 }
 
 /// A report in a word.
@@ -54,7 +58,7 @@ pub enum Conclusion {
 }
 
 /// The version of the JSON schema.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 impl Report {
     /// What was found at the selected sites. Refused if nothing was compared there.
@@ -68,7 +72,7 @@ impl Report {
         }
         let coverage = Coverage::of(config, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
-        Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode: None })
+        Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode: None, exact: None })
     }
 
     /// Holds it to demands. Refused if they cannot be met by any candidate.
@@ -82,7 +86,8 @@ impl Report {
     pub fn conclusion(&self) -> Conclusion {
         let decode = self.decode.as_ref().is_some_and(|decoded| decoded.verdict() == Verdict::Fault);
         let is_denied = self.denied.iter().any(|verdict| self.count(*verdict) > 0);
-        if decode || is_denied || !self.unmet.is_empty() || self.count(Verdict::Fault) > 0 {
+        let exact = self.exact.as_ref().is_some_and(Exactness::is_fault);
+        if decode || exact || is_denied || !self.unmet.is_empty() || self.count(Verdict::Fault) > 0 {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
@@ -164,7 +169,7 @@ fn nothing_compared(header: &Header, shown: &BTreeSet<Site>, selection: &Selecti
                 header.layers
             )
         }
-        _ => format!("the candidate shows no site of the {} layers", header.layers),
+        _ => format!("the candidate shows no site there, of {}", counted(header.layers, "layer")),
     };
     let selected = if selection.is_all() { "everything".to_owned() } else { selection.to_string() };
     let problem = format!("nothing was compared: {selected} was selected, and {there}");

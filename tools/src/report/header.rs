@@ -18,9 +18,9 @@ pub struct Header {
     pub candidate: String,
     /// How the candidate rounds.
     #[serde(serialize_with = "as_text")]
-    pub contract: RoundingContract,
+    pub precision: RoundingContract,
     /// From where that is known.
-    pub contract_from: String,
+    pub precision_from: String,
     /// The reading of the documents.
     #[serde(serialize_with = "as_text")]
     pub semantics: Semantics,

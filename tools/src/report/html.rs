@@ -20,6 +20,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use self::cells::Cells;
 use super::content::{Conclusion, Report};
+use super::exactness;
 use super::figures::counted;
 use crate::judge::verdict::Verdict;
 
@@ -116,11 +117,18 @@ fn header(report: &Report) -> Markup {
         dl.facts {
             dt { "model" } dd { (header.size) }
             dt { "candidate" } dd { (header.candidate) }
-            dt { "precision" } dd { (header.contract) " (" (header.contract_from) ")" }
+            dt { "precision" } dd { (header.precision) " (" (header.precision_from) ")" }
             dt { "semantics" } dd { (header.semantics) }
             dt { "prompt" } dd { (header.prompt()) }
             dt { "coverage" } dd { (report.coverage) }
             @for note in &header.notes { dt { "note" } dd { (note) } }
+            @if let Some(exact) = &report.exact {
+                dt { "exact twin" }
+                dd {
+                    (exactness::sentence(exact))
+                    @for bits in exact.differing() { br; (bits.site) ": " (exactness::difference(bits)) }
+                }
+            }
             @if !missing.is_empty() {
                 dt { "not captured" }
                 dd { "checked through the next captured operator: " (missing.join(", ")) }

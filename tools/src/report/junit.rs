@@ -4,9 +4,10 @@ use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, Tes
 use reference::Site;
 
 use super::content::Report;
-use super::finding;
+use super::{exactness, finding};
 use crate::failure::Failure;
 use crate::judge::decoded::{Cause, Decoded};
+use crate::judge::exact::Exactness;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
 
@@ -21,16 +22,20 @@ pub fn junit(reports: &[Report]) -> Result<String, Failure> {
                 suite.add_test_cases((0..decoded.tokens.len()).map(|position| of_token(decoded, position)));
                 suite
             }));
+        let suites = suites.chain(report.exact.as_ref().map(|exact| of_exact_twin(report, exact)));
         document.add_test_suites(suites.filter(|suite| suite.tests > 0));
     }
-    document.to_string().map_err(|error| Failure::new(format!("the report cannot be JUnit: {error}")))
+    let text = document.to_string();
+    let text = text.map_err(|error| Failure::new(format!("the report cannot be JUnit: {error}")))?;
+    // XML has no such characters, and the writer leaves them as they are.
+    Ok(text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}"))
 }
 
 fn suite(report: &Report, what: &str) -> TestSuite {
     let header = &report.header;
     let mut suite = TestSuite::new(format!("{}: {what}", header.model));
     suite.add_property(("candidate", header.candidate.as_str()));
-    suite.add_property(("precision", header.contract.to_string().as_str()));
+    suite.add_property(("precision", header.precision.to_string().as_str()));
     suite.add_property(("coverage", report.coverage.to_string().as_str()));
     suite.add_property(("semantics", header.semantics.to_string().as_str()));
     suite
@@ -48,6 +53,24 @@ fn of_lens(report: &Report, lens: Lens) -> TestSuite {
     }
     for case in &mut suite.test_cases {
         case.set_classname(format!("{}.{lens}", report.header.model));
+    }
+    suite
+}
+
+/// Each site beside the exact twin's.
+fn of_exact_twin(report: &Report, exact: &Exactness) -> TestSuite {
+    let mut suite = suite(report, "exact twin");
+    suite.add_test_cases(exact.sites.iter().map(|bits| {
+        let name = format!("step.{}.{}", bits.step, bits.site);
+        if exact.binding && bits.equal < bits.count {
+            return failed(name, "not exact", &[exactness::difference(bits)]);
+        }
+        let mut case = TestCase::new(name, TestCaseStatus::success());
+        case.set_system_out(exactness::difference(bits));
+        case
+    }));
+    for case in &mut suite.test_cases {
+        case.set_classname(format!("{}.exact", report.header.model));
     }
     suite
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use owo_colors::OwoColorize;
 
 use super::content::{Conclusion, Report};
+use super::exactness;
 use super::figures::counted;
 use super::finding::{NOT_CAPTURED, another_token, lines, suspicion};
 use super::logits::Logits;
@@ -33,6 +34,7 @@ pub fn print(report: &Report, output: Output) {
     text += &missing(report);
     text += &findings(report);
     text += &twin(report);
+    text += &exact(report);
     text += &routing(report);
     text += &logits(report);
     text += &decode(report);
@@ -73,7 +75,7 @@ fn header(report: &Report) -> String {
     };
     line("model", &format!("{}: {}", header.model, header.size));
     line("candidate", &header.candidate);
-    line("precision", &format!("{} ({})", header.contract, header.contract_from));
+    line("precision", &format!("{} ({})", header.precision, header.precision_from));
     line("semantics", &header.semantics.to_string());
     line("prompt", &header.prompt());
     line("coverage", &report.coverage.to_string());
@@ -183,6 +185,17 @@ fn twin(report: &Report) -> String {
         share(equal),
         share(expected)
     )
+}
+
+/// Whether every value is the one that the precision's own order of sums gives.
+fn exact(report: &Report) -> String {
+    let Some(exact) = &report.exact else { return String::new() };
+    let mut text = format!("exact twin: {}\n", exactness::sentence(exact));
+    let said = if exact.binding { "fault".red().bold().to_string() } else { "differs".cyan().to_string() };
+    for bits in exact.differing().take(TOLD) {
+        let _ = writeln!(text, "  {said} {}: {}", bits.site, exactness::difference(bits));
+    }
+    text
 }
 
 /// Choices of experts that are not the reference's, by layer, beside how many rounding makes so.

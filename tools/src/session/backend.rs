@@ -1,14 +1,14 @@
 //! The two implementations that the program has itself.
 
-use fixtures::checkpoint::rounded::HeldWeights;
+use fixtures::activations::manifest::Manifest;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::models::decoder::Decoder as Optimized;
-use reference::{RoundingContract, Semantics};
+use reference::Semantics;
 
 use crate::failure::Failure;
-use crate::report::output::Output;
 use crate::session::model::Model;
+use crate::session::progress::{Progress, Watcher};
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -35,9 +35,11 @@ pub fn device(text: &str) -> Result<DeviceChoice, Failure> {
     })
 }
 
-/// The weights as the CUDA path holds them.
-pub fn weights_of_optimized(model: &Model) -> HeldWeights<'_> {
-    HeldWeights::under(&RoundingContract::PARITY, &model.checkpoint)
+/// Whether the CUDA path that wrote a dump ran on the emulated device; `None` of a dump by anything else.
+pub fn ran_on_emulated(manifest: Option<&Manifest>) -> Option<bool> {
+    let producer = manifest?.producer.as_ref()?;
+    let ours = producer.get("library")? == "parity" && producer.get("backend")? == "optimized";
+    ours.then(|| producer.get("emulated").is_some_and(|emulated| emulated == true))
 }
 
 /// Copies a model to a device.
@@ -45,13 +47,13 @@ pub fn load_optimized(
     model: &Model,
     semantics: &Semantics,
     choice: DeviceChoice,
-    output: Output,
+    watch: &mut Watcher<'_>,
 ) -> Result<Optimized, Failure> {
     let config = model.checkpoint.config();
     let tower = config.vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
-    let bar = output.progress(config.num_hidden_layers + tower, "copying to the device");
+    watch(Progress::Begins { what: "copying to the device", steps: config.num_hidden_layers + tower });
     let gpu = Gpu::open(choice)?;
-    let loaded = Optimized::load(gpu, config, semantics, &model.checkpoint, || bar.inc(1))?;
-    bar.finish_and_clear();
+    let loaded = Optimized::load(gpu, config, semantics, &model.checkpoint, || watch(Progress::Step))?;
+    watch(Progress::Ends);
     Ok(loaded)
 }

@@ -9,7 +9,8 @@ use reference::media::Media;
 use reference::{LayerSite, Semantics, Site};
 
 use crate::failure::Failure;
-use crate::judge::profile::Look;
+use crate::judge::compared::Compared;
+use crate::judge::comparison::Comparison;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
@@ -72,12 +73,13 @@ impl Dumped {
             let problem = format!("images or videos are given, and the dump has rows of {count} requests");
             return Err(Failure::new(problem).help("dump requests that see one by one"));
         }
+        let mut known: Option<Known> = None;
         let read = |Asked { request, prompt }: Asked| {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
             let media = given.shown.find(model, &prompt)?;
-            let look = Look {
+            let compared = Compared {
                 config: model.checkpoint.config(),
                 weights: &model.checkpoint,
                 semantics,
@@ -86,10 +88,28 @@ impl Dumped {
                 prompt: prompt.tokens.len(),
                 media: media.as_ref(),
             };
-            let known = contract_of(&values, given.precision.as_deref(), &look)?;
+            // One engine computed all requests, so that what is known of the first is known of all.
+            let known = match &known {
+                Some(known) => known.clone(),
+                None => known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone(),
+            };
             Ok(Dumped { values, request, prompt, steps, known, semantics, media })
         };
         asked.into_iter().map(read).collect()
+    }
+
+    /// It, and the model that it is put next to.
+    pub fn comparison<'a>(&'a self, model: &'a Model) -> Comparison<'a> {
+        let compared = Compared {
+            config: model.checkpoint.config(),
+            weights: &model.checkpoint,
+            semantics: self.semantics,
+            candidate: &self.values,
+            steps: &self.steps,
+            prompt: self.prompt.tokens.len(),
+            media: self.media.as_ref(),
+        };
+        Comparison::new(compared, self.known.contract)
     }
 }
 

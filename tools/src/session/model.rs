@@ -56,9 +56,11 @@ impl Model {
     /// In what the presets of the semantics differ for this model, and how it is read, in words.
     pub fn readings(&self, semantics: &Semantics) -> Option<String> {
         let config = self.checkpoint.config();
-        let matters = |field: &str| match field {
-            "gate_clamp" => config.swiglu_oai.is_some(),
-            _ => config.index.is_some(),
+        let concerned = |field: &str| Semantics::OPERATORS.iter().find(|(_, fields)| fields.contains(&field));
+        let matters = |field: &str| match concerned(field) {
+            Some(("swiglu_oai", _)) => config.swiglu_oai.is_some(),
+            Some(("indexer" | "block_sparse_attention", _)) => config.index.is_some(),
+            _ => true,
         };
         let presets = Semantics::DOCUMENTS.fields().into_iter().zip(Semantics::RELEASED.fields());
         let points: Vec<String> = presets

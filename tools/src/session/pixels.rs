@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fixtures::activations::dump::Dump;
 use ndarray::Array2;
-use reference::config::{Config, Family, Vision};
+use reference::config::{Config, Vision};
 use reference::media::{Media, Medium, Pixels};
 use reference::{Error, Grid};
 
@@ -80,11 +80,7 @@ impl Shown {
 
 /// Why a model takes no pixels.
 fn blind(model: &Model, config: &Config) -> Failure {
-    let why = match config.family {
-        Family::M2 => "M2 reads text alone",
-        Family::M3Text => "this is M3's text model alone",
-        Family::M3 => "its checkpoint has no tensor of a vision tower",
-    };
+    let why = config.architecture.blind;
     Failure::new(format!("images and videos are given, and {} does not see: {why}", model.name))
         .help("leave them out, or name a checkpoint of M3 with its vision tower")
 }

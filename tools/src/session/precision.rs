@@ -1,16 +1,16 @@
 //! In what precision a candidate was computed: as the command line says, or its manifest, or found in its values.
 
-use std::collections::BTreeMap;
-
 use fixtures::Dtype;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
 use reference::{RoundingContract, Site, Storage};
+use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::judge::profile::{Look, find};
+use crate::judge::compared::Compared;
+use crate::judge::profile::find;
 use crate::judge::stored::storage_at;
 
 /// A contract, and from where it is known.
@@ -28,32 +28,42 @@ pub struct Known {
 const LOOKED_AT: usize = 1 << 16;
 
 /// The contract of a dump: what is given counts, else what its manifest says, else it is found.
-pub fn contract_of(dump: &Sited, given: Option<&str>, look: &Look<'_>) -> Result<Known, Failure> {
+pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -> Result<Known, Failure> {
     let manifest = dump.dump().manifest();
     let declared = manifest.and_then(|manifest| manifest.precision.as_deref());
     let (contract, from) = match (given, declared) {
         (Some(text), _) => (named(text)?, "as given"),
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
-        (None, None) => return found(dump, look),
+        (None, None) => return found(dump, compared),
     };
     Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into() })
 }
 
 /// The documented precision that agrees best with what activations are stored in.
-fn found(dump: &Sited, look: &Look<'_>) -> Result<Known, Failure> {
+fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
+    let producer = dump.dump().manifest().and_then(|manifest| manifest.producer.as_ref());
+    if let Some(autocast) = producer.and_then(|producer| producer.get("autocast")).and_then(Value::as_str) {
+        let problem = format!(
+            "the dump was made under autocast to {autocast}, which stores some operators' results in {autocast} and others' in \
+             f32; no profile says which"
+        );
+        let help = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with --precision what \
+                    was rounded";
+        return Err(Failure::new(problem).help(help));
+    }
     let types = types(dump)?;
-    let Some((&activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
+    let Some((activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
         return Err(Failure::new("the dump has no activation that is known").help("see --names"));
     };
-    let activations = activations.storage();
-    let of_all: usize = types.values().map(Vec::len).sum();
+    let activations = *activations;
+    let of_all: usize = types.iter().map(|(_, sites)| sites.len()).sum();
     let stored = match of_all - sites.len() {
         0 => format!("activations are {activations}"),
         others => format!("activations are {activations} at {} of {of_all} sites, {others} are not", sites.len()),
     };
     let engine = dump.dump().manifest().map(Manifest::producer_text);
     let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
-    let contract = match find(look, activations, engine.as_deref())? {
+    let contract = match find(compared, activations, engine.as_deref())? {
         Some(found) => {
             let share = 100.0 * found.share;
             let from = format!("found: {stored}, and {share:.1} % of values are its twin's");
@@ -64,43 +74,27 @@ fn found(dump: &Sited, look: &Look<'_>) -> Result<Known, Failure> {
     Ok(Known { contract, from: stored, coarser: None })
 }
 
-/// A storage type as a key in an order: the wider first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stored {
-    F32,
-    F16,
-    Bf16,
-}
-
-impl Stored {
-    fn storage(self) -> Storage {
-        match self {
-            Stored::F32 => Storage::F32,
-            Stored::F16 => Storage::F16,
-            Stored::Bf16 => Storage::Bf16,
-        }
-    }
-}
-
 /// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding
-/// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case.
-fn types(dump: &Sited) -> Result<BTreeMap<Stored, Vec<At>>, Failure> {
-    let mut types: BTreeMap<Stored, Vec<At>> = BTreeMap::new();
+/// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case. The wider
+/// types come first.
+fn types(dump: &Sited) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
+    let mut types = [Storage::F32, Storage::F16, Storage::Bf16].map(|storage| (storage, Vec::new()));
     for at in dump.sites().filter(|at| is_activation(at.site)) {
         let stored = match dump.dtype(at) {
-            Some(Dtype::Bf16) => Some(Stored::Bf16),
-            Some(Dtype::F16) => Some(Stored::F16),
+            Some(Dtype::Bf16) => Some(Storage::Bf16),
+            Some(Dtype::F16) => Some(Storage::F16),
             _ => grid(dump, at)?,
         };
-        if let Some(stored) = stored {
-            types.entry(stored).or_default().push(at);
+        let of_type = types.iter_mut().find(|(storage, _)| Some(*storage) == stored);
+        if let Some((_, sites)) = of_type {
+            sites.push(at);
         }
     }
-    Ok(types)
+    Ok(types.into_iter().filter(|(_, sites)| !sites.is_empty()).collect())
 }
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.
-fn grid(dump: &Sited, at: At) -> Result<Option<Stored>, Failure> {
+fn grid(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
     let Some(place) = dump.reading().values.get(&at) else { return Ok(None) };
     let tensor = dump.dump().tensor(&place.tensor)?;
     let mut values = vec![0.0_f64; tensor.len().min(LOOKED_AT)];
@@ -108,9 +102,8 @@ fn grid(dump: &Sited, at: At) -> Result<Option<Stored>, Failure> {
     if !values.iter().any(|x| *x != 0.0 && x.is_finite()) {
         return Ok(None);
     }
-    let on = |storage: Storage| values.iter().all(|&x| storage.holds(x));
-    let coarse = [(Storage::Bf16, Stored::Bf16), (Storage::F16, Stored::F16)];
-    Ok(Some(coarse.into_iter().find(|(storage, _)| on(*storage)).map_or(Stored::F32, |(_, stored)| stored)))
+    let on = |storage: &Storage| values.iter().all(|&x| storage.holds(x));
+    Ok(Some([Storage::Bf16, Storage::F16].into_iter().find(on).unwrap_or(Storage::F32)))
 }
 
 /// A sentence, where all activations lie on a coarser grid than the contract stores them on.
@@ -119,10 +112,8 @@ fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, 
         return Ok(None);
     }
     let types = types(dump)?;
-    let mut all = types.keys();
-    let (Some(only), None) = (all.next(), all.next()) else { return Ok(None) };
-    let grid = only.storage();
-    Ok((*only != Stored::F32).then(|| {
+    let [(grid, _)] = &types[..] else { return Ok(None) };
+    Ok((*grid != Storage::F32).then(|| {
         format!(
             "every activation lies on the grid of {grid}, which is coarser than {contract} stores: give --precision"
         )

@@ -1,17 +1,19 @@
 //! Whose rows a dump has: its requests, each with its prompt, from the manifest, the prompts that are given, and the shapes.
 
+use std::path::Path;
+
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::inferred::{self, Fed};
 use fixtures::activations::rows::{self, Request, stated};
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
+use fixtures::tokens;
 use reference::Site;
 use reference::site::Extent;
 
 use crate::failure::Failure;
 use crate::session::model::Model;
 use crate::session::prompt::{HELP, Prompt};
-use crate::session::prompts::prompts;
 
 const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
                          `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
@@ -25,6 +27,14 @@ pub struct Asked {
     pub prompt: Prompt,
 }
 
+/// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file.
+fn prompts(text: &str) -> Result<Vec<Fed>, Failure> {
+    match text.strip_prefix('@') {
+        Some(file) => Ok(tokens::prompts::load(Path::new(file))?),
+        None => Ok(vec![Fed::new(&Prompt::parse(text)?.tokens, &[])]),
+    }
+}
+
 /// The requests of a dump.
 pub fn requests(
     values: &Sited,
@@ -32,44 +42,17 @@ pub fn requests(
     model: &Model,
     manifest: Option<&Manifest>,
 ) -> Result<Vec<Asked>, Failure> {
-    let given = given.map(prompts).transpose()?;
-    let known = match (&given, &model.case) {
-        (Some(given), _) => Some(given.clone()),
+    let known = match (given, &model.case) {
+        (Some(given), _) => Some(prompts(given)?),
         (None, Some(case)) => {
             let decoded = case.decode.as_ref().map(|decode| decode.tokens.clone()).unwrap_or_default();
             Some(vec![Fed::new(&case.tokens, &decoded)])
         }
         (None, None) => None,
     };
-    let listed = manifest.and_then(|manifest| manifest.tokens.as_ref());
-    let sizes = values.sizes();
-    let misfit = |problem: String| Failure::new(problem).help(HELP_ROWS);
-    let stated_calls = manifest.map(|manifest| &manifest.calls[..]).unwrap_or_default();
-    // Calls that were given embeddings say no tokens; a capture that began in the middle says nothing of earlier calls, whose
-    // tokens are listed.
-    let is_whole = sizes.len() <= stated_calls.len() || listed.is_none();
-    let is_stated = !stated_calls.is_empty() && stated_calls.iter().all(|call| call.tokens.is_some());
-    let calls = if is_stated && is_whole {
-        let calls = stated::calls(stated_calls).map_err(|problem| misfit(format!("the dump's manifest: {problem}")))?;
-        require_sizes(&calls, &sizes).map_err(misfit)?;
-        calls
-    } else {
-        if let (Some([one]), Some(listed)) = (known.as_deref(), listed) {
-            require_same(&[one.tokens(), one.decoded.clone()].concat(), listed)?;
-        }
-        let longer = |known: &[Fed], listed: &[u32]| match known {
-            [one] => one.tokens().len() + one.decoded.len() < listed.len() && one.tokens().len() == one.slots.len(),
-            _ => false,
-        };
-        let fed = match (known.as_deref(), listed) {
-            (Some(known), Some(listed)) if longer(known, listed) => vec![Fed::new(listed, &[])],
-            (Some(known), _) => known.to_vec(),
-            (None, Some(listed)) if !listed.is_empty() => vec![Fed::new(listed, &[])],
-            (None, _) => {
-                return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP));
-            }
-        };
-        inferred::calls(&fed, &sizes).map_err(misfit)?
+    let calls = match calls_stated(values, manifest).map_err(misfit)? {
+        Some(calls) => calls,
+        None => calls_inferred(values, known.as_deref(), model, manifest)?,
     };
     let found = rows::requests(&calls).map_err(misfit)?;
     if let Some(known) = known.as_ref().filter(|known| known.len() != found.len()) {
@@ -77,22 +60,72 @@ pub fn requests(
         return Err(misfit(format!("{given} prompts are given, and the dump has rows of {dumped} requests")));
     }
     let decode = manifest.and_then(|manifest| manifest.decode.as_ref()).filter(|_| found.len() == 1);
+    let decode = decode.map(|decode| &decode.tokens[..]);
     let asked = found.into_iter().enumerate().map(|(i, request)| {
-        let fed = request.tokens();
-        let prompt = match &known {
-            Some(known) => {
-                let prompt = known[i].tokens();
-                require_same(&prompt, &fed)?;
-                prompt
-            }
-            None => fed[..fed.len() - decoded_count(&request, decode.map(|decode| &decode.tokens[..]))].to_vec(),
-        };
-        let tail = fed.get(prompt.len()..).unwrap_or_default();
-        let own = if known.is_some() { tail } else { &[] };
-        let decoded = decode.map_or_else(|| own.to_vec(), |decode| decode.tokens.clone());
-        Ok(Asked { request: rotated(values, request)?, prompt: Prompt { tokens: prompt, decoded } })
+        let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
+        Ok(Asked { request: rotated(values, request)?, prompt })
     });
     asked.collect()
+}
+
+fn misfit(problem: String) -> Failure {
+    Failure::new(problem).help(HELP_ROWS)
+}
+
+/// The calls that the manifest states, if it does; calls that were given embeddings say no tokens.
+fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Vec<rows::Call>>, String> {
+    let calls = manifest.map(|manifest| &manifest.calls[..]).unwrap_or_default();
+    let sizes = values.sizes();
+    // A capture that began in the middle says nothing of earlier calls, whose tokens are listed.
+    let begins_later = sizes.len() > calls.len() && manifest.is_some_and(|manifest| manifest.tokens.is_some());
+    if calls.is_empty() || calls.iter().any(|call| call.tokens.is_none()) || begins_later {
+        return Ok(None);
+    }
+    let calls = stated::calls(calls).map_err(|problem| format!("the dump's manifest: {problem}"))?;
+    require_sizes(&calls, &sizes)?;
+    Ok(Some(calls))
+}
+
+/// The calls that follow from the prompts that are known, or from all tokens that the manifest lists.
+fn calls_inferred(
+    values: &Sited,
+    known: Option<&[Fed]>,
+    model: &Model,
+    manifest: Option<&Manifest>,
+) -> Result<Vec<rows::Call>, Failure> {
+    let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
+    let fed = match (known, listed) {
+        (Some([one]), Some(listed)) => {
+            let given = [one.tokens(), one.decoded.clone()].concat();
+            require_same(&given, listed)?;
+            let unpadded = one.slots.iter().all(Option::is_some);
+            if unpadded && given.len() < listed.len() { vec![Fed::new(listed, &[])] } else { vec![one.clone()] }
+        }
+        (Some(known), _) => known.to_vec(),
+        (None, Some(listed)) => vec![Fed::new(listed, &[])],
+        (None, None) => return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP)),
+    };
+    inferred::calls(&fed, &values.sizes()).map_err(misfit)
+}
+
+/// The prompt of a request: the one that is known, or what it was fed before it decoded. What it decoded is what its manifest
+/// says, or what it was fed after the known prompt.
+fn prompt_of(request: &Request, known: Option<&Fed>, decode: Option<&[u32]>) -> Result<Prompt, Failure> {
+    let fed = request.tokens();
+    let (tokens, own) = match known {
+        Some(known) => {
+            let all = known.tokens();
+            // Of a prompt whose beginning came from a cache, all may be given, too.
+            let later =
+                all.get(request.absent..).filter(|later| !later.is_empty() && first_difference(later, &fed).is_none());
+            let prompt = later.unwrap_or(&all).to_vec();
+            require_same(&prompt, &fed)?;
+            let own = fed.get(prompt.len()..).unwrap_or_default().to_vec();
+            (prompt, own)
+        }
+        None => (fed[..fed.len() - decoded_count(request, decode)].to_vec(), Vec::new()),
+    };
+    Ok(Prompt { tokens, decoded: decode.map_or(own, <[u32]>::to_vec) })
 }
 
 /// How many of the tokens that a request was fed were decoded: passes of one token at its end, as far as the decode has them.
@@ -104,9 +137,14 @@ fn decoded_count(request: &Request, decode: Option<&[u32]>) -> usize {
     (0..=single).rev().find(is).unwrap_or(0)
 }
 
+/// The first position at which tokens differ, as far as both are known.
+fn first_difference(one: &[u32], other: &[u32]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
 /// Demands that the given tokens are those that went in, as far as both are known.
 fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
-    let Some(at) = (0..given.len().min(dumped.len())).find(|&i| given[i] != dumped[i]) else { return Ok(()) };
+    let Some(at) = first_difference(given, dumped) else { return Ok(()) };
     let problem = format!(
         "the dump was made from other tokens: they differ from position {at} (given {}, dumped {})",
         given[at], dumped[at]

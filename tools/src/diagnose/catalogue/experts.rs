@@ -4,7 +4,7 @@ use reference::LayerSite::{DenseDown, DenseGateUp, ExpertHidden, ExpertOutput, S
 use reference::Site;
 use reference::config::Config;
 
-use super::mistake::{Change, Mistake, layer, reading};
+use super::mistake::{Change, Mistake, given, layer, reading};
 use super::weights::{Networks, WeightChange, as_text};
 
 const HIDDEN: &[Site] = &[layer(ExpertHidden)];
@@ -16,7 +16,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "w1_w3_swapped",
         about: "the nonlinearity is applied to w3·x instead of w1·x, as when gate and up are stacked the wrong way round",
-        right: "w2 · (silu(w1·x) ⊙ w3·x) (A11, A33)",
+        right: "w2 · (silu(w1·x) ⊙ w3·x)",
         visible: "always",
         touches: GATE_AND_UP,
         ways: |config, _| of_networks(config, WeightChange::SwapGateAndUp),
@@ -24,7 +24,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "halves_interleaved",
         about: "gate and up are taken from alternate rows of the stacked weight instead of its halves",
-        right: "the first half is the gate (A33)",
+        right: "the first half is the gate",
         visible: "an intermediate size above 1",
         touches: GATE_AND_UP,
         ways: |config, _| of_networks(config, WeightChange::InterleaveHalves),
@@ -32,31 +32,31 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "w2_transposed",
         about: "w2 is transposed",
-        right: "w2 is [hidden, intermediate] (A11)",
+        right: "w2 is [hidden, intermediate]",
         visible: "hidden and intermediate size equal; else shapes tell",
         touches: &[layer(ExpertOutput)],
         ways: |config, _| {
             let square = config.hidden_size == config.intermediate_size;
-            if square { vec![Change::Weights(WeightChange::TransposeDown)] } else { Vec::new() }
+            given(square, || vec![Change::Weights(WeightChange::TransposeDown)])
         },
     },
     Mistake {
         name: "nongated",
         about: "experts have no gate: w2 · silu(w1·x)",
-        right: "w2 · (silu(w1·x) ⊙ w3·x) (D31: the code; S3 and S1 CH5.2's words have none)",
+        right: "w2 · (silu(w1·x) ⊙ w3·x): so the released code; documents 001 (chapter 5.2) and 003 have no gate",
         visible: "always",
         touches: HIDDEN,
-        ways: |config, _| if config.swiglu_oai.is_none() { reading("expert", "nongated") } else { Vec::new() },
+        ways: |config, _| given(config.swiglu_oai.is_none(), || reading("expert", "nongated")),
     },
     Mistake {
         name: "expert_map_shift",
         about: "experts were loaded in the order of their numbers as text, 10 before 2",
-        right: "expert n of the router is expert n of the checkpoint (A33)",
+        right: "expert n of the router is expert n of the checkpoint",
         visible: "more than ten experts",
         touches: &[layer(ExpertHidden), layer(ExpertOutput)],
         ways: |config, _| {
             let shifted = !as_text(config.num_local_experts).is_sorted();
-            if shifted { vec![Change::Weights(WeightChange::ExpertsAsText)] } else { Vec::new() }
+            given(shifted, || vec![Change::Weights(WeightChange::ExpertsAsText)])
         },
     },
 ];
@@ -64,6 +64,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
 /// In the routed experts, and where there are networks that all tokens go through, in these, too.
 fn of_networks(config: &Config, change: fn(Networks) -> WeightChange) -> Vec<Change> {
     let others = config.dense_intermediate_size + config.shared_intermediate_size > 0;
-    let all = if others { vec![Change::Weights(change(Networks::All))] } else { Vec::new() };
+    let all = given(others, || vec![Change::Weights(change(Networks::All))]);
     [vec![Change::Weights(change(Networks::Routed))], all].concat()
 }

@@ -5,7 +5,7 @@ use reference::Site;
 use reference::config::Config;
 use reference::weights::{LayerWeight, Projection};
 
-use super::mistake::{Change, Mistake, layer, reading};
+use super::mistake::{Change, Mistake, given, layer, reading};
 use super::weights::WeightChange;
 
 /// What follows an activation that is no site of its own, or is one.
@@ -16,7 +16,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "swiglu_params_dropped",
         about: "the activation is SwiGLU: α, β and the limit were lost",
-        right: "(u′ + 1) · g′ · σ(α·g′) (A12)",
+        right: "(u′ + 1) · g′ · σ(α·g′)",
         visible: "always",
         touches: ACTIVATED,
         ways: |config, _| where_oai(config, || reading("activation", "swiglu")),
@@ -24,7 +24,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "swiglu_clamp_symmetric",
         about: "the gate is clamped from below, too",
-        right: "it is clamped from above (D32: the code; S1 CH5.2 and CH8.1 have both sides)",
+        right: "it is clamped from above: so the released code; document 001 (chapters 5.2 and 8.1) has both sides",
         visible: "gates below the limit's negative",
         touches: ACTIVATED,
         ways: |config, _| where_oai(config, || reading("gate_clamp", "symmetric")),
@@ -32,7 +32,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "swiglu_clamp_upper",
         about: "the gate is clamped from above only, as the released model does",
-        right: "to both sides (D32: S1 CH5.2 and CH8.1, where these are the reading)",
+        right: "to both sides: so document 001 (chapters 5.2 and 8.1), where that is the reading",
         visible: "gates below the limit's negative, and a reading of both sides",
         touches: ACTIVATED,
         ways: |config, _| where_oai(config, || reading("gate_clamp", "upper")),
@@ -40,7 +40,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "swiglu_no_clamp",
         about: "gate and up projection are not clamped, or the gate is not",
-        right: "the gate from above, the up projection to both sides (A12)",
+        right: "the gate from above, the up projection to both sides",
         visible: "values beyond the limit",
         touches: ACTIVATED,
         ways: |config, _| {
@@ -50,7 +50,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "swiglu_up_no_plus_one",
         about: "the gate is multiplied by u′ instead of u′ + 1",
-        right: "(u′ + 1) · g′ · σ(α·g′) (A12)",
+        right: "(u′ + 1) · g′ · σ(α·g′)",
         visible: "always",
         touches: ACTIVATED,
         ways: |config, _| where_oai(config, || reading("up_beta", "0")),
@@ -58,7 +58,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "routed_scale_missing",
         about: "the routed experts' sum is not scaled",
-        right: "routed_scaling_factor · routed + shared (A14)",
+        right: "routed_scaling_factor · routed + shared",
         visible: "a factor other than 1",
         touches: SUM,
         ways: |config, _| where_scaled(config, |_| reading("routed_scale", "1")),
@@ -66,7 +66,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "routed_scale_twice",
         about: "the routed experts' sum is scaled twice",
-        right: "routed_scaling_factor · routed + shared (A14)",
+        right: "routed_scaling_factor · routed + shared",
         visible: "a factor other than 1",
         touches: SUM,
         ways: |config, _| where_scaled(config, |scale| reading("routed_scale", &(scale * scale).to_string())),
@@ -74,7 +74,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "shared_scaled",
         about: "the shared expert is multiplied by the routed experts' factor, or by its reciprocal",
-        right: "routed_scaling_factor · routed + shared (A14)",
+        right: "routed_scaling_factor · routed + shared",
         visible: "a factor other than 1",
         touches: SUM,
         ways: |config, _| {
@@ -85,25 +85,25 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "shared_missing",
         about: "the shared expert is left out",
-        right: "routed_scaling_factor · routed + shared (A14)",
+        right: "routed_scaling_factor · routed + shared",
         visible: "a shared expert",
         touches: &[layer(SharedDown), layer(Shared), layer(Mlp)],
         ways: |config, _| {
             let shared = LayerWeight::Shared(Projection::Down);
-            if is_shared(config) { vec![Change::Weights(WeightChange::Zero(shared))] } else { Vec::new() }
+            given(is_shared(config), || vec![Change::Weights(WeightChange::Zero(shared))])
         },
     },
 ];
 
 /// Where the activation is SwiGLU-OAI.
 fn where_oai(config: &Config, ways: impl Fn() -> Vec<Change>) -> Vec<Change> {
-    if config.swiglu_oai.is_some() { ways() } else { Vec::new() }
+    given(config.swiglu_oai.is_some(), ways)
 }
 
 /// Where routed experts are scaled beside a shared one.
 fn where_scaled(config: &Config, ways: impl Fn(f64) -> Vec<Change>) -> Vec<Change> {
     let scale = config.routed_scaling_factor;
-    if is_shared(config) && scale != 1.0 { ways(scale) } else { Vec::new() }
+    given(is_shared(config) && scale != 1.0, || ways(scale))
 }
 
 fn is_shared(config: &Config) -> bool {

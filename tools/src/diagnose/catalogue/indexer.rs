@@ -8,9 +8,10 @@ use reference::Site;
 use reference::config::{Config, Index};
 use reference::weights::LayerWeight;
 
-use super::mistake::{Change, Clue, Mistake, layer, reading};
+use super::mistake::{Change, Clue, Mistake, given, layer, neighbours, reading};
 use super::weights::WeightChange;
 
+const SCORED: &[Site] = &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)];
 const CHOICE: &[Site] = &[layer(BlockMax), layer(BlockScore), layer(Blocks)];
 const FORCED: &[Site] = &[layer(BlockScore), layer(Blocks)];
 const ROTATED: &[Site] = &[layer(IndexQRope), layer(IndexKRope)];
@@ -20,7 +21,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "head_max_selection",
         about: "blocks are chosen once for all groups of heads, by the largest score of any index head",
-        right: "each group has the choice of its own index head (D21: the code; S1 CH3.1 and CH3.3 have one for all)",
+        right: "each group has the choice of its own index head: so the released code; document 001 (chapters 3.1 \
+                and 3.3) has one for all",
         visible: "more than one index head, and more blocks than are chosen",
         touches: CHOICE,
         ways: |config, _| where_grouped(config, || reading("msa_select", "head_max")),
@@ -28,7 +30,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "group_selection",
         about: "blocks are chosen for each group of heads by its own index head, as the released model does",
-        right: "one choice for all heads (D21: S1 CH3.1 and CH3.3, where these are the reading)",
+        right: "one choice for all heads: so document 001 (chapters 3.1 and 3.3), where that is the reading",
         visible: "more than one index head, more blocks than are chosen, and a reading of one choice for all",
         touches: CHOICE,
         ways: |config, _| where_grouped(config, || reading("msa_select", "per_group")),
@@ -36,7 +38,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "local_is_first_block",
         about: "the first block is forced instead of the token's own",
-        right: "a token always reads its own block (D22: S1 CH3.3 and the code; S1 CH3.4 has the first)",
+        right: "a token always reads its own block: so the released code, and document 001 in chapter 3.3; in 3.4 \
+                it has the first",
         visible: "more blocks than are chosen",
         touches: FORCED,
         ways: |config, _| where_sparse(config, |_| reading("msa_local", "first_block")),
@@ -44,7 +47,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "local_missing",
         about: "no block is forced",
-        right: "a token always reads its own block (A15)",
+        right: "a token always reads its own block",
         visible: "own blocks of a low score",
         touches: FORCED,
         ways: |config, _| where_sparse(config, |_| reading("msa_local", "none")),
@@ -52,23 +55,23 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "init_block_wrong",
         about: "another number of first blocks is forced",
-        right: "sparse_init_block of the configuration (D23)",
+        right: "sparse_init_block of the configuration",
         visible: "more blocks than are chosen",
         touches: FORCED,
-        ways: |config, _| where_sparse(config, |index| others("msa_init_block", index.blocks.init, 0)),
+        ways: |config, _| where_sparse(config, |index| neighbours("msa_init_block", index.blocks.init, 0)),
     },
     Mistake {
         name: "block_topk_wrong",
         about: "another number of blocks is chosen",
-        right: "sparse_topk_blocks of the configuration (A15)",
+        right: "sparse_topk_blocks of the configuration",
         visible: "more blocks than are chosen",
         touches: &[layer(Blocks)],
-        ways: |config, _| where_sparse(config, |index| others("msa_top_k", index.blocks.top_k, 1)),
+        ways: |config, _| where_sparse(config, |index| neighbours("msa_top_k", index.blocks.top_k, 1)),
     },
     Mistake {
         name: "index_mean_pool",
         about: "a block's score is the mean of its tokens' instead of the largest",
-        right: "the largest: one relevant token is enough (A15; S1 CH3.3)",
+        right: "the largest: one relevant token is enough (document 001, chapter 3.3)",
         visible: "more blocks than are chosen",
         touches: CHOICE,
         ways: |config, _| where_sparse(config, |_| reading("msa_pool", "mean")),
@@ -76,7 +79,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "index_lse",
         about: "a block's score is the logarithm of the sum of its tokens' exponentials instead of the largest",
-        right: "the largest: one relevant token is enough (A15; S1 CH3.3)",
+        right: "the largest: one relevant token is enough (document 001, chapter 3.3)",
         visible: "more blocks than are chosen",
         touches: CHOICE,
         ways: |config, _| where_sparse(config, |_| reading("msa_pool", "lse")),
@@ -84,7 +87,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "pad_with_zero",
         about: "the last block is filled up with zeros, which are larger than negative scores",
-        right: "what is masked has the score −∞ (A15)",
+        right: "what is masked has the score −∞",
         visible: "a last block that is not full, of negative scores",
         touches: CHOICE,
         ways: |config, _| where_sparse(config, |_| reading("msa_pad", "zero")),
@@ -92,42 +95,42 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "index_scaled",
         about: "the index branch's scores are scaled by 1/√d",
-        right: "they are not, which chooses alike (D24)",
+        right: "they are not, which chooses alike: so transformers and vLLM; SGLang scales them",
         visible: "scores of the index branch that are shown",
-        touches: &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)],
+        touches: SCORED,
         ways: |config, _| where_sparse(config, |_| reading("msa_score_scale", "1/sqrt(d)")),
     },
     Mistake {
         name: "future_block_selected",
         about: "the index branch scores later tokens of the own block, too",
-        right: "scores of later tokens are −∞ (A15)",
+        right: "scores of later tokens are −∞",
         visible: "block scores that are shown, or a choice without the own block forced",
-        touches: &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)],
+        touches: SCORED,
         ways: |config, _| where_sparse(config, |_| reading("index_mask", "block")),
     },
     Mistake {
         name: "select_bf16_score",
         about: "the index branch's scores are rounded to bf16 before a block's largest is taken",
-        right: "they are f32 (A15)",
+        right: "they are f32",
         visible: "block scores that are shown, or near ties",
-        touches: &[layer(TokenScores), layer(BlockMax), layer(BlockScore), layer(Blocks)],
+        touches: SCORED,
         ways: |config, _| where_sparse(config, |_| reading("index_scores", "bf16")),
     },
     Mistake {
         name: "index_k_from_main_k",
         about: "the index branch takes the first key head of attention for its keys",
-        right: "it has a projection and a norm of its own (A15)",
+        right: "it has a projection and a norm of its own",
         visible: "index heads as wide as attention's; else shapes tell",
         touches: &[layer(IndexKRope)],
         ways: |config, _| {
             let fits = |index: Index| index.head_dim == config.head_dim;
-            where_sparse(config, |index| if fits(index) { reading("index_key", "main") } else { Vec::new() })
+            where_sparse(config, |index| given(fits(index), || reading("index_key", "main")))
         },
     },
     Mistake {
         name: "index_norm_missing",
         about: "queries and keys of the index branch are not normed",
-        right: "both are, before the rotation (A15)",
+        right: "both are, before the rotation",
         visible: "more blocks than are chosen",
         touches: &[layer(IndexQNorm), layer(IndexKNorm)],
         ways: |config, _| where_sparse(config, |_| reading("index_norm", "none")),
@@ -135,7 +138,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "index_norm_swapped",
         about: "the index branch norms queries by the keys' weight, and keys by the queries'",
-        right: "each has its own (A15)",
+        right: "each has its own",
         visible: "weights that differ, and more blocks than are chosen",
         touches: &[layer(IndexQNorm), layer(IndexKNorm)],
         ways: |config, _| where_sparse(config, |_| reading("index_norm", "swapped")),
@@ -143,7 +146,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "index_k_pre_rope",
         about: "keys of the index branch are stored, and used, without rotation",
-        right: "its cache holds keys after norm and rotation (A15)",
+        right: "its cache holds keys after norm and rotation",
         visible: "more blocks than are chosen",
         touches: &[layer(IndexKRope)],
         ways: |config, _| where_sparse(config, |_| reading("index_rope", "query")),
@@ -151,7 +154,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "index_rope_missing",
         about: "nothing in the index branch rotates",
-        right: "its queries and keys rotate (A15)",
+        right: "its queries and keys rotate",
         visible: "more blocks than are chosen",
         touches: ROTATED,
         ways: |config, _| where_sparse(config, |_| reading("index_rope", "none")),
@@ -159,18 +162,18 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "group_mapping",
         about: "query head h attends to the blocks of group h mod G instead of ⌊h·G/H⌋",
-        right: "neighbouring query heads share a group's blocks (A16)",
+        right: "neighbouring query heads share a group's blocks",
         visible: "more than one group, and more query heads than groups",
         touches: ATTENDED,
         ways: |config, _| {
             let shared = config.num_attention_heads > config.num_key_value_heads;
-            if shared { where_grouped(config, || reading("msa_group", "tiled")) } else { Vec::new() }
+            given(shared, || where_grouped(config, || reading("msa_group", "tiled")))
         },
     },
     Mistake {
         name: "topk_layout_token_major",
         about: "choices are written with a token's groups together, and read as if a group's tokens were together",
-        right: "attention reads the choice of its own token and group (A15)",
+        right: "attention reads the choice of its own token and group",
         visible: "more than one group, and more than one token",
         touches: ATTENDED,
         ways: |config, _| where_grouped(config, || reading("msa_layout", "head_major")),
@@ -178,7 +181,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "duplicate_blocks",
         about: "the own block is read twice, as it is chosen and as it is forced, and its keys count double",
-        right: "each key counts once (A16)",
+        right: "each key counts once",
         visible: "beyond the first block",
         touches: ATTENDED,
         ways: |config, _| where_sparse(config, |_| reading("msa_own", "twice")),
@@ -186,7 +189,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "block_mask_without_causal",
         about: "chosen blocks are seen whole, later tokens of the own block included",
-        right: "a token sees those before it and itself (A16)",
+        right: "a token sees those before it and itself",
         visible: "a token that is not the last of its block",
         touches: ATTENDED,
         ways: |config, _| where_sparse(config, |_| reading("msa_mask", "block")),
@@ -194,7 +197,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "sparse_as_full",
         about: "block-sparse layers attend to every block",
-        right: "to the chosen ones (A16)",
+        right: "they attend to the chosen ones",
         visible: "more blocks than are chosen",
         touches: ATTENDED,
         ways: |config, _| where_sparse(config, |_| reading("msa_mask", "all")),
@@ -219,11 +222,5 @@ fn where_sparse(config: &Config, ways: impl Fn(Index) -> Vec<Change>) -> Vec<Cha
 
 /// Where its choices are several.
 fn where_grouped(config: &Config, ways: impl Fn() -> Vec<Change>) -> Vec<Change> {
-    where_sparse(config, |index| if index.choices > 1 { ways() } else { Vec::new() })
-}
-
-/// One less and one more than the configuration has.
-fn others(field: &'static str, right: usize, least: usize) -> Vec<Change> {
-    let others = [right.checked_sub(1), Some(right + 1)].into_iter().flatten().filter(|n| *n >= least);
-    others.map(|n| Change::Reading(field, n.to_string())).collect()
+    where_sparse(config, |index| given(index.choices > 1, &ways))
 }

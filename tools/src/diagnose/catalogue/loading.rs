@@ -4,10 +4,10 @@ use reference::LayerSite::{self, InputNorm, KNorm, KProj, OProj, PostAttentionNo
 use reference::Site;
 use reference::weights::LayerWeight;
 
-use super::mistake::{Change, Clue, Mistake, layer};
+use super::mistake::{Change, Clue, Mistake, given, layer};
 use super::weights::WeightChange;
 
-const RIGHT: &str = "every tensor of the checkpoint is loaded (A33)";
+const RIGHT: &str = "every tensor of the checkpoint is loaded";
 const ABOUT: &str = "a tensor's name was not matched, and the weight stayed 0";
 
 /// A tensor that stays zero.
@@ -39,11 +39,9 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "head_tied",
         about: "the head's weight is the embedding's",
-        right: "the head has its own, where tie_word_embeddings is false (B1)",
+        right: "the head has its own, where tie_word_embeddings is false",
         visible: "a head that is not tied",
         touches: &[Site::LmHead],
-        ways: |config, _| {
-            if config.tie_word_embeddings { Vec::new() } else { vec![Change::Weights(WeightChange::TiedHead)] }
-        },
+        ways: |config, _| given(!config.tie_word_embeddings, || vec![Change::Weights(WeightChange::TiedHead)]),
     },
 ];

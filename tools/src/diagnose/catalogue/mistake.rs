@@ -49,6 +49,17 @@ pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
     vec![Change::Reading(field, value.to_owned())]
 }
 
+/// A mistake's ways, where it can be seen.
+pub(super) fn given(visible: bool, ways: impl FnOnce() -> Vec<Change>) -> Vec<Change> {
+    if visible { ways() } else { Vec::new() }
+}
+
+/// One less and one more than the configuration has, but not less than `least`.
+pub(super) fn neighbours(field: &'static str, right: usize, least: usize) -> Vec<Change> {
+    let others = [right.checked_sub(1), Some(right + 1)].into_iter().flatten().filter(|n| *n >= least);
+    others.map(|n| Change::Reading(field, n.to_string())).collect()
+}
+
 impl Mistake {
     /// Whether an operator computes one of these sites otherwise.
     pub fn touches(&self, sites: &[Site]) -> bool {

@@ -6,7 +6,7 @@ use reference::config::Config;
 use reference::semantics::{NormWeight, QkNorm};
 use reference::weights::LayerWeight;
 
-use super::mistake::{Change, Mistake, layer, reading};
+use super::mistake::{Change, Mistake, given, layer, reading};
 use super::weights::WeightChange;
 
 const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
@@ -31,29 +31,30 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_per_head_on_M2",
         about: "queries and keys are normed head by head instead of over the whole projection",
-        right: "one mean square over all heads of a token (D05: S2 and the code; S0 CH2.5 and S3 have it by head)",
+        right: "one mean square over all heads of a token: so the released code, and document 002; documents 000 \
+                (chapter 2.5) and 003 have one a head",
         visible: "more than one head",
         touches: BOTH,
         ways: |config, _| {
             let several = is_full(config) && config.num_attention_heads > 1;
-            if several { reading("qk_norm", "per_head") } else { Vec::new() }
+            given(several, || reading("qk_norm", "per_head"))
         },
     },
     Mistake {
         name: "qk_full_on_M3",
         about: "queries and keys are normed over the whole projection instead of head by head",
-        right: "M3 norms each head by itself (A5; qk_norm_type of config.json)",
+        right: "M3 norms each head by itself, as qk_norm_type of config.json says",
         visible: "more than one head",
         touches: BOTH,
         ways: |config, _| {
             let several = config.qk_norm == QkNorm::PerHead && config.num_attention_heads > 1;
-            if several { reading("qk_norm", "full_projection") } else { Vec::new() }
+            given(several, || reading("qk_norm", "full_projection"))
         },
     },
     Mistake {
         name: "qk_local_variance_TP",
         about: "each device norms its own part of the projection by that part's mean square",
-        right: "the sum of squares is summed over all devices (A32)",
+        right: "the sum of squares is summed over all devices",
         visible: "more than one device",
         touches: BOTH,
         ways: |config, _| {
@@ -65,7 +66,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_rank_const",
         about: "every device takes the first device's part of the query norm's weight",
-        right: "each device takes its own part (A32; S2 §2.1)",
+        right: "each device takes its own part (document 002, section 2.1)",
         visible: "more than one device, and weights that differ between the parts",
         touches: &[layer(QNorm)],
         ways: |config, _| {
@@ -75,7 +76,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_divisor_padded_q",
         about: "the queries' sum of squares is divided by the padded width",
-        right: "it is divided by the projection's own width (A32)",
+        right: "it is divided by the projection's own width",
         visible: "heads padded to the number of devices",
         touches: &[layer(QNorm)],
         ways: |config, _| scaled(config, LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
@@ -83,7 +84,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_divisor_unreplicated_k",
         about: "the replicated keys' sum of squares is divided by the width without the replicas",
-        right: "the sum counts each key once (A32)",
+        right: "the sum counts each key once",
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
@@ -91,40 +92,40 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "knorm_elementwise_repeat",
         about: "the key norm's weight is repeated element by element instead of head by head, and cut to its length",
-        right: "each replica of a key head takes that head's part (A32, A33)",
+        right: "each replica of a key head takes that head's part",
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| {
             let repeated = REPLICAS.map(|n| Change::Weights(WeightChange::RepeatedElements(n)));
-            if is_full(config) { repeated.to_vec() } else { Vec::new() }
+            given(is_full(config), || repeated.to_vec())
         },
     },
     Mistake {
         name: "gemma_plus_one_on_M2",
         about: "norms multiply by 1 + w",
-        right: "M2's norms multiply by w; M3's by 1 + w (A2, A3)",
+        right: "M2's norms multiply by w; M3's by 1 + w",
         visible: "always",
         touches: EVERY,
         ways: |config, _| {
             let plain = config.norm_weight == NormWeight::Plain;
-            if plain { vec![Change::Weights(WeightChange::PlusOne)] } else { Vec::new() }
+            given(plain, || vec![Change::Weights(WeightChange::PlusOne)])
         },
     },
     Mistake {
         name: "gemma_missing_plus_one",
         about: "norms multiply by w",
-        right: "M3's norms multiply by 1 + w (A3)",
+        right: "M3's norms multiply by 1 + w",
         visible: "always",
         touches: EVERY,
         ways: |config, _| {
             let gemma = config.norm_weight == NormWeight::OnePlus;
-            if gemma { reading("norm_weight", "plain") } else { Vec::new() }
+            given(gemma, || reading("norm_weight", "plain"))
         },
     },
     Mistake {
         name: "eps_outside",
-        about: "ε is added to the root instead of inside it, as S3 has it",
-        right: "x / √(mean x² + ε) (D09)",
+        about: "ε is added to the root instead of inside it, as document 003 has it",
+        right: "x / √(mean x² + ε): so the released code, and all documents but 003",
         visible: "rows so small that ε counts",
         touches: EVERY,
         ways: |_, _| reading("eps_place", "outside"),
@@ -132,7 +133,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_norm_missing",
         about: "queries and keys are not normed",
-        right: "both are, before the rotation (A4)",
+        right: "both are, before the rotation",
         visible: "always",
         touches: BOTH,
         ways: |_, _| reading("qk_norm", "none"),
@@ -140,7 +141,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_norm_not_on_k",
         about: "keys are not normed",
-        right: "queries and keys are (A4)",
+        right: "queries and keys are",
         visible: "always",
         touches: &[layer(KNorm)],
         ways: |_, _| reading("qk_norm_on", "query"),
@@ -148,7 +149,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_norm_on_v",
         about: "values are normed, too",
-        right: "queries and keys only (A4)",
+        right: "queries and keys only",
         visible: "always",
         touches: &[layer(Context)],
         ways: |_, _| reading("qk_norm_on", "query_key_value"),
@@ -165,5 +166,5 @@ fn parted(config: &Config, parts: usize) -> bool {
 }
 
 fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
-    if is_full(config) { vec![Change::Weights(WeightChange::Scaled(weight, factor))] } else { Vec::new() }
+    given(is_full(config), || vec![Change::Weights(WeightChange::Scaled(weight, factor))])
 }

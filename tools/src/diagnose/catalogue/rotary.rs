@@ -4,7 +4,7 @@ use reference::LayerSite::{IndexKRope, IndexQRope, KNorm, KRope, QNorm, QRope};
 use reference::Site::{self, RopeCos, RopeSin};
 use reference::config::Config;
 
-use super::mistake::{Change, Mistake, layer, reading};
+use super::mistake::{Change, Mistake, given, layer, reading};
 
 const ROTATION: &[Site] = &[layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
 const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
@@ -13,7 +13,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_full_128",
         about: "all channels of a head rotate, because rotary_dim was lost",
-        right: "rotary_dim channels rotate (A6; config.json)",
+        right: "rotary_dim channels rotate, as config.json says",
         visible: "rotary_dim below head_dim, beyond position 0",
         touches: TABLE,
         ways: |config, _| rotates(config, config.head_dim),
@@ -21,7 +21,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_double_partial",
         about: "the partial factor is applied twice, so half as many channels rotate",
-        right: "rotary_dim channels rotate (A6; config.json)",
+        right: "rotary_dim channels rotate, as config.json says",
         visible: "beyond position 0",
         touches: TABLE,
         ways: |config, _| rotates(config, config.rotary_dim / 4 * 2),
@@ -29,34 +29,35 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_last_half",
         about: "the last channels of each head rotate instead of the first",
-        right: "the first rotary_dim channels rotate (D01: S1 CH2.4, CH3.3, S2 §5 and the code; S0 has the last)",
+        right: "the first rotary_dim channels rotate: so the released code, and documents 001 and 002; document 000 \
+                has the last",
         visible: "rotary_dim below head_dim, beyond position 0",
         touches: ROTATION,
-        ways: |config, _| if config.rotary_dim < config.head_dim { reading("rope_part", "last") } else { Vec::new() },
+        ways: |config, _| given(config.rotary_dim < config.head_dim, || reading("rope_part", "last")),
     },
     Mistake {
         name: "rope_interleaved",
         about: "channels 2i and 2i + 1 form a pair instead of i and i + rotary_dim / 2",
-        right: "halves are paired (D02: the code)",
+        right: "channel i is paired with i + rotary_dim / 2: so the released code; no document says",
         visible: "rotary_dim above 2, beyond position 0",
         touches: ROTATION,
-        ways: |config, _| if config.rotary_dim > 2 { reading("rope_pair", "interleaved") } else { Vec::new() },
+        ways: |config, _| given(config.rotary_dim > 2, || reading("rope_pair", "interleaved")),
     },
     Mistake {
         name: "rope_wrong_dim_in_freq",
         about: "the frequencies' exponent is divided by head_dim instead of rotary_dim",
-        right: "θ^(−2i/rotary_dim) (A6)",
+        right: "θ^(−2i/rotary_dim)",
         visible: "rotary_dim above 2 and below head_dim, beyond position 0",
         touches: TABLE,
         ways: |config, _| {
             let differs = config.rotary_dim < config.head_dim && config.rotary_dim > 2;
-            if differs { reading("rope_frequency", "head_dim") } else { Vec::new() }
+            given(differs, || reading("rope_frequency", "head_dim"))
         },
     },
     Mistake {
         name: "rope_theta_500k",
         about: "θ is 500,000",
-        right: "θ is the configuration's rope_theta (D04)",
+        right: "θ is the configuration's rope_theta",
         visible: "another θ in the configuration, rotary_dim above 2, beyond position 0",
         touches: TABLE,
         ways: |config, _| theta(config, 500_000.0),
@@ -64,7 +65,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_theta_10k",
         about: "θ is 10,000, the usual default",
-        right: "θ is the configuration's rope_theta (D04)",
+        right: "θ is the configuration's rope_theta",
         visible: "another θ in the configuration, rotary_dim above 2, beyond position 0",
         touches: TABLE,
         ways: |config, _| theta(config, 10_000.0),
@@ -72,7 +73,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_position_offset",
         about: "positions are off from one token on",
-        right: "positions count from 0, over prompt and decode (A6, A8)",
+        right: "positions count from 0, over prompt and decode",
         visible: "from that token on; a shift of all positions cancels in the scores",
         touches: TABLE,
         ways: |_, clue| {
@@ -83,7 +84,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_bf16_position",
         about: "positions are kept in bf16, which cannot tell those above 256 apart",
-        right: "positions and angles are f32 (A6)",
+        right: "positions and angles are f32",
         visible: "beyond position 256",
         touches: TABLE,
         ways: |_, _| reading("rope_position", "bf16"),
@@ -91,7 +92,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_before_norm",
         about: "queries and keys are rotated before they are normed",
-        right: "norm, then rotation (A4, A6)",
+        right: "norm, then rotation",
         visible: "norm weights that differ within a pair, beyond position 0",
         touches: &[layer(QNorm), layer(KNorm), layer(QRope), layer(KRope)],
         ways: |_, _| reading("norm_order", "rope_first"),
@@ -99,7 +100,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "kv_cache_pre_rope",
         about: "keys are stored, and used, without rotation",
-        right: "the cache holds keys after norm and rotation (A8)",
+        right: "the cache holds keys after norm and rotation",
         visible: "beyond position 0",
         touches: &[layer(KRope)],
         ways: |_, _| reading("rope_on", "query"),
@@ -107,7 +108,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope_missing",
         about: "nothing rotates",
-        right: "queries and keys rotate (A6)",
+        right: "queries and keys rotate",
         visible: "beyond position 0",
         touches: ROTATION,
         ways: |_, _| reading("rope_on", "none"),
@@ -116,10 +117,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
 
 fn rotates(config: &Config, channels: usize) -> Vec<Change> {
     let room = config.index.is_none_or(|index| channels <= index.head_dim);
-    if room && channels != config.rotary_dim { reading("rotary_dim", &channels.to_string()) } else { Vec::new() }
+    given(room && channels != config.rotary_dim, || reading("rotary_dim", &channels.to_string()))
 }
 
 fn theta(config: &Config, theta: f64) -> Vec<Change> {
     let differs = config.rope_theta.to_bits() != theta.to_bits() && config.rotary_dim > 2;
-    if differs { reading("rope_theta", &theta.to_string()) } else { Vec::new() }
+    given(differs, || reading("rope_theta", &theta.to_string()))
 }

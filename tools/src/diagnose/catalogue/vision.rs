@@ -7,7 +7,7 @@ use reference::site::VisionSite::{
     Activation, Embeddings, Layer, Linear1, MergeActivation, MergeLinear1, RopeCos, RopeSin,
 };
 
-use super::mistake::{Change, Mistake, reading};
+use super::mistake::{Change, Mistake, given, reading};
 
 const fn of_layer(site: VisionLayerSite) -> Site {
     Site::Vision(0, Layer(0, site))
@@ -15,14 +15,14 @@ const fn of_layer(site: VisionLayerSite) -> Site {
 
 /// A reading, where there is a tower for which it is another.
 fn seen(config: &Config, matters: fn(&Vision) -> bool, field: &'static str, value: &str) -> Vec<Change> {
-    if config.vision.as_ref().is_some_and(matters) { reading(field, value) } else { Vec::new() }
+    given(config.vision.as_ref().is_some_and(matters), || reading(field, value))
 }
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "conv_weight_order",
         about: "the patch embedding's weight is read with time before colour",
-        right: "colour, time, row, column (A21)",
+        right: "colour, time, row, column",
         visible: "images and videos, several colours and frames a patch",
         touches: &[Site::Vision(0, Embeddings)],
         ways: |config, _| {
@@ -33,7 +33,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "rope3d_axis_contiguous",
         about: "each axis rotates a run of channels of its own, whose halves are paired",
-        right: "i pairs with i + half of all channels that rotate (D52: the code)",
+        right: "i pairs with i + half of all channels that rotate: so the released code",
         visible: "images and videos",
         touches: &[of_layer(QRope), of_layer(KRope)],
         ways: |config, _| seen(config, |_| true, "axial_pair", "axis_contiguous"),
@@ -41,7 +41,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "video_t_not_reset",
         about: "the time of a video's chunk goes on from the chunk before it",
-        right: "each chunk begins at time 0 (A22)",
+        right: "each chunk begins at time 0",
         visible: "a video of several chunks",
         touches: &[Site::Vision(0, RopeCos), Site::Vision(0, RopeSin), of_layer(QRope), of_layer(KRope)],
         ways: |config, _| seen(config, |_| true, "chunk_time", "continued"),
@@ -49,7 +49,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "vision_global_attention",
         about: "patches attend to those of all images that go through the tower together",
-        right: "to those of their own image, or chunk of a video (D48: the code since transformers 5.14)",
+        right: "to those of their own image, or chunk of a video: so transformers since 5.14; document 001 (chapter \
+                4.2) has all",
         visible: "several images, or a video of several chunks",
         touches: &[of_layer(Context)],
         ways: |config, _| seen(config, |_| true, "vision_attention", "global"),
@@ -57,7 +58,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "gelu_tanh",
         about: "GELU is approximated by tanh",
-        right: "GELU is exact, by erf (D50: the code)",
+        right: "GELU is exact, by erf: so the released code; document 001 does not say",
         visible: "images and videos",
         touches: &[
             of_layer(VisionLayerSite::Activation),
@@ -69,7 +70,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "post_layernorm_applied",
         about: "the last layer is followed by a norm, whose weights no checkpoint has",
-        right: "none follows it (A22)",
+        right: "none follows it",
         visible: "images and videos",
         touches: &[Site::Vision(0, Linear1)],
         ways: |config, _| seen(config, |_| true, "vision_post_norm", "applied"),
@@ -77,7 +78,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "merge_order_rowmajor",
         about: "the four patches of a token are taken as if patches came row by row",
-        right: "they come one after the other (A23, A24)",
+        right: "they come one after the other",
         visible: "an image or a video wider than one token",
         touches: &[Site::Vision(0, MergeLinear1)],
         ways: |config, _| seen(config, |vision| vision.spatial_merge_size > 1, "merge_order", "row_major"),

@@ -1,0 +1,18 @@
+//! Progress as bars on a terminal.
+
+use indicatif::ProgressBar;
+
+use crate::report::output::Output;
+use crate::session::progress::Progress;
+
+/// Shows what is told, a bar for each work.
+pub(super) fn shown(output: Output) -> impl FnMut(Progress<'_>) {
+    let mut bar: Option<ProgressBar> = None;
+    move |told| match (told, &mut bar) {
+        (Progress::Begins { what, steps }, bar) => *bar = Some(output.progress(steps, what)),
+        (Progress::Left(steps), Some(bar)) => bar.set_length(bar.position() + steps as u64),
+        (Progress::Step, Some(bar)) => bar.inc(1),
+        (Progress::Ends, Some(bar)) => bar.finish_and_clear(),
+        (Progress::Left(_) | Progress::Step | Progress::Ends, None) => {}
+    }
+}

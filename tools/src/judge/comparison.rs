@@ -1,0 +1,44 @@
+//! A comparison: a candidate whose precision is known, and the reference under that precision.
+
+use std::ops::Range;
+
+use fixtures::checkpoint::held::HeldWeights;
+use reference::models::decoder::Decoder;
+use reference::{Error, RoundingContract};
+
+use super::compared::Compared;
+use super::lens::Lens;
+use super::verification::Verification;
+
+/// What is compared, and how the candidate rounds.
+#[derive(Clone, Copy)]
+pub struct Comparison<'a> {
+    /// The candidate, the model and the request.
+    pub(crate) compared: Compared<'a>,
+    /// How the candidate rounds.
+    pub(crate) contract: RoundingContract,
+    /// The model's weights, as the candidate's implementation holds them.
+    pub(crate) weights: HeldWeights<'a>,
+}
+
+impl<'a> Comparison<'a> {
+    /// With a candidate that rounds so.
+    pub fn new(compared: Compared<'a>, contract: RoundingContract) -> Self {
+        Comparison { compared, contract, weights: HeldWeights::under(&contract, compared.weights) }
+    }
+
+    /// The reference.
+    pub fn model(&self) -> Result<Decoder<'_>, Error> {
+        let Compared { config, semantics, media, .. } = self.compared;
+        Ok(Decoder::new(config, semantics, &self.weights)?.seeing(media))
+    }
+
+    /// The lenses on their way through some of the reference's layers.
+    pub fn verification<'v>(&self, model: &'v Decoder<'v>, lenses: &'v [Lens], layers: Range<usize>) -> Verification<'v>
+    where
+        'a: 'v,
+    {
+        let Compared { candidate, steps, prompt, .. } = self.compared;
+        Verification { model, candidate, contract: self.contract, steps, prompt, lenses, layers, keep: None }
+    }
+}

@@ -1,0 +1,113 @@
+//! What is asked of a comparison, and the report that answers it.
+
+use super::model::Model;
+use super::progress::{Progress, Watcher};
+use super::prompt::Prompt;
+use super::work;
+use crate::compare::selection::Selection;
+use crate::failure::Failure;
+use crate::judge::compared::Compared;
+use crate::judge::comparison::Comparison;
+use crate::judge::decoded::{Decoded, judge_decoded};
+use crate::judge::floor::MEMBERS;
+use crate::judge::lens::Lens;
+use crate::judge::replay::Choices;
+use crate::report::content::{Header, Report};
+use crate::report::demands::Demands;
+use crate::report::pictures::TowerPass;
+
+/// What is asked.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// The lenses; all of them, and the decoded tokens, if none is named.
+    pub lenses: Vec<Lens>,
+    /// Which part of the model is looked at.
+    pub selection: Selection,
+    /// What counts as a fault beside those that are found.
+    pub demands: Demands,
+    /// The command that asks it, without what restricts it to a part.
+    pub command: String,
+}
+
+/// A comparison, and what its report says of it in words.
+pub(super) struct Subject<'a> {
+    pub(super) comparison: Comparison<'a>,
+    /// The model as it is named, and the request's number where there are several.
+    pub(super) name: String,
+    /// The candidate, and who made it.
+    pub(super) candidate: String,
+    /// From where the candidate's precision is known.
+    pub(super) precision_from: String,
+    /// What else the reader should know.
+    pub(super) notes: Vec<String>,
+    /// The prompt, and what the candidate decoded after it.
+    pub(super) prompt: &'a Prompt,
+    /// Whether the candidate's passes begin at the first position.
+    pub(super) whole: bool,
+    /// Of the CUDA path, whether it ran on the emulated device, where functions are known to the last bit.
+    pub(super) emulated: Option<bool>,
+}
+
+/// Reports on candidates of a model, one a request.
+pub(super) fn reports(
+    model: &Model,
+    subjects: &[Subject<'_>],
+    asked: &Asked,
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
+    let all = [Lens::Local, Lens::Layer, Lens::Global];
+    let lenses = if asked.lenses.is_empty() { &all[..] } else { &asked.lenses };
+    let layers = asked.selection.layers(model.checkpoint.config().num_hidden_layers);
+    let comparisons: Vec<Comparison<'_>> = subjects.iter().map(|subject| subject.comparison).collect();
+    let items = work::list(&comparisons, &layers, lenses)?;
+    let found = work::execute(&comparisons, &items, &format!("verifying {}", model.name), watch)?;
+    let mut reports = Vec::with_capacity(subjects.len());
+    for (subject, found) in subjects.iter().zip(found) {
+        let config = model.checkpoint.config().under(&subject.comparison.compared.semantics);
+        let mut report = Report::of(header(model, subject, asked), found, &asked.selection, &config)?;
+        report.hold_to(&asked.demands)?;
+        if let Some(emulated) = subject.emulated.filter(|_| lenses.contains(&Lens::Local)) {
+            let reference = subject.comparison.model()?;
+            let verification = subject.comparison.verification(&reference, lenses, layers.clone());
+            report.exact = verification.exactness(emulated)?.map(|exact| exact.of(&asked.selection));
+        }
+        let decodes = subject.whole && !subject.prompt.decoded.is_empty();
+        if asked.selection.is_all() && asked.lenses.is_empty() && decodes {
+            report.decode = Some(decode(subject, watch)?);
+        }
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
+    let Compared { semantics, steps, media, config, .. } = subject.comparison.compared;
+    Header {
+        model: subject.name.clone(),
+        size: model.size(),
+        candidate: subject.candidate.clone(),
+        precision: subject.comparison.contract,
+        precision_from: subject.precision_from.clone(),
+        semantics,
+        steps: steps.iter().map(Vec::len).collect(),
+        shown: TowerPass::of(media, config.vision.as_ref()),
+        layers: config.num_hidden_layers,
+        head_dim: config.head_dim,
+        notes: model.readings(&semantics).into_iter().chain(subject.notes.iter().cloned()).collect(),
+        command: asked.command.clone(),
+    }
+}
+
+/// Judges the decoded tokens.
+fn decode(subject: &Subject<'_>, watch: &mut Watcher<'_>) -> Result<Decoded, Failure> {
+    let Compared { candidate, steps, .. } = subject.comparison.compared;
+    let reference = subject.comparison.model()?;
+    let passes: Vec<usize> = steps.iter().map(Vec::len).collect();
+    let mut choices = Choices::of(candidate, reference.config(), &passes)?;
+    let tokens = (&subject.prompt.tokens[..], &subject.prompt.decoded[..]);
+    watch(Progress::Begins { what: "verifying the decode", steps: 1 + MEMBERS });
+    let decoded =
+        judge_decoded(&reference, tokens, subject.comparison.contract, &mut choices, || watch(Progress::Step))?;
+    watch(Progress::Ends);
+    Ok(decoded)
+}

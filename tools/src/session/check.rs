@@ -1,0 +1,92 @@
+//! The CUDA path next to the reference.
+
+use optimized::device::DeviceChoice;
+use reference::decode::Decode;
+use reference::ops::sampling::Sampling;
+use reference::{RoundingContract, Semantics};
+
+use super::asked::{Asked, Subject, reports};
+use super::backend::load_optimized;
+use super::decoding::decode_optimized;
+use super::model::Model;
+use super::pixels::Shown;
+use super::progress::{Progress, Watcher};
+use super::prompt::Prompt;
+use crate::failure::Failure;
+use crate::judge::candidate::Live;
+use crate::judge::compared::Compared;
+use crate::judge::comparison::Comparison;
+use crate::report::content::Report;
+
+/// What the CUDA path computes.
+#[derive(Debug, Clone)]
+pub struct Computed {
+    /// The prompt, as `--tokens` has it; a built-in case's own, if not given.
+    pub tokens: Option<String>,
+    /// What the prompt shows.
+    pub shown: Shown,
+    /// Tokens to decode after it.
+    pub decode: usize,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+    /// The device.
+    pub device: DeviceChoice,
+}
+
+/// Runs the CUDA path, and puts what it computes next to the reference.
+pub fn check(model: &Model, computed: &Computed, asked: &Asked, watch: &mut Watcher<'_>) -> Result<Report, Failure> {
+    let Computed { tokens, shown, decode, semantics, device } = computed;
+    let mut prompt = Prompt::find(tokens.as_deref(), model, None)?;
+    prompt.check(model.checkpoint.config(), *decode)?;
+    let media = shown.find(model, &prompt)?;
+    let optimized = load_optimized(model, semantics, *device, watch)?;
+
+    watch(Progress::Begins { what: &format!("running {}", model.name), steps: *decode });
+    let mut live = Live::default();
+    let how = Decode { tokens: *decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+    let read = (&prompt.tokens[..], media.as_ref());
+    let choices = decode_optimized(&optimized, read, &how, Some(&mut live), |_| watch(Progress::Step))?;
+    watch(Progress::Ends);
+
+    prompt.decoded = choices.iter().map(|choice| choice.token).collect();
+    // The last token is not read.
+    let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
+    let steps = [[&prompt.tokens[..], fed].concat()];
+    let compared = Compared {
+        config: model.checkpoint.config(),
+        weights: &model.checkpoint,
+        semantics: *semantics,
+        candidate: &live,
+        steps: &steps,
+        prompt: prompt.tokens.len(),
+        media: media.as_ref(),
+    };
+    let subject = Subject {
+        comparison: Comparison::new(compared, RoundingContract::PARITY),
+        name: model.name.clone(),
+        candidate: format!("the CUDA path on {}", optimized.gpu().name()),
+        precision_from: "what the kernels do".into(),
+        notes: notes(model, prompt.tokens.len(), steps[0].len()),
+        prompt: &prompt,
+        whole: true,
+        emulated: Some(optimized.gpu().form().is_some()),
+    };
+    let reports = reports(model, &[subject], asked, watch)?;
+    Ok(reports.into_iter().next().expect("a subject has a report"))
+}
+
+/// What the reader should know: how positions were read, and that the CUDA path has bf16 weights.
+fn notes(model: &Model, prompt: usize, read: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if read > prompt {
+        notes.push(format!("positions from {prompt} on were decoded, the others read at once"));
+    }
+    let wider = model.checkpoint.tensors().any(|tensor| {
+        let router = tensor.name.contains("gate.weight") || tensor.name.contains("e_score_correction_bias");
+        tensor.dtype != fixtures::Dtype::Bf16 && !router
+    });
+    if wider {
+        notes.push("weights are rounded to bf16 for both sides, but for the router's".into());
+    }
+    notes
+}

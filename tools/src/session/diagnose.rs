@@ -1,0 +1,20 @@
+//! Which known mistake makes a dump what it is.
+
+use super::dumped::Dumped;
+use super::model::Model;
+use super::progress::{Progress, Watcher};
+use crate::diagnose::diagnosis::{self, Diagnosis};
+use crate::failure::Failure;
+
+/// Diagnoses one request of a dump, which must have been made from the tokens that are given.
+pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Result<Diagnosis, Failure> {
+    let comparison = dumped.comparison(model);
+    comparison.require_tokens()?;
+    watch(Progress::Begins { what: "trying known mistakes", steps: 0 });
+    let diagnosis = diagnosis::diagnose(&comparison, |left| {
+        watch(Progress::Left(left));
+        watch(Progress::Step);
+    })?;
+    watch(Progress::Ends);
+    Ok(diagnosis)
+}

@@ -1,0 +1,108 @@
+//! A dump from any engine next to the reference.
+
+use fixtures::activations::dump::Dump;
+use fixtures::activations::rows::Request;
+use fixtures::names::sited::Sited;
+
+use super::asked::{Asked, Subject, reports};
+use super::backend::ran_on_emulated;
+use super::dumped::{Dumped, Given};
+use super::model::Model;
+use super::precision::Known;
+use super::progress::Watcher;
+use crate::failure::Failure;
+use crate::report::content::Report;
+
+/// Puts a dump next to the model's reference: a report for each request.
+pub fn verify(
+    model: &Model,
+    dump: Dump,
+    given: &Given,
+    asked: &Asked,
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
+    let requests = Dumped::of(dump, given, model)?;
+    let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
+    reports(model, &subjects, asked, watch)
+}
+
+fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
+    let (values, config) = (&dumped.values, model.checkpoint.config());
+    let path = values.dump().path().display();
+    let producer = values.dump().manifest().and_then(|manifest| manifest.producer.as_ref());
+    let producer = producer.map(|producer| format!(", by {}", words(producer))).unwrap_or_default();
+    Subject {
+        comparison: dumped.comparison(model),
+        name: match dumped.request {
+            (number, 2..) => format!("{} request {number}", model.name),
+            _ => model.name.clone(),
+        },
+        candidate: format!("{path}{producer}"),
+        precision_from: dumped.known.from.clone(),
+        notes: notes(
+            values,
+            &dumped.known,
+            (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some()),
+        ),
+        prompt: &dumped.prompt,
+        whole: values.request().is_none_or(|request| request.absent == 0),
+        emulated: ran_on_emulated(values.dump().manifest()),
+    }
+}
+
+/// What the reader should know of a dump's names.
+fn notes(dump: &Sited, known: &Known, chooses_blocks: bool) -> Vec<String> {
+    let reading = dump.reading();
+    let mut notes: Vec<String> = known.coarser.iter().cloned().collect();
+    notes.extend(dump.request().and_then(note_of_rows));
+    if let Some(padding) =
+        dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
+    {
+        notes.push(format!(
+            "{padding} slots of padding are before the first token: an engine that cuts blocks of keys by slots of its cache, as \
+             transformers 5.23 does, chooses other blocks than for the request alone, which is a fault"
+        ));
+    }
+    if !reading.unknown.is_empty() {
+        let listed: Vec<String> = reading.unknown.iter().take(5).map(|name| with_closest(dump, name)).collect();
+        let more = reading.unknown.len().saturating_sub(listed.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
+    }
+    if !dump.rivals().is_empty() {
+        notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
+    }
+    notes
+}
+
+/// What the reader should know of a request's rows.
+fn note_of_rows(request: &Request) -> Option<String> {
+    let (absent, shift) = (request.absent, request.shift);
+    if absent > 0 {
+        return Some(format!(
+            "positions up to {} came from a cache and are not in the dump: attention is not judged, nor are layers as a whole",
+            absent - 1
+        ));
+    }
+    (shift > 0).then(|| {
+        if shift == request.padding {
+            format!("the candidate counts {shift} slots of padding: its position {shift} is the first token's")
+        } else {
+            format!("the candidate's first token is at position {shift}, which changes rotations alone")
+        }
+    })
+}
+
+fn with_closest(dump: &Sited, name: &str) -> String {
+    dump.closest(name).map_or_else(|| name.to_owned(), |closest| format!("{name} (did you mean {closest}?)"))
+}
+
+/// A producer, in words.
+fn words(producer: &serde_json::Value) -> String {
+    let field = |name: &str| producer.get(name).and_then(serde_json::Value::as_str);
+    match (producer.as_str(), field("library"), field("version")) {
+        (Some(text), ..) => text.to_owned(),
+        (_, Some(library), Some(version)) => format!("{library} {version}"),
+        _ => producer.to_string(),
+    }
+}
