@@ -22,6 +22,11 @@ pub fn devices() -> Vec<Gpu> {
     choices.into_iter().map(open).collect()
 }
 
+/// Those of them that are emulated, where functions are known to the last bit.
+pub fn emulated_devices() -> Vec<Gpu> {
+    devices().into_iter().filter(|gpu| gpu.form().is_some()).collect()
+}
+
 /// The emulated device.
 pub fn emulated(form: Form) -> Gpu {
     open(DeviceChoice::Emulated(form))

@@ -18,5 +18,6 @@ pub mod simulated;
 pub mod skip;
 pub mod strategy;
 pub mod tensor_core;
+pub mod torch;
 pub mod values;
 pub mod witness;

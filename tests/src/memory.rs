@@ -8,7 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use reference::Storage;
 use reference::config::Blocks;
 use reference::config::Coefficients;
-use reference::config::{Attention, Config, Family, FeedForward, Index, Layer};
+use reference::config::m2::M2;
+use reference::config::m3::M3;
+use reference::config::{Attention, Config, FeedForward, Index, Layer};
 use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::semantics::{NormWeight, QkNorm};
@@ -23,7 +25,7 @@ pub struct Memory {
 /// Two layers, three query heads to a key head, partial rotation, eight experts of which three are chosen.
 pub fn tiny() -> Config {
     Config {
-        family: Family::M2,
+        architecture: M2,
         vocab_size: 40,
         hidden_size: 48,
         intermediate_size: 24,
@@ -61,7 +63,7 @@ pub fn tiny_m3() -> Config {
     ];
     let blocks = Blocks { size: 2, top_k: 3, local: 1, init: 0 };
     Config {
-        family: Family::M3,
+        architecture: M3,
         num_hidden_layers: 4,
         norm_weight: NormWeight::OnePlus,
         qk_norm: QkNorm::PerHead,

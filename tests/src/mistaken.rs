@@ -1,5 +1,6 @@
 //! Implementations that are right but for known mistakes: the reference, computing in f32.
 
+use fixtures::checkpoint::held::HeldWeights;
 use fixtures::golden::{Case, Golden};
 use ndarray::Array2;
 use optimized::models::capture::Capture;
@@ -13,8 +14,9 @@ use tools::diagnose::catalogue::assumption::Assumption;
 use tools::diagnose::catalogue::list;
 use tools::diagnose::catalogue::mistake::{Assumed, Clue};
 use tools::diagnose::diagnosis::{Diagnosis, diagnose};
-use tools::diagnose::evidence::Evidence;
 use tools::judge::candidate::{Candidate, Live};
+use tools::judge::compared::Compared;
+use tools::judge::comparison::Comparison;
 use tools::session::model::Model;
 use tools::session::pixels::Shown;
 use tools::session::prompt::Prompt;
@@ -92,7 +94,8 @@ impl Setting {
     /// What an implementation with these mistakes computes of the case's prompt.
     pub fn run(&self, assumption: &Assumption) -> Live {
         let checkpoint = self.case.checkpoint().expect("it is whole");
-        let weights = assumption.weights(checkpoint.config(), &checkpoint);
+        let held = HeldWeights::under(&self.contract, &checkpoint);
+        let weights = assumption.weights(checkpoint.config(), &held);
         let media = shown(&self.case);
         let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");
         computed(&model.seeing(media.as_ref()), &self.case.tokens, self.contract)
@@ -109,16 +112,16 @@ impl Setting {
     pub fn diagnose(&self, candidate: &dyn Candidate) -> Diagnosis {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let media = shown(&self.case);
-        let evidence = Evidence {
+        let compared = Compared {
             config: checkpoint.config(),
             weights: &checkpoint,
-            candidate,
-            contract: self.contract,
             semantics: self.semantics(),
+            candidate,
             steps: std::slice::from_ref(&self.case.tokens),
+            prompt: self.case.tokens.len(),
             media: media.as_ref(),
         };
-        diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
+        diagnose(&Comparison::new(compared, self.contract), |_| ()).expect("it can be put next to the reference")
     }
 
     /// Every known mistake that can be made here, in each of its ways.

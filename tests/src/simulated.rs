@@ -10,6 +10,8 @@ use reference::ops::attention::Attention;
 use reference::rounding::AttentionRound;
 use reference::{Real, Rounding, Storage};
 
+use crate::torch;
+
 /// The order in which a dot product is added up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Order {
@@ -299,7 +301,7 @@ impl Kernel {
     fn sdpa(&self, p: &Attention, dots: &[f32], values: &[Vec<f32>]) -> Vec<f32> {
         let scores: Vec<f32> = dots.iter().map(|x| x * f32::of(p.scale)).collect();
         let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let exponential: fn(f32) -> f32 = if p.exponential > 1e-5 { fexp_u20 } else { f32::exp };
+        let exponential = if p.exponential > 1e-5 { torch::fexp_u20 } else { torch::exp_u20 };
         let weights: Vec<f32> = scores.iter().map(|x| exponential(x - top)).collect();
         let sum = self.order_of_sums().dot(&weights, &vec![1.0; weights.len()]);
         let weights: Vec<f32> = weights.iter().map(|&w| p.probabilities.round(w)).collect();
@@ -348,21 +350,6 @@ fn flash_f16(p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponen
         sum += weight;
     }
     out.iter().map(|x| x / sum).collect()
-}
-
-/// The exponential of torch's flash attention on a CPU for bf16 and f16, `Vectorized<float>::fexp_u20` in `ATen`'s
-/// `vec512_float.h`: a cubic for the fraction of x·log₂e, and the whole as bits of an f32.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the bits of a positive f32")]
-pub fn fexp_u20(x: f32) -> f32 {
-    const C: [f32; 4] = [0.000_107_034_35, 0.303_542_6, -0.224_338_36, -0.079_204_24];
-    if x < -87.336_54 {
-        return 0.0;
-    }
-    let s = x * std::f32::consts::LOG2_E;
-    let fraction = s - s.floor();
-    let r = fraction.mul_add(C[3], C[2]).mul_add(fraction, C[1]).mul_add(fraction, C[0]);
-    let bits = 8_388_608.0_f64.mul_add(f64::from(s - r), 127.0 * 8_388_608.0) as f32;
-    f32::from_bits(bits.round_ties_even() as u32)
 }
 
 /// The roundings of an f32 that a contract asks for, in f64.

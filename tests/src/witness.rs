@@ -8,7 +8,6 @@ use fixtures::activations::dump::Dump;
 use fixtures::golden::Golden;
 use serde::Deserialize;
 use tools::diagnose::diagnosis::{Diagnosis, diagnose};
-use tools::diagnose::evidence::Evidence;
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
@@ -75,16 +74,7 @@ impl Witness {
         let stated = model.case.as_ref().and_then(|case| case.manifest.semantics.clone());
         let given = Given { semantics: self.semantics.clone().or(stated), ..Given::default() };
         let dumped = Dumped::of(dump, &given, &model).expect("it is a dump of the case").remove(0);
-        let evidence = Evidence {
-            config: model.checkpoint.config(),
-            weights: &model.checkpoint,
-            candidate: &dumped.values,
-            contract: dumped.known.contract,
-            semantics: dumped.semantics,
-            steps: &dumped.steps,
-            media: dumped.media.as_ref(),
-        };
-        diagnose(&evidence, |_| ()).expect("it can be put next to the reference")
+        diagnose(&dumped.comparison(&model), |_| ()).expect("it can be put next to the reference")
     }
 
     /// What is wrong in a diagnosis, if anything is: the mistake is named, alone or among equals, and explains all.

@@ -9,6 +9,7 @@ mod pages;
 mod pictures;
 mod pixels;
 mod reports;
+mod runs;
 mod stopped;
 mod written;
 

@@ -1,6 +1,7 @@
 //! `reference/src/config.rs`: SPEC B1, and the rules of B3 that touch M2; those of M3 are in `m3`.
 
-use reference::config::{Config, Family};
+use reference::config::Config;
+use reference::config::m2::M2;
 use reference::semantics::{NormWeight, QkNorm};
 
 mod m3;
@@ -53,7 +54,7 @@ fn problems(changes: &[(&str, &str)]) -> Vec<String> {
 fn the_released_config() {
     let config = read(&[]);
     let want = Config {
-        family: Family::M2,
+        architecture: M2,
         vocab_size: 200_064,
         hidden_size: 3072,
         intermediate_size: 1536,

@@ -3,7 +3,8 @@
 use ndarray::{Axis, s};
 use reference::{LayerSite, Site};
 use tests::seen::{Seen, pattern, setting};
-use tools::diagnose::evidence::Evidence;
+use tools::judge::compared::Compared;
+use tools::judge::comparison::Comparison;
 
 mod dumps;
 
@@ -75,16 +76,16 @@ fn another_prompt_is_said_and_not_diagnosed() {
     let live = setting.with(&[]);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let refused = |tokens: Vec<u32>| {
-        let evidence = Evidence {
+        let compared = Compared {
             config: checkpoint.config(),
             weights: &checkpoint,
-            candidate: &live,
-            contract: setting.contract,
             semantics: reference::Semantics::DOCUMENTS,
+            candidate: &live,
             steps: &[tokens],
+            prompt: setting.case.tokens.len(),
             media: None,
         };
-        evidence.require_tokens().expect_err("they differ").to_string()
+        Comparison::new(compared, setting.contract).require_tokens().expect_err("they differ").to_string()
     };
     let mut other = setting.case.tokens.clone();
     other[7] = (other[7] + 1) % 320;

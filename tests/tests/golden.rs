@@ -1,7 +1,7 @@
 //! What transformers computed, layer by layer and through the full decode, next to the reference.
 
 use fixtures::activations::dump::Dump;
-use fixtures::checkpoint::rounded::HeldWeights;
+use fixtures::checkpoint::held::HeldWeights;
 use fixtures::golden::{Case, Golden};
 use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
@@ -203,6 +203,12 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
         };
         let reports = verification.run(|| ()).expect("it can be read").sites;
         assert!(reports.len() > 20, "{}: {} comparisons", case.name, reports.len());
+        let is_emulated = model.gpu().form().is_some();
+        let exact = verification.exactness(is_emulated).expect("it can be read").expect("the order is fixed");
+        let (shown, seen) = (reports.iter().filter(|report| report.lens == Lens::Local).count(), exact.sites.len());
+        assert_eq!(seen, shown, "{}", case.name);
+        let differing: Vec<_> = exact.differing().collect();
+        assert!(!is_emulated || differing.is_empty(), "{} on {}: {differing:#?}", case.name, model.gpu().name());
         for report in reports {
             assert!(
                 matches!(report.verdict, Verdict::Exact | Verdict::Within | Verdict::Tie),

@@ -1,6 +1,7 @@
 //! Who may use whom, and how long a file may be. Each rule is tried on text that breaks it, too.
 
 mod circles;
+mod families;
 
 use tests::repository::{self, MEMBERS, stem};
 
@@ -157,7 +158,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
     ("optimized", &["reference"]),
     ("tools", &["reference", "fixtures", "optimized"]),
     ("tests", &["reference", "fixtures", "optimized", "tools", "fuzz"]),
-    ("tests/fuzz", &["reference", "fixtures"]),
+    ("tests/fuzz", &["reference", "fixtures", "tools"]),
 ];
 
 /// I8: crates with one home, beside which the tests may use them.

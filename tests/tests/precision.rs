@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use fixtures::checkpoint::rounded::HeldWeights;
+use fixtures::Tensor;
+use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::checkpoint::held::HeldWeights;
 use ndarray::{Array1, Array2};
 use optimized::models::capture::Capture;
+use reference::config::Config;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::Probe;
@@ -13,14 +18,18 @@ use reference::rounding::GateRound;
 use reference::run::Run;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
+use serde_json::json;
 use tests::memory::{Memory, tiny, tiny_m3};
 use tests::mistaken::computed;
 use tests::seen::Seen;
 use tools::judge::candidate::Live;
+use tools::judge::compared::Compared;
 use tools::judge::lens::Lens;
-use tools::judge::profile::{Look, find};
+use tools::judge::profile::{FoundPrecision, find};
 use tools::judge::verdict::Verdict;
 use tools::judge::verification::Verification;
+use tools::session::dumped::{Dumped, Given};
+use tools::session::model::Model;
 
 const TEXT: [u32; 12] = [5, 9, 2, 33, 17, 21, 4, 11, 38, 0, 26, 8];
 
@@ -32,6 +41,20 @@ fn documented() -> impl Iterator<Item = RoundingContract> {
         let other = modes.map(|(field, value)| profile.contract.with(field, value).expect("a profile's field"));
         std::iter::once(profile.contract).chain(other)
     })
+}
+
+/// The precision that is found for a candidate, among those of an engine where one is named.
+fn found(config: &Config, weights: &Memory, live: &Live, stored: Storage, engine: Option<&str>) -> FoundPrecision {
+    let compared = Compared {
+        config,
+        weights,
+        semantics: Semantics::RELEASED,
+        candidate: live,
+        steps: &[TEXT.to_vec()],
+        prompt: TEXT.len(),
+        media: None,
+    };
+    find(&compared, stored, engine).expect("it runs").expect("there are profiles")
 }
 
 /// What is found computes what was computed, though two precisions may be one for a model: M3's norms round once in all.
@@ -46,16 +69,7 @@ fn the_precision_of_a_run_is_found() {
                 computed(&model, &TEXT, contract)
             };
             let live = run(contract);
-            let look = Look {
-                config: &config,
-                weights: &memory,
-                semantics: Semantics::RELEASED,
-                candidate: &live,
-                steps: &[TEXT.to_vec()],
-                prompt: TEXT.len(),
-                media: None,
-            };
-            let found = find(&look, contract.activations, None).expect("it runs").expect("there are profiles");
+            let found = found(&config, &memory, &live, contract.activations, None);
             assert_eq!(run(found.contract), live, "{contract}: found {}", found.contract);
         }
     }
@@ -68,16 +82,7 @@ fn the_engine_that_a_manifest_names_is_believed() {
     let memory = Memory::random(&config, 3);
     let weights = HeldWeights::under(&contract, &memory);
     let live = computed(&Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits"), &TEXT, contract);
-    let look = Look {
-        config: &config,
-        weights: &memory,
-        semantics: Semantics::RELEASED,
-        candidate: &live,
-        steps: &[TEXT.to_vec()],
-        prompt: TEXT.len(),
-        media: None,
-    };
-    let among = |engine| find(&look, Storage::Bf16, Some(engine)).expect("it runs").expect("there are profiles");
+    let among = |engine| found(&config, &memory, &live, Storage::Bf16, Some(engine));
     assert_eq!(among("{\"library\": \"vllm\"}").profile, "vllm_bf16");
     let other = among("{\"library\": \"transformers\"}");
     assert_eq!(other.profile, "transformers_bf16");
@@ -88,6 +93,7 @@ fn the_engine_that_a_manifest_names_is_believed() {
 struct Exchanging {
     live: Live,
     exchanged: [usize; 2],
+    changed: bool,
 }
 
 impl Probe<f32> for Exchanging {
@@ -102,14 +108,16 @@ impl Probe<f32> for Exchanging {
             let experts: BTreeSet<usize> = row.iter().copied().collect();
             if experts.contains(&one) && !experts.contains(&other) {
                 row.mapv_inplace(|expert| if expert == one { other } else { expert });
+                self.changed = true;
             }
         }
         Capture::choices(&mut self.live, site, chosen.clone());
     }
 }
 
-/// The worst verdict on a candidate that exchanges two experts and shows neither router nor choice.
-fn exchanging(exchanged: [usize; 2]) -> Verdict {
+/// The worst verdict on a candidate that exchanges two experts and shows neither router nor choice; `None` where no token
+/// chose the one without the other, so that nothing was exchanged.
+fn exchanging(exchanged: [usize; 2]) -> Option<Verdict> {
     let contract = RoundingContract { gate: GateRound::Activations, ..RoundingContract::EAGER_BF16 };
     let config = tiny();
     let mut memory = Memory::random(&config, 3);
@@ -125,7 +133,7 @@ fn exchanging(exchanged: [usize; 2]) -> Verdict {
     memory.set(bias, &biases);
     let weights = HeldWeights::under(&contract, &memory);
     let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
-    let mut probe = Exchanging { live: Live::default(), exchanged };
+    let mut probe = Exchanging { live: Live::default(), exchanged, changed: false };
     let mut cache = KvCache::new(config.num_hidden_layers);
     model.forward(&TEXT, &mut cache, &mut Run::<f32>::new(contract, &mut probe)).expect("it runs");
     let shows = |site: Site| {
@@ -145,18 +153,36 @@ fn exchanging(exchanged: [usize; 2]) -> Verdict {
         keep: None,
     };
     let sites = verification.run(|| ()).expect("it runs").sites;
-    sites.into_iter().map(|report| report.verdict).max().expect("something is compared")
+    probe.changed.then(|| sites.into_iter().map(|report| report.verdict).max().expect("something is compared"))
 }
 
 /// Which of two experts of equal scores was chosen shows in what was made of them, though the choice itself is not shown.
 #[test]
 fn a_tie_that_is_not_shown_is_recovered_from_the_values() {
-    assert!(exchanging([2, 5]) <= Verdict::Tie);
+    assert!(exchanging([2, 5]).expect("one of the two is chosen") <= Verdict::Tie);
 }
 
 /// No error of scores explains an expert that scores clearly less.
 #[test]
 fn a_wrong_choice_that_is_not_shown_is_a_fault() {
-    let others = (0..8).filter(|other| ![2, 5].contains(other)).map(|other| exchanging([2, other]));
-    assert!(others.filter(|verdict| *verdict == Verdict::Fault).count() >= 5);
+    let others: Vec<Verdict> =
+        (0..8).filter(|other| ![2, 5].contains(other)).filter_map(|other| exchanging([2, other])).collect();
+    assert!(others.len() >= 5 && others.iter().all(|verdict| *verdict == Verdict::Fault), "{others:?}");
+}
+
+/// Autocast has operators in two types, which no profile documents.
+#[test]
+fn a_dump_under_autocast_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let mut writer = DumpWriter::create(&path).expect("writable");
+    let values = Tensor::stored(Storage::F32, vec![1, 2, 32], vec![1.25; 64]).expect("as many as the shape has");
+    writer.write("model.layers.0.input_layernorm", &values).expect("writable");
+    let producer = json!({ "library": "transformers", "autocast": "bfloat16" });
+    let manifest = Manifest { tokens: Some(vec![1, 2]), producer: Some(producer), ..Manifest::default() };
+    writer.finish(&manifest).expect("writable");
+    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
+    let dump = Dump::open(&path).expect("it was just written");
+    let refused = Dumped::of(dump, &Given::default(), &model).expect_err("nobody knows what was rounded");
+    assert!(refused.to_string().starts_with("the dump was made under autocast to bfloat16"), "{refused}");
 }

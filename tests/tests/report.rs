@@ -43,8 +43,8 @@ fn report() -> Report {
             model: "models/deep".to_owned(),
             size: format!("{LAYERS} layers"),
             candidate: format!("{HOSTILE}.safetensors"),
-            contract: RoundingContract::FUSED,
-            contract_from: "the dump's manifest".to_owned(),
+            precision: RoundingContract::FUSED,
+            precision_from: "the dump's manifest".to_owned(),
             semantics: Semantics::default(),
             steps: vec![512],
             shown: Vec::new(),
@@ -63,6 +63,7 @@ fn report() -> Report {
         unmet: [].into(),
         denied: Vec::new(),
         decode: Some(decoded()),
+        exact: None,
     }
 }
 

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use reference::accumulator::Accumulator;
-use reference::rounding::{Chain, RmsRound};
+use reference::rounding::{AttentionRound, Chain, RmsRound};
 use reference::storage::Mode;
 use reference::{Real, Rounding, RoundingContract, Storage};
 use tests::strategy::contract;
+use tests::torch::{exp_u20, fexp_u20};
 
 proptest! {
     #[test]
@@ -87,5 +88,18 @@ fn words_that_are_none() {
         ),
     ] {
         assert_eq!(text.parse::<RoundingContract>().expect_err("no contract").to_string(), want);
+    }
+}
+
+/// What torch's flash attention takes for an exponential of arguments ≤ 0 is off by no more than is stated, and by nearly so much.
+#[test]
+fn the_exponentials_of_torch_are_off_by_what_is_stated() {
+    let worst = |exponential: fn(f32) -> f32| {
+        let arguments = (0..2_000_000).map(|i| -87.3 * f32::of(f64::from(i) / 2e6));
+        arguments.map(|x| (f64::from(exponential(x)) / f64::from(x).exp() - 1.0).abs()).fold(0.0, f64::max)
+    };
+    for (exponential, storage) in [(fexp_u20 as fn(f32) -> f32, Storage::Bf16), (exp_u20, Storage::F32)] {
+        let (stated, worst) = (AttentionRound::Sdpa.exponential(storage), worst(exponential));
+        assert!(0.9 * stated < worst && worst <= stated, "{storage}: {worst:e} of {stated:e}");
     }
 }

@@ -271,6 +271,21 @@ fn heads_before_tokens_and_in_rows_of_their_own() {
     }
 }
 
+/// transformers gives the blocks that one index head chooses an axis for heads all the same.
+#[test]
+fn blocks_of_one_index_head_in_a_batch() {
+    let model = open("m3-few-blocks-f16-weights-f32");
+    let tokens = &model.case.as_ref().expect("it is built in").tokens;
+    let lay = |_: usize, site: Site| match site {
+        Site::Layer(_, LayerSite::BlockMax | LayerSite::BlockScore | LayerSite::Blocks) => Form::OneHead,
+        _ => Form::Batch,
+    };
+    for left in [true, false] {
+        let call = padded(&[tokens, &tokens[..20]], left);
+        assert_right("one head", &of(&Laid { form: &lay, ..whole(&model, vec![call]) }), 2);
+    }
+}
+
 /// An engine that counts slots as positions rotates by them; its rotation table says so.
 #[test]
 fn positions_of_slots() {
@@ -283,6 +298,19 @@ fn positions_of_slots() {
     let sites: Vec<Site> = faults(&found[1]).into_iter().map(|fault| fault.1).collect();
     assert!(sites.contains(&Site::RopeSin), "{sites:?}");
     assert!(!sites.contains(&Site::Layer(0, LayerSite::QProj)), "{sites:?}");
+}
+
+/// Positions that begin later are no prefix, where the manifest says that nothing was cached.
+#[test]
+fn positions_that_begin_later_without_a_cache() {
+    let model = open(CASES[0]);
+    let positions: Vec<usize> = (1000..).take(A.len()).collect();
+    let found = of(&whole(&model, vec![json!({ "tokens": A, "first": 0, "positions": positions })]));
+    // The dump's own tables are those of positions from 0; all that follows from them, attention too, is judged.
+    let sites: Vec<Site> = faults(&found[0]).into_iter().map(|fault| fault.1).collect();
+    assert!(sites.contains(&Site::RopeSin), "{sites:?}");
+    assert!(!sites.contains(&Site::Layer(0, LayerSite::QProj)), "{sites:?}");
+    assert!(found[0].iter().all(|report| report.verdict != Verdict::Inconclusive));
 }
 
 /// What attention makes of a prefix that came from a cache is not known; the rest is judged.

@@ -7,8 +7,9 @@ use reference::semantics::{
     IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
     MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
     Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
-    ScoreType, SharedScale, Vision, VisionSpan,
+    ScoreType, SharedScale, VisionSpan,
 };
+use tests::repository;
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
@@ -81,14 +82,20 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             renormalize: rotation.4,
             attention_softmax: rotation.5,
             expert_choice: rotation.6,
-            vision: seen,
+            vision_attention: seen.vision_attention,
+            gelu: seen.gelu,
+            axial_pair: seen.axial_pair,
+            merge_order: seen.merge_order,
+            chunk_time: seen.chunk_time,
+            patch_order: seen.patch_order,
+            vision_post_norm: seen.vision_post_norm,
             ..m3
         }
     })
 }
 
 /// Points of the vision tower.
-fn vision() -> impl Strategy<Value = Vision> {
+fn vision() -> impl Strategy<Value = Semantics> {
     use proptest::sample::select;
     let points = (
         select(vec![VisionSpan::Segmented, VisionSpan::Global]),
@@ -99,14 +106,17 @@ fn vision() -> impl Strategy<Value = Vision> {
         select(vec![PatchOrder::ColourFirst, PatchOrder::TimeFirst]),
         select(vec![PostNorm::None, PostNorm::Applied]),
     );
-    points.prop_map(|(span, gelu, axial_pair, merge_order, chunk_time, patch_order, post_norm)| Vision {
-        span,
-        gelu,
-        axial_pair,
-        merge_order,
-        chunk_time,
-        patch_order,
-        post_norm,
+    points.prop_map(|(vision_attention, gelu, axial_pair, merge_order, chunk_time, patch_order, vision_post_norm)| {
+        Semantics {
+            vision_attention,
+            gelu,
+            axial_pair,
+            merge_order,
+            chunk_time,
+            patch_order,
+            vision_post_norm,
+            ..Semantics::RELEASED
+        }
     })
 }
 
@@ -237,15 +247,26 @@ fn words_that_are_none() {
         ("documents,rope_theta=x", r#"rope_theta = "x", expected a number or config"#),
         (
             "documents,rope=first",
-            "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, qk_norm, \
-             norm_weight, eps_place, top_k, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, \
-             msa_top_k, expert, gate_clamp, routing_weights, router_eps, router_score, attention_scale, key_head, \
-             causal, norm_order, rope_on, rope_frequency, rope_position, qk_norm_on, renormalize, position_shift, \
-             qk_shards, activation, up_beta, swiglu_limit, routed_scale, shared_scale, msa_pad, msa_mask, msa_group, \
-             index_rope, index_norm, attention_softmax, msa_own, msa_layout, index_key, index_mask, index_scores, \
-             expert_choice, vision_attention, gelu, axial_pair, merge_order, chunk_time, patch_order, vision_post_norm",
+            "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
+             rope_frequency, rope_position, position_shift, norm_weight, eps_place, qk_norm, qk_norm_on, qk_shards, \
+             norm_order, attention_scale, key_head, causal, attention_softmax, msa_select, msa_local, msa_init_block, \
+             msa_score_scale, msa_pool, msa_top_k, msa_pad, index_rope, index_norm, index_key, index_mask, \
+             index_scores, msa_mask, msa_group, msa_own, msa_layout, top_k, routing_weights, router_eps, router_score, \
+             renormalize, expert_choice, activation, expert, gate_clamp, up_beta, swiglu_limit, routed_scale, \
+             shared_scale, vision_attention, gelu, axial_pair, chunk_time, merge_order, patch_order, vision_post_norm",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);
     }
+}
+
+/// A point concerns an operator of the reference, which has a file of that name; together they are the fields.
+#[test]
+fn points_are_grouped_by_operators() {
+    for (operator, _) in Semantics::OPERATORS {
+        assert!(repository::path(&format!("reference/src/ops/{operator}.rs")).is_file(), "{operator}");
+    }
+    let grouped: Vec<&str> = Semantics::OPERATORS.iter().flat_map(|(_, fields)| *fields).copied().collect();
+    let fields: Vec<&str> = Semantics::DOCUMENTS.fields().iter().map(|(name, _)| *name).collect();
+    assert_eq!(grouped, fields);
 }

@@ -1,4 +1,4 @@
-//! Each reader of files as a function of bytes, which a fuzzer makes up and the tests replay.
+//! Each reader of files, and each writer of reports, as a function of bytes, which a fuzzer makes up and the tests replay.
 //!
 //! A function returns whatever the bytes are: refused or read. It panics where a reader does, or where what was read
 //! contradicts itself. `tests/fuzz/run` looks for such bytes; those that were found are in `tests/fuzz/corpus`, beside
@@ -8,6 +8,7 @@
 mod limits;
 mod models;
 mod pictures;
+mod reports;
 mod tensors;
 mod texts;
 
@@ -15,6 +16,7 @@ mod texts;
 pub use limits::bounded;
 pub use models::{config, index};
 pub use pictures::{image, preprocessor, video};
+pub use reports::report;
 pub use tensors::{npy, npz, safetensors};
 pub use texts::{manifest, names, tokens};
 
@@ -22,7 +24,7 @@ pub use texts::{manifest, names, tokens};
 pub type Target = fn(&[u8]);
 
 /// All of them by name, which is that of the program in `src/bin` and of the folder of seeds in `corpus`.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("config", config),
     ("image", image),
     ("index", index),
@@ -31,6 +33,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("npy", npy),
     ("npz", npz),
     ("preprocessor", preprocessor),
+    ("report", report),
     ("safetensors", safetensors),
     ("tokens", tokens),
     ("video", video),

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::map::NameMap;
 use fixtures::names::reading::Reading;
-use fixtures::tokens::Tokens;
+use fixtures::tokens::{Tokens, prompts};
 use reference::config::Config;
 
 /// A model of M3 with every kind of layer, and a vision tower.
-static MODEL: LazyLock<Config> = LazyLock::new(|| {
+pub(crate) static MODEL: LazyLock<Config> = LazyLock::new(|| {
     let text = include_str!("../../../fixtures/golden/vision-both-f32/model/config.json");
     Config::from_json(text).expect("a golden case's configuration is whole")
 });
@@ -29,6 +29,9 @@ pub fn tokens(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(tokens) = Tokens::parse(Path::new("prompt.json"), text) {
         assert!(!tokens.prompt.is_empty(), "a prompt has a token");
+    }
+    if let Ok(prompts) = prompts::parse(Path::new("prompts.json"), text) {
+        assert!(prompts.iter().all(|fed| !fed.tokens().is_empty()), "each prompt has a token");
     }
 }
 

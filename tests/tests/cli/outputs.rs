@@ -92,7 +92,7 @@ fn a_link_keeps_leading_to_what_is_replaced() {
         let ran = parity(folder.path(), &[&VERIFY[..], &["--json", link]].concat());
         assert_eq!(ran.code, Some(0), "{ran}");
         assert!(fs::symlink_metadata(place(link)).expect("there").is_symlink(), "{link}");
-        assert_eq!(json(&place(link))["reports"][0]["schema"], 2, "{link}");
+        assert_eq!(json(&place(link))["reports"][0]["schema"], 3, "{link}");
     }
     let ran = parity(folder.path(), &["run", "m2-mha-top1-f32", "--out", "f"]);
     assert_eq!(ran.code, Some(0), "{ran}");
@@ -137,7 +137,7 @@ fn standard_output_may_be_a_file_s() {
         let ran = parity(folder.path(), &[&VERIFY[..], &["--json", name]].concat());
         assert_eq!(ran.code, Some(0), "{ran}");
         let report: Value = serde_json::from_str(&ran.stdout).expect("nothing but JSON");
-        assert_eq!(report["reports"][0]["schema"], 2);
+        assert_eq!(report["reports"][0]["schema"], 3);
         assert!(ran.stderr.contains("PASS"), "{ran}");
     }
     // A file by its name and as standard output: one must not replace the other.
@@ -145,7 +145,7 @@ fn standard_output_may_be_a_file_s() {
     let ran =
         program(folder.path(), &[&VERIFY[..], &["--json", "out.json"]].concat()).stdout(Stdio::from(out)).status();
     assert_eq!(ran.expect("the program was built").code(), Some(0));
-    assert_eq!(json(&folder.path().join("out.json"))["reports"][0]["schema"], 2);
+    assert_eq!(json(&folder.path().join("out.json"))["reports"][0]["schema"], 3);
     let run = ["run", "m2-mha-top1-f32", "--layers", "0", "--decode", "2", "--out", "-"];
     let ran = program(folder.path(), &run).output().expect("the program was built");
     assert_eq!(ran.status.code(), Some(0));

@@ -135,7 +135,7 @@ fn several_models_are_one_page_and_one_document() {
     let suites =
         document.descendants().filter_map(|node| node.attribute("name").filter(|_| node.has_tag_name("testsuite")));
     let suites: Vec<&str> = suites.collect();
-    let lenses = ["local lens", "layer lens", "global lens", "decode"];
-    let expected = models.into_iter().flat_map(|model| lenses.map(|what| format!("{model}: {what}")));
+    let judged = ["local lens", "layer lens", "global lens", "decode", "exact twin"];
+    let expected = models.into_iter().flat_map(|model| judged.map(|what| format!("{model}: {what}")));
     assert_eq!(suites, expected.collect::<Vec<_>>());
 }

@@ -115,5 +115,5 @@ fn a_synthetic_checkpoint_is_checked() {
     assert_eq!(ran.code, Some(0), "{ran}");
     let report: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).expect("written")).expect("JSON");
-    assert_eq!(report["reports"][0]["schema"], 2);
+    assert_eq!(report["reports"][0]["schema"], 3);
 }

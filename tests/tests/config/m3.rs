@@ -3,7 +3,8 @@
 use reference::config::Blocks;
 use reference::config::Coefficients;
 use reference::config::Patch;
-use reference::config::{Attention, Config, Family, FeedForward, Index, Layer, Vision};
+use reference::config::m3::{M3, M3_TEXT};
+use reference::config::{Attention, Config, FeedForward, Index, Layer, Vision};
 use reference::semantics::{NormWeight, QkNorm};
 use serde_json::{Value, json};
 
@@ -85,7 +86,7 @@ const SPARSE: &str = "/text_config/sparse_attention_config";
 #[test]
 fn the_released_config() {
     let config = read(&released());
-    assert_eq!((config.family, config.vocab_size, config.head_dim, config.rotary_dim), (Family::M3, 200_064, 128, 64));
+    assert_eq!((config.architecture, config.vocab_size, config.head_dim, config.rotary_dim), (M3, 200_064, 128, 64));
     assert_eq!((config.norm_weight, config.qk_norm), (NormWeight::OnePlus, QkNorm::PerHead));
     assert_eq!(config.swiglu_oai, Some(Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 }));
     let blocks = Blocks { size: 128, top_k: 16, local: 1, init: 0 };
@@ -101,7 +102,7 @@ fn the_released_config() {
 fn transformers_fields_say_the_same() {
     let config = read(&own_fields());
     let blind = Config { vision: None, ..read(&released()) };
-    assert_eq!(config, Config { family: Family::M3Text, ..blind.clone() });
+    assert_eq!(config, Config { architecture: M3_TEXT, ..blind.clone() });
     let mut nested = json!({"model_type": "minimax_m3_vl"});
     nested["text_config"] = own_fields();
     assert_eq!(read(&nested), blind);

@@ -1,16 +1,17 @@
 //! `optimized/kernels/attention.cu` and `optimized/src/ops/attention.rs`.
 
 use half::bf16;
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use optimized::device::Gpu;
 use optimized::ops::HeadLayout;
 use optimized::ops::attention::{Cut, attention_cut};
 use optimized::ops::qk_norm_rope::KeysValues;
 use proptest::prelude::*;
 use reference::ops::attention::{Attention, attention};
-use reference::{RoundingContract, Tracked};
-use tests::bounds::{assert_within, wide};
-use tests::device::devices;
+use reference::order::Tiles;
+use reference::{Rounding, RoundingContract, Tracked};
+use tests::bounds::{assert_within, bits, wide};
+use tests::device::{devices, emulated_devices};
 use tests::values::activations;
 
 /// Heads, groups, channels; queries, and tokens before them.
@@ -40,6 +41,11 @@ impl Case {
         HeadLayout::new(self.heads.0, self.heads.1, self.d).expect("groups divide heads")
     }
 
+    /// Those of the reference in the kernels' order.
+    fn params(&self) -> Attention {
+        Attention::under(&RoundingContract::PARITY.ordered().expect("it is fixed"), self.heads, self.d)
+    }
+
     /// q, k and v without padding.
     fn inputs(&self) -> [Array2<bf16>; 3] {
         let all = self.first + self.n;
@@ -47,6 +53,12 @@ impl Case {
         [(0, self.n, h), (1, all, g), (2, all, g)]
             .map(|(i, rows, heads)| activations(self.seed.wrapping_add(i), (rows, heads * self.d)))
     }
+}
+
+/// o of the reference, in the order that the parameters fix.
+fn in_order(p: &Attention, inputs: &[Array2<bf16>; 3]) -> Array2<f32> {
+    let [q, k, v] = inputs.each_ref().map(|x| x.mapv(f32::from));
+    attention(p, q.view(), k.view(), v.view()).expect("shapes fit")
 }
 
 /// Heads of d channels, each padded to D.
@@ -85,6 +97,19 @@ proptest! {
         }
     }
 
+    /// Bit for bit what the reference computes in the order that `attention.cuh` promises.
+    #[test]
+    fn it_is_the_reference_in_its_order(case in case()) {
+        let inputs = case.inputs();
+        let want = in_order(&case.params(), &inputs);
+        for gpu in emulated_devices() {
+            for cut in [Cut::Queries, Cut::Keys] {
+                let got = run(&gpu, cut, &case.layout(), case.first, inputs.each_ref().map(|x| x.view()));
+                prop_assert_eq!(got.mapv(bf16::to_bits), bits(&want), "{} {:?} {:?}", gpu.name(), cut, case);
+            }
+        }
+    }
+
     /// A query's bits depend neither on how the work is cut, nor on the queries beside it.
     #[test]
     fn queries_do_not_see_each_other(case in case(), skipped in 0..80_usize) {
@@ -99,6 +124,26 @@ proptest! {
             }
         }
     }
+}
+
+/// With keys merged in other groups, or a tile at a time, some bits are others: the test above can tell.
+#[test]
+fn another_order_is_seen() {
+    let case = Case { heads: (2, 1), d: 24, n: 3, first: 700, seed: 1 };
+    let (p, inputs) = (case.params(), case.inputs());
+    let tiles = p.tiles.expect("the order is fixed");
+    let unrounded = Attention { output: Rounding::NONE, ..p };
+    let right = in_order(&unrounded, &inputs);
+    for tiles in [Tiles { group: 3, ..tiles }, Tiles { group: 1, ..tiles }, Tiles { keys: 32, ..tiles }] {
+        assert_ne!(in_order(&Attention { tiles: Some(tiles), ..unrounded }, &inputs), right, "{tiles:?}");
+    }
+    // Two groups exchanged: positions do not matter to a last query that sees all.
+    let exchanged = inputs.each_ref().map(|x| match x.nrows() {
+        703 => concatenate![Axis(0), x.slice(s![256..512, ..]), x.slice(s![..256, ..]), x.slice(s![512.., ..])],
+        _ => x.clone(),
+    });
+    let last = |o: &Array2<f32>| o.row(2).to_owned();
+    assert_ne!(last(&in_order(&unrounded, &exchanged)), last(&right));
 }
 
 /// Values that say where they are: with equal scores each output is the mean of what the query may see, and nothing else. A

@@ -12,8 +12,8 @@ use reference::ops::attention::Attention;
 use reference::ops::block_sparse_attention::{BlockSparseAttention, block_sparse_attention};
 use reference::semantics::{KeyHead, MsaLayout, MsaMask, MsaOwn};
 use reference::{RoundingContract, Tracked};
-use tests::bounds::{assert_within, wide};
-use tests::device::devices;
+use tests::bounds::{assert_within, bits, wide};
+use tests::device::{devices, emulated_devices};
 use tests::values::{Draw, activations};
 
 const CUTS: [Cut; 2] = [Cut::Queries, Cut::Keys];
@@ -112,6 +112,22 @@ fn run(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Bit for bit what the reference computes in the order that the kernel promises.
+    #[test]
+    fn it_is_the_reference_in_its_order(case in case()) {
+        let (inputs, chosen) = (case.inputs(), case.chosen());
+        let blocks = chosen.mapv(|block| usize::try_from(block).ok());
+        let [q, k, v] = inputs.each_ref().map(|x| x.mapv(f32::from));
+        let p = case.params(&RoundingContract::PARITY.ordered().expect("it is fixed"));
+        let want = block_sparse_attention(&p, q.view(), k.view(), v.view(), blocks.view()).expect("shapes fit");
+        for gpu in emulated_devices() {
+            for cut in CUTS {
+                let got = run(&gpu, cut, &case, inputs.each_ref().map(|x| x.view()), case.first, chosen.view());
+                prop_assert_eq!(got.mapv(bf16::to_bits), bits(&want), "{} {:?} {:?}", gpu.name(), cut, case);
+            }
+        }
+    }
 
     #[test]
     fn it_is_within_the_bound(case in case()) {

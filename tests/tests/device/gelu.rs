@@ -70,6 +70,6 @@ fn far_from_zero_it_is_the_value_or_nothing() {
 fn c1_the_approximation_is_not_implemented() {
     for gpu in devices() {
         let error = gelu(&gpu, Gelu::Tanh, &gpu.zeros((2, 8)).expect("memory")).expect_err("another variant");
-        assert_eq!(error.to_string(), "gelu K2: D50 = tanh, expected erf");
+        assert_eq!(error.to_string(), "gelu K2: gelu = tanh, expected erf");
     }
 }

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use reference::ops::layer_norm as oracle;
 use reference::ops::layer_norm::LayerNorm;
 use reference::{RoundingContract, Storage, Tracked};
-use tests::bounds::{assert_within, wide};
-use tests::device::devices;
+use tests::bounds::{self, assert_within, wide};
+use tests::device::{devices, emulated_devices};
 use tests::strategy::{Fill, Matrix};
 use tests::values::activations;
 
@@ -54,6 +54,18 @@ proptest! {
         let drawn = Matrix::new((n, d), fill, Storage::Bf16, seed).f32().mapv(bf16::from_f32);
         let (w, b) = (activations(!seed, (1, d)), activations(seed ^ 1, (1, d)));
         demand_within(&drawn, &w, &b, &format!("{n} × {d} {fill:?} {seed}"));
+    }
+
+    /// Bit for bit what the reference computes in the kernel's order.
+    #[test]
+    fn it_is_the_reference_in_its_order((n, d) in (1..5_usize, 1..5000_usize), seed: u64) {
+        let (x, w, b) = (activations(seed, (n, d)), activations(!seed, (1, d)), activations(seed ^ 1, (1, d)));
+        let p = LayerNorm::under(&RoundingContract::PARITY.ordered().expect("it is fixed"), f64::from(EPS));
+        let [x32, w32, b32] = [&x, &w, &b].map(|x| x.mapv(f32::from));
+        let want = oracle::layer_norm(&p, x32.view(), w32.row(0), b32.row(0)).expect("shapes fit");
+        for gpu in emulated_devices() {
+            prop_assert_eq!(bits(run(&gpu, x.view(), &w, &b).view()), bounds::bits(&want), "{}", gpu.name());
+        }
     }
 
     /// Nor a row that is not a number.

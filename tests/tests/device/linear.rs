@@ -6,6 +6,10 @@ use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::ops::linear::{Output, Tiling, linear, linear_tiled};
 use proptest::prelude::*;
+use reference::accumulator::{Accumulator, TensorCore};
+use reference::matrix::{Encoding, Matrix};
+use reference::ops::linear::Linear;
+use reference::{Rounding, RoundingContract};
 use tests::device::devices;
 use tests::tensor_core::dot;
 use tests::values::{Draw, activations, whole_numbers};
@@ -80,6 +84,38 @@ fn the_sum_is_the_tensor_cores_in_chunks() {
             }
         }
     }
+}
+
+/// So does the reference where it takes sums in that order, and with any other promotion, step or fraction it does not.
+#[test]
+fn the_reference_in_its_order_has_the_same_bits() {
+    let contract = RoundingContract::PARITY.ordered().expect("the order is fixed");
+    let Accumulator::TensorCore(core) = contract.accumulator else { panic!("a tensor core's") };
+    for k in [1, 16, 63, 64, 511, 512, 513, 1537] {
+        let (x, w) = (activations(k as u64, (3, k)), activations(!k as u64, (20, k)));
+        let bytes: Vec<u8> = w.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let w = Matrix::new(w.dim(), Encoding::Bf16, bytes).expect("two bytes each");
+        let of = |core| {
+            let contract = RoundingContract { accumulator: Accumulator::TensorCore(core), ..contract };
+            let p = Linear { output: Rounding::NONE, ..Linear::under(&contract) };
+            bits(&reference::ops::linear::linear(&p, x.mapv(f32::from).view(), &w).expect("it fits"))
+        };
+        let want = Array2::from_shape_fn((3, 20), |(i, j)| dot(&x.row(i).to_vec(), &row(&w, j)));
+        assert_eq!(of(core), bits(&want), "k = {k}");
+        let unpromoted = of(TensorCore { promote: Some(1 << 20), ..core });
+        // A last product alone may round as it is cut off.
+        assert!(unpromoted == bits(&want) || k > 512, "k = {k}");
+        if k > 513 {
+            assert_ne!(unpromoted, bits(&want), "k = {k}");
+            assert_ne!(of(TensorCore { k: 8, ..core }), bits(&want), "k = {k}");
+            assert_ne!(of(TensorCore { fraction: 23, ..core }), bits(&want), "k = {k}");
+        }
+    }
+}
+
+/// A row of a matrix of bf16.
+fn row(w: &Matrix<'_>, j: usize) -> Vec<bf16> {
+    w.panel::<f32>(j, 1).iter().map(|&w| bf16::from_f32(w)).collect()
 }
 
 /// Values at both ends of the exponents' range, infinities and NaN, which the tensor core's model treats apart.

@@ -6,8 +6,11 @@ use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::ops::rms_norm::rms_norm;
 use proptest::prelude::*;
-use reference::semantics::NormWeight;
-use tests::device::devices;
+use reference::RoundingContract;
+use reference::ops::rms_norm::RmsNorm;
+use reference::semantics::{EpsPlace, NormWeight};
+use tests::bounds::bits;
+use tests::device::{devices, emulated_devices};
 use tests::values::activations;
 
 const EPS: f32 = 1e-6;
@@ -44,6 +47,21 @@ proptest! {
                     prop_assert!((f64::from(y) - want).abs() <= bound, "{}: {y} against {want}", gpu.name());
                 }
             }
+        }
+    }
+
+    /// Bit for bit what the reference computes in the kernel's order.
+    #[test]
+    fn it_is_the_reference_in_its_order((n, d) in (1..5_usize, 1..5000_usize), gemma: bool, seed: u64) {
+        let weight = if gemma { NormWeight::OnePlus } else { NormWeight::Plain };
+        let (x, w) = (activations(seed, (n, d)), activations(!seed, (1, d)));
+        let contract = RoundingContract::PARITY.ordered().expect("it is fixed");
+        let p = RmsNorm::under(&contract, f64::from(EPS), EpsPlace::Inside).weighing(weight);
+        let (x32, w32) = (x.mapv(f32::from), w.mapv(f32::from));
+        let want = reference::ops::rms_norm::rms_norm(&p, x32.view(), w32.row(0)).expect("shapes fit");
+        for gpu in emulated_devices() {
+            let y = run(&gpu, x.view(), (w.view(), weight), EPS);
+            prop_assert_eq!(y.mapv(bf16::to_bits), bits(&want), "{}", gpu.name());
         }
     }
 

@@ -135,12 +135,12 @@ fn c1_to_c4_other_shapes_and_variants() {
             "rope C2: 2h = 10, expected an even number up to d = 8"
         );
         assert_eq!(refused(&p, (3, 6)), "rope C3: shape of c = (3, 6), expected (2, 6)");
-        assert_eq!(refused(&Rope { part: RopePart::Last, ..p }, (2, 6)), "rope K5: D01 = last, expected first");
+        assert_eq!(refused(&Rope { part: RopePart::Last, ..p }, (2, 6)), "rope K5: rope_part = last, expected first");
         assert_eq!(
             refused(&Rope { pair: RopePair::Interleaved, ..p }, (2, 6)),
-            "rope K5: D02 = interleaved, expected half"
+            "rope K5: rope_pair = interleaved, expected half"
         );
-        assert_eq!(refused(&Rope { runs: 3, ..p }, (2, 6)), "rope K5: D52, runs = 3, expected 1");
+        assert_eq!(refused(&Rope { runs: 3, ..p }, (2, 6)), "rope K5: runs of rotated channels = 3, expected 1");
         let error = pad_heads(&gpu, 5, &x).expect_err("not whole heads").to_string();
         assert_eq!(error, "rope C1: columns of x = 16, expected a multiple of d = 5");
         let error = pad_heads(&gpu, 129, &gpu.zeros((1, 129)).expect("memory")).expect_err("too wide").to_string();

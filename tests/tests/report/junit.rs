@@ -1,8 +1,11 @@
 //! Test reporters read what is written for them.
 
+use reference::Site;
 use roxmltree::{Document, Node};
+use tools::judge::exact::{Bits, Difference, Exactness};
 use tools::judge::verdict::Verdict;
 use tools::report::content::{Conclusion, Report};
+use tools::report::html::html;
 use tools::report::junit::junit;
 
 use super::{FAULTY, HOSTILE, MISSING, report};
@@ -59,6 +62,32 @@ fn what_is_denied_or_required_fails() {
     report.denied.clear();
     report.unmet = [MISSING].into();
     assert_eq!(failures(&report), before + 1);
+}
+
+/// A site of two that has a value other than the exact twin's.
+fn inexact(binding: bool) -> Exactness {
+    let first = Some(Difference { index: vec![2, 5], candidate: 1.0, twin: 1.007_812_5 });
+    let bits = |site, equal, first| Bits { step: 0, site, count: 9, equal, first };
+    Exactness { sites: vec![bits(MISSING, 9, None), bits(Site::FinalNorm, 8, first)], binding }
+}
+
+#[test]
+fn a_value_that_is_not_the_exact_twins_fails_where_it_must_be() {
+    let mut report = report();
+    (report.decode, report.exact) = (None, Some(inexact(false)));
+    report.sites.retain(|site| site.verdict == Verdict::Within);
+    let failure = |report: &Report| {
+        let text = junit(std::slice::from_ref(report)).expect("it can be written");
+        let document = Document::parse(&text).expect("XML");
+        assert_eq!(elements(&document, "testsuite").last().and_then(|suite| suite.attribute("tests")), Some("2"));
+        elements(&document, "failure").next().map(|failure| failure.text().unwrap_or_default().to_owned())
+    };
+    assert_eq!((report.conclusion(), failure(&report)), (Conclusion::Pass, None));
+    report.exact = Some(inexact(true));
+    assert_eq!(report.conclusion(), Conclusion::Fail);
+    let said = "1 of 9 values differ, the first at [2, 5]: candidate 1e0 (0x3f800000), twin 1.0078125e0 (0x3f810000)";
+    assert_eq!(failure(&report).as_deref(), Some(said));
+    assert!(html(&[report]).contains(&format!("{}: {said}", Site::FinalNorm)));
 }
 
 #[test]

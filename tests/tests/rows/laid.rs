@@ -34,6 +34,8 @@ pub(super) enum Form {
     HeadsFlat,
     /// The last slot of each request alone.
     Last,
+    /// What is one for all heads has an axis of 1 for them.
+    OneHead,
     /// Not dumped.
     Absent,
 }
@@ -105,7 +107,7 @@ impl Laid<'_> {
     }
 
     fn tensor(&self, call: &Call, parts: &[Part<'_>], site: Site, form: Form, config: &Config) -> Tensor<'static> {
-        let by_head = matches!(site.token_axis(config), Some(1));
+        let by_head = site.token_axis(config) == Some(1) || form == Form::OneHead;
         let (shape, values) = if by_head {
             self.of_keys(call, parts, site, config)
         } else {
@@ -159,7 +161,7 @@ impl Laid<'_> {
                 }
                 (vec![call.batch, heads, call.width, channels], values)
             }
-            Form::Absent => unreachable!("it is not dumped"),
+            Form::OneHead | Form::Absent => unreachable!("it is of keys, or not dumped"),
         }
     }
 
@@ -168,7 +170,7 @@ impl Laid<'_> {
         let taken = parts.iter().flat_map(|part| &part.request.passes[part.pass].keys).max().map_or(0, |key| key + 1);
         let slots = taken.max(call.width) + self.beyond;
         let shape = site.shape(config, Extent::new(call.width, slots));
-        let (heads, columns) = (shape[0], shape[2]);
+        let [heads, columns] = if let [heads, _, columns] = shape[..] { [heads, columns] } else { [1, shape[1]] };
         let is_token =
             matches!(site, Site::Layer(_, LayerSite::Scores | LayerSite::Probabilities | LayerSite::TokenScores));
         let nothing = if matches!(site, Site::Layer(_, LayerSite::Blocks)) { -1.0 } else { f64::NAN };
