@@ -118,6 +118,24 @@ impl Storage {
         if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
     }
 
+    /// x to one of its two neighbours in this storage: to the upper where x is further than `threshold` of the way to it.
+    fn at_random(self, x: f64, threshold: f64) -> f64 {
+        let (bits, smallest, largest) = self.format();
+        if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
+            return self.on_grid(x, |units| {
+                let below = units.floor();
+                if units - below > threshold { below + 1.0 } else { below }
+            });
+        }
+        // What the dropped bits make of a neighbours' distance is exact.
+        let step = 1_u64 << (53 - bits);
+        let dropped = x.to_bits() & (step - 1);
+        let from_zero = dropped as f64 / step as f64;
+        let away = if x > 0.0 { from_zero > threshold } else { from_zero > 0.0 && 1.0 - from_zero <= threshold };
+        let rounded = f64::from_bits(x.to_bits() - dropped + if away { step } else { 0 });
+        if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
+    }
+
     /// How far a number at most `error` from x may be from x when both are rounded to nearest.
     pub fn apart(self, x: f64, error: f64) -> f64 {
         let [low, middle, high] = [x - error, x, x + error].map(|x| self.nearest(x));
@@ -157,13 +175,7 @@ impl Rounding {
         let x = x.wide();
         T::of(match self.mode {
             Mode::Nearest | Mode::Sums(_) | Mode::Ordered => self.storage.nearest(x),
-            Mode::Stochastic(seed) => {
-                let threshold = uniform(seed, x);
-                self.storage.on_grid(x, |units| {
-                    let below = units.floor();
-                    if units - below > threshold { below + 1.0 } else { below }
-                })
-            }
+            Mode::Stochastic(seed) => self.storage.at_random(x, uniform(seed, x)),
         })
     }
 }

@@ -10,6 +10,8 @@
 mod search;
 
 use ndarray::Array2;
+use reference::bound::confidence;
+use reference::compare::ratio;
 use reference::site::NONE;
 use reference::{RoundingContract, Site};
 
@@ -28,19 +30,43 @@ pub(super) struct Ran {
     pub(super) unshown: Vec<Unshown>,
 }
 
+/// How often rounding may open a choice that is taken for settled.
+const MISSED: f64 = 1e-6;
+
 /// The choices that are to be recovered.
 pub(super) struct Recovery {
     /// In the order in which a token meets them.
     unshown: Vec<Unshown>,
-    tokens: usize,
+    /// Whether any of a token's choices is open.
+    open: Vec<bool>,
 }
 
 impl Recovery {
-    /// Of the choices that a phase of so many tokens does not show. `None` where bounds of scores settle them all, or no later site
+    /// Of the choices that a phase of so many tokens does not show. `None` where errors of scores settle them all, or no later site
     /// has a row for each token, which would tell.
     pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[Seen], tokens: usize) -> Option<Self> {
         unshown.retain(|unshown| seen.iter().any(|seen| tells_of(unshown.site, seen, tokens)));
-        unshown.iter().any(is_open).then_some(Recovery { unshown, tokens })
+        let mut open = vec![false; tokens];
+        for unshown in &unshown {
+            (0..unshown.chosen.nrows()).for_each(|row| open[row % tokens] |= is_open(unshown, row));
+        }
+        open.contains(&true).then_some(Recovery { unshown, open })
+    }
+
+    /// Whether the candidate is at fault whatever it chose: a value is beyond its bound that no open choice comes before.
+    pub(super) fn is_in_vain(&self, loaded: &Loaded<'_>, seen: &[Seen]) -> Result<bool, Failure> {
+        let (tokens, first) = (self.open.len(), self.unshown[0].site);
+        for Seen { site, computed, .. } in seen.iter().filter(|seen| seen.unknown.is_none()) {
+            let (Some(error), candidate) = (&computed.error, loaded.value(*site)?) else { continue };
+            let is_apart = |row: usize| *site < first || computed.value.nrows() == tokens && !self.open[row];
+            let beyond = computed.value.indexed_iter().any(|(at, &reference)| {
+                is_apart(at.0) && ratio(candidate[at], reference, error.certain[at]) > 1.0
+            });
+            if beyond {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The choices that bring each token nearest to the candidate. `run` computes the phase under a contract with choices made.
@@ -55,14 +81,14 @@ impl Recovery {
         let first = self.unshown[0].site;
         let exact = run(RoundingContract::IDEAL, &own)?;
         let mut members = Vec::with_capacity(MEMBERS);
-        let mut strayed = vec![0.0; self.tokens];
+        let mut strayed = vec![0.0; self.open.len()];
         for seed in (1..).take(MEMBERS) {
             let member = run(candidate.stochastic(seed), &own)?;
             let value = |site: Site| {
                 let seen = member.seen.iter().find(|seen| seen.site == site);
                 Ok(seen.expect("all runs see the same").computed.value.clone())
             };
-            let of_tokens = distances((first, self.tokens), &exact.seen, value)?;
+            let of_tokens = distances((first, self.open.len()), &exact.seen, value)?;
             strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
             members.push(member.unshown);
         }
@@ -71,24 +97,23 @@ impl Recovery {
             let Some(forced) = search.next() else { break };
             let ran = run(RoundingContract::IDEAL, &forced)?;
             let value = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
-            search.learn(&ran.unshown, &distances((first, self.tokens), &ran.seen, value)?);
+            search.learn(&ran.unshown, &distances((first, self.open.len()), &ran.seen, value)?);
         }
         Ok(search.best())
     }
 }
 
-/// Whether bounds of scores leave any of these choices open.
-fn is_open(unshown: &Unshown) -> bool {
-    let error = unshown.scores.error_or_exact();
-    let rows = unshown.scores.value.rows().into_iter().zip(unshown.chosen.rows()).enumerate();
-    rows.into_iter().any(|(row, (scores, chosen))| {
-        let bound = |choice: usize| error.certain[[row, choice]];
-        let is_chosen = |choice: &usize| chosen.iter().any(|other| other == choice);
-        let lowest = chosen.iter().filter(|choice| **choice != NONE).map(|&choice| scores[choice] - bound(choice));
-        let others = (0..scores.len()).filter(|choice| !is_chosen(choice) && scores[*choice].is_finite());
-        let highest = others.map(|choice| scores[choice] + bound(choice));
-        lowest.fold(f64::INFINITY, f64::min) <= highest.fold(f64::NEG_INFINITY, f64::max)
-    })
+/// Whether errors of scores leave a row's choices open.
+fn is_open(unshown: &Unshown, row: usize) -> bool {
+    let (error, scores, chosen) =
+        (unshown.scores.error_or_exact(), unshown.scores.value.row(row), unshown.chosen.row(row));
+    let lambda = confidence(unshown.scores.value.len(), MISSED);
+    let bound = |choice: usize| error.certain[[row, choice]].min(lambda * error.sigma[[row, choice]]);
+    let is_chosen = |choice: &usize| chosen.iter().any(|other| other == choice);
+    let lowest = chosen.iter().filter(|choice| **choice != NONE).map(|&choice| scores[choice] - bound(choice));
+    let others = (0..scores.len()).filter(|choice| !is_chosen(choice) && scores[*choice].is_finite());
+    let highest = others.map(|choice| scores[choice] + bound(choice));
+    lowest.fold(f64::INFINITY, f64::min) <= highest.fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Whether a site's values tell what was chosen: they come after it, with a row a token, and depend on nothing that nobody knows.

@@ -116,6 +116,7 @@ impl<'m> Track<'m> {
         }
         if let Phase::Layer(layer) = phase
             && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), &probe.seen, loaded.tokens())
+            && (self.thorough || !recovery.is_in_vain(loaded, &probe.seen)?)
         {
             self.main.back_to(layer, stream, pass.kept());
             let run = |contract, choices: &Forced| self.forced((layer, phase), pass, loaded, (contract, choices));
