@@ -54,7 +54,8 @@ fn exactness(contracts: &[RoundingContract]) -> Vec<Exactness> {
         layers: 0..1,
         keep: None,
     };
-    let of = |contract| verification(contract).exactness(true).expect("it can be read").expect("the order is fixed");
+    let of =
+        |contract| verification(contract).exactness(true, || ()).expect("it can be read").expect("the order is fixed");
     contracts.iter().map(of).collect()
 }
 

@@ -204,7 +204,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
         let reports = verification.run(|| ()).expect("it can be read").sites;
         assert!(reports.len() > 20, "{}: {} comparisons", case.name, reports.len());
         let is_emulated = model.gpu().form().is_some();
-        let exact = verification.exactness(is_emulated).expect("it can be read").expect("the order is fixed");
+        let exact = verification.exactness(is_emulated, || ()).expect("it can be read").expect("the order is fixed");
         let (shown, seen) = (reports.iter().filter(|report| report.lens == Lens::Local).count(), exact.sites.len());
         assert_eq!(seen, shown, "{}", case.name);
         let differing: Vec<_> = exact.differing().collect();

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::outcome::Outcome;
-use super::progress::shown;
+use super::progress::bars;
 use crate::commands::options::{Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
 use crate::failure::Failure;
 use crate::report::content::{Conclusion, Report};
@@ -73,6 +73,6 @@ impl Check {
             demands: self.demanding.demands()?,
             command: self.command(model),
         };
-        check(model, &computed, &asked, &mut shown(output))
+        check(model, &computed, &asked, &mut bars(output))
     }
 }

@@ -10,7 +10,7 @@ use reference::ops::sampling::{Choice, Random, Sampling};
 use serde_json::json;
 
 use super::outcome::Outcome;
-use super::progress::shown;
+use super::progress::bars;
 use crate::commands::options::{OnDevice, Prompted, Reading, Reporting, ShownOptions};
 use crate::failure::Failure;
 use crate::report::output::Output;
@@ -90,7 +90,7 @@ impl Decode {
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut shown(output))?;
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut bars(output))?;
                 decode_optimized(&optimized, (&prompt, media.as_ref()), &how, None, |_| bar.inc(1))?
             }
         };

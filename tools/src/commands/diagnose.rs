@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::outcome::Outcome;
-use super::progress::shown;
+use super::progress::bars;
 use crate::commands::options::{DumpOptions, Reporting};
 use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ fn diagnosed(model: &Model, dumped: &Dumped, output: Output) -> Result<Diagnosis
     if let Some(note) = &dumped.known.coarser {
         output.say(note);
     }
-    let diagnosis = diagnose(model, dumped, &mut shown(output))?;
+    let diagnosis = diagnose(model, dumped, &mut bars(output))?;
     output.say(&told(&diagnosis));
     Ok(diagnosis)
 }

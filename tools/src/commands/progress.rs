@@ -6,7 +6,7 @@ use crate::report::output::Output;
 use crate::session::progress::Progress;
 
 /// Shows what is told, a bar for each work.
-pub(super) fn shown(output: Output) -> impl FnMut(Progress<'_>) {
+pub(super) fn bars(output: Output) -> impl FnMut(Progress<'_>) {
     let mut bar: Option<ProgressBar> = None;
     move |told| match (told, &mut bar) {
         (Progress::Begins { what, steps }, bar) => *bar = Some(output.progress(steps, what)),

@@ -13,7 +13,7 @@ use reference::ops::sampling::Sampling;
 use serde_json::json;
 
 use super::outcome::Outcome;
-use super::progress::shown;
+use super::progress::bars;
 use crate::commands::options::{OnDevice, Part, Prompted, Reading, ShownOptions};
 use crate::failure::Failure;
 use crate::report::output::Output;
@@ -83,7 +83,7 @@ impl Run {
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }
             Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut shown(output))?;
+                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut bars(output))?;
                 producer["device"] = optimized.gpu().name().into();
                 producer["emulated"] = optimized.gpu().form().is_some().into();
                 let read = (&prompt.tokens[..], media.as_ref());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::outcome::Outcome;
-use super::progress::shown;
+use super::progress::bars;
 use crate::commands::options::{Demanding, DumpOptions, Part, ReportOptions};
 use crate::failure::Failure;
 use crate::judge::lens::Lens;
@@ -49,7 +49,7 @@ impl Verify {
             demands: self.demanding.demands()?,
             command: self.command(),
         };
-        let reports = verify(&model, dump, &self.given.given(), &asked, &mut shown(output))?;
+        let reports = verify(&model, dump, &self.given.given(), &asked, &mut bars(output))?;
         print_all(&reports, output);
         files.write(&reports)?;
         let faulty = reports.iter().any(|report| report.conclusion() == Conclusion::Fail);

@@ -158,7 +158,7 @@ impl Comparison<'_> {
         let (contract, lenses) = (self.contract, &[Lens::Local]);
         let verification =
             Verification { model: &model, candidate: &*candidate, contract, steps, prompt, lenses, layers, keep };
-        if thorough { verification.run(|| ()) } else { verification.verdicts() }
+        if thorough { verification.without_twin() } else { verification.verdicts() }
     }
 
     fn all(&self) -> Range<usize> {
@@ -231,13 +231,15 @@ impl Comparison<'_> {
             left(a).cmp(&left(b)).then(far(a).total_cmp(&far(b)))
         });
         let mut tried = tried.into_iter();
-        let Some(best) = tried.next() else { return Ok(None) };
+        let Some(mut best) = tried.next() else { return Ok(None) };
         let left = faults(&best.reports).len();
         let others: Vec<Tried> = tried.filter(|other| faults(&other.reports).len() == left).collect();
         let others: Vec<&Tried> = others.iter().collect();
         let assumed = &best.assumption.mistakes[before.mistakes.len()..];
         let explained = assumed.iter().map(|assumed| told(first.clone(), assumed, &others, best.fits, left));
-        Ok(Some((explained.collect(), best)))
+        let explained = explained.collect();
+        best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
+        Ok(Some((explained, best)))
     }
 
     /// What an assumption leaves, if a fault is gone under it, and how far the candidate is from it there.
@@ -253,7 +255,7 @@ impl Comparison<'_> {
             return Ok((None, far));
         }
         let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
-        let reports = self.verify(&assumption, self.all(), None)?.sites;
+        let reports = self.verdicts(&assumption, self.all())?;
         Ok((Some(Tried { assumption, reports, fits: (right, found.len()) }), far))
     }
 

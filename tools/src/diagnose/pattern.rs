@@ -9,6 +9,7 @@ use reference::{Site, Storage};
 
 use crate::compare::metrics::unravel;
 use crate::judge::judging::Kept;
+use crate::report::figures::plural;
 
 /// Numbers told one by one.
 const TOLD: usize = 6;
@@ -64,11 +65,7 @@ fn within(candidate: f64, reference: f64, bound: f64) -> bool {
 fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String {
     let found: BTreeSet<usize> = found.collect();
     let (Some(first), Some(last)) = (found.first(), found.last()) else { return format!("no {what} is off") };
-    let plural = match what.split_once(' ') {
-        Some((noun, rest)) if rest.starts_with("of") => format!("{noun}s {rest}"),
-        _ if what.ends_with('y') => format!("{}ies", what.trim_end_matches('y')),
-        _ => format!("{what}s"),
-    };
+    let plural = plural(what);
     if found.len() == count {
         return format!("every {what} is off");
     }
@@ -78,7 +75,7 @@ fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String
     let step = found.iter().nth(1).map(|second| second - first);
     let regular = step.filter(|step| found.len() > 2 && found.iter().enumerate().all(|(i, n)| *n == first + i * step));
     if let Some(step) = regular {
-        return format!("every {step}th of the {plural} from {first} to {last} is off");
+        return format!("one of every {step} {plural} is off, from {first} to {last}");
     }
     let listed: Vec<String> = found.iter().take(TOLD).map(ToString::to_string).collect();
     let more = if found.len() > TOLD { ", …" } else { "" };

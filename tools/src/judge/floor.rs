@@ -5,6 +5,8 @@
 //! and its root mean square. Over the runs both are close to log-normal, so the next run stays, with a stated
 //! probability, below the prediction limit of Student's t; the candidate is the next run.
 
+use std::sync::LazyLock;
+
 use ndarray::{Array2, Zip};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -135,17 +137,20 @@ fn typical(squares: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
 /// How far the next of these differences, normal around 0, stays from 0.
 pub(crate) fn difference_limit(differences: impl Iterator<Item = f64>) -> f64 {
     let squares: Vec<f64> = differences.map(|d| d * d).collect();
-    let n = squares.len() as f64;
-    student(n) * (squares.iter().sum::<f64>() / n).sqrt()
+    student(squares.len()) * (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
 }
 
 fn t_distribution(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom")
 }
 
-/// The quantile of Student's t that a correct candidate exceeds as often as is allowed.
-fn student(freedom: f64) -> f64 {
-    t_distribution(freedom).inverse_cdf(1.0 - FALSE_ALARM)
+/// The quantile of Student's t that a correct candidate exceeds as often as is allowed, of so many degrees of freedom as runs
+/// leave.
+fn student(freedom: usize) -> f64 {
+    static QUANTILES: LazyLock<[f64; MEMBERS]> = LazyLock::new(|| {
+        std::array::from_fn(|below| t_distribution(1.0 + below as f64).inverse_cdf(1.0 - FALSE_ALARM))
+    });
+    QUANTILES[freedom - 1]
 }
 
 impl Prediction {
@@ -158,7 +163,8 @@ impl Prediction {
         }
         let mean = logs.iter().sum::<f64>() / n;
         let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let (deviation, freedom) = ((variance * (1.0 + 1.0 / n)).sqrt(), n - 1.0);
-        Prediction { mean, deviation, freedom, limit: (mean + student(freedom) * deviation).exp() }
+        let deviation = (variance * (1.0 + 1.0 / n)).sqrt();
+        let limit = (mean + student(logs.len() - 1) * deviation).exp();
+        Prediction { mean, deviation, freedom: n - 1.0, limit }
     }
 }

@@ -59,9 +59,10 @@ impl Recovery {
         for Seen { site, computed, .. } in seen.iter().filter(|seen| seen.unknown.is_none()) {
             let (Some(error), candidate) = (&computed.error, loaded.value(*site)?) else { continue };
             let is_apart = |row: usize| *site < first || computed.value.nrows() == tokens && !self.open[row];
-            let beyond = computed.value.indexed_iter().any(|(at, &reference)| {
-                is_apart(at.0) && ratio(candidate[at], reference, error.certain[at]) > 1.0
-            });
+            let beyond = computed
+                .value
+                .indexed_iter()
+                .any(|(at, &reference)| is_apart(at.0) && ratio(candidate[at], reference, error.certain[at]) > 1.0);
             if beyond {
                 return Ok(true);
             }
@@ -69,11 +70,12 @@ impl Recovery {
         Ok(false)
     }
 
-    /// The choices that bring each token nearest to the candidate. `run` computes the phase under a contract with choices made.
+    /// The choices that bring each token nearest to the candidate. `run` computes the phase under a contract with choices made. Where
+    /// it `gives_up`, the reference's own, if a token that has no open choice is away from the candidate.
     pub(super) fn settle(
         self,
         loaded: &Loaded<'_>,
-        candidate: RoundingContract,
+        (candidate, gives_up): (RoundingContract, bool),
         mut run: impl FnMut(RoundingContract, &Forced) -> Result<Ran, Failure>,
     ) -> Result<Forced, Failure> {
         let own: Forced = self.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect();
@@ -91,6 +93,12 @@ impl Recovery {
             let of_tokens = distances((first, self.open.len()), &exact.seen, value)?;
             strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
             members.push(member.unshown);
+        }
+        let value = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
+        let away = distances((first, self.open.len()), &exact.seen, value)?;
+        let mut settled = self.open.iter().zip(&away).zip(&strayed).filter(|((open, _), _)| !*open);
+        if gives_up && settled.any(|((_, away), strayed)| away > strayed) {
+            return Ok(own);
         }
         let mut search = Search::new(&self.unshown, &exact.unshown, &members, strayed);
         for _ in 0..TRIED {
@@ -130,7 +138,8 @@ fn distances(
     let mut squares = vec![0.0; tokens];
     for seen in seen.iter().filter(|seen| tells_of(choice, seen, tokens)) {
         let (other, own) = (other(seen.site)?, &seen.computed.value);
-        let size = other.iter().map(|x| x * x).sum::<f64>().max(f64::MIN_POSITIVE);
+        let squares_of_finite = other.iter().filter(|x| x.is_finite()).map(|x| x * x);
+        let size = squares_of_finite.sum::<f64>().max(f64::MIN_POSITIVE);
         for (square, (other, own)) in squares.iter_mut().zip(other.rows().into_iter().zip(own.rows())) {
             *square += other.iter().zip(own).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / size;
         }

@@ -120,7 +120,7 @@ impl<'m> Track<'m> {
         {
             self.main.back_to(layer, stream, pass.kept());
             let run = |contract, choices: &Forced| self.forced((layer, phase), pass, loaded, (contract, choices));
-            let choices = recovery.settle(loaded, self.candidate, run)?;
+            let choices = recovery.settle(loaded, (self.candidate, !self.thorough), run)?;
             loaded.recover(choices);
             return self.advance(phase, pass, loaded);
         }

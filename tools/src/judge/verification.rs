@@ -61,12 +61,18 @@ pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
     pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
-        self.judge(true, progress)
+        let twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
+        self.judge(true, twin, progress)
+    }
+
+    /// Runs without the twin, which changes no verdict.
+    pub fn without_twin(&self) -> Result<Found, Failure> {
+        self.judge(true, None, || ())
     }
 
     /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
     pub fn verdicts(&self) -> Result<Found, Failure> {
-        self.judge(false, || ())
+        self.judge(false, None, || ())
     }
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
@@ -83,8 +89,8 @@ impl Verification<'_> {
     }
 
     /// How the values at each site stand to those of the candidate's exact twin, `None` where its precision fixes no order of
-    /// sums. If `binding`, a difference is a fault.
-    pub fn exactness(&self, binding: bool) -> Result<Option<Exactness>, Failure> {
+    /// sums. If `binding`, a difference is a fault. `progress` is told of each phase done, of [`Verification::phases`].
+    pub fn exactness(&self, binding: bool, mut progress: impl FnMut()) -> Result<Option<Exactness>, Failure> {
         let Some(mut twin) = ExactTwin::new(self.model, self.contract) else { return Ok(None) };
         let (start, mut sites) = (self.first_layer(), Vec::new());
         self.each_phase(|phase, pass, loaded| {
@@ -93,6 +99,7 @@ impl Verification<'_> {
                 twin.jump(&stream);
             }
             sites.extend(twin.advance(phase, pass, loaded)?);
+            progress();
             Ok(())
         })?;
         Ok(Some(Exactness { sites, binding }))
@@ -114,7 +121,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    fn judge(&self, thorough: bool, mut progress: impl FnMut()) -> Result<Found, Failure> {
+    fn judge(&self, thorough: bool, mut twin: Option<Twin<'_>>, mut progress: impl FnMut()) -> Result<Found, Failure> {
         let start = self.first_layer();
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
         // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
@@ -122,8 +129,6 @@ impl Verification<'_> {
         let lenses = self.lenses.iter().filter(|lens| possible(lens));
         let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
         let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
-        let local = self.lenses.contains(&Lens::Local);
-        let mut twin = local.then(|| Twin::new(self.model, self.contract));
         let mut found = Found::default();
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
@@ -144,7 +149,7 @@ impl Verification<'_> {
                 let before = found.sites.len();
                 self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
                 found.sites[before..].iter_mut().for_each(|report| report.first = first);
-                if let Some(twin) = twin.as_mut().filter(|_| thorough) {
+                if let Some(twin) = &mut twin {
                     let agreements = twin.advance(phase, pass, &loaded)?;
                     let of_local = found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local);
                     of_local.for_each(|report| report.twin = agreements.get(&report.site).copied());

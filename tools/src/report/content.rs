@@ -86,8 +86,7 @@ impl Report {
     pub fn conclusion(&self) -> Conclusion {
         let decode = self.decode.as_ref().is_some_and(|decoded| decoded.verdict() == Verdict::Fault);
         let is_denied = self.denied.iter().any(|verdict| self.count(*verdict) > 0);
-        let exact = self.exact.as_ref().is_some_and(Exactness::is_fault);
-        if decode || exact || is_denied || !self.unmet.is_empty() || self.count(Verdict::Fault) > 0 {
+        if decode || self.not_exact() > 0 || is_denied || !self.unmet.is_empty() || self.count(Verdict::Fault) > 0 {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
@@ -104,6 +103,11 @@ impl Report {
         }
     }
 
+    /// Sites that differ from the exact twin and must not.
+    pub(super) fn not_exact(&self) -> usize {
+        self.exact.as_ref().filter(|exact| exact.is_fault()).map_or(0, |exact| exact.differing().count())
+    }
+
     /// How many sites have which verdict, in words, each with the verdict.
     pub(super) fn counts(&self) -> Vec<(Verdict, String)> {
         use Verdict::{Exact, Fault, Inconclusive, Suspicious, Tie, Within};
@@ -116,13 +120,15 @@ impl Report {
         counts.into_iter().filter(|(_, n)| *n > 0).map(told).collect()
     }
 
-    /// What fails it though it is no fault, in sentences.
-    pub(super) fn failed_demands(&self) -> Vec<String> {
+    /// What fails it though no comparison does, in sentences.
+    pub(super) fn other_failures(&self) -> Vec<String> {
         let unmet: Vec<String> = self.unmet.iter().map(ToString::to_string).collect();
         let required = format!("required and not compared: {}", unmet.join(", "));
         let denied = self.denied.iter().filter(|verdict| self.count(**verdict) > 0);
         let denied = denied.map(|verdict| format!("denied: {} {verdict}", self.count(*verdict)));
-        (!unmet.is_empty()).then_some(required).into_iter().chain(denied).collect()
+        let inexact = self.not_exact();
+        let inexact = (inexact > 0).then(|| format!("{} not the exact twin's", counted(inexact, "site")));
+        (!unmet.is_empty()).then_some(required).into_iter().chain(denied).chain(inexact).collect()
     }
 
     /// The command that runs just this site again.

@@ -26,5 +26,14 @@ fn value(x: f64, digits: usize) -> String {
 
 /// A number of things: 1 fault, 2 faults.
 pub(crate) fn counted(n: usize, thing: &str) -> String {
-    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {}", plural(thing)) }
+}
+
+/// Several of a thing: faults, patches, queries, channels of head 1.
+pub(crate) fn plural(thing: &str) -> String {
+    match thing.split_once(" of ") {
+        Some((noun, rest)) => format!("{} of {rest}", plural(noun)),
+        None if thing.ends_with("ch") => format!("{thing}es"),
+        None => thing.strip_suffix('y').map_or_else(|| format!("{thing}s"), |stem| format!("{stem}ies")),
+    }
 }

@@ -5,6 +5,7 @@ use std::iter;
 use reference::{RoundingContract, Semantics};
 use serde::Serialize;
 
+use super::figures::counted;
 use super::pictures::TowerPass;
 
 /// What is compared.
@@ -42,7 +43,7 @@ impl Header {
     /// What was read, in words.
     pub(super) fn prompt(&self) -> String {
         let tokens = match self.steps[..] {
-            [one] => format!("{one} tokens"),
+            [one] => counted(one, "token"),
             _ => format!("{} tokens in {} passes", self.steps.iter().sum::<usize>(), self.steps.len()),
         };
         iter::once(tokens).chain(self.shown.iter().map(TowerPass::told)).collect::<Vec<_>>().join(", ")

@@ -22,6 +22,7 @@ use self::cells::Cells;
 use super::content::{Conclusion, Report};
 use super::exactness;
 use super::figures::counted;
+use super::place::of_step;
 use crate::judge::verdict::Verdict;
 
 const STYLE: &str = include_str!("html/style.css");
@@ -126,7 +127,7 @@ fn header(report: &Report) -> Markup {
                 dt { "exact twin" }
                 dd {
                     (exactness::sentence(exact))
-                    @for bits in exact.differing() { br; (bits.site) ": " (exactness::difference(bits)) }
+                    @for bits in exact.differing() { br; (of_step(bits.step, bits.site)) ": " (exactness::difference(bits)) }
                 }
             }
             @if !missing.is_empty() {

@@ -8,6 +8,8 @@ use reference::grid::segments;
 use reference::media::{Media, Medium, Pixels};
 use serde::Serialize;
 
+use super::figures::counted;
+
 /// What goes through the vision tower on one pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TowerPass {
@@ -50,7 +52,7 @@ impl TowerPass {
             (Medium::Video, 1) => "a video".to_owned(),
             (Medium::Video, n) => format!("{n} chunks of videos"),
         };
-        format!("{} patches of {of}", self.patches())
+        format!("{} of {of}", counted(self.patches(), "patch"))
     }
 
     /// What is said of each patch or of each feature, in as many pictures, where they lie; nothing, if these are neither.

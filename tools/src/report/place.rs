@@ -9,9 +9,14 @@ use crate::judge::verdict::SiteReport;
 
 /// The site's path, with the forward pass where there are several.
 pub(super) fn at(report: &SiteReport) -> String {
-    match report.step {
-        0 => report.site.to_string(),
-        step => format!("step.{step}.{}", report.site),
+    of_step(report.step, report.site)
+}
+
+/// A site's path, with the forward pass where that is not the first.
+pub(super) fn of_step(step: usize, site: Site) -> String {
+    match step {
+        0 => site.to_string(),
+        step => format!("step.{step}.{site}"),
     }
 }
 

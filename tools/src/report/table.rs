@@ -73,7 +73,7 @@ pub fn of_reports(reports: &[Report]) -> String {
             ("within", count(Verdict::Within)),
             ("tie", count(Verdict::Tie)),
             ("other", other.to_string()),
-            ("fault", count(Verdict::Fault)),
+            ("fault", (report.count(Verdict::Fault) + report.not_exact()).to_string()),
             ("total", figure(total.map(|site| site.deviation))),
             ("floor", figure(total.and_then(|site| site.floor))),
             ("decode", decode),

@@ -10,7 +10,7 @@ use super::exactness;
 use super::figures::counted;
 use super::finding::{NOT_CAPTURED, another_token, lines, suspicion};
 use super::logits::Logits;
-use super::place::{Row, at, is_table};
+use super::place::{Row, at, is_table, of_step};
 use super::table::{self, columns};
 use crate::judge::decoded::Cause;
 use crate::judge::lens::Lens;
@@ -38,7 +38,7 @@ pub fn print(report: &Report, output: Output) {
     text += &routing(report);
     text += &logits(report);
     text += &decode(report);
-    for sentence in report.failed_demands() {
+    for sentence in report.other_failures() {
         let _ = writeln!(text, "\n{sentence}");
     }
     let _ = writeln!(text, "\n{}", summary(report));
@@ -193,7 +193,11 @@ fn exact(report: &Report) -> String {
     let mut text = format!("exact twin: {}\n", exactness::sentence(exact));
     let said = if exact.binding { "fault".red().bold().to_string() } else { "differs".cyan().to_string() };
     for bits in exact.differing().take(TOLD) {
-        let _ = writeln!(text, "  {said} {}: {}", bits.site, exactness::difference(bits));
+        let _ = writeln!(text, "  {said} {}: {}", of_step(bits.step, bits.site), exactness::difference(bits));
+    }
+    let more = exact.differing().count().saturating_sub(TOLD);
+    if more > 0 {
+        let _ = writeln!(text, "  and {more} more");
     }
     text
 }

@@ -69,7 +69,10 @@ pub(super) fn reports(
         if let Some(emulated) = subject.emulated.filter(|_| lenses.contains(&Lens::Local)) {
             let reference = subject.comparison.model()?;
             let verification = subject.comparison.verification(&reference, lenses, layers.clone());
-            report.exact = verification.exactness(emulated)?.map(|exact| exact.of(&asked.selection));
+            watch(Progress::Begins { what: "summing in the candidate's order", steps: verification.phases() });
+            let exact = verification.exactness(emulated, || watch(Progress::Step))?;
+            watch(Progress::Ends);
+            report.exact = exact.map(|exact| exact.of(&asked.selection));
         }
         let decodes = subject.whole && !subject.prompt.decoded.is_empty();
         if asked.selection.is_all() && asked.lenses.is_empty() && decodes {

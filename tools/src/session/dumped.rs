@@ -15,7 +15,7 @@ use crate::session::model::Model;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
-use crate::session::rows::{Asked, requests};
+use crate::session::rows::{RequestRows, requests};
 
 /// What is known of a dump beside what it says itself.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +74,7 @@ impl Dumped {
             return Err(Failure::new(problem).help("dump requests that see one by one"));
         }
         let mut known: Option<Known> = None;
-        let read = |Asked { request, prompt }: Asked| {
+        let read = |RequestRows { request, prompt }: RequestRows| {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));

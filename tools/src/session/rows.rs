@@ -12,6 +12,7 @@ use reference::Site;
 use reference::site::Extent;
 
 use crate::failure::Failure;
+use crate::report::figures::counted;
 use crate::session::model::Model;
 use crate::session::prompt::{HELP, Prompt};
 
@@ -20,7 +21,7 @@ const HELP_ROWS: &str = "give the tokens that the dump was made from with their 
 
 /// A request of a dump.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestRows {
     /// Its rows.
     pub request: Request,
     /// Its prompt, and what the candidate decoded after it, as far as that is known.
@@ -41,7 +42,7 @@ pub fn requests(
     given: Option<&str>,
     model: &Model,
     manifest: Option<&Manifest>,
-) -> Result<Vec<Asked>, Failure> {
+) -> Result<Vec<RequestRows>, Failure> {
     let known = match (given, &model.case) {
         (Some(given), _) => Some(prompts(given)?),
         (None, Some(case)) => {
@@ -56,16 +57,16 @@ pub fn requests(
     };
     let found = rows::requests(&calls).map_err(misfit)?;
     if let Some(known) = known.as_ref().filter(|known| known.len() != found.len()) {
-        let (given, dumped) = (known.len(), found.len());
-        return Err(misfit(format!("{given} prompts are given, and the dump has rows of {dumped} requests")));
+        let (given, dumped) = (counted(known.len(), "prompt"), counted(found.len(), "request"));
+        return Err(misfit(format!("the dump has rows of {dumped}, and {given} came with it")));
     }
     let decode = manifest.and_then(|manifest| manifest.decode.as_ref()).filter(|_| found.len() == 1);
     let decode = decode.map(|decode| &decode.tokens[..]);
-    let asked = found.into_iter().enumerate().map(|(i, request)| {
+    let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
-        Ok(Asked { request: rotated(values, request)?, prompt })
+        Ok(RequestRows { request: rotated(values, request)?, prompt })
     });
-    asked.collect()
+    rows.collect()
 }
 
 fn misfit(problem: String) -> Failure {
@@ -155,7 +156,8 @@ fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
 /// Demands that tensors have the rows that the manifest states.
 fn require_sizes(calls: &[rows::Call], sizes: &[inferred::Size]) -> Result<(), String> {
     if sizes.len() > calls.len() {
-        return Err(format!("the dump has values of step {}, and its manifest {} calls", sizes.len() - 1, calls.len()));
+        let stated = counted(calls.len(), "call");
+        return Err(format!("the dump has values of step {}, and its manifest states {stated}", sizes.len() - 1));
     }
     for (number, (call, size)) in calls.iter().zip(sizes).enumerate() {
         let stated = call.batch * call.width;

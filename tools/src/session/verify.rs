@@ -12,6 +12,7 @@ use super::precision::Known;
 use super::progress::Watcher;
 use crate::failure::Failure;
 use crate::report::content::Report;
+use crate::report::figures::counted;
 
 /// Puts a dump next to the model's reference: a report for each request.
 pub fn verify(
@@ -50,7 +51,7 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
     }
 }
 
-/// What the reader should know of a dump's names.
+/// What the reader should know of a dump's precision, rows and names.
 fn notes(dump: &Sited, known: &Known, chooses_blocks: bool) -> Vec<String> {
     let reading = dump.reading();
     let mut notes: Vec<String> = known.coarser.iter().cloned().collect();
@@ -59,8 +60,9 @@ fn notes(dump: &Sited, known: &Known, chooses_blocks: bool) -> Vec<String> {
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {
         notes.push(format!(
-            "{padding} slots of padding are before the first token: an engine that cuts blocks of keys by slots of its cache, as \
-             transformers 5.23 does, chooses other blocks than for the request alone, which is a fault"
+            "{} of padding before the first token: an engine that cuts blocks of keys by slots of its cache, as \
+             transformers 5.23 does, chooses other blocks than for the request alone, which is a fault",
+            counted(padding, "slot")
         ));
     }
     if !reading.unknown.is_empty() {
@@ -86,7 +88,8 @@ fn note_of_rows(request: &Request) -> Option<String> {
     }
     (shift > 0).then(|| {
         if shift == request.padding {
-            format!("the candidate counts {shift} slots of padding: its position {shift} is the first token's")
+            let slots = counted(shift, "slot");
+            format!("the candidate counts {slots} of padding: its position {shift} is the first token's")
         } else {
             format!("the candidate's first token is at position {shift}, which changes rotations alone")
         }

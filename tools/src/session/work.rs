@@ -4,7 +4,7 @@
 //! do it. Neighbouring items are done in one run over the model, so that what they share is computed once. How much of a
 //! layer's deviation came in with its input (`carried`) is told where the layer lens and the global one share a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use reference::Site;
@@ -125,7 +125,7 @@ fn runs<'a>(stretch: &'a Stretch, comparisons: &[Comparison<'_>], models: &[Deco
 fn add(all: &mut Found, more: Found, own: impl Fn(Site) -> bool) {
     let is_first = all.sites.is_empty();
     all.sites.extend(more.sites.into_iter().filter(|report| own(report.site)));
-    all.missing.extend(more.missing.into_iter().filter(|site| own(*site)).collect::<BTreeSet<Site>>());
+    all.missing.extend(more.missing.into_iter().filter(|site| own(*site)));
     if !is_first {
         all.sites.sort_by_key(|report| (report.step, layer_of(report.site, usize::MAX)));
     }

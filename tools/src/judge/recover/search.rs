@@ -75,7 +75,7 @@ impl<'a> Search<'a> {
     pub(super) fn next(&mut self) -> Option<Forced> {
         for token in &mut self.tokens {
             token.trying = None;
-            if token.distance <= token.limit || token.queue.is_empty() {
+            if token.queue.is_empty() {
                 continue;
             }
             let costs = token.queue.iter().map(|configuration| configuration.cost).enumerate();
@@ -93,6 +93,11 @@ impl<'a> Search<'a> {
             if distance < self.tokens[number].distance {
                 self.tokens[number].best = self.whole(number, &tried, ran);
                 self.tokens[number].distance = distance;
+            }
+            // What is not a number tells of no choice.
+            if distance <= self.tokens[number].limit || distance.is_nan() {
+                self.tokens[number].queue.clear();
+                continue;
             }
             for next in self.children(number, &tried, ran) {
                 let token = &mut self.tokens[number];

@@ -21,15 +21,16 @@ pub(super) fn all(report: &Report, cells: &Cells<'_>) -> Markup {
     let faults = cells.with(Verdict::Fault);
     let wrong = report.decode.iter().flat_map(|decoded| &decoded.divergences);
     let wrong = wrong.filter(|divergence| divergence.cause == Cause::Fault).count();
+    let besides = report.other_failures();
     html! {
         h3 { "Faults" }
-        @if faults.is_empty() && wrong == 0 { p { "None." } }
+        @if faults.is_empty() && wrong == 0 && besides.is_empty() { p { "None." } }
         @for (number, cell) in faults.iter().take(TOLD).enumerate() { (fault(report, cell, number < OPEN)) }
         @if faults.len() > TOLD {
             p { "And " (faults.len() - TOLD) " more, which may follow from these; the map has them." }
         }
         @if wrong > 0 { p { (counted(wrong, "decoded token")) " that rounding cannot explain: see the decode." } }
-        @for sentence in report.failed_demands() { p { (sentence) } }
+        @for sentence in &besides { p { (sentence) } }
         (others(cells, Verdict::Suspicious, "Possible, but further off than independent roundings come"))
         (others(cells, Verdict::Inconclusive, "The comparison says nothing"))
     }
