@@ -56,7 +56,7 @@ class Absent(MetaPathFinder, Loader):
 
 
 def arguments(description: str, **folders: str) -> argparse.Namespace:
-    """The command line: `--cases`, the checkpoints' folder, `--out`, the engine's, and other folders with their help."""
+    """The command line: `--cases`, the checkpoints' folder, `--out`, the engine's, and others with their help."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--cases", type=Path, required=True, help="fixtures/golden-engines/cases")
     parser.add_argument("--out", type=Path, required=True, help="fixtures/golden-engines/ENGINE, which is filled")
