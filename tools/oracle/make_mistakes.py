@@ -20,16 +20,13 @@ from pathlib import Path
 import torch
 from cases import Case
 from checkpoint import write_checkpoint
-from families import family_of
+from families import FAMILIES, family_of
 from mistake_cases import CASES as OTHER_CASES
 from mistakes import Mistake
 from model import PRECISIONS, prepare_library
 from mutate import mutate
 from provenance import SCHEMA, record, require_versions, write_index, write_json
 from whole import replacing
-
-PLAIN = ("m2-gqa3-f32", "m3-gqa4-f32", "vision-images-f32")
-"""The plain case of each family, in which most mistakes are made."""
 
 ELSEWHERE = {
     "expert_map_shift": "m2-f16-weights-f32",
@@ -85,10 +82,10 @@ def make(golden: Path, folder: Path) -> None:
 
 def _all() -> Iterator[tuple[str, str, Mistake]]:
     """Case, name and mistake; what shows elsewhere is made there only."""
-    for case in PLAIN:
-        for name, mistake in family_of(case).mistakes.items():
+    for family in FAMILIES.values():
+        for name, mistake in family.mistakes.items():
             if name not in ELSEWHERE:
-                yield case, name, mistake
+                yield family.cases[0].name, name, mistake
     for name, case in ELSEWHERE.items():
         yield case, name, family_of(case).mistakes[name]
 
