@@ -21,7 +21,7 @@ SCHEMA = 1
 FIRST_AND_EXPERTS = ("*.layers.0.*", "*rope", "*.experts.*", "*.switch_mlp.*")
 """What the dumps of vLLM and MLX leave out: all inside the first layer, which says no more of an engine than the next
 one's, rotated values, which are wide, and rows of single experts. llama.cpp's leave out the first layer by names of
-its own; SGLang's have it, because its recipe takes no patterns."""
+its own; SGLang's have it, because its recipe leaves out rows of single experts alone."""
 
 
 @dataclass(frozen=True)
