@@ -4,6 +4,8 @@
 //! are points on which no document is in doubt and ports are known to slip (part F). Points that only change where a value
 //! is rounded are in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
 //! [`Semantics::DOCUMENTS`]; elsewhere both presets take the reading that the released model has.
+//!
+//! S0 to S4 are the documents 000 to 004, as the specification cites them, CH and § their chapters and sections.
 
 mod attention;
 mod blocks;

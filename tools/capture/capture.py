@@ -152,7 +152,7 @@ class Capture(Recording):
         self.model, self._plain, self._inputs = model, getattr(model, "_orig_mod", model), inputs
         self._paths: dict[int, list[str]] = {}
         self._running, self._ran = list[str](), set[str]()
-        self._whole, self._known = False, dict[str, Any]()
+        self._whole, self._known, self._reorder = False, dict[str, Any](), None
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __enter__(self) -> "Capture":
@@ -164,15 +164,16 @@ class Capture(Recording):
         for module in modules.values():
             self._hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
             self._hooks.append(module.register_forward_hook(self._after, always_call=True))
-        self._plain._reorder_cache = _refuse_beams
+        self._plain._reorder_cache, self._reorder = _refuse_beams, vars(self._plain).get("_reorder_cache")
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
+        while self._hooks:
+            self._hooks.pop().remove()
         self._running.clear()
         del self._plain._reorder_cache
+        if self._reorder is not None:  # The instance's own, or that of a capture around this one.
+            self._plain._reorder_cache = self._reorder
         if exception[0] is None and self.calls and _compiled(self.model) and (unseen := self._unseen()):
             warnings.warn(
                 f"{len(unseen)} modules ran no hook and are not in the dump, such as {unseen[0]}; compiled ones run "
@@ -236,8 +237,7 @@ class Capture(Recording):
 
 def write(path: Path | str, tensors: Mapping[str, Any], manifest: Fields) -> None:
     """Writes a dump of torch's tensors, numpy's arrays or MLX's; the same values and manifest give the same bytes."""
-    path = Path(path)
-    writers = {".safetensors": _write_safetensors, ".npz": _write_npz}
+    path, writers = Path(path), {".safetensors": _write_safetensors, ".npz": _write_npz}
     if path.suffix not in writers:
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(writers)}, found {path.suffix!r}")
     unfinished = path.with_name(f".{os.getpid()}.{path.name}")

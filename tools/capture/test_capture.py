@@ -161,6 +161,19 @@ def test_shared_modules_are_named_by_their_caller():
     ]
 
 
+@pytest.mark.parametrize("own", [None, lambda cache, rows: cache], ids=["the class's", "its own"])
+def test_captures_nest_and_leave_the_model_as_it_was(own):
+    model = Twice()
+    if own is not None:
+        model._reorder_cache = own
+    with Capture(model) as outer:
+        inner = captured(model, lambda: model(torch.ones(3)))
+        with pytest.raises(RuntimeError, match="expected num_beams=1"):
+            model._reorder_cache(None, None)
+    assert list(outer.tensors) == list(inner.tensors)
+    assert vars(model).get("_reorder_cache") is own
+
+
 def test_types_that_differ_are_told(model, saved):
     half = MiniMaxM2ForCausalLM(model.config).to(torch.bfloat16)
     for layer in half.model.layers:

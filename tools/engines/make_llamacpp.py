@@ -7,7 +7,6 @@ FOLDER is llama.cpp's source as llama-cpp-python has it in vendor/llama.cpp, for
 the vocabulary, which these have not, is left out. Nothing stands in for anything. Needs requirements-llamacpp.txt.
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -15,7 +14,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from making import Made, prompt, record
+from making import Made, arguments, prompt, record
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -42,12 +41,7 @@ RUNS = (
 
 def main() -> None:
     """Makes all."""
-    parser = argparse.ArgumentParser(description="Makes the dumps of llama.cpp.")
-    parser.add_argument("--cases", type=Path, required=True, help="fixtures/golden-engines/cases")
-    parser.add_argument("--out", type=Path, required=True, help="fixtures/golden-engines/llama.cpp, which is filled")
-    parser.add_argument("--source", type=Path, required=True, help="llama.cpp's source")
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    given = arguments("Makes the dumps of llama.cpp.", source="llama.cpp's source")
     made = []
     with TemporaryDirectory() as temporary:
         for case, stored, what, options, fault in RUNS:
@@ -57,10 +51,11 @@ def main() -> None:
             name = "-".join([case, stored, *(option.strip("-") for option in options)]) + ".safetensors"
             tokens = ",".join(map(str, prompt(given.cases, case)))
             recipe = [sys.executable, RECIPE, model, "--tokens", tokens, "--out", given.out / name, *options]
-            subprocess.run(recipe, check=True, capture_output=True)
+            subprocess.run(recipe, check=True)
             shorten(given.out / name)
             made.append(Made(name, case, what, fault))
-    record(given.out, "make_llamacpp.py", ("llama_cpp_python", "numpy", "torch"), made)
+    packages = ("llama_cpp_python", "numpy", "torch")
+    record(given.out, "make_llamacpp.py", packages, made, options=("--source", "FOLDER"))
 
 
 def shorten(path: Path) -> None:

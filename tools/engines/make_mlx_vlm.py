@@ -2,55 +2,49 @@
 
     python tools/engines/make_mlx_vlm.py --cases fixtures/golden-engines/cases --out fixtures/golden-engines/mlx-vlm
 
-Nothing stands in for what is computed; packages that only serve or read images are left out. Needs
-requirements-mlx-vlm.txt.
+Nothing stands in for what is computed; packages that only serve or read images, and torch, are left out where they are
+not there. Needs requirements-mlx-vlm.txt.
 """
 
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 from unittest.mock import MagicMock
+
+from making import FIRST_AND_EXPERTS, Absent, Made, arguments, prompt, record
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "capture"))
 
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-
-LEFT_OUT = ("miniaudio", "mlx_audio", "cv2", "datasets", "llguidance", "uvicorn", "fastapi", "starlette", "requests")
-"""Packages that mlx-vlm imports, and that no part of a forward pass needs."""
-
-
-class Absent(MetaPathFinder, Loader):
-    """Gives empty modules in their places."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Of these packages and of what is in them."""
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in (*LEFT_OUT, "torch") else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Without anything in it."""
-        module = ModuleType(spec.name)
-        module.__path__ = []
-        module.__getattr__ = absent
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+LEFT_OUT = (
+    "cv2",
+    "datasets",
+    "fastapi",
+    "llguidance",
+    "miniaudio",
+    "mlx_audio",
+    "requests",
+    "starlette",
+    "torch",
+    "uvicorn",
+)
+"""Packages that mlx-vlm imports, torch among them, and that no part of a forward pass needs."""
 
 
-def absent(name: str) -> MagicMock:
-    """Anything that such a module is asked for, but for what Python itself asks."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return MagicMock()
+class Package(ModuleType):
+    """Such a package: it has anything that is asked for, but for what Python itself asks."""
+
+    __path__: list[str] = []
+
+    def __getattr__(self, member: str) -> MagicMock:
+        if member.startswith("__"):
+            raise AttributeError(member)
+        return MagicMock()
 
 
-sys.meta_path.append(Absent())
+sys.meta_path.append(Absent(LEFT_OUT, Package))
 
 import mlx.core as mx
 from capture_mlx import Capture
-from making import FIRST_AND_EXPERTS, Made, arguments, prompt, record
 from mlx_vlm.utils import load_model
 
 

@@ -8,14 +8,13 @@ rows. Needs requirements-sglang.txt.
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "capture"))
 
-from making import Made, arguments, prompt, record
+from making import Made, each_alone, prompt, record
 
 RUNS = (
     ("m2", "bfloat16", "m2", None),
@@ -41,23 +40,18 @@ TOWER = {"image_size": 64, "vision_segment_max_frames": 4}
 
 
 def main() -> None:
-    """Makes all, each in a process of its own, because SGLang is set up once in a process."""
-    if sys.argv[1] == "--one":
-        one(*sys.argv[2:])
-        return
-    given = arguments("Makes the dumps of SGLang.")
-    made = []
-    for case, dtype, shown, fault in RUNS:
-        name = f"{shown}-{dtype}.safetensors"
-        script = [sys.executable, __file__, "--one", given.cases, case, dtype, shown, given.out / name]
-        subprocess.run(script, check=True)
-        made.append(Made(name, case, f"a prompt at once, in {dtype}", fault))
+    """Makes all."""
+    dumps = {
+        Made(f"{shown}-{dtype}.safetensors", case, f"a prompt at once, in {dtype}", fault): (case, dtype, shown)
+        for case, dtype, shown, fault in RUNS
+    }
+    given = each_alone("Makes the dumps of SGLang.", dumps, one)
     from sglang_on_cpu import STAND_INS
 
-    record(given.out, "make_sglang.py", ("sglang", "torch", "transformers"), made, STAND_INS)
+    record(given.out, "make_sglang.py", ("sglang", "torch", "transformers"), list(dumps), STAND_INS)
 
 
-def one(cases: str, case: str, dtype: str, shown: str, out: str) -> None:
+def one(cases: str, out: str, case: str, dtype: str, shown: str) -> None:
     """Makes one dump."""
     import sglang_on_cpu
 

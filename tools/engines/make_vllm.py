@@ -5,13 +5,12 @@
 Needs requirements-vllm.txt.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "capture"))
 
-from making import FIRST_AND_EXPERTS, Made, arguments, prompt, record
+from making import FIRST_AND_EXPERTS, Made, each_alone, prompt, record
 
 RUNS = (
     ("m2", "float32", "m2", "a prompt at once"),
@@ -23,23 +22,18 @@ RUNS = (
 
 
 def main() -> None:
-    """Makes all, each in a process of its own, because vLLM is set up once in a process."""
-    if sys.argv[1] == "--one":
-        one(*sys.argv[2:])
-        return
-    given = arguments("Makes the dumps of vLLM.")
-    made = []
-    for case, dtype, shown, what in RUNS:
-        name = f"{case}-{shown}-{dtype}.safetensors"
-        script = [sys.executable, __file__, "--one", given.cases, case, dtype, shown, given.out / name]
-        subprocess.run(script, check=True)
-        made.append(Made(name, case, f"{what}, in {dtype}"))
+    """Makes all."""
+    dumps = {
+        Made(f"{case}-{shown}-{dtype}.safetensors", case, f"{what}, in {dtype}"): (case, dtype, shown)
+        for case, dtype, shown, what in RUNS
+    }
+    given = each_alone("Makes the dumps of vLLM.", dumps, one)
     from vllm_on_cpu import STAND_INS
 
-    record(given.out, "make_vllm.py", ("vllm", "torch", "transformers"), made, STAND_INS)
+    record(given.out, "make_vllm.py", ("vllm", "torch", "transformers"), list(dumps), STAND_INS)
 
 
-def one(cases: str, case: str, dtype: str, shown: str, out: str) -> None:
+def one(cases: str, out: str, case: str, dtype: str, shown: str) -> None:
     """Makes one dump."""
     import torch
     import vllm

@@ -8,10 +8,10 @@ another type. Imported before sglang. Checked with SGLang 0.5.23.
 
 import os
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from making import Absent
 
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
@@ -61,22 +61,7 @@ class Package(ModuleType):
         return NoKernel(f"{self.__name__}.{member}")
 
 
-class Packages(MetaPathFinder, Loader):
-    """Gives them."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """Of these packages and of what is in them."""
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in COMPILED else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Without anything in it."""
-        return Package(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
-
-
-sys.meta_path.insert(0, Packages())
+sys.meta_path.insert(0, Absent(COMPILED, Package))
 
 import torch
 import triton.runtime.autotuner as autotuner

@@ -75,4 +75,4 @@ CASES = (
         images=((1, 4, 4),),
     ),
 )
-"""By the family's name."""
+"""Each has the name of its family, which its folder has, too."""

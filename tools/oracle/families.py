@@ -31,9 +31,15 @@ class Family(NamedTuple):
     """What a family has of its own."""
 
     cases: tuple[Case, ...]
+    """The first is the plain one, in which most mistakes are made."""
     config: Callable[[Case], dict[str, object]]
     weights: Callable[[Sizes], Iterator[Drawn]]
     load: Callable[[Path, torch.dtype], PreTrainedModel]
+    """The model as it was released, in plain operators."""
+    from_pretrained: Callable[..., PreTrainedModel]
+    """The model as people load it, with options of the library's."""
+    modes: tuple[str, ...]
+    """How the sweep calls it."""
     properties: Callable[..., dict[str, int | float]]
     least: Mapping[str, float]
     mistakes: Mapping[str, Mistake]
@@ -58,6 +64,8 @@ FAMILIES = {
         m2_checkpoint.hub_config,
         m2_checkpoint.weights,
         m2_model.load,
+        m2_model.from_pretrained,
+        m2_model.MODES,
         m2_properties.properties,
         m2_properties.LEAST,
         M2_MISTAKES,
@@ -69,6 +77,8 @@ FAMILIES = {
         m3_checkpoint.hub_config,
         m3_checkpoint.weights,
         m3_model.load,
+        m3_model.from_pretrained,
+        m3_model.MODES,
         m3_properties.properties,
         m3_properties.LEAST,
         M3_MISTAKES,
@@ -80,6 +90,8 @@ FAMILIES = {
         vision_checkpoint.hub_config,
         vision_checkpoint.weights,
         vision_model.load,
+        vision_model.from_pretrained,
+        vision_model.MODES,
         vision_properties.properties,
         vision_properties.LEAST,
         VISION_MISTAKES,

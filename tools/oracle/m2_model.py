@@ -7,6 +7,9 @@ import torch
 from model import PLAIN, require_rotated, restore
 from transformers import MiniMaxM2ForCausalLM
 
+MODES = ("prefill", "generate", "static", "chunks", "left", "left-generate", "right")
+"""How the sweep calls the model."""
+
 
 def load(folder: Path, dtype: torch.dtype) -> MiniMaxM2ForCausalLM:
     """The model of `folder`, its activations in `dtype` and its router as stored, in plain ("eager") operators."""
@@ -17,8 +20,13 @@ def load(folder: Path, dtype: torch.dtype) -> MiniMaxM2ForCausalLM:
     return model
 
 
+def from_pretrained(folder: Path, **options: object) -> MiniMaxM2ForCausalLM:
+    """The model of `folder` as people load it; the library gives a report with it where `options` ask for one."""
+    return MiniMaxM2ForCausalLM.from_pretrained(folder, **options)
+
+
 def _load_as_is(folder: Path, dtype: torch.dtype) -> MiniMaxM2ForCausalLM:
-    model, report = MiniMaxM2ForCausalLM.from_pretrained(folder, dtype=dtype, **PLAIN, output_loading_info=True)
+    model, report = from_pretrained(folder, dtype=dtype, **PLAIN, output_loading_info=True)
     if any(report.values()):
         raise RuntimeError(f"{folder}: expected every tensor to find its place, found {report}")
     return model.eval()

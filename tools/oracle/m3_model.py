@@ -12,6 +12,9 @@ from transformers import (
     MiniMaxM3VLVisionConfig,
 )
 
+MODES = ("prefill", "generate", "static", "chunks", "right")
+"""How the sweep calls the model; under left padding the library's M3 is wrong."""
+
 NOT_TEXT = ("model.vision_tower.", "model.multi_modal_projector.")
 """Where the library puts what a case's checkpoint has no tensors for."""
 
@@ -25,15 +28,21 @@ def load(folder: Path, dtype: torch.dtype) -> MiniMaxM3VLForCausalLM:
     return model
 
 
-def _load_as_is(folder: Path, dtype: torch.dtype) -> MiniMaxM3VLForCausalLM:
-    """Only the whole model knows the hub's names, so it is loaded, with the least vision tower, and taken apart."""
+def from_pretrained(folder: Path, **options: object) -> MiniMaxM3SparseForConditionalGeneration:
+    """The whole model of `folder` as people load it, with the least vision tower, of which the checkpoint has none.
+
+    The library gives a report with it where `options` ask for one.
+    """
     config = MiniMaxM3VLConfig.from_pretrained(folder)
     config.vision_config = MiniMaxM3VLVisionConfig(
         hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
     )
-    whole, report = MiniMaxM3SparseForConditionalGeneration.from_pretrained(
-        folder, config=config, dtype=dtype, **PLAIN, output_loading_info=True
-    )
+    return MiniMaxM3SparseForConditionalGeneration.from_pretrained(folder, config=config, **options)
+
+
+def _load_as_is(folder: Path, dtype: torch.dtype) -> MiniMaxM3VLForCausalLM:
+    """Only the whole model knows the hub's names, so it is loaded and taken apart."""
+    whole, report = from_pretrained(folder, dtype=dtype, **PLAIN, output_loading_info=True)
     report["missing_keys"] = {name for name in report["missing_keys"] if not name.startswith(NOT_TEXT)}
     if any(report.values()):
         raise RuntimeError(f"{folder}: expected every tensor of the text to find its place, found {report}")

@@ -19,7 +19,6 @@ import pinned  # isort: skip
 import argparse
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from capturing import Capture
@@ -30,6 +29,7 @@ from model import KEPT_INPUTS, PRECISIONS, GreedyDecoder, prepare_library
 from properties import Pass, require_useful
 from provenance import SCHEMA, hashes, require_versions, software, write_json
 from safetensors.torch import save_file
+from whole import replacing
 
 KEPT_OF_DECODE = ("logits", "*.mlp.gate", "*.mlp.gate.*", "*.self_attn.indexer")
 """What each step of a decode keeps unless its case keeps all: with what was chosen, the decode can be replayed."""
@@ -59,29 +59,19 @@ def main() -> None:
                 f"help: pip install -r tools/oracle/{other.requirements} in another environment"
             )
     prepare_library()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     for case in mine:
         if case.name in wanted:
-            _make_atomically(case, arguments.out)
-
-
-def _make_atomically(case: Case, out: Path) -> None:
-    """A reader sees the case's old folder or its new one, never half of one."""
-    with TemporaryDirectory(dir=out, prefix=f".{case.name}.") as temporary:
-        folder = Path(temporary) / "new"
-        (folder / "model").mkdir(parents=True)
-        make(case, folder)
-        if (out / case.name).exists():
-            (out / case.name).rename(Path(temporary) / "old")
-        folder.rename(out / case.name)
-    size = sum(file.stat().st_size for file in (out / case.name).rglob("*") if file.is_file())
-    print(f"{case.name}: {size / 1e6:.2f} MB")
+            with replacing(arguments.out / case.name) as folder:
+                make(case, folder)
+            size = sum(file.stat().st_size for file in (arguments.out / case.name).rglob("*") if file.is_file())
+            print(f"{case.name}: {size / 1e6:.2f} MB")
 
 
 @torch.no_grad()
 def make(case: Case, folder: Path) -> None:
-    """Writes all files of `case` into `folder`, which has an empty folder `model`."""
+    """Writes all files of `case` into `folder`, which is empty."""
     family = family_of(case.name)
+    (folder / "model").mkdir()
     write_checkpoint(case, folder / "model")
     model = family.load(folder / "model", case.computed)
     draw = torch.Generator().manual_seed(case.seed)

@@ -14,17 +14,16 @@ Needs exactly the versions in requirements-images.txt. The folder has
 import pinned  # isort: skip
 import argparse
 import random
-from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy
 import torch
 from pictures import PICTURES, Picture
-from provenance import SCHEMA, hashes, require_pins, software, write_json
+from provenance import SCHEMA, record, require_pins, write_json
 from torchvision.io import ImageReadMode, decode_gif, decode_image, read_file
 from transformers.models.minimax_m3_vl.image_processing_minimax_m3_vl import MiniMaxM3VLImageProcessor, smart_resize
 from transformers.models.minimax_m3_vl.video_processing_minimax_m3_vl import MiniMaxM3VLVideoProcessor
+from whole import replacing
 
 REQUIREMENTS = "requirements-images.txt"
 
@@ -35,13 +34,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder to make, or to replace")
     arguments = parser.parse_args()
     require_pins(REQUIREMENTS)
-    with TemporaryDirectory(dir=arguments.out.parent, prefix=f".{arguments.out.name}.") as temporary:
-        folder = Path(temporary) / "new"
-        folder.mkdir()
+    with replacing(arguments.out) as folder:
         make(folder)
-        if arguments.out.exists():
-            arguments.out.rename(Path(temporary) / "old")
-        folder.rename(arguments.out)
 
 
 def make(folder: Path) -> None:
@@ -49,14 +43,8 @@ def make(folder: Path) -> None:
     for picture in PICTURES:
         _make_case(picture, folder / picture.name)
     write_json(folder / "sizes.json", {"schema": SCHEMA, "sizes": _sizes()})
-    made_by = software()
-    made_by["packages"] |= {name: version(name) for name in ("pillow", "torchvision")}
-    command = "python tools/oracle/make_images.py --out fixtures/golden-images"
     cases = {picture.name: picture.description for picture in PICTURES}
-    write_json(
-        folder / "provenance.json",
-        {"schema": SCHEMA, "command": command, **made_by, "cases": cases, "sha256": hashes(folder)},
-    )
+    record(folder, "make_images.py --out fixtures/golden-images", ("pillow", "torchvision"), cases=cases)
 
 
 def _make_case(picture: Picture, folder: Path) -> None:

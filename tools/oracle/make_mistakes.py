@@ -16,20 +16,17 @@ import pinned  # isort: skip
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from cases import Case
 from checkpoint import write_checkpoint
-from families import family_of
+from families import FAMILIES, family_of
 from mistake_cases import CASES as OTHER_CASES
 from mistakes import Mistake
 from model import PRECISIONS, prepare_library
 from mutate import mutate
-from provenance import SCHEMA, hashes, require_versions, software, write_json
-
-PLAIN = ("m2-gqa3-f32", "m3-gqa4-f32", "vision-images-f32")
-"""The plain case of each family, in which most mistakes are made."""
+from provenance import SCHEMA, record, require_versions, write_index, write_json
+from whole import replacing
 
 ELSEWHERE = {
     "expert_map_shift": "m2-f16-weights-f32",
@@ -54,13 +51,8 @@ def main() -> None:
     arguments = parser.parse_args()
     require_versions()
     prepare_library()
-    with TemporaryDirectory(dir=arguments.out.parent, prefix=f".{arguments.out.name}.") as temporary:
-        folder = Path(temporary) / "new"
-        folder.mkdir()
+    with replacing(arguments.out) as folder:
         make(arguments.golden, folder)
-        if arguments.out.exists():
-            arguments.out.rename(Path(temporary) / "old")
-        folder.rename(arguments.out)
 
 
 def make(golden: Path, folder: Path) -> None:
@@ -84,19 +76,16 @@ def make(golden: Path, folder: Path) -> None:
                 "changed_best_tokens": changed.best_tokens,
             }
         )
-    write_json(folder / "index.json", {"schema": SCHEMA, "dumps": dumps})
-    command = "python tools/oracle/make_mistakes.py --golden fixtures/golden --out fixtures/golden-mistakes"
-    write_json(
-        folder / "provenance.json", {"schema": SCHEMA, "command": command, **software(), "sha256": hashes(folder)}
-    )
+    write_index(folder, dumps)
+    record(folder, "make_mistakes.py --golden fixtures/golden --out fixtures/golden-mistakes")
 
 
 def _all() -> Iterator[tuple[str, str, Mistake]]:
     """Case, name and mistake; what shows elsewhere is made there only."""
-    for case in PLAIN:
-        for name, mistake in family_of(case).mistakes.items():
+    for family in FAMILIES.values():
+        for name, mistake in family.mistakes.items():
             if name not in ELSEWHERE:
-                yield case, name, mistake
+                yield family.cases[0].name, name, mistake
     for name, case in ELSEWHERE.items():
         yield case, name, family_of(case).mistakes[name]
 

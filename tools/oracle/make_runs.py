@@ -14,15 +14,15 @@ import pinned  # isort: skip
 import argparse
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 from model import prepare_library
-from provenance import SCHEMA, hashes, require_versions, software, write_json
+from provenance import record, require_versions, write_index
 from safetensors.torch import load_file
 from sweep_cells import Cell
 from sweep_dumps import captured
+from whole import replacing
 
 
 class Run(NamedTuple):
@@ -60,13 +60,8 @@ def main() -> None:
     arguments = parser.parse_args()
     require_versions()
     prepare_library()
-    with TemporaryDirectory(dir=arguments.out.parent, prefix=f".{arguments.out.name}.") as temporary:
-        folder = Path(temporary) / "new"
-        folder.mkdir()
+    with replacing(arguments.out) as folder:
         make(arguments.golden, folder)
-        if arguments.out.exists():
-            arguments.out.rename(Path(temporary) / "old")
-        folder.rename(arguments.out)
 
 
 def make(golden: Path, folder: Path) -> None:
@@ -77,11 +72,8 @@ def make(golden: Path, folder: Path) -> None:
         (folder / run.case).mkdir(exist_ok=True)
         write(run, golden / run.case, folder / file)
         dumps.append({"file": file, "case": run.case, "run": "/".join(run.cell[1:])})
-    write_json(folder / "index.json", {"schema": SCHEMA, "dumps": dumps})
-    command = "python tools/oracle/make_runs.py --golden fixtures/golden --out fixtures/golden-runs"
-    write_json(
-        folder / "provenance.json", {"schema": SCHEMA, "command": command, **software(), "sha256": hashes(folder)}
-    )
+    write_index(folder, dumps)
+    record(folder, "make_runs.py --golden fixtures/golden --out fixtures/golden-runs")
 
 
 def write(run: Run, case: Path, dump: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from cases import Library
 from pinned import PINS
 
 SCHEMA = 1
-"""Version of case.json, of provenance.json and of the index of mistakes."""
+"""Version of case.json, of provenance.json and of indices."""
 
 PACKAGES = ("huggingface_hub", "numpy", "safetensors", "tokenizers", "torch", "transformers")
 
@@ -36,11 +37,11 @@ def require_pins(requirements: str) -> None:
         sys.exit(f"error: found {'; '.join(wrong)}\nhelp: pip install -r tools/oracle/{requirements}")
 
 
-def software() -> dict[str, object]:
-    """Python, packages and machine, for provenance.json."""
+def software(others: Sequence[str] = ()) -> dict[str, object]:
+    """Python, packages, `others` among them, and machine, for provenance.json."""
     return {
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in (*PACKAGES, *others)},
         "machine": {
             "system": platform.system(),
             "processor": platform.machine(),
@@ -55,6 +56,20 @@ def hashes(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file in `folder`, by its path there."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def record(folder: Path, command: str, others: Sequence[str] = (), **said: object) -> None:
+    """Writes a folder's provenance.json: the command, the software with `others`, what is `said`, and the hashes.
+
+    The command is as anyone would type it in a checkout, wherever the folder is made.
+    """
+    made_by = {"schema": SCHEMA, "command": f"python tools/oracle/{command}", **software(others)}
+    write_json(folder / "provenance.json", {**made_by, **said, "sha256": hashes(folder)})
+
+
+def write_index(folder: Path, dumps: list[dict[str, object]]) -> None:
+    """Writes a folder's index.json: what each dump is."""
+    write_json(folder / "index.json", {"schema": SCHEMA, "dumps": dumps})
 
 
 def write_json(path: Path, document: dict[str, object]) -> None:

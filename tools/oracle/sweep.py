@@ -1,5 +1,5 @@
-"""Puts dumps that transformers writes, in every way in which people run it, before `parity verify`, with no flag but that
-what is suspicious counts as a fault.
+"""Puts dumps that transformers writes, in every way in which people run it, before `parity verify`, with no flag but the
+pixels that a prompt shows, and that what is suspicious counts as a fault.
 
     python tools/oracle/sweep.py --parity target/release/parity --out DIR [--only 'm3/bf16/*']
 
@@ -38,13 +38,15 @@ class Judged(NamedTuple):
 
 def main() -> None:
     """Sweeps the cells that the command line names, by default all."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Looks for right dumps of transformers that `parity verify` blames.")
     parser.add_argument("--parity", type=Path, default=Path("target/release/parity"), help="the program")
     parser.add_argument("--out", type=Path, required=True, help="a folder for models, alarms and what has passed")
     parser.add_argument("--only", default="*", help="a pattern of cells: FAMILY/TYPE/ATTENTION/EXPERTS/MODE/SCOPE")
     parser.add_argument("--prompts", type=int, help="so many prompts of each cell, at most")
     parser.add_argument("--list", action="store_true", help="list the cells, and stop")
     arguments = parser.parse_args()
+    if arguments.prompts is not None and arguments.prompts < 1:
+        parser.error(f"--prompts {arguments.prompts}: expected 1 or more")
     wanted = [cell for cell in cells() if fnmatchcase(str(cell), arguments.only)]
     if not wanted:
         parser.error(f"--only {arguments.only}: no cell has such a name, expected a pattern such as m3/bf16/*")

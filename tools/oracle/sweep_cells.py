@@ -5,19 +5,12 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+from families import FAMILIES
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 ATTENTIONS = ("eager", "sdpa")
 EXPERTS = {"default": None, "eager": "eager", "batched": "batched_mm"}
 """Values of `experts_implementation`."""
-
-MODES = {
-    "m2": ("prefill", "generate", "static", "chunks", "left", "left-generate", "right"),
-    "m3": ("prefill", "generate", "static", "chunks", "right"),
-    "vision": ("prefill", "generate", "static"),
-}
-"""How the model is called, by family. transformers' M3 under left padding is wrong, and images of a batch are not told
-apart: neither is here."""
 
 PARTS = ("*norm*", "*.self_attn", "*.mlp", "*.layers.[0-9]", "logits")
 SCOPES = {"all": ("*",), "parts": PARTS, "layers": ("*.layers.[0-9]", "logits")}
@@ -28,7 +21,7 @@ MANY, FEW = 24, 4
 
 
 class Cell(NamedTuple):
-    """One way to run a model, and what is kept of it, by the names above."""
+    """One way to run a model, and what is kept of it: the names above, a family's and one of its modes."""
 
     family: str
     type: str
@@ -48,5 +41,5 @@ class Cell(NamedTuple):
 
 def cells() -> Iterator[Cell]:
     """All of them."""
-    for family, modes in MODES.items():
-        yield from (Cell(family, *rest) for rest in product(TYPES, ATTENTIONS, EXPERTS, modes, SCOPES))
+    for name, family in FAMILIES.items():
+        yield from (Cell(name, *rest) for rest in product(TYPES, ATTENTIONS, EXPERTS, family.modes, SCOPES))

@@ -9,17 +9,12 @@ import torch
 from capturing import Capture
 from cases import Case, Layout, Library
 from checkpoint import write_checkpoint
-from families import FAMILIES, family_of
+from families import FAMILIES
 from safetensors.torch import save_file
 from sweep_cells import EXPERTS, SCOPES, TYPES, Cell
 from torch import Tensor
-from transformers import (
-    MiniMaxM2ForCausalLM,
-    MiniMaxM3SparseForConditionalGeneration,
-    MiniMaxM3VLConfig,
-    MiniMaxM3VLVisionConfig,
-    PreTrainedModel,
-)
+from transformers import PreTrainedModel
+from whole import replacing
 
 STORED = (torch.bfloat16, torch.float32, torch.bfloat16, torch.float16)
 """Types of checkpoints, one after the other; most that are shared are bfloat16."""
@@ -27,6 +22,9 @@ STORED = (torch.bfloat16, torch.float32, torch.bfloat16, torch.float16)
 DECODED = 4
 SEEDS = 1000
 """Seeds of checkpoints begin here, far from those that golden cases were picked by."""
+
+PIXELS = "pixels.safetensors"
+"""What a prompt shows, beside the checkpoint."""
 
 Shown = dict[str, Tensor]
 
@@ -43,28 +41,24 @@ def case_of(family: str, number: int) -> Case:
     return replace(case, sizes=sizes, layout=Layout.HUB, stored=STORED[number % len(STORED)], seed=SEEDS + number)
 
 
-def checkpoint(case: Case, family: str, number: int, models: Path) -> Path:
-    """The folder of the case's checkpoint, written if it is not there."""
-    folder = models / f"{family}-{number}"
-    if not (folder / "model.safetensors").is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(case, folder)
-    return folder
+def checkpoint(case: Case, folder: Path, shown: Shown) -> None:
+    """Makes the folder of the case's checkpoint, and of what its prompt shows, if it is not there.
+
+    What is there is not touched: verifications of other cells read it meanwhile.
+    """
+    if not folder.exists():
+        with replacing(folder) as new:
+            write_checkpoint(case, new)
+            if shown:
+                save_file(shown, new / PIXELS)
 
 
 def load(folder: Path, cell: Cell) -> PreTrainedModel:
-    """The model as the library loads it. One without a tower in its checkpoint gets the least that there is."""
+    """The model as people load it."""
     options = {"dtype": TYPES[cell.type], "attn_implementation": cell.attention}
     if (experts := EXPERTS[cell.experts]) is not None:
         options["experts_implementation"] = experts
-    if cell.family == "m2":
-        return MiniMaxM2ForCausalLM.from_pretrained(folder, **options).eval()
-    if cell.family == "m3":
-        options["config"] = MiniMaxM3VLConfig.from_pretrained(folder)
-        options["config"].vision_config = MiniMaxM3VLVisionConfig(
-            hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
-        )
-    return MiniMaxM3SparseForConditionalGeneration.from_pretrained(folder, **options).eval()
+    return FAMILIES[cell.family].from_pretrained(folder, **options).eval()
 
 
 def _prefill(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
@@ -135,14 +129,11 @@ def captured(cell: Cell, folder: Path, tokens: list[int], shown: Shown) -> Captu
 
 def make(cell: Cell, number: int, models: Path, dump: Path) -> list[str]:
     """Writes the dump of a prompt of a cell, and gives the arguments of `parity verify` for it."""
-    case = case_of(cell.family, number)
-    folder, family = checkpoint(case, cell.family, number, models), family_of(case.name)
+    case, family = case_of(cell.family, number), FAMILIES[cell.family]
     draw = torch.Generator().manual_seed(case.seed)
     tokens, shown = family.prompt(case, draw), family.shown(case, draw)
+    folder = models / f"{cell.family}-{number}"
+    checkpoint(case, folder, shown)
     captured(cell, folder, tokens, shown).save(dump)
     given = [str(folder), str(dump)]
-    if shown:
-        pixels = folder / "pixels.safetensors"
-        save_file(shown, pixels)
-        given += ["--pixels", str(pixels)]
-    return given
+    return given + ["--pixels", str(folder / PIXELS)] if shown else given

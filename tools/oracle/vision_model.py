@@ -11,6 +11,9 @@ from transformers import MiniMaxM3SparseForConditionalGeneration
 from vision_cases import IMAGE_TOKEN, VIDEO_TOKEN, Grid, VisionCase
 from vision_checkpoint import CHANNELS, FRAMES, MERGE
 
+MODES = ("prefill", "generate", "static")
+"""How the sweep calls the model; images of a batch's prompts are not told apart."""
+
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 DEVIATION = (0.26862954, 0.26130258, 0.27577711)
 """By which the processor normalises colours between 0 and 1."""
@@ -24,10 +27,13 @@ def load(folder: Path, dtype: torch.dtype) -> MiniMaxM3SparseForConditionalGener
     return model
 
 
+def from_pretrained(folder: Path, **options: object) -> MiniMaxM3SparseForConditionalGeneration:
+    """The model of `folder` as people load it; the library gives a report with it where `options` ask for one."""
+    return MiniMaxM3SparseForConditionalGeneration.from_pretrained(folder, **options)
+
+
 def _load_as_is(folder: Path, dtype: torch.dtype) -> MiniMaxM3SparseForConditionalGeneration:
-    model, report = MiniMaxM3SparseForConditionalGeneration.from_pretrained(
-        folder, dtype=dtype, **PLAIN, output_loading_info=True
-    )
+    model, report = from_pretrained(folder, dtype=dtype, **PLAIN, output_loading_info=True)
     if any(report.values()):
         raise RuntimeError(f"{folder}: expected every tensor to find its place, found {report}")
     return model.eval()

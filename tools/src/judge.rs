@@ -1,8 +1,9 @@
 //! A candidate next to the reference, and what is said of it.
 //!
-//! Reading order: [`candidate`], activations by site, live or from a dump; [`compared`], one with a model, on one request; [`comparison`], the same with its precision; [`lens`], from which values the reference starts
-//! and where it is put next to the candidate; [`verification`], all lenses on their way through a model; [`verdict`] and
-//! [`spread`], what is said of a site; [`decoded`], the same for tokens.
+//! Reading order: [`candidate`], activations by site, live or from a dump; [`compared`], one with a model, on one
+//! request; [`comparison`], the same with its precision; [`lens`], from which values the reference starts and where it
+//! is put next to the candidate; [`verification`], all lenses on their way through a model; [`verdict`] and [`spread`],
+//! what is said of a site; [`decoded`], the same for tokens.
 
 pub mod agreement;
 pub mod candidate;

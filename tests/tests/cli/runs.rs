@@ -1,4 +1,4 @@
-//! Dumps that transformers writes as people run it: none is blamed, with no flag.
+//! Dumps that transformers writes as people run it: none is blamed, with no flag but `--pixels`.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use tests::repository;
 
 use super::{case, parity};
 
-/// `parity verify MODEL DUMP` of each dump in `fixtures/golden-runs`, with the pixels where the prompt shows something; what is
-/// suspicious counts, too.
+/// `parity verify MODEL DUMP` of each dump in `fixtures/golden-runs`, with `--pixels` where the prompt shows something;
+/// what is suspicious counts, too.
 #[test]
 fn right_runs_of_transformers_pass() {
     let runs = repository::path("fixtures/golden-runs");

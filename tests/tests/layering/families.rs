@@ -1,28 +1,58 @@
 //! A family of decoders is one folder's business: its configuration says which operators a layer has and how tensors are
 //! named, and no other file asks which family a model is of.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use reference::config::families::architectures;
 use syn::visit::{self, Visit};
-use syn::{Member, UseTree};
+use syn::{Item, Member, Type, UseTree, Visibility};
 use tests::repository;
 
-/// The families, as `reference::config` has them.
-const FAMILIES: [&str; 3] = ["M2", "M3", "M3_TEXT"];
+/// Where families are declared: each in a file of its own.
+const CONFIG: &str = "reference/src/config";
 
-/// The sources that may name them: the list of all, and each family's own, in order.
-const MAY_NAME: [&str; 3] =
-    ["reference/src/config/families.rs", "reference/src/config/m2.rs", "reference/src/config/m3.rs"];
+/// The list of all.
+const LIST: &str = "reference/src/config/families.rs";
 
 /// Files outside of its own that a new family touches, at most.
 const MOST: usize = 8;
 
-/// Where a source names a family, or compares by one's type.
-#[derive(Default)]
-struct Named(Vec<String>);
+/// The names of the families that a source declares: `pub const NAME: Architecture`.
+fn declared(text: &str) -> Vec<String> {
+    let file = syn::parse_file(text).expect("a source is Rust");
+    let family = |item: &Item| match item {
+        Item::Const(syn::ItemConst { vis: Visibility::Public(_), ident, ty, .. }) => match &**ty {
+            Type::Path(ty) if ty.path.segments.last()?.ident == "Architecture" => Some(ident.to_string()),
+            _ => None,
+        },
+        _ => None,
+    };
+    file.items.iter().filter_map(family).collect()
+}
 
-impl Named {
+/// The files that declare families, with the names of those.
+fn declarations() -> BTreeMap<String, Vec<String>> {
+    let files = repository::files(CONFIG, &["rs"]).into_iter();
+    let declared = files.map(|path| (path.clone(), declared(&repository::text(&path).expect("a source is text"))));
+    declared.filter(|(_, families)| !families.is_empty()).collect()
+}
+
+/// The names of all families.
+fn families() -> BTreeSet<String> {
+    declarations().into_values().flatten().collect()
+}
+
+/// Where a source names a family, or compares by one's type.
+struct Named<'f> {
+    families: &'f BTreeSet<String>,
+    found: Vec<String>,
+}
+
+impl Named<'_> {
     fn add(&mut self, ident: &syn::Ident) {
-        if FAMILIES.iter().any(|family| ident == family) {
-            self.0.push(ident.to_string());
+        let name = ident.to_string();
+        if self.families.contains(&name) {
+            self.found.push(name);
         }
     }
 
@@ -37,7 +67,7 @@ impl Named {
     }
 }
 
-impl<'ast> Visit<'ast> for Named {
+impl<'ast> Visit<'ast> for Named<'_> {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         self.add_tree(&item.tree);
     }
@@ -61,34 +91,43 @@ impl<'ast> Visit<'ast> for Named {
 
     fn visit_expr_field(&mut self, field: &'ast syn::ExprField) {
         if matches!(&field.member, Member::Named(name) if name == "model_type") {
-            self.0.push("model_type".to_owned());
+            self.found.push("model_type".to_owned());
         }
         visit::visit_expr_field(self, field);
     }
 }
 
-fn named(text: &str) -> Vec<String> {
-    let mut named = Named::default();
+fn named(text: &str, families: &BTreeSet<String>) -> Vec<String> {
+    let mut named = Named { families, found: Vec::new() };
     named.visit_file(&syn::parse_file(text).expect("a source is Rust"));
-    named.0
+    named.found
+}
+
+#[test]
+fn every_family_is_declared_where_it_is_looked_for() {
+    assert_eq!(families().len(), architectures().count(), "{:?}: declare each in {CONFIG}", families());
+    let text = "pub const A: Architecture = x;\npub const B: super::Architecture = x;\nconst C: Architecture = x;\n\
+                pub const D: [Architecture; 1] = [x];\npub const E: &str = \"\";\n";
+    assert_eq!(declared(text), ["A", "B"]);
 }
 
 #[test]
 fn only_its_own_files_know_a_family() {
-    let mut knowing = Vec::new();
+    let (families, mut knowing) = (families(), BTreeSet::new());
     for folder in ["reference/src", "fixtures/src", "optimized/src", "tools/src"] {
         for path in repository::files(folder, &["rs"]) {
-            if !named(&repository::text(&path).expect("a source is text")).is_empty() {
-                knowing.push(path);
+            if !named(&repository::text(&path).expect("a source is text"), &families).is_empty() {
+                knowing.insert(path);
             }
         }
     }
-    knowing.sort();
-    assert_eq!(knowing, MAY_NAME, "ask the configuration what a layer has, or `Architecture` how a tensor is named");
+    let may_name: BTreeSet<String> = declarations().into_keys().chain([LIST.to_owned()]).collect();
+    assert_eq!(knowing, may_name, "ask the configuration what a layer has, or `Architecture` how a tensor is named");
 }
 
 #[test]
 fn a_family_is_found_however_it_is_named() {
+    let families = families();
     for text in [
         "use reference::config::{Config, m2::M2};",
         "use reference::config::m3::M3 as Third;",
@@ -96,9 +135,9 @@ fn a_family_is_found_however_it_is_named() {
         "fn f(c: &Config) -> bool { c.architecture.model_type == \"minimax_m2\" }",
         "fn f(c: &Config) -> u8 { match c.architecture { M2 => 1, _ => 0 } }",
     ] {
-        assert_eq!(named(text).len(), 1, "{text}");
+        assert_eq!(named(text, &families).len(), 1, "{text}");
     }
-    assert_eq!(named("/// M2.\nfn f() -> &'static str { \"M2\" }"), Vec::<String>::new());
+    assert_eq!(named("/// M2.\nfn f() -> &'static str { \"M2\" }", &families), Vec::<String>::new());
 }
 
 /// The files that `ARCHITECTURE.md` lists: those of the family, with NAME for its name, and those of all.
@@ -113,6 +152,5 @@ fn what_a_new_family_touches_is_listed() {
         assert!(repository::path(&path).exists(), "{path} is listed, and is not there");
     }
     assert!((1..=MOST).contains(&shared.len()), "{shared:?}: expected at most {MOST} outside of the family's own");
-    let unlisted = MAY_NAME.iter().filter(|path| !shared.contains(path) && !path.contains("/m"));
-    assert_eq!(unlisted.collect::<Vec<_>>(), Vec::<&&str>::new());
+    assert!(shared.contains(&LIST), "{shared:?}: expected {LIST}");
 }
