@@ -13,6 +13,13 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Runs that measure a floor.
 pub(crate) const MEMBERS: usize = 12;
 
+/// Runs after which it shows what is far beyond any noise.
+pub(super) const FEW: usize = 2;
+
+/// How many times as far as each of a few runs strays nothing comes that rounding explains: over the limit unless runs differ
+/// from one another by a factor of 1.6 in a standard deviation, where they do by tenths.
+pub(super) const FAR: f64 = 100.0;
+
 /// How often a correct candidate may exceed the limit of one site.
 const FALSE_ALARM: f64 = 1e-6;
 

@@ -8,7 +8,7 @@ use reference::ops::sampling::argmax;
 use reference::{RoundingContract, Site, Storage};
 
 use super::chance::beyond;
-use super::floor::{NoiseFloor, apart};
+use super::floor::{FAR, NoiseFloor, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
 use super::substitution::{Loaded, Seen};
@@ -31,6 +31,8 @@ const FAMILY: usize = 1 << 30;
 pub(crate) struct Judge {
     seen: Seen,
     members: Vec<Array2<f64>>,
+    /// Whether it is so far from what noise runs computed that no more of them were needed.
+    is_far: bool,
 }
 
 /// The values of one site as they were judged.
@@ -48,7 +50,7 @@ pub struct Kept {
 
 impl Judge {
     pub(crate) fn new(seen: Seen) -> Self {
-        Judge { seen, members: Vec::new() }
+        Judge { seen, members: Vec::new(), is_far: false }
     }
 
     pub(crate) fn site(&self) -> Site {
@@ -75,6 +77,18 @@ impl Judge {
 
     pub(crate) fn add_member(&mut self, value: Array2<f64>) {
         self.members.push(value);
+    }
+
+    /// Gives up on it where the candidate is further than any noise from what few runs computed.
+    pub(crate) fn give_up_if_far(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
+        let off = |value: &Array2<f64>| norm(&apart(value, self.computed()));
+        let strayed = self.members.iter().map(off).fold(0.0, f64::max);
+        self.is_far = off(loaded.value(self.site())?.as_ref()) > FAR * strayed;
+        Ok(())
+    }
+
+    pub(crate) fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// The values as they are judged.
@@ -117,7 +131,9 @@ impl Judge {
             return Ok(report);
         }
         let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
-        if self.members.is_empty() {
+        if self.is_far {
+            report.verdict = Verdict::Fault;
+        } else if self.members.is_empty() {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
             self.by_floor(candidate, &shape, signal, &mut report);

@@ -16,7 +16,7 @@ use reference::site::NONE;
 use reference::{RoundingContract, Site};
 
 use self::search::Search;
-use super::floor::MEMBERS;
+use super::floor::{FAR, FEW, MEMBERS};
 use super::substitution::{Forced, Loaded, Seen, Unshown};
 use crate::failure::Failure;
 
@@ -82,6 +82,12 @@ impl Recovery {
         // What follows the first of them tells of all.
         let first = self.unshown[0].site;
         let exact = run(RoundingContract::IDEAL, &own)?;
+        let candidates = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
+        let away = distances((first, self.open.len()), &exact.seen, candidates)?;
+        let is_vain = |strayed: &[f64], times: f64| {
+            let settled = self.open.iter().zip(&away).zip(strayed).filter(|((open, _), _)| !*open);
+            gives_up && settled.into_iter().any(|((_, away), strayed)| *away > times * strayed)
+        };
         let mut members = Vec::with_capacity(MEMBERS);
         let mut strayed = vec![0.0; self.open.len()];
         for seed in (1..).take(MEMBERS) {
@@ -93,19 +99,15 @@ impl Recovery {
             let of_tokens = distances((first, self.open.len()), &exact.seen, value)?;
             strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
             members.push(member.unshown);
-        }
-        let value = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
-        let away = distances((first, self.open.len()), &exact.seen, value)?;
-        let mut settled = self.open.iter().zip(&away).zip(&strayed).filter(|((open, _), _)| !*open);
-        if gives_up && settled.any(|((_, away), strayed)| away > strayed) {
-            return Ok(own);
+            if members.len() == FEW && is_vain(&strayed, FAR) || members.len() == MEMBERS && is_vain(&strayed, 1.0) {
+                return Ok(own);
+            }
         }
         let mut search = Search::new(&self.unshown, &exact.unshown, &members, strayed);
         for _ in 0..TRIED {
             let Some(forced) = search.next() else { break };
             let ran = run(RoundingContract::IDEAL, &forced)?;
-            let value = |site: Site| Ok(loaded.value(site)?.as_ref().clone());
-            search.learn(&ran.unshown, &distances((first, self.open.len()), &ran.seen, value)?);
+            search.learn(&ran.unshown, &distances((first, self.open.len()), &ran.seen, candidates)?);
         }
         Ok(search.best())
     }

@@ -10,7 +10,7 @@ use reference::run::Run;
 use reference::{Error, Real, RoundingContract, Site, Tracked};
 
 use super::candidate::Start;
-use super::floor::MEMBERS;
+use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
 use super::recover::{Ran, Recovery};
@@ -134,9 +134,10 @@ impl<'m> Track<'m> {
         let needed =
             matches!(phase, Phase::Patches(_) | Phase::Start) || !floored.is_empty() || !self.is_exact(phase, pass);
         if needed {
-            self.advance_members(before, phase, pass, loaded, &mut seen, &floored)?;
+            self.abreast = self.advance_members(before, phase, pass, loaded, (&mut seen, floored))?;
+        } else {
+            self.abreast = false;
         }
-        self.abreast = needed;
         Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
     }
 
@@ -172,17 +173,26 @@ impl<'m> Track<'m> {
     }
 
     /// Runs the phase with stochastic rounding. Where members lag behind, what they missed was exact, and the main
-    /// run's.
+    /// run's. Whether all of them ran: where only verdicts are asked for, few show what is far beyond any noise.
     fn advance_members(
         &mut self,
         before: Flow,
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        seen: &mut [Judge],
-        floored: &[Site],
-    ) -> Result<(), Failure> {
+        (seen, mut floored): (&mut [Judge], Vec<Site>),
+    ) -> Result<bool, Failure> {
+        let few_may_do = !self.thorough && !floored.is_empty() && self.is_exact(phase, pass);
         for (member, seed) in self.members.iter_mut().zip(1..) {
+            if few_may_do && seed == FEW as u64 + 1 {
+                for judge in seen.iter_mut().filter(|judge| floored.contains(&judge.site())) {
+                    judge.give_up_if_far(loaded)?;
+                }
+                floored.retain(|site| !seen.iter().any(|judge| judge.site() == *site && judge.is_far()));
+                if floored.is_empty() {
+                    return Ok(false);
+                }
+            }
             if !self.abreast {
                 member.follow(&before);
             }
@@ -191,7 +201,7 @@ impl<'m> Track<'m> {
             {
                 member.cache.adopt(layer, &self.main.cache, pass.kept());
             }
-            let mut probe = Substitution::new(self.lens, loaded, Some(floored.to_vec()));
+            let mut probe = Substitution::new(self.lens, loaded, Some(floored.clone()));
             let mut run = Run::new(self.candidate.stochastic(seed), &mut probe);
             member.advance(self.model, phase, pass, &mut run)?;
             if let Some(failure) = probe.failure {
@@ -202,7 +212,7 @@ impl<'m> Track<'m> {
                 judge.expect("the main run passed here").add_member(drawn.computed.value);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
