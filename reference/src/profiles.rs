@@ -9,7 +9,8 @@ use std::str::FromStr;
 use crate::Storage;
 use crate::error::ParseError;
 use crate::rounding::{
-    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, RmsRound, RoundingContract, WeightCast,
+    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, OnePlus, RmsRound, RoundingContract,
+    WeightCast,
 };
 
 /// What right runs of an engine round.
@@ -91,29 +92,35 @@ const SGLANG_MODES: &[(&str, &[&str])] = &[
 const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_m2.py, models/minimax_m3.py, \
                              layers/moe/fused_moe_native.py";
 
-/// MLX: one rounding an operator, experts weighted and added in the activations' type.
+/// MLX: norms round before and after their weight, of which M3's 1 + w is rounded, too; other operators once; experts are weighted
+/// and added in the activations' type. The processor's rotation rounds each step.
 const MLX: RoundingContract = RoundingContract {
-    rms: RmsRound::One,
-    qk_rms: RmsRound::One,
+    one_plus: OnePlus::Weight,
     rope: Chain::Once,
     qk_norm: Chain::Each,
     attention: AttentionRound::Flash,
     ..RoundingContract::EAGER_BF16
 };
 
-const MLX_MODES: &[(&str, &[&str])] = &[];
+const MLX_MODES: &[(&str, &[&str])] = &[("rope", &["each"]), ("weights", &["activations"])];
 
-const MLX_SOURCE: &str = "mlx-lm 0.32 models/minimax.py, mlx-vlm 0.7 minimax_m3_vl";
+const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope.metal; mlx-lm 0.32 models/minimax.py, \
+                          mlx-vlm 0.7 minimax_m3_vl";
 
 /// llama.cpp: f32 activations; operands of products in the type of the weights' file, keys and values in f16 by default.
 const LLAMA_CPP: RoundingContract =
     RoundingContract { attention: AttentionRound::Flash, experts: ExpertSum::Once, ..RoundingContract::EAGER_F32 };
 
-const LLAMA_CPP_MODES: &[(&str, &[&str])] =
-    &[("operands", &["bf16", "f16"]), ("kv_cache", &["f16"]), ("attention", &["flash_f16"])];
+const LLAMA_CPP_MODES: &[(&str, &[&str])] = &[
+    ("operands", &["bf16", "f16"]),
+    ("kv_cache", &["f16"]),
+    ("attention", &["flash_f16"]),
+    ("weights", &["matrices_f16"]),
+    ("one_plus", &["weight"]),
+];
 
 const LLAMA_CPP_SOURCE: &str = "llama.cpp (llama-cpp-python 0.3.36): ggml-cpu.c vec_dot_type, ops.cpp flash_attn_ext, \
-                                llama-graph.cpp";
+                                llama-graph.cpp, conversion/minimax.py";
 
 const fn of(
     (name, engine): (&'static str, &'static str),

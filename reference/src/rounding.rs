@@ -78,6 +78,18 @@ pub enum WeightCast {
     Stored,
     /// They are rounded to the activations' type: `from_pretrained(dtype=…)` in transformers, and engines that have one type.
     Activations,
+    /// Matrices are rounded to f16, vectors are not: a GGUF file of f16.
+    MatricesF16,
+}
+
+/// D08: where the 1 of a norm's 1 + w is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum OnePlus {
+    /// In f32, as the norm is computed, which rounds once then.
+    Norm,
+    /// In the weight's own type, when it is loaded; the norm goes on as with any weight.
+    Weight,
 }
 
 /// D41: the router's weight and bias.
@@ -147,6 +159,8 @@ pub struct RoundingContract {
     pub reduction: Reduction,
     /// What becomes of weights when they are loaded.
     pub weights: WeightCast,
+    /// Where the 1 of a norm's 1 + w is added.
+    pub one_plus: OnePlus,
     /// What the other operand of a product with a weight is rounded to; [`Storage::Real`] where it is taken as it is. The
     /// router's is.
     pub operands: Storage,
@@ -177,6 +191,8 @@ pub struct RoundingContract {
 /// What an implementation holds weights in; [`Storage::Real`] stands for the type that they are stored in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
+    /// Norms and biases.
+    pub vectors: Storage,
     /// The router's weight and correction bias.
     pub router: Storage,
     /// All others.
@@ -191,6 +207,7 @@ impl RoundingContract {
         accumulator: Accumulator::F64,
         reduction: Reduction::Any,
         weights: WeightCast::Stored,
+        one_plus: OnePlus::Norm,
         operands: Storage::Real,
         kv_cache: Storage::Real,
         rms: RmsRound::One,
@@ -227,6 +244,7 @@ impl RoundingContract {
         accumulator: Accumulator::Unknown,
         reduction: Reduction::Any,
         weights: WeightCast::Stored,
+        one_plus: OnePlus::Norm,
         operands: Storage::Real,
         kv_cache: Storage::Real,
         rms: RmsRound::Two,
@@ -342,19 +360,19 @@ impl RoundingContract {
     /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
     pub fn held(&self) -> Held {
         let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
-        Held {
-            router: cast(self.gate == GateRound::Activations),
-            others: cast(self.weights == WeightCast::Activations),
-        }
+        let vectors = cast(self.weights == WeightCast::Activations);
+        let others = if self.weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
+        Held { vectors, router: cast(self.gate == GateRound::Activations), others }
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 16] {
+    pub fn fields(&self) -> [(&'static str, String); 17] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
             ("reduction", self.reduction.to_string()),
             ("weights", self.weights.to_string()),
+            ("one_plus", self.one_plus.to_string()),
             ("operands", self.operands.to_string()),
             ("kv_cache", self.kv_cache.to_string()),
             ("rms", self.rms.to_string()),
@@ -377,6 +395,7 @@ impl RoundingContract {
             "accumulator" => self.accumulator = value.parse()?,
             "reduction" => self.reduction = word(field, value)?,
             "weights" => self.weights = word(field, value)?,
+            "one_plus" => self.one_plus = word(field, value)?,
             "operands" => self.operands = value.parse()?,
             "kv_cache" => self.kv_cache = value.parse()?,
             "rms" => self.rms = word(field, value)?,

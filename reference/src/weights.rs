@@ -25,6 +25,20 @@ pub enum Weight {
     Vision(VisionWeight),
 }
 
+impl Weight {
+    /// Whether it is that of an RMSNorm.
+    pub fn is_norm(self) -> bool {
+        use LayerWeight::{IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
+        match self {
+            Weight::FinalNorm => true,
+            Weight::Layer(_, weight) => {
+                matches!(weight, InputNorm | QNorm | KNorm | IndexQNorm | IndexKNorm | PostAttentionNorm)
+            }
+            Weight::Embedding | Weight::LmHead | Weight::Vision(_) => false,
+        }
+    }
+}
+
 /// A weight of one decoder layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LayerWeight {

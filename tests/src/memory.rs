@@ -85,9 +85,8 @@ impl Memory {
             let one = unit(config);
             let (mean, width) = match weight {
                 Weight::Embedding => (0.0, 1.0),
-                Weight::FinalNorm => (one, 0.3),
-                Weight::Layer(_, layer) if is_norm(layer) => (one, 0.3),
-                Weight::LmHead | Weight::Layer(..) | Weight::Vision(_) => (0.0, 0.3),
+                _ if weight.is_norm() => (one, 0.3),
+                _ => (0.0, 0.3),
             };
             // Three uniform numbers between −1 and 1 have a variance of 1 together.
             let mut draw = |_| mean + width * (0..3).map(|_| rng.random_range(-1.0..1.0)).sum::<f64>();
@@ -104,11 +103,7 @@ impl Memory {
     pub fn blank(config: &Config) -> Self {
         let mut memory = Memory::random(config, 0);
         for (weight, dim) in inventory(config) {
-            let value = match weight {
-                Weight::FinalNorm => unit(config),
-                Weight::Layer(_, layer) if is_norm(layer) => unit(config),
-                _ => 0.0,
-            };
+            let value = if weight.is_norm() { unit(config) } else { 0.0 };
             memory.set(weight, &Array2::from_elem(dim, value));
         }
         memory
@@ -137,11 +132,6 @@ fn unit(config: &Config) -> f64 {
         NormWeight::Plain => 1.0,
         NormWeight::OnePlus => 0.0,
     }
-}
-
-fn is_norm(weight: LayerWeight) -> bool {
-    use LayerWeight::{IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
-    matches!(weight, InputNorm | QNorm | KNorm | IndexQNorm | IndexKNorm | PostAttentionNorm)
 }
 
 impl Weights for Memory {

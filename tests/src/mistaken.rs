@@ -94,7 +94,7 @@ impl Setting {
     /// What an implementation with these mistakes computes of the case's prompt.
     pub fn run(&self, assumption: &Assumption) -> Live {
         let checkpoint = self.case.checkpoint().expect("it is whole");
-        let held = HeldWeights::under(&self.contract, &checkpoint);
+        let held = HeldWeights::under(&self.contract, checkpoint.config().norm_weight, &checkpoint);
         let weights = assumption.weights(checkpoint.config(), &held);
         let media = shown(&self.case);
         let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");

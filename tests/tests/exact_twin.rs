@@ -42,7 +42,7 @@ fn exactness(contracts: &[RoundingContract]) -> Vec<Exactness> {
     for part in [first, last] {
         model.forward(part, &[], &mut cache, Some(&mut live)).expect("it runs");
     }
-    let held = HeldWeights::under(&RoundingContract::PARITY, &weights);
+    let held = HeldWeights::under(&RoundingContract::PARITY, config.norm_weight, &weights);
     let reference = Decoder::new(&config, Semantics::RELEASED, &held).expect("it fits");
     let verification = |&contract: &RoundingContract| Verification {
         model: &reference,

@@ -188,7 +188,7 @@ fn the_cuda_path_is_within_its_bounds_on_every_case() {
         for token in rest.iter().chain([&decoded]) {
             model.forward(&[*token], &[], &mut cache, Some(&mut live)).expect("it runs");
         }
-        let rounded = HeldWeights::under(&RoundingContract::PARITY, &weights);
+        let rounded = HeldWeights::under(&RoundingContract::PARITY, weights.config().norm_weight, &weights);
         let reference =
             Decoder::new(weights.config(), semantics(case), &rounded).expect("it fits").seeing(media.as_ref());
         let verification = Verification {

@@ -40,5 +40,6 @@ mod semantics;
 mod site;
 mod skip;
 mod storage;
+mod structure;
 mod weights;
 mod work;

@@ -64,7 +64,7 @@ fn the_precision_of_a_run_is_found() {
         let memory = Memory::random(&config, 3);
         for contract in documented() {
             let run = |contract: RoundingContract| {
-                let weights = HeldWeights::under(&contract, &memory);
+                let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
                 let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
                 computed(&model, &TEXT, contract)
             };
@@ -80,7 +80,7 @@ fn the_precision_of_a_run_is_found() {
 fn the_engine_that_a_manifest_names_is_believed() {
     let (config, contract) = (tiny(), "vllm_bf16".parse().expect("a profile"));
     let memory = Memory::random(&config, 3);
-    let weights = HeldWeights::under(&contract, &memory);
+    let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
     let live = computed(&Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits"), &TEXT, contract);
     let among = |engine| found(&config, &memory, &live, Storage::Bf16, Some(engine));
     assert_eq!(among("{\"library\": \"vllm\"}").profile, "vllm_bf16");
@@ -131,7 +131,7 @@ fn exchanging(exchanged: [usize; 2]) -> Option<Verdict> {
     let mut biases = memory.dense(bias);
     biases[[0, 5]] = biases[[0, 2]];
     memory.set(bias, &biases);
-    let weights = HeldWeights::under(&contract, &memory);
+    let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
     let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
     let mut probe = Exchanging { live: Live::default(), exchanged, changed: false };
     let mut cache = KvCache::new(config.num_hidden_layers);

@@ -94,6 +94,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
             bits: 0.999,
             unequal_expected: 2900.5,
         }),
+        structures: Vec::new(),
         faults: usize::from(verdict == Verdict::Fault) * 12,
         suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
         deviation: 1e-4 * depth,

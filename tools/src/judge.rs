@@ -23,6 +23,7 @@ pub mod replay;
 mod routing;
 pub mod spread;
 pub mod stored;
+pub mod structure;
 pub(crate) mod substitution;
 pub(crate) mod track;
 pub(crate) mod twin;

@@ -6,7 +6,7 @@
 //!
 //! - Shapes: x \[n, d\], w \[d\], y \[n, d\].
 //! - Dtypes: x, w and y bf16; the sum, r and m f32.
-//! - Rounding: R1 at ρ, but for 1 + w, R2 at y; nothing else leaves f32.
+//! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
 //! - Variants: D08 what the weight is added to; D09 where ε stands; D10 whether R1 is there.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
@@ -18,7 +18,7 @@ use crate::bound::elementary::euclidean;
 use crate::error::require;
 use crate::order::{self, Order};
 use crate::reduction::Reduction;
-use crate::rounding::RmsRound;
+use crate::rounding::{OnePlus, RmsRound};
 use crate::semantics::{EpsPlace, NormWeight};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
@@ -33,6 +33,8 @@ pub struct RmsNorm {
     pub eps_place: EpsPlace,
     /// D08: m of w.
     pub weight: NormWeight,
+    /// D08: where the 1 of 1 + w is added.
+    pub one_plus: OnePlus,
     /// R1.
     pub normalized: Rounding,
     /// R2.
@@ -72,16 +74,15 @@ impl RmsNorm {
         let weight = NormWeight::Plain;
         let (output, unit, reduction) = (contract.stored(), contract.unit(), contract.reduction);
         let order = contract.lanes(order::PARITY.row);
-        RmsNorm { eps, eps_place, weight, normalized, output, unit, reduction, order }
+        let one_plus = contract.one_plus;
+        RmsNorm { eps, eps_place, weight, one_plus, normalized, output, unit, reduction, order }
     }
 
-    /// The same norm with such a weight; one with 1 + w rounds once in every contract.
+    /// The same norm with such a weight; one that adds the 1 of 1 + w itself rounds once.
     #[must_use]
     pub fn weighing(self, weight: NormWeight) -> Self {
-        match weight {
-            NormWeight::Plain => RmsNorm { weight, ..self },
-            NormWeight::OnePlus => RmsNorm { weight, normalized: Rounding::NONE, ..self },
-        }
+        let adds = weight == NormWeight::OnePlus && self.one_plus == OnePlus::Norm;
+        RmsNorm { weight, normalized: if adds { Rounding::NONE } else { self.normalized }, ..self }
     }
 
     /// C1 to C3.

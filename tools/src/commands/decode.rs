@@ -84,7 +84,11 @@ impl Decode {
         let bar = output.progress(self.count, &format!("decoding {}", model.name));
         let choices = match self.backend {
             Backend::Reference => {
-                let weights = HeldWeights::under(&named(&self.precision)?, &model.checkpoint);
+                let weights = HeldWeights::under(
+                    &named(&self.precision)?,
+                    model.checkpoint.config().norm_weight,
+                    &model.checkpoint,
+                );
                 let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
                 let probe = &mut reference::probe::NoProbe;
                 decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?

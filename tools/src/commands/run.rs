@@ -78,7 +78,7 @@ impl Run {
             json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend });
         let choices = match self.backend {
             Backend::Reference => {
-                let weights = HeldWeights::under(&contract, &model.checkpoint);
+                let weights = HeldWeights::under(&contract, model.checkpoint.config().norm_weight, &model.checkpoint);
                 let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
                 decode_reference(&decoder, &self.precision, &prompt.tokens, &how, &mut recorder, |_| bar.inc(1))?
             }

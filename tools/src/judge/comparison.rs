@@ -24,7 +24,11 @@ pub struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     /// With a candidate that rounds so.
     pub fn new(compared: Compared<'a>, contract: RoundingContract) -> Self {
-        Comparison { compared, contract, weights: HeldWeights::under(&contract, compared.weights) }
+        Comparison {
+            compared,
+            contract,
+            weights: HeldWeights::under(&contract, compared.config.norm_weight, compared.weights),
+        }
     }
 
     /// The reference.

@@ -51,6 +51,11 @@ impl<'a> Loaded<'a> {
         Loaded { values, recovered, shown, ..*self }
     }
 
+    /// Whether the keys and values of all positions are known.
+    pub(super) fn is_whole(&self) -> bool {
+        self.absent == 0
+    }
+
     pub(super) fn tokens(&self) -> usize {
         self.extent.tokens
     }

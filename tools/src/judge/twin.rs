@@ -2,24 +2,27 @@
 //!
 //! What is deterministic is performed: casts of weights, stored outputs, tables. What is left unknown is the order of sums
 //! and the last bit of functions, so that a right candidate equals its twin in all but a few values: how few is predicted by
-//! runs of the twin whose sums are drawn in other orders.
+//! runs of the twin whose sums are drawn in other orders, and so is what structure the disagreements have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ndarray::{Array2, Zip};
 use reference::models::decoder::Decoder;
+use reference::rounding::AttentionRound;
 use reference::run::Run;
-use reference::{RoundingContract, Site};
+use reference::site::{VisionLayerSite, VisionSite};
+use reference::{LayerSite, RoundingContract, Site};
 
 use super::agreement::Agreement;
 use super::lens::Lens;
 use super::stored::storage_at;
-use super::substitution::{Loaded, Substitution};
+use super::structure::{Shown, Structure, Structures};
+use super::substitution::{Loaded, Seen, Substitution};
 use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
 
 /// Runs in other orders, by which the share of values that differ is predicted.
-const REPLAYS: u64 = 3;
+const REPLAYS: u64 = 7;
 
 /// A twin on its way through a model.
 pub(crate) struct Twin<'m> {
@@ -27,17 +30,19 @@ pub(crate) struct Twin<'m> {
     contract: RoundingContract,
     main: State,
     replays: Vec<State>,
+    structures: Structures,
 }
 
 impl<'m> Twin<'m> {
     /// Of a model whose weights are held as the contract says.
     pub(crate) fn new(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
-        Twin { model, contract, main: State::new(model), replays: (0..REPLAYS).map(|_| State::new(model)).collect() }
+        let replays = (0..REPLAYS).map(|_| State::new(model)).collect();
+        Twin { model, contract, main: State::new(model), replays, structures: Structures::default() }
     }
 
     /// One that predicts nothing.
     pub(crate) fn alone(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
-        Twin { model, contract, main: State::new(model), replays: Vec::new() }
+        Twin { replays: Vec::new(), ..Twin::new(model, contract) }
     }
 
     /// Goes on from a candidate's residual stream.
@@ -56,16 +61,34 @@ impl<'m> Twin<'m> {
         if phase == Phase::Start {
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
-        let own = seen(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
-        let mut unequal: HashMap<Site, usize> = HashMap::new();
+        let Went { values: own, experts } = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        let mut replays = Vec::with_capacity(self.replays.len());
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
-            let other = seen(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?;
-            for ((site, own), (_, other)) in own.iter().zip(&other) {
-                *unequal.entry(*site).or_default() += own.iter().zip(other).filter(|(a, b)| a != b).count();
+            replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
+        }
+        let mut unequal: HashMap<Site, usize> = HashMap::new();
+        for (number, Stored { site, value: own, is_known }) in own.iter().enumerate() {
+            let others = replays.iter().map(|replay| &replay[number].value);
+            let differ = |other: &Array2<f64>| own.iter().zip(other).filter(|(a, b)| a != b).count();
+            unequal.insert(*site, others.clone().map(differ).sum());
+            let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
+            let is_after = |experts: &&(Site, Array2<usize>)| *site > experts.0 && tokens == experts.1.nrows();
+            let shown = Shown {
+                site: *site,
+                own,
+                candidate: &*loaded.value(*site)?,
+                replays: others.collect(),
+                storage: storage_at(*site, &self.contract),
+                is_known: *is_known,
+                tokens,
+                experts: experts.as_ref().filter(is_after).map(|(_, chosen)| chosen),
+            };
+            if loaded.is_whole() {
+                self.structures.add(self.model.config(), shown);
             }
         }
         let replays = self.replays.len().max(1) as f64;
-        let agreement = |(site, own): (Site, Array2<f64>)| {
+        let agreement = |Stored { site, value: own, .. }: Stored| {
             let candidate = loaded.value(site)?;
             let (mut equal, mut bits) = (0, 0.0);
             let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
@@ -79,6 +102,11 @@ impl<'m> Twin<'m> {
         };
         own.into_iter().map(agreement).collect()
     }
+
+    /// Structure in the disagreements of all that it went through, which rounding does not explain.
+    pub(crate) fn structures(&self) -> BTreeMap<Site, Vec<Structure>> {
+        self.structures.found()
+    }
 }
 
 /// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.
@@ -86,24 +114,53 @@ fn agreeing_bits(apart: f64) -> f64 {
     if apart.is_finite() { (-apart.log2() / 24.0).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// What a run under a contract computes at the sites that the candidate shows, as it is stored.
-fn seen(
+/// A run's value at a site that the candidate shows.
+struct Stored {
+    site: Site,
+    /// As it is stored.
+    value: Array2<f64>,
+    /// Whether all roundings on the way there are performed.
+    is_known: bool,
+}
+
+/// What a run went through.
+struct Went {
+    values: Vec<Stored>,
+    /// The experts of each token, with the site that chose them.
+    experts: Option<(Site, Array2<usize>)>,
+}
+
+/// What a run under a contract computes.
+fn went(
     model: &Decoder<'_>,
     state: &mut State,
     contract: RoundingContract,
     (phase, pass, loaded): (Phase, Pass<'_>, &Loaded<'_>),
-) -> Result<Vec<(Site, Array2<f64>)>, Failure> {
+) -> Result<Went, Failure> {
     let mut probe = Substitution::new(Lens::Local, loaded, None);
+    probe.records = true;
     state.advance(model, phase, pass, &mut Run::new(contract, &mut probe))?;
-    match probe.failure {
-        Some(failure) => Err(failure),
-        None => Ok(probe
-            .seen
-            .into_iter()
-            .map(|seen| {
-                let storage = storage_at(seen.site, &contract);
-                (seen.site, seen.computed.value.mapv_into(|x| storage.nearest(x)))
-            })
-            .collect()),
+    if let Some(failure) = probe.failure {
+        return Err(failure);
+    }
+    let shown = probe.choices.into_iter().map(|choice| (choice.site, choice.candidate));
+    let chosen = shown.chain(probe.unshown.into_iter().map(|choice| (choice.site, choice.chosen)));
+    let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
+    let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
+        let is_known = std::iter::once(&site).chain(&segment).all(|site| rounds_as_known(*site, &contract));
+        let storage = storage_at(site, &contract);
+        Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known }
+    });
+    Ok(Went { values: stored.collect(), experts })
+}
+
+/// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
+/// unknown sizes.
+fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
+    match site {
+        Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)) => {
+            contract.attention == AttentionRound::Eager
+        }
+        _ => true,
     }
 }

@@ -10,6 +10,7 @@ use crate::judge::agreement::Agreement;
 use crate::judge::chosen::Chosen;
 use crate::judge::lens::Lens;
 use crate::judge::spread::Spread;
+use crate::judge::structure::Structure;
 
 /// How a site fares, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Serialize)]
@@ -115,6 +116,9 @@ pub struct SiteReport {
     pub unequal_expected: Option<f64>,
     /// Under the local lens, how the values stand to those of the candidate's twin.
     pub twin: Option<Agreement>,
+    /// Structure in what is not the twin's, which rounding does not explain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub structures: Vec<Structure>,
     /// How many are outside.
     pub faults: usize,
     /// How many are inside the certain bound and outside the probable one.
@@ -176,6 +180,7 @@ impl SiteReport {
             equal: 0,
             unequal_expected: None,
             twin: None,
+            structures: Vec::new(),
             faults: 0,
             suspicious: 0,
             deviation: 0.0,

@@ -19,7 +19,7 @@ use crate::judge::lens::Lens;
 use crate::judge::substitution::Loaded;
 use crate::judge::track::{Pass, Phase, Track};
 use crate::judge::twin::Twin;
-use crate::judge::verdict::SiteReport;
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// What to verify, and how.
 pub struct Verification<'a> {
@@ -157,6 +157,13 @@ impl Verification<'_> {
                 progress();
             }
             first += tokens.len();
+        }
+        for (site, structures) in twin.iter().flat_map(Twin::structures) {
+            let mut of_site = found.sites.iter_mut().filter(|report| (report.lens, report.site) == (Lens::Local, site));
+            if let Some(report) = of_site.next() {
+                report.verdict = report.verdict.max(Verdict::Suspicious);
+                report.structures = structures;
+            }
         }
         Ok(found)
     }

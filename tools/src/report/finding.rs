@@ -23,11 +23,13 @@ pub(super) fn suspicion(site: &SiteReport) -> String {
     let unequal = site
         .unequal_expected
         .map(|expected| format!("; {seen} are not the reference's, rounded, where {expected:.1} are expected"));
-    format!(
+    let further = format!(
         "{} of {of} values further off than independent roundings explain{}",
         site.suspicious,
         unequal.unwrap_or_default()
-    )
+    );
+    let told = (site.suspicious > 0).then_some(further);
+    told.into_iter().chain(site.structures.iter().map(ToString::to_string)).collect::<Vec<_>>().join("; ")
 }
 
 /// A line a fact.

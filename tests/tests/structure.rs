@@ -1,0 +1,127 @@
+//! What is one percent off in a part of a bf16 model stays within its bounds, where products and sums are not shown one by one,
+//! and is seen by the structure of what is not the twin's: of which values, and by how much.
+
+use std::ops::Range;
+
+use fixtures::checkpoint::memory::MemoryWeights;
+use fixtures::names::at::At;
+use ndarray::{Array2, s};
+use reference::config::Config;
+use reference::models::decoder::Decoder;
+use reference::site::Extent;
+use reference::weights::{LayerWeight, Projection, Weight, Weights};
+use reference::{LayerSite, RoundingContract, Site, Storage};
+use tests::mistaken::{Setting, computed};
+use tools::failure::Failure;
+use tools::judge::candidate::{Candidate, Live};
+use tools::judge::lens::Lens;
+use tools::judge::structure::{Group, Structure};
+use tools::judge::verdict::{SiteReport, Verdict};
+use tools::judge::verification::Verification;
+
+/// What hooks on modules show.
+struct Modules<'a>(&'a Live);
+
+impl Candidate for Modules<'_> {
+    fn has(&self, at: At) -> bool {
+        use LayerSite::{
+            Attention, GateExperts, GateLogits, InputNorm, KProj, Mlp, Output, PostAttentionNorm, QProj, VProj,
+        };
+        let is_module = match at.site {
+            Site::Layer(_, site) => {
+                let shown = [
+                    Attention,
+                    GateExperts,
+                    GateLogits,
+                    InputNorm,
+                    KProj,
+                    Mlp,
+                    Output,
+                    PostAttentionNorm,
+                    QProj,
+                    VProj,
+                ];
+                shown.contains(&site)
+            }
+            _ => true,
+        };
+        is_module && self.0.has(at)
+    }
+
+    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
+        self.0.matrix(at, extent)
+    }
+
+    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
+        self.0.choices(at, extent)
+    }
+
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        self.0.size(at)
+    }
+
+    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
+        Box::new(Modules(self.0))
+    }
+}
+
+/// What is said of a run whose weights in some rows of a matrix are one percent larger, or none.
+fn reports(case: &str, larger: Option<(Weight, Range<usize>)>) -> Vec<SiteReport> {
+    let setting = Setting::of(case, RoundingContract::EAGER_BF16);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let (config, contract) = (checkpoint.config(), setting.contract);
+    let mut weights = MemoryWeights::copy(config, &checkpoint).expect("it is whole");
+    if let Some((weight, rows)) = larger {
+        let mut values: Array2<f64> = checkpoint.get(weight).expect("it is there").dense();
+        values.slice_mut(s![rows, ..]).mapv_inplace(|w| 1.01 * w);
+        weights.insert(weight, values.view(), Storage::Bf16);
+    }
+    let made = Decoder::new(config, setting.semantics(), &weights).expect("it fits");
+    let live = computed(&made, &setting.case.tokens, contract);
+    let model = Decoder::new(config, setting.semantics(), &checkpoint).expect("it fits");
+    let (steps, layers) = (std::slice::from_ref(&setting.case.tokens), 0..config.num_hidden_layers);
+    let (candidate, prompt, lenses) = (&Modules(&live), steps[0].len(), &[Lens::Local]);
+    let verification = Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None };
+    verification.run(|| ()).expect("it can be put next to the reference").sites
+}
+
+/// The one site that is suspicious, and why.
+fn suspicious(case: &str, weight: Weight, rows: Range<usize>) -> (Site, Vec<Structure>) {
+    let mut reports = reports(case, Some((weight, rows)));
+    reports.retain(|report| report.verdict >= Verdict::Suspicious);
+    let [report] = &reports[..] else { panic!("{case}: {weight:?}: {reports:#?}") };
+    assert_eq!(report.verdict, Verdict::Suspicious, "{report:#?}");
+    (report.site, report.structures.clone())
+}
+
+#[test]
+fn a_right_run_has_none() {
+    for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
+        let suspicious = reports(case, None).into_iter().find(|report| report.verdict >= Verdict::Suspicious);
+        assert_eq!(suspicious, None, "{case}");
+    }
+}
+
+#[test]
+fn an_expert_is_named() {
+    let (site, found) =
+        suspicious("m2-sharded-bf16", Weight::Layer(1, LayerWeight::Expert(1, Projection::Down)), 0..128);
+    assert_eq!(site, Site::Layer(1, LayerSite::Mlp));
+    assert_eq!(found.iter().map(|one| one.of).collect::<Vec<_>>(), [Group::Expert(1)]);
+}
+
+#[test]
+fn a_row_of_a_projection_is_named() {
+    let (site, found) = suspicious("m2-sharded-bf16", Weight::Layer(1, LayerWeight::OProj), 17..18);
+    assert_eq!(site, Site::Layer(1, LayerSite::Attention));
+    assert_eq!(found.iter().map(|one| one.of).collect::<Vec<_>>(), [Group::Channel(17)]);
+}
+
+#[test]
+fn a_gain_of_all_values_is_told() {
+    let weight = Weight::Layer(0, LayerWeight::Dense(Projection::Down));
+    let (site, found) = suspicious("m3-sharded-bf16", weight, 0..96);
+    assert_eq!(site, Site::Layer(0, LayerSite::Mlp));
+    let [Structure { of: Group::All, gain: Some(gain), .. }] = found[..] else { panic!("{found:#?}") };
+    assert!((0.009..0.011).contains(&gain), "{gain}");
+}

@@ -1,0 +1,313 @@
+//! Structure in the disagreements with the twin.
+//!
+//! What a right candidate has otherwise than its twin is what another order of sums makes of it, so that in every row it might be
+//! any of the twin's runs in other orders. Each row's figure is taken in units of what its own runs have, and its probability is
+//! the share of all runs' rows that are as far; those of several rows go together by Fisher's method. A gain of a percent in one
+//! expert moves half of the values that went through it, and is the furthest in every row.
+//!
+//! Two figures are put next to those of the runs: how many values are not the twin's, and by how much values are larger than
+//! these (the gain Σ o·d / Σ o²); in all rows of a site, in those where an expert was chosen, in each head, and of each column
+//! how many values are not the twin's. The tests are fixed beforehand, and share one probability of false suspicion. What is
+//! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff. Behind an
+//! attention whose roundings are not all known, only gains are looked at: what is not known has no direction.
+
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ndarray::Array2;
+use reference::config::Config;
+use reference::{Site, Storage};
+use serde::Serialize;
+use statrs::function::beta::beta_reg;
+use statrs::function::gamma::gamma_ur;
+
+use self::tally::{Part, Tally};
+
+/// How often a right candidate's run may have any suspicious structure.
+const FALSE_SUSPICION: f64 = 1e-6;
+
+/// How many times what any run in another order has is large.
+const LARGE: f64 = 3.0;
+
+/// Values of a site of which a structure is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// All.
+    All,
+    /// A head's.
+    Head(usize),
+    /// Those of tokens that chose an expert.
+    Expert(usize),
+    /// A column's.
+    Channel(usize),
+}
+
+/// A structure that rounding does not explain.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Structure {
+    /// Of which values.
+    pub of: Group,
+    /// How many values there are.
+    pub count: usize,
+    /// How many are not the twin's.
+    pub unequal: usize,
+    /// The most that runs in other orders have.
+    pub unequal_most: usize,
+    /// By how much values are larger than the twin's, where that is significant.
+    pub gain: Option<f64>,
+    /// The probability that a right candidate has it.
+    pub probability: f64,
+}
+
+/// One pass's values at a site, as they are stored.
+pub(super) struct Shown<'a> {
+    pub(super) site: Site,
+    /// The twin's.
+    pub(super) own: &'a Array2<f64>,
+    pub(super) candidate: &'a Array2<f64>,
+    /// Those of the twin's runs in other orders.
+    pub(super) replays: Vec<&'a Array2<f64>>,
+    pub(super) storage: Storage,
+    /// Whether all roundings on the way from the candidate's own values are performed. Those of an attention that keeps its
+    /// probabilities to itself depend on where it cuts the keys.
+    pub(super) is_known: bool,
+    /// Tokens that the candidate shows.
+    pub(super) tokens: usize,
+    /// What each of these chose, where values come after that.
+    pub(super) experts: Option<&'a Array2<usize>>,
+}
+
+/// What was added up at a site.
+struct AtSite {
+    storage: Storage,
+    is_known: bool,
+    /// The candidate's, then those of the runs in other orders.
+    runs: Vec<Tally>,
+    experts: Vec<BTreeSet<usize>>,
+}
+
+/// What was added up of all passes.
+#[derive(Default)]
+pub(super) struct Structures {
+    sites: BTreeMap<Site, AtSite>,
+}
+
+/// One figure of a group: where the candidate stands.
+struct Tested {
+    site: Site,
+    found: Structure,
+    /// Whether it is as large as it must be.
+    is_large: bool,
+}
+
+impl Structures {
+    /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
+    pub(super) fn add(&mut self, config: &Config, shown: Shown<'_>) {
+        let Shown { site, own, candidate, replays, storage, is_known, tokens, experts } = shown;
+        let is_coarse = matches!(storage, Storage::Bf16 | Storage::F16);
+        if !is_coarse || replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
+            return;
+        }
+        let head = if site.has_heads() { site.head_dim(config) } else { own.ncols() };
+        let runs = std::iter::once(candidate).chain(replays);
+        let runs: Vec<Tally> = runs.map(|run| Tally::of(own, run, own.nrows() / tokens, head)).collect();
+        let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
+        let at = self.sites.entry(site).or_insert_with(|| AtSite {
+            storage,
+            is_known,
+            runs: vec![Tally::default(); runs.len()],
+            experts: Vec::new(),
+        });
+        at.experts.extend((0..tokens).map(chose));
+        at.runs.iter_mut().zip(runs).for_each(|(sum, run)| sum.extend(run));
+    }
+
+    /// What is suspicious, by site.
+    pub(super) fn found(&self) -> BTreeMap<Site, Vec<Structure>> {
+        let tested: Vec<Tested> = self.sites.iter().flat_map(|(site, at)| at.tests(*site)).collect();
+        // Columns are many: they have a half of it for themselves.
+        let columns = tested.iter().filter(|tested| matches!(tested.found.of, Group::Channel(_))).count();
+        let each = |count: usize| FALSE_SUSPICION / 2.0 / count.max(1) as f64;
+        let (of_rows, of_columns) = (each(tested.len() - columns), each(columns));
+        let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
+        for Tested { site, found: one, .. } in tested.into_iter().filter(|tested| tested.is_large) {
+            let limit = if matches!(one.of, Group::Channel(_)) { of_columns } else { of_rows };
+            if one.probability <= limit {
+                found.entry(site).or_default().push(one);
+            }
+        }
+        found.iter_mut().for_each(|(site, found)| self.sites[site].narrow(found, of_rows));
+        found
+    }
+}
+
+impl AtSite {
+    fn tests(&self, site: Site) -> Vec<Tested> {
+        let heads = self.runs[0].rows.first().map_or(0, Vec::len);
+        let all = self.chances(Group::All);
+        let experts =
+            self.experts.iter().flatten().copied().collect::<BTreeSet<usize>>().into_iter().map(Group::Expert);
+        let of_all = std::iter::once(Group::All).chain(experts).flat_map(|group| self.of_rows(group, &all, |_| true));
+        let of_heads = (0..heads).filter(|_| heads > 1).map(Group::Head);
+        let of_heads = of_heads.flat_map(|head| self.of_rows(head, &self.chances(head), |_| true));
+        let columns = (0..self.runs[0].columns.len()).map(|column| self.of_column(column));
+        let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some();
+        let tested = of_all.chain(of_heads).chain(columns).filter(known);
+        tested.map(|(found, is_large)| Tested { site, found, is_large }).collect()
+    }
+
+    /// A group's sums, by row and run.
+    fn parts(&self, group: Group) -> Vec<Vec<Part>> {
+        (0..self.experts.len()).map(|row| self.runs.iter().map(|run| part(&run.rows[row], group)).collect()).collect()
+    }
+
+    /// For each row, the probability that a run in another order has as many other values, is as much larger, and as much
+    /// smaller, in units of what its row's runs have.
+    fn chances(&self, group: Group) -> [Vec<f64>; 3] {
+        let rows = self.parts(group);
+        let smallest = self.storage.unit_roundoff() / 1024.0;
+        let unequal = |part: &Part, others: &[&Part]| {
+            let mean = others.iter().map(|part| part.unequal as f64).sum::<f64>() / others.len() as f64;
+            (part.unequal as f64 + 1.0) / (mean + 1.0)
+        };
+        let gain = |part: &Part, others: &[&Part]| {
+            let square = others.iter().map(|part| part.gain().powi(2)).sum::<f64>() / others.len() as f64;
+            part.gain() / square.sqrt().max(smallest)
+        };
+        [furthest(&rows, unequal), furthest(&rows, gain), furthest(&rows, |part, others| -gain(part, others))]
+    }
+
+    /// How many values are not the twin's, and the gain: of a group, in the rows of some tokens.
+    fn of_rows(&self, group: Group, chances: &[Vec<f64>; 3], is_of: impl Fn(usize) -> bool) -> [(Structure, bool); 2] {
+        let chose =
+            |row: usize| if let Group::Expert(expert) = group { self.experts[row].contains(&expert) } else { true };
+        let rows: Vec<usize> = (0..self.experts.len()).filter(|row| is_of(*row) && chose(*row)).collect();
+        let parts = self.parts(group);
+        let totals: Vec<Part> =
+            (0..self.runs.len()).map(|run| Part::sum(rows.iter().map(|row| &parts[*row][run]))).collect();
+        let [unequal, larger, smaller] = chances.each_ref().map(|of| together(rows.iter().map(|row| of[*row])));
+        let unequal_most = totals[1..].iter().map(|total| total.unequal).max().unwrap_or(0);
+        let share = Structure {
+            of: group,
+            count: totals[0].count,
+            unequal: totals[0].unequal,
+            unequal_most,
+            gain: None,
+            probability: unequal,
+        };
+        let gain = totals[0].gain();
+        let strayed = totals[1..].iter().map(|total| total.gain().abs()).fold(0.0, f64::max);
+        let of_gain = Structure { gain: Some(gain), probability: (2.0 * larger.min(smaller)).min(1.0), ..share };
+        let is_gain = gain.abs() > (LARGE * strayed).max(self.storage.unit_roundoff() / 4.0);
+        [(share, totals[0].unequal as f64 > LARGE * unequal_most as f64), (of_gain, is_gain)]
+    }
+
+    /// How many of a column's values are not the twin's. Rows are independent, so that of all that differ anywhere, each is the
+    /// candidate's as often as any run's.
+    fn of_column(&self, column: usize) -> (Structure, bool) {
+        let unequal: Vec<usize> = self.runs.iter().map(|run| run.columns[column]).collect();
+        let all: usize = unequal.iter().sum();
+        let unequal_most = unequal[1..].iter().copied().max().unwrap_or(0);
+        let each = self.runs[0].rows.iter().map(|parts| Part::sum(parts.iter()).count).sum::<usize>();
+        let found = Structure {
+            of: Group::Channel(column),
+            count: each / self.runs[0].columns.len(),
+            unequal: unequal[0],
+            unequal_most,
+            gain: None,
+            probability: at_least(unequal[0], all, 1.0 / unequal.len() as f64),
+        };
+        (found, unequal[0] as f64 > LARGE * unequal_most as f64)
+    }
+
+    /// Keeps what says most: heads or channels where few have it, experts where it is theirs alone, else all.
+    fn narrow(&self, found: &mut Vec<Structure>, limit: f64) {
+        let count = |is: fn(&Group) -> bool| {
+            found.iter().map(|one| one.of).filter(|of| is(of)).collect::<BTreeSet<Group>>().len()
+        };
+        let heads = (count(|of| matches!(of, Group::Head(_))), self.runs[0].rows.first().map_or(0, Vec::len));
+        let channels = (count(|of| matches!(of, Group::Channel(_))), self.runs[0].columns.len());
+        let is_part = |(some, all): (usize, usize)| some > 0 && 2 * some <= all;
+        let mut experts: Vec<Structure> =
+            found.iter().copied().filter(|one| matches!(one.of, Group::Expert(_))).collect();
+        experts.sort_by(|a, b| a.probability.total_cmp(&b.probability));
+        // What is left of the others once the rows of the first are left out.
+        let chances = self.chances(Group::All);
+        let mut own: Vec<usize> = Vec::new();
+        for expert in
+            experts.iter().filter_map(|one| if let Group::Expert(expert) = one.of { Some(expert) } else { None })
+        {
+            let without = |row: usize| own.iter().all(|own| !self.experts[row].contains(own));
+            let left = self.of_rows(Group::Expert(expert), &chances, without);
+            let is_left = own.is_empty() || left.iter().any(|(one, large)| *large && one.probability <= limit);
+            if is_left && !own.contains(&expert) {
+                own.push(expert);
+            }
+        }
+        let others = |row: usize| own.iter().all(|own| !self.experts[row].contains(own));
+        let beside = self.of_rows(Group::All, &chances, others);
+        let is_theirs = !own.is_empty() && !beside.iter().any(|(one, large)| *large && one.probability <= 1e-3);
+        found.retain(|one| match one.of {
+            Group::Head(_) => is_part(heads),
+            Group::Channel(_) => !is_part(heads) && is_part(channels),
+            Group::Expert(expert) => !is_part(heads) && !is_part(channels) && is_theirs && own.contains(&expert),
+            Group::All => !is_part(heads) && !is_part(channels) && !is_theirs,
+        });
+        // A gain says more than how many values it moves.
+        let gains: Vec<Group> = found.iter().filter(|one| one.gain.is_some()).map(|one| one.of).collect();
+        found.retain(|one| one.gain.is_some() || !gains.contains(&one.of));
+    }
+}
+
+/// A group's part of a row.
+fn part(heads: &[Part], group: Group) -> Part {
+    match group {
+        Group::Head(head) => heads[head],
+        _ => Part::sum(heads.iter()),
+    }
+}
+
+/// For each row, how probable it is that one of its runs in other orders is as far as the candidate, which is the first: the share of
+/// all of these, of all rows, that are as far among their own.
+fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64) -> Vec<f64> {
+    let of = |row: &[Part], run: usize| {
+        let others: Vec<&Part> =
+            row.iter().enumerate().skip(1).filter(|(other, _)| *other != run).map(|(_, part)| part).collect();
+        far(&row[run], &others)
+    };
+    let mut all: Vec<f64> = rows.iter().flat_map(|row| (1..row.len()).map(|run| of(row, run))).collect();
+    all.sort_by(f64::total_cmp);
+    let as_far = |far: f64| all.len() - all.partition_point(|other| *other < far);
+    rows.iter().map(|row| (1.0 + as_far(of(row, 0)) as f64) / (1.0 + all.len() as f64)).collect()
+}
+
+/// Of independent probabilities, that they are together as small (Fisher).
+fn together(chances: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
+    if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
+}
+
+/// P(at least so many of n), each with probability p.
+fn at_least(times: usize, n: usize, p: f64) -> f64 {
+    if times == 0 { 1.0 } else { beta_reg(times as f64, (n - times + 1) as f64, p) }
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of {
+            Group::All => {}
+            Group::Head(head) => write!(f, "in head {head}, ")?,
+            Group::Expert(expert) => write!(f, "where expert {expert} was chosen, ")?,
+            Group::Channel(channel) => write!(f, "in channel {channel}, ")?,
+        }
+        let Structure { count, unequal, unequal_most, .. } = self;
+        if let Some(gain) = self.gain {
+            let word = if gain > 0.0 { "larger" } else { "smaller" };
+            write!(f, "values are {:.2} % {word} than this precision gives, and ", 100.0 * gain.abs())?;
+        }
+        write!(f, "{unequal} of {count} are other values, where other orders of sums make at most {unequal_most} so")
+    }
+}
