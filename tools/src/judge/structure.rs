@@ -9,7 +9,8 @@
 //! these (the gain Σ o·d / Σ o²); in all rows of a site, in those where an expert was chosen, in each head, and of each column
 //! how many values are not the twin's. The tests are fixed beforehand, and share one probability of false suspicion. What is
 //! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff. Behind an
-//! attention whose roundings are not all known, only gains are looked at: what is not known has no direction.
+//! attention whose roundings are not all known, only gains are looked at: what is not known has no direction. So it is at a place
+//! that has other values than the twin in every layer, which is a matter of precision.
 
 mod tally;
 
@@ -18,6 +19,7 @@ use std::fmt;
 
 use ndarray::Array2;
 use reference::config::Config;
+use reference::site::VisionSite;
 use reference::{Site, Storage};
 use serde::Serialize;
 use statrs::function::beta::beta_reg;
@@ -27,6 +29,9 @@ use self::tally::{Part, Tally};
 
 /// How often a right candidate's run may have any suspicious structure.
 const FALSE_SUSPICION: f64 = 1e-6;
+
+/// How improbable a site's structure is that keeps it from vouching for its peers in other layers.
+const DOUBTFUL: f64 = 1e-3;
 
 /// How many times what any run in another order has is large.
 const LARGE: f64 = 3.0;
@@ -132,11 +137,19 @@ impl Structures {
         let columns = tested.iter().filter(|tested| matches!(tested.found.of, Group::Channel(_))).count();
         let each = |count: usize| FALSE_SUSPICION / 2.0 / count.max(1) as f64;
         let (of_rows, of_columns) = (each(tested.len() - columns), each(columns));
+        // Sites of a kind that has no such structure: there, the precision is seen to be what it is taken for.
+        let is_doubtful = |site: Site| {
+            let of_site = || tested.iter().filter(|tested| tested.site == site);
+            let limit = DOUBTFUL / of_site().count().max(1) as f64;
+            of_site().any(|tested| tested.is_large && tested.found.gain.is_none() && tested.found.probability <= limit)
+        };
+        let fine: Vec<Site> = self.sites.keys().copied().filter(|site| !is_doubtful(*site)).collect();
+        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && is_peer(*other, site));
         let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
-        for Tested { site, found: one, .. } in tested.into_iter().filter(|tested| tested.is_large) {
+        for Tested { site, found: one, .. } in tested.iter().filter(|tested| tested.is_large) {
             let limit = if matches!(one.of, Group::Channel(_)) { of_columns } else { of_rows };
-            if one.probability <= limit {
-                found.entry(site).or_default().push(one);
+            if one.probability <= limit && (one.gain.is_some() || has_fine_peer(*site)) {
+                found.entry(*site).or_default().push(*one);
             }
         }
         found.iter_mut().for_each(|(site, found)| self.sites[site].narrow(found, of_rows));
@@ -259,6 +272,15 @@ impl AtSite {
         // A gain says more than how many values it moves.
         let gains: Vec<Group> = found.iter().filter(|one| one.gain.is_some()).map(|one| one.of).collect();
         found.retain(|one| one.gain.is_some() || !gains.contains(&one.of));
+    }
+}
+
+/// Whether two sites are the same place of two layers.
+fn is_peer(one: Site, other: Site) -> bool {
+    match (one, other) {
+        (Site::Layer(_, one), Site::Layer(_, other)) => one == other,
+        (Site::Vision(_, VisionSite::Layer(_, one)), Site::Vision(_, VisionSite::Layer(_, other))) => one == other,
+        _ => false,
     }
 }
 
