@@ -10,7 +10,7 @@ use crate::Storage;
 use crate::error::ParseError;
 use crate::rounding::{
     ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, OnePlus, RmsRound, RoundingContract,
-    WeightCast,
+    RoutingRound, WeightCast,
 };
 
 /// What right runs of an engine round.
@@ -96,13 +96,16 @@ const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_
 /// and added in the activations' type. The processor's rotation rounds each step.
 const MLX: RoundingContract = RoundingContract {
     one_plus: OnePlus::Weight,
+    routing: RoutingRound::Activations,
+    experts: ExpertSum::EachUnordered,
     rope: Chain::Once,
     qk_norm: Chain::Each,
     attention: AttentionRound::Flash,
     ..RoundingContract::EAGER_BF16
 };
 
-const MLX_MODES: &[(&str, &[&str])] = &[("rope", &["each"]), ("weights", &["activations"])];
+const MLX_MODES: &[(&str, &[&str])] =
+    &[("rope", &["each"]), ("weights", &["activations"]), ("gate", &["activations", "weights"])];
 
 const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope.metal; mlx-lm 0.32 models/minimax.py, \
                           mlx-vlm 0.7 minimax_m3_vl";
@@ -132,7 +135,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 9] = [
+pub const PROFILES: [Profile; 10] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -142,6 +145,7 @@ pub const PROFILES: [Profile; 9] = [
     of(("sglang_bf16", "sglang"), Storage::Bf16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
     of(("sglang_f16", "sglang"), Storage::F16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
     of(("mlx_bf16", "mlx"), Storage::Bf16, MLX, (MLX_MODES, MLX_SOURCE)),
+    of(("mlx_f16", "mlx"), Storage::F16, MLX, (MLX_MODES, MLX_SOURCE)),
 ];
 
 /// Presets and profiles, by name.

@@ -100,6 +100,8 @@ pub enum GateRound {
     Stored,
     /// Rounded to the activations' type, and the logits too: transformers loading in bf16.
     Activations,
+    /// Rounded to the activations' type, the logits f32: MLX converted to bf16, where the router reads x as f32.
+    Weights,
 }
 
 /// D42: the routing weights where they meet the experts' outputs.
@@ -120,6 +122,8 @@ pub enum ExpertSum {
     Once,
     /// In the activations' type, in ascending order of experts, rounded after each (S1 CH5.4, S4).
     Each,
+    /// The same in any order: that in which a partial sort leaves them.
+    EachUnordered,
     /// In f32, of products that are stored in the activations' type: fused kernels that reduce in a pass of their own.
     Products,
 }
@@ -362,7 +366,7 @@ impl RoundingContract {
         let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
         let vectors = cast(self.weights == WeightCast::Activations);
         let others = if self.weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
-        Held { vectors, router: cast(self.gate == GateRound::Activations), others }
+        Held { vectors, router: cast(self.gate != GateRound::Stored), others }
     }
 
     /// Names and values of the fields that can be overridden.

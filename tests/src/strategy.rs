@@ -322,7 +322,8 @@ fn mixture() -> impl Strategy<Value = Contract> {
         AttentionRound::Sdpa,
         AttentionRound::FlashF16,
     ]);
-    let experts = prop::sample::select(vec![ExpertSum::Once, ExpertSum::Each, ExpertSum::Products]);
+    let experts =
+        prop::sample::select(vec![ExpertSum::Once, ExpertSum::Each, ExpertSum::EachUnordered, ExpertSum::Products]);
     let narrower = || prop::sample::select(vec![Storage::Real, Storage::F16, Storage::Bf16]);
     let rounds = (chain(), chain(), attention, experts, narrower(), narrower());
     (storage, accumulator, rounds, any::<[bool; 7]>()).prop_map(move |(storage, accumulator, rounds, b)| {

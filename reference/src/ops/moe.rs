@@ -64,13 +64,13 @@ pub fn moe<T: Real>(
             let weight = w[[i, slot]];
             Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
                 *y = match p.sum {
-                    ExpertSum::Each => p.stored.round(*y + p.stored.round(weight * e)), // R1
-                    ExpertSum::Products => *y + p.stored.round(weight * e),             // R1
+                    ExpertSum::Each | ExpertSum::EachUnordered => p.stored.round(*y + p.stored.round(weight * e)), // R1
+                    ExpertSum::Products => *y + p.stored.round(weight * e),                                        // R1
                     ExpertSum::Once => weight.mul_add(e, *y),
                 };
             });
         }
-        if p.sum != ExpertSum::Each {
+        if matches!(p.sum, ExpertSum::Once | ExpertSum::Products) {
             yi.mapv_inplace(|y| p.stored.round(y)); // R2
         }
     }
@@ -230,7 +230,9 @@ impl Moe {
         let each = self.stored.storage;
         let (unit, underflow, storage) = match self.sum {
             ExpertSum::Once => (self.unit, FLUSHED, each),
-            ExpertSum::Each => (self.twice_rounded(), each.underflow().max(FLUSHED), Storage::Real),
+            ExpertSum::Each | ExpertSum::EachUnordered => {
+                (self.twice_rounded(), each.underflow().max(FLUSHED), Storage::Real)
+            }
             ExpertSum::Products => (self.twice_rounded(), each.underflow().max(FLUSHED), each),
         };
         let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);

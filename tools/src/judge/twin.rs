@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use ndarray::{Array2, Zip};
 use reference::models::decoder::Decoder;
-use reference::rounding::{AttentionRound, NormInput};
+use reference::rounding::{AttentionRound, ExpertSum, NormInput};
 use reference::run::Run;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, RoundingContract, Site};
@@ -155,12 +155,13 @@ fn went(
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
-/// unknown sizes, and a sum that norms read before it is rounded is not what is shown of it.
+/// unknown sizes, experts may be added in any order, and a sum that norms read before it is rounded is not what is shown of it.
 fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
     match site {
         Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)) => {
             contract.attention == AttentionRound::Eager
         }
+        Site::Layer(_, LayerSite::Experts) => contract.experts != ExpertSum::EachUnordered,
         Site::FinalNorm | Site::Layer(_, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output) => {
             contract.norm_input == NormInput::Stored
         }
