@@ -116,8 +116,8 @@ const LLAMA_CPP: RoundingContract =
 
 const LLAMA_CPP_MODES: &[(&str, &[&str])] = &[
     ("operands", &["bf16", "f16"]),
-    ("kv_cache", &["f16"]),
-    ("attention", &["flash_f16"]),
+    ("kv_cache", &["f16", "bf16"]),
+    ("attention", &["flash_f16", "operands"]),
     ("weights", &["matrices_f16"]),
     ("one_plus", &["weight"]),
 ];

@@ -43,26 +43,29 @@ pub enum AttentionRound {
     Flash,
     /// The same with the exponential of torch's flash attention on a CPU, a cubic in place of a correctly rounded function.
     Sdpa,
-    /// As flash, of a query and in a running sum of f16: llama.cpp's on a CPU, for fewer rows than a tile.
+    /// As flash, of keys and values in f16, and for fewer rows than a tile of a query and in a running sum of f16: llama.cpp's on a
+    /// CPU. Attention to chosen blocks reads keys and values as the cache has them, and is so only if that is f16. From a cache of
+    /// bf16 both read these, of a query in bf16.
     FlashF16,
+    /// The query, and the probabilities after their division, as operands of matrix products in the type of keys and values:
+    /// llama.cpp's without flash attention.
+    Operands,
 }
 
 impl AttentionRound {
-    /// What the query is rounded to before its products; [`Storage::Real`] where it is taken as it is.
-    pub fn query(self) -> Storage {
-        if self == AttentionRound::FlashF16 { Storage::F16 } else { Storage::Real }
-    }
-
     /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
     pub fn sum(self) -> Storage {
-        self.query()
+        if self == AttentionRound::FlashF16 { Storage::F16 } else { Storage::Real }
     }
 
     /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
     /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
     pub fn exponential(self, storage: Storage) -> f64 {
         match (self, storage) {
-            (AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16, _)
+            (
+                AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16 | AttentionRound::Operands,
+                _,
+            )
             | (AttentionRound::Sdpa, Storage::Real) => 0.0,
             (AttentionRound::Sdpa, Storage::F32) => 4.8e-7,
             (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
@@ -346,6 +349,30 @@ impl RoundingContract {
         let fixed = self.reduction == Reduction::Parity && steps && self.attention == AttentionRound::Flash;
         self.mode = Mode::Ordered;
         fixed.then_some(self)
+    }
+
+    /// The same for attention to chosen blocks, or to all keys, of keys and values that are read as they are kept.
+    #[must_use]
+    pub fn attending(self, to_blocks: bool) -> Self {
+        match (self.attention, to_blocks) {
+            (AttentionRound::FlashF16, _) if self.kv_cache == Storage::Bf16 => {
+                RoundingContract { attention: AttentionRound::Flash, ..self }
+            }
+            (AttentionRound::FlashF16, false) => RoundingContract { kv_cache: Storage::F16, ..self },
+            (AttentionRound::FlashF16, true) if self.kv_cache != Storage::F16 => {
+                RoundingContract { attention: AttentionRound::Flash, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// What the query is rounded to before its products with keys, where the running sum is kept in a type; [`Storage::Real`] where
+    /// it is taken as it is.
+    pub fn query(&self, sum: Storage) -> Storage {
+        match (self.attention, self.kv_cache) {
+            (AttentionRound::Operands, kept) | (AttentionRound::FlashF16, kept @ Storage::Bf16) => kept,
+            _ => sum,
+        }
     }
 
     /// The order of products with weights, of scores, and of weighted values.

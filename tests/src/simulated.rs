@@ -257,6 +257,8 @@ impl Kernel {
                     AttentionRound::Flash => self.flash(p, &dots, &values, &mut exp),
                     AttentionRound::Sdpa => self.sdpa(p, &dots, &values),
                     AttentionRound::FlashF16 => flash_f16(p, &dots, &values, &mut exp),
+                    // Eager stores its scores, too, which `p.scores` says.
+                    AttentionRound::Operands => self.eager(p, &dots, &values, &mut exp),
                 };
                 for (channel, &x) in out.iter().enumerate() {
                     o[[i, head * d + channel]] = p.output.round(x).wide();

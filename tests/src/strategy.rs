@@ -321,6 +321,7 @@ fn mixture() -> impl Strategy<Value = Contract> {
         AttentionRound::Flash,
         AttentionRound::Sdpa,
         AttentionRound::FlashF16,
+        AttentionRound::Operands,
     ]);
     let experts =
         prop::sample::select(vec![ExpertSum::Once, ExpertSum::Each, ExpertSum::EachUnordered, ExpertSum::Products]);

@@ -230,9 +230,11 @@ impl<'w> Decoder<'w> {
             Some(index) => Some(self.choose_blocks(layer, index, [x, &k], table, cache, run)?),
             None => None,
         };
-        let kept = |x: &Tracked<T>| run.narrowed(x, |contract| contract.kv_cache);
+        let to_blocks = blocks.is_some();
+        let kept = |x: &Tracked<T>| run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
         let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
-        let q = run.narrowed(&q, |contract| contract.attention.query());
+        let rows = q.dim().0;
+        let q = run.narrowed(&q, |contract| contract.query(self.attention_params(contract, to_blocks, rows).sum));
         let context = match blocks {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,
@@ -252,7 +254,7 @@ impl<'w> Decoder<'w> {
         v: &Tracked<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| self.attention_params(contract);
+        let params = |contract: &RoundingContract| self.attention_params(contract, false, q.dim().0);
         let p = params(&run.contract);
         run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
             let scores = attention::scores(&p, q.view(), k.view())?;
@@ -275,9 +277,11 @@ impl<'w> Decoder<'w> {
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 
-    pub(super) fn attention_params(&self, contract: &RoundingContract) -> Attention {
+    /// Of attention to chosen blocks or to all keys, in a call of so many rows.
+    pub(super) fn attention_params(&self, contract: &RoundingContract, to_blocks: bool, rows: usize) -> Attention {
         let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
-        Attention::under(contract, heads, self.config.head_dim).slipping(&self.semantics, self.config.rotary_dim)
+        let attention = Attention::under(&contract.attending(to_blocks), heads, self.config.head_dim).of_rows(rows);
+        attention.slipping(&self.semantics, self.config.rotary_dim)
     }
 
     fn rms_norm<T: Real>(&self, w: &Matrix<'_>, x: &Stream<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {

@@ -8,8 +8,8 @@
 //! - Dtypes: q, k, v and o in the activations' type, but q in f16 for flash attention with f16 operands, and k and v as the
 //!   cache keeps them: the caller narrows them. Scores, maxima and sums f32; the running sum of values f16 there.
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
-//!   (eager); R3 at o. Not performed, but within the bound: torch's exponential (sdpa), which is off by more than its last
-//!   bits, and each addition to the running sum in f16 (flash with f16 operands).
+//!   (eager, and as operands of a product); R3 at o; R4 at each step of the running sum in f16 (flash with f16 operands). Not performed, but within the bound:
+//!   torch's exponential (sdpa), which is off by more than its last bits.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are.
@@ -75,6 +75,10 @@ pub struct Attention {
     pub mode: Mode,
 }
 
+/// Rows of a call from which llama.cpp's flash attention takes tiles on a CPU, and rounds neither queries nor the running sum
+/// (`GGML_FA_TILE_Q`).
+pub const TILE: usize = 64;
+
 /// Queries that are taken together.
 pub(super) const BLOCK: usize = 64;
 
@@ -112,7 +116,8 @@ pub fn attention<T: Real>(
             return;
         }
         let softmax = p.softmax(q, keys, head, first, o.nrows());
-        o.assign(&p.mean(&softmax, |w| p.weighted(w, values, position)));
+        let seen = values.slice(s![..softmax.scores.ncols(), ..]);
+        o.assign(&p.mean(&softmax, |w| p.weighted(w, values, position), || seen.into()));
     });
     Ok(o)
 }
@@ -137,9 +142,10 @@ pub fn scores<T: Real>(p: &Attention, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>
 pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: ArrayView2<'_, T>) -> Array2<T> {
     let n = probabilities.nrows() / p.query_heads;
     let mut o = Array2::zeros((n, p.query_heads * p.head_dim));
+    let taken = if p.order == AttentionRound::Operands { p.probabilities } else { Rounding::NONE };
     for head in 0..p.query_heads {
-        let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]);
-        let context = p.weighted(mine, p.head(v, p.key_head(head)), Attention::position(n, v.nrows(), 0));
+        let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]).mapv(|x| taken.round(x)); // R2
+        let context = p.weighted(mine.view(), p.head(v, p.key_head(head)), Attention::position(n, v.nrows(), 0));
         o.slice_mut(s![.., p.columns(head)]).assign(&context.mapv(|x| p.output.round(x))); // R3
     }
     o
@@ -157,6 +163,12 @@ impl<T: Real> Softmax<T> {
 }
 
 impl Attention {
+    /// The same for calls of so many rows: those of a tile or more keep the running sum as the arithmetic has it.
+    #[must_use]
+    pub fn of_rows(self, rows: usize) -> Self {
+        Attention { sum: if rows < TILE { self.sum } else { Storage::Real }, ..self }
+    }
+
     /// The roundings of a contract.
     pub fn under(contract: &RoundingContract, (query_heads, key_heads): (usize, usize), head_dim: usize) -> Self {
         Attention {
@@ -168,7 +180,12 @@ impl Attention {
             causal: Causal::Inclusive,
             scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
-            probabilities: contract.stored(),
+            probabilities: match (contract.attention, contract.kv_cache) {
+                (AttentionRound::Operands, storage) if storage != Storage::Real => {
+                    Rounding { storage, mode: contract.mode }
+                }
+                _ => contract.stored(),
+            },
             order: contract.attention,
             output: contract.stored(),
             unit: contract.unit(),
@@ -255,7 +272,7 @@ impl Attention {
         x.slice_move(s![.., self.columns(head)])
     }
 
-    /// R2 of the probabilities as a site shows them: flash rounds what is not yet divided.
+    /// R2 of the probabilities as a site shows them: others round them where they meet the values.
     pub(super) fn rounded_probabilities(&self) -> Rounding {
         if self.order == AttentionRound::Eager { self.probabilities } else { Rounding::NONE }
     }
@@ -312,14 +329,17 @@ impl Attention {
         Softmax { scores, weights, largest, sums }
     }
 
-    /// o of a softmax, where `weighted` makes Σⱼ wⱼ·vⱼ of rows of weights.
-    pub(super) fn mean<T: Real>(
+    /// o of a softmax, where `weighted` makes Σⱼ wⱼ·vⱼ of rows of weights, and `values` gives the vⱼ, a row for each score.
+    pub(super) fn mean<'v, T: Real>(
         &self,
         softmax: &Softmax<T>,
         weighted: impl Fn(ArrayView2<'_, T>) -> Array2<T>,
+        values: impl FnOnce() -> CowArray<'v, T, Ix2>,
     ) -> Array2<T> {
-        let mut context = if self.order == AttentionRound::Eager {
+        let mut context = if matches!(self.order, AttentionRound::Eager | AttentionRound::Operands) {
             weighted(softmax.probabilities(self.probabilities).view()) // R2
+        } else if self.sum != Storage::Real {
+            self.running(softmax.scores.view(), values().view())
         } else {
             let mut sum = weighted(softmax.weights.mapv(|w| self.probabilities.round(w)).view()); // R2
             for (mut row, &total) in sum.rows_mut().into_iter().zip(&softmax.sums) {

@@ -79,7 +79,11 @@ pub fn block_sparse_attention<T: Real>(
             return [p.over_tiles(tiles, p.gather_queries(q, queries), [k, v], &queries.keys)];
         }
         let softmax = p.softmax(q, k, queries);
-        [p.attention.mean(&softmax, |w| p.attention.product_with(w, v, &queries.keys))]
+        let values = || {
+            let runs: Vec<_> = queries.keys.iter().map(|run| v.slice_move(s![run.clone(), ..])).collect();
+            concatenate(Axis(0), &runs).expect("each has d columns").into()
+        };
+        [p.attention.mean(&softmax, |w| p.attention.product_with(w, v, &queries.keys), values)]
     });
     Ok(o)
 }

@@ -7,8 +7,8 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, s};
 
 use super::Attention;
-use crate::Real;
 use crate::accumulator::Accumulator;
+use crate::{Real, Rounding};
 
 impl Attention {
     /// Σⱼ wⱼ·vⱼ for rows of weights of queries from `position` on. What a query does not see has no weight, but 0·∞ is NaN:
@@ -23,6 +23,29 @@ impl Attention {
         let mut y = Array2::zeros((rows, v.ncols()));
         for (i, row) in y.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
             self.product(w.slice(s![i..=i, ..seen(i)]), v.slice(s![..seen(i), ..])).assign_to(row);
+        }
+        y
+    }
+
+    /// Σⱼ exp(sⱼ)·vⱼ / Σⱼ exp(sⱼ) of rows of scores, key by key, in a running sum that is rounded at each step and rescaled where a
+    /// score is the largest so far.
+    pub(super) fn running<T: Real>(&self, scores: ArrayView2<'_, T>, values: ArrayView2<'_, T>) -> Array2<T> {
+        let kept = Rounding { storage: self.sum, mode: self.mode };
+        let mut y = Array2::zeros((scores.nrows(), values.ncols()));
+        for (row, mut y) in scores.rows().into_iter().zip(y.rows_mut()) {
+            let (mut top, mut total) = (T::neg_infinity(), T::zero());
+            let seen = row.iter().zip(values.rows()).filter(|(score, _)| **score != T::neg_infinity());
+            for (&score, value) in seen {
+                if score > top {
+                    let rescale = (top - score).exp();
+                    y.mapv_inplace(|y| kept.round(y * rescale)); // R4
+                    (top, total) = (score, total * rescale);
+                }
+                let weight = (score - top).exp();
+                y.zip_mut_with(&value, |y, &v| *y = kept.round(*y + weight * v)); // R4
+                total += weight;
+            }
+            y.mapv_inplace(|y| y / total);
         }
         y
     }
