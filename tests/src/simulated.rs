@@ -348,7 +348,7 @@ fn flash_f16(p: &Attention, dots: &[f32], values: &[Vec<f32>], exp: &mut Exponen
             top = score;
         }
         let weight = exp.of(score - top);
-        out.iter_mut().zip(value).for_each(|(x, v)| *x = kept(*x + kept(v * weight)));
+        out.iter_mut().zip(value).for_each(|(x, v)| *x = kept(*x + v * weight));
         sum += weight;
     }
     out.iter().map(|x| x / sum).collect()

@@ -316,11 +316,11 @@ fn mixture() -> impl Strategy<Value = Contract> {
         })
     ];
     let chain = || prop_oneof![Just(Chain::Each), Just(Chain::Once)];
+    // A running sum of f16 overflows where other types do not: it has tests of its own.
     let attention = prop::sample::select(vec![
         AttentionRound::Eager,
         AttentionRound::Flash,
         AttentionRound::Sdpa,
-        AttentionRound::FlashF16,
         AttentionRound::Operands,
     ]);
     let experts =

@@ -9,6 +9,7 @@ mod pages;
 mod pictures;
 mod pixels;
 mod reports;
+mod quiet;
 mod runs;
 mod stopped;
 mod written;

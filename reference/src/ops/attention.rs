@@ -75,8 +75,7 @@ pub struct Attention {
     pub mode: Mode,
 }
 
-/// Rows of a call from which llama.cpp's flash attention takes tiles on a CPU, and rounds neither queries nor the running sum
-/// (`GGML_FA_TILE_Q`).
+/// Rows from which llama.cpp's flash attention takes tiles, and narrows neither queries nor the running sum (`GGML_FA_TILE_Q`).
 pub const TILE: usize = 64;
 
 /// Queries that are taken together.
@@ -163,7 +162,7 @@ impl<T: Real> Softmax<T> {
 }
 
 impl Attention {
-    /// The same for calls of so many rows: those of a tile or more keep the running sum as the arithmetic has it.
+    /// Of calls of so many rows: those of a tile or more keep the running sum as the arithmetic has it.
     #[must_use]
     pub fn of_rows(self, rows: usize) -> Self {
         Attention { sum: if rows < TILE { self.sum } else { Storage::Real }, ..self }

@@ -10,6 +10,7 @@ use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, n
 
 mod bounds;
 mod by_hand;
+mod llama;
 
 /// Sizes of heads.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,7 +12,9 @@ use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::failure::Failure;
 use crate::judge::verdict::SiteReport;
 use crate::report::figures::{apart, counted};
+use crate::report::finding::suspicion;
 use crate::report::output::Output;
+use crate::report::place::of_step;
 use crate::session::diagnose::diagnose;
 use crate::session::dumped::{Dumped, open_dump};
 use crate::session::model::Model;
@@ -48,7 +50,9 @@ impl Diagnose {
             all => serde_json::json!({ "schema": 1, "diagnoses": all }),
         };
         json.write(&told)?;
-        let right = |diagnosis: &Diagnosis| diagnosis.explained.is_empty() && diagnosis.unexplained.is_none();
+        let right = |diagnosis: &Diagnosis| {
+            diagnosis.explained.is_empty() && diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty()
+        };
         Ok(if diagnoses.iter().all(right) { Outcome::Good } else { Outcome::Fault })
     }
 }
@@ -70,7 +74,15 @@ fn told(diagnosis: &Diagnosis) -> String {
         text += &mistake(explained);
     }
     match &diagnosis.unexplained {
-        None if diagnosis.explained.is_empty() => text += "no fault: nothing to diagnose\n",
+        None if !diagnosis.suspicious.is_empty() => {
+            text += "no fault: rounding can make each of these values, but not so many, or not all in one direction\n";
+            for site in &diagnosis.suspicious {
+                let _ = writeln!(text, "suspicious   {}: {}", of_step(site.step, site.site), suspicion(site));
+            }
+        }
+        None if diagnosis.explained.is_empty() => {
+            text += "no fault under the local lens: every operator gives what it must of its own inputs\n";
+        }
         None => text += "nothing is left unexplained\n",
         Some(fault) => {
             let _ = writeln!(text, "left that no known mistake explains: {}", counted(diagnosis.left, "fault"));
@@ -101,8 +113,7 @@ fn mistake(explained: &Explained) -> String {
 }
 
 fn place(fault: &SiteReport) -> String {
-    let step = if fault.step == 0 { String::new() } else { format!("step.{}.", fault.step) };
-    let mut text = format!("first fault  {step}{}", fault.site);
+    let mut text = format!("first fault  {}", of_step(fault.step, fault.site));
     if let Some(worst) = &fault.worst {
         let [candidate, reference] = apart(worst.candidate, worst.reference);
         let _ = write!(text, " at {:?}: {candidate}, expected {reference} ± {:.1e}", worst.index, worst.bound);

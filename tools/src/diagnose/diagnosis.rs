@@ -62,6 +62,8 @@ pub struct Diagnosis {
     pub left: usize,
     /// What can be said of the first of them, a sentence each.
     pub pattern: Vec<String>,
+    /// Where there is no fault, sites that are suspicious.
+    pub suspicious: Vec<SiteReport>,
     /// The reading of the documents under the mistakes.
     #[serde(serialize_with = "as_text")]
     pub semantics: Semantics,
@@ -103,7 +105,10 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         Some(first) => comparison.pattern(&assumption, first)?,
         None => Vec::new(),
     };
+    let is_right = explained.is_empty() && left.is_empty();
+    let suspicious = if is_right { comparison.suspicious(&assumption)? } else { Vec::new() };
     Ok(Diagnosis {
+        suspicious,
         explained,
         unexplained: left.first().map(|fault| Box::new((*fault).clone())),
         left: left.len(),
@@ -136,12 +141,19 @@ fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, u
 impl Comparison<'_> {
     /// The model with its sizes under an assumption, judged by the local lens.
     fn verify(&self, assumption: &Assumption, layers: Range<usize>, keep: Option<At>) -> Result<Found, Failure> {
-        self.put_next_to(assumption, layers, keep, true)
+        self.put_next_to(assumption, layers, keep, |verification| verification.without_twin())
+    }
+
+    /// The sites that are suspicious by their values, or by the structure of what is not the twin's.
+    fn suspicious(&self, assumption: &Assumption) -> Result<Vec<SiteReport>, Failure> {
+        let mut reports = self.put_next_to(assumption, self.all(), None, |verification| verification.run(|| ()))?.sites;
+        reports.retain(|report| report.verdict == Verdict::Suspicious);
+        Ok(reports)
     }
 
     /// The verdicts on some layers under an assumption.
     fn verdicts(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
-        Ok(self.put_next_to(assumption, layers, None, false)?.sites)
+        Ok(self.put_next_to(assumption, layers, None, |verification| verification.verdicts())?.sites)
     }
 
     fn put_next_to(
@@ -149,16 +161,15 @@ impl Comparison<'_> {
         assumption: &Assumption,
         layers: Range<usize>,
         keep: Option<At>,
-        thorough: bool,
+        run: impl FnOnce(&Verification<'_>) -> Result<Found, Failure>,
     ) -> Result<Found, Failure> {
         let Compared { config, media, candidate, steps, prompt, .. } = self.compared;
         let weights = assumption.weights(config, &self.weights);
         let model = assumption.model(config, &weights)?.seeing(media);
         let candidate = candidate.under(model.config());
         let (contract, lenses) = (self.contract, &[Lens::Local]);
-        let verification =
-            Verification { model: &model, candidate: &*candidate, contract, steps, prompt, lenses, layers, keep };
-        if thorough { verification.without_twin() } else { verification.verdicts() }
+        let candidate = &*candidate;
+        run(&Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep })
     }
 
     fn all(&self) -> Range<usize> {

@@ -79,6 +79,8 @@ pub(super) struct Shown<'a> {
     /// Whether all roundings on the way from the candidate's own values are performed. Those of an attention that keeps its
     /// probabilities to itself depend on where it cuts the keys.
     pub(super) is_known: bool,
+    /// Sites on the way here that the candidate does not show.
+    pub(super) way: &'a [Site],
     /// Tokens that the candidate shows.
     pub(super) tokens: usize,
     /// What each of these chose, where values come after that.
@@ -89,6 +91,7 @@ pub(super) struct Shown<'a> {
 struct AtSite {
     storage: Storage,
     is_known: bool,
+    way: Vec<Site>,
     /// The candidate's, then those of the runs in other orders.
     runs: Vec<Tally>,
     experts: Vec<BTreeSet<usize>>,
@@ -111,7 +114,7 @@ struct Tested {
 impl Structures {
     /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
     pub(super) fn add(&mut self, config: &Config, shown: Shown<'_>) {
-        let Shown { site, own, candidate, replays, storage, is_known, tokens, experts } = shown;
+        let Shown { site, own, candidate, replays, storage, is_known, way, tokens, experts } = shown;
         let is_coarse = matches!(storage, Storage::Bf16 | Storage::F16);
         if !is_coarse || replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
             return;
@@ -123,6 +126,7 @@ impl Structures {
         let at = self.sites.entry(site).or_insert_with(|| AtSite {
             storage,
             is_known,
+            way: way.to_vec(),
             runs: vec![Tally::default(); runs.len()],
             experts: Vec::new(),
         });
@@ -144,7 +148,7 @@ impl Structures {
             of_site().any(|tested| tested.is_large && tested.found.gain.is_none() && tested.found.probability <= limit)
         };
         let fine: Vec<Site> = self.sites.keys().copied().filter(|site| !is_doubtful(*site)).collect();
-        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && is_peer(*other, site));
+        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && self.are_peers(*other, site));
         let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
         for Tested { site, found: one, .. } in tested.iter().filter(|tested| tested.is_large) {
             let limit = if matches!(one.of, Group::Channel(_)) { of_columns } else { of_rows };
@@ -154,6 +158,14 @@ impl Structures {
         }
         found.iter_mut().for_each(|(site, found)| self.sites[site].narrow(found, of_rows));
         found
+    }
+}
+
+impl Structures {
+    /// Whether two sites are the same place of two layers, behind the same operators.
+    fn are_peers(&self, one: Site, other: Site) -> bool {
+        let ways = (&self.sites[&one].way, &self.sites[&other].way);
+        is_peer(one, other) && ways.0.len() == ways.1.len() && ways.0.iter().zip(ways.1).all(|(a, b)| is_peer(*a, *b))
     }
 }
 
@@ -275,7 +287,7 @@ impl AtSite {
     }
 }
 
-/// Whether two sites are the same place of two layers.
+/// Whether two sites are the same place, but for their layers.
 fn is_peer(one: Site, other: Site) -> bool {
     match (one, other) {
         (Site::Layer(_, one), Site::Layer(_, other)) => one == other,

@@ -67,7 +67,7 @@ impl<'m> Twin<'m> {
             replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
         }
         let mut unequal: HashMap<Site, usize> = HashMap::new();
-        for (number, Stored { site, value: own, is_known }) in own.iter().enumerate() {
+        for (number, Stored { site, value: own, is_known, way }) in own.iter().enumerate() {
             let others = replays.iter().map(|replay| &replay[number].value);
             let differ = |other: &Array2<f64>| own.iter().zip(other).filter(|(a, b)| a != b).count();
             unequal.insert(*site, others.clone().map(differ).sum());
@@ -80,6 +80,7 @@ impl<'m> Twin<'m> {
                 replays: others.collect(),
                 storage: storage_at(*site, &self.contract),
                 is_known: *is_known,
+                way,
                 tokens,
                 experts: experts.as_ref().filter(is_after).map(|(_, chosen)| chosen),
             };
@@ -121,6 +122,8 @@ struct Stored {
     value: Array2<f64>,
     /// Whether all roundings on the way there are performed.
     is_known: bool,
+    /// Sites on that way that the candidate does not show.
+    way: Vec<Site>,
 }
 
 /// What a run went through.
@@ -149,7 +152,7 @@ fn went(
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_known = std::iter::once(&site).chain(&segment).all(|site| rounds_as_known(*site, &contract));
         let storage = storage_at(site, &contract);
-        Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known }
+        Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known, way: segment }
     });
     Ok(Went { values: stored.collect(), experts })
 }

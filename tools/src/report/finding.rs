@@ -18,7 +18,7 @@ pub(super) fn another_token(divergence: &Divergence) -> String {
 }
 
 /// Suspicious values, in words.
-pub(super) fn suspicion(site: &SiteReport) -> String {
+pub(crate) fn suspicion(site: &SiteReport) -> String {
     let (seen, of) = (site.count - site.equal, site.count);
     let unequal = site
         .unequal_expected

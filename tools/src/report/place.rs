@@ -13,7 +13,7 @@ pub(super) fn at(report: &SiteReport) -> String {
 }
 
 /// A site's path, with the forward pass where that is not the first.
-pub(super) fn of_step(step: usize, site: Site) -> String {
+pub(crate) fn of_step(step: usize, site: Site) -> String {
     match step {
         0 => site.to_string(),
         step => format!("step.{step}.{site}"),

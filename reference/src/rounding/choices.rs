@@ -1,0 +1,145 @@
+//! What an implementation chooses, field by field.
+
+use strum::{Display, EnumString, VariantNames};
+
+use crate::Storage;
+
+/// D10: whether a norm rounds before it multiplies by the weight, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RmsRound {
+    /// Before the weight and after it: M2 in transformers.
+    Two,
+    /// After it: fused kernels, and M3.
+    One,
+}
+
+/// How a chain of elementwise steps (a rotation, an activation) rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Chain {
+    /// After every step.
+    Each,
+    /// Once, at the end.
+    Once,
+}
+
+/// Where attention rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum AttentionRound {
+    /// Scores, scaled scores and probabilities.
+    Eager,
+    /// The unnormalised probabilities, as the tensor cores' operand.
+    Flash,
+    /// The same with the exponential of torch's flash attention on a CPU, a cubic in place of a correctly rounded function.
+    Sdpa,
+    /// As flash, of keys and values in f16, and for fewer rows than a tile of a query and in a running sum of f16: llama.cpp's on a
+    /// CPU. Attention to chosen blocks reads keys and values as the cache has them, and is so only if that is f16. From a cache of
+    /// bf16 both read these, of a query in bf16.
+    FlashF16,
+    /// The query, and the probabilities after their division, as operands of matrix products in the type of keys and values:
+    /// llama.cpp's without flash attention.
+    Operands,
+}
+
+impl AttentionRound {
+    /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
+    pub fn sum(self) -> Storage {
+        if self == AttentionRound::FlashF16 { Storage::F16 } else { Storage::Real }
+    }
+
+    /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
+    /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
+    pub fn exponential(self, storage: Storage) -> f64 {
+        match (self, storage) {
+            (
+                AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16 | AttentionRound::Operands,
+                _,
+            )
+            | (AttentionRound::Sdpa, Storage::Real) => 0.0,
+            (AttentionRound::Sdpa, Storage::F32) => 4.8e-7,
+            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
+        }
+    }
+}
+
+/// What an implementation makes of the checkpoint's weights when it loads them; the router's are [`GateRound`]'s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum WeightCast {
+    /// Nothing: they are held as they are stored.
+    Stored,
+    /// They are rounded to the activations' type: `from_pretrained(dtype=…)` in transformers, and engines that have one type.
+    Activations,
+    /// Matrices are rounded to f16, vectors are not: a GGUF file of f16.
+    MatricesF16,
+}
+
+/// D08: where the 1 of a norm's 1 + w is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum OnePlus {
+    /// In f32, as the norm is computed, which rounds once then.
+    Norm,
+    /// In the weight's own type, when it is loaded; the norm goes on as with any weight.
+    Weight,
+}
+
+/// D41: the router's weight and bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum GateRound {
+    /// As stored: f32.
+    Stored,
+    /// Rounded to the activations' type, and the logits too: transformers loading in bf16.
+    Activations,
+    /// Rounded to the activations' type, the logits f32: MLX converted to bf16, where the router reads x as f32.
+    Weights,
+}
+
+/// D42: the routing weights where they meet the experts' outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RoutingRound {
+    /// f32.
+    F32,
+    /// Rounded to the activations' type (S4).
+    Activations,
+}
+
+/// D43: how a token's experts are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ExpertSum {
+    /// In f32, in the order of choice, rounded once.
+    Once,
+    /// In the activations' type, in ascending order of experts, rounded after each (S1 CH5.4, S4).
+    Each,
+    /// The same in any order: that in which a partial sort leaves them.
+    EachUnordered,
+    /// In f32, of products that are stored in the activations' type: fused kernels that reduce in a pass of their own.
+    Products,
+}
+
+/// How gate and up projection and their activation round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ActivationRound {
+    /// The projections are stored, and every step of the activation.
+    Each,
+    /// The projections are stored; the activation rounds once, at its end.
+    Stored,
+    /// Once, after projections and activation.
+    Once,
+}
+
+/// D60: what a norm after a residual addition reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormInput {
+    /// The sum as it is stored.
+    Stored,
+    /// The sum before it is rounded for storing.
+    Sum,
+}

@@ -1,0 +1,54 @@
+//! What is one percent off in a bf16 model: no fault, but suspicious, and told by `verify` and `diagnose`.
+
+use std::fs;
+use std::path::Path;
+
+use super::{case, parity};
+
+/// Copies a model, of which the values of one tensor are one percent larger.
+fn one_percent_more(model: &Path, to: &Path, tensor: &str) {
+    fs::create_dir(to).expect("writable");
+    let mut found = 0;
+    for entry in fs::read_dir(model).expect("a folder") {
+        let from = entry.expect("readable").path();
+        let mut bytes = fs::read(&from).expect("readable");
+        if from.extension().is_some_and(|extension| extension == "safetensors") {
+            let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+            let listed: serde_json::Value = serde_json::from_slice(&bytes[8..header]).expect("JSON");
+            let Some(offsets) = listed.get(tensor).map(|tensor| &tensor["data_offsets"]) else {
+                fs::write(to.join(from.file_name().expect("a file")), bytes).expect("writable");
+                continue;
+            };
+            let at = |i: usize| header + usize::try_from(offsets[i].as_u64().expect("a number")).expect("in memory");
+            for value in bytes[at(0)..at(1)].chunks_exact_mut(2) {
+                let larger = half::bf16::from_le_bytes([value[0], value[1]]).to_f32() * 1.01;
+                value.copy_from_slice(&half::bf16::from_f32(larger).to_le_bytes());
+            }
+            found += 1;
+        }
+        fs::write(to.join(from.file_name().expect("a file")), bytes).expect("writable");
+    }
+    assert_eq!(found, 1, "{tensor} is in one file");
+}
+
+#[test]
+fn a_quiet_fault_is_suspicious_and_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (model, other) = (case("m3-sharded-bf16").join("model"), folder.path().join("other"));
+    one_percent_more(&model, &other, "language_model.model.layers.0.mlp.down_proj.weight");
+    let tokens = format!("@{}", case("m3-sharded-bf16").join("case.json").display());
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let (model, other) = (text(&model), text(&other));
+    let run = ["run", &other, "--tokens", &tokens, "--precision", "eager_bf16", "--out", "dump.safetensors"];
+    let ran = parity(folder.path(), &run);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let verify = ["verify", &model, "dump.safetensors"];
+    let ran = parity(folder.path(), &verify);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let told = "model.layers.0.mlp.down_proj (local): values are 0.98 % larger than this precision gives";
+    assert!(ran.stdout.contains(told) && ran.stdout.contains("SUSPICIOUS"), "{ran}");
+    assert_eq!(parity(folder.path(), &[&verify[..], &["--deny", "suspicious"]].concat()).code, Some(1));
+    let ran = parity(folder.path(), &["diagnose", &model, "dump.safetensors"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stdout.contains("suspicious   model.layers.0.mlp.down_proj: values are 0.98 % larger"), "{ran}");
+}
