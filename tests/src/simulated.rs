@@ -253,12 +253,11 @@ impl Kernel {
                 let values: Vec<Vec<f32>> = (0..=s - n + i).map(|j| columns(&v, j, group)).collect();
                 let dots: Vec<f32> = keys.iter().map(|key| self.order.dot(&query, key)).collect();
                 let out = match p.order {
-                    AttentionRound::Eager => self.eager(p, &dots, &values, &mut exp),
+                    // Eager stores its scores, too, which `p.scores` says.
+                    AttentionRound::Eager | AttentionRound::Operands => self.eager(p, &dots, &values, &mut exp),
                     AttentionRound::Flash => self.flash(p, &dots, &values, &mut exp),
                     AttentionRound::Sdpa => self.sdpa(p, &dots, &values),
                     AttentionRound::FlashF16 => flash_f16(p, &dots, &values, &mut exp),
-                    // Eager stores its scores, too, which `p.scores` says.
-                    AttentionRound::Operands => self.eager(p, &dots, &values, &mut exp),
                 };
                 for (channel, &x) in out.iter().enumerate() {
                     o[[i, head * d + channel]] = p.output.round(x).wide();

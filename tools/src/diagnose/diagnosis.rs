@@ -69,6 +69,17 @@ pub struct Diagnosis {
     pub semantics: Semantics,
 }
 
+/// How much is asked of a comparison.
+#[derive(Debug, Clone, Copy)]
+enum Depth {
+    /// The verdicts.
+    Verdicts,
+    /// Noise, too, where a value is beyond any.
+    Noise,
+    /// The twin beside it.
+    Twin,
+}
+
 /// A mistake that was tried, and what it leaves.
 struct Tried {
     assumption: Assumption,
@@ -141,19 +152,19 @@ fn told(fault: SiteReport, assumed: &Assumed, others: &[&Tried], fits: (usize, u
 impl Comparison<'_> {
     /// The model with its sizes under an assumption, judged by the local lens.
     fn verify(&self, assumption: &Assumption, layers: Range<usize>, keep: Option<At>) -> Result<Found, Failure> {
-        self.put_next_to(assumption, layers, keep, |verification| verification.without_twin())
+        self.put_next_to(assumption, layers, keep, Depth::Noise)
     }
 
     /// The sites that are suspicious by their values, or by the structure of what is not the twin's.
     fn suspicious(&self, assumption: &Assumption) -> Result<Vec<SiteReport>, Failure> {
-        let mut reports = self.put_next_to(assumption, self.all(), None, |verification| verification.run(|| ()))?.sites;
+        let mut reports = self.put_next_to(assumption, self.all(), None, Depth::Twin)?.sites;
         reports.retain(|report| report.verdict == Verdict::Suspicious);
         Ok(reports)
     }
 
     /// The verdicts on some layers under an assumption.
     fn verdicts(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
-        Ok(self.put_next_to(assumption, layers, None, |verification| verification.verdicts())?.sites)
+        Ok(self.put_next_to(assumption, layers, None, Depth::Verdicts)?.sites)
     }
 
     fn put_next_to(
@@ -161,7 +172,7 @@ impl Comparison<'_> {
         assumption: &Assumption,
         layers: Range<usize>,
         keep: Option<At>,
-        run: impl FnOnce(&Verification<'_>) -> Result<Found, Failure>,
+        depth: Depth,
     ) -> Result<Found, Failure> {
         let Compared { config, media, candidate, steps, prompt, .. } = self.compared;
         let weights = assumption.weights(config, &self.weights);
@@ -169,7 +180,12 @@ impl Comparison<'_> {
         let candidate = candidate.under(model.config());
         let (contract, lenses) = (self.contract, &[Lens::Local]);
         let candidate = &*candidate;
-        run(&Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep })
+        let verification = Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep };
+        match depth {
+            Depth::Verdicts => verification.verdicts(),
+            Depth::Noise => verification.without_twin(),
+            Depth::Twin => verification.run(|| ()),
+        }
     }
 
     fn all(&self) -> Range<usize> {

@@ -156,7 +156,9 @@ impl Structures {
                 found.entry(*site).or_default().push(*one);
             }
         }
-        found.iter_mut().for_each(|(site, found)| self.sites[site].narrow(found, of_rows));
+        for (site, found) in &mut found {
+            self.sites[site].narrow(found, of_rows);
+        }
         found
     }
 }
@@ -250,9 +252,8 @@ impl AtSite {
 
     /// Keeps what says most: heads or channels where few have it, experts where it is theirs alone, else all.
     fn narrow(&self, found: &mut Vec<Structure>, limit: f64) {
-        let count = |is: fn(&Group) -> bool| {
-            found.iter().map(|one| one.of).filter(|of| is(of)).collect::<BTreeSet<Group>>().len()
-        };
+        let count =
+            |is: fn(&Group) -> bool| found.iter().map(|one| one.of).filter(is).collect::<BTreeSet<Group>>().len();
         let heads = (count(|of| matches!(of, Group::Head(_))), self.runs[0].rows.first().map_or(0, Vec::len));
         let channels = (count(|of| matches!(of, Group::Channel(_))), self.runs[0].columns.len());
         let is_part = |(some, all): (usize, usize)| some > 0 && 2 * some <= all;

@@ -53,9 +53,9 @@ fn what_is_read_follows_from_the_cache() {
 }
 
 proptest! {
-    /// A kernel that works as llama.cpp's stays within the bound, and all but few of its values are the twin's.
+    /// A kernel that works as llama.cpp's stays within the bound.
     #[test]
-    fn a_device_is_within_the_bound_and_the_twin_is_near(
+    fn a_device_is_within_the_bound(
         n in 1_usize..5, more in 0_usize..40, heads in 1_usize..3, d in 1_usize..9, seed in 0_u64..1000, plain: bool,
     ) {
         let order = if plain { AttentionRound::Operands } else { AttentionRound::FlashF16 };
@@ -68,9 +68,5 @@ proptest! {
         let exact = |x: &Array2<f64>| Tracked::exact(x.clone());
         let bound = p.bound(&exact(&q), &exact(&k), &exact(&v), &truth);
         within(&device, &truth, &bound)?;
-        let twin = attention(&p, q.view(), k.view(), v.view()).expect("it fits");
-        // f32 beside the sum carries one step in a thousand over the middle between two values of f16.
-        let others = twin.iter().zip(&device).filter(|(a, b)| (*a - *b).abs() > 1e-5).count();
-        prop_assert!(others <= 3 + twin.len() / 10, "{others} of {}", twin.len());
     }
 }
