@@ -216,27 +216,33 @@ impl RoundingContract {
         fixed.then_some(self)
     }
 
-    /// The same for attention to chosen blocks, or to all keys, of keys and values that are read as they are kept.
+    /// The same for attention to chosen blocks, or to all keys. Flash attention in f16 casts an f32 cache to f16, but for blocks it
+    /// reads that as it is, and is in f32 then.
     #[must_use]
     pub fn attending(self, to_blocks: bool) -> Self {
-        match (self.attention, to_blocks) {
-            (AttentionRound::FlashF16, _) if self.kv_cache == Storage::Bf16 => {
-                RoundingContract { attention: AttentionRound::Flash, ..self }
-            }
-            (AttentionRound::FlashF16, false) => RoundingContract { kv_cache: Storage::F16, ..self },
-            (AttentionRound::FlashF16, true) if self.kv_cache != Storage::F16 => {
+        match (self.attention, self.kv_cache, to_blocks) {
+            (AttentionRound::FlashF16, Storage::Real, false) => RoundingContract { kv_cache: Storage::F16, ..self },
+            (AttentionRound::FlashF16, Storage::Real, true) => {
                 RoundingContract { attention: AttentionRound::Flash, ..self }
             }
             _ => self,
         }
     }
 
-    /// What the query is rounded to before its products with keys, where the running sum is kept in a type; [`Storage::Real`] where
-    /// it is taken as it is.
-    pub fn query(&self, sum: Storage) -> Storage {
+    /// What a query is rounded to before its products with keys: the type of these, where a product takes both in one;
+    /// [`Storage::Real`] where it is taken as it is.
+    pub fn query(&self) -> Storage {
+        match self.attention {
+            AttentionRound::FlashF16 | AttentionRound::Operands => self.kv_cache,
+            AttentionRound::Eager | AttentionRound::Flash | AttentionRound::Sdpa => Storage::Real,
+        }
+    }
+
+    /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
+    pub fn running_sum(&self) -> Storage {
         match (self.attention, self.kv_cache) {
-            (AttentionRound::Operands, kept) | (AttentionRound::FlashF16, kept @ Storage::Bf16) => kept,
-            _ => sum,
+            (AttentionRound::FlashF16, Storage::F16) => Storage::F16,
+            _ => Storage::Real,
         }
     }
 

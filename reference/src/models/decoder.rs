@@ -234,7 +234,7 @@ impl<'w> Decoder<'w> {
         let kept = |x: &Tracked<T>| run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
         let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
         let rows = q.dim().0;
-        let q = run.narrowed(&q, |contract| contract.query(self.attention_params(contract, to_blocks, rows).sum));
+        let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, rows).query);
         let context = match blocks {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,

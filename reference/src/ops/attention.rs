@@ -5,11 +5,12 @@
 //! ```
 //!
 //! - Shapes: q \[n, H·d\], k and v \[s, G·d\], o \[n, H·d\]; row i of q is at position s − n + i.
-//! - Dtypes: q, k, v and o in the activations' type, but q in f16 for flash attention with f16 operands, and k and v as the
-//!   cache keeps them: the caller narrows them. Scores, maxima and sums f32; the running sum of values f16 there.
-//! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ, before the division by the sum (flash) or after it
-//!   (eager, and as operands of a product); R3 at o; R4 at each step of the running sum in f16 (flash with f16 operands). Not performed, but within the bound:
-//!   torch's exponential (sdpa), which is off by more than its last bits.
+//! - Dtypes: q, k, v and o in the activations' type, but k and v as the cache keeps them, and q in a type of its own where a
+//!   precision has one (`query`): the caller narrows them. Scores, maxima and sums f32.
+//! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
+//!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
+//!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Not performed, but
+//!   within the bound: torch's exponential (sdpa), which is off by more than its last bits.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are.
@@ -17,14 +18,14 @@
 
 mod bound;
 mod sums;
-mod tiles;
+pub(super) mod tiles;
 
 use std::f64::consts::LOG2_E;
 use std::iter;
 use std::ops::Range;
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayView2, Axis, CowArray, Ix2, s};
+use ndarray::{Array2, ArrayView2, Axis, CowArray, Ix2, s};
 
 use crate::accumulator::Accumulator;
 use crate::error::require;
@@ -63,7 +64,9 @@ pub struct Attention {
     pub unit: f64,
     /// Relative error of the exponential, beyond a library's last bits.
     pub exponential: f64,
-    /// What the running sum of values is kept in.
+    /// What the caller narrows q to; [`Storage::Real`] where it is taken as it is.
+    pub query: Storage,
+    /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
     pub sum: Storage,
     /// Of both sums of products.
     pub accumulator: Accumulator,
@@ -162,10 +165,11 @@ impl<T: Real> Softmax<T> {
 }
 
 impl Attention {
-    /// Of calls of so many rows: those of a tile or more keep the running sum as the arithmetic has it.
+    /// Of calls of so many rows: where a tile has a running sum of its own, neither that nor the query is narrowed.
     #[must_use]
     pub fn of_rows(self, rows: usize) -> Self {
-        Attention { sum: if rows < TILE { self.sum } else { Storage::Real }, ..self }
+        let is_tile = self.sum != Storage::Real && rows >= TILE;
+        if is_tile { Attention { query: Storage::Real, sum: Storage::Real, ..self } } else { self }
     }
 
     /// The roundings of a contract.
@@ -189,7 +193,8 @@ impl Attention {
             output: contract.stored(),
             unit: contract.unit(),
             exponential: contract.attention.exponential(contract.activations),
-            sum: contract.attention.sum(),
+            query: contract.query(),
+            sum: contract.running_sum(),
             accumulator: contract.accumulator,
             products: contract.products(),
             tiles: (contract.mode == Mode::Ordered).then_some(order::PARITY.tiles),
@@ -323,7 +328,7 @@ impl Attention {
             let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
             weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
             largest.push(top);
-            sums.push(total(weights.row(i)));
+            sums.push(Self::total(weights.row(i)));
         }
         Softmax { scores, weights, largest, sums }
     }
@@ -383,18 +388,4 @@ impl Attention {
         });
         all
     }
-}
-
-/// Σ of a row, in a few sums side by side. Zeros after it change nothing, not even the order: what a token does not see.
-fn total<T: Real>(row: ArrayView1<'_, T>) -> T {
-    let mut sums = [T::zero(); 8];
-    for part in row.to_slice().expect("rows of a new array are contiguous").chunks(sums.len()) {
-        sums.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
-    }
-    sums.into_iter().fold(T::zero(), |all, sum| all + sum)
-}
-
-/// A run in pieces of a length, from its start on.
-pub(super) fn pieces(run: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
-    run.clone().step_by(length).map(move |first| first..(first + length).min(run.end))
 }

@@ -22,7 +22,8 @@ use std::ops::Range;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, s, stack};
 
-use super::attention::{Attention, Softmax, pieces};
+use super::attention::tiles::pieces;
+use super::attention::{Attention, Softmax};
 use crate::error::require;
 use crate::order::Tiles;
 use crate::semantics::{Causal, KeyHead, MsaLayout, MsaMask, MsaOwn};

@@ -44,11 +44,6 @@ pub enum AttentionRound {
 }
 
 impl AttentionRound {
-    /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
-    pub fn sum(self) -> Storage {
-        if self == AttentionRound::FlashF16 { Storage::F16 } else { Storage::Real }
-    }
-
     /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
     /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
     pub fn exponential(self, storage: Storage) -> f64 {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::slice;
 
 use ndarray::linalg::general_mat_mul;
-use ndarray::{Array2, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, s};
 
 use super::Attention;
 use crate::accumulator::Accumulator;
@@ -79,5 +79,14 @@ impl Attention {
             y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, a.ncols(), squares, *y));
         }
         y
+    }
+
+    /// Σ of a row, in a few sums side by side. Zeros after it change nothing, not even the order: what a token does not see.
+    pub(super) fn total<T: Real>(row: ArrayView1<'_, T>) -> T {
+        let mut sums = [T::zero(); 8];
+        for part in row.to_slice().expect("rows of a new array are contiguous").chunks(sums.len()) {
+            sums.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
+        }
+        sums.into_iter().fold(T::zero(), |all, sum| all + sum)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ndarray::{Array1, ArrayView1, ArrayView2, Axis, s};
 
-use super::{Attention, pieces};
+use super::Attention;
 use crate::Real;
 use crate::order::{Order, Tiles};
 
@@ -60,4 +60,9 @@ fn merged<T: Real>(total: Part<T>, part: Part<T>) -> Part<T> {
     let mut values = total.values;
     values.zip_mut_with(&part.values, |total, &part| *total = both(*total, part));
     Part { largest, sum: both(total.sum, part.sum), values }
+}
+
+/// A run in pieces of a length, from its start on.
+pub(in crate::ops) fn pieces(run: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> {
+    run.clone().step_by(length).map(move |first| first..(first + length).min(run.end))
 }
