@@ -8,7 +8,8 @@
 //! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
 //! - Rounding: by how experts are added (D43). Once: R2 at y alone. Products: R1 at ρ, R2 at y. Each: R1 at ρ and after each
 //!   addition. R3 at ς·y, unless ς is a power of two; R4 at z.
-//! - Order: that of the choice; ascending experts, if added in the activations' type.
+//! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own
+//!   (`each_unordered`), for which the bound holds in any.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
 //! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, or by 1/ς.
 //! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y

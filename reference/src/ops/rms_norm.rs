@@ -8,7 +8,8 @@
 //! - Dtypes: x, w and y bf16; the sum, r and m f32.
 //! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
-//! - Variants: D08 what the weight is added to; D09 where ε stands; D10 whether R1 is there.
+//! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
+//!   stands; D10 whether R1 is there.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
@@ -81,8 +82,13 @@ impl RmsNorm {
     /// The same norm with such a weight; one that adds the 1 of 1 + w itself rounds once.
     #[must_use]
     pub fn weighing(self, weight: NormWeight) -> Self {
-        let adds = weight == NormWeight::OnePlus && self.one_plus == OnePlus::Norm;
-        RmsNorm { weight, normalized: if adds { Rounding::NONE } else { self.normalized }, ..self }
+        let own = RmsNorm { weight, ..self };
+        if own.adds() { RmsNorm { normalized: Rounding::NONE, ..own } } else { own }
+    }
+
+    /// Whether 1 + w is made here: what was made when w was loaded is w + 1 exactly.
+    fn adds(&self) -> bool {
+        self.weight == NormWeight::OnePlus && self.one_plus == OnePlus::Norm
     }
 
     /// C1 to C3.
@@ -127,7 +133,7 @@ impl RmsNorm {
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
         let (d, h) = (y.ncols() as f64, self.reduction.depth(y.ncols()) as f64);
         let (u, u1) = (self.unit, self.normalized.storage.unit_roundoff());
-        let added = if self.weight == NormWeight::OnePlus { 1.0 } else { 0.0 };
+        let added = if self.adds() { 1.0 } else { 0.0 };
         let first_order = (h + 3.0) * u / 2.0 + (6.0 + added) * u + u1;
         let own = first_order / (1.0 - first_order);
         let own_variance = ((h / 4.0 + 6.0 * 6.0 + added) * u * u + u1 * u1) / 3.0;
