@@ -22,8 +22,8 @@ pub struct Profile {
     pub engine: &'static str,
     /// What its default mode rounds.
     pub contract: RoundingContract,
-    /// Fields with the other values that documented modes of the engine have.
-    pub modes: &'static [(&'static str, &'static [&'static str])],
+    /// The points on which its documented modes differ, each with the other ways: what `--precision` takes after the name.
+    pub modes: &'static [&'static [&'static str]],
     /// Where this is documented.
     pub source: &'static str,
 }
@@ -38,8 +38,7 @@ const TRANSFORMERS: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const TRANSFORMERS_MODES: &[(&str, &[&str])] =
-    &[("attention", &["eager", "flash"]), ("gate", &["stored"]), ("experts", &["each"])];
+const TRANSFORMERS_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["gate=stored"], &["experts=each"]];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
@@ -56,14 +55,14 @@ const VLLM: RoundingContract = RoundingContract {
 };
 
 /// The native and the CUDA form of each of its operators.
-const VLLM_MODES: &[(&str, &[&str])] = &[
-    ("rms", &["one"]),
-    ("norm_input", &["stored"]),
-    ("rope", &["once"]),
-    ("qk_norm", &["once"]),
-    ("attention", &["sdpa"]),
-    ("swiglu", &["each"]),
-    ("experts", &["once"]),
+const VLLM_MODES: &[&[&str]] = &[
+    &["rms=one"],
+    &["norm_input=stored"],
+    &["rope=once"],
+    &["qk_norm=once"],
+    &["attention=sdpa"],
+    &["swiglu=each"],
+    &["experts=once"],
 ];
 
 const VLLM_SOURCE: &str = "vLLM 0.33: ir/ops/layernorm.py, csrc/layernorm_kernels.cu, layers/minimax_rms_norm, \
@@ -80,13 +79,13 @@ const SGLANG: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const SGLANG_MODES: &[(&str, &[&str])] = &[
-    ("norm_input", &["stored"]),
-    ("rope", &["once"]),
-    ("qk_norm", &["once"]),
-    ("attention", &["flash"]),
-    ("swiglu", &["stored"]),
-    ("experts", &["products"]),
+const SGLANG_MODES: &[&[&str]] = &[
+    &["norm_input=stored"],
+    &["rope=once"],
+    &["qk_norm=once"],
+    &["attention=flash"],
+    &["swiglu=stored"],
+    &["experts=products"],
 ];
 
 const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_m2.py, models/minimax_m3.py, \
@@ -104,8 +103,7 @@ const MLX: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const MLX_MODES: &[(&str, &[&str])] =
-    &[("rope", &["each"]), ("weights", &["activations"]), ("gate", &["activations", "weights"])];
+const MLX_MODES: &[&[&str]] = &[&["rope=each"], &["weights=activations"], &["gate=activations", "gate=weights"]];
 
 const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope.metal; mlx-lm 0.32 models/minimax.py, \
                           mlx-vlm 0.7 minimax_m3_vl";
@@ -114,12 +112,18 @@ const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope
 const LLAMA_CPP: RoundingContract =
     RoundingContract { attention: AttentionRound::Flash, experts: ExpertSum::Once, ..RoundingContract::EAGER_F32 };
 
-const LLAMA_CPP_MODES: &[(&str, &[&str])] = &[
-    ("operands", &["bf16", "f16"]),
-    ("kv_cache", &["f16", "bf16"]),
-    ("attention", &["flash_f16", "operands"]),
-    ("weights", &["matrices_f16"]),
-    ("one_plus", &["weight"]),
+/// Flash attention reads keys and values in f16 or bf16 alone; without it, the cache's type is that of the products.
+const LLAMA_CPP_MODES: &[&[&str]] = &[
+    &["operands=bf16", "operands=f16"],
+    &[
+        "attention=flash_f16",
+        "attention=flash_f16,kv_cache=f16",
+        "attention=flash_f16,kv_cache=bf16",
+        "attention=operands,kv_cache=f16",
+        "attention=operands,kv_cache=bf16",
+    ],
+    &["weights=matrices_f16"],
+    &["one_plus=weight"],
 ];
 
 const LLAMA_CPP_SOURCE: &str = "llama.cpp (llama-cpp-python 0.3.36): ggml-cpu.c vec_dot_type, ops.cpp flash_attn_ext, \
@@ -129,7 +133,7 @@ const fn of(
     (name, engine): (&'static str, &'static str),
     activations: Storage,
     contract: RoundingContract,
-    (modes, source): (&'static [(&'static str, &'static [&'static str])], &'static str),
+    (modes, source): (&'static [&'static [&'static str]], &'static str),
 ) -> Profile {
     Profile { name, engine, contract: RoundingContract { activations, ..contract }, modes, source }
 }
@@ -165,10 +169,21 @@ impl FromStr for RoundingContract {
             let names: Vec<&str> = named().map(|(name, _)| name).collect();
             ParseError::new("precision", name, format!("one of {}", names.join(", ")))
         })?;
-        parts.try_fold(preset, |contract, part| match part.split_once('=') {
-            Some((field, value)) => contract.with(field, value),
+        parts.try_fold(preset, RoundingContract::with_override)
+    }
+}
+
+impl RoundingContract {
+    /// The same contract in another way, `field=value[,field=value]…`.
+    pub fn in_way(self, way: &str) -> Result<Self, ParseError> {
+        way.split(',').try_fold(self, RoundingContract::with_override)
+    }
+
+    fn with_override(self, part: &str) -> Result<Self, ParseError> {
+        match part.split_once('=') {
+            Some((field, value)) => self.with(field, value),
             None => Err(ParseError::new("precision override", part, "field=value")),
-        })
+        }
     }
 }
 

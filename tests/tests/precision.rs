@@ -33,12 +33,12 @@ use tools::session::model::Model;
 
 const TEXT: [u32; 12] = [5, 9, 2, 33, 17, 21, 4, 11, 38, 0, 26, 8];
 
-/// Every documented mode of every profile that stores activations in 16 bits, one field at a time.
+/// Every documented mode of every profile that stores activations in 16 bits, one point at a time.
 fn documented() -> impl Iterator<Item = RoundingContract> {
     let narrow = PROFILES.iter().filter(|profile| profile.contract.activations != Storage::F32);
     narrow.flat_map(|profile| {
-        let modes = profile.modes.iter().flat_map(|(field, values)| values.iter().map(move |value| (*field, *value)));
-        let other = modes.map(|(field, value)| profile.contract.with(field, value).expect("a profile's field"));
+        let other = profile.modes.iter().copied().flatten();
+        let other = other.map(|way| profile.contract.in_way(way).expect("a profile's fields"));
         std::iter::once(profile.contract).chain(other)
     })
 }

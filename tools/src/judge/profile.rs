@@ -3,6 +3,7 @@
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
 use reference::config::{Config, FeedForward};
+use reference::error::ParseError;
 use reference::profiles::{PROFILES, Profile};
 use reference::{RoundingContract, Storage};
 
@@ -47,16 +48,18 @@ pub fn find(
 }
 
 impl Compared<'_> {
-    /// A profile's modes are tried field by field, until none agrees better.
+    /// A profile's modes are tried point by point, until none agrees better.
     fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
         let Some((share, bits)) = self.agreement(profile.contract)? else { return Ok(None) };
         let mut best = FoundPrecision { contract: profile.contract, share, bits, profile: profile.name };
         loop {
             let before = best.bits;
-            for (field, others) in profile.modes {
-                let usual = value_of(&profile.contract, field);
-                for value in std::iter::once(usual.as_str()).chain(others.iter().copied()) {
-                    let contract = best.contract.with(field, value)?;
+            for others in profile.modes {
+                // As usual first: any other way of this point is taken back.
+                let usual = usual(best.contract, &profile.contract, others)?;
+                let ways = others.iter().map(|way| usual.in_way(way));
+                for contract in std::iter::once(Ok(usual)).chain(ways) {
+                    let contract = contract?;
                     if contract == best.contract {
                         continue;
                     }
@@ -96,7 +99,13 @@ fn telling_layers(config: &Config) -> usize {
     second.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
 }
 
-fn value_of(contract: &RoundingContract, field: &str) -> String {
-    let found = contract.fields().into_iter().find(|(name, _)| *name == field);
-    found.map(|(_, value)| value).unwrap_or_default()
+/// A contract with a profile's own values in the fields that a point's ways set.
+fn usual(
+    contract: RoundingContract,
+    profile: &RoundingContract,
+    ways: &[&str],
+) -> Result<RoundingContract, ParseError> {
+    let set = |name: &str| ways.iter().flat_map(|way| way.split(',')).any(|part| part.split('=').next() == Some(name));
+    let own = profile.fields().into_iter().filter(|(name, _)| set(name));
+    own.into_iter().try_fold(contract, |contract, (name, value)| contract.with(name, &value))
 }
