@@ -44,6 +44,17 @@ impl<'a> Loaded<'a> {
         self.recovered.borrow_mut().extend(choices);
     }
 
+    /// Puts the choices that are recovered at a site in place of a run's own.
+    pub(super) fn choose_as_recovered(&self, site: Site, chosen: &mut Array2<usize>) {
+        let recovered = self.recovered.borrow();
+        let rows = recovered.get(&site).into_iter().flat_map(|recovered| recovered.rows());
+        for (mut own, recovered) in chosen.rows_mut().into_iter().zip(rows) {
+            if recovered.iter().any(|&choice| choice != NONE) {
+                own.assign(&recovered);
+            }
+        }
+    }
+
     /// The same values, with these choices beside those that are recovered already.
     pub(super) fn with(&self, choices: Forced) -> Self {
         let (values, shown, recovered) = (self.values.clone(), self.shown.clone(), self.recovered.clone());
@@ -266,16 +277,11 @@ impl<'a> Substitution<'a> {
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
         if !self.loaded.has(site) {
             self.pass_over(site);
-            let recovered = self.loaded.recovered.borrow();
-            let recovered = recovered.get(&site);
-            if self.records || scores.error.is_some() && recovered.is_none() {
+            let is_recovered = self.loaded.recovered.borrow().contains_key(&site);
+            if self.records || scores.error.is_some() && !is_recovered {
                 self.unshown.push(Unshown { site, scores: scores.clone(), chosen: chosen.clone() });
             }
-            if let Some(recovered) = recovered {
-                let rows = chosen.rows_mut().into_iter().zip(recovered.rows());
-                let made = rows.filter(|(_, recovered)| recovered.iter().any(|&choice| choice != NONE));
-                made.for_each(|(mut own, recovered)| own.assign(&recovered));
-            }
+            self.loaded.choose_as_recovered(site, chosen);
             return Ok(());
         }
         let (candidate, shown) = (self.loaded.choices(site)?, self.loaded.shown(site)?);

@@ -17,7 +17,7 @@ use super::agreement::Agreement;
 use super::lens::Lens;
 use super::stored::storage_at;
 use super::structure::{Shown, Structure, Structures};
-use super::substitution::{Loaded, Seen, Substitution};
+use super::substitution::{Loaded, Seen, Substitution, Unshown};
 use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
 
@@ -66,18 +66,18 @@ impl<'m> Twin<'m> {
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
             replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
         }
-        let mut unequal: HashMap<Site, usize> = HashMap::new();
+        let mut agreements = HashMap::new();
         for (number, Stored { site, value: own, is_known, way }) in own.iter().enumerate() {
-            let others = replays.iter().map(|replay| &replay[number].value);
-            let differ = |other: &Array2<f64>| own.iter().zip(other).filter(|(a, b)| a != b).count();
-            unequal.insert(*site, others.clone().map(differ).sum());
+            let candidate = loaded.value(*site)?;
+            let others: Vec<&Array2<f64>> = replays.iter().map(|replay| &replay[number].value).collect();
+            agreements.insert(*site, agreement(own, &candidate, &others));
             let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
             let is_after = |experts: &&(Site, Array2<usize>)| *site > experts.0 && tokens == experts.1.nrows();
             let shown = Shown {
                 site: *site,
                 own,
-                candidate: &*loaded.value(*site)?,
-                replays: others.collect(),
+                candidate: &candidate,
+                replays: others,
                 storage: storage_at(*site, &self.contract),
                 is_known: *is_known,
                 way,
@@ -88,26 +88,26 @@ impl<'m> Twin<'m> {
                 self.structures.add(self.model.config(), shown);
             }
         }
-        let replays = self.replays.len().max(1) as f64;
-        let agreement = |Stored { site, value: own, .. }: Stored| {
-            let candidate = loaded.value(site)?;
-            let (mut equal, mut bits) = (0, 0.0);
-            let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
-            Zip::from(&own).and(candidate.as_ref()).for_each(|a, b| {
-                equal += usize::from(a == b);
-                bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
-            });
-            let bits = bits / own.len() as f64;
-            let unequal_expected = unequal.get(&site).map_or(0.0, |count| *count as f64 / replays);
-            Ok((site, Agreement { count: own.len(), equal, bits, unequal_expected }))
-        };
-        own.into_iter().map(agreement).collect()
+        Ok(agreements)
     }
 
     /// Structure in the disagreements of all that it went through, which rounding does not explain.
     pub(crate) fn structures(&self) -> BTreeMap<Site, Vec<Structure>> {
         self.structures.found()
     }
+}
+
+/// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
+fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &[&Array2<f64>]) -> Agreement {
+    let (mut equal, mut bits) = (0, 0.0);
+    let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
+    Zip::from(own).and(candidate).for_each(|a, b| {
+        equal += usize::from(a == b);
+        bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
+    });
+    let unequal = |other: &&Array2<f64>| own.iter().zip(*other).filter(|(a, b)| a != b).count();
+    let unequal_expected = others.iter().map(unequal).sum::<usize>() as f64 / others.len().max(1) as f64;
+    Agreement { count: own.len(), equal, bits: bits / own.len() as f64, unequal_expected }
 }
 
 /// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.
@@ -147,7 +147,11 @@ fn went(
         return Err(failure);
     }
     let shown = probe.choices.into_iter().map(|choice| (choice.site, choice.candidate));
-    let chosen = shown.chain(probe.unshown.into_iter().map(|choice| (choice.site, choice.chosen)));
+    let unshown = probe.unshown.into_iter().map(|Unshown { site, mut chosen, .. }| {
+        loaded.choose_as_recovered(site, &mut chosen);
+        (site, chosen)
+    });
+    let chosen = shown.chain(unshown);
     let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_known = std::iter::once(&site).chain(&segment).all(|site| rounds_as_known(*site, &contract));
@@ -162,7 +166,7 @@ fn went(
 fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
     match site {
         Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)) => {
-            contract.attention == AttentionRound::Eager
+            matches!(contract.attention, AttentionRound::Eager | AttentionRound::Operands)
         }
         Site::Layer(_, LayerSite::Experts) => contract.experts != ExpertSum::EachUnordered,
         Site::FinalNorm | Site::Layer(_, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output) => {
