@@ -8,9 +8,10 @@
 //! Two figures are put next to those of the runs: how many values are not the twin's, and by how much values are larger than
 //! these (the gain Σ o·d / Σ o²); in all rows of a site, in those where an expert was chosen, in each head, and of each column
 //! how many values are not the twin's. The tests are fixed beforehand, and share one probability of false suspicion. What is
-//! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff. Behind an
-//! attention whose roundings are not all known, only gains are looked at: what is not known has no direction. So it is at a place
-//! that has other values than the twin in every layer, which is a matter of precision.
+//! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff, which
+//! carries one value in eight to one in four to a neighbour: these are 2·u apart at a power of two. Behind an attention whose
+//! roundings are not all known, only gains are looked at: what is not known has no direction. So it is at a place that has other
+//! values than the twin in every layer, which is a matter of precision.
 
 mod tally;
 
@@ -30,10 +31,12 @@ use self::tally::{Part, Tally};
 /// How often a right candidate's run may have any suspicious structure.
 const FALSE_SUSPICION: f64 = 1e-6;
 
-/// How improbable a site's structure is that keeps it from vouching for its peers in other layers.
+/// How improbable a structure is that is taken for one where others are explained by it: at a place that would vouch for its
+/// peers in other layers, and in rows beside those of an expert.
 const DOUBTFUL: f64 = 1e-3;
 
-/// How many times what any run in another order has is large.
+/// How many times what any run in another order has is large: sums whose errors are three times those that are drawn carry
+/// three times as many values to a neighbour.
 const LARGE: f64 = 3.0;
 
 /// Values of a site of which a structure is told.
@@ -161,9 +164,7 @@ impl Structures {
         }
         found
     }
-}
 
-impl Structures {
     /// Whether two sites are the same place of two layers, behind the same operators.
     fn are_peers(&self, one: Site, other: Site) -> bool {
         let ways = (&self.sites[&one].way, &self.sites[&other].way);
@@ -275,7 +276,7 @@ impl AtSite {
         }
         let others = |row: usize| own.iter().all(|own| !self.experts[row].contains(own));
         let beside = self.of_rows(Group::All, &chances, others);
-        let is_theirs = !own.is_empty() && !beside.iter().any(|(one, large)| *large && one.probability <= 1e-3);
+        let is_theirs = !own.is_empty() && !beside.iter().any(|(one, large)| *large && one.probability <= DOUBTFUL);
         found.retain(|one| match one.of {
             Group::Head(_) => is_part(heads),
             Group::Channel(_) => !is_part(heads) && is_part(channels),

@@ -43,6 +43,7 @@ pub(super) fn facts(report: &Report, cell: &Cell<'_>) -> Markup {
                     "; " (site.count - site.equal) " other than the reference's, " (short(expected)) " expected"
                 }
             }
+            @for structure in &site.structures { dt { "structure" } dd { (structure) } }
             @if let Some(worst) = &site.worst {
                 dt { "worst" } dd { (named(site, &worst.index, report.header.head_dim)) }
                 @let [candidate, reference] = apart(worst.candidate, worst.reference);

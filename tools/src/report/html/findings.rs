@@ -31,7 +31,7 @@ pub(super) fn all(report: &Report, cells: &Cells<'_>) -> Markup {
         }
         @if wrong > 0 { p { (counted(wrong, "decoded token")) " that rounding cannot explain: see the decode." } }
         @for sentence in &besides { p { (sentence) } }
-        (others(cells, Verdict::Suspicious, "Possible, but further off than independent roundings come"))
+        (others(cells, Verdict::Suspicious, "Possible, but further off than independent roundings come, or by a pattern that they do not have"))
         (others(cells, Verdict::Inconclusive, "The comparison says nothing"))
     }
 }
