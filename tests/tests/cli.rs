@@ -24,6 +24,18 @@ fn case(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden").join(name)
 }
 
+/// Changes a tensor's bytes in a .safetensors file; whether the file has it.
+fn change_tensor(file: &Path, tensor: &str, change: impl FnOnce(&mut [u8])) -> bool {
+    let mut bytes = fs::read(file).expect("readable");
+    let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let listed: serde_json::Value = serde_json::from_slice(&bytes[8..header]).expect("JSON");
+    let Some(offsets) = listed.get(tensor).map(|tensor| &tensor["data_offsets"]) else { return false };
+    let at = |i: usize| header + usize::try_from(offsets[i].as_u64().expect("a number")).expect("in memory");
+    change(&mut bytes[at(0)..at(1)]);
+    fs::write(file, bytes).expect("writable");
+    true
+}
+
 /// What the program said.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,

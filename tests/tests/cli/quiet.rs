@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{case, parity};
+use super::{case, change_tensor, parity};
 
 /// Copies a model, of which the values of one tensor are one percent larger.
 fn one_percent_more(model: &Path, to: &Path, tensor: &str) {
@@ -11,24 +11,18 @@ fn one_percent_more(model: &Path, to: &Path, tensor: &str) {
     let mut found = 0;
     for entry in fs::read_dir(model).expect("a folder") {
         let from = entry.expect("readable").path();
-        let mut bytes = fs::read(&from).expect("readable");
+        let copy = to.join(from.file_name().expect("a file"));
+        fs::copy(&from, &copy).expect("writable");
         if from.extension().is_some_and(|extension| extension == "safetensors") {
-            let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-            let listed: serde_json::Value = serde_json::from_slice(&bytes[8..header]).expect("JSON");
-            let Some(offsets) = listed.get(tensor).map(|tensor| &tensor["data_offsets"]) else {
-                fs::write(to.join(from.file_name().expect("a file")), bytes).expect("writable");
-                continue;
-            };
-            let at = |i: usize| header + usize::try_from(offsets[i].as_u64().expect("a number")).expect("in memory");
-            for value in bytes[at(0)..at(1)].chunks_exact_mut(2) {
-                let larger = half::bf16::from_le_bytes([value[0], value[1]]).to_f32() * 1.01;
-                value.copy_from_slice(&half::bf16::from_f32(larger).to_le_bytes());
-            }
-            found += 1;
+            found += usize::from(change_tensor(&copy, tensor, |bytes| bytes.chunks_exact_mut(2).for_each(larger)));
         }
-        fs::write(to.join(from.file_name().expect("a file")), bytes).expect("writable");
     }
     assert_eq!(found, 1, "{tensor} is in one file");
+}
+
+fn larger(value: &mut [u8]) {
+    let larger = half::bf16::from_le_bytes([value[0], value[1]]).to_f32() * 1.01;
+    value.copy_from_slice(&half::bf16::from_f32(larger).to_le_bytes());
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! What commands write is read by others.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 
-use super::{case, parity};
+use super::{case, change_tensor, parity};
 
 /// Tokens of a built-in case's own decode.
 fn expected_decode(name: &str) -> Value {
@@ -46,20 +45,11 @@ fn a_run_of_each_backend_and_their_drift() {
     let twin = ran.stdout.lines().find_map(|line| line.strip_prefix("exact twin: exact at ")).expect("it is told");
     let (exact, sites) = twin.split_once(" sites").and_then(|(of, _)| of.split_once(" of ")).expect("two counts");
     assert!(exact == sites && sites.parse::<usize>().is_ok_and(|sites| sites > 40), "{ran}");
-    flip_the_last_bit(&folder.path().join("optimized/00000.safetensors"), "logits");
+    let dump = folder.path().join("optimized/00000.safetensors");
+    assert!(change_tensor(&dump, "logits", |bytes| bytes[0] ^= 1), "it is there");
     let ran = parity(folder.path(), &verify);
     assert_eq!(ran.code, Some(1), "one bit is as wrong as many: {ran}");
     assert!(ran.stdout.contains("1 site not the exact twin's"), "{ran}");
-}
-
-/// Changes the last bit of a tensor's first value.
-fn flip_the_last_bit(file: &Path, tensor: &str) {
-    let mut bytes = fs::read(file).expect("written");
-    let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    let listed: Value = serde_json::from_slice(&bytes[8..header]).expect("JSON");
-    let begins = listed[tensor]["data_offsets"][0].as_u64().expect("it is there");
-    bytes[header + usize::try_from(begins).expect("it is in memory")] ^= 1;
-    fs::write(file, bytes).expect("writable");
 }
 
 /// What the reference writes under a contract, or without any, is right under it.
