@@ -113,6 +113,18 @@ impl Recovery {
     }
 }
 
+/// The choices that errors of scores leave no doubt of; [`NONE`] in the rows of others. They are the candidate's wherever a run
+/// starts, and another run's own values may settle them otherwise.
+pub(super) fn settled(unshown: &[Unshown]) -> Forced {
+    let of_rows = |unshown: &Unshown| {
+        let mut chosen = unshown.chosen.clone();
+        let open = (0..chosen.nrows()).filter(|&row| is_open(unshown, row));
+        open.for_each(|row| chosen.row_mut(row).fill(NONE));
+        chosen
+    };
+    unshown.iter().map(|unshown| (unshown.site, of_rows(unshown))).collect()
+}
+
 /// Whether errors of scores leave a row's choices open.
 fn is_open(unshown: &Unshown, row: usize) -> bool {
     let (error, scores, chosen) =

@@ -13,7 +13,7 @@ use super::candidate::Start;
 use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
-use super::recover::{Ran, Recovery};
+use super::recover::{self, Ran, Recovery};
 use super::substitution::{Forced, Loaded, SeenChoice, Substitution};
 use crate::failure::Failure;
 
@@ -114,6 +114,7 @@ impl<'m> Track<'m> {
         if let Some(failure) = probe.failure {
             return Err(failure);
         }
+        let settled = recover::settled(&probe.unshown);
         if let Phase::Layer(layer) = phase
             && let Some(recovery) = Recovery::of(std::mem::take(&mut probe.unshown), &probe.seen, loaded.tokens())
             && (self.thorough || !recovery.is_in_vain(loaded, &probe.seen)?)
@@ -124,6 +125,7 @@ impl<'m> Track<'m> {
             loaded.recover(choices);
             return self.advance(phase, pass, loaded);
         }
+        loaded.recover(settled);
         let mut seen: Vec<Judge> = probe.seen.into_iter().map(Judge::new).collect();
         let mut floored = Vec::new();
         for judge in &seen {
