@@ -4,6 +4,7 @@ mod architecture;
 pub mod families;
 pub mod m2;
 pub mod m3;
+mod quantization;
 mod reader;
 mod sizes;
 mod vision;
@@ -11,6 +12,7 @@ mod vision;
 use crate::Semantics;
 use crate::semantics::{MsaSelect, NormWeight, QkNorm};
 pub use architecture::Architecture;
+pub use quantization::Quantization;
 pub use reader::ConfigError;
 pub use vision::{Patch, Vision};
 
@@ -67,6 +69,8 @@ pub struct Config {
     pub index: Option<Index>,
     /// The vision tower of a model that sees.
     pub vision: Option<Vision>,
+    /// How weights are quantized, if they are.
+    pub quantization: Option<Quantization>,
 }
 
 /// What a layer is made of.

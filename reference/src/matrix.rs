@@ -2,6 +2,7 @@
 //!
 //! A panel is the one place where stored bytes become numbers, for the reference and for the CUDA path.
 
+mod eight_bits;
 mod encoding;
 
 use std::borrow::Cow;
@@ -18,8 +19,21 @@ pub struct Matrix<'a> {
     columns: usize,
     encoding: Encoding,
     bytes: Cow<'a, [u8]>,
+    /// By what elements are multiplied when they are taken out, if the matrix is quantized.
+    scales: Option<Box<Scales<'a>>>,
     /// What each element is rounded to, to nearest, when it is taken out.
     held: Storage,
+}
+
+/// By what the elements of each block of a quantized matrix are multiplied (spec A30, A31).
+#[derive(Debug, Clone)]
+pub struct Scales<'a> {
+    /// Rows and columns of a block.
+    pub block: (usize, usize),
+    /// Rows of the first blocks that lie above the matrix, which is a part of a larger one.
+    pub above: usize,
+    /// One for each block.
+    pub values: Matrix<'a>,
 }
 
 impl<'a> Matrix<'a> {
@@ -27,7 +41,13 @@ impl<'a> Matrix<'a> {
     pub fn new((rows, columns): (usize, usize), encoding: Encoding, bytes: impl Into<Cow<'a, [u8]>>) -> Option<Self> {
         let bytes = bytes.into();
         let fits = encoding.bytes_of(rows.checked_mul(columns)?)? == bytes.len();
-        fits.then_some(Matrix { rows, columns, encoding, bytes, held: Storage::Real })
+        fits.then_some(Matrix { rows, columns, encoding, bytes, scales: None, held: Storage::Real })
+    }
+
+    /// The same matrix, each block of it multiplied by its scale; `None` if there is not one for each.
+    pub fn scaled(self, scales: Scales<'a>) -> Option<Self> {
+        let fits = Scales::count(self.dim(), scales.block, scales.above) == scales.values.dim();
+        fits.then(|| Matrix { scales: Some(Box::new(scales)), ..self })
     }
 
     /// The matrix with each element rounded to nearest in `storage`; f32 if that is [`Storage::Real`].
@@ -38,21 +58,24 @@ impl<'a> Matrix<'a> {
     }
 
     /// The same matrix as an implementation has it that holds its elements in `storage`: each is rounded to nearest when it is
-    /// taken out. The bytes stay as they are.
+    /// taken out, one that was scaled from the f32 that everyone scales in. The bytes stay as they are.
     #[must_use]
     pub fn held_in(self, storage: Storage) -> Self {
-        let exact = [Storage::Real, Storage::F32, self.encoding.storage()].contains(&storage);
+        let has = |storage| [Storage::F32, self.encoding.storage()].contains(&storage);
+        let exact = storage == Storage::Real || self.scales.is_none() && has(storage);
         Matrix { held: if exact { self.held } else { storage }, ..self }
     }
 
     /// The same matrix, over these bytes.
     pub fn view(&self) -> Matrix<'_> {
-        Matrix { bytes: Cow::Borrowed(&self.bytes), ..*self }
+        let scales = self.scales.as_ref().map(|scales| Box::new(scales.view()));
+        Matrix { bytes: Cow::Borrowed(&self.bytes), scales, ..*self }
     }
 
     /// The same matrix, over bytes of its own.
     pub fn into_owned(self) -> Matrix<'static> {
-        Matrix { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
+        let scales = self.scales.map(|scales| Box::new(scales.into_owned()));
+        Matrix { bytes: Cow::Owned(self.bytes.into_owned()), scales, ..self }
     }
 
     /// Rows and columns.
@@ -65,9 +88,18 @@ impl<'a> Matrix<'a> {
         self.encoding
     }
 
-    /// The type whose values its elements are.
+    /// The type whose values its elements are; f32, the nearest, if they are scaled.
     pub fn storage(&self) -> Storage {
-        if self.held == Storage::Real { self.encoding.storage() } else { self.held }
+        match (self.held, &self.scales) {
+            (Storage::Real, None) => self.encoding.storage(),
+            (Storage::Real, Some(_)) => Storage::F32,
+            (held, _) => held,
+        }
+    }
+
+    /// Scales of its blocks, if it is quantized.
+    pub fn scales(&self) -> Option<&Scales<'a>> {
+        self.scales.as_deref()
     }
 
     /// The bytes, row by row.
@@ -79,10 +111,13 @@ impl<'a> Matrix<'a> {
     pub fn row_into<T: Real>(&self, i: usize, out: &mut [T]) {
         let row = self.encoding.bytes_of(self.columns).expect("checked when made");
         self.encoding.widen(&self.bytes[i * row..(i + 1) * row], out);
-        if self.held != Storage::Real {
-            for x in out {
-                *x = T::of(self.held.nearest(x.wide()));
-            }
+        if let Some(scales) = &self.scales {
+            scales.scale(i, out);
+        }
+        match (self.held, &self.scales) {
+            (Storage::Real, _) => {}
+            (held, None) => out.iter_mut().for_each(|x| *x = T::of(held.nearest(x.wide()))),
+            (held, Some(_)) => out.iter_mut().for_each(|x| *x = T::of(held.nearest(Storage::F32.nearest(x.wide())))),
         }
     }
 
@@ -98,5 +133,31 @@ impl<'a> Matrix<'a> {
     /// All of it, widened.
     pub fn dense<T: Real>(&self) -> Array2<T> {
         self.panel(0, self.rows)
+    }
+}
+
+impl Scales<'_> {
+    /// How many scales a matrix has: blocks that lie in it in part count.
+    pub fn count((rows, columns): (usize, usize), block: (usize, usize), above: usize) -> (usize, usize) {
+        ((above + rows).div_ceil(block.0), columns.div_ceil(block.1))
+    }
+
+    /// Row i of the matrix, scaled: exactly, or rounded to nearest in T.
+    fn scale<T: Real>(&self, i: usize, row: &mut [T]) {
+        let mut scales = vec![0.0_f64; self.values.dim().1];
+        self.values.row_into((self.above + i) / self.block.0, &mut scales);
+        for (part, scale) in row.chunks_mut(self.block.1).zip(scales) {
+            for x in part {
+                *x = T::of(x.wide() * scale);
+            }
+        }
+    }
+
+    fn view(&self) -> Scales<'_> {
+        Scales { values: self.values.view(), ..*self }
+    }
+
+    fn into_owned(self) -> Scales<'static> {
+        Scales { values: self.values.into_owned(), ..self }
     }
 }

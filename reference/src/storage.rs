@@ -20,6 +20,8 @@ pub enum Storage {
     F16,
     /// The upper half of a binary32.
     Bf16,
+    /// Four bits of exponent, three of significand, no infinity: beyond 448 it is 448.
+    E4m3,
 }
 
 /// How a value is taken to its [`Storage`].
@@ -60,6 +62,7 @@ impl Storage {
             Storage::F32 => (24, -126, f32::MAX as f64),
             Storage::F16 => (11, -14, 65504.0),
             Storage::Bf16 => (8, -126, 3.389_531_389_251_535_5e38),
+            Storage::E4m3 => (4, -6, 448.0),
         }
     }
 
@@ -80,11 +83,11 @@ impl Storage {
     }
 
     /// The largest error of rounding a number below the smallest normal one: a type with f32's exponents may be flushed
-    /// to zero, while f16 keeps its subnormal numbers on every device. 0 for [`Storage::Real`].
+    /// to zero, while narrower ones keep their subnormal numbers on every device. 0 for [`Storage::Real`].
     pub fn underflow(self) -> f64 {
         match self {
             Storage::Real => 0.0,
-            Storage::F16 => self.spacing(0.0) / 2.0,
+            Storage::F16 | Storage::E4m3 => self.spacing(0.0) / 2.0,
             Storage::F32 | Storage::Bf16 => self.smallest_normal(),
         }
     }
@@ -95,6 +98,7 @@ impl Storage {
         match self {
             Storage::Real => 0.0,
             _ if !x.is_finite() => x.abs(),
+            Storage::E4m3 if x.abs() > self.beyond() => x.abs() - self.beyond(),
             _ => self.spacing(x) / 2.0 + self.underflow(),
         }
     }
@@ -115,7 +119,7 @@ impl Storage {
         let dropped = 53 - bits;
         let (half, odd) = (1_u64 << (dropped - 1), x.to_bits() >> dropped & 1);
         let rounded = f64::from_bits((x.to_bits() + (half - 1 + odd)) & !(2 * half - 1));
-        if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
+        if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
     }
 
     /// x to one of its two neighbours in this storage: to the upper where x is further than `threshold` of the way to it.
@@ -133,7 +137,12 @@ impl Storage {
         let from_zero = dropped as f64 / step as f64;
         let away = if x > 0.0 { from_zero > threshold } else { from_zero > 0.0 && 1.0 - from_zero <= threshold };
         let rounded = f64::from_bits(x.to_bits() - dropped + if away { step } else { 0 });
-        if rounded.abs() > largest { f64::INFINITY.copysign(x) } else { rounded }
+        if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
+    }
+
+    /// What is beyond the largest number.
+    fn beyond(self) -> f64 {
+        if self == Storage::E4m3 { self.format().2 } else { f64::INFINITY }
     }
 
     /// How far a number at most `error` from x may be from x when both are rounded to nearest.
@@ -154,7 +163,7 @@ impl Storage {
         }
         let spacing = self.spacing(x);
         let rounded = to_integer(x / spacing) * spacing;
-        if rounded.abs() > self.format().2 { f64::INFINITY.copysign(x) } else { rounded }
+        if rounded.abs() > self.format().2 { self.beyond().copysign(x) } else { rounded }
     }
 }
 
@@ -209,6 +218,7 @@ impl fmt::Display for Storage {
             Storage::F32 => "f32",
             Storage::F16 => "f16",
             Storage::Bf16 => "bf16",
+            Storage::E4m3 => "e4m3",
         })
     }
 }
@@ -222,7 +232,8 @@ impl FromStr for Storage {
             "f32" => Ok(Storage::F32),
             "f16" => Ok(Storage::F16),
             "bf16" => Ok(Storage::Bf16),
-            _ => Err(ParseError::new("storage", s, "real, f32, f16 or bf16")),
+            "e4m3" => Ok(Storage::E4m3),
+            _ => Err(ParseError::new("storage", s, "real, f32, f16, bf16 or e4m3")),
         }
     }
 }

@@ -50,6 +50,7 @@ pub fn tiny() -> Config {
         routed_scaling_factor: 1.0,
         index: None,
         vision: None,
+        quantization: None,
     }
 }
 

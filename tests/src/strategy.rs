@@ -156,6 +156,7 @@ pub fn largest(storage: Storage) -> f64 {
         Storage::F32 => f64::from(f32::MAX),
         Storage::F16 => half::f16::MAX.to_f64(),
         Storage::Bf16 => half::bf16::MAX.to_f64(),
+        Storage::E4m3 => 448.0,
     }
 }
 

@@ -4,7 +4,8 @@ use reference::config::Config;
 use reference::config::m2::M2;
 use reference::semantics::{NormWeight, QkNorm};
 
-mod m3;
+pub(crate) mod m3;
+mod quantization;
 
 /// M2.7's own, as far as it says what the model computes, without its quantization.
 const RELEASED: &[(&str, &str)] = &[
@@ -42,7 +43,7 @@ fn json(changes: &[(&str, &str)]) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-fn read(changes: &[(&str, &str)]) -> Config {
+pub(crate) fn read(changes: &[(&str, &str)]) -> Config {
     Config::from_json(&json(changes)).expect("a good config")
 }
 
@@ -79,6 +80,7 @@ fn the_released_config() {
         routed_scaling_factor: 1.0,
         index: None,
         vision: None,
+        quantization: None,
     };
     assert_eq!(config, want);
     assert_eq!((config.query_width(), config.key_width()), (6144, 1024));
@@ -151,11 +153,6 @@ fn each_problem_is_named() {
             "rope_parameters",
             r#"{"rope_theta": 10000}"#,
             "rope_theta = 5000000, but rope_parameters.rope_theta = 10000: expected equal",
-        ),
-        (
-            "quantization_config",
-            "{}",
-            "quantization_config: quantized weights are not read; expected BF16, F16 or F32 tensors",
         ),
         // Numbers that are none, or too small.
         ("vocab_size", "0", "vocab_size = 0, expected a positive integer"),

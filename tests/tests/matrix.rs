@@ -2,7 +2,7 @@
 
 use ndarray::array;
 use proptest::prelude::*;
-use reference::matrix::{Encoding, Matrix};
+use reference::matrix::{Encoding, Matrix, Scales};
 use reference::{Real, Storage};
 use tests::strategy::matrix;
 
@@ -31,6 +31,87 @@ fn every_value_survives() {
             );
         }
     }
+}
+
+/// What a byte is as an E4M3, by its definition (spec A30).
+fn e4m3(bits: u8) -> f64 {
+    let (sign, exponent, significand) = (bits >> 7, i32::from(bits >> 3 & 15), f64::from(bits & 7) / 8.0);
+    let size = match exponent {
+        0 => significand * 2.0_f64.powi(-6),
+        _ => (1.0 + significand) * 2.0_f64.powi(exponent - 7),
+    };
+    if bits & 0x7f == 0x7f { f64::NAN } else { size * (1.0 - 2.0 * f64::from(sign)) }
+}
+
+#[test]
+fn every_number_of_eight_bits() {
+    let bytes: Vec<u8> = (0..=u8::MAX).collect();
+    let dense = |encoding| Matrix::new((1, 256), encoding, bytes.clone()).expect("a byte each").dense::<f64>();
+    for (bits, &value) in bytes.iter().zip(&dense(Encoding::E4m3)) {
+        let want = e4m3(*bits);
+        assert!(value.to_bits() == want.to_bits() || value.is_nan() && want.is_nan(), "{bits:#x}: {value}");
+        assert!(value.is_nan() || Encoding::E4m3.narrow([value]) == [*bits], "{bits:#x}");
+        assert!(value.is_nan() || Encoding::E4m3.storage().holds(value), "{bits:#x}");
+    }
+    assert_eq!(e4m3(0x7e), 448.0);
+    for (bits, &value) in bytes.iter().zip(&dense(Encoding::E8m0)) {
+        assert!(if *bits == 255 { value.is_nan() } else { value == 2.0_f64.powi(i32::from(*bits) - 127) });
+        assert!(value.is_nan() || Encoding::E8m0.narrow([value]) == [*bits], "{bits:#x}");
+    }
+}
+
+/// By looking at all of them: the nearest, of two that are as near the one whose last bit is 0.
+#[test]
+fn e4m3_rounds_to_the_nearest() {
+    let nearest = |x: f64| {
+        let finite = (0..0x7f_u8).map(|bits| (bits, e4m3(bits)));
+        let far = |value: f64| (value - x.abs()).abs();
+        let best = finite.min_by(|a, b| far(a.1).total_cmp(&far(b.1)).then((a.0 & 1).cmp(&(b.0 & 1))));
+        best.expect("there are some").0 | if x < 0.0 { 0x80 } else { 0 }
+    };
+    let mut x = 1e-4;
+    while x < 1000.0 {
+        for x in [x, -x] {
+            assert_eq!(Encoding::E4m3.narrow([x]), [nearest(x)], "{x}");
+        }
+        x *= 1.003;
+    }
+    for (low, high) in (0..0x7e_u8).map(|bits| (e4m3(bits), e4m3(bits + 1))) {
+        let middle = f64::midpoint(low, high);
+        assert_eq!(Encoding::E4m3.narrow([middle]), [nearest(middle)], "{middle}");
+    }
+    for (x, want) in [(f64::NAN, 0x7f), (f64::INFINITY, 0x7e), (-1e300, 0xfe), (0.0, 0), (-0.0, 0x80)] {
+        assert_eq!(Encoding::E4m3.narrow([x]), [want], "{x}");
+    }
+}
+
+#[test]
+fn e8m0_rounds_up() {
+    for (x, want) in [(1.0, 127), (1.0 + f64::EPSILON, 128), (0.75, 127), (0.0, 0), (1e300, 254), (f64::NAN, 255)] {
+        assert_eq!(Encoding::E8m0.narrow([x]), [want], "{x}");
+    }
+}
+
+/// A quantized matrix of a part of a larger one, with blocks that lie in it in part, element by element.
+#[test]
+fn blocks_are_multiplied_by_their_scales() {
+    let (rows, columns, block, above) = (7, 10, (3, 4), 2);
+    let elements: Vec<u8> = (0..70_u8).map(|i| i.wrapping_mul(37) & 0xf7).collect();
+    let scales = array![[0.1, 3.0, -0.7], [1.0, 1e-3, 0.3], [2.5, 7.0, 11.0]].mapv(|x: f64| f32::of(x).wide());
+    let quantized = |values: Matrix<'static>| {
+        let matrix = Matrix::new((rows, columns), Encoding::E4m3, elements.clone()).expect("a byte each");
+        matrix.scaled(Scales { block, above, values })
+    };
+    let matrix = quantized(Matrix::stored(scales.view(), Storage::F32)).expect("a scale for each block");
+    let (wide, held) = (matrix.dense::<f64>(), matrix.view().held_in(Storage::Bf16).dense::<f64>());
+    for ((i, j), &value) in wide.indexed_iter() {
+        let exact = e4m3(elements[i * columns + j]) * scales[[(i + above) / block.0, j / block.1]];
+        assert_eq!(value, exact, "what is scaled is exact in f64");
+        assert_eq!(matrix.dense::<f32>()[[i, j]], f32::of(exact), "and rounded once in f32");
+        assert_eq!(held[[i, j]], Storage::Bf16.nearest(f32::of(exact).wide()), "everyone scales in f32");
+    }
+    assert_eq!(matrix.clone().into_owned().dense::<f64>(), wide);
+    assert!(quantized(Matrix::stored(scales.slice(ndarray::s![..2, ..]), Storage::F32)).is_none(), "too few scales");
 }
 
 proptest! {

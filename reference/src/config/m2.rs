@@ -58,6 +58,7 @@ impl Reader<'_> {
             routed_scaling_factor: 1.0,
             index: None,
             vision: None,
+            quantization: self.quantization(),
         };
         self.check(&config);
         config
@@ -80,7 +81,6 @@ impl Reader<'_> {
         self.word("scoring_func", &["sigmoid"]);
         self.only("use_qk_norm", &Value::Bool(true), "true");
         self.only("use_routing_bias", &Value::Bool(true), "true");
-        self.not_quantized();
         let rope_type = self.value("rope_parameters").and_then(|p| p.get("rope_type"));
         self.require(rope_type.is_none_or(|t| t == "default"), || {
             format!("rope_type = {}, expected default", rope_type.unwrap_or(&Value::Null))
@@ -108,12 +108,5 @@ impl Reader<'_> {
                 format!("{what} = {}, expected at most 2^48", elements(&sizes))
             });
         }
-    }
-
-    /// Quantized weights are another model's.
-    pub(super) fn not_quantized(&mut self) {
-        self.require(self.value("quantization_config").is_none(), || {
-            "quantization_config: quantized weights are not read; expected BF16, F16 or F32 tensors".into()
-        });
     }
 }

@@ -38,7 +38,7 @@ impl Reader<'_> {
         if text.is_some() {
             self.add("text_config", read);
         }
-        self.not_quantized();
+        config.quantization = self.quantization().or(config.quantization);
         config.vision = self.vision();
         config.tie_word_embeddings |= self.flag("tie_word_embeddings");
         if config.eos_token_id.is_empty() {

@@ -1,5 +1,6 @@
 //! Encodings: how the numbers of a stored matrix are written as bytes. No other file reads or writes such bytes.
 
+use super::eight_bits::{self, E4M3_OF_BITS};
 use crate::{Real, Storage};
 
 /// How a matrix's elements are stored, each by itself, little-endian.
@@ -11,6 +12,10 @@ pub enum Encoding {
     F16,
     /// The upper half of a binary32.
     Bf16,
+    /// Four bits of exponent, three of significand, no infinity; up to 448.
+    E4m3,
+    /// A power of two from 2⁻¹²⁷ to 2¹²⁷: the scale of a block.
+    E8m0,
 }
 
 /// The encoding that holds every value of a storage type; values that are not rounded are stored in f32.
@@ -20,17 +25,19 @@ impl From<Storage> for Encoding {
             Storage::Real | Storage::F32 => Encoding::F32,
             Storage::F16 => Encoding::F16,
             Storage::Bf16 => Encoding::Bf16,
+            Storage::E4m3 => Encoding::E4m3,
         }
     }
 }
 
 impl Encoding {
-    /// The storage type whose values it holds.
+    /// A storage type that has each of its values.
     pub fn storage(self) -> Storage {
         match self {
             Encoding::F32 => Storage::F32,
             Encoding::F16 => Storage::F16,
-            Encoding::Bf16 => Storage::Bf16,
+            Encoding::Bf16 | Encoding::E8m0 => Storage::Bf16,
+            Encoding::E4m3 => Storage::E4m3,
         }
     }
 
@@ -39,6 +46,7 @@ impl Encoding {
         elements.checked_mul(match self {
             Encoding::F32 => 4,
             Encoding::F16 | Encoding::Bf16 => 2,
+            Encoding::E4m3 | Encoding::E8m0 => 1,
         })
     }
 
@@ -50,17 +58,24 @@ impl Encoding {
             Encoding::Bf16 => decode(bytes, out, |[a, b]: [u8; 2]| {
                 T::of(f64::from(f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16)))
             }),
+            Encoding::E4m3 => decode(bytes, out, |[bits]: [u8; 1]| T::of(f64::from(E4M3_OF_BITS[usize::from(bits)]))),
+            Encoding::E8m0 => decode(bytes, out, |[bits]: [u8; 1]| T::of(eight_bits::power(bits))),
         }
     }
 
-    /// The bytes of values, each rounded to nearest.
+    /// The bytes of values, each rounded to nearest; in eight bits, to ±448 beyond that, and up to a power of two.
     #[expect(clippy::cast_possible_truncation, reason = "a rounded value is one of f32, too")]
     pub fn narrow(self, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        match self {
+            Encoding::E4m3 => return values.into_iter().map(eight_bits::e4m3).collect(),
+            Encoding::E8m0 => return values.into_iter().map(eight_bits::power_above).collect(),
+            Encoding::F32 | Encoding::F16 | Encoding::Bf16 => {}
+        }
         let rounded = values.into_iter().map(|x| self.storage().nearest(x) as f32);
         match self {
             Encoding::F32 => rounded.flat_map(f32::to_le_bytes).collect(),
             Encoding::F16 => rounded.flat_map(|x| half::f16::from_f32_const(x).to_le_bytes()).collect(),
-            Encoding::Bf16 => rounded
+            _ => rounded
                 .flat_map(|x| {
                     let [_, _, high @ ..] = x.to_le_bytes();
                     high
