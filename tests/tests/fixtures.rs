@@ -8,6 +8,7 @@ mod forms;
 mod golden;
 mod images;
 mod names;
+mod quantized;
 mod refused;
 mod round_trip;
 mod sample;

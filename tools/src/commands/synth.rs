@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fixtures::synth::Synthesis;
 use reference::Storage;
+use reference::config::Quantization;
+use serde_json::Value;
 
 use super::outcome::Outcome;
 use crate::failure::Failure;
@@ -24,9 +26,9 @@ pub struct Synth {
     /// Another seed, other weights.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// What weights are stored in; the router's are f32, as released.
-    #[arg(long, value_enum, default_value_t = Type::Bf16)]
-    pub dtype: Type,
+    /// What weights are stored in; the router's are f32, as released. Without it what the configuration says, else bf16.
+    #[arg(long, value_enum)]
+    pub dtype: Option<Type>,
     /// GiB of a file, at most, if it has more than one tensor.
     #[arg(long, value_name = "GIB", default_value_t = 4.0)]
     pub shard_size: f64,
@@ -41,6 +43,21 @@ pub enum Type {
     F16,
     /// binary32.
     F32,
+    /// E4M3 in blocks of 128×128 with f32 scales, as M2.7 is released: the bf16 weights of the same seed, quantized.
+    Fp8,
+    /// E4M3 in blocks of 1×32 with powers of two for scales, as M3 is released.
+    Mxfp8,
+}
+
+impl Type {
+    /// The scheme's name, if weights are quantized.
+    fn scheme(self) -> Option<&'static str> {
+        match self {
+            Type::Fp8 => Some("fp8"),
+            Type::Mxfp8 => Some("mxfp8"),
+            Type::Bf16 | Type::F16 | Type::F32 => None,
+        }
+    }
 }
 
 const MIB: u64 = 1 << 20;
@@ -58,9 +75,13 @@ impl Synth {
             Failure::new(format!("{}: cannot be read: {error}", config.display())).help("name a model's config.json")
         })?;
         let storage = match self.dtype {
-            Type::Bf16 => Storage::Bf16,
-            Type::F16 => Storage::F16,
-            Type::F32 => Storage::F32,
+            Some(Type::F16) => Storage::F16,
+            Some(Type::F32) => Storage::F32,
+            Some(Type::Bf16 | Type::Fp8 | Type::Mxfp8) | None => Storage::Bf16,
+        };
+        let text = match self.dtype {
+            Some(dtype) => quantized(&text, dtype.scheme()).unwrap_or(text),
+            None => text,
         };
         let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
         let synthesis = Synthesis { seed: self.seed, storage, file_size, ..Synthesis::default() };
@@ -73,4 +94,19 @@ impl Synth {
         output.say(&format!("{}", self.out.display()));
         Ok(Outcome::Good)
     }
+}
+
+/// A `config.json` under another scheme, or without any; `None` if it is under this one already, or none that can be read.
+fn quantized(text: &str, scheme: Option<&str>) -> Option<String> {
+    let mut config: Value = serde_json::from_str(text).ok()?;
+    let fields = config.as_object_mut()?;
+    let method = fields.get("quantization_config").and_then(|how| how.get("quant_method")).and_then(Value::as_str);
+    if method == scheme {
+        return None;
+    }
+    match scheme.and_then(Quantization::released) {
+        Some(released) => fields.insert("quantization_config".into(), released.to_json()),
+        None => fields.remove("quantization_config"),
+    };
+    Some(format!("{config:#}\n"))
 }

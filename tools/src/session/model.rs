@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fixtures::checkpoint::Checkpoint;
+use fixtures::checkpoint::naming::without_suffix;
 use fixtures::golden::{Case, Golden};
 use reference::Semantics;
 use reference::config::{Config, Vision};
@@ -82,7 +83,8 @@ impl Model {
         let tower =
             |vision: &Vision| format!(", {} vision layers of hidden {}", vision.num_hidden_layers, vision.hidden_size);
         let tower = self.checkpoint.config().vision.as_ref().map(tower).unwrap_or_default();
-        let parameters: usize = self.checkpoint.tensors().map(|t| t.shape.iter().product::<usize>()).sum();
+        let of_weights = self.checkpoint.tensors().filter(|tensor| without_suffix(tensor.name) == tensor.name);
+        let parameters: usize = of_weights.map(|tensor| tensor.shape.iter().product::<usize>()).sum();
         format!(
             "{}, hidden {hidden_size}, {num_attention_heads} query and {num_key_value_heads} KV heads, \
              {num_experts_per_tok} of {num_local_experts} experts{tower}, {} parameters",
