@@ -38,7 +38,11 @@ const TRANSFORMERS: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const TRANSFORMERS_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["gate=stored"], &["experts=each"]];
+/// Of quantized checkpoints on a GPU: transformers' `finegrained_fp8.py`, vLLM's `fp8_utils.py`, `SGLang`'s `fp8_kernel.py`.
+const QUANTIZED: &[&str] = &["inputs=fp8", "inputs=fp8_powers"];
+
+const TRANSFORMERS_MODES: &[&[&str]] =
+    &[&["attention=eager", "attention=flash"], &["gate=stored", "gate=bias"], &["experts=each"], QUANTIZED];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
@@ -63,6 +67,7 @@ const VLLM_MODES: &[&[&str]] = &[
     &["attention=sdpa"],
     &["swiglu=each"],
     &["experts=once"],
+    QUANTIZED,
 ];
 
 const VLLM_SOURCE: &str = "vLLM 0.33: ir/ops/layernorm.py, csrc/layernorm_kernels.cu, layers/minimax_rms_norm, \
@@ -86,6 +91,7 @@ const SGLANG_MODES: &[&[&str]] = &[
     &["attention=flash"],
     &["swiglu=stored"],
     &["experts=products"],
+    QUANTIZED,
 ];
 
 const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_m2.py, models/minimax_m3.py, \

@@ -4,9 +4,10 @@
 //! The points on which the documents and engines place a rounding differently are enums labelled as in part D.
 
 mod choices;
+mod quantized;
 
 pub use choices::{
-    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, OnePlus, RmsRound, RoutingRound,
+    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, Inputs, NormInput, OnePlus, RmsRound, RoutingRound,
     WeightCast,
 };
 
@@ -36,6 +37,8 @@ pub struct RoundingContract {
     /// What the other operand of a product with a weight is rounded to; [`Storage::Real`] where it is taken as it is. The
     /// router's is.
     pub operands: Storage,
+    /// What becomes of that operand, too, where the weight is quantized.
+    pub inputs: Inputs,
     /// What keys and values are kept in, the index branch's too; [`Storage::Real`] where it is the activations' type.
     pub kv_cache: Storage,
     /// D10, of the norms of the residual stream.
@@ -65,8 +68,12 @@ pub struct RoundingContract {
 pub struct Held {
     /// Norms and biases.
     pub vectors: Storage,
-    /// The router's weight and correction bias.
+    /// The router's weight.
     pub router: Storage,
+    /// The router's correction bias.
+    pub bias: Storage,
+    /// Quantized matrices.
+    pub quantized: Storage,
     /// All others.
     pub others: Storage,
 }
@@ -81,6 +88,7 @@ impl RoundingContract {
         weights: WeightCast::Stored,
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
+        inputs: Inputs::Stored,
         kv_cache: Storage::Real,
         rms: RmsRound::One,
         qk_rms: RmsRound::One,
@@ -118,6 +126,7 @@ impl RoundingContract {
         weights: WeightCast::Stored,
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
+        inputs: Inputs::Stored,
         kv_cache: Storage::Real,
         rms: RmsRound::Two,
         qk_rms: RmsRound::Two,
@@ -264,11 +273,14 @@ impl RoundingContract {
         let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
         let vectors = cast(self.weights == WeightCast::Activations);
         let others = if self.weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
-        Held { vectors, router: cast(self.gate != GateRound::Stored), others }
+        let bias = cast(self.gate != GateRound::Stored);
+        let router = if self.gate == GateRound::Bias { Storage::Real } else { bias };
+        let quantized = if self.inputs == Inputs::Stored { others } else { Storage::Real };
+        Held { vectors, router, bias, quantized, others }
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 17] {
+    pub fn fields(&self) -> [(&'static str, String); 18] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
@@ -276,6 +288,7 @@ impl RoundingContract {
             ("weights", self.weights.to_string()),
             ("one_plus", self.one_plus.to_string()),
             ("operands", self.operands.to_string()),
+            ("inputs", self.inputs.to_string()),
             ("kv_cache", self.kv_cache.to_string()),
             ("rms", self.rms.to_string()),
             ("qk_rms", self.qk_rms.to_string()),
@@ -299,6 +312,7 @@ impl RoundingContract {
             "weights" => self.weights = word(field, value)?,
             "one_plus" => self.one_plus = word(field, value)?,
             "operands" => self.operands = value.parse()?,
+            "inputs" => self.inputs = word(field, value)?,
             "kv_cache" => self.kv_cache = value.parse()?,
             "rms" => self.rms = word(field, value)?,
             "qk_rms" => self.qk_rms = word(field, value)?,

@@ -1,5 +1,7 @@
 //! `reference/src/rounding.rs`.
 
+mod quantized;
+
 use proptest::prelude::*;
 use reference::accumulator::Accumulator;
 use reference::rounding::{AttentionRound, Chain, RmsRound};
@@ -74,7 +76,7 @@ fn words_that_are_none() {
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
-        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16 or bf16"#),
+        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16, bf16 or e4m3"#),
         (
             "fused,accumulator=tensor:1",
             "accumulator = \"tensor:1\", expected unknown, f64, f32, avx512_bf16, hopper, hopper_512, ampere, ada, turing, \
@@ -82,7 +84,7 @@ fn words_that_are_none() {
         ),
         (
             "fused,norm=two",
-            "precision field = \"norm\", expected one of activations, accumulator, reduction, weights, one_plus, operands, kv_cache, rms, qk_rms, \
+            "precision field = \"norm\", expected one of activations, accumulator, reduction, weights, one_plus, operands, inputs, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
              gate, routing, swiglu, experts, norm_input",
         ),

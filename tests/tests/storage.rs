@@ -231,5 +231,5 @@ fn names_parse_and_print() {
         assert_eq!(storage.to_string().parse(), Ok(storage));
     }
     let err = "fp8".parse::<Storage>().expect_err("not a storage");
-    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, f16 or bf16"#);
+    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, f16, bf16 or e4m3"#);
 }

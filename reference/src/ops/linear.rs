@@ -95,7 +95,7 @@ impl Linear {
     /// The router's, under a contract: f32 throughout unless D41 says otherwise.
     pub fn router(contract: &RoundingContract) -> Self {
         let output = match contract.gate {
-            GateRound::Stored | GateRound::Weights => Rounding::NONE,
+            GateRound::Stored | GateRound::Bias | GateRound::Weights => Rounding::NONE,
             GateRound::Activations => contract.stored(),
         };
         let accumulator = contract.scalar_accumulator();

@@ -54,7 +54,7 @@ impl AttentionRound {
             )
             | (AttentionRound::Sdpa, Storage::Real) => 0.0,
             (AttentionRound::Sdpa, Storage::F32) => 4.8e-7,
-            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16) => 1.13e-4,
+            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3) => 1.13e-4,
         }
     }
 }
@@ -69,6 +69,19 @@ pub enum WeightCast {
     Activations,
     /// Matrices are rounded to f16, vectors are not: a GGUF file of f16.
     MatricesF16,
+}
+
+/// What becomes of the other operand of a product with a quantized matrix (spec A30, A31).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Inputs {
+    /// Nothing: weights alone are quantized.
+    Stored,
+    /// It is quantized, too, as many channels of a row together as a block has, by a scale of their largest magnitude over 448.
+    /// The matrix is not cast when it is loaded then.
+    Fp8,
+    /// By that scale rounded up to a power of two: MXFP8, and `DeepGEMM` on Blackwell.
+    Fp8Powers,
 }
 
 /// D08: where the 1 of a norm's 1 + w is added.
@@ -89,6 +102,9 @@ pub enum GateRound {
     Stored,
     /// Rounded to the activations' type, and the logits too: transformers loading in bf16.
     Activations,
+    /// The bias rounded to the activations' type, the weight and the logits f32: transformers loading a quantized checkpoint,
+    /// which keeps the weights of what is not quantized.
+    Bias,
     /// Rounded to the activations' type, the logits f32: MLX converted to bf16, where the router reads x as f32.
     Weights,
 }

@@ -60,7 +60,8 @@ impl Compared<'_> {
                 let ways = others.iter().map(|way| usual.in_way(way));
                 for contract in std::iter::once(Ok(usual)).chain(ways) {
                     let contract = contract?;
-                    if contract == best.contract {
+                    let as_plain = self.config.quantization.is_none() && contract.inputs != best.contract.inputs;
+                    if contract == best.contract || as_plain {
                         continue;
                     }
                     match self.agreement(contract)? {

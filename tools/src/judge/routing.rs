@@ -12,6 +12,7 @@ use reference::{LayerSite, Site};
 use super::chance::beyond;
 use super::lens::Lens;
 use super::substitution::SeenChoice;
+use crate::judge::agreement::Agreement;
 use crate::judge::chosen::{self, Chosen, Standing};
 use crate::judge::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
 
@@ -81,6 +82,13 @@ impl SeenChoice {
         report.deviation = (report.count - report.equal) as f64 / report.count.max(1) as f64;
         report.chosen = Some(self.picture(&standings));
         report
+    }
+
+    /// How the candidate's choices stand to the run's own.
+    pub(crate) fn agreement(&self) -> Agreement {
+        let count = self.candidate.nrows();
+        let equal = (0..count).filter(|&row| set(&self.candidate, row) == set(&self.chosen, row)).count();
+        Agreement { count, equal, bits: equal as f64 / count.max(1) as f64, unequal_expected: 0.0 }
     }
 
     /// The index of an element in the dumped tensor.

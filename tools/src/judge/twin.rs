@@ -40,7 +40,7 @@ impl<'m> Twin<'m> {
         Twin { model, contract, main: State::new(model), replays, structures: Structures::default() }
     }
 
-    /// One that predicts nothing.
+    /// One that predicts nothing, and says how choices stand, too: it tells precisions apart.
     pub(crate) fn alone(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
         Twin { replays: Vec::new(), ..Twin::new(model, contract) }
     }
@@ -61,12 +61,16 @@ impl<'m> Twin<'m> {
         if phase == Phase::Start {
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
-        let Went { values: own, experts } = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        let Went { values: own, choices, experts } =
+            went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
         let mut replays = Vec::with_capacity(self.replays.len());
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
             replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
         }
         let mut agreements = HashMap::new();
+        if self.replays.is_empty() {
+            agreements.extend(choices);
+        }
         for (number, Stored { site, value: own, is_known, way }) in own.iter().enumerate() {
             let candidate = loaded.value(*site)?;
             let others: Vec<&Array2<f64>> = replays.iter().map(|replay| &replay[number].value).collect();
@@ -129,6 +133,8 @@ struct Stored {
 /// What a run went through.
 struct Went {
     values: Vec<Stored>,
+    /// How what it would choose itself stands to the choices that the candidate shows, each token's as one.
+    choices: Vec<(Site, Agreement)>,
     /// The experts of each token, with the site that chose them.
     experts: Option<(Site, Array2<usize>)>,
 }
@@ -146,6 +152,7 @@ fn went(
     if let Some(failure) = probe.failure {
         return Err(failure);
     }
+    let choices = probe.choices.iter().map(|choice| (choice.site, choice.agreement())).collect();
     let shown = probe.choices.into_iter().map(|choice| (choice.site, choice.candidate));
     let unshown = probe.unshown.into_iter().map(|Unshown { site, mut chosen, .. }| {
         loaded.choose_as_recovered(site, &mut chosen);
@@ -158,7 +165,7 @@ fn went(
         let storage = storage_at(site, &contract);
         Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known, way: segment }
     });
-    Ok(Went { values: stored.collect(), experts })
+    Ok(Went { values: stored.collect(), choices, experts })
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
