@@ -31,6 +31,7 @@ mod noise;
 mod ops;
 mod order;
 mod precision;
+mod quantized;
 mod reduction;
 mod report;
 mod rounding;
