@@ -12,30 +12,24 @@ Needs exactly the versions in requirements-images.txt. The folder has
 """
 
 import pinned  # isort: skip
-import argparse
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy
 import torch
+from filled import filled
 from pictures import PICTURES, Picture
 from provenance import SCHEMA, record, require_pins, write_json
 from torchvision.io import ImageReadMode, decode_gif, decode_image, read_file
 from transformers.models.minimax_m3_vl.image_processing_minimax_m3_vl import MiniMaxM3VLImageProcessor, smart_resize
 from transformers.models.minimax_m3_vl.video_processing_minimax_m3_vl import MiniMaxM3VLVideoProcessor
-from whole import replacing
-
-REQUIREMENTS = "requirements-images.txt"
 
 
 def main() -> None:
     """Makes them all."""
-    parser = argparse.ArgumentParser(description="Makes the golden images with the transformers library.")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make, or to replace")
-    arguments = parser.parse_args()
-    require_pins(REQUIREMENTS)
-    with replacing(arguments.out) as folder:
-        make(folder)
+    require = partial(require_pins, "requirements-images.txt")
+    filled("Makes the golden images with the transformers library.", make, require=require)
 
 
 def make(folder: Path) -> None:

@@ -13,20 +13,17 @@ layers' outputs and the features; a few have one more value, which nothing else 
 """
 
 import pinned  # isort: skip
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-from cases import Case
-from checkpoint import write_checkpoint
+from case_folder import write_case
 from families import FAMILIES, family_of
+from filled import of_cases
 from mistake_cases import CASES as OTHER_CASES
 from mistakes import Mistake
 from model import PRECISIONS, prepare_library
 from mutate import mutate
-from provenance import SCHEMA, record, require_versions, write_index, write_json
-from whole import replacing
+from provenance import record, write_index
 
 ELSEWHERE = {
     "expert_map_shift": "m2-f16-weights-f32",
@@ -45,20 +42,15 @@ too, and bfloat16 in its softmax changes what is near a tie behind it."""
 
 def main() -> None:
     """Makes them all."""
-    parser = argparse.ArgumentParser(description="Makes the dumps of known mistakes.")
-    parser.add_argument("--golden", type=Path, required=True, help="the folder of the golden cases")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make, or to replace")
-    arguments = parser.parse_args()
-    require_versions()
-    prepare_library()
-    with replacing(arguments.out) as folder:
-        make(arguments.golden, folder)
+    of_cases("Makes the dumps of known mistakes.", make)
 
 
 def make(golden: Path, folder: Path) -> None:
     """Writes all dumps of the cases in `golden`, and of the others, into `folder`, which is empty."""
+    prepare_library()
     for case in OTHER_CASES:
-        _write_case(case, folder / case.name)
+        described = {"model": case.name, "semantics": case.library.semantics, "precision": PRECISIONS[case.computed]}
+        write_case(case, folder / case.name, **described)
     dumps = []
     for case, name, mistake in _all():
         (folder / case).mkdir(exist_ok=True)
@@ -88,20 +80,6 @@ def _all() -> Iterator[tuple[str, str, Mistake]]:
                 yield family.cases[0].name, name, mistake
     for name, case in ELSEWHERE.items():
         yield case, name, family_of(case).mistakes[name]
-
-
-def _write_case(case: Case, folder: Path) -> None:
-    (folder / "model").mkdir(parents=True)
-    write_checkpoint(case, folder / "model")
-    document = {
-        "schema": SCHEMA,
-        "model": case.name,
-        "semantics": case.library.semantics,
-        "precision": PRECISIONS[case.computed],
-        "description": case.description,
-        "tokens": family_of(case.name).prompt(case, torch.Generator().manual_seed(case.seed)),
-    }
-    write_json(folder / "case.json", document)
 
 
 if __name__ == "__main__":

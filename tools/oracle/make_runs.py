@@ -11,18 +11,17 @@ reader needs; most are coarse, so that choices of experts and blocks are not sho
 """
 
 import pinned  # isort: skip
-import argparse
 import json
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from filled import of_cases
 from model import prepare_library
-from provenance import record, require_versions, write_index
+from provenance import record, write_index
 from safetensors.torch import load_file
 from sweep_cells import Cell
 from sweep_dumps import captured
-from whole import replacing
 
 
 class Run(NamedTuple):
@@ -54,18 +53,12 @@ RUNS = (
 
 def main() -> None:
     """Makes them all."""
-    parser = argparse.ArgumentParser(description="Makes dumps of golden cases' models as people run them.")
-    parser.add_argument("--golden", type=Path, required=True, help="the folder of the golden cases")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make, or to replace")
-    arguments = parser.parse_args()
-    require_versions()
-    prepare_library()
-    with replacing(arguments.out) as folder:
-        make(arguments.golden, folder)
+    of_cases("Makes dumps of golden cases' models as people run them.", make)
 
 
 def make(golden: Path, folder: Path) -> None:
     """Writes all dumps of the cases in `golden` into `folder`, which is empty."""
+    prepare_library()
     dumps = []
     for run in RUNS:
         file = f"{run.case}/{run.name}.safetensors"
