@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use fixtures::checkpoint::held::HeldWeights;
 use reference::decode::Decode as Decoding;
-use reference::models::decoder::Decoder;
 use reference::ops::sampling::{Choice, Random, Sampling};
 use serde_json::json;
 
@@ -14,11 +12,9 @@ use super::progress::bars;
 use crate::commands::options::{OnDevice, Prompted, Reading, Reporting, ShownOptions};
 use crate::failure::Failure;
 use crate::report::output::Output;
-use crate::session::backend::{Backend, device, load_optimized};
-use crate::session::decoding::{decode_optimized, decode_reference};
+use crate::session::backend::Backend;
 use crate::session::model::Model;
-use crate::session::precision::named;
-use crate::session::prompt::Prompt;
+use crate::session::run::{Task, run};
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -66,44 +62,23 @@ impl Decode {
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let (json, output) = self.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
-        let semantics = self.reading.of(&model)?;
-        let prompt = Prompt::find(self.prompted.tokens.as_deref(), &model, None)?;
-        prompt.check(model.checkpoint.config(), self.count)?;
-        let media = self.shown.shown().find(&model, &prompt)?;
-        let prompt = prompt.tokens;
-        if let (Some(chunk), Some(_)) = (self.chunk, &media) {
-            return Err(Failure::new(format!("--chunk {chunk}: the prompt shows images or videos"))
-                .help("leave --chunk out: what is shown is read with the whole prompt"));
-        }
         let how = Decoding {
             tokens: self.count,
             sampling: self.sampling(),
             seed: self.seed,
             chunk: self.chunk.map(std::num::NonZeroUsize::get),
         };
-        let bar = output.progress(self.count, &format!("decoding {}", model.name));
-        let choices = match self.backend {
-            Backend::Reference => {
-                let weights = HeldWeights::under(
-                    &named(&self.precision)?,
-                    model.checkpoint.config().norm_weight,
-                    &model.checkpoint,
-                );
-                let decoder = Decoder::new(model.checkpoint.config(), semantics, &weights)?.seeing(media.as_ref());
-                let probe = &mut reference::probe::NoProbe;
-                decode_reference(&decoder, &self.precision, &prompt, &how, probe, |_| bar.inc(1))?
-            }
-            Backend::Optimized => {
-                let optimized = load_optimized(&model, &semantics, device(&self.device.device)?, &mut bars(output))?;
-                decode_optimized(&optimized, (&prompt, media.as_ref()), &how, None, |_| bar.inc(1))?
-            }
+        let task = Task {
+            computing: self.backend.computing(&self.precision, &self.device.device)?,
+            tokens: self.prompted.tokens.clone(),
+            shown: self.shown.shown(),
+            semantics: self.reading.of(&model)?,
+            how,
         };
-        bar.finish_and_clear();
-        output.say(&table(&choices));
-        let tokens: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
-        let margins: Vec<f64> = choices.iter().map(|choice| choice.margin).collect();
-        let decode = json!({ "tokens": tokens, "margins": margins });
-        json.write(&json!({ "schema": 1, "tokens": prompt, "decode": decode }))?;
+        let made = run(&model, &task, &mut bars(output))?;
+        output.say(&table(&made.choices));
+        let decode = json!({ "tokens": made.tokens(), "margins": made.margins() });
+        json.write(&json!({ "schema": 1, "tokens": made.prompt, "decode": decode }))?;
         Ok(Outcome::Good)
     }
 

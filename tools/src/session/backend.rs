@@ -4,20 +4,49 @@ use fixtures::activations::manifest::Manifest;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::models::decoder::Decoder as Optimized;
-use reference::Semantics;
+use reference::{RoundingContract, Semantics};
 
 use crate::failure::Failure;
 use crate::session::model::Model;
+use crate::session::precision::named;
 use crate::session::progress::{Progress, Watcher};
 
 /// One of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
     /// The documents' equations, on the processor.
     Reference,
     /// The CUDA path.
     Optimized,
+}
+
+/// One of them, and how it computes.
+#[derive(Debug, Clone)]
+pub enum Computing {
+    /// The reference: in f64, in f32, or with a profile's roundings.
+    Reference(String),
+    /// The CUDA path, on a device.
+    Optimized(DeviceChoice),
+}
+
+impl Backend {
+    /// With what `--precision` and `--device` say of it.
+    pub fn computing(self, precision: &str, on: &str) -> Result<Computing, Failure> {
+        Ok(match self {
+            Backend::Reference => Computing::Reference(precision.to_owned()),
+            Backend::Optimized => Computing::Optimized(device(on)?),
+        })
+    }
+}
+
+impl Computing {
+    /// What is rounded, and where.
+    pub(super) fn contract(&self) -> Result<RoundingContract, Failure> {
+        match self {
+            Computing::Reference(precision) => named(precision),
+            Computing::Optimized(_) => Ok(RoundingContract::PARITY),
+        }
+    }
 }
 
 /// `--device`.
