@@ -1,6 +1,8 @@
 //! What is one percent off in a part of a bf16 model stays within its bounds, where products and sums are not shown one by one,
 //! and is seen by the structure of what is not the twin's: of which values, and by how much.
 
+mod calibration;
+
 use std::ops::Range;
 
 use fixtures::checkpoint::memory::MemoryWeights;

@@ -2,8 +2,12 @@
 //!
 //! What a right candidate has otherwise than its twin is what another order of sums makes of it, so that in every row it might be
 //! any of the twin's runs in other orders. Each row's figure is taken in units of what its own runs have, and its probability is
-//! the share of all runs' rows that are as far; those of several rows go together by Fisher's method. A gain of a percent in one
-//! expert moves half of the values that went through it, and is the furthest in every row.
+//! the share of the runs that are as far, in all rows that are looked at together; those of these rows go together by Fisher's
+//! method. A gain of a percent in one expert moves half of the values that went through it, and is the furthest in every row.
+//!
+//! Rows are taken to err independently of one another: a token that is repeated, whose rows are the same in every run, counts
+//! once. They are not taken to err alike: rows of an expert are put next to each other alone, because those of others may have
+//! none of what theirs have. So a right candidate has a probability of at most α with a probability of at most α.
 //!
 //! Two figures are put next to those of the runs: how many values are not the twin's, and by how much values are larger than
 //! these (the gain Σ o·d / Σ o²); in all rows of a site, in those where an expert was chosen, in each head, and of each column
@@ -15,10 +19,11 @@
 
 mod tally;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use ndarray::Array2;
+use ndarray::{Array2, Axis, s};
 use reference::config::Config;
 use reference::site::VisionSite;
 use reference::{Site, Storage};
@@ -71,23 +76,26 @@ pub struct Structure {
 }
 
 /// One pass's values at a site, as they are stored.
-pub(super) struct Shown<'a> {
-    pub(super) site: Site,
+pub struct Shown<'a> {
+    /// The site.
+    pub site: Site,
     /// The twin's.
-    pub(super) own: &'a Array2<f64>,
-    pub(super) candidate: &'a Array2<f64>,
+    pub own: &'a Array2<f64>,
+    /// The candidate's.
+    pub candidate: &'a Array2<f64>,
     /// Those of the twin's runs in other orders.
-    pub(super) replays: Vec<&'a Array2<f64>>,
-    pub(super) storage: Storage,
+    pub replays: Vec<&'a Array2<f64>>,
+    /// What they are stored in.
+    pub storage: Storage,
     /// Whether all roundings on the way from the candidate's own values are performed. Those of an attention that keeps its
     /// probabilities to itself depend on where it cuts the keys.
-    pub(super) is_known: bool,
+    pub is_known: bool,
     /// Sites on the way here that the candidate does not show.
-    pub(super) way: &'a [Site],
+    pub way: &'a [Site],
     /// Tokens that the candidate shows.
-    pub(super) tokens: usize,
+    pub tokens: usize,
     /// What each of these chose, where values come after that.
-    pub(super) experts: Option<&'a Array2<usize>>,
+    pub experts: Option<&'a Array2<usize>>,
 }
 
 /// What was added up at a site.
@@ -98,11 +106,13 @@ struct AtSite {
     /// The candidate's, then those of the runs in other orders.
     runs: Vec<Tally>,
     experts: Vec<BTreeSet<usize>>,
+    /// Tokens that were added, by what all runs have of them.
+    added: HashSet<u64>,
 }
 
 /// What was added up of all passes.
 #[derive(Default)]
-pub(super) struct Structures {
+pub struct Structures {
     sites: BTreeMap<Site, AtSite>,
 }
 
@@ -116,25 +126,38 @@ struct Tested {
 
 impl Structures {
     /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
-    pub(super) fn add(&mut self, config: &Config, shown: Shown<'_>) {
+    pub fn add(&mut self, config: &Config, shown: Shown<'_>) {
         let Shown { site, own, candidate, replays, storage, is_known, way, tokens, experts } = shown;
         let is_coarse = matches!(storage, Storage::Bf16 | Storage::F16);
         if !is_coarse || replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
             return;
         }
+        let each = own.nrows() / tokens;
         let head = if site.has_heads() { site.head_dim(config) } else { own.ncols() };
-        let runs = std::iter::once(candidate).chain(replays);
-        let runs: Vec<Tally> = runs.map(|run| Tally::of(own, run, own.nrows() / tokens, head)).collect();
-        let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
+        let runs: Vec<&Array2<f64>> = std::iter::once(candidate).chain(replays).collect();
         let at = self.sites.entry(site).or_insert_with(|| AtSite {
             storage,
             is_known,
             way: way.to_vec(),
             runs: vec![Tally::default(); runs.len()],
             experts: Vec::new(),
+            added: HashSet::new(),
         });
-        at.experts.extend((0..tokens).map(chose));
-        at.runs.iter_mut().zip(runs).for_each(|(sum, run)| sum.extend(run));
+        let new: Vec<usize> = (0..tokens).filter(|token| at.added.insert(content(own, &runs, *token, each))).collect();
+        let rows: Vec<usize> = new.iter().flat_map(|token| token * each..(token + 1) * each).collect();
+        let of_new = |all: &Array2<f64>| all.select(Axis(0), &rows);
+        let own = of_new(own);
+        for (sum, run) in at.runs.iter_mut().zip(runs) {
+            sum.extend(Tally::of(&own, &of_new(run), each, head));
+        }
+        let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
+        at.experts.extend(new.into_iter().map(chose));
+    }
+
+    /// Everything that is looked at, whether or not it is suspicious, with the probability that a right candidate has it.
+    pub fn looked_at(&self) -> impl Iterator<Item = (Site, Structure)> {
+        let tested = self.sites.iter().flat_map(|(site, at)| at.tests(*site));
+        tested.map(|tested| (tested.site, tested.found))
     }
 
     /// What is suspicious, by site.
@@ -175,27 +198,20 @@ impl Structures {
 impl AtSite {
     fn tests(&self, site: Site) -> Vec<Tested> {
         let heads = self.runs[0].rows.first().map_or(0, Vec::len);
-        let all = self.chances(Group::All);
         let experts =
             self.experts.iter().flatten().copied().collect::<BTreeSet<usize>>().into_iter().map(Group::Expert);
-        let of_all = std::iter::once(Group::All).chain(experts).flat_map(|group| self.of_rows(group, &all, |_| true));
-        let of_heads = (0..heads).filter(|_| heads > 1).map(Group::Head);
-        let of_heads = of_heads.flat_map(|head| self.of_rows(head, &self.chances(head), |_| true));
+        let heads = (0..heads).filter(|_| heads > 1).map(Group::Head);
+        let groups = std::iter::once(Group::All).chain(experts).chain(heads);
+        let of_groups = groups.flat_map(|group| self.of_rows(group, |_| true));
         let columns = (0..self.runs[0].columns.len()).map(|column| self.of_column(column));
         let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some();
-        let tested = of_all.chain(of_heads).chain(columns).filter(known);
+        let tested = of_groups.chain(columns).filter(known);
         tested.map(|(found, is_large)| Tested { site, found, is_large }).collect()
     }
 
-    /// A group's sums, by row and run.
-    fn parts(&self, group: Group) -> Vec<Vec<Part>> {
-        (0..self.experts.len()).map(|row| self.runs.iter().map(|run| part(&run.rows[row], group)).collect()).collect()
-    }
-
-    /// For each row, the probability that a run in another order has as many other values, is as much larger, and as much
-    /// smaller, in units of what its row's runs have.
-    fn chances(&self, group: Group) -> [Vec<f64>; 3] {
-        let rows = self.parts(group);
+    /// For each of some rows, the probability that a run in another order has as many other values, is as much larger, and as
+    /// much smaller, in units of what its row's runs have.
+    fn chances(&self, rows: &[Vec<Part>]) -> [Vec<f64>; 3] {
         let smallest = self.storage.unit_roundoff() / 1024.0;
         let unequal = |part: &Part, others: &[&Part]| {
             let mean = others.iter().map(|part| part.unequal as f64).sum::<f64>() / others.len() as f64;
@@ -205,18 +221,18 @@ impl AtSite {
             let square = others.iter().map(|part| part.gain().powi(2)).sum::<f64>() / others.len() as f64;
             part.gain() / square.sqrt().max(smallest)
         };
-        [furthest(&rows, unequal), furthest(&rows, gain), furthest(&rows, |part, others| -gain(part, others))]
+        [furthest(rows, unequal), furthest(rows, gain), furthest(rows, |part, others| -gain(part, others))]
     }
 
     /// How many values are not the twin's, and the gain: of a group, in the rows of some tokens.
-    fn of_rows(&self, group: Group, chances: &[Vec<f64>; 3], is_of: impl Fn(usize) -> bool) -> [(Structure, bool); 2] {
+    fn of_rows(&self, group: Group, is_of: impl Fn(usize) -> bool) -> [(Structure, bool); 2] {
         let chose =
             |row: usize| if let Group::Expert(expert) = group { self.experts[row].contains(&expert) } else { true };
-        let rows: Vec<usize> = (0..self.experts.len()).filter(|row| is_of(*row) && chose(*row)).collect();
-        let parts = self.parts(group);
-        let totals: Vec<Part> =
-            (0..self.runs.len()).map(|run| Part::sum(rows.iter().map(|row| &parts[*row][run]))).collect();
-        let [unequal, larger, smaller] = chances.each_ref().map(|of| together(rows.iter().map(|row| of[*row])));
+        let rows = (0..self.experts.len()).filter(|row| is_of(*row) && chose(*row));
+        let rows: Vec<Vec<Part>> =
+            rows.map(|row| self.runs.iter().map(|run| part(&run.rows[row], group)).collect()).collect();
+        let totals: Vec<Part> = (0..self.runs.len()).map(|run| Part::sum(rows.iter().map(|row| &row[run]))).collect();
+        let [unequal, larger, smaller] = self.chances(&rows).map(|of| together(of.into_iter()));
         let unequal_most = totals[1..].iter().map(|total| total.unequal).max().unwrap_or(0);
         let share = Structure {
             of: group,
@@ -262,20 +278,19 @@ impl AtSite {
             found.iter().copied().filter(|one| matches!(one.of, Group::Expert(_))).collect();
         experts.sort_by(|a, b| a.probability.total_cmp(&b.probability));
         // What is left of the others once the rows of the first are left out.
-        let chances = self.chances(Group::All);
         let mut own: Vec<usize> = Vec::new();
         for expert in
             experts.iter().filter_map(|one| if let Group::Expert(expert) = one.of { Some(expert) } else { None })
         {
             let without = |row: usize| own.iter().all(|own| !self.experts[row].contains(own));
-            let left = self.of_rows(Group::Expert(expert), &chances, without);
+            let left = self.of_rows(Group::Expert(expert), without);
             let is_left = own.is_empty() || left.iter().any(|(one, large)| *large && one.probability <= limit);
             if is_left && !own.contains(&expert) {
                 own.push(expert);
             }
         }
         let others = |row: usize| own.iter().all(|own| !self.experts[row].contains(own));
-        let beside = self.of_rows(Group::All, &chances, others);
+        let beside = self.of_rows(Group::All, others);
         let is_theirs = !own.is_empty() && !beside.iter().any(|(one, large)| *large && one.probability <= DOUBTFUL);
         found.retain(|one| match one.of {
             Group::Head(_) => is_part(heads),
@@ -296,6 +311,15 @@ fn is_peer(one: Site, other: Site) -> bool {
         (Site::Vision(_, VisionSite::Layer(_, one)), Site::Vision(_, VisionSite::Layer(_, other))) => one == other,
         _ => false,
     }
+}
+
+/// What the twin and all runs have of a token, whose rows are `each` after one another, in a number.
+fn content(own: &Array2<f64>, runs: &[&Array2<f64>], token: usize, each: usize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for matrix in runs.iter().copied().chain([own]) {
+        matrix.slice(s![token * each..(token + 1) * each, ..]).iter().for_each(|x| x.to_bits().hash(&mut hasher));
+    }
+    hasher.finish()
 }
 
 /// A group's part of a row.
