@@ -36,10 +36,12 @@ pub trait Real:
 impl Real for f64 {
     const UNIT_ROUNDOFF: f64 = f64::EPSILON / 2.0;
 
+    #[inline]
     fn of(x: f64) -> Self {
         x
     }
 
+    #[inline]
     fn wide(self) -> f64 {
         self
     }
@@ -48,11 +50,13 @@ impl Real for f64 {
 impl Real for f32 {
     const UNIT_ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
     fn of(x: f64) -> Self {
         x as f32
     }
 
+    #[inline]
     fn wide(self) -> f64 {
         f64::from(self)
     }

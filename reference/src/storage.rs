@@ -56,6 +56,7 @@ pub struct Rounding {
 
 impl Storage {
     /// Significand bits, the hidden one included, and the exponent of the smallest normal number.
+    #[inline]
     const fn format(self) -> (i32, i32, f64) {
         match self {
             Storage::Real => (53, -1022, f64::MAX),
@@ -110,6 +111,7 @@ impl Storage {
     }
 
     /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
+    #[inline]
     pub fn nearest(self, x: f64) -> f64 {
         let (bits, smallest, largest) = self.format();
         if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
@@ -123,6 +125,8 @@ impl Storage {
     }
 
     /// x to one of its two neighbours in this storage: to the upper where x is further than `threshold` of the way to it.
+    #[inline]
+    #[expect(clippy::needless_bitwise_bool, reason = "a branch would go either way at random")]
     fn at_random(self, x: f64, threshold: f64) -> f64 {
         let (bits, smallest, largest) = self.format();
         if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
@@ -135,8 +139,9 @@ impl Storage {
         let step = 1_u64 << (53 - bits);
         let dropped = x.to_bits() & (step - 1);
         let from_zero = dropped as f64 / step as f64;
-        let away = if x > 0.0 { from_zero > threshold } else { from_zero > 0.0 && 1.0 - from_zero <= threshold };
-        let rounded = f64::from_bits(x.to_bits() - dropped + if away { step } else { 0 });
+        let up = (x > 0.0) & (from_zero > threshold);
+        let down = (x < 0.0) & (from_zero > 0.0) & (1.0 - from_zero <= threshold);
+        let rounded = f64::from_bits(x.to_bits() - dropped + step * u64::from(up | down));
         if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
     }
 
@@ -177,6 +182,7 @@ impl Rounding {
     }
 
     /// x, rounded.
+    #[inline]
     pub fn round<T: Real>(self, x: T) -> T {
         if self.storage == Storage::Real {
             return x;
@@ -190,12 +196,14 @@ impl Rounding {
 }
 
 /// The exponent e of 2ᵉ ≤ |x| < 2ᵉ⁺¹, for a finite x that is not 0 (subnormal f64 count as the smallest).
+#[inline]
 pub(crate) fn exponent(x: f64) -> i32 {
     let biased = x.to_bits() >> 52 & 0x7ff;
     i32::try_from(biased).expect("eleven bits") - 1023
 }
 
 /// 2ⁿ, for an n of a finite f64.
+#[inline]
 pub(crate) fn power_of_two(n: i32) -> f64 {
     f64::from_bits(match u64::try_from(n + 1022) {
         Ok(above_smallest) => (above_smallest + 1) << 52,
@@ -204,11 +212,12 @@ pub(crate) fn power_of_two(n: i32) -> f64 {
 }
 
 /// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).
+#[inline]
 pub(crate) fn uniform(seed: u64, x: f64) -> f64 {
     let mut z = x.to_bits() ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ z >> 31) as f64 / 2.0_f64.powi(64)
+    (z ^ z >> 31) as f64 * power_of_two(-64)
 }
 
 impl fmt::Display for Storage {

@@ -13,6 +13,7 @@
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
+use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
 
@@ -41,8 +42,8 @@ pub struct Linear {
     pub mode: Mode,
 }
 
-/// Rows of w that are widened at a time, for a few rows of x.
-const PANEL: usize = 64;
+/// Rows of w that are widened at a time, for a few rows of x, or as many as take so many bytes.
+const PANEL: (usize, usize) = (64, 1 << 18);
 
 /// More rows of x than this are many: `dot` copies them for each panel, so panels are wide.
 const MANY: usize = 256;
@@ -68,9 +69,9 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
         } else if x.nrows() <= FEW {
             Zip::indexed(&mut y).for_each(|(i, j), y| *y = x.row(i).dot(&panel.row(j)));
         } else {
-            y.assign(&x.dot(&panel.t()));
+            general_mat_mul(T::one(), &x, &panel.t(), T::zero(), &mut y);
         }
-        p.draw(x, &panel, &mut y);
+        p.draw(x, panel, &mut y);
         y.mapv_inplace(|y| p.output.round(y)); // R2
     });
     Ok(y)
@@ -78,10 +79,11 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
 
 /// Rows of w \[m, k\] that are widened at a time, for n rows of x: where these are many, as many panels for each thread.
 fn panel_rows<T>(n: usize, (m, k): (usize, usize)) -> usize {
+    let rows_of = |bytes: usize| (bytes / (k * size_of::<T>())).max(PANEL.0);
     if n <= MANY {
-        return PANEL;
+        return rows_of(PANEL.1);
     }
-    let most = (PANEL_BYTES / (k * size_of::<T>())).max(PANEL);
+    let most = rows_of(PANEL_BYTES);
     m.div_ceil(m.div_ceil(most).next_multiple_of(rayon::current_num_threads()))
 }
 
@@ -109,11 +111,11 @@ impl Linear {
     }
 
     /// The sum's own error, in a stochastic run.
-    fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: &Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
+    fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
         if !self.mode.draws() || self.accumulator == Accumulator::F64 {
             return;
         }
-        let squares = x.mapv(|x| x * x).dot(&panel.mapv(|w| w * w).t());
+        let squares = x.mapv(|x| x * x).dot(&panel.mapv_into(|w| w * w).t());
         y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, x.ncols(), squares, *y));
     }
 
@@ -159,11 +161,11 @@ impl Linear {
         let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
         columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
             let panel = w.panel::<f64>(i * rows, c.ncols()).mapv_into(f64::abs);
-            c.assign(&worst.dot(&panel.t()));
+            general_mat_mul(1.0, &worst, &panel.t(), 0.0, &mut c);
             c += &floor.view().insert_axis(Axis(1));
-            s.assign(&variance.dot(&panel.mapv(|w| w * w).t()));
-            if flushed > 0.0 {
-                let of_weights = panel.sum_axis(Axis(1)) * flushed;
+            let of_weights = (flushed > 0.0).then(|| panel.sum_axis(Axis(1)) * flushed);
+            general_mat_mul(1.0, &variance, &panel.mapv_into(|w| w * w).t(), 0.0, &mut s);
+            if let Some(of_weights) = of_weights {
                 c += &of_weights;
                 s += &of_weights.mapv(|lost| lost * lost / 3.0);
             }

@@ -18,7 +18,7 @@
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use crate::accumulator::gamma;
-use crate::bound::ErrorBound;
+use crate::bound::{ErrorBound, together};
 use crate::error::require;
 use crate::rounding::ExpertSum;
 use crate::semantics::{Semantics, SharedScale};
@@ -156,13 +156,13 @@ impl WithShared {
             let term = |scale: f64, x: f64, e: f64, sigma: f64| {
                 let ((own, floor), moved) = (own(scale), scale.abs() * e);
                 let rounded = own * (1.0 + own) * (scale.abs() * x.abs() + moved) + floor;
-                (moved + rounded, (scale * sigma).hypot(rounded / 3.0_f64.sqrt()))
+                (moved + rounded, together(scale * sigma, rounded / 3.0_f64.sqrt()))
             };
             let (y, y_sigma) = term(self.scale, routed.value[i], ye.certain[i], ye.sigma[i]);
             let (h, h_sigma) = term(self.shared, shared.value[i], he.certain[i], he.sigma[i]);
             let sum = self.unit * (z[i].abs() + y + h) + FLUSHED;
             *certain = y + h + sum;
-            error.sigma[i] = y_sigma.hypot(h_sigma).hypot(sum / 3.0_f64.sqrt()).min(*certain);
+            error.sigma[i] = together(together(y_sigma, h_sigma), sum / 3.0_f64.sqrt()).min(*certain);
         }
         error.rounded(z.view(), storage)
     }

@@ -14,8 +14,8 @@
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
-use crate::bound::ErrorBound;
 use crate::bound::elementary::euclidean;
+use crate::bound::{ErrorBound, together};
 use crate::error::require;
 use crate::order::{self, Order};
 use crate::reduction::Reduction;
@@ -150,8 +150,8 @@ impl RmsNorm {
                 let m = self.factor(w[j]);
                 let carried = m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
                 error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + self.normalized_floor(m);
-                let first = m * r * sigma[j].hypot(xi[j] * r * r * spread);
-                error.sigma[[i, j]] = first.hypot(own_variance.sqrt() * y[[i, j]]).min(error.certain[[i, j]]);
+                let first = m * r * together(sigma[j], xi[j] * r * r * spread);
+                error.sigma[[i, j]] = together(first, own_variance.sqrt() * y[[i, j]]).min(error.certain[[i, j]]);
             }
         }
         error.rounded(y.view(), self.output.storage)

@@ -13,8 +13,8 @@
 
 use ndarray::{Array2, ArrayView2, Zip};
 
-use crate::bound::ErrorBound;
 use crate::bound::elementary::{EXPONENTIAL, silu_slope, steepest_silu};
+use crate::bound::{ErrorBound, together};
 use crate::error::require;
 use crate::semantics::Expert;
 use crate::storage::FLUSHED;
@@ -84,9 +84,9 @@ impl Swiglu {
             let flushed = (1.0 + gate.abs() + delta) * FLUSHED;
             let floor = (up.abs() + up_delta) * (self.activated.storage.underflow() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
-            let spread = (steepness * ge.sigma[i] * up.hypot(up_sigma)).hypot(activated * up_sigma);
+            let spread = together(steepness * ge.sigma[i] * together(up, up_sigma), activated * up_sigma);
             let roundings = own * (activated * up).abs() + floor;
-            error.sigma[i] = spread.hypot(roundings / 3.0_f64.sqrt()).min(*certain);
+            error.sigma[i] = together(spread, roundings / 3.0_f64.sqrt()).min(*certain);
         }
         match self.expert {
             // R2 finds what R1 has left.

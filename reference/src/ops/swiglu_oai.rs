@@ -13,8 +13,8 @@
 
 use ndarray::{Array2, ArrayView2, Zip};
 
-use crate::bound::ErrorBound;
 use crate::bound::elementary::{EXPONENTIAL, steepest_silu};
+use crate::bound::{ErrorBound, together};
 use crate::config::Coefficients;
 use crate::error::require;
 use crate::semantics::GateClamp;
@@ -112,8 +112,8 @@ impl SwigluOai {
             let product = (gate.value * up.value).abs();
             let moved = gate.moved * (up.value.abs() + up.moved) + gate.value.abs() * up.moved;
             *certain = moved + self.unit * (product + moved) + FLUSHED;
-            let spread = (gate.sigma * up.value.abs().hypot(up.sigma)).hypot(gate.value * up.sigma);
-            error.sigma[i] = spread.hypot((self.unit * product + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
+            let spread = together(gate.sigma * together(up.value, up.sigma), gate.value * up.sigma);
+            error.sigma[i] = together(spread, (self.unit * product + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
         }
         error.rounded(a.view(), self.output.storage)
     }
@@ -139,7 +139,7 @@ impl SwigluOai {
         let size = value.abs() + carried + scaled + clamped;
         let roundings = clamped + scaled + own * (1.0 + own) * size;
         let floor = (1.0 + low.abs().max(high.abs())) * (underflow + FLUSHED);
-        let deviation = (steepness * sigma).hypot((roundings + floor) / 3.0_f64.sqrt());
+        let deviation = together(steepness * sigma, (roundings + floor) / 3.0_f64.sqrt());
         let moved = carried + roundings + floor;
         Factor { value, moved, sigma: deviation.min(moved) }
     }
@@ -154,7 +154,7 @@ impl SwigluOai {
             + storage.rounding_error(value.abs() + carried)
             + FLUSHED;
         let moved = carried + roundings;
-        Factor { value, moved, sigma: sigma.min(carried).hypot(roundings / 3.0_f64.sqrt()).min(moved) }
+        Factor { value, moved, sigma: together(sigma.min(carried), roundings / 3.0_f64.sqrt()).min(moved) }
     }
 }
 

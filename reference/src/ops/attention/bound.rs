@@ -22,8 +22,8 @@ use self::mean::{Values, Weights};
 use super::{Attention, BLOCK, Softmax};
 use crate::Rounding;
 use crate::accumulator::gamma;
-use crate::bound::ErrorBound;
 use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
+use crate::bound::{ErrorBound, together};
 use crate::rounding::AttentionRound;
 use crate::semantics::ScoreType;
 use crate::storage::Mode;
@@ -96,7 +96,7 @@ impl Attention {
                 let at = s![head * n + first..head * n + first + rows, ..softmax.scores.ncols()];
                 error.certain.slice_mut(at).assign(&part.certain);
                 let sigma = Zip::from(&part.own).and(&part.shared).and(&part.certain);
-                let sigma = sigma.map_collect(|own, shared, certain| own.hypot(*shared).min(*certain));
+                let sigma = sigma.map_collect(|own, shared, certain| together(*own, *shared).min(*certain));
                 error.sigma.slice_mut(at).assign(&sigma);
             }
         }
@@ -262,7 +262,7 @@ impl ScoreError {
                 let largest = softmax.largest[i];
                 let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL) + function;
                 *d += exponent;
-                *own = own.hypot(exponent / 3.0_f64.sqrt()).min(*d);
+                *own = together(*own, exponent / 3.0_f64.sqrt()).min(*d);
             }
         });
         self
