@@ -265,7 +265,10 @@ impl Comparison<'_> {
         let assumed = &best.assumption.mistakes[before.mistakes.len()..];
         let explained = assumed.iter().map(|assumed| told(first.clone(), assumed, &others, best.fits, left));
         let explained = explained.collect();
-        best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
+        // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
+        if left > 0 {
+            best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
+        }
         Ok(Some((explained, best)))
     }
 
