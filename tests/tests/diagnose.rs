@@ -32,11 +32,11 @@ fn two_mistakes_that_no_site_tells_apart_are_named_together() {
     assert_eq!((names, diagnosis.left), (vec!["no_renorm", "qk_per_head_on_M2"], 0), "{diagnosis:#?}");
 }
 
+/// As in dumps of every mistake, which other programs made; here of an implementation that shows exactly these.
 #[test]
 fn the_outputs_of_layers_are_enough() {
     let setting = setting();
-    for name in ["rope_last_half", "scale_missing", "qk_per_head_on_M2", "bias_in_weights", "w1_w3_swapped", "nongated"]
-    {
+    for name in ["qk_per_head_on_M2", "w1_w3_swapped"] {
         let live = setting.with(&[setting.mistake(name)]);
         let diagnosis = setting.diagnose(&Seen { live: &live, shows: outputs, value: |_, value| value });
         let named = diagnosis.explained.first().map(|explained| explained.name);

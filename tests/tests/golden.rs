@@ -24,7 +24,7 @@ use tools::failure::Failure;
 use tools::judge::candidate::{Candidate, Live};
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
-use tools::judge::verification::Verification;
+use tools::judge::verification::{Found, Verification};
 
 fn cases() -> Vec<Case> {
     let golden = Golden::embedded();
@@ -53,7 +53,12 @@ fn extent(case: &Case) -> Extent {
 }
 
 /// Judges values of a case's prompt.
-fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteReport> {
+fn verify(
+    case: &Case,
+    candidate: &dyn Candidate,
+    lenses: &[Lens],
+    judge: impl FnOnce(&Verification<'_>) -> Vec<SiteReport>,
+) -> Vec<SiteReport> {
     let (weights, media) = (case.checkpoint().expect("it is whole"), shown(case));
     let model = Decoder::new(weights.config(), semantics(case), &weights).expect("it fits").seeing(media.as_ref());
     let layers = 0..weights.config().num_hidden_layers;
@@ -61,14 +66,19 @@ fn verify(case: &Case, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteRe
     let (contract, prompt) = (contract(case), case.tokens.len());
     let verification =
         Verification { model: &model, candidate, contract, steps: &steps, prompt, lenses, layers, keep: None };
-    verification.run(|| ()).expect("it can be read").sites
+    judge(&verification)
+}
+
+fn reports_of(found: Result<Found, Failure>) -> Vec<SiteReport> {
+    found.expect("it can be read").sites
 }
 
 #[test]
 fn every_module_output_is_within_its_bound() {
     for case in cases() {
         let candidate = expected(&case);
-        let reports = verify(&case, &candidate, &[Lens::Local, Lens::Layer, Lens::Global]);
+        let reports =
+            verify(&case, &candidate, &[Lens::Local, Lens::Layer, Lens::Global], |all| reports_of(all.run(|| ())));
         for report in &reports {
             let right = matches!(report.verdict, Verdict::Exact | Verdict::Within | Verdict::Tie);
             assert!(right, "{}: {report:#?}", case.name);
@@ -164,7 +174,7 @@ proptest! {
         let largest = matrix.iter().fold(0.0_f64, |top, x| top.max(x.abs()));
         let large: Vec<(usize, usize)> = matrix.indexed_iter().filter(|(_, x)| x.abs() > 0.1 * largest).map(|(at, _)| at).collect();
         let candidate = OneOff { values: &values, site, place: *place.get(&large) };
-        let reports = verify(&case, &candidate, &[Lens::Local]);
+        let reports = verify(&case, &candidate, &[Lens::Local], |one| reports_of(one.without_twin()));
         let first = reports.iter().find(|report| report.verdict == Verdict::Fault);
         prop_assert_eq!(first.map(|report| report.site), Some(site));
         let worst = first.and_then(|report| report.worst.clone()).expect("a fault has a worst value");

@@ -99,12 +99,27 @@ fn complaint(sources: &Sources, kernel: &Kernel, statement: &Statement) -> Optio
     Some(format!("{} without {file}:{line}, `{text}`: {problem}", kernel.label()))
 }
 
+/// All kernels, but of those that heads' channels alone tell apart the narrowest and the widest: between them, loops have other
+/// lengths, and nothing else.
+fn extremes() -> impl Iterator<Item = &'static Kernel> {
+    let is_by_channels = |kernel: &Kernel| kernel.constants.iter().any(|(name, _)| *name == "D");
+    let widths =
+        |op: &'static str| KERNELS.iter().filter(move |kernel| kernel.op == op).map(|kernel| kernel.constant("D"));
+    KERNELS.iter().filter(move |kernel| {
+        let is_extreme = || {
+            let of = [widths(kernel.op).min(), widths(kernel.op).max()];
+            of.contains(&Some(kernel.constant("D")))
+        };
+        !is_by_channels(kernel) || is_extreme()
+    })
+}
+
 #[test]
 fn each_statement_that_orders_something_is_needed() {
     let sources = Sources::embedded();
     let of_kernel =
         |kernel: &Kernel| statements_of(kernel, &sources).into_iter().map(|it| (*kernel, it)).collect::<Vec<_>>();
-    let cases: Vec<(Kernel, Statement)> = KERNELS.iter().flat_map(of_kernel).collect();
+    let cases: Vec<(Kernel, Statement)> = extremes().flat_map(of_kernel).collect();
     let complaints: Vec<String> =
         cases.par_iter().filter_map(|(kernel, statement)| complaint(&sources, kernel, statement)).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));

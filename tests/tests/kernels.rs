@@ -10,8 +10,9 @@ use crate::emulator::{conformance, fault_kernels, mma};
 
 mod shared_memory;
 
-/// Ampere, Hopper, and Hopper with its own instructions.
-const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_90a"];
+/// Ampere, and Hopper with its own instructions, for which its images are made; without them, which no kernel has in its
+/// source, it is compiled to the same.
+const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
 
 /// NVRTC: `PARITY_NVRTC` names its folder. Without it nothing of this is done.
 #[expect(clippy::print_stdout, reason = "what could not be done is said")]

@@ -13,9 +13,10 @@ use reference::{RoundingContract, Semantics, Site};
 use tests::mistaken::Setting;
 use tools::diagnose::catalogue::list;
 use tools::diagnose::catalogue::mistake::Assumed;
+use tools::judge::candidate::Live;
 
-/// How many of the cases are built in.
-const BUILT_IN: usize = 7;
+/// How many of the cases come first, on which every mistake is made; on the others, those that are not named yet.
+const FIRST: usize = 6;
 
 /// What became of a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +30,15 @@ enum Fate {
     Misplaced,
 }
 
-/// Right but for one mistake.
-fn fate(setting: &Setting, assumed: &Assumed) -> Fate {
+/// Right but for one mistake. What is right has no fault.
+fn fate(setting: &Setting, right: &Live, assumed: &Assumed) -> Fate {
     let made = setting.with(std::slice::from_ref(assumed));
+    if made == *right {
+        return Fate::Invisible;
+    }
     let diagnosis = setting.diagnose(&made);
     let Some(first) = diagnosis.explained.first() else {
-        let unseen = if made == setting.with(&[]) { Fate::Invisible } else { Fate::Missed };
-        return if diagnosis.unexplained.is_none() { unseen } else { Fate::Unnamed };
+        return if diagnosis.unexplained.is_none() { Fate::Missed } else { Fate::Unnamed };
     };
     let suspects: Vec<Site> = first.fault.segment.iter().copied().chain([first.fault.site]).collect();
     if !assumed.mistake.touches(&suspects) {
@@ -55,12 +58,12 @@ fn fate(setting: &Setting, assumed: &Assumed) -> Fate {
 fn kill_matrix() {
     let settings = [
         Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32),
-        Setting::of("m2-f16-weights-f32", RoundingContract::EAGER_F32),
         Setting::of("m2-sharded-bf16", RoundingContract::EAGER_BF16),
         Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32),
         Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16),
         Setting::of("vision-images-f32", RoundingContract::EAGER_F32),
         Setting::of("vision-video-f32", RoundingContract::EAGER_F32),
+        Setting::of("m2-f16-weights-f32", RoundingContract::EAGER_F32),
         Setting::beside("m2-square-f32", RoundingContract::EAGER_F32),
         Setting::beside("m3-main-index-f32", RoundingContract::EAGER_F32),
         Setting { reading: Some(Semantics::DOCUMENTS), ..Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32) },
@@ -68,17 +71,18 @@ fn kill_matrix() {
     let mut table = String::new();
     let (mut of_text, mut named) = (BTreeSet::new(), BTreeSet::new());
     for (place, setting) in settings.into_iter().enumerate() {
-        let right = setting.diagnose(&setting.with(&[]));
-        assert!(right.unexplained.is_none() && right.explained.is_empty(), "{}: {right:#?}", setting.name());
+        let right = setting.with(&[]);
+        let of_right = setting.diagnose(&right);
+        assert!(of_right.unexplained.is_none() && of_right.explained.is_empty(), "{}: {of_right:#?}", setting.name());
         // What a text model can have wrong is made in the cases of text, and in those of images what is left; in the last
         // cases only what none before them shows.
         let mut mistakes = setting.mistakes();
         match setting.case.pixels().expect("readable") {
-            None if place >= BUILT_IN => mistakes.retain(|assumed| !named.contains(assumed.mistake.name)),
+            None if place >= FIRST => mistakes.retain(|assumed| !named.contains(assumed.mistake.name)),
             None => of_text.extend(mistakes.iter().map(|assumed| assumed.mistake.name)),
             Some(_) => mistakes.retain(|assumed| !of_text.contains(assumed.mistake.name)),
         }
-        let fates: Vec<Fate> = mistakes.par_iter().map(|assumed| fate(&setting, assumed)).collect();
+        let fates: Vec<Fate> = mistakes.par_iter().map(|assumed| fate(&setting, &right, assumed)).collect();
         let count = |fate| fates.iter().filter(|other| **other == fate).count();
         let all = [Fate::Named, Fate::AmongEquals, Fate::Invisible, Fate::Missed, Fate::Unnamed, Fate::Misplaced];
         let totals: Vec<String> = all.map(|fate| format!("{} {fate:?}", count(fate))).to_vec();
