@@ -48,7 +48,8 @@ proptest! {
         let sum = a.plus(&b);
         prop_assert_eq!(&sum.certain, &(&a.certain + &b.certain));
         for ((sum, a), b) in sum.sigma.iter().zip(&a.sigma).zip(&b.sigma) {
-            prop_assert_eq!(*sum, a.hypot(*b));
+            // Either root is off by at most 2·u.
+            prop_assert!((sum - a.hypot(*b)).abs() <= 2.0 * f64::EPSILON * sum, "{} of {} and {}", sum, a, b);
         }
         prop_assert_eq!((sum.carried, b.plus(&a).carried), (2, 2));
     }
