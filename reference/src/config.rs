@@ -158,6 +158,7 @@ impl Config {
         Config {
             rotary_dim: semantics.rotary_dim.unwrap_or(self.rotary_dim),
             rope_theta: semantics.rope_theta.unwrap_or(self.rope_theta),
+            rms_norm_eps: semantics.norm_eps.unwrap_or(self.rms_norm_eps),
             num_experts_per_tok: semantics.top_k.unwrap_or(self.num_experts_per_tok),
             index,
             ..self.clone()

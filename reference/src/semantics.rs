@@ -57,6 +57,8 @@ table! {
         norm_weight: word_or_config Option<NormWeight> = None;
         /// D09: where ε stands. All but S3: inside the root; S3: outside.
         eps_place: word EpsPlace = EpsPlace::Inside;
+        /// ε, instead of the config's.
+        norm_eps: number Option<f64> = None;
     }
     qk_norm {
         /// D05: over what queries and keys are normed, instead of the config's. S2, S0 CH3.5 and the code: the whole
@@ -66,6 +68,8 @@ table! {
         qk_norm_on: word QkNormOn = QkNormOn::QueryKey;
         /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
         qk_shards: number Option<usize> = None;
+        /// ε of the query and key norms, instead of the others'.
+        qk_norm_eps: number Option<f64> = None;
     }
     qk_norm_rope {
         /// Whether norm or rotation comes first.
@@ -74,6 +78,8 @@ table! {
     attention {
         /// By what scores are scaled.
         attention_scale: word AttentionScale = AttentionScale::HeadDim;
+        /// By what number scores are scaled, instead of that.
+        score_scale: number Option<f64> = None;
         /// Which key head a query head reads.
         key_head: word KeyHead = KeyHead::Grouped;
         /// Which tokens a token sees.
@@ -142,6 +148,8 @@ table! {
     swiglu_oai {
         /// D32: how the gate is clamped. S1 CH5.2 and CH8.1: on both sides; the code: from above.
         gate_clamp: word GateClamp = GateClamp::Symmetric, released GateClamp::Upper;
+        /// α of SwiGLU-OAI, by which the gate is multiplied in the sigmoid, instead of the config's.
+        gate_alpha: number Option<f64> = None;
         /// β of SwiGLU-OAI, which is added to u, instead of the config's.
         up_beta: number Option<f64> = None;
         /// ℓ of SwiGLU-OAI, to which values are clamped, instead of the config's.

@@ -23,6 +23,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     let norm = (
         select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]),
         select(vec![EpsPlace::Inside, EpsPlace::Outside]),
+        [of(0.0..1.0), of(0.0..1.0)],
     );
     let router = (
         of(0..99_usize),
@@ -32,7 +33,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![RouterScore::Sigmoid, RouterScore::SoftmaxTopk]),
     );
     let attention = (
-        select(vec![AttentionScale::HeadDim, AttentionScale::None, AttentionScale::RotaryDim]),
+        (select(vec![AttentionScale::HeadDim, AttentionScale::None, AttentionScale::RotaryDim]), of(0.0..9.0)),
         select(vec![KeyHead::Grouped, KeyHead::Tiled]),
         select(vec![Causal::Inclusive, Causal::Ahead, Causal::Strict, Causal::All]),
         select(vec![NormOrder::NormFirst, NormOrder::RopeFirst]),
@@ -55,6 +56,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             activation: ffn.activation,
             up_beta: ffn.up_beta,
             swiglu_limit: ffn.swiglu_limit,
+            gate_alpha: ffn.gate_alpha,
             routed_scale: ffn.routed_scale,
             shared_scale: ffn.shared_scale,
             norm_weight: ffn.norm_weight,
@@ -64,12 +66,15 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             rope_theta: rope.3,
             qk_norm: norm.0,
             eps_place: norm.1,
+            norm_eps: norm.2[0],
+            qk_norm_eps: norm.2[1],
             top_k: router.0,
             expert: router.1,
             routing_weights: router.2,
             router_eps: router.3,
             router_score: router.4,
-            attention_scale: attention.0,
+            attention_scale: attention.0.0,
+            score_scale: attention.0.1,
             key_head: attention.1,
             causal: attention.2,
             norm_order: attention.3,
@@ -173,7 +178,7 @@ fn feed_forward() -> impl Strategy<Value = Semantics> {
     let gate = (
         select(vec![GateClamp::Upper, GateClamp::Symmetric, GateClamp::None]),
         of(select(vec![Activation::Swiglu, Activation::SwigluOai])),
-        (of(-9.0..9.0), of(0.5..9.0)),
+        (of(-9.0..9.0), of(0.5..9.0), of(0.0..9.0)),
     );
     let rest = (
         of(0.0..9.0),
@@ -181,15 +186,18 @@ fn feed_forward() -> impl Strategy<Value = Semantics> {
         of(select(vec![NormWeight::Plain, NormWeight::OnePlus])),
     );
     (gate, rest).prop_map(
-        |((gate_clamp, activation, (up_beta, swiglu_limit)), (routed_scale, shared_scale, norm_weight))| Semantics {
-            gate_clamp,
-            activation,
-            up_beta,
-            swiglu_limit,
-            routed_scale,
-            shared_scale,
-            norm_weight,
-            ..Semantics::RELEASED
+        |((gate_clamp, activation, (up_beta, swiglu_limit, gate_alpha)), (routed_scale, shared_scale, norm_weight))| {
+            Semantics {
+                gate_clamp,
+                activation,
+                up_beta,
+                swiglu_limit,
+                gate_alpha,
+                routed_scale,
+                shared_scale,
+                norm_weight,
+                ..Semantics::RELEASED
+            }
         },
     )
 }
@@ -248,11 +256,11 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, position_shift, norm_weight, eps_place, qk_norm, qk_norm_on, qk_shards, \
-             norm_order, attention_scale, key_head, causal, attention_softmax, msa_select, msa_local, msa_init_block, \
+             rope_frequency, rope_position, position_shift, norm_weight, eps_place, norm_eps, qk_norm, qk_norm_on, \
+             qk_shards, qk_norm_eps, norm_order, attention_scale, score_scale, key_head, causal, attention_softmax, msa_select, msa_local, msa_init_block, \
              msa_score_scale, msa_pool, msa_top_k, msa_pad, index_rope, index_norm, index_key, index_mask, \
              index_scores, msa_mask, msa_group, msa_own, msa_layout, top_k, routing_weights, router_eps, router_score, \
-             renormalize, expert_choice, activation, expert, gate_clamp, up_beta, swiglu_limit, routed_scale, \
+             renormalize, expert_choice, activation, expert, gate_clamp, gate_alpha, up_beta, swiglu_limit, routed_scale, \
              shared_scale, vision_attention, gelu, axial_pair, chunk_time, merge_order, patch_order, vision_post_norm",
         ),
     ] {

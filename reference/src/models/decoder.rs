@@ -6,6 +6,8 @@
 //!
 //! A layer attends to all tokens before it or to chosen blocks of them, and its network is dense or made of experts.
 
+use std::collections::BTreeMap;
+
 pub use super::stream::Stream;
 use super::stream::residual_stream;
 use super::vision::VisionTower;
@@ -34,6 +36,8 @@ pub struct Decoder<'w> {
     semantics: Semantics,
     weights: &'w dyn Weights,
     media: Option<&'w Media>,
+    /// Layers that are read otherwise.
+    others: BTreeMap<usize, Decoder<'w>>,
 }
 
 impl<'w> Decoder<'w> {
@@ -52,7 +56,13 @@ impl<'w> Decoder<'w> {
             let fits = semantics.index_key == IndexKey::Own || head_dim == d;
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{d}, that of the keys it takes"))?;
         }
-        Ok(Decoder { config, semantics, weights, media: None })
+        Ok(Decoder { config, semantics, weights, media: None, others: BTreeMap::new() })
+    }
+
+    /// The same with one layer under another reading of `config`. The rotation table, which all layers share, stays as it is.
+    pub fn with_layer(mut self, layer: usize, config: &Config, semantics: Semantics) -> Result<Self, Error> {
+        self.others.insert(layer, Decoder::new(config, semantics, self.weights)?);
+        Ok(self)
     }
 
     /// The same before a prompt with images or videos.
@@ -174,6 +184,9 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Stream<T>, Error> {
+        if let Some(other) = self.others.get(&layer) {
+            return other.layer(layer, x, table, cache, run);
+        }
         let at = |site| Site::Layer(layer, site);
         let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::InputNorm)?, x, run)?;
         let normed = run.visit(at(LayerSite::InputNorm), normed);
@@ -338,6 +351,7 @@ impl<'w> Decoder<'w> {
     ) -> Result<Tracked<T>, Error> {
         let params = |contract: &RoundingContract| {
             let norm = self.norm_params(contract);
+            let norm = RmsNorm { eps: self.semantics.qk_norm_eps.unwrap_or(norm.eps), ..norm };
             // A part of the projection is one head at least: keys that have fewer are on several devices.
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
             let (over, head_dim) = match self.semantics.qk_shards {

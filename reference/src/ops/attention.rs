@@ -228,6 +228,7 @@ impl Attention {
             AttentionScale::RotaryDim => (rotary_dim.max(1) as f64).sqrt().recip(),
             AttentionScale::HalfHeadDim => (self.head_dim as f64 / 2.0).sqrt().recip(),
         };
+        let scale = semantics.score_scale.unwrap_or(scale);
         let (softmax, bf16) = (semantics.attention_softmax, Rounding::nearest(Storage::Bf16));
         let (probabilities, order) = match softmax {
             ScoreType::F32 => (self.probabilities, self.order),

@@ -85,9 +85,10 @@ impl Activation {
     pub fn under(contract: &RoundingContract, semantics: &Semantics, oai: Option<Coefficients>) -> Self {
         match (oai, semantics.activation) {
             (Some(coefficients), None | Some(semantics::Activation::SwigluOai)) => {
+                let alpha = semantics.gate_alpha.unwrap_or(coefficients.alpha);
                 let beta = semantics.up_beta.unwrap_or(coefficients.beta);
                 let limit = semantics.swiglu_limit.unwrap_or(coefficients.limit);
-                let coefficients = Coefficients { limit, beta, ..coefficients };
+                let coefficients = Coefficients { alpha, limit, beta };
                 Activation::SwigluOai(SwigluOai::under(contract, coefficients, semantics.gate_clamp))
             }
             (None, _) | (_, Some(semantics::Activation::Swiglu)) => {
