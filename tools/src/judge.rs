@@ -20,6 +20,7 @@ mod likelihood;
 pub mod profile;
 mod recover;
 pub mod replay;
+pub(crate) mod rerun;
 mod routing;
 pub mod spread;
 pub mod stored;

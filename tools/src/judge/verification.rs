@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 use fixtures::names::at::At;
 use ndarray::Array2;
@@ -79,7 +80,8 @@ impl Verification<'_> {
     pub fn agreements(&self) -> Result<Vec<(At, Agreement)>, Failure> {
         let mut twin = Twin::alone(self.model, self.contract);
         let mut agreements = Vec::new();
-        self.each_phase(|phase, pass, loaded| {
+        self.each_phase(|phase, pass, loaded, stream| {
+            stream.iter().for_each(|stream| twin.jump(stream));
             let of_phase = twin.advance(phase, pass, loaded)?.into_iter();
             agreements.extend(of_phase.map(|(site, agreement)| (At { step: loaded.step(), site }, agreement)));
             Ok(())
@@ -92,12 +94,9 @@ impl Verification<'_> {
     /// sums. If `binding`, a difference is a fault. `progress` is told of each phase done, of [`Verification::phases`].
     pub fn exactness(&self, binding: bool, mut progress: impl FnMut()) -> Result<Option<Exactness>, Failure> {
         let Some(mut twin) = ExactTwin::new(self.model, self.contract) else { return Ok(None) };
-        let (start, mut sites) = (self.first_layer(), Vec::new());
-        self.each_phase(|phase, pass, loaded| {
-            if phase == Phase::Layer(start) && start > 0 {
-                let stream = loaded.value(output_of(start - 1))?;
-                twin.jump(&stream);
-            }
+        let mut sites = Vec::new();
+        self.each_phase(|phase, pass, loaded, stream| {
+            stream.iter().for_each(|stream| twin.jump(stream));
             sites.extend(twin.advance(phase, pass, loaded)?);
             progress();
             Ok(())
@@ -105,16 +104,20 @@ impl Verification<'_> {
         Ok(Some(Exactness { sites, binding }))
     }
 
-    fn each_phase(
+    /// Each phase, with the candidate's residual stream where a run that skipped the layers before goes on from it.
+    pub(super) fn each_phase(
         &self,
-        mut f: impl FnMut(Phase, Pass<'_>, &Loaded<'_>) -> Result<(), Failure>,
+        mut f: impl FnMut(Phase, Pass<'_>, &Loaded<'_>, Option<Rc<Array2<f64>>>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut first = 0;
+        let (start, mut first) = (self.first_layer(), 0);
         for (step, tokens) in self.steps.iter().enumerate() {
             let pass = self.begin(step, first);
             first = pass.start.position;
             for phase in self.pass(step) {
-                f(phase, pass, &Loaded::new(self.candidate, self.model.config(), step, self.extent(step)))?;
+                let loaded = Loaded::new(self.candidate, self.model.config(), step, self.extent(step));
+                let begins = phase == Phase::Layer(start) && start > 0;
+                let stream = if begins { Some(loaded.value(output_of(start - 1))?) } else { None };
+                f(phase, pass, &loaded, stream)?;
             }
             first += tokens.len();
         }

@@ -1,0 +1,119 @@
+//! What the reference computes at a site when something in it is changed, from the candidate's own inputs.
+
+use std::collections::HashMap;
+
+use ndarray::{Array2, Axis};
+use reference::probe::Probe;
+use reference::run::Run;
+use reference::{LayerSite, RoundingContract, Site, Tracked};
+
+use super::lens::Lens;
+use super::stored::storage_at;
+use super::substitution::Substitution;
+use super::track::{Phase, State};
+use super::verification::Verification;
+use crate::failure::Failure;
+
+/// A run's values at a site that the candidate shows, of all passes one below the other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rerun {
+    /// What was computed, as it is stored.
+    pub(crate) computed: Array2<f64>,
+    /// What the candidate has.
+    pub(crate) candidate: Array2<f64>,
+    /// For each of its rows, the token among all that are shown.
+    pub(crate) tokens: Vec<usize>,
+    /// What was wanted beside it: every site's values, after the candidate's were put in their place.
+    pub(crate) beside: HashMap<Site, Array2<f64>>,
+    /// The experts that each token was sent to.
+    pub(crate) experts: Option<Array2<usize>>,
+}
+
+impl Rerun {
+    fn append(&mut self, computed: &Array2<f64>, candidate: &Array2<f64>, tokens: usize) {
+        let (first, each) = (self.tokens.last().map_or(0, |last| last + 1), candidate.nrows() / tokens.max(1));
+        self.tokens.extend((0..candidate.nrows()).map(|row| first + row / each.max(1)));
+        stack(&mut self.computed, computed);
+        stack(&mut self.candidate, candidate);
+    }
+}
+
+/// Puts rows below others.
+fn stack(to: &mut Array2<f64>, rows: &Array2<f64>) {
+    if to.is_empty() {
+        to.clone_from(rows);
+    } else {
+        to.append(Axis(0), rows.view()).expect("a site has as many columns in every pass");
+    }
+}
+
+/// Keeps values beside those that the substitution sees.
+struct Watch<'a> {
+    substitution: Substitution<'a>,
+    wanted: &'a [Site],
+    values: HashMap<Site, Array2<f64>>,
+    experts: Option<Array2<usize>>,
+}
+
+impl Probe<f64> for Watch<'_> {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        Probe::<f64>::visit(&mut self.substitution, site, value);
+        if self.wanted.contains(&site) {
+            self.values.insert(site, value.value.clone());
+        }
+    }
+
+    fn choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) {
+        Probe::<f64>::choose(&mut self.substitution, site, scores, chosen);
+        if matches!(site, Site::Layer(_, LayerSite::GateExperts)) {
+            self.experts = Some(chosen.clone());
+        }
+    }
+
+    fn wants(&self, site: Site) -> bool {
+        Probe::<f64>::wants(&self.substitution, site)
+    }
+
+    fn stores(&self, site: Site) -> bool {
+        Probe::<f64>::stores(&self.substitution, site)
+    }
+}
+
+impl Verification<'_> {
+    /// Runs the layers in f64 with the roundings of `contract`, and keeps the values at `at` in every pass, and those of the
+    /// sites that are wanted beside it in passes in which all tokens are shown there.
+    pub(crate) fn rerun(&self, contract: RoundingContract, at: Site, wanted: &[Site]) -> Result<Rerun, Failure> {
+        let mut state = State::new(self.model);
+        let mut found = Rerun::default();
+        self.each_phase(|phase, pass, loaded, stream| {
+            if phase == Phase::Start {
+                state.truncate(pass.kept());
+            }
+            stream.iter().for_each(|stream| state.jump(stream));
+            let substitution = Substitution::new(Lens::Local, loaded, Some(vec![at]));
+            let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None };
+            state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
+            if let Some(failure) = probe.substitution.failure {
+                return Err(failure);
+            }
+            let Some(seen) = probe.substitution.seen.into_iter().find(|seen| seen.site == at) else { return Ok(()) };
+            let tokens = seen.shown.as_ref().map_or(loaded.tokens(), |shown| shown.len());
+            let storage = storage_at(at, &contract);
+            let candidate = loaded.value(at)?;
+            found.append(&seen.computed.value.mapv(|x| storage.nearest(x)), &candidate, tokens);
+            if seen.shown.is_none() {
+                for (site, value) in probe.values {
+                    stack(found.beside.entry(site).or_default(), &value);
+                }
+                match (&mut found.experts, probe.experts) {
+                    (Some(all), Some(chosen)) => {
+                        all.append(Axis(0), chosen.view()).expect("each token has as many experts");
+                    }
+                    (all, chosen) => *all = chosen,
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
