@@ -1,9 +1,11 @@
 //! Implementations that are right but for known mistakes: the reference, computing in f32.
 
 use fixtures::checkpoint::held::HeldWeights;
+use fixtures::checkpoint::memory::MemoryWeights;
 use fixtures::golden::{Case, Golden};
 use ndarray::Array2;
 use optimized::models::capture::Capture;
+use reference::config::Config;
 use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
@@ -99,6 +101,17 @@ impl Setting {
         let media = shown(&self.case);
         let model = assumption.model(checkpoint.config(), &weights).expect("the mistake can be made here");
         computed(&model.seeing(media.as_ref()), &self.case.tokens, self.contract)
+    }
+
+    /// What an implementation computes whose configuration and weights were changed.
+    pub fn changed(&self, change: impl FnOnce(&mut Config, &mut MemoryWeights)) -> Live {
+        let checkpoint = self.case.checkpoint().expect("it is whole");
+        let mut config = checkpoint.config().clone();
+        let mut weights = MemoryWeights::copy(&config, &checkpoint).expect("it is whole");
+        change(&mut config, &mut weights);
+        let held = HeldWeights::under(&self.contract, config.norm_weight, &weights);
+        let model = Decoder::new(&config, self.semantics(), &held).expect("the change keeps the contract");
+        computed(&model, &self.case.tokens, self.contract)
     }
 
     /// With these mistakes.

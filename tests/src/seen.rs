@@ -47,14 +47,15 @@ pub fn setting() -> Setting {
     Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32)
 }
 
-/// What is said of the output projection's 40 × 96 values in layer 1, changed, and of nothing else.
-pub fn pattern(change: impl Fn(Array2<f64>) -> Array2<f64> + Sync) -> String {
-    const CHANGED: Site = Site::Layer(1, LayerSite::OProj);
+/// What is said of 40 × 96 values in layer 1, changed, and of nothing else. Those of the output projection are what another
+/// weight would make of some changes; those of the context no weight makes.
+pub fn pattern(site: LayerSite, change: impl Fn(Array2<f64>) -> Array2<f64> + Sync) -> String {
+    let changed = Site::Layer(1, site);
     let setting = setting();
     let live = setting.with(&[]);
-    let value = |site, value| if site == CHANGED { change(value) } else { value };
+    let value = |site, value| if site == changed { change(value) } else { value };
     let shows = |site| site != Site::Layer(1, LayerSite::Attention);
     let diagnosis = setting.diagnose(&Seen { live: &live, shows, value });
-    assert_eq!(diagnosis.unexplained.as_ref().map(|fault| fault.site), Some(CHANGED));
+    assert_eq!(diagnosis.unexplained.as_ref().map(|fault| fault.site), Some(changed));
     diagnosis.pattern.join("; ")
 }

@@ -7,6 +7,9 @@ use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
 
 mod dumps;
+mod fitted;
+mod places;
+mod searched;
 
 #[test]
 fn two_mistakes_are_named_one_after_the_other() {
@@ -46,24 +49,24 @@ fn the_outputs_of_layers_are_enough() {
 
 #[test]
 fn what_no_mistake_explains_is_described() {
-    let scaled = pattern(|x| x * 1.5);
+    let scaled = pattern(LayerSite::Context, |x| x * 1.5);
     assert!(scaled.contains("every token is off") && scaled.contains("every value is 1.500000 times"), "{scaled}");
-    let late = pattern(|mut x| {
+    let late = pattern(LayerSite::OProj, |mut x| {
         x.slice_mut(s![20.., ..]).mapv_inplace(|x| x + 1.0);
         x
     });
     assert!(late.contains("tokens 20 to 39 of 40 are off") && late.contains("every channel is off"), "{late}");
-    let one = pattern(|mut x| {
+    let one = pattern(LayerSite::OProj, |mut x| {
         x[[7, 5]] += 1.0;
         x
     });
     assert!(one.contains("1 of 40 tokens are off: 7") && one.contains("1 of 96 channels are off: 5"), "{one}");
-    let shifted = pattern(|x| {
+    let shifted = pattern(LayerSite::OProj, |x| {
         let rows: Vec<usize> = (0..40).map(|i: usize| i.saturating_sub(1)).collect();
         x.select(Axis(0), &rows)
     });
     assert!(shifted.contains("every row is the reference's 1 before it"), "{shifted}");
-    let permuted = pattern(|x| {
+    let permuted = pattern(LayerSite::Context, |x| {
         let columns: Vec<usize> = (0..96).map(|j| j ^ 1).collect();
         x.select(Axis(1), &columns)
     });

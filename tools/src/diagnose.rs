@@ -1,9 +1,16 @@
 //! Which known mistake makes a candidate what it is.
+//!
+//! Reading order: [`catalogue`], the known mistakes; [`trial`], the reference with one assumed, and what it leaves;
+//! [`search`], what values tell of weights and parameters where no known mistake explains them; [`explain`], what explains
+//! a fault best; [`diagnosis`], one fault after the other.
 
 pub mod catalogue;
 pub mod diagnosis;
+mod explain;
 mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;
+mod search;
 mod sizes;
 mod tokens;
+mod trial;

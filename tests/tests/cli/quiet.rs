@@ -45,4 +45,16 @@ fn a_quiet_fault_is_suspicious_and_told() {
     let ran = parity(folder.path(), &["diagnose", &model, "dump.safetensors"]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(ran.stdout.contains("suspicious   model.layers.0.mlp.down_proj: values are 0.98 % larger"), "{ran}");
+    assert!(ran.stdout.contains("weight_scaled (down_proj of the dense network in layer 0 is 1.01"), "{ran}");
+    assert!(ran.stdout.ends_with("nothing is left unexplained\n"), "{ran}");
+    let ran = parity(folder.path(), &["diagnose", &model, "dump.safetensors", "--json", "-"]);
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let explained = &told["diagnosis"]["explained"][0];
+    assert_eq!(
+        (&explained["layers"], &explained["is_local"]),
+        (&serde_json::json!([0]), &serde_json::json!(true)),
+        "{ran}"
+    );
+    let [before, under] = [0, 1].map(|i| explained["reproduced"][i]["equal"].as_u64().expect("a number"));
+    assert!(under > 2 * before, "{ran}");
 }

@@ -8,10 +8,10 @@ use clap::Args;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::options::{DumpOptions, Reporting};
-use crate::diagnose::diagnosis::{Diagnosis, Explained};
+use crate::diagnose::diagnosis::{Diagnosis, Explained, Fitted};
 use crate::failure::Failure;
-use crate::judge::verdict::SiteReport;
-use crate::report::figures::{apart, counted};
+use crate::judge::verdict::{SiteReport, Verdict};
+use crate::report::figures::{apart, counted, numbered};
 use crate::report::finding::suspicion;
 use crate::report::output::Output;
 use crate::report::place::of_step;
@@ -97,9 +97,29 @@ fn told(diagnosis: &Diagnosis) -> String {
 
 fn mistake(explained: &Explained) -> String {
     let mut text = place(&explained.fault);
+    if !explained.off.is_empty() {
+        let _ = writeln!(text, "off          {}", explained.off.join("; "));
+    }
     let _ = writeln!(text, "mistake      {} ({})", explained.name, explained.way);
     let _ = writeln!(text, "             {}", explained.about);
     let _ = writeln!(text, "right        {}", explained.right);
+    if let Some(Fitted { parameter, fit, configured }) = &explained.fitted {
+        let _ = writeln!(text, "fitted       {parameter} is {fit}, the configuration says {}", short(*configured));
+    }
+    if !explained.layers.is_empty() {
+        let what = if explained.is_local { " alone" } else { ", all that can tell" };
+        let _ = writeln!(text, "holds in     {}{what}", numbered("layer", &explained.layers));
+    }
+    if let Some([before, under]) = explained.reproduced {
+        let _ = writeln!(
+            text,
+            "reproduces   {} of the site's {} values bit for bit ({}), without it {}",
+            under.equal,
+            under.count,
+            percent(under.equal, under.count),
+            before.equal
+        );
+    }
     if explained.fits.1 > 0 {
         let (right, all) = explained.fits;
         let _ =
@@ -108,11 +128,24 @@ fn mistake(explained: &Explained) -> String {
     if !explained.equivalent.is_empty() {
         let _ = writeln!(text, "as good      {}", explained.equivalent.join(", "));
     }
-    let _ = writeln!(text, "leaves       {}\n", counted(explained.left, "fault"));
+    let of = if explained.fault.verdict == Verdict::Suspicious { "suspicious site" } else { "fault" };
+    let _ = writeln!(text, "leaves       {}\n", counted(explained.left, of));
     text
 }
 
+/// A number as people write it: 1e-6, not 0.000001.
+fn short(value: f64) -> String {
+    if (1e-3..1e6).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
+fn percent(part: usize, of: usize) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / of.max(1) as f64)
+}
+
 fn place(fault: &SiteReport) -> String {
+    if fault.verdict == Verdict::Suspicious {
+        return format!("suspicious   {}: {}\n", of_step(fault.step, fault.site), suspicion(fault));
+    }
     let mut text = format!("first fault  {}", of_step(fault.step, fault.site));
     if let Some(worst) = &fault.worst {
         let [candidate, reference] = apart(worst.candidate, worst.reference);

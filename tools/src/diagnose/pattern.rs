@@ -22,6 +22,18 @@ pub(super) fn first_token(kept: &Kept, site: Site, config: &Config, extent: Exte
 
 /// Sentences on a fault.
 pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
+    let mut said = places(kept, site, config, extent);
+    said.extend(constant_factor(kept));
+    said.extend(another_row(kept));
+    said.extend(permuted_columns(kept));
+    said.extend(coarser(kept));
+    #[cfg(feature = "lapack")]
+    said.extend(super::rank::describe(kept));
+    said
+}
+
+/// Which tokens, heads and channels are off, a sentence an axis.
+pub(super) fn places(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
     let shape = site.shape(config, extent);
     let off = indices(kept, site, config, extent);
     let mut said = Vec::new();
@@ -35,12 +47,6 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent)
             said.push(among(axis.name(), places, count));
         }
     }
-    said.extend(constant_factor(kept));
-    said.extend(another_row(kept));
-    said.extend(permuted_columns(kept));
-    said.extend(coarser(kept));
-    #[cfg(feature = "lapack")]
-    said.extend(super::rank::describe(kept));
     said
 }
 

@@ -4,7 +4,10 @@ use fixtures::names::at::At;
 use reference::config::Config;
 use reference::{LayerSite, Semantics, Site};
 
+use super::catalogue::mistake::{Assumed, Change};
 use crate::judge::comparison::Comparison;
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// A field and its value.
 type Size = (&'static str, String);
@@ -38,7 +41,7 @@ pub(super) fn of_candidate(comparison: &Comparison<'_>, semantics: &Semantics) -
 }
 
 /// A site in the first layer that has it.
-pub(super) fn first(config: &Config, site: LayerSite) -> Site {
+fn first(config: &Config, site: LayerSite) -> Site {
     let layers = (0..config.num_hidden_layers).map(|layer| Site::Layer(layer, site));
     layers.into_iter().find(|site| site.exists(config)).unwrap_or(Site::Layer(0, site))
 }
@@ -46,4 +49,16 @@ pub(super) fn first(config: &Config, site: LayerSite) -> Site {
 /// The reading of so many choices a token.
 fn select(choices: usize) -> String {
     if choices == 1 { "head_max".into() } else { "per_group".into() }
+}
+
+/// The fault of a candidate of another size: a comparison that could not be made.
+pub(super) fn fault(config: &Config, assumed: &Assumed) -> SiteReport {
+    let site = match &assumed.change {
+        Change::Reading("top_k", _) => first(config, LayerSite::GateExperts),
+        Change::Reading("msa_top_k" | "msa_select", _) => first(config, LayerSite::Blocks),
+        _ => Site::RopeCos,
+    };
+    let mut fault = SiteReport::missing(0, site, Lens::Local);
+    (fault.verdict, fault.note) = (Verdict::Fault, Some("it has another shape".into()));
+    fault
 }

@@ -37,3 +37,13 @@ pub(crate) fn plural(thing: &str) -> String {
         None => thing.strip_suffix('y').map_or_else(|| format!("{thing}s"), |stem| format!("{stem}ies")),
     }
 }
+
+/// "layer 3", "layers 3 and 5", "layers 1, 3 and 5".
+pub(crate) fn numbered(what: &str, numbers: &[usize]) -> String {
+    let all: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    match &all[..] {
+        [] => format!("no {what}"),
+        [one] => format!("{what} {one}"),
+        [most @ .., last] => format!("{} {} and {last}", plural(what), most.join(", ")),
+    }
+}

@@ -1,5 +1,7 @@
 //! The reference with mistakes assumed.
 
+use std::collections::BTreeMap;
+
 use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
@@ -14,35 +16,65 @@ use crate::failure::Failure;
 /// Mistakes, on top of a reading of the documents.
 #[derive(Debug, Clone)]
 pub struct Assumption {
-    /// The reading, with the mistakes that change it.
+    /// The reading, with the mistakes that change it in all layers.
     pub semantics: Semantics,
     /// The mistakes, in the order in which they were found.
     pub mistakes: Vec<Assumed>,
-    changes: Vec<WeightChange>,
+    /// Layers that are read otherwise.
+    readings: BTreeMap<usize, Semantics>,
+    changes: Vec<ChangedIn>,
+}
+
+/// A change of the weights of some layers, or of all.
+#[derive(Debug, Clone)]
+struct ChangedIn {
+    change: WeightChange,
+    layers: Option<Vec<usize>>,
 }
 
 /// Weights as a mistake loads them.
 pub struct AssumedWeights<'w> {
     inner: &'w dyn Weights,
     config: Config,
-    changes: Vec<WeightChange>,
+    changes: Vec<ChangedIn>,
 }
 
 impl Assumption {
     /// No mistake.
     pub fn none(semantics: Semantics) -> Self {
-        Assumption { semantics, mistakes: Vec::new(), changes: Vec::new() }
+        Assumption { semantics, mistakes: Vec::new(), readings: BTreeMap::new(), changes: Vec::new() }
     }
 
     /// One more.
     pub fn and(&self, assumed: Assumed) -> Result<Self, Failure> {
         let mut more = self.clone();
-        match &assumed.change {
-            Change::Reading(field, value) => more.semantics = more.semantics.with(field, value)?,
-            Change::Weights(change) => more.changes.push(*change),
+        match (&assumed.change, assumed.layers.clone()) {
+            (Change::Reading(field, value), None) => {
+                more.semantics = more.semantics.with(field, value)?;
+                for reading in more.readings.values_mut() {
+                    *reading = reading.with(field, value)?;
+                }
+            }
+            (Change::Reading(field, value), Some(layers)) => {
+                for layer in layers {
+                    let reading = more.readings.entry(layer).or_insert(self.semantics);
+                    *reading = reading.with(field, value)?;
+                }
+            }
+            (Change::Weights(change), layers) => more.changes.push(ChangedIn { change: change.clone(), layers }),
         }
         more.mistakes.push(assumed);
         Ok(more)
+    }
+
+    /// Several more.
+    pub fn and_all<'a>(&self, assumed: impl IntoIterator<Item = &'a Assumed>) -> Result<Self, Failure> {
+        assumed.into_iter().try_fold(self.clone(), |all, one| all.and(one.clone()))
+    }
+
+    /// The reading of a layer.
+    pub fn reading(&self, layer: usize) -> Semantics {
+        self.readings.get(&layer).copied().unwrap_or(self.semantics)
     }
 
     /// The weights under it.
@@ -52,15 +84,17 @@ impl Assumption {
 
     /// The model under it.
     pub fn model<'w>(&self, config: &Config, weights: &'w AssumedWeights<'_>) -> Result<Decoder<'w>, Error> {
-        Decoder::new(config, self.semantics, weights)
+        let model = Decoder::new(config, self.semantics, weights)?;
+        self.readings.iter().try_fold(model, |model, (layer, reading)| model.with_layer(*layer, config, *reading))
     }
 }
 
 impl AssumedWeights<'_> {
-    fn changed(&self, changes: &[WeightChange], weight: Weight) -> Result<Matrix<'_>, WeightError> {
-        match changes.split_last() {
-            None => self.inner.get(weight),
-            Some((last, before)) => last.apply(weight, &self.config, |weight| self.changed(before, weight)),
+    fn changed(&self, changes: &[ChangedIn], weight: Weight) -> Result<Matrix<'_>, WeightError> {
+        let Some((last, before)) = changes.split_last() else { return self.inner.get(weight) };
+        match (&last.layers, weight) {
+            (Some(layers), Weight::Layer(layer, _)) if !layers.contains(&layer) => self.changed(before, weight),
+            _ => last.change.apply(weight, &self.config, |weight| self.changed(before, weight)),
         }
     }
 }

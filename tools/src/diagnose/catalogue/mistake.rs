@@ -5,8 +5,9 @@ use reference::site::VisionSite;
 use reference::{LayerSite, Semantics, Site};
 
 use super::weights::WeightChange;
+use crate::report::figures::numbered;
 
-/// A known mistake.
+/// A known mistake, or a kind of what a search finds.
 #[derive(Debug, Clone, Copy)]
 pub struct Mistake {
     /// Its name.
@@ -72,9 +73,14 @@ impl Mistake {
         sites.iter().any(|site| self.touches.contains(&anywhere(*site)))
     }
 
+    /// Whether it is a kind of what a search finds, instead of one of the catalogue.
+    pub fn is_searched(&self) -> bool {
+        self.touches.is_empty()
+    }
+
     /// The mistake in each of its ways.
     pub fn cases(&'static self, config: &Config, clue: Clue) -> impl Iterator<Item = Assumed> {
-        (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change })
+        (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change, layers: None })
     }
 }
 
@@ -85,6 +91,8 @@ pub struct Assumed {
     pub mistake: &'static Mistake,
     /// How it is made.
     pub change: Change,
+    /// The layers in which it is made; all, if `None`.
+    pub layers: Option<Vec<usize>>,
 }
 
 impl Change {
@@ -97,9 +105,26 @@ impl Change {
     }
 }
 
+impl Assumed {
+    /// The same in some layers alone.
+    #[must_use]
+    pub fn within(&self, layers: Option<Vec<usize>>) -> Self {
+        Assumed { layers, ..self.clone() }
+    }
+
+    /// How it is made, and in which layers.
+    pub fn way(&self) -> String {
+        let place = self.layers.as_ref().map(|layers| format!(" in {}", numbered("layer", layers)));
+        match &self.change {
+            Change::Weights(WeightChange::Tensor(change)) => change.said(&place.unwrap_or_default()),
+            change => format!("{change}{}", place.unwrap_or_default()),
+        }
+    }
+}
+
 impl std::fmt::Display for Assumed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.mistake.name, self.change)
+        write!(f, "{} ({})", self.mistake.name, self.way())
     }
 }
 

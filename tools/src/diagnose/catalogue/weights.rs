@@ -9,8 +9,10 @@ use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
 
+use super::tensors::TensorChange;
+
 /// A change of the weights.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum WeightChange {
     /// w1 for w3 and w3 for w1.
     SwapGateAndUp(Networks),
@@ -38,6 +40,8 @@ pub enum WeightChange {
     Zero(LayerWeight),
     /// The embedding for the head.
     TiedHead,
+    /// What a search finds.
+    Tensor(TensorChange),
 }
 
 /// Feed-forward networks.
@@ -52,11 +56,14 @@ pub enum Networks {
 impl WeightChange {
     /// The weight as it is taken; `get` has them as they were.
     pub(super) fn apply<'w>(
-        self,
+        &self,
         weight: Weight,
         config: &Config,
         get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
+        if let WeightChange::Tensor(change) = self {
+            return change.apply(weight, get);
+        }
         let Weight::Layer(layer, inner) = weight else {
             return match (self, weight) {
                 (WeightChange::TiedHead, Weight::LmHead) => get(Weight::Embedding),
@@ -103,10 +110,10 @@ impl WeightChange {
                 let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / times]]);
                 Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
             }
-            (WeightChange::Scaled(scaled, factor), inner) if scaled == inner => {
+            (WeightChange::Scaled(scaled, factor), inner) if *scaled == inner => {
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w * factor).view(), Storage::F32))
             }
-            (WeightChange::Zero(zero), inner) if zero == inner => Ok(mapped(&get(weight)?, |_| 0.0)),
+            (WeightChange::Zero(zero), inner) if *zero == inner => Ok(mapped(&get(weight)?, |_| 0.0)),
             _ => get(weight),
         }
     }
@@ -128,6 +135,7 @@ impl fmt::Display for WeightChange {
             WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),
+            WeightChange::Tensor(change) => f.write_str(&change.said("")),
         }
     }
 }

@@ -1,0 +1,288 @@
+//! What explains a fault best: what leaves the fewest faults in all, and of these what reproduces the most values.
+
+use reference::Site;
+
+use super::catalogue::assumption::Assumption;
+use super::catalogue::list;
+use super::catalogue::mistake::{Assumed, Change, Clue};
+use super::diagnosis::Explained;
+use super::search::{self, Bench};
+use super::trial::{Before, Tried};
+use super::{pattern, sizes};
+use crate::failure::Failure;
+use crate::judge::comparison::Comparison;
+use crate::judge::verdict::{SiteReport, Verdict};
+
+/// Mistakes that come nearest alone, each of which is tried with every other where none fits alone.
+const PAIRED: usize = 4;
+
+/// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
+const RIGHT: f64 = 2.0;
+
+/// Changes in the same values that are looked for.
+const SEVERAL: usize = 3;
+
+/// Quiet mistakes that are verified, those that reproduce the most first.
+const VERIFIED: usize = 4;
+
+impl Comparison<'_> {
+    /// Mistakes that the sizes of what the candidate shows give away.
+    pub(super) fn of_other_sizes(&self) -> Vec<Assumed> {
+        let own = sizes::of_model(self, &self.compared.semantics);
+        let shown = sizes::of_candidate(self, &self.compared.semantics);
+        let differs = shown.into_iter().filter(|size| !own.contains(size));
+        let named = differs.filter_map(|(field, found)| {
+            let change = Change::Reading(field, found);
+            list::all()
+                .flat_map(|mistake| mistake.cases(self.compared.config, Clue::default()))
+                .find(|assumed| assumed.change == change)
+        });
+        named.collect()
+    }
+
+    /// Whether a mistake makes values of other sizes than the candidate shows.
+    fn contradicts(&self, before: &Assumption, assumed: &Assumed) -> bool {
+        let under = before.and(assumed.clone()).map(|assumption| assumption.semantics);
+        under.is_ok_and(|semantics| {
+            let own = sizes::of_model(self, &semantics);
+            sizes::of_candidate(self, &semantics).iter().any(|size| !own.contains(size))
+        })
+    }
+
+    /// The mistake that explains a fault best, or the two that do together, if any does.
+    pub(super) fn explain(
+        &self,
+        assumption: &Assumption,
+        first: &SiteReport,
+        reports: &[SiteReport],
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
+        let (clue, off) = self.clue(assumption, first)?;
+        let before = self.before(assumption, reports, first)?;
+        let possible = self.possible(assumption, first, clue);
+        let mut tried = Vec::new();
+        let mut near: Vec<(f64, &Assumed)> = Vec::new();
+        for (i, assumed) in possible.iter().enumerate() {
+            progress(possible.len() - i);
+            let (fitting, far) = self.attempt(&before, std::slice::from_ref(assumed), first)?;
+            tried.extend(fitting);
+            near.push((far, assumed));
+        }
+        let bench = Bench::new(self, assumption, first)?;
+        if let Some(bench) = &bench
+            && !self.is_complete(best(&mut tried).as_ref(), first)?
+        {
+            let found = search::hypotheses(bench, clue, progress)?;
+            tried.extend(self.attempts(&before, &found, first, progress)?);
+            if tried.is_empty()
+                && let Some(nearest) = found.first()
+            {
+                tried.extend(self.several(&before, nearest, (first, clue), progress)?);
+            }
+        }
+        if tried.is_empty() {
+            near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
+            tried.extend(self.attempts(&before, &pairs, first, progress)?);
+        }
+        let Some((mut best, others)) = ranked(tried) else { return Ok(None) };
+        let mut explained: Vec<Explained> =
+            best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
+        for (explained, assumed) in explained.iter_mut().zip(&best.added) {
+            explained.off.clone_from(&off);
+            explained.fitted = bench.as_ref().map(|bench| search::fitted(bench, assumed)).transpose()?.flatten();
+        }
+        // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
+        if best.left > 0 {
+            best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
+        }
+        Ok(Some((explained, best)))
+    }
+
+    /// The nearest of what a search found, and what is found behind it in the same values, until all is explained.
+    fn several(
+        &self,
+        before: &Before<'_>,
+        nearest: &[Assumed],
+        (fault, clue): (&SiteReport, Clue),
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Option<Tried>, Failure> {
+        let mut added = nearest.to_vec();
+        while added.len() < SEVERAL {
+            let assumption = before.assumption.and_all(&added)?;
+            let Some(bench) = Bench::new(self, &assumption, fault)? else { return Ok(None) };
+            let found = search::hypotheses(&bench, clue, progress)?;
+            let Some(next) = found.first() else { return Ok(None) };
+            added.extend_from_slice(next);
+            if let (Some(tried), _) = self.attempt(before, &added, fault)? {
+                return Ok(Some(tried));
+            }
+        }
+        Ok(None)
+    }
+
+    fn attempts(
+        &self,
+        before: &Before<'_>,
+        all: &[Vec<Assumed>],
+        fault: &SiteReport,
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Vec<Tried>, Failure> {
+        let mut tried = Vec::new();
+        for (i, added) in all.iter().enumerate() {
+            progress(all.len() - i);
+            tried.extend(self.attempt(before, added, fault)?.0);
+        }
+        Ok(tried)
+    }
+
+    /// What explains a site that is suspicious: what reproduces more values, and leaves it, and no other, suspicious no more.
+    pub(super) fn explain_quiet(
+        &self,
+        assumption: &Assumption,
+        first: &SiteReport,
+        suspicious: &[SiteReport],
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
+        let Some(bench) = Bench::new(self, assumption, first)? else { return Ok(None) };
+        let named = self.possible(assumption, first, Clue::default());
+        let mut all = Vec::new();
+        for (i, assumed) in named.iter().enumerate() {
+            progress(named.len() - i);
+            all.push(vec![assumed.clone()]);
+        }
+        all.extend(search::hypotheses(&bench, Clue::default(), progress)?);
+        let mut near: Vec<(usize, Vec<Assumed>)> = Vec::new();
+        for added in all {
+            // What is searched here is seen in this layer alone.
+            let Ok(values) = bench.twin_under(&added) else { continue };
+            if bench.is_more(&values) {
+                near.push((bench.equal(&values).equal, added));
+            }
+        }
+        near.sort_by_key(|(equal, _)| std::cmp::Reverse(*equal));
+        near.truncate(VERIFIED);
+        let known = self.before(assumption, suspicious, first)?;
+        let mut tried = Vec::new();
+        for (_, added) in &near {
+            tried.extend(self.attempt_quiet(&known, added.clone(), first, suspicious)?);
+        }
+        // What is left may be another change in the same values.
+        if let (true, Some((_, nearest))) = (tried.is_empty(), near.first()) {
+            let mut added = nearest.clone();
+            while tried.is_empty() && added.len() < SEVERAL {
+                let assumption = assumption.and_all(&added)?;
+                let Some(bench) = Bench::new(self, &assumption, first)? else { break };
+                let found = search::hypotheses(&bench, Clue::default(), progress)?;
+                let Some(next) = found.first() else { break };
+                added.extend_from_slice(next);
+                tried.extend(self.attempt_quiet(&known, added.clone(), first, suspicious)?);
+            }
+        }
+        let Some((best, others)) = ranked(tried) else { return Ok(None) };
+        let mut explained: Vec<Explained> =
+            best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
+        for (explained, assumed) in explained.iter_mut().zip(&best.added) {
+            explained.fitted = search::fitted(&bench, assumed)?;
+        }
+        Ok(Some((explained, best)))
+    }
+
+    /// What mistakes leave, if a site is suspicious no more under them, and no other in its place.
+    fn attempt_quiet(
+        &self,
+        before: &Before<'_>,
+        added: Vec<Assumed>,
+        first: &SiteReport,
+        suspicious: &[SiteReport],
+    ) -> Result<Option<Tried>, Failure> {
+        let mut reports = self.with_twin(&before.assumption.and_all(&added)?, self.all())?;
+        let bad = |report: &&SiteReport| report.verdict >= Verdict::Suspicious;
+        let was = |report: &&SiteReport| suspicious.iter().any(|other| at(other) == at(report));
+        if !reports
+            .iter()
+            .filter(bad)
+            .all(|report| report.verdict == Verdict::Suspicious && was(&report) && at(report) != at(first))
+        {
+            return Ok(None);
+        }
+        let fits = (reports.iter().filter(|report| !bad(report)).count(), reports.len());
+        let tried = self.tried(before, added, first)?;
+        reports.retain(|report| bad(&report));
+        Ok(Some(Tried { fits, left: reports.len(), reports, ..tried }))
+    }
+
+    /// The sites that are suspicious by their values, or by the structure of what is not the twin's.
+    pub(super) fn suspicious(&self, assumption: &Assumption) -> Result<Vec<SiteReport>, Failure> {
+        let mut reports = self.with_twin(assumption, self.all())?;
+        reports.retain(|report| report.verdict == Verdict::Suspicious);
+        Ok(reports)
+    }
+
+    /// What a fault tells of a mistake, and which of its values are off.
+    fn clue(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Clue, Vec<String>), Failure> {
+        let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
+        let config = self.compared.config;
+        let token = kept.as_ref().and_then(|kept| pattern::first_token(kept, fault.site, config, extent));
+        let passed: usize = self.compared.steps[..fault.step].iter().map(Vec::len).sum();
+        let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
+        Ok((Clue { position: passed + token.unwrap_or(0) }, off.unwrap_or_default()))
+    }
+
+    /// Known mistakes of the operators on the way to a fault.
+    fn possible(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
+        let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        let touching = list::all().filter(|mistake| mistake.touches(&suspects));
+        let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
+        let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));
+        possible.filter(|assumed| !self.contradicts(assumption, assumed)).collect()
+    }
+
+    /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.
+    fn is_complete(&self, tried: Option<&&Tried>, fault: &SiteReport) -> Result<bool, Failure> {
+        let Some(tried) = tried else { return Ok(false) };
+        let reports = self.with_twin(&tried.assumption, self.around(fault.site))?;
+        let here = reports.iter().find(|report| at(report) == at(fault));
+        Ok(here.is_some_and(|report| {
+            let few = report.twin.is_none_or(|twin| {
+                let expected = RIGHT * (twin.unequal_expected + 2.0 * twin.unequal_expected.sqrt() + 2.0);
+                (twin.count - twin.equal) as f64 <= expected
+            });
+            few && report.verdict < Verdict::Suspicious
+        }))
+    }
+}
+
+fn at(report: &SiteReport) -> (usize, Site) {
+    (report.step, report.site)
+}
+
+/// Of those that leave the fewest faults, the one that reproduces the most values.
+fn best(tried: &mut [Tried]) -> Option<&Tried> {
+    tried.sort_by_key(|tried| (tried.left, std::cmp::Reverse(tried.of_layer.equal)));
+    tried.first()
+}
+
+/// The best, and those that are as good. Of equals, a known mistake goes before what a search found, and one before two.
+fn ranked(mut tried: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
+    let (left, most) = best(&mut tried).map(|best| (best.left, best.of_layer))?;
+    tried.retain(|tried| tried.left == left && !most.exceeds(tried.of_layer));
+    tried.sort_by(|a, b| {
+        let order = |tried: &Tried| (tried.added.len(), tried.added.iter().any(|one| one.mistake.is_searched()));
+        order(a).cmp(&order(b)).then(a.far.total_cmp(&b.far))
+    });
+    let mut tried = tried.into_iter();
+    let best = tried.next()?;
+    Some((best, tried.collect()))
+}
+
+/// Mistakes that come near, each with all others but those that change the same.
+fn pairs<'a>(near: &[(f64, &'a Assumed)]) -> impl Iterator<Item = (&'a Assumed, &'a Assumed)> {
+    let same = |a: &Assumed, b: &Assumed| match (&a.change, &b.change) {
+        (Change::Reading(a, _), Change::Reading(b, _)) => a == b,
+        (a, b) => a == b,
+    };
+    let all = near.iter().enumerate().take(PAIRED);
+    let others = all.flat_map(|(i, (_, one))| near[i + 1..].iter().map(move |(_, other)| (*one, *other)));
+    others.filter(move |(one, other)| !same(one, other))
+}

@@ -1,0 +1,55 @@
+//! What values tell of weights and parameters, where no known mistake explains them.
+//!
+//! Reading order: [`bench`], a site that is computed again under a change; [`way`] and [`suspects`], the tensors on the way there;
+//! [`scaled`], [`experts`], [`rows`] and [`replaced`], what may have happened to them; [`parameters`], numbers of the
+//! configuration; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
+//! the layer, computed under it, comes within its bounds.
+
+mod bench;
+mod experts;
+mod kinds;
+mod parameters;
+mod replaced;
+mod rows;
+mod scaled;
+mod suspects;
+mod way;
+
+pub(super) use bench::Bench;
+pub(super) use parameters::fitted;
+
+use self::bench::NEARER;
+use super::catalogue::mistake::{Assumed, Clue};
+use crate::failure::Failure;
+
+/// Hypotheses that are tried, those that come nearest first.
+const TRIED: usize = 8;
+
+/// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.
+pub(super) fn hypotheses(
+    bench: &Bench<'_, '_>,
+    clue: Clue,
+    progress: &mut impl FnMut(usize),
+) -> Result<Vec<Vec<Assumed>>, Failure> {
+    let searches: [fn(&Bench<'_, '_>) -> Result<Vec<Assumed>, Failure>; 4] =
+        [scaled::search, experts::search, rows::search, replaced::search];
+    let mut found = Vec::new();
+    for (i, search) in searches.into_iter().enumerate() {
+        progress(searches.len() - i + 1);
+        found.extend(search(bench)?);
+    }
+    progress(1);
+    found.extend(parameters::search(bench, clue)?);
+    let limit = NEARER * bench.off();
+    let mut near: Vec<(f64, Assumed)> = Vec::new();
+    for assumed in found {
+        let values = bench.twin_under(std::slice::from_ref(&assumed))?;
+        let off = bench.distance(&values);
+        if off < limit || bench.is_more(&values) {
+            near.push((off, assumed));
+        }
+    }
+    near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    near.truncate(TRIED);
+    Ok(near.into_iter().map(|(_, assumed)| vec![assumed]).collect())
+}

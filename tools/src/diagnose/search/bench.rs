@@ -1,0 +1,194 @@
+//! A site that is computed again under one change after the other, from the candidate's own inputs.
+
+use fixtures::names::at::At;
+use ndarray::{Array1, Array2, Axis, Zip};
+use reference::config::Config;
+use reference::{RoundingContract, Site};
+
+use super::way;
+use crate::diagnose::catalogue::assumption::Assumption;
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Mistake};
+use crate::diagnose::catalogue::tensors::TensorChange;
+use crate::diagnose::catalogue::weights::WeightChange;
+use crate::diagnose::trial::{SIGNIFICANT, Share};
+use crate::failure::Failure;
+use crate::judge::comparison::Comparison;
+use crate::judge::rerun::Rerun;
+use crate::judge::verdict::SiteReport;
+
+/// How much nearer a hypothesis comes at least: a share of the squares of what was off.
+pub(super) const NEARER: f64 = 0.5;
+
+/// A site at fault, or suspicious, and what is assumed already.
+pub(in crate::diagnose) struct Bench<'a, 'c> {
+    comparison: &'a Comparison<'c>,
+    before: &'a Assumption,
+    /// The site.
+    pub(super) site: Site,
+    /// It, and those on the way there that the candidate does not show.
+    pub(super) suspects: Vec<Site>,
+    /// What the candidate has there, in all passes.
+    pub(super) candidate: Array2<f64>,
+    /// What its twin has.
+    pub(super) twin: Rerun,
+    /// What the reference has that rounds nowhere.
+    pub(super) ideal: Array2<f64>,
+    /// What the squares of each row count: the reciprocal of their mean, in the reference or in the candidate.
+    counts: Array1<f64>,
+}
+
+impl<'a, 'c> Bench<'a, 'c> {
+    /// Of a site of text that has numbers.
+    pub(in crate::diagnose) fn new(
+        comparison: &'a Comparison<'c>,
+        before: &'a Assumption,
+        fault: &SiteReport,
+    ) -> Result<Option<Self>, Failure> {
+        let site = fault.site;
+        if site.is_choice() || matches!(site, Site::Vision(..) | Site::InputsEmbeds) {
+            return Ok(None);
+        }
+        let run = |contract| {
+            comparison.under(before, comparison.around(site), |verification| verification.rerun(contract, site, &[]))
+        };
+        let (twin, ideal) = (run(comparison.contract)?, run(RoundingContract::IDEAL)?.computed);
+        let candidate = twin.candidate.clone();
+        // What is masked has no number that could tell anything.
+        let finite =
+            [&candidate, &twin.computed, &ideal].into_iter().all(|values| values.iter().all(|x| x.is_finite()));
+        if candidate.is_empty() || !finite {
+            return Ok(None);
+        }
+        let squares = |values: &Array2<f64>| values.map_axis(Axis(1), |row| row.dot(&row) / row.len() as f64);
+        // A row of zeros may be what is wrong.
+        let mut counts = squares(&ideal);
+        counts.zip_mut_with(&squares(&candidate), |mean, own| *mean = mean.max(*own));
+        counts.mapv_inplace(|mean| if mean > 0.0 { mean.recip() } else { 0.0 });
+        let config = comparison.compared.config.under(&before.semantics);
+        let is_shown = |site| comparison.compared.candidate.has(At { step: fault.step, site });
+        let mut suspects = way::to(site, is_shown);
+        suspects.retain(|site| site.exists(&config));
+        Ok(Some(Bench { comparison, before, site, suspects, candidate, twin, ideal, counts }))
+    }
+
+    /// The model's configuration as it is read there.
+    pub(super) fn config(&self) -> Config {
+        let reading = self.site.layer().map_or(self.before.semantics, |layer| self.before.reading(layer));
+        self.comparison.compared.config.under(&reading)
+    }
+
+    /// What is assumed already.
+    pub(super) fn before(&self) -> &Assumption {
+        self.before
+    }
+
+    /// A change of weights in the site's layer.
+    pub(super) fn assumed(&self, kind: &'static Mistake, change: TensorChange) -> Assumed {
+        let layers = self.site.layer().map(|layer| vec![layer]);
+        Assumed { mistake: kind, change: Change::Weights(WeightChange::Tensor(change)), layers }
+    }
+
+    /// What a run under a contract computes, with more assumed; `wanted` beside it.
+    pub(super) fn rerun(
+        &self,
+        more: &[Assumed],
+        contract: RoundingContract,
+        wanted: &[Site],
+    ) -> Result<Rerun, Failure> {
+        let assumption = self.before.and_all(more)?;
+        let layers = self.comparison.around(self.site);
+        self.comparison.under(&assumption, layers, |verification| verification.rerun(contract, self.site, wanted))
+    }
+
+    /// The values that the twin has, with more assumed.
+    pub(in crate::diagnose) fn twin_under(&self, more: &[Assumed]) -> Result<Array2<f64>, Failure> {
+        Ok(self.rerun(more, self.comparison.contract, &[])?.computed)
+    }
+
+    /// The values without any rounding, with more assumed.
+    pub(super) fn ideal_under(&self, more: &[Assumed]) -> Result<Array2<f64>, Failure> {
+        Ok(self.rerun(more, RoundingContract::IDEAL, &[])?.computed)
+    }
+
+    /// What the squares of each row count.
+    pub(super) fn counts(&self) -> &Array1<f64> {
+        &self.counts
+    }
+
+    /// The sum of products of two matrices of the site's shape, in a column, each as much as its row counts.
+    pub(super) fn product(&self, a: &Array2<f64>, b: &Array2<f64>, column: usize) -> f64 {
+        let columns = Zip::from(a.column(column)).and(b.column(column)).and(&self.counts);
+        columns.fold(0.0, |sum, a, b, count| sum + a * b * count)
+    }
+
+    /// How far values are from the candidate's: the sum of squares.
+    pub(super) fn distance(&self, values: &Array2<f64>) -> f64 {
+        if values.dim() != self.candidate.dim() {
+            return f64::INFINITY;
+        }
+        let apart = &self.candidate - values;
+        (0..apart.ncols()).map(|column| self.product(&apart, &apart, column)).sum()
+    }
+
+    /// How far each row of the twin is.
+    pub(super) fn off_by_row(&self) -> Vec<f64> {
+        let apart = &self.candidate - &self.twin.computed;
+        apart.rows().into_iter().zip(&self.counts).map(|(row, count)| count * row.dot(&row)).collect()
+    }
+
+    /// How far the twin is.
+    pub(super) fn off(&self) -> f64 {
+        self.distance(&self.twin.computed)
+    }
+
+    /// The same with more assumed.
+    pub(super) fn off_under(&self, more: &[Assumed]) -> Result<f64, Failure> {
+        Ok(self.distance(&self.twin_under(more)?))
+    }
+
+    /// Values that are the candidate's, with more assumed.
+    pub(super) fn share_under(&self, more: &[Assumed]) -> Result<Share, Failure> {
+        Ok(self.equal(&self.twin_under(more)?))
+    }
+
+    /// The standard deviation of a factor of `derivative` that least squares find in what is apart, in some columns. Errors may
+    /// go together within a row, as those of a norm do, or within a column, as those of a weight: the largest of what each has.
+    pub(super) fn deviation(&self, apart: &Array2<f64>, derivative: &Array2<f64>, columns: &[usize]) -> f64 {
+        let mut size = 0.0;
+        let (mut rows, mut each, mut by_column) = (vec![0.0; apart.nrows()], 0.0, 0.0);
+        for &j in columns {
+            let mut of_column = 0.0;
+            for (i, count) in self.counts.iter().enumerate() {
+                let (d, along) = (derivative[[i, j]], count * apart[[i, j]] * derivative[[i, j]]);
+                size += count * d * d;
+                rows[i] += along;
+                of_column += along;
+                each += along * along;
+            }
+            by_column += of_column * of_column;
+        }
+        let by_row: f64 = rows.iter().map(|along| along * along).sum();
+        // One column's own sum is what least squares make 0.
+        let by_column = if columns.len() > 1 { by_column } else { 0.0 };
+        each.max(by_row).max(by_column).sqrt() / size
+    }
+
+    /// Whether values are the candidate's that were not, by more than what becomes so by chance.
+    pub(in crate::diagnose) fn is_more(&self, values: &Array2<f64>) -> bool {
+        if values.dim() != self.candidate.dim() {
+            return false;
+        }
+        let (mut won, mut lost) = (0_usize, 0_usize);
+        Zip::from(&self.candidate).and(&self.twin.computed).and(values).for_each(|own, before, after| {
+            won += usize::from(own == after && own != before);
+            lost += usize::from(own != after && own == before);
+        });
+        won as f64 - lost as f64 > SIGNIFICANT * ((won + lost) as f64).sqrt()
+    }
+
+    /// Values that are the candidate's.
+    pub(in crate::diagnose) fn equal(&self, values: &Array2<f64>) -> Share {
+        let equal = self.candidate.iter().zip(values).filter(|(a, b)| a == b).count();
+        Share { count: self.candidate.len(), equal }
+    }
+}

@@ -1,0 +1,36 @@
+//! How what a search finds is told.
+
+use crate::diagnose::catalogue::mistake::Mistake;
+
+const fn kind(name: &'static str, about: &'static str, right: &'static str) -> Mistake {
+    Mistake { name, about, right, visible: "always", touches: &[], ways: |_, _| Vec::new() }
+}
+
+const CHECKPOINT: &str = "every tensor is the checkpoint's";
+
+pub(super) static SCALED: Mistake =
+    kind("weight_scaled", "a weight, or a part of it, is the checkpoint's times a factor", CHECKPOINT);
+pub(super) static ZERO: Mistake = kind("weight_zero", "a weight, or a part of it, is 0", CHECKPOINT);
+pub(super) static EXPERTS: Mistake =
+    kind("experts_permuted", "experts have the weights of others", "each expert has the weights of its number");
+pub(super) static ROWS: Mistake = kind("rows_permuted", "output channels of a weight are in another order", CHECKPOINT);
+pub(super) static OTHER_LAYER: Mistake =
+    kind("weight_of_another_layer", "a weight is that of another layer", "each layer has its own weights");
+pub(super) static TRANSPOSED: Mistake = kind("weight_transposed", "a square weight is transposed", CHECKPOINT);
+pub(super) static ROUNDED: Mistake =
+    kind("weight_rounded", "a weight is rounded to fewer bits than it is stored in", CHECKPOINT);
+
+const CONFIGURED: &str = "what the configuration says";
+
+pub(super) static NORM_EPS: Mistake = kind("norm_eps", "norms add another ε", CONFIGURED);
+pub(super) static QK_NORM_EPS: Mistake = kind("qk_norm_eps", "the query and key norms add another ε", CONFIGURED);
+pub(super) static ROPE_THETA: Mistake = kind("rope_theta", "the rotation has another base", CONFIGURED);
+pub(super) static POSITION: Mistake =
+    kind("position_offset", "positions are off by more than one", "positions count from 0, over prompt and decode");
+pub(super) static SCORE_SCALE: Mistake =
+    kind("score_scale", "attention scales its scores by another number", "scores are scaled by 1/√head_dim");
+pub(super) static LIMIT: Mistake = kind("swiglu_limit", "SwiGLU-OAI clamps to another limit", CONFIGURED);
+pub(super) static ALPHA: Mistake = kind("swiglu_alpha", "SwiGLU-OAI multiplies the gate by another α", CONFIGURED);
+pub(super) static BETA: Mistake = kind("swiglu_beta", "SwiGLU-OAI adds another β to the up projection", CONFIGURED);
+pub(super) static ROUTED_SCALE: Mistake =
+    kind("routed_scale", "the routed experts' sum is multiplied by another factor", CONFIGURED);

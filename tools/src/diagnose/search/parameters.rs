@@ -1,0 +1,298 @@
+//! Numbers of the configuration, fitted to a site's values.
+
+use ndarray::Array2;
+use reference::LayerSite::{
+    Context, DenseDown, ExpertHidden, IndexKNorm, IndexKRope, IndexQNorm, IndexQRope, InputNorm, KNorm, KRope, Mlp,
+    Output, PostAttentionNorm, Probabilities, QNorm, QRope, Scores, SharedDown,
+};
+use reference::Site::{self, FinalNorm, RopeCos, RopeSin};
+use reference::config::Config;
+use reference::{LayerSite, Storage};
+
+use super::bench::NEARER;
+use super::scaled::near;
+use super::{Bench, kinds};
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
+use crate::diagnose::catalogue::tensors::Fit;
+use crate::diagnose::diagnosis::Fitted;
+use crate::diagnose::trial::Share;
+use crate::failure::Failure;
+
+/// A number, and where it is looked for.
+struct Parameter {
+    kind: &'static Mistake,
+    /// Its letter or name.
+    name: &'static str,
+    /// The field of the semantics that sets it.
+    field: &'static str,
+    touches: &'static [LayerSite],
+    /// Sites outside of layers.
+    outside: &'static [Site],
+    /// The least and the largest that is tried, and how many in between.
+    range: (f64, f64, usize),
+    /// Whether these are at equal quotients.
+    is_log: bool,
+    /// What the configuration says; none where the model has no such number.
+    configured: fn(&Config) -> Option<f64>,
+}
+
+const NORMS: &[LayerSite] = &[InputNorm, QNorm, KNorm, IndexQNorm, IndexKNorm, PostAttentionNorm];
+const ROTATED: &[LayerSite] = &[QRope, KRope, IndexQRope, IndexKRope];
+const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
+const ACTIVATED: &[LayerSite] = &[ExpertHidden, DenseDown, SharedDown];
+
+static PARAMETERS: [Parameter; 8] = [
+    Parameter {
+        kind: &kinds::NORM_EPS,
+        name: "ε",
+        field: "norm_eps",
+        touches: NORMS,
+        outside: &[FinalNorm],
+        range: (1e-12, 10.0, 27),
+        is_log: true,
+        configured: |config| Some(config.rms_norm_eps),
+    },
+    Parameter {
+        kind: &kinds::QK_NORM_EPS,
+        name: "ε of the query and key norms",
+        field: "qk_norm_eps",
+        touches: &[QNorm, KNorm],
+        outside: &[],
+        range: (1e-12, 10.0, 27),
+        is_log: true,
+        configured: |config| Some(config.rms_norm_eps),
+    },
+    Parameter {
+        kind: &kinds::ROPE_THETA,
+        name: "θ",
+        field: "rope_theta",
+        touches: ROTATED,
+        outside: &[RopeCos, RopeSin],
+        range: (10.0, 1e10, 84),
+        is_log: true,
+        configured: |config| (config.rotary_dim > 2).then_some(config.rope_theta),
+    },
+    Parameter {
+        kind: &kinds::SCORE_SCALE,
+        name: "the scale of scores",
+        field: "score_scale",
+        touches: ATTENTION,
+        outside: &[],
+        range: (1e-3, 10.0, 33),
+        is_log: true,
+        configured: |config| Some((config.head_dim as f64).sqrt().recip()),
+    },
+    Parameter {
+        kind: &kinds::LIMIT,
+        name: "ℓ",
+        field: "swiglu_limit",
+        touches: ACTIVATED,
+        outside: &[],
+        range: (0.01, 100.0, 33),
+        is_log: true,
+        configured: |config| config.swiglu_oai.map(|oai| oai.limit),
+    },
+    Parameter {
+        kind: &kinds::ALPHA,
+        name: "α",
+        field: "gate_alpha",
+        touches: ACTIVATED,
+        outside: &[],
+        range: (0.05, 20.0, 25),
+        is_log: true,
+        configured: |config| config.swiglu_oai.map(|oai| oai.alpha),
+    },
+    Parameter {
+        kind: &kinds::BETA,
+        name: "β",
+        field: "up_beta",
+        touches: ACTIVATED,
+        outside: &[],
+        range: (-4.0, 4.0, 17),
+        is_log: false,
+        configured: |config| config.swiglu_oai.map(|oai| oai.beta),
+    },
+    Parameter {
+        kind: &kinds::ROUTED_SCALE,
+        name: "the routed experts' factor",
+        field: "routed_scale",
+        touches: &[Mlp, Output],
+        outside: &[],
+        range: (0.01, 100.0, 17),
+        is_log: true,
+        configured: |config| (config.shared_intermediate_size > 0).then_some(config.routed_scaling_factor),
+    },
+];
+
+/// By how much positions may be off.
+const OFFSETS: i32 = 64;
+
+/// Golden sections of an interval, after which least squares converge.
+const SECTIONS: usize = 16;
+
+/// How often a value is corrected.
+const ROUNDS: usize = 6;
+
+/// How many of the least values of a grid are refined.
+const REFINED: usize = 2;
+
+/// Every parameter of the operators on the way to a site, and positions that are off.
+pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, Failure> {
+    let config = bench.config();
+    let mut found = Vec::new();
+    for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_touched(bench)) {
+        let Some(configured) = (parameter.configured)(&config) else { continue };
+        let Some(fit) = parameter.search(bench)? else { continue };
+        if (fit.value - configured).abs() <= fit.error {
+            continue;
+        }
+        let mut best: Option<(Share, Assumed)> = None;
+        for value in near(fit) {
+            let assumed = parameter.assumed(value);
+            let share = bench.share_under(std::slice::from_ref(&assumed))?;
+            if best.as_ref().is_none_or(|(most, _)| share.exceeds(*most)) {
+                best = Some((share, assumed));
+            }
+        }
+        found.extend(best.map(|(_, assumed)| assumed));
+    }
+    found.extend(offset(bench, clue)?);
+    Ok(found)
+}
+
+/// The parameter that a mistake changes, as values have it, beside what was assumed.
+pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> Result<Option<Fitted>, Failure> {
+    let Change::Reading(field, value) = &assumed.change else { return Ok(None) };
+    let config = bench.config();
+    let d = config.head_dim as f64;
+    let (field, value) = match (*field, value.as_str()) {
+        ("attention_scale", "none") => ("score_scale", Some(1.0)),
+        ("attention_scale", "rotary_dim") => ("score_scale", Some((config.rotary_dim.max(1) as f64).sqrt().recip())),
+        ("attention_scale", "half_head_dim") => ("score_scale", Some((d / 2.0).sqrt().recip())),
+        (field, value) => (field, value.parse::<f64>().ok()),
+    };
+    let Some(parameter) = PARAMETERS.iter().find(|parameter| parameter.field == field) else { return Ok(None) };
+    let (Some(value), Some(configured)) = (value.filter(|value| value.is_finite()), (parameter.configured)(&config))
+    else {
+        return Ok(None);
+    };
+    let fit = parameter.refined(bench, value)?;
+    Ok(fit.map(|fit| Fitted { parameter: parameter.name, fit, configured }))
+}
+
+impl Parameter {
+    fn is_touched(&self, bench: &Bench<'_, '_>) -> bool {
+        bench.suspects.iter().any(|site| match site {
+            Site::Layer(_, site) => self.touches.contains(site),
+            other => self.outside.contains(other),
+        })
+    }
+
+    fn assumed(&self, value: f64) -> Assumed {
+        Assumed { mistake: self.kind, change: Change::Reading(self.field, value.to_string()), layers: None }
+    }
+
+    /// How far the site is from the candidate's, without rounding, by a value.
+    fn off(&self, bench: &Bench<'_, '_>, value: f64) -> f64 {
+        let values = bench.ideal_under(&[self.assumed(value)]);
+        let off = values.map_or(f64::INFINITY, |values| bench.distance(&values));
+        if off.is_nan() { f64::INFINITY } else { off }
+    }
+
+    /// The value at a place of the range, from 0 to 1.
+    fn at(&self, place: f64) -> f64 {
+        let (from, to, _) = self.range;
+        if self.is_log { from * (to / from).powf(place) } else { from + (to - from) * place }
+    }
+
+    /// The best value of the range, if it comes much nearer than the configuration's.
+    fn search(&self, bench: &Bench<'_, '_>) -> Result<Option<Fit>, Failure> {
+        let steps = self.range.2;
+        let place = |i: usize| i as f64 / steps as f64;
+        let grid: Vec<f64> = (0..=steps).map(|i| self.off(bench, self.at(place(i)))).collect();
+        let is_least = |i: &usize| {
+            let beside = [i.checked_sub(1), Some(i + 1)].into_iter().flatten().filter_map(|j| grid.get(j));
+            grid[*i].is_finite() && beside.into_iter().all(|other| grid[*i] <= *other)
+        };
+        let mut least: Vec<usize> = (0..=steps).filter(is_least).collect();
+        least.sort_by(|a, b| grid[*a].total_cmp(&grid[*b]));
+        let sections = least.into_iter().take(REFINED).map(|i| {
+            let (from, to) = (place(i.saturating_sub(1)), place((i + 1).min(steps)));
+            golden((from, to), |place| self.off(bench, self.at(place)))
+        });
+        let Some((off, place)) = sections.min_by(|a, b| a.0.total_cmp(&b.0)) else { return Ok(None) };
+        if off > NEARER * bench.off() {
+            return Ok(None);
+        }
+        self.refined(bench, self.at(place))
+    }
+
+    /// A value that is near, corrected by least squares, and three standard deviations of it. What the twin rounds on the way has
+    /// a direction of its own, and is performed.
+    fn refined(&self, bench: &Bench<'_, '_>, near: f64) -> Result<Option<Fit>, Failure> {
+        let columns: Vec<usize> = (0..bench.candidate.ncols()).collect();
+        let sum = |a: &Array2<f64>, b: &Array2<f64>| -> f64 { columns.iter().map(|j| bench.product(a, b, *j)).sum() };
+        let (mut value, mut error) = (near, f64::INFINITY);
+        for _ in 0..ROUNDS {
+            let width = 1e-4 * value.abs().max(1e-9);
+            let ideal = |value: f64| bench.ideal_under(&[self.assumed(value)]);
+            let derivative = (ideal(value + width)? - ideal(value - width)?) / (2.0 * width);
+            let apart = &bench.candidate - &bench.twin_under(&[self.assumed(value)])?;
+            let step = sum(&apart, &derivative) / sum(&derivative, &derivative);
+            if !step.is_finite() || step.abs() > 0.5 * value.abs() {
+                return Ok(None);
+            }
+            error = 3.0 * bench.deviation(&(&bench.candidate - &ideal(value)?), &derivative, &columns);
+            if step.abs() < error / 16.0 {
+                break;
+            }
+            value += step;
+        }
+        // No finer than the numbers that it is seen through.
+        let error = error.max(value.abs() * Storage::F32.unit_roundoff());
+        Ok(error.is_finite().then_some(Fit { value, error }))
+    }
+}
+
+/// The least value of a function on an interval, and where.
+fn golden((mut from, mut to): (f64, f64), f: impl Fn(f64) -> f64) -> (f64, f64) {
+    let ratio = (5_f64.sqrt() - 1.0) / 2.0;
+    let (mut a, mut b) = (to - ratio * (to - from), from + ratio * (to - from));
+    let (mut of_a, mut of_b) = (f(a), f(b));
+    for _ in 0..SECTIONS {
+        if of_a < of_b {
+            (to, b, of_b) = (b, a, of_a);
+            a = to - ratio * (to - from);
+            of_a = f(a);
+        } else {
+            (from, a, of_a) = (a, b, of_b);
+            b = from + ratio * (to - from);
+            of_b = f(b);
+        }
+    }
+    if of_a < of_b { (of_a, a) } else { (of_b, b) }
+}
+
+/// Positions from the first that is off on, by the number that comes nearest.
+fn offset(bench: &Bench<'_, '_>, clue: Clue) -> Result<Option<Assumed>, Failure> {
+    let is_rotated = bench.suspects.iter().any(|site| match site {
+        Site::Layer(_, site) => ROTATED.contains(site),
+        other => matches!(other, RopeCos | RopeSin),
+    });
+    if !is_rotated {
+        return Ok(None);
+    }
+    let assumed = |by: i32| Assumed {
+        mistake: &kinds::POSITION,
+        change: Change::Reading("position_shift", format!("{}{by:+}", clue.position)),
+        layers: None,
+    };
+    let mut best: Option<(f64, i32)> = None;
+    for by in (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1) {
+        let off = bench.distance(&bench.ideal_under(&[assumed(by)])?);
+        if best.is_none_or(|(least, _)| off < least) {
+            best = Some((off, by));
+        }
+    }
+    Ok(best.filter(|(off, _)| *off <= NEARER * bench.off()).map(|(_, by)| assumed(by)))
+}

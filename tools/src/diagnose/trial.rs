@@ -1,0 +1,310 @@
+//! The reference with mistakes assumed, next to a candidate: what is left of a fault, and how many values are reproduced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use fixtures::names::at::At;
+use reference::Site;
+use reference::site::Extent;
+use serde::Serialize;
+
+use super::catalogue::assumption::Assumption;
+use super::catalogue::mistake::{Assumed, Change};
+use super::catalogue::tensors::TensorChange;
+use super::catalogue::weights::WeightChange;
+use crate::failure::Failure;
+use crate::judge::compared::Compared;
+use crate::judge::comparison::Comparison;
+use crate::judge::judging::Kept;
+use crate::judge::lens::Lens;
+use crate::judge::verdict::{SiteReport, Verdict};
+use crate::judge::verification::{Found, Verification, extent};
+
+/// How much is asked of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Depth {
+    /// The verdicts.
+    Verdicts,
+    /// Noise, too, where a value is beyond any.
+    Noise,
+    /// The twin beside it.
+    Twin,
+}
+
+/// Values that equal the twin's, bit for bit, of so many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// Values.
+    pub count: usize,
+    /// Those that are the twin's.
+    pub equal: usize,
+}
+
+/// How many more standard deviations of what differs by chance are significant.
+pub(super) const SIGNIFICANT: f64 = 3.0;
+
+/// Shares by layer; what is in none together.
+type Shares = BTreeMap<Option<usize>, Share>;
+
+/// Readings that all layers have in common: the rotation table's, and those that have sizes.
+const OF_ALL_LAYERS: [&str; 9] = [
+    "rotary_dim",
+    "rope_theta",
+    "rope_frequency",
+    "rope_position",
+    "position_shift",
+    "top_k",
+    "msa_top_k",
+    "msa_select",
+    "msa_init_block",
+];
+
+/// What is known before a mistake is assumed.
+pub(super) struct Before<'a> {
+    pub(super) assumption: &'a Assumption,
+    pub(super) reports: &'a [SiteReport],
+    shares: Shares,
+    /// Of the sites at fault.
+    at: Share,
+}
+
+/// A mistake that was tried, and what it leaves.
+pub(super) struct Tried {
+    pub(super) assumption: Assumption,
+    /// What was assumed in addition.
+    pub(super) added: Vec<Assumed>,
+    pub(super) reports: Vec<SiteReport>,
+    /// Faults, or where there is none, suspicious sites.
+    pub(super) left: usize,
+    /// Comparisons of the layer that are within their bounds, of so many.
+    pub(super) fits: (usize, usize),
+    /// Layers of which more is right under it.
+    pub(super) layers: Vec<usize>,
+    /// Whether in some layer less is right.
+    pub(super) is_worse: bool,
+    /// At the site of the fault, before and under it.
+    pub(super) reproduced: [Share; 2],
+    /// The same of the layer.
+    pub(super) of_layer: Share,
+    pub(super) far: f64,
+}
+
+impl Share {
+    /// Whether it is more than another by more than what differs by chance.
+    pub(super) fn exceeds(self, other: Share) -> bool {
+        let unequal = (self.count - self.equal) + (other.count - other.equal);
+        self.equal as f64 - other.equal as f64 > SIGNIFICANT * (unequal as f64).sqrt()
+    }
+}
+
+/// The faults, in the order in which a token meets them.
+pub(super) fn faults(reports: &[SiteReport]) -> Vec<&SiteReport> {
+    let mut faults: Vec<&SiteReport> = reports.iter().filter(|report| report.verdict == Verdict::Fault).collect();
+    faults.sort_by_key(|report| (report.step, report.site));
+    faults
+}
+
+impl Comparison<'_> {
+    /// The model with its sizes under an assumption, judged by the local lens.
+    pub(super) fn verify(
+        &self,
+        assumption: &Assumption,
+        layers: Range<usize>,
+        keep: Option<At>,
+    ) -> Result<Found, Failure> {
+        self.put_next_to(assumption, layers, keep, Depth::Noise)
+    }
+
+    /// What the twin says, too: verdicts with what is suspicious by its structure.
+    pub(super) fn with_twin(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
+        Ok(self.put_next_to(assumption, layers, None, Depth::Twin)?.sites)
+    }
+
+    /// The verdicts on some layers under an assumption.
+    pub(super) fn verdicts(&self, assumption: &Assumption, layers: Range<usize>) -> Result<Vec<SiteReport>, Failure> {
+        Ok(self.put_next_to(assumption, layers, None, Depth::Verdicts)?.sites)
+    }
+
+    fn put_next_to(
+        &self,
+        assumption: &Assumption,
+        layers: Range<usize>,
+        keep: Option<At>,
+        depth: Depth,
+    ) -> Result<Found, Failure> {
+        self.under(assumption, layers, |verification| {
+            let verification = Verification { keep, ..verification };
+            match depth {
+                Depth::Verdicts => verification.verdicts(),
+                Depth::Noise => verification.without_twin(),
+                Depth::Twin => verification.run(|| ()),
+            }
+        })
+    }
+
+    /// What `f` makes of the comparison with the model under an assumption.
+    pub(super) fn under<R>(
+        &self,
+        assumption: &Assumption,
+        layers: Range<usize>,
+        f: impl FnOnce(Verification<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let Compared { config, media, candidate, steps, prompt, .. } = self.compared;
+        let weights = assumption.weights(config, &self.weights);
+        let model = assumption.model(config, &weights)?.seeing(media);
+        let candidate = candidate.under(model.config());
+        let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &*candidate);
+        f(Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None })
+    }
+
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.compared.config.num_hidden_layers
+    }
+
+    /// The layers that have to be run to see a site.
+    pub(super) fn around(&self, site: Site) -> Range<usize> {
+        let layers = self.compared.config.num_hidden_layers;
+        match site {
+            Site::Layer(layer, _) => layer..layer + 1,
+            Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0..1,
+            Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1..layers,
+        }
+    }
+
+    /// The values at a fault.
+    pub(super) fn kept(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Option<Kept>, Failure> {
+        let at = At { step: fault.step, site: fault.site };
+        Ok(self.verify(assumption, self.around(fault.site), Some(at))?.kept)
+    }
+
+    pub(super) fn extent(&self, step: usize) -> Extent {
+        extent(self.compared.steps, self.compared.media, step)
+    }
+
+    /// What is known before more is assumed.
+    pub(super) fn before<'a>(
+        &self,
+        assumption: &'a Assumption,
+        reports: &'a [SiteReport],
+        fault: &SiteReport,
+    ) -> Result<Before<'a>, Failure> {
+        let (shares, at) = self.shares(assumption, self.all(), fault.site)?;
+        Ok(Before { assumption, reports, shares, at })
+    }
+
+    /// How many values equal the twin's under an assumption: by layer, and at one site.
+    fn shares(&self, assumption: &Assumption, layers: Range<usize>, at: Site) -> Result<(Shares, Share), Failure> {
+        let agreements = self.under(assumption, layers, |verification| verification.agreements())?;
+        let (mut shares, mut of_site) = (Shares::new(), Share::default());
+        for (place, agreement) in agreements {
+            let layer = shares.entry(place.site.layer()).or_default();
+            for share in std::iter::once(layer).chain((place.site == at).then_some(&mut of_site)) {
+                share.count += agreement.count;
+                share.equal += agreement.equal;
+            }
+        }
+        Ok((shares, of_site))
+    }
+
+    /// What mistakes leave, if a fault is gone under them, and how far the candidate is from them there. One that does not hold in
+    /// all layers is left to those in which it does.
+    pub(super) fn attempt(
+        &self,
+        before: &Before<'_>,
+        added: &[Assumed],
+        fault: &SiteReport,
+    ) -> Result<(Option<Tried>, f64), Failure> {
+        let assumption = before.assumption.and_all(added)?;
+        let found = self.verdicts(&assumption, self.around(fault.site))?;
+        let far = deviation(fault, &found);
+        if !fits(fault, &found, before.reports) {
+            return Ok((None, far));
+        }
+        let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
+        let mut tried = self.tried(before, added.to_vec(), fault)?;
+        if let ([one], Some(layer)) = (added, fault.site.layer()) {
+            let everywhere = if one.layers.is_none() { None } else { self.widened(before, one, fault)? };
+            if let Some(wider) = everywhere.filter(|wider| wider.left < tried.left) {
+                tried = wider;
+            }
+            let [one] = &tried.added[..] else { unreachable!("one was added") };
+            if one.layers.is_none() && holds_in_some(&one.change) && tried.is_worse {
+                let mut layers: BTreeSet<usize> = tried.layers.iter().copied().collect();
+                layers.insert(layer);
+                let narrowed = one.within(Some(layers.into_iter().collect()));
+                tried = self.tried(before, vec![narrowed], fault)?;
+            }
+        }
+        Ok((Some(Tried { fits: (right, found.len()), far, ..tried }), far))
+    }
+
+    /// What is found in one layer, assumed in all, where others have a fault, too.
+    fn widened(&self, before: &Before<'_>, one: &Assumed, fault: &SiteReport) -> Result<Option<Tried>, Failure> {
+        let others = faults(before.reports).iter().any(|other| other.site.layer() != fault.site.layer());
+        let of_one = matches!(one.change, Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(..))));
+        if !others || of_one || !holds_in_some(&one.change) {
+            return Ok(None);
+        }
+        self.tried(before, vec![one.within(None)], fault).map(Some)
+    }
+
+    pub(super) fn tried(&self, before: &Before<'_>, added: Vec<Assumed>, fault: &SiteReport) -> Result<Tried, Failure> {
+        let assumption = before.assumption.and_all(&added)?;
+        let reports = self.verdicts(&assumption, self.all())?;
+        let (shares, at) = self.shares(&assumption, self.all(), fault.site)?;
+        let after = (&reports[..], &shares);
+        let where_it = |is| self.all().filter(move |layer| stands(before, after, *layer) == is);
+        let (layers, is_worse) = (where_it(Stands::Better).collect(), where_it(Stands::Worse).next().is_some());
+        let of_layer = shares.get(&fault.site.layer()).copied().unwrap_or_default();
+        let reproduced = [before.at, at];
+        let left = faults(&reports).len();
+        Ok(Tried { assumption, added, left, reports, fits: (0, 0), layers, is_worse, reproduced, of_layer, far: 0.0 })
+    }
+}
+
+/// How a layer is under a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Better,
+    Alike,
+    Worse,
+}
+
+fn stands(before: &Before<'_>, (reports, shares): (&[SiteReport], &Shares), layer: usize) -> Stands {
+    let count =
+        |reports: &[SiteReport]| faults(reports).iter().filter(|fault| fault.site.layer() == Some(layer)).count();
+    let share = |shares: &Shares| shares.get(&Some(layer)).copied().unwrap_or_default();
+    let ((was, is), (old, new)) = ((count(before.reports), count(reports)), (share(&before.shares), share(shares)));
+    match is.cmp(&was) {
+        std::cmp::Ordering::Less => Stands::Better,
+        std::cmp::Ordering::Greater => Stands::Worse,
+        std::cmp::Ordering::Equal if new.exceeds(old) => Stands::Better,
+        std::cmp::Ordering::Equal if old.exceeds(new) => Stands::Worse,
+        std::cmp::Ordering::Equal => Stands::Alike,
+    }
+}
+
+/// Whether a change can be made in some layers alone.
+fn holds_in_some(change: &Change) -> bool {
+    match change {
+        Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field),
+        Change::Weights(_) => true,
+    }
+}
+
+/// Whether a fault is gone, and no other came in its place.
+fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool {
+    let same = |report: &&SiteReport| (report.step, report.site) == (fault.step, fault.site);
+    let was = |report: &SiteReport| {
+        let now = (report.step, report.site);
+        before.iter().any(|b| (b.step, b.site) == now && b.verdict == Verdict::Fault)
+    };
+    let gone = under.iter().filter(same).all(|report| report.verdict != Verdict::Fault);
+    let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
+    gone && under.iter().any(|report| same(&report)) && new.next().is_none()
+}
+
+fn deviation(fault: &SiteReport, reports: &[SiteReport]) -> f64 {
+    let same = reports.iter().filter(|report| (report.step, report.site) == (fault.step, fault.site));
+    same.map(|report| report.deviation).sum()
+}
