@@ -77,13 +77,13 @@ fn ratio(config: &Value) -> f64 {
 
 fn judged(
     config: &Config,
-    semantics: Semantics,
+    semantics: &Semantics,
     weights: &MemoryWeights,
     tokens: &[u32],
     contract: RoundingContract,
     candidate: &dyn Candidate,
 ) -> Vec<SiteReport> {
-    let model = Decoder::new(config, semantics, weights).expect("it fits");
+    let model = Decoder::new(config, *semantics, weights).expect("it fits");
     let (steps, layers) = (&[tokens.to_vec()], 0..config.num_hidden_layers);
     let lenses = &[Lens::Local, Lens::Layer, Lens::Global];
     let verification =
@@ -91,8 +91,8 @@ fn judged(
     verification.run(|| ()).expect("it can be put next to the reference").sites
 }
 
-fn by_cuda_path(config: &Config, semantics: Semantics, weights: &MemoryWeights, tokens: &[u32]) -> Live {
-    let model = Optimized::load(emulated(Form::Fast), config, &semantics, weights, || {}).expect("it fits");
+fn by_cuda_path(config: &Config, semantics: &Semantics, weights: &MemoryWeights, tokens: &[u32]) -> Live {
+    let model = Optimized::load(emulated(Form::Fast), config, semantics, weights, || {}).expect("it fits");
     let (mut live, mut cache) = (Live::default(), model.cache(tokens.len()).expect("it fits"));
     model.forward(tokens, &[], &mut cache, Some(&mut live)).expect("it runs");
     live
@@ -106,11 +106,11 @@ proptest! {
         let config = Config::from_json(&text).expect("the configuration is whole");
         let semantics = if released { Semantics::RELEASED } else { Semantics::DOCUMENTS };
         let weights = Synthesis { seed, ..Synthesis::default() }.weights(&config);
-        let cuda = by_cuda_path(&config, semantics, &weights, &tokens);
+        let cuda = by_cuda_path(&config, &semantics, &weights, &tokens);
         let reference = Decoder::new(&config, semantics, &weights).expect("it fits");
         let eager = computed(&reference, &tokens, RoundingContract::EAGER_BF16);
         for (contract, candidate) in [(RoundingContract::PARITY, cuda), (RoundingContract::EAGER_BF16, eager)] {
-            let reports = judged(&config, semantics, &weights, &tokens, contract, &candidate);
+            let reports = judged(&config, &semantics, &weights, &tokens, contract, &candidate);
             let blamed = reports.iter().find(|r| matches!(r.verdict, Verdict::Fault | Verdict::Suspicious));
             prop_assert!(blamed.is_none(), "{contract} {semantics} {text} seed {seed} {tokens:?}: {blamed:#?}");
         }

@@ -79,7 +79,7 @@ impl<'w> Decoder<'w> {
     /// The vision tower on its first pass or a later one, if there is as much to see.
     pub fn tower(&self, pass: usize) -> Option<VisionTower<'_>> {
         let (medium, _) = self.media?.passes().nth(pass)?;
-        VisionTower::of(&self.config, self.semantics, self.weights, (pass, medium == Medium::Video))
+        VisionTower::of(&self.config, &self.semantics, self.weights, (pass, medium == Medium::Video))
     }
 
     /// The configuration in use.

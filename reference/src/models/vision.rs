@@ -53,12 +53,12 @@ impl<'m> VisionTower<'m> {
     /// The tower of a model, if it has one.
     pub(super) fn of(
         config: &'m Config,
-        semantics: Semantics,
+        semantics: &Semantics,
         weights: &'m dyn Weights,
         (pass, videos): (usize, bool),
     ) -> Option<Self> {
         let vision = config.vision.as_ref()?;
-        Some(VisionTower { vision, semantics, weights, pass, videos })
+        Some(VisionTower { vision, semantics: *semantics, weights, pass, videos })
     }
 
     /// Features of pixels \[N/s, H\].

@@ -80,8 +80,8 @@ fn bits(x: &Array2<f64>) -> Array2<u64> {
     x.mapv(f64::to_bits)
 }
 
-fn by_hand(semantics: Semantics) -> Router {
-    Router::under(&RoundingContract::IDEAL, &semantics, 2)
+fn by_hand(semantics: &Semantics) -> Router {
+    Router::under(&RoundingContract::IDEAL, semantics, 2)
 }
 
 proptest! {
@@ -178,7 +178,7 @@ proptest! {
 /// From z = 17 on an f32 sigmoid is 1, from 37 on an f64 one: experts tie, and the lowest wins.
 #[test]
 fn saturated_scores_tie() {
-    let p = by_hand(Semantics::DOCUMENTS);
+    let p = by_hand(&Semantics::DOCUMENTS);
     let z = array![[-20.0, 20.0, 40.0, 90.0, 90.0]];
     let none = Array1::<f64>::zeros(5);
     let (r, _, chosen, w) = route(&p, &z, &none);
@@ -193,9 +193,9 @@ fn saturated_scores_tie() {
 #[test]
 fn d35_eps_decides_what_nothing_over_nothing_is() {
     let z = array![[-800.0, -800.0, -800.0]];
-    let (r, _, _, w) = route(&by_hand(Semantics::DOCUMENTS), &z, &Array1::zeros(3));
+    let (r, _, _, w) = route(&by_hand(&Semantics::DOCUMENTS), &z, &Array1::zeros(3));
     assert!(r.iter().all(|&r| r == 0.0) && w.iter().all(|w| w.is_nan()));
-    let tiny = by_hand(Semantics { router_eps: RouterEps::Tiny, ..Semantics::DOCUMENTS });
+    let tiny = by_hand(&Semantics { router_eps: RouterEps::Tiny, ..Semantics::DOCUMENTS });
     assert_eq!(route(&tiny, &z, &Array1::zeros(3)).3, array![[0.0, 0.0]]);
     // In f32 that happens at −90 already, and a comparison with f64's 1/2 must fail.
     let r = scores(&tiny, array![[-90.0_f32]].view());
@@ -205,10 +205,10 @@ fn d35_eps_decides_what_nothing_over_nothing_is() {
 /// ε counts where scores are as small: 10⁻²⁰ / (10⁻²⁰ + 10⁻²⁰) is a half, not 1.
 #[test]
 fn d35_eps_by_hand() {
-    let tiny = by_hand(Semantics { router_eps: RouterEps::Tiny, ..Semantics::DOCUMENTS });
+    let tiny = by_hand(&Semantics { router_eps: RouterEps::Tiny, ..Semantics::DOCUMENTS });
     let r = array![[1e-20, 0.0]];
     assert_eq!(weights(&tiny, r.view(), r.view(), array![[0]].view()), array![[0.5]]);
-    assert_eq!(weights(&by_hand(Semantics::DOCUMENTS), r.view(), r.view(), array![[0]].view()), array![[1.0]]);
+    assert_eq!(weights(&by_hand(&Semantics::DOCUMENTS), r.view(), r.view(), array![[0]].view()), array![[1.0]]);
 }
 
 /// Scores 1/2 and 1/4, biases 0 and 3/4: weights 2/3 and 1/3, or, with the bias in them, 1/3 and 2/3.
@@ -218,7 +218,7 @@ fn d35_bias_in_the_weights() {
     for (routing_weights, want) in
         [(RoutingWeights::Unbiased, [1.0 / 3.0, 2.0 / 3.0]), (RoutingWeights::Biased, [2.0 / 3.0, 1.0 / 3.0])]
     {
-        let p = by_hand(Semantics { routing_weights, ..Semantics::DOCUMENTS });
+        let p = by_hand(&Semantics { routing_weights, ..Semantics::DOCUMENTS });
         let c = choice(&p, r.view(), b.view()).expect("good");
         assert_eq!(c, array![[0.5, 1.0]]);
         let chosen = top_k(2, c.view());
@@ -231,7 +231,7 @@ fn d35_bias_in_the_weights() {
 /// A slip of ports: the best expert, again and again, has all of the weight.
 #[test]
 fn the_best_expert_may_be_taken_again() {
-    let p = by_hand(Semantics { expert_choice: ExpertChoice::Best, ..Semantics::DOCUMENTS });
+    let p = by_hand(&Semantics { expert_choice: ExpertChoice::Best, ..Semantics::DOCUMENTS });
     let r = array![[0.25, 0.5, 0.75], [0.5, 0.25, 0.25]];
     let both = chosen(&p, r.view());
     assert_eq!(both, array![[2, 2], [0, 0]]);
@@ -241,7 +241,7 @@ fn the_best_expert_may_be_taken_again() {
 /// D36: e⁰ and e^−ln 3 of 4/3, and a bias that does not count.
 #[test]
 fn d36_softmax_of_the_largest_logits() {
-    let p = by_hand(Semantics { router_score: RouterScore::SoftmaxTopk, ..Semantics::DOCUMENTS });
+    let p = by_hand(&Semantics { router_score: RouterScore::SoftmaxTopk, ..Semantics::DOCUMENTS });
     let z = array![[5.0 - 3.0_f64.ln(), 1.0, 5.0]];
     let (r, c, chosen, w) = route(&p, &z, &array![0.0, 100.0, 0.0]);
     assert_eq!((&r, &c, &chosen), (&z, &z, &array![[2, 0]]));
@@ -274,7 +274,7 @@ fn ties_go_to_the_lowest_index() {
 
 #[test]
 fn c1_bias_of_another_length() {
-    let err = choice(&by_hand(Semantics::DOCUMENTS), array![[0.5, 0.5]].view(), array![0.0].view())
+    let err = choice(&by_hand(&Semantics::DOCUMENTS), array![[0.5, 0.5]].view(), array![0.0].view())
         .expect_err("against the contract");
     assert_eq!(err.to_string(), "router C1: len(b) = 1, expected E = 2");
 }
@@ -282,7 +282,7 @@ fn c1_bias_of_another_length() {
 #[test]
 fn c2_more_choices_than_experts_or_none() {
     for k in [0, 3] {
-        let p = Router { top_k: k, ..by_hand(Semantics::DOCUMENTS) };
+        let p = Router { top_k: k, ..by_hand(&Semantics::DOCUMENTS) };
         let err = choice(&p, array![[0.5, 0.5]].view(), array![0.0, 0.0].view()).expect_err("against the contract");
         assert_eq!(err.to_string(), format!("router C2: k = {k}, expected 1 to E = 2"));
     }

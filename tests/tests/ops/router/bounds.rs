@@ -103,7 +103,7 @@ fn tracked(x: Array2<f64>, e: f64) -> Tracked<f64> {
 }
 
 fn ideal() -> Router {
-    by_hand(Semantics::DOCUMENTS)
+    by_hand(&Semantics::DOCUMENTS)
 }
 
 /// The steepest place, the edge of a steeper one, and the tail.
