@@ -183,7 +183,7 @@ fn tensors_in_the_wrong_place_are_named() {
         told(&diagnosis, "weight_of_another_layer", "k_proj in layer 0 is that of layer 1");
     }
     let o_proj = Weight::Layer(0, LayerWeight::OProj);
-    for diagnosis in diagnoses(&setting(false), |weights| map(weights, o_proj, |w| w.reversed_axes())) {
+    for diagnosis in diagnoses(&setting(false), |weights| map(weights, o_proj, Array2::reversed_axes)) {
         told(&diagnosis, "weight_transposed", "o_proj in layer 0 is transposed");
     }
 }

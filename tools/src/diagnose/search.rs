@@ -31,13 +31,12 @@ pub(super) fn hypotheses(
     clue: Clue,
     progress: &mut impl FnMut(usize),
 ) -> Result<Vec<Vec<Assumed>>, Failure> {
-    let searches: [fn(&Bench<'_, '_>) -> Result<Vec<Assumed>, Failure>; 4] =
-        [scaled::search, experts::search, rows::search, replaced::search];
-    let mut found = Vec::new();
-    for (i, search) in searches.into_iter().enumerate() {
-        progress(searches.len() - i + 1);
-        found.extend(search(bench)?);
-    }
+    progress(3);
+    let mut found = scaled::search(bench)?;
+    progress(2);
+    found.extend(experts::search(bench)?);
+    found.extend(rows::search(bench));
+    found.extend(replaced::search(bench));
     progress(1);
     found.extend(parameters::search(bench, clue)?);
     let limit = NEARER * bench.off();

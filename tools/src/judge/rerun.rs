@@ -89,7 +89,9 @@ impl Verification<'_> {
             if phase == Phase::Start {
                 state.truncate(pass.kept());
             }
-            stream.iter().for_each(|stream| state.jump(stream));
+            if let Some(stream) = stream {
+                state.jump(&stream);
+            }
             let substitution = Substitution::new(Lens::Local, loaded, Some(vec![at]));
             let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None };
             state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;

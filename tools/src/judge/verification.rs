@@ -81,7 +81,9 @@ impl Verification<'_> {
         let mut twin = Twin::alone(self.model, self.contract);
         let mut agreements = Vec::new();
         self.each_phase(|phase, pass, loaded, stream| {
-            stream.iter().for_each(|stream| twin.jump(stream));
+            if let Some(stream) = stream {
+                twin.jump(&stream);
+            }
             let of_phase = twin.advance(phase, pass, loaded)?.into_iter();
             agreements.extend(of_phase.map(|(site, agreement)| (At { step: loaded.step(), site }, agreement)));
             Ok(())
@@ -96,7 +98,9 @@ impl Verification<'_> {
         let Some(mut twin) = ExactTwin::new(self.model, self.contract) else { return Ok(None) };
         let mut sites = Vec::new();
         self.each_phase(|phase, pass, loaded, stream| {
-            stream.iter().for_each(|stream| twin.jump(stream));
+            if let Some(stream) = stream {
+                twin.jump(&stream);
+            }
             sites.extend(twin.advance(phase, pass, loaded)?);
             progress();
             Ok(())

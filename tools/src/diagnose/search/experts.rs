@@ -31,6 +31,13 @@ struct Slot {
     weight: f64,
 }
 
+/// All slots, and what each expert's weights would make of them.
+struct Tables {
+    slots: Vec<Slot>,
+    /// Of a shift by n: the weights of expert e + n in the place of those of e.
+    shifted: Vec<Array2<f64>>,
+}
+
 /// Every permutation of the experts' projections, or of some of them.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     let Site::Layer(layer, site) = bench.site else { return Ok(Vec::new()) };
@@ -56,8 +63,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     };
     let mut found = Vec::new();
     for &which in which {
-        let Some((slots, tables)) = tables(bench, (layer, site), which, experts, scale)? else { continue };
-        let order = settle(bench, &slots, &tables, experts);
+        let Some(Tables { slots, shifted }) = tables(bench, (layer, site), which, experts, scale)? else { continue };
+        let order = settle(bench, &slots, &shifted, experts);
         if order.iter().enumerate().any(|(e, of)| e != *of) {
             found.push(bench.assumed(&kinds::EXPERTS, TensorChange::Experts(which, order)));
         }
@@ -86,7 +93,7 @@ fn tables(
     which: Projections,
     experts: usize,
     scale: f64,
-) -> Result<Option<(Vec<Slot>, Vec<Array2<f64>>)>, Failure> {
+) -> Result<Option<Tables>, Failure> {
     let Some(chosen) = &bench.twin.experts else { return Ok(None) };
     let k = chosen.ncols();
     let is_apart = matches!(site, LayerSite::ExpertHidden | LayerSite::ExpertOutput);
@@ -118,7 +125,7 @@ fn tables(
             Slot { row: token, expert, at, weight: scale * routing[[token, s]] }
         }
     };
-    Ok(Some((chosen.indexed_iter().map(slot).collect(), shifted)))
+    Ok(Some(Tables { slots: chosen.indexed_iter().map(slot).collect(), shifted }))
 }
 
 /// Whose weights each expert has.

@@ -6,13 +6,12 @@ use reference::{LayerSite, Site};
 use super::{Bench, kinds, suspects};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::tensors::{Grid, Projections, TensorChange, Tensors};
-use crate::failure::Failure;
 
 /// Other layers that are tried, the nearest first.
 const LAYERS: usize = 32;
 
 /// Every tensor on the way, and those of the experts together.
-pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
+pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
     let mut all: Vec<Tensors> = Vec::new();
     for suspect in suspects::of(bench) {
@@ -26,7 +25,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
         let has = |site| bench.suspects.contains(&Site::Layer(layer, site));
         match (has(LayerSite::ExpertHidden), has(LayerSite::ExpertOutput)) {
             (true, true) => {
-                all.extend([Projections::All, Projections::GateUp, Projections::Down].map(Tensors::Experts))
+                all.extend([Projections::All, Projections::GateUp, Projections::Down].map(Tensors::Experts));
             }
             (true, false) => all.extend([Projections::All, Projections::GateUp].map(Tensors::Experts)),
             (false, true) => all.push(Tensors::Experts(Projections::Down)),
@@ -63,5 +62,5 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     }
     // What the layer has no such tensor for is no hypothesis.
     found.retain(|assumed| bench.off_under(std::slice::from_ref(assumed)).is_ok());
-    Ok(found)
+    found
 }

@@ -6,13 +6,12 @@ use super::suspects::{self, Suspect};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::tensors::TensorChange;
-use crate::failure::Failure;
 
 /// A share of a column's squares by which it may be off and still be taken for another's.
 const SAME: f64 = 1e-2;
 
 /// Every tensor whose output channels are the site's columns.
-pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
+pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
     let alone = suspects::of(bench);
     let mut found = Vec::new();
@@ -31,7 +30,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
         let (each, order) = blocks.unwrap_or((1, order));
         found.push(bench.assumed(&kinds::ROWS, TensorChange::Rows(of, each, order)));
     }
-    Ok(found)
+    found
 }
 
 /// Whose values each column has, where some have another's and each has one.
