@@ -19,6 +19,9 @@ const PAIRED: usize = 4;
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;
 
+/// Changes from which several are begun: some that come alike near alone are told apart by what stands behind them.
+const BEGUN: usize = 3;
+
 /// Changes in the same values that are looked for.
 const SEVERAL: usize = 3;
 
@@ -74,10 +77,10 @@ impl Comparison<'_> {
         {
             let found = search::hypotheses(bench, clue, progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
-            if tried.is_empty()
-                && let Some(nearest) = found.first()
-            {
-                tried.extend(self.several(&before, nearest, (first, clue), progress)?);
+            if tried.is_empty() {
+                for nearest in found.iter().take(BEGUN) {
+                    tried.extend(self.several(&before, nearest, (first, clue), progress)?);
+                }
             }
         }
         if tried.is_empty() {
@@ -90,7 +93,7 @@ impl Comparison<'_> {
             best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
         for (explained, assumed) in explained.iter_mut().zip(&best.added) {
             explained.off.clone_from(&off);
-            explained.fitted = bench.as_ref().map(|bench| search::fitted(bench, assumed)).transpose()?.flatten();
+            explained.fitted = bench.as_ref().and_then(|bench| search::fitted(bench, assumed));
         }
         // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
         if best.left > 0 {
@@ -99,7 +102,7 @@ impl Comparison<'_> {
         Ok(Some((explained, best)))
     }
 
-    /// The nearest of what a search found, and what is found behind it in the same values, until all is explained.
+    /// One of what a search found, and what is found behind it in the same values, until all is explained.
     fn several(
         &self,
         before: &Before<'_>,
@@ -183,7 +186,7 @@ impl Comparison<'_> {
         let mut explained: Vec<Explained> =
             best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
         for (explained, assumed) in explained.iter_mut().zip(&best.added) {
-            explained.fitted = search::fitted(&bench, assumed)?;
+            explained.fitted = search::fitted(&bench, assumed);
         }
         Ok(Some((explained, best)))
     }

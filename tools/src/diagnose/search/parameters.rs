@@ -142,14 +142,15 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, 
     let mut found = Vec::new();
     for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_touched(bench)) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
-        let Some(fit) = parameter.search(bench)? else { continue };
+        let Some(fit) = parameter.search(bench) else { continue };
         if (fit.value - configured).abs() <= fit.error {
             continue;
         }
         let mut best: Option<(Share, Assumed)> = None;
         for value in near(fit) {
             let assumed = parameter.assumed(value);
-            let share = bench.share_under(std::slice::from_ref(&assumed))?;
+            // A number may be none that the operator takes.
+            let Ok(share) = bench.share_under(std::slice::from_ref(&assumed)) else { continue };
             if best.as_ref().is_none_or(|(most, _)| share.exceeds(*most)) {
                 best = Some((share, assumed));
             }
@@ -161,8 +162,8 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, 
 }
 
 /// The parameter that a mistake changes, as values have it, beside what was assumed.
-pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> Result<Option<Fitted>, Failure> {
-    let Change::Reading(field, value) = &assumed.change else { return Ok(None) };
+pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> Option<Fitted> {
+    let Change::Reading(field, value) = &assumed.change else { return None };
     let config = bench.config();
     let d = config.head_dim as f64;
     let (field, value) = match (*field, value.as_str()) {
@@ -171,13 +172,13 @@ pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> R
         ("attention_scale", "half_head_dim") => ("score_scale", Some((d / 2.0).sqrt().recip())),
         (field, value) => (field, value.parse::<f64>().ok()),
     };
-    let Some(parameter) = PARAMETERS.iter().find(|parameter| parameter.field == field) else { return Ok(None) };
+    let parameter = PARAMETERS.iter().find(|parameter| parameter.field == field)?;
     let (Some(value), Some(configured)) = (value.filter(|value| value.is_finite()), (parameter.configured)(&config))
     else {
-        return Ok(None);
+        return None;
     };
-    let fit = parameter.refined(bench, value)?;
-    Ok(fit.map(|fit| Fitted { parameter: parameter.name, fit, configured }))
+    let fit = parameter.refined(bench, value).ok().flatten();
+    fit.map(|fit| Fitted { parameter: parameter.name, fit, configured })
 }
 
 impl Parameter {
@@ -206,7 +207,7 @@ impl Parameter {
     }
 
     /// The best value of the range, if it comes much nearer than the configuration's.
-    fn search(&self, bench: &Bench<'_, '_>) -> Result<Option<Fit>, Failure> {
+    fn search(&self, bench: &Bench<'_, '_>) -> Option<Fit> {
         let steps = self.range.2;
         let place = |i: usize| i as f64 / steps as f64;
         let grid: Vec<f64> = (0..=steps).map(|i| self.off(bench, self.at(place(i)))).collect();
@@ -220,11 +221,8 @@ impl Parameter {
             let (from, to) = (place(i.saturating_sub(1)), place((i + 1).min(steps)));
             golden((from, to), |place| self.off(bench, self.at(place)))
         });
-        let Some((off, place)) = sections.min_by(|a, b| a.0.total_cmp(&b.0)) else { return Ok(None) };
-        if off > NEARER * bench.off() {
-            return Ok(None);
-        }
-        self.refined(bench, self.at(place))
+        let (off, place) = sections.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        if off > NEARER * bench.off() { None } else { self.refined(bench, self.at(place)).ok().flatten() }
     }
 
     /// A value that is near, corrected by least squares, and three standard deviations of it. What the twin rounds on the way has
