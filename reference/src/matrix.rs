@@ -57,6 +57,13 @@ impl<'a> Matrix<'a> {
         Matrix::new(values.dim(), encoding, bytes).expect("each element was written")
     }
 
+    /// The same matrix with other scales; `None` if it is not quantized, or there is not one for each block.
+    pub fn rescaled(&self, values: Matrix<'a>) -> Option<Self> {
+        let scales = self.scales()?;
+        let fits = values.dim() == scales.values.dim();
+        fits.then(|| Matrix { scales: Some(Box::new(Scales { values, ..*scales })), ..self.clone() })
+    }
+
     /// The same matrix as an implementation has it that holds its elements in `storage`: each is rounded to nearest when it is
     /// taken out, one that was scaled from the f32 that everyone scales in. The bytes stay as they are.
     #[must_use]

@@ -8,9 +8,10 @@ mod outputs;
 mod pages;
 mod pictures;
 mod pixels;
-mod reports;
 mod quiet;
+mod reports;
 mod runs;
+mod scales;
 mod stopped;
 mod written;
 

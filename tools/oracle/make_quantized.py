@@ -14,16 +14,17 @@ loads them again: without a GPU it takes them to bfloat16 then, so that only wei
 """
 
 import pinned  # isort: skip
-import argparse
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import torch
 from capturing import Capture
+from filled import filled
 from model import prepare_library
 from provenance import record, require_pins, write_index
 from safetensors.torch import load_file, save_file
@@ -33,7 +34,6 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import FineGrainedFP8Config, PreTrainedModel
 from transformers.integrations.finegrained_fp8 import Fp8Quantize
-from whole import replacing
 
 REQUIREMENTS = "requirements-quantized.txt"
 
@@ -80,19 +80,18 @@ CASES = (
 
 def main() -> None:
     """Makes them all."""
-    parser = argparse.ArgumentParser(description="Makes quantized checkpoints, and dumps of them.")
-    parser.add_argument("--cases", type=Path, required=True, help="fixtures/golden-engines/cases")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to make, or to replace")
-    arguments = parser.parse_args()
-    require_pins(REQUIREMENTS)
+    require = partial(require_pins, REQUIREMENTS)
+    filled("Makes quantized checkpoints, and dumps of them.", make, require, cases="fixtures/golden-engines/cases")
+
+
+def make(cases: Path, folder: Path) -> None:
+    """Fills `folder`, which is empty, from the checkpoints in `cases`."""
     prepare_library()
-    with replacing(arguments.out) as folder:
-        for case in CASES:
-            _make(case, arguments.cases / case.case, folder / case.name)
-        index = [{"file": file, "case": case.name, "of": case.case} for case in CASES for file in _files(case)]
-        write_index(folder, index)
-        command = "make_quantized.py --cases fixtures/golden-engines/cases --out fixtures/golden-quantized"
-        record(folder, command, others=("accelerate",))
+    for case in CASES:
+        _make(case, cases / case.case, folder / case.name)
+    write_index(folder, [{"file": file, "case": case.name, "of": case.case} for case in CASES for file in _files(case)])
+    command = "make_quantized.py --cases fixtures/golden-engines/cases --out fixtures/golden-quantized"
+    record(folder, command, others=("accelerate",))
 
 
 def _make(case: Quantized, source: Path, folder: Path) -> None:

@@ -8,6 +8,7 @@ use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
 
+use super::scales::ScaleChange;
 use crate::report::figures::numbered;
 
 /// A change. The number of a tensor's layer does not count: the layers are those in which the change is assumed.
@@ -25,6 +26,8 @@ pub enum TensorChange {
     Transposed(Weight),
     /// A tensor, or those of all experts, are rounded.
     Rounded(Tensors, Grid),
+    /// Scales of quantized tensors are taken otherwise.
+    Scales(Tensors, ScaleChange),
 }
 
 /// A part of a tensor times a factor.
@@ -78,6 +81,8 @@ pub enum Tensors {
     One(Weight),
     /// Those of all routed experts.
     Experts(Projections),
+    /// Every tensor that is quantized.
+    Quantized,
 }
 
 /// What values are rounded to.
@@ -125,6 +130,7 @@ impl TensorChange {
                 let w = get(weight)?;
                 Ok(Matrix::stored(grid.round(&w.dense()).view(), Storage::F32))
             }
+            TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
         }
     }
@@ -147,6 +153,7 @@ impl TensorChange {
             TensorChange::OfLayer(tensors, layer) => format!("{tensors}{place} is that of layer {layer}"),
             TensorChange::Transposed(of) => format!("{}{place} is transposed", named(*of)),
             TensorChange::Rounded(tensors, grid) => format!("{tensors}{place} is rounded to {grid}"),
+            TensorChange::Scales(tensors, change) => format!("the scales of {tensors}{place} {change}"),
         }
     }
 }
@@ -196,6 +203,7 @@ impl Projections {
 impl Tensors {
     fn have(self, weight: Weight) -> bool {
         match (self, weight) {
+            (Tensors::Quantized, _) => true,
             (Tensors::One(of), weight) => is(weight, of),
             (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection))) => which.has(projection),
             _ => false,
@@ -223,11 +231,7 @@ impl Grid {
 
     fn nearest(self, x: f64) -> f64 {
         match self {
-            Grid::E4m3 => {
-                let exponent = x.abs().log2().floor().max(-6.0);
-                let step = (exponent - 3.0).exp2();
-                (x / step).round_ties_even() * step
-            }
+            Grid::E4m3 => Storage::E4m3.nearest(x),
             Grid::Int8 => x.round_ties_even(),
         }
     }
@@ -286,6 +290,7 @@ impl fmt::Display for Tensors {
         match self {
             Tensors::One(weight) => f.write_str(&named(*weight)),
             Tensors::Experts(which) => write!(f, "{}every expert", which.of()),
+            Tensors::Quantized => f.write_str("every quantized weight"),
         }
     }
 }

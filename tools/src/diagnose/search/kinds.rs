@@ -20,6 +20,12 @@ pub(super) static TRANSPOSED: Mistake = kind("weight_transposed", "a square weig
 pub(super) static ROUNDED: Mistake =
     kind("weight_rounded", "a weight is rounded to fewer bits than it is stored in", CHECKPOINT);
 
+pub(super) static SCALES: Mistake = kind(
+    "scales_misread",
+    "the scales of a quantized weight are taken otherwise",
+    "each block of elements is multiplied by its own scale, whatever its name says of an inverse",
+);
+
 const CONFIGURED: &str = "what the configuration says";
 
 pub(super) static NORM_EPS: Mistake = kind("norm_eps", "norms add another ε", CONFIGURED);

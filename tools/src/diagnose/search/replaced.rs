@@ -1,10 +1,11 @@
-//! A tensor that is another layer's, transposed, or rounded to few bits.
+//! A tensor that is another layer's, transposed, rounded to few bits, or scaled by other scales than its blocks'.
 
 use reference::weights::{LayerWeight, Projection, Weight};
 use reference::{LayerSite, Site};
 
 use super::{Bench, kinds, suspects};
 use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::scales::ScaleChange;
 use crate::diagnose::catalogue::tensors::{Grid, Projections, TensorChange, Tensors};
 
 /// Other layers that are tried, the nearest first.
@@ -33,6 +34,14 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
     }
     let mut found = Vec::new();
+    if config.quantization.is_some() {
+        let experts = suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm());
+        let experts = experts.map(Tensors::One).filter(|one| !all.contains(one));
+        let tensors: Vec<Tensors> =
+            std::iter::once(Tensors::Quantized).chain(all.iter().copied()).chain(experts).collect();
+        let ways = |tensors| ScaleChange::ALL.map(|change| TensorChange::Scales(tensors, change));
+        found.extend(tensors.into_iter().flat_map(ways).map(|change| bench.assumed(&kinds::SCALES, change)));
+    }
     for tensors in all {
         if let Some(layer) = bench.site.layer() {
             let mut others: Vec<usize> = (0..config.num_hidden_layers)
