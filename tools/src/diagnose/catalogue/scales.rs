@@ -35,7 +35,7 @@ impl ScaleChange {
     ];
 
     /// A quantized matrix as it is taken; any other as it is.
-    pub(super) fn apply<'w>(self, w: Matrix<'w>) -> Matrix<'w> {
+    pub(super) fn apply(self, w: Matrix<'_>) -> Matrix<'_> {
         let Some(scales) = w.scales() else { return w };
         let s: Array2<f64> = scales.values.dense();
         let (down, across) = s.dim();
