@@ -7,7 +7,6 @@ use crate::matrix::Matrix;
 use crate::ops::linear::{Linear, linear};
 use crate::ops::linear_bias::{LinearBias, linear_bias};
 use crate::probe::Probe;
-use crate::rounding::Inputs;
 use crate::{Error, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 /// The settings of a run.
@@ -84,15 +83,11 @@ impl<'p, T: Real> Run<'p, T> {
 
     /// x as it is multiplied with a quantized matrix whose blocks have so many channels.
     fn quantized(&self, x: &Tracked<T>, group: usize) -> Tracked<T> {
-        let own = match self.contract.inputs {
-            Inputs::Stored => x.clone(),
-            inputs => Tracked { value: inputs.quantized(&x.value, group, self.contract.mode), error: x.error.clone() },
-        };
-        match self.candidate.as_ref().map(|candidate| candidate.inputs) {
-            None | Some(Inputs::Stored) => own,
-            Some(inputs) if own.error.as_ref().is_none_or(ErrorBound::is_exact) => inputs.known(&own, group),
-            Some(inputs) => inputs.bounded(&own, group),
-        }
+        let value = self.contract.inputs.quantized(&x.value, group, self.contract.mode);
+        let own = Tracked { value, error: x.error.clone() };
+        let Some(candidate) = &self.candidate else { return own };
+        let known = own.error.as_ref().is_none_or(ErrorBound::is_exact);
+        if known { candidate.inputs.known(&own, group) } else { candidate.inputs.bounded(&own, group) }
     }
 
     /// x·wᵀ, rounded and bounded as `params` says for a contract, of an x as products take it.

@@ -21,17 +21,16 @@ impl Inputs {
     #[expect(clippy::cast_possible_truncation, reason = "scales are f32")]
     fn scale(self, largest: f64) -> f64 {
         let scale = f64::from((largest as f32).max(LEAST) / LARGEST);
-        match self {
-            Inputs::Stored => 1.0,
-            Inputs::Fp8 => scale,
-            Inputs::Fp8Powers => scale.log2().ceil().exp2(),
-        }
+        if self == Inputs::Fp8Powers { scale.log2().ceil().exp2() } else { scale }
     }
 
     /// x\[n, k\], `group` channels of a row with a scale of their own: q = round(x/s), and q·s.
     #[must_use]
     pub fn quantized<T: Real>(self, x: &Array2<T>, group: usize, mode: Mode) -> Array2<T> {
         let mut quantized = x.clone();
+        if self == Inputs::Stored {
+            return quantized;
+        }
         self.each(&mut quantized, group, |scale, x| {
             let code = Rounding { storage: Storage::E4m3, mode }.round(Storage::F32.nearest(x.wide() / scale));
             T::of(code * scale)
@@ -43,6 +42,9 @@ impl Inputs {
     /// as near to the middle of two codes may have become either.
     #[must_use]
     pub fn known<T: Real>(self, x: &Tracked<T>, group: usize) -> Tracked<T> {
+        if self == Inputs::Stored {
+            return x.clone();
+        }
         let value = self.quantized(&x.value, group, Mode::Nearest);
         let off = STEPS * Storage::F32.unit_roundoff();
         let mut certain = x.value.mapv(T::wide);
@@ -57,6 +59,9 @@ impl Inputs {
     /// x as it is, of which the error has one quantization in it.
     #[must_use]
     pub fn bounded<T: Real>(self, x: &Tracked<T>, group: usize) -> Tracked<T> {
+        if self == Inputs::Stored {
+            return x.clone();
+        }
         let error = x.error.as_ref().map(|error| {
             let mut error = error.clone();
             let mut steps = Array2::zeros(x.dim());

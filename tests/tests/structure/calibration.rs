@@ -18,7 +18,7 @@ const HEADS: usize = 2;
 
 /// Draws of the candidate with its replays, of which there are as many as the judge makes.
 const DRAWS: usize = 4000;
-const REPLAYS: usize = 15;
+const REPLAYS: usize = 11;
 
 /// How far sums are drawn apart in the rows of each expert, in distances of neighbours: from rows of which one value in a run is
 /// another to rows of which half of them are.

@@ -24,8 +24,8 @@ use crate::failure::Failure;
 /// Runs in other orders, by which the share of values that differ is predicted.
 const REPLAYS: u64 = 7;
 
-/// Runs where activations have 16 bits, by which structure is told from chance, too: eight tokens of an expert are enough then.
-const REPLAYS_OF_NARROW: u64 = 15;
+/// Runs where activations have 16 bits, by which structure is told from chance, too: nine tokens of an expert are enough then.
+const REPLAYS_OF_NARROW: u64 = 11;
 
 /// A twin on its way through a model.
 pub(crate) struct Twin<'m> {
