@@ -1,7 +1,7 @@
 //! Which known mistake makes a candidate what it is.
 //!
-//! Reading order: [`catalogue`], the known mistakes; [`trial`], the reference with one assumed, and what it leaves;
-//! [`search`], what values tell of weights and parameters where no known mistake explains them; [`explain`], what explains
+//! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves;
+//! `search`, what values tell of weights and parameters where no known mistake explains them; `explain`, what explains
 //! a fault best; [`diagnosis`], one fault after the other.
 
 pub mod catalogue;
