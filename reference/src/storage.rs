@@ -67,6 +67,11 @@ impl Storage {
         }
     }
 
+    /// The largest number; of [`Storage::Real`] that of f64.
+    pub const fn largest(self) -> f64 {
+        self.format().2
+    }
+
     /// u = 2⁻ᵖ: the largest relative error of rounding a normal number to nearest; 0 for [`Storage::Real`].
     pub fn unit_roundoff(self) -> f64 {
         match self {
@@ -147,7 +152,7 @@ impl Storage {
 
     /// What is beyond the largest number.
     fn beyond(self) -> f64 {
-        if self == Storage::E4m3 { self.format().2 } else { f64::INFINITY }
+        if self == Storage::E4m3 { self.largest() } else { f64::INFINITY }
     }
 
     /// How far a number at most `error` from x may be from x when both are rounded to nearest.
@@ -163,12 +168,15 @@ impl Storage {
 
     /// x in units of its neighbours' distance, rounded by `to_integer`, and back. Scaling by a power of two is exact.
     fn on_grid(self, x: f64, to_integer: impl Fn(f64) -> f64) -> f64 {
-        if self == Storage::Real || x == 0.0 || !x.is_finite() {
+        if self == Storage::Real || x == 0.0 || x.is_nan() {
             return x;
+        }
+        if x.is_infinite() {
+            return self.beyond().copysign(x);
         }
         let spacing = self.spacing(x);
         let rounded = to_integer(x / spacing) * spacing;
-        if rounded.abs() > self.format().2 { self.beyond().copysign(x) } else { rounded }
+        if rounded.abs() > self.largest() { self.beyond().copysign(x) } else { rounded }
     }
 }
 
@@ -200,6 +208,15 @@ impl Rounding {
 pub(crate) fn exponent(x: f64) -> i32 {
     let biased = x.to_bits() >> 52 & 0x7ff;
     i32::try_from(biased).expect("eleven bits") - 1023
+}
+
+/// The power of two that is not below x; the least that there is, where x is not above 0.
+pub fn power_above(x: f64) -> f64 {
+    if x <= 0.0 {
+        return power_of_two(-1074);
+    }
+    let below = power_of_two(exponent(x));
+    if below < x { 2.0 * below } else { below }
 }
 
 /// 2ⁿ, for an n of a finite f64.

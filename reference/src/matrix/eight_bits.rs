@@ -1,7 +1,6 @@
 //! Numbers of eight bits: E4M3, the elements of quantized matrices, and E8M0, powers of two that scale them.
 
-/// The largest E4M3.
-const LARGEST: f64 = 448.0;
+use crate::storage::{exponent, power_above};
 
 /// What each byte is as an E4M3.
 pub(super) const E4M3_OF_BITS: [f32; 256] = {
@@ -29,22 +28,17 @@ const fn value(bits: u8) -> f32 {
     if bits >> 7 == 1 { -magnitude } else { magnitude }
 }
 
-/// The nearest E4M3, ties to even; ±448 beyond that.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 16 and 126")]
+/// The byte of a value of E4M3, or of what is no number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 15 and 126")]
 pub(super) fn e4m3(x: f64) -> u8 {
     let sign = if x.is_sign_negative() { 0x80 } else { 0 };
-    let size = x.abs();
-    if size.is_nan() {
+    if x.is_nan() {
         return sign | 0x7f;
     }
-    if size >= LARGEST {
-        return sign | 0x7e;
-    }
-    let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(-6);
-    // In units of the spacing: up to 8 for subnormal numbers, whose bits go on in those of normal ones.
-    let units = (size / f64::from(exponent - 3).exp2()).round_ties_even() as u8;
-    let before = ((exponent + 6) as u8) << 3;
-    sign | (before + units)
+    let exponent = exponent(x).max(-6);
+    // In units of the spacing: below 8 for subnormal numbers, whose bits go on in those of normal ones.
+    let units = (x.abs() / f64::from(exponent - 3).exp2()) as u8;
+    sign | ((((exponent + 6) as u8) << 3) + units)
 }
 
 /// 2 to the power of a byte less 127; 255 is no number.
@@ -52,14 +46,8 @@ pub(super) fn power(bits: u8) -> f64 {
     if bits == u8::MAX { f64::NAN } else { (f64::from(bits) - 127.0).exp2() }
 }
 
-/// The smallest power of two that is not below x, from 2⁻¹²⁷ to 2¹²⁷.
+/// The byte of the power of two that is not below x, from 2⁻¹²⁷ to 2¹²⁷.
 #[expect(clippy::cast_sign_loss, reason = "clamped to a byte")]
-pub(super) fn power_above(x: f64) -> u8 {
-    if x.is_nan() {
-        return u8::MAX;
-    }
-    let bits = x.to_bits();
-    let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i32 - 1023, bits & ((1 << 52) - 1));
-    let above = if x <= 0.0 { -127 } else { exponent + i32::from(fraction != 0) };
-    (above + 127).clamp(0, 254) as u8
+pub(super) fn byte_of_power(x: f64) -> u8 {
+    if x.is_nan() { u8::MAX } else { (exponent(power_above(x)) + 127).clamp(0, 254) as u8 }
 }

@@ -66,16 +66,15 @@ impl Encoding {
     /// The bytes of values, each rounded to nearest; in eight bits, to ±448 beyond that, and up to a power of two.
     #[expect(clippy::cast_possible_truncation, reason = "a rounded value is one of f32, too")]
     pub fn narrow(self, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
-        match self {
-            Encoding::E4m3 => return values.into_iter().map(eight_bits::e4m3).collect(),
-            Encoding::E8m0 => return values.into_iter().map(eight_bits::power_above).collect(),
-            Encoding::F32 | Encoding::F16 | Encoding::Bf16 => {}
+        if self == Encoding::E8m0 {
+            return values.into_iter().map(eight_bits::byte_of_power).collect();
         }
         let rounded = values.into_iter().map(|x| self.storage().nearest(x) as f32);
         match self {
             Encoding::F32 => rounded.flat_map(f32::to_le_bytes).collect(),
             Encoding::F16 => rounded.flat_map(|x| half::f16::from_f32_const(x).to_le_bytes()).collect(),
-            _ => rounded
+            Encoding::E4m3 => rounded.map(|x| eight_bits::e4m3(f64::from(x))).collect(),
+            Encoding::Bf16 | Encoding::E8m0 => rounded
                 .flat_map(|x| {
                     let [_, _, high @ ..] = x.to_le_bytes();
                     high

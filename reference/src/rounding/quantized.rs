@@ -4,11 +4,8 @@ use ndarray::{Array2, Axis, Zip};
 
 use super::choices::Inputs;
 use crate::bound::ErrorBound;
-use crate::storage::Mode;
+use crate::storage::{Mode, power_above};
 use crate::{Real, Rounding, Storage, Tracked};
-
-/// The largest E4M3, in the arithmetic of scales.
-const LARGEST: f32 = 448.0;
 
 /// What a largest magnitude is taken for at least.
 const LEAST: f32 = 1e-10;
@@ -20,8 +17,8 @@ impl Inputs {
     /// The scale of a group: a/448 in f32, or the power of two above it.
     #[expect(clippy::cast_possible_truncation, reason = "scales are f32")]
     fn scale(self, largest: f64) -> f64 {
-        let scale = f64::from((largest as f32).max(LEAST) / LARGEST);
-        if self == Inputs::Fp8Powers { scale.log2().ceil().exp2() } else { scale }
+        let scale = f64::from((largest as f32).max(LEAST) / Storage::E4m3.largest() as f32);
+        if self == Inputs::Fp8Powers { power_above(scale) } else { scale }
     }
 
     /// x\[n, k\], `group` channels of a row with a scale of their own: q = round(x/s), and q·s.
