@@ -5,6 +5,7 @@ use std::fmt;
 use ndarray::Array2;
 use reference::Storage;
 use reference::matrix::{Encoding, Matrix};
+use reference::storage::power_above;
 
 /// How scales are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl ScaleChange {
             }
             ScaleChange::Shifted => Array2::from_shape_fn(s.dim(), |(i, j)| s[[i, (j + 1) % across]]),
             ScaleChange::Ignored => Array2::ones(s.dim()),
-            ScaleChange::Powers => s.mapv(|s| if s > 0.0 { s.log2().ceil().exp2() } else { s }),
+            ScaleChange::Powers => s.mapv(|s| if s > 0.0 { power_above(s) } else { s }),
             ScaleChange::Bytes if scales.values.encoding() == Encoding::E8m0 => s.mapv(|s| s.log2() + 127.0),
             ScaleChange::Bytes => s,
         };

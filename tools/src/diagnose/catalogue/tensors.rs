@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use fixtures::quantize::quantize;
 use ndarray::{Array2, Axis};
 use reference::Storage;
+use reference::config::Quantization;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
@@ -127,8 +129,7 @@ impl TensorChange {
                 Ok(Matrix::stored(w.dense::<f64>().t(), w.storage()))
             }
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => {
-                let w = get(weight)?;
-                Ok(Matrix::stored(grid.round(&w.dense()).view(), Storage::F32))
+                Ok(grid.round(&get(weight)?))
             }
             TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
@@ -212,27 +213,22 @@ impl Tensors {
 }
 
 impl Grid {
-    fn round(self, w: &Array2<f64>) -> Array2<f64> {
-        let (rows, columns, largest) = match self {
-            Grid::E4m3 => (128, 128, 448.0),
-            Grid::Int8 => (1, w.ncols().max(1), 127.0),
-        };
-        let mut rounded = w.clone();
-        for mut rows in rounded.axis_chunks_iter_mut(Axis(0), rows) {
-            for mut block in rows.axis_chunks_iter_mut(Axis(1), columns) {
-                let scale = block.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / largest;
-                if scale > 0.0 {
-                    block.mapv_inplace(|w| scale * self.nearest(w / scale));
-                }
-            }
-        }
-        rounded
-    }
-
-    fn nearest(self, x: f64) -> f64 {
+    fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
         match self {
-            Grid::E4m3 => Storage::E4m3.nearest(x),
-            Grid::Int8 => x.round_ties_even(),
+            Grid::E4m3 => {
+                let how = Quantization::released("fp8").expect("a scheme that is known");
+                quantize(w.dense().view(), &how).matrix(w.dim(), &how)
+            }
+            Grid::Int8 => {
+                let mut rounded: Array2<f64> = w.dense();
+                for mut row in rounded.rows_mut() {
+                    let scale = row.fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0;
+                    if scale > 0.0 {
+                        row.mapv_inplace(|w| scale * (w / scale).round_ties_even());
+                    }
+                }
+                Matrix::stored(rounded.view(), Storage::F32)
+            }
         }
     }
 }
