@@ -78,8 +78,9 @@ impl Comparison<'_> {
             let found = search::hypotheses(bench, clue, progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
+                let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
                 for nearest in found.iter().take(BEGUN) {
-                    tried.extend(self.several(&before, nearest, (first, clue), progress)?);
+                    tried.extend(self.several(assumption, nearest, (first, clue), progress, &mut attempt)?);
                 }
             }
         }
@@ -89,12 +90,7 @@ impl Comparison<'_> {
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
         let Some((mut best, others)) = ranked(tried) else { return Ok(None) };
-        let mut explained: Vec<Explained> =
-            best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
-        for (explained, assumed) in explained.iter_mut().zip(&best.added) {
-            explained.off.clone_from(&off);
-            explained.fitted = bench.as_ref().and_then(|bench| search::fitted(bench, assumed));
-        }
+        let explained = explained(first, &off, (&best, &others), bench.as_ref());
         // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
         if best.left > 0 {
             best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
@@ -102,22 +98,23 @@ impl Comparison<'_> {
         Ok(Some((explained, best)))
     }
 
-    /// One of what a search found, and what is found behind it in the same values, until all is explained.
+    /// One of what a search found, and what is found behind it in the same values, until an attempt explains all.
     fn several(
         &self,
-        before: &Before<'_>,
+        assumption: &Assumption,
         nearest: &[Assumed],
         (fault, clue): (&SiteReport, Clue),
         progress: &mut impl FnMut(usize),
+        attempt: &mut impl FnMut(&[Assumed]) -> Result<Option<Tried>, Failure>,
     ) -> Result<Option<Tried>, Failure> {
         let mut added = nearest.to_vec();
         while added.len() < SEVERAL {
-            let assumption = before.assumption.and_all(&added)?;
-            let Some(bench) = Bench::new(self, &assumption, fault)? else { return Ok(None) };
+            let under = assumption.and_all(&added)?;
+            let Some(bench) = Bench::new(self, &under, fault)? else { return Ok(None) };
             let found = search::hypotheses(&bench, clue, progress)?;
             let Some(next) = found.first() else { return Ok(None) };
             added.extend_from_slice(next);
-            if let (Some(tried), _) = self.attempt(before, &added, fault)? {
+            if let Some(tried) = attempt(&added)? {
                 return Ok(Some(tried));
             }
         }
@@ -166,40 +163,28 @@ impl Comparison<'_> {
         near.sort_by_key(|(equal, _)| std::cmp::Reverse(*equal));
         near.truncate(VERIFIED);
         let known = self.before(assumption, suspicious, first)?;
+        let mut attempt = |added: &[Assumed]| self.attempt_quiet(&known, added, first, suspicious);
         let mut tried = Vec::new();
         for (_, added) in &near {
-            tried.extend(self.attempt_quiet(&known, added.clone(), first, suspicious)?);
+            tried.extend(attempt(added)?);
         }
         // What is left may be another change in the same values.
         if let (true, Some((_, nearest))) = (tried.is_empty(), near.first()) {
-            let mut added = nearest.clone();
-            while tried.is_empty() && added.len() < SEVERAL {
-                let assumption = assumption.and_all(&added)?;
-                let Some(bench) = Bench::new(self, &assumption, first)? else { break };
-                let found = search::hypotheses(&bench, Clue::default(), progress)?;
-                let Some(next) = found.first() else { break };
-                added.extend_from_slice(next);
-                tried.extend(self.attempt_quiet(&known, added.clone(), first, suspicious)?);
-            }
+            tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
         let Some((best, others)) = ranked(tried) else { return Ok(None) };
-        let mut explained: Vec<Explained> =
-            best.added.iter().map(|assumed| Explained::tried(first, assumed, &best, &others)).collect();
-        for (explained, assumed) in explained.iter_mut().zip(&best.added) {
-            explained.fitted = search::fitted(&bench, assumed);
-        }
-        Ok(Some((explained, best)))
+        Ok(Some((explained(first, &[], (&best, &others), Some(&bench)), best)))
     }
 
     /// What mistakes leave, if a site is suspicious no more under them, and no other in its place.
     fn attempt_quiet(
         &self,
         before: &Before<'_>,
-        added: Vec<Assumed>,
+        added: &[Assumed],
         first: &SiteReport,
         suspicious: &[SiteReport],
     ) -> Result<Option<Tried>, Failure> {
-        let mut reports = self.with_twin(&before.assumption.and_all(&added)?, self.all())?;
+        let mut reports = self.with_twin(&before.assumption.and_all(added)?, self.all())?;
         let bad = |report: &&SiteReport| report.verdict >= Verdict::Suspicious;
         let was = |report: &&SiteReport| suspicious.iter().any(|other| at(other) == at(report));
         if !reports
@@ -210,7 +195,7 @@ impl Comparison<'_> {
             return Ok(None);
         }
         let fits = (reports.iter().filter(|report| !bad(report)).count(), reports.len());
-        let tried = self.tried(before, added, first)?;
+        let tried = self.tried(before, added.to_vec(), first)?;
         reports.retain(|report| bad(&report));
         Ok(Some(Tried { fits, left: reports.len(), reports, ..tried }))
     }
@@ -258,6 +243,21 @@ impl Comparison<'_> {
 
 fn at(report: &SiteReport) -> (usize, Site) {
     (report.step, report.site)
+}
+
+/// Each of the mistakes that were assumed together, with the parameter that it changes as values have it.
+fn explained(
+    fault: &SiteReport,
+    off: &[String],
+    (best, others): (&Tried, &[Tried]),
+    bench: Option<&Bench<'_, '_>>,
+) -> Vec<Explained> {
+    let each = best.added.iter().map(|assumed| Explained {
+        off: off.to_vec(),
+        fitted: bench.and_then(|bench| search::fitted(bench, assumed)),
+        ..Explained::tried(fault, assumed, best, others)
+    });
+    each.collect()
 }
 
 /// Of those that leave the fewest faults, the one that reproduces the most values.

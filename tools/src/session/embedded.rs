@@ -1,0 +1,53 @@
+//! Tokens that a dump shows by their embeddings, where nobody says what they were.
+
+use fixtures::names::at::At;
+use fixtures::names::sited::Sited;
+use ndarray::{Array2, ArrayView1};
+use reference::Site;
+use reference::site::Extent;
+use reference::weights::{Weight, Weights};
+
+use super::model::Model;
+use crate::failure::Failure;
+
+/// How far an embedding that was cast is from the checkpoint's: half a step of bfloat16, the coarsest type, with room for the
+/// second of two casts.
+const APART: f64 = 1.0 / 128.0;
+
+/// Channels by which rows are told apart before all are compared.
+const FIRST: usize = 8;
+
+/// Rows of the embedding that are widened at once.
+const PANEL: usize = 1024;
+
+/// The tokens of each call, if each shows the embeddings of all its rows, and each of these is one token's.
+pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Vec<u32>>>, Failure> {
+    let mut calls = Vec::new();
+    for (step, size) in values.sizes().into_iter().enumerate() {
+        let at = At { step, site: Site::Embedding };
+        let Some(rows) = size.rows.filter(|_| size.batch.is_none() && values.has(at)) else { return Ok(None) };
+        let Ok(shown) = values.matrix::<f64>(at, Extent::new(rows, rows)) else { return Ok(None) };
+        if shown.nrows() != rows {
+            return Ok(None);
+        }
+        calls.push(shown);
+    }
+    let table = model.checkpoint.get(Weight::Embedding).map_err(reference::Error::from)?;
+    let mut found: Vec<Vec<Option<u32>>> = calls.iter().map(|call| vec![None; call.nrows()]).collect();
+    for first in (0..table.dim().0).step_by(PANEL) {
+        let panel: Array2<f64> = table.panel(first, PANEL.min(table.dim().0 - first));
+        for (call, found) in calls.iter().zip(&mut found) {
+            for (row, found) in call.rows().into_iter().zip(found).filter(|(_, found)| found.is_none()) {
+                let token = panel.rows().into_iter().position(|own| is_row(row, own));
+                *found = token.and_then(|token| u32::try_from(first + token).ok());
+            }
+        }
+    }
+    Ok(found.into_iter().map(|call| call.into_iter().collect()).collect())
+}
+
+/// Whether a row is a token's embedding, perhaps cast. Of tokens with equal embeddings, which compute the same, any will do.
+fn is_row(row: ArrayView1<'_, f64>, own: ArrayView1<'_, f64>) -> bool {
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= APART * b.abs().max(f64::from(f32::MIN_POSITIVE));
+    row.len() == own.len() && row.iter().zip(own).take(FIRST).all(near) && row.iter().zip(own).all(near)
+}
