@@ -6,7 +6,7 @@
 //!
 //! - Shapes: x \[n, k\], w \[m, k\], y \[n, m\].
 //! - Dtypes: x, w and y bf16; the sum f32. A precision may have another type for x in products (`operands`), to which the
-//!   caller narrows it.
+//!   caller narrows it; where w is quantized, x may be, too (`inputs`), by the caller.
 //! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
 //!   that rounds once with its projections.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.

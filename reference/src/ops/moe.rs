@@ -11,7 +11,7 @@
 //! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own
 //!   (`each_unordered`), for which the bound holds in any.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
-//! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, or by 1/ς.
+//! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, or by 1/ς; another ς.
 //! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y
 //!   alone.
 

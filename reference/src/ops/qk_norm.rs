@@ -9,7 +9,8 @@
 //! - Rounding: R1 and R2 of `rms_norm`, by a precision's own field for them (`qk_rms`); neither where norm and rotation are
 //!   one chain.
 //! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d or d, where there is a norm; and `rms_norm`'s.
-//! - Variants: D05 over what the mean square is taken. Slip of ports: over each device's part, as over heads of its width.
+//! - Variants: D05 over what the mean square is taken. Slips of ports: over each device's part, as over heads of its width;
+//!   another ε.
 //! - Source: spec A4, A5; `q_norm` and `k_norm` of `MiniMaxM2Attention` and `MiniMaxM3VLAttention` in transformers 5.23.
 //!   "`per_layer`" in the config means one norm over a layer's whole projection.
 

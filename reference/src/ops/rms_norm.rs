@@ -9,7 +9,7 @@
 //! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
 //! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
-//!   stands; D10 whether R1 is there.
+//!   stands; D10 whether R1 is there. Slip of ports: another ε.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};

@@ -8,7 +8,7 @@
 //! - Dtypes: g, u and a bf16; all steps f32.
 //! - Rounding: R1 at each ρ, where a precision stores every step; R2 at a, which is the product of the last two.
 //! - Errors: C1 the shapes of g and u are equal; C2 ℓ > 0.
-//! - Variants: D32 g′ is clamped on both sides, or not at all.
+//! - Variants: D32 g′ is clamped on both sides, or not at all. Slips of ports: another α, ℓ or β.
 //! - Source: spec A12; `MiniMaxM3VLDenseMLP` and `MiniMaxM3VLExperts._apply_gate` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, Zip};

@@ -56,7 +56,8 @@ proptest! {
         let known = Inputs::Fp8.known(&Tracked::exact(x.clone()), group);
         let error = known.error.expect("it is kept");
         prop_assert!(is_within(&known.value, &by_reciprocals(Inputs::Fp8, &x, group), &error));
-        let close = error.certain.iter().zip(&x).filter(|(e, x)| **e <= 1e-5 * x.abs());
+        // Six roundings in f32 are all where no other code is near.
+        let close = error.certain.iter().zip(&x).filter(|(e, x)| **e <= 6.0 * 2f64.powi(-24) * x.abs());
         prop_assert!(2 * close.count() >= x.iter().filter(|x| **x != 0.0).count());
     }
 
