@@ -92,6 +92,17 @@ impl Site {
         self.axes().iter().filter_map(|axis| axis.extent(config, extent, pass)).collect()
     }
 
+    /// The sites that a model has, its tower's on the first pass.
+    pub fn all(config: &Config) -> impl Iterator<Item = Site> + '_ {
+        let layers =
+            (0..config.num_hidden_layers).flat_map(|layer| LayerSite::ALL.map(|site| Site::Layer(layer, site)));
+        let depth = config.vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
+        let tower = (0..depth).flat_map(|layer| VisionLayerSite::ALL.map(|site| VisionSite::Layer(layer, site)));
+        let tower = tower.chain(VisionSite::OUTSIDE).map(|site| Site::Vision(0, site));
+        let all = OUTSIDE.into_iter().map(|(site, _)| site).chain(layers).chain(tower);
+        all.filter(|site| site.exists(config))
+    }
+
     /// Whether a model has the site.
     pub fn exists(self, config: &Config) -> bool {
         match self {
