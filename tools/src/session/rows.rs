@@ -13,6 +13,7 @@ use reference::site::Extent;
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
+use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::prompt::{HELP, Prompt};
 
@@ -26,6 +27,8 @@ pub struct RequestRows {
     pub request: Request,
     /// Its prompt, and what the candidate decoded after it, as far as that is known.
     pub prompt: Prompt,
+    /// Tokens at its end that nobody said, and that are read from their embeddings.
+    pub embedded: usize,
 }
 
 /// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file.
@@ -51,8 +54,8 @@ pub fn requests(
         }
         (None, None) => None,
     };
-    let calls = match calls_stated(values, manifest).map_err(misfit)? {
-        Some(calls) => calls,
+    let (calls, embedded) = match calls_stated(values, manifest).map_err(misfit)? {
+        Some(calls) => (calls, 0),
         None => calls_inferred(values, known.as_deref(), model, manifest)?,
     };
     let found = rows::requests(&calls).map_err(misfit)?;
@@ -64,7 +67,7 @@ pub fn requests(
     let decode = decode.map(|decode| &decode.tokens[..]);
     let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
-        Ok(RequestRows { request: rotated(values, request)?, prompt })
+        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded })
     });
     rows.collect()
 }
@@ -87,13 +90,14 @@ fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Ve
     Ok(Some(calls))
 }
 
-/// The calls that follow from the prompts that are known, or from all tokens that the manifest lists.
+/// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few, from
+/// what is shown of the tokens' embeddings; and the tokens that are known from there alone.
 fn calls_inferred(
     values: &Sited,
     known: Option<&[Fed]>,
     model: &Model,
     manifest: Option<&Manifest>,
-) -> Result<Vec<rows::Call>, Failure> {
+) -> Result<(Vec<rows::Call>, usize), Failure> {
     let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
     let fed = match (known, listed) {
         (Some([one]), Some(listed)) => {
@@ -104,9 +108,23 @@ fn calls_inferred(
         }
         (Some(known), _) => known.to_vec(),
         (None, Some(listed)) => vec![Fed::new(listed, &[])],
-        (None, None) => return Err(Failure::new(format!("{}: no tokens are known", model.name)).help(HELP)),
+        (None, None) => Vec::new(),
     };
-    inferred::calls(&fed, &values.sizes()).map_err(misfit)
+    let (problem, said) = match &fed[..] {
+        [] => (Failure::new(format!("{}: no tokens are known", model.name)).help(HELP), Vec::new()),
+        all => match inferred::calls(all, &values.sizes()) {
+            Ok(calls) => return Ok((calls, 0)),
+            Err(problem) => (misfit(problem), all[0].tokens()),
+        },
+    };
+    let shown = if fed.len() > 1 { None } else { embedded::tokens(values, model)? };
+    let Some(shown) = shown.filter(|calls| calls.iter().map(Vec::len).sum::<usize>() > said.len()) else {
+        return Err(problem);
+    };
+    let (all, prompt) = (shown.concat(), if said.is_empty() { shown[0].len() } else { said.len() });
+    require_same(&said, &all)?;
+    let calls = inferred::calls(&[Fed::new(&all[..prompt], &all[prompt..])], &values.sizes()).map_err(misfit)?;
+    Ok((calls, all.len() - said.len()))
 }
 
 /// The prompt of a request: the one that is known, or what it was fed before it decoded. What it decoded is what its manifest

@@ -3,12 +3,12 @@
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
 use fixtures::names::sited::Sited;
+use reference::Site;
 
 use super::asked::{Asked, Subject, reports};
 use super::backend::ran_on_emulated;
 use super::dumped::{Dumped, Given};
 use super::model::Model;
-use super::precision::Known;
 use super::progress::Watcher;
 use crate::failure::Failure;
 use crate::report::content::Report;
@@ -40,11 +40,7 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
         },
         candidate: format!("{path}{producer}"),
         precision_from: dumped.known.from.clone(),
-        notes: notes(
-            values,
-            &dumped.known,
-            (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some()),
-        ),
+        notes: notes(dumped, (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some())),
         prompt: &dumped.prompt,
         whole: values.request().is_none_or(|request| request.absent == 0),
         emulated: ran_on_emulated(values.dump().manifest()),
@@ -52,10 +48,15 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
 }
 
 /// What the reader should know of a dump's precision, rows and names.
-fn notes(dump: &Sited, known: &Known, chooses_blocks: bool) -> Vec<String> {
+fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
+    let dump = &dumped.values;
     let reading = dump.reading();
-    let mut notes: Vec<String> = known.coarser.iter().cloned().collect();
+    let mut notes: Vec<String> = dumped.known.coarser.iter().cloned().collect();
     notes.extend(dump.request().and_then(note_of_rows));
+    if dumped.embedded > 0 {
+        let tokens = counted(dumped.embedded, "token");
+        notes.push(format!("{tokens} that nobody named: read from the rows of {} in the dump", Site::Embedding));
+    }
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {
