@@ -14,8 +14,9 @@
 //! how many values are not the twin's. The tests are fixed beforehand, and share one probability of false suspicion. What is
 //! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff, which
 //! carries one value in eight to one in four to a neighbour: these are 2·u apart at a power of two. Behind an attention whose
-//! roundings are not all known, only gains are looked at: what is not known has no direction. So it is at a place that has other
-//! values than the twin in every layer, which is a matter of precision.
+//! roundings are not all known, only gains are looked at, and only those that rows have in common, by Student's t: what is not
+//! known has no direction, but goes further than the runs do. At a place that has other values than the twin in every layer, which
+//! is a matter of precision, only gains are looked at, too.
 
 mod tally;
 
@@ -244,7 +245,9 @@ impl AtSite {
         };
         let gain = totals[0].gain();
         let strayed = totals[1..].iter().map(|total| total.gain().abs()).fold(0.0, f64::max);
-        let of_gain = Structure { gain: Some(gain), probability: (2.0 * larger.min(smaller)).min(1.0), ..share };
+        let far = (2.0 * larger.min(smaller)).min(1.0);
+        let probability = if self.is_known { far } else { far.max(common(rows.iter().map(|row| row[0]))) };
+        let of_gain = Structure { gain: Some(gain), probability, ..share };
         let is_gain = gain.abs() > (LARGE * strayed).max(self.storage.unit_roundoff() / 4.0);
         [(share, totals[0].unequal as f64 > LARGE * unequal_most as f64), (of_gain, is_gain)]
     }
@@ -348,6 +351,30 @@ fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64) -> Vec<f64
 fn together(chances: impl Iterator<Item = f64>) -> f64 {
     let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
     if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
+}
+
+/// The probability that rows have no gain in common, where the runs do not say how far they go, but they themselves do. Of what is
+/// apart without a direction, a norm behind it leaves values shorter by half of its square along the twin's, and nothing as long
+/// without one: a gain is neither.
+fn common(rows: impl Iterator<Item = Part> + Clone) -> f64 {
+    let total = Part::sum(rows.clone().collect::<Vec<_>>().iter());
+    if total.gain() * total.growth() <= 0.0 {
+        return 1.0;
+    }
+    let [gains, growths] = [Part::gain, Part::growth].map(|of| directed(&rows.clone().map(of).collect::<Vec<f64>>()));
+    gains.max(growths)
+}
+
+/// The probability that figures whose mean is 0 have one as far from it, as they scatter (Student's t on both sides).
+fn directed(figures: &[f64]) -> f64 {
+    let freedom = figures.len() as f64 - 1.0;
+    let (sum, squares) = figures.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if freedom < 1.0 || squares == 0.0 {
+        return 1.0;
+    }
+    // P(|T| ≥ t) = I(ν / (ν + t²); ν/2, 1/2), and ν / (ν + t²) is the share of the squares that the mean leaves.
+    let left = 1.0 - sum * sum / (figures.len() as f64 * squares);
+    beta_reg(freedom / 2.0, 0.5, left.clamp(0.0, 1.0))
 }
 
 /// P(at least so many of n), each with probability p.

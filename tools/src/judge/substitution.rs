@@ -223,7 +223,7 @@ pub(crate) struct Substitution<'a> {
     /// Sites that the candidate shows in another size.
     pub(crate) others: Vec<Site>,
     pub(crate) failure: Option<Failure>,
-    segment: Vec<Site>,
+    pub(super) segment: Vec<Site>,
     unknown: Unknown,
 }
 

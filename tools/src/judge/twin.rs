@@ -34,6 +34,8 @@ pub(crate) struct Twin<'m> {
     main: State,
     replays: Vec<State>,
     structures: Structures,
+    /// Whether all roundings since the last residual stream that the candidate shows are performed.
+    is_known: bool,
 }
 
 impl<'m> Twin<'m> {
@@ -42,7 +44,7 @@ impl<'m> Twin<'m> {
         let is_narrow = matches!(contract.activations, Storage::F16 | Storage::Bf16);
         let replays = if is_narrow { REPLAYS_OF_NARROW } else { REPLAYS };
         let replays = (0..replays).map(|_| State::new(model)).collect();
-        Twin { model, contract, main: State::new(model), replays, structures: Structures::default() }
+        Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
     }
 
     /// One that predicts nothing, and says how choices stand, too: it tells precisions apart.
@@ -52,6 +54,7 @@ impl<'m> Twin<'m> {
 
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
+        self.is_known = true;
         self.main.jump(stream);
         self.replays.iter_mut().for_each(|replay| replay.jump(stream));
     }
@@ -64,10 +67,16 @@ impl<'m> Twin<'m> {
         loaded: &Loaded<'_>,
     ) -> Result<HashMap<Site, Agreement>, Failure> {
         if phase == Phase::Start {
+            self.is_known = true;
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
-        let Went { values: own, choices, experts } =
-            went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        for stored in &mut own.values {
+            stored.is_known &= self.is_known;
+            self.is_known |= stored.site.is_stream();
+        }
+        self.is_known &= own.is_known;
+        let Went { values: own, choices, experts, .. } = own;
         let mut replays = Vec::with_capacity(self.replays.len());
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
             replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
@@ -142,6 +151,8 @@ struct Went {
     choices: Vec<(Site, Agreement)>,
     /// The experts of each token, with the site that chose them.
     experts: Option<(Site, Array2<usize>)>,
+    /// Whether all roundings after the last of the values are performed.
+    is_known: bool,
 }
 
 /// What a run under a contract computes.
@@ -165,12 +176,14 @@ fn went(
     });
     let chosen = shown.chain(unshown);
     let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
+    let are_known = |sites: &[Site]| sites.iter().all(|site| rounds_as_known(*site, &contract));
+    let is_known = are_known(&probe.segment);
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
-        let is_known = std::iter::once(&site).chain(&segment).all(|site| rounds_as_known(*site, &contract));
+        let is_known = are_known(&[site]) && are_known(&segment);
         let storage = storage_at(site, &contract);
         Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known, way: segment }
     });
-    Ok(Went { values: stored.collect(), choices, experts })
+    Ok(Went { values: stored.collect(), choices, experts, is_known })
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of

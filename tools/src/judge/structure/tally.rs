@@ -13,6 +13,8 @@ pub(super) struct Part {
     pub(super) along: f64,
     /// Σ o².
     pub(super) size: f64,
+    /// Σ d².
+    pub(super) apart: f64,
 }
 
 /// One run's sums at a site.
@@ -60,6 +62,7 @@ impl Part {
             if o.is_finite() && x.is_finite() {
                 self.along += o * (x - o);
                 self.size += o * o;
+                self.apart += (x - o).powi(2);
             }
         }
     }
@@ -71,11 +74,17 @@ impl Part {
             unequal: sum.unequal + part.unequal,
             along: sum.along + part.along,
             size: sum.size + part.size,
+            apart: sum.apart + part.apart,
         })
     }
 
     /// By how much values are larger than the twin's, as a share of these: Σ o·d / Σ o².
     pub(super) fn gain(self) -> f64 {
         if self.size > 0.0 { self.along / self.size } else { 0.0 }
+    }
+
+    /// By how much their length is larger: (Σ o·d + Σ d²/2) / Σ o².
+    pub(super) fn growth(self) -> f64 {
+        if self.size > 0.0 { (self.along + self.apart / 2.0) / self.size } else { 0.0 }
     }
 }
