@@ -17,14 +17,14 @@ pub use limits::bounded;
 pub use models::{config, index};
 pub use pictures::{image, preprocessor, video};
 pub use reports::report;
-pub use tensors::{npy, npz, safetensors};
+pub use tensors::{npy, npz, safetensors, torch};
 pub use texts::{manifest, names, tokens};
 
 /// A reader as a function of bytes.
 pub type Target = fn(&[u8]);
 
 /// All of them by name, which is that of the program in `src/bin` and of the folder of seeds in `corpus`.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("config", config),
     ("image", image),
     ("index", index),
@@ -36,5 +36,6 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("report", report),
     ("safetensors", safetensors),
     ("tokens", tokens),
+    ("torch", torch),
     ("video", video),
 ];

@@ -39,6 +39,14 @@ pub fn npz(bytes: &[u8]) {
     }
 }
 
+/// A `.pt` file: its pickle, and each tensor that it describes.
+pub fn torch(bytes: &[u8]) {
+    let Some(saved) = accepted(formats::torch::contents(Path::new("x.pt"), bytes)) else { return };
+    for tensor in saved {
+        look(tensor.dtype, &tensor.shape, tensor.elements(bytes));
+    }
+}
+
 /// What was read; what was refused says why and what to do.
 fn accepted<T>(read: Result<T, Error>) -> Option<T> {
     read.map_err(|error| assert!(!error.to_string().is_empty() && !error.help().is_empty())).ok()

@@ -20,7 +20,7 @@ use crate::session::model::Model;
 /// where one dump has NaN or Inf and the other has not, or where the limit that was given is passed.
 #[derive(Debug, Clone, Args)]
 pub struct Diff {
-    /// A .safetensors, .npz or .npy file, or a folder of those.
+    /// A .safetensors, .npz, .npy or .pt file, or a folder of those.
     pub a: PathBuf,
     /// Another one, which relative figures refer to.
     pub b: PathBuf,
