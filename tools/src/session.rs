@@ -10,6 +10,7 @@ pub mod check;
 pub mod decoding;
 pub mod diagnose;
 pub mod dumped;
+mod embedded;
 pub mod model;
 pub mod pixels;
 pub mod precision;

@@ -21,7 +21,7 @@ use crate::order::{self, Order};
 use crate::reduction::Reduction;
 use crate::rounding::{OnePlus, RmsRound};
 use crate::semantics::{EpsPlace, NormWeight};
-use crate::storage::FLUSHED;
+use crate::storage::{FLUSHED, Mode, uniform};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -46,6 +46,8 @@ pub struct RmsNorm {
     pub reduction: Reduction,
     /// Of the sum, where it is fixed.
     pub order: Order,
+    /// A stochastic run draws the errors of the arithmetic, too.
+    pub mode: Mode,
 }
 
 /// ε outside the root, as S3 has it.
@@ -56,10 +58,10 @@ pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>
     p.check(x.dim(), w.len())?;
     let mut y = Array2::zeros(x.dim());
     for (xi, mut yi) in x.rows().into_iter().zip(y.rows_mut()) {
-        let r = p.scale(xi);
+        let r = p.drawn(p.scale(xi), p.variance_of_scale(x.ncols()));
         Zip::from(&mut yi).and(&xi).and(&w).for_each(|y, &x, &w| {
-            let normalized = p.normalized.round(x * r); // R1
-            *y = p.output.round(p.factor(w) * normalized); // R2
+            let normalized = p.normalized.round(p.drawn(x * r, p.unit * p.unit / 3.0)); // R1
+            *y = p.output.round(p.drawn(p.factor(w) * normalized, p.variance_of_product())); // R2
         });
     }
     Ok(y)
@@ -76,7 +78,7 @@ impl RmsNorm {
         let (output, unit, reduction) = (contract.stored(), contract.unit(), contract.reduction);
         let order = contract.lanes(order::PARITY.row);
         let one_plus = contract.one_plus;
-        RmsNorm { eps, eps_place, weight, one_plus, normalized, output, unit, reduction, order }
+        RmsNorm { eps, eps_place, weight, one_plus, normalized, output, unit, reduction, order, mode: contract.mode }
     }
 
     /// The same norm with such a weight; one that adds the 1 of 1 + w itself rounds once.
@@ -114,6 +116,22 @@ impl RmsNorm {
             EpsPlace::Inside => (T::of(self.eps) + mean).reciprocal_root(),
             EpsPlace::Outside => (mean.sqrt() + T::of(OUTSIDE)).recip(),
         }
+    }
+
+    /// Of the relative error of r, by what [`RmsNorm::bound`] says of it: half of the sum's, and of the root's on the device.
+    fn variance_of_scale(&self, d: usize) -> f64 {
+        (self.reduction.depth(d) as f64 / 4.0 + 4.0 * 4.0) * self.unit * self.unit / 3.0
+    }
+
+    /// Of that of the product with m, and of 1 + w where that is made here.
+    fn variance_of_product(&self) -> f64 {
+        (if self.adds() { 2.0 } else { 1.0 }) * self.unit * self.unit / 3.0
+    }
+
+    /// y with a relative error of such a variance, in a stochastic run.
+    fn drawn<T: Real>(&self, y: T, variance: f64) -> T {
+        let Mode::Stochastic(seed) = self.mode else { return y };
+        T::of(y.wide() * (1.0 + (12.0 * variance).sqrt() * (uniform(seed, y.wide()) - 0.5)))
     }
 
     /// What ε adds to the norm below: the smallest value of 1 / r.

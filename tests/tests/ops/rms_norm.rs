@@ -270,6 +270,25 @@ fn another_epsilon_is_seen_where_the_order_is_known() {
     }
 }
 
+/// Random rounding stands for any arithmetic in f32: it strays at least as far as one does that rounds each step to nearest.
+#[test]
+fn stochastic_runs_stray_as_far_as_arithmetic_in_f32() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let x = Array2::from_shape_fn((32, 40), |_| f32::of(rng.random_range(-1.7..1.7)).wide());
+    let w = Array1::from_shape_fn(40, |_| f32::of(rng.random_range(-0.5..0.5)).wide());
+    for weight in [NormWeight::Plain, NormWeight::OnePlus] {
+        let under = |contract: &RoundingContract| RmsNorm::under(contract, EPS, EpsPlace::Inside).weighing(weight);
+        let want = oracle(&under(&RoundingContract::IDEAL), &x, &w);
+        let strays = |y: &Array2<f64>| (y - &want).mapv(|d| d * d).sum().sqrt();
+        let own = in_f32(&under(&RoundingContract::EAGER_F32), &x.mapv(f32::of), &w);
+        for seed in 0..8 {
+            let drawn = oracle(&under(&RoundingContract::EAGER_F32.stochastic(seed)), &x, &w);
+            let (seen, allowed) = (strays(&own), strays(&drawn));
+            assert!(seen < allowed && allowed < 8.0 * seen, "{weight:?}: {seen} and {allowed}");
+        }
+    }
+}
+
 /// A 1, and squares of a little more than half an ulp of it, as many as its thread or lane adds: these round up each time.
 /// The other roundings of the bound need other values.
 #[test]
