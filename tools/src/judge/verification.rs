@@ -17,6 +17,7 @@ use crate::judge::candidate::{Candidate, Start};
 use crate::judge::exact::{ExactTwin, Exactness};
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
+use crate::judge::structure::Significant;
 use crate::judge::substitution::Loaded;
 use crate::judge::track::{Pass, Phase, Track};
 use crate::judge::twin::Twin;
@@ -53,6 +54,26 @@ pub struct Found {
     pub kept: Option<Kept>,
 }
 
+/// How closely the local lens looks beside its verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Keeps the values that it judges.
+    pub(crate) values: bool,
+    /// Asks the twin.
+    pub(crate) twin: bool,
+}
+
+/// What the local lens sees.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inspected {
+    /// Every judged site.
+    pub(crate) sites: Vec<SiteReport>,
+    /// The values of each that has numbers, as they were judged, if they were to be kept.
+    pub(crate) values: Vec<(At, Kept)>,
+    /// What the twin says, if it was asked.
+    pub(crate) significant: Significant,
+}
+
 /// Tokens of a forward pass, the positions that they see, and the patches that go through the vision tower before them.
 pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
     let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
@@ -62,18 +83,26 @@ pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
     pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
-        let twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
-        self.judge(true, twin, progress)
+        let mut twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
+        self.judge(true, twin.as_mut(), None, progress)
     }
 
     /// Runs without the twin, which changes no verdict.
     pub fn without_twin(&self) -> Result<Found, Failure> {
-        self.judge(true, None, || ())
+        self.judge(true, None, None, || ())
     }
 
     /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
     pub fn verdicts(&self) -> Result<Found, Failure> {
-        self.judge(false, None, || ())
+        self.judge(false, None, None, || ())
+    }
+
+    /// Runs for the verdicts, and for what else is looked at.
+    pub(crate) fn inspect(&self, look: Look) -> Result<Inspected, Failure> {
+        let mut twin = look.twin.then(|| Twin::new(self.model, self.contract));
+        let mut values = Vec::new();
+        let sites = self.judge(false, twin.as_mut(), look.values.then_some(&mut values), || ())?.sites;
+        Ok(Inspected { sites, values, significant: twin.map(|twin| twin.significant()).unwrap_or_default() })
     }
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
@@ -128,7 +157,13 @@ impl Verification<'_> {
         Ok(())
     }
 
-    fn judge(&self, thorough: bool, mut twin: Option<Twin<'_>>, mut progress: impl FnMut()) -> Result<Found, Failure> {
+    fn judge(
+        &self,
+        thorough: bool,
+        mut twin: Option<&mut Twin<'_>>,
+        mut values: Option<&mut Vec<(At, Kept)>>,
+        mut progress: impl FnMut(),
+    ) -> Result<Found, Failure> {
         let start = self.first_layer();
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
         // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
@@ -154,7 +189,7 @@ impl Verification<'_> {
                     }
                 }
                 let before = found.sites.len();
-                self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                self.advance(&mut tracks, phase, pass, &loaded, (&mut found, values.as_deref_mut()))?;
                 found.sites[before..].iter_mut().for_each(|report| report.first = first);
                 if let Some(twin) = &mut twin {
                     let agreements = twin.advance(phase, pass, &loaded)?;
@@ -165,7 +200,7 @@ impl Verification<'_> {
             }
             first += tokens.len();
         }
-        for (site, structures) in twin.iter().flat_map(Twin::structures) {
+        for (site, structures) in twin.iter().flat_map(|twin| twin.structures()) {
             let mut of_site = found.sites.iter_mut().filter(|report| (report.lens, report.site) == (Lens::Local, site));
             if let Some(report) = of_site.next() {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
@@ -225,7 +260,7 @@ impl Verification<'_> {
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        found: &mut Found,
+        (found, mut values): (&mut Found, Option<&mut Vec<(At, Kept)>>),
     ) -> Result<(), Failure> {
         let mut outputs: Vec<(Lens, Array2<f64>)> = Vec::new();
         let from = found.sites.len();
@@ -240,6 +275,9 @@ impl Verification<'_> {
                 let at = At { step: loaded.step(), site: judge.site() };
                 if self.keep == Some(at) && track.lens == Lens::Local {
                     found.kept = Some(judge.kept(loaded)?);
+                }
+                if let Some(values) = &mut values {
+                    values.push((at, judge.kept(loaded)?));
                 }
                 found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
             }

@@ -1,0 +1,43 @@
+//! How probable it is that a right candidate is as far from its twin as it is.
+
+use statrs::function::beta::beta_reg;
+use statrs::function::gamma::gamma_ur;
+
+use super::tally::Part;
+
+/// Runs in other orders by which structure is told from chance: nine tokens of an expert are enough then.
+pub(crate) const REPLAYS: u64 = 11;
+
+/// For each row, how probable it is that one of its runs in other orders is as far as the candidate, which is the first: the share of
+/// all of these, of all rows, that are as far among their own.
+pub(super) fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64) -> Vec<f64> {
+    let of = |row: &[Part], run: usize| {
+        let others: Vec<&Part> =
+            row.iter().enumerate().skip(1).filter(|(other, _)| *other != run).map(|(_, part)| part).collect();
+        far(&row[run], &others)
+    };
+    let mut all: Vec<f64> = rows.iter().flat_map(|row| (1..row.len()).map(|run| of(row, run))).collect();
+    all.sort_by(f64::total_cmp);
+    let as_far = |far: f64| all.len() - all.partition_point(|other| *other < far);
+    rows.iter().map(|row| (1.0 + as_far(of(row, 0)) as f64) / (1.0 + all.len() as f64)).collect()
+}
+
+/// Of independent probabilities, that they are together as small (Fisher).
+pub(super) fn together(chances: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
+    if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
+}
+
+/// P(at least so many of n), each with probability p.
+pub(super) fn at_least(times: usize, n: usize, p: f64) -> f64 {
+    if times == 0 { 1.0 } else { beta_reg(times as f64, (n - times + 1) as f64, p) }
+}
+
+/// How many rows reach a probability of false suspicion where a gain makes each the furthest of all.
+pub(crate) fn rows_needed(limit: f64) -> usize {
+    let least = |rows: usize| {
+        let furthest = 1.0 / (1.0 + (rows as u64 * REPLAYS) as f64);
+        2.0 * together(std::iter::repeat_n(furthest, rows))
+    };
+    (1..).find(|rows| least(*rows) <= limit).expect("more rows are less probable")
+}
