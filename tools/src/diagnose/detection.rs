@@ -42,7 +42,7 @@ pub fn detect(
     mut progress: impl FnMut(usize),
 ) -> Result<Detection, Failure> {
     let is_narrow = matches!(comparison.contract.activations, Storage::Bf16 | Storage::F16);
-    let beside_twin = || Stretch::new(comparison, layers.clone(), Look { values: false, twin: true });
+    let beside_twin = || Stretch::new(comparison, layers.clone(), Look { twin: true, ..Look::default() });
     let whole = is_narrow.then(beside_twin).transpose()?;
     Ok(Detection {
         tokens: comparison.compared.steps.iter().map(Vec::len).sum(),

@@ -63,13 +63,13 @@ fn why(known: &Known, outcome: &Outcome, tokens: usize) -> Option<String> {
         Outcome::NotCompared => "what they change was not compared".into(),
         Outcome::AtFault => "what they change is off without them, too: `parity diagnose` says by what".into(),
         Outcome::Inconclusive => "the comparison of what they change says nothing".into(),
-        Outcome::MovesNothing => format!("no value that was compared changes; it takes {}", known.visible),
+        Outcome::MovesNothing => format!("they change no value that was compared (visible: {})", known.visible),
         Outcome::WithinBounds(Moved { bounds: 0.0, .. }) => {
-            format!("only choices that rounding may make change, in {}", counted(tokens, "token"))
+            format!("they change only choices that rounding may change, in {}", counted(tokens, "token"))
         }
         Outcome::WithinBounds(Moved { bounds, site, .. }) => {
             let place = site.map(|site| format!(", at {site}")).unwrap_or_default();
-            format!("values move by at most {} in {}{place}", of_bounds(*bounds), counted(tokens, "token"))
+            format!("they move values by at most {} in {}{place}", of_bounds(*bounds), counted(tokens, "token"))
         }
     })
 }
@@ -95,7 +95,7 @@ pub(super) fn unshown_experts(detection: &Detection) -> Vec<Unshown> {
             let place = format!("expert {expert} of layer {layer}");
             match needed.filter(|needed| tokens < needed) {
                 Some(needed) => add(
-                    format!("values move by less than their bounds, and it takes {} to tell", counted(needed, "token")),
+                    format!("values move by less than their bounds, and {} or more are needed to tell", counted(needed, "token")),
                     format!("{place} ({tokens})"),
                 ),
                 None => add(

@@ -82,7 +82,7 @@ pub(super) fn detect(
         if !range.clone().any(|layer| has_experts(&layer)) {
             continue;
         }
-        let stretch = Stretch::new(comparison, range.clone(), Look { values: true, twin: whole.is_some() })?;
+        let stretch = Stretch::new(comparison, range.clone(), Look { only: None, values: true, twin: whole.is_some() })?;
         for number in range.clone().filter(has_experts) {
             let experts = config.num_local_experts;
             all.push(match Layer::of(comparison, &stretch, whole, (number, range.clone()))? {
@@ -135,7 +135,7 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
             progress(groups.len() - number);
             let assumed: Vec<Assumed> = group.iter().map(|expert| self.larger(*expert)).collect();
             let none = Assumption::none(comparison.compared.semantics);
-            let under = self.stretch.under(&none.and_all(&assumed)?)?;
+            let under = self.stretch.under(&none.and_all(&assumed)?, Some(self.sites()))?;
             for &expert in group {
                 let (is_beyond, bounds) = self.by_bounds(&under, expert);
                 let is_alone = group.len() == 1 && under.worse.is_some();
@@ -146,6 +146,11 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
         }
         unseen.sort_by_key(|unseen| unseen.expert);
         Ok(unseen)
+    }
+
+    /// What is compared from the experts on.
+    fn sites(&self) -> BTreeSet<Site> {
+        self.stretch.sites().iter().map(|report| report.site).filter(|site| *site >= self.report.site).collect()
     }
 
     /// The tokens for which an expert was chosen.
@@ -209,7 +214,7 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
     fn rows(&self, at: At, kept: &Kept, tokens: &BTreeSet<usize>) -> Vec<usize> {
         let (before, of_pass) = (self.passes[..at.step].iter().sum::<usize>(), self.passes[at.step]);
         let rows = kept.reference.nrows();
-        if at.site < self.report.site || !rows.is_multiple_of(of_pass) {
+        if !rows.is_multiple_of(of_pass) {
             return Vec::new();
         }
         let own = tokens.iter().filter(|token| (before..before + of_pass).contains(token));

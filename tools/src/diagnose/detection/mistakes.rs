@@ -45,7 +45,7 @@ pub enum Outcome {
     RuledOut(Evidence),
     /// No operator that it changes was compared.
     NotCompared,
-    /// Those that were compared are at fault, or suspicious, without it.
+    /// Of those that were compared, what it changes is at fault, or suspicious, without it.
     AtFault,
     /// Their comparison says nothing.
     Inconclusive,
@@ -83,7 +83,7 @@ pub(super) fn detect(
     let ranges = stretch::ranges(comparison, layers)?;
     let rounds = ranges.len();
     for (round, range) in ranges.into_iter().enumerate() {
-        let stretch = Stretch::new(comparison, range, Look { values: true, twin: false })?;
+        let stretch = Stretch::new(comparison, range, Look { values: true, ..Look::default() })?;
         let all = trials.len();
         for (number, trial) in trials.iter_mut().enumerate() {
             progress((rounds - round) * all - number);
@@ -97,7 +97,7 @@ pub(super) fn detect(
         let all = open.len();
         for (number, trial) in open.iter_mut().enumerate() {
             progress(all - number);
-            trial.ruled_out = whole.under(&none.and(trial.assumed.clone())?)?.worse;
+            trial.ruled_out = whole.under(&none.and(trial.assumed.clone())?, None)?.worse;
         }
     }
     Ok(by_name(trials))
@@ -130,26 +130,29 @@ impl Trial {
             let operators: Vec<Site> = report.segment.iter().copied().chain([report.site]).collect();
             self.assumed.mistake.touches(&operators)
         };
-        let changed: Vec<Verdict> = stretch.sites().iter().filter(is_changed).map(|report| report.verdict).collect();
+        let changed: Vec<&SiteReport> = stretch.sites().iter().filter(is_changed).collect();
         if changed.is_empty() {
             return Ok(());
         }
-        self.verdicts.extend(changed);
-        let under = stretch.under(&none.and(self.assumed.clone())?)?;
+        self.verdicts.extend(changed.iter().map(|report| report.verdict));
+        // A choice does not say what the candidate does not show on the way to it.
+        let choices = stretch.sites().iter().filter(|report| report.site.is_choice());
+        let sites = changed.into_iter().chain(choices).map(|report| report.site).collect();
+        let under = stretch.under(&none.and(self.assumed.clone())?, Some(sites))?;
         self.ruled_out = under.worse;
         self.moved = self.moved.max(under.moved);
         Ok(())
     }
 
     fn outcome(self) -> Outcome {
-        let all = |is: fn(&Verdict) -> bool| self.verdicts.iter().all(is);
+        let says_nothing = |verdict: &Verdict| *verdict == Verdict::Inconclusive;
         match self.ruled_out {
             Some(evidence) => Outcome::RuledOut(evidence),
             None if self.verdicts.is_empty() => Outcome::NotCompared,
-            None if all(|verdict| *verdict >= Verdict::Suspicious) => Outcome::AtFault,
-            None if all(|verdict| *verdict >= Verdict::Inconclusive) => Outcome::Inconclusive,
-            None if !self.moved.is_any() => Outcome::MovesNothing,
-            None => Outcome::WithinBounds(self.moved),
+            None if self.moved.is_any() => Outcome::WithinBounds(self.moved),
+            None if self.verdicts.iter().any(|verdict| *verdict >= Verdict::Suspicious) => Outcome::AtFault,
+            None if self.verdicts.iter().all(says_nothing) => Outcome::Inconclusive,
+            None => Outcome::MovesNothing,
         }
     }
 }

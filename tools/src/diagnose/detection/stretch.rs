@@ -1,6 +1,6 @@
 //! Layers that are put next to a candidate under one assumption after the other, and what each makes worse.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use fixtures::names::at::At;
@@ -15,6 +15,9 @@ use crate::judge::judging::Kept;
 use crate::judge::structure::{Significant, Structure};
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::{Inspected, Look, Verification};
+
+/// A share of a bound, of roundings to 24 bits or fewer, that the roundings of f64 make.
+const OWN: f64 = 1e-6;
 
 /// Layers that are judged together, as they are without any mistake.
 pub(super) struct Stretch<'a, 'c> {
@@ -90,7 +93,7 @@ impl<'a, 'c> Stretch<'a, 'c> {
     /// Of these layers.
     pub(super) fn new(comparison: &'a Comparison<'c>, layers: Range<usize>, look: Look) -> Result<Self, Failure> {
         let none = Assumption::none(comparison.compared.semantics);
-        let mut right = comparison.under(&none, layers.clone(), |verification| verification.inspect(look))?;
+        let mut right = comparison.under(&none, layers.clone(), |verification| verification.inspect(&look))?;
         let values = right.values.drain(..).collect();
         Ok(Stretch { comparison, layers, look, right, values })
     }
@@ -110,13 +113,12 @@ impl<'a, 'c> Stretch<'a, 'c> {
         self.values.get(&at)
     }
 
-    /// What becomes of it.
-    pub(super) fn under(&self, assumption: &Assumption) -> Result<Under, Failure> {
-        let inspect = |verification: Verification<'_>| verification.inspect(self.look);
+    /// What becomes of it, or of some of its comparisons.
+    pub(super) fn under(&self, assumption: &Assumption, only: Option<BTreeSet<Site>>) -> Result<Under, Failure> {
+        let look = Look { only, ..self.look.clone() };
+        let inspect = |verification: Verification<'_>| verification.inspect(&look);
         let found = self.comparison.under(assumption, self.layers.clone(), inspect)?;
-        let is_bad = |report: &SiteReport| report.verdict >= Verdict::Suspicious;
-        let was_bad = |at: At| self.report(at).is_some_and(is_bad);
-        let worse = found.sites.iter().filter(|report| is_bad(report) && !was_bad(at(report)));
+        let worse = found.sites.iter().filter(|report| is_bad(report) && !self.was_bad(at(report)));
         let far = |report: &&SiteReport| (report.verdict, report.worst.as_ref().map_or(0.0, |worst| worst.ratio));
         let worst = worse.max_by(|a, b| {
             let ((a, far), (b, further)) = (far(a), far(b));
@@ -126,6 +128,10 @@ impl<'a, 'c> Stretch<'a, 'c> {
         Ok(Under { found, worse, moved })
     }
 
+    fn was_bad(&self, place: At) -> bool {
+        self.report(place).is_some_and(is_bad)
+    }
+
     fn report(&self, place: At) -> Option<&SiteReport> {
         self.right.sites.iter().find(|report| at(report) == place)
     }
@@ -133,25 +139,33 @@ impl<'a, 'c> Stretch<'a, 'c> {
     fn moved(&self, found: &Inspected) -> Moved {
         let mut moved = Moved::default();
         for (at, under) in &found.values {
-            let Some(right) = self.values.get(at).filter(|right| right.reference.dim() == under.reference.dim()) else {
-                continue;
-            };
+            let alike = self.values.get(at).filter(|right| right.reference.dim() == under.reference.dim());
+            let Some(right) = alike.filter(|_| !self.was_bad(*at)) else { continue };
             let pairs = under.reference.iter().zip(&right.reference).zip(&right.bound);
             let most = furthest(pairs.map(|((under, right), bound)| (*under, *right, *bound)));
             if most > moved.bounds {
                 (moved.bounds, moved.site) = (most, Some(at.site));
             }
         }
-        let other = |report: &SiteReport| self.report(at(report)).is_some_and(|right| right.chosen != report.chosen);
+        let other = |report: &SiteReport| {
+            let right = self.report(at(report)).filter(|right| !is_bad(right));
+            right.is_some_and(|right| right.chosen != report.chosen)
+        };
         moved.choices = found.sites.iter().any(other);
         moved
     }
 }
 
-/// The most that values are apart that are not the same, each in its own bound.
+/// The most that values are apart that are not the same, each in its own bound; 0 for what f64 itself rounds otherwise.
 pub(super) fn furthest(values: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
     let apart = values.filter(|(a, b, _)| a.to_bits() != b.to_bits());
-    apart.map(|(a, b, bound)| ratio(a, b, bound)).fold(0.0, f64::max)
+    let most = apart.map(|(a, b, bound)| ratio(a, b, bound)).fold(0.0, f64::max);
+    if most < OWN { 0.0 } else { most }
+}
+
+/// Whether a comparison comes out badly.
+fn is_bad(report: &SiteReport) -> bool {
+    report.verdict >= Verdict::Suspicious
 }
 
 /// The place of a comparison.

@@ -44,10 +44,13 @@ impl Length {
         }
         if let Some(index) = config.index {
             let Blocks { size, top_k, .. } = index.blocks;
-            // The last block is not full.
             asked.push(((top_k + MORE_BLOCKS) * size + size.div_ceil(2), "more blocks of keys than are chosen"));
         }
-        let most = asked.iter().map(|(tokens, _)| *tokens).max().unwrap_or(1);
+        let mut most = asked.iter().map(|(tokens, _)| *tokens).max().unwrap_or(1);
+        // A last block that is not full.
+        if let Some(index) = config.index.filter(|index| most.is_multiple_of(index.blocks.size)) {
+            most += index.blocks.size.div_ceil(2);
+        }
         let (tokens, by) = match given {
             Some(given) => (given, "--length".to_owned()),
             None if limit < MOST => (most.min(limit), format!("max_position_embeddings = {limit}")),
