@@ -25,7 +25,8 @@ fn what_it_proposes_can_be_run_and_covers_more() {
         let run = ["run", CASE, "--tokens", tokens, "--precision", "eager_bf16", "--out", "dump.safetensors"];
         assert_eq!(parity(folder.path(), &run).code, Some(0));
         let files = ["--coverage", "--json", "report.json", "--html", "report.html"];
-        let ran = parity(folder.path(), &[&["verify", CASE, "dump.safetensors", "--tokens", tokens], &files[..]].concat());
+        let ran =
+            parity(folder.path(), &[&["verify", CASE, "dump.safetensors", "--tokens", tokens], &files[..]].concat());
         assert_eq!(ran.code, Some(0), "{ran}");
         assert!(ran.stdout.contains("coverage of mistakes: ") && ran.stdout.contains("coverage of experts: "), "{ran}");
         let page = fs::read_to_string(folder.path().join("report.html")).expect("it is written");

@@ -18,10 +18,6 @@ use crate::session::propose::reach::{Never, Short};
 use crate::session::propose::{Proposal, Wish, propose};
 
 /// What is typed.
-///
-/// A short prompt hides mistakes: experts that no token is sent to, blocks of keys that are all chosen, positions that a wrong
-/// rotation hardly turns. The reference is run on tokens that are drawn, and those are kept that reach experts which are
-/// missing, until each is chosen by as many tokens as a gain of 1 % in it takes to show. The same seed gives the same tokens.
 #[derive(Debug, Clone, Args)]
 pub struct Propose {
     /// A folder in the hub's format, or a built-in case.

@@ -27,7 +27,10 @@ pub(super) fn experts(detection: &Detection) -> Option<String> {
     let seen: usize = compared.map(|layer| layer.experts - layer.unseen.len()).sum();
     let percent = 100.0 * (detection.gain - 1.0);
     (all > 0).then(|| {
-        format!("a gain of {percent:.0} % in down_proj of one expert would be seen in {seen} of {}", counted(all, "expert"))
+        format!(
+            "a gain of {percent:.0} % in down_proj of one expert would be seen in {seen} of {}",
+            counted(all, "expert")
+        )
     })
 }
 
@@ -95,7 +98,10 @@ pub(super) fn unshown_experts(detection: &Detection) -> Vec<Unshown> {
             let place = format!("expert {expert} of layer {layer}");
             match needed.filter(|needed| tokens < needed) {
                 Some(needed) => add(
-                    format!("values move by less than their bounds, and {} or more are needed to tell", counted(needed, "token")),
+                    format!(
+                        "values move by less than their bounds, and {} or more are needed to tell",
+                        counted(needed, "token")
+                    ),
                     format!("{place} ({tokens})"),
                 ),
                 None => add(

@@ -110,11 +110,7 @@ fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
 }
 
 /// Tries what a candidate's values can show.
-fn detected(
-    comparison: &Comparison<'_>,
-    layers: &Range<usize>,
-    watch: &mut Watcher<'_>,
-) -> Result<Detection, Failure> {
+fn detected(comparison: &Comparison<'_>, layers: &Range<usize>, watch: &mut Watcher<'_>) -> Result<Detection, Failure> {
     watch(Progress::Begins { what: "trying what can be shown", steps: 0 });
     let detection = detect(comparison, layers, |left| {
         watch(Progress::Left(left));

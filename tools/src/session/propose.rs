@@ -12,7 +12,7 @@ use reference::config::{Config, FeedForward};
 use reference::models::decoder::Decoder;
 use reference::{LayerSite, Semantics};
 
-use self::need::{Length, rows_of_blocks};
+use self::need::{Length, blocks_seen};
 use self::reach::{Reach, Short};
 use self::search::Search;
 use super::model::Model;
@@ -53,12 +53,7 @@ pub struct Proposal {
 }
 
 /// Looks for a prompt; `semantics` is how the model is read.
-pub fn propose(
-    model: &Model,
-    semantics: Semantics,
-    wish: &Wish,
-    watch: &mut Watcher<'_>,
-) -> Result<Proposal, Failure> {
+pub fn propose(model: &Model, semantics: Semantics, wish: &Wish, watch: &mut Watcher<'_>) -> Result<Proposal, Failure> {
     let config = &model.checkpoint.config().under(&semantics);
     let start = match &wish.start {
         Some(text) => Prompt::parse(text)?.tokens,
@@ -84,7 +79,7 @@ pub fn propose(
     let tokens = search.run(start, length.tokens, || watch(Progress::Step))?;
     watch(Progress::Ends);
     Ok(Proposal {
-        blocks: config.index.map(|index| rows_of_blocks(&index.blocks, tokens.len())),
+        blocks: config.index.map(|index| blocks_seen(&index.blocks, tokens.len())),
         tokens,
         length,
         experts: search.reach().experts(),

@@ -128,9 +128,7 @@ impl TensorChange {
                 let w = get(weight)?;
                 Ok(Matrix::stored(w.dense::<f64>().t(), w.storage()))
             }
-            TensorChange::Rounded(tensors, grid) if tensors.have(weight) => {
-                Ok(grid.round(&get(weight)?))
-            }
+            TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
             TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
         }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
 use crate::judge::structure::{Group, Significant, Structure};
-use crate::judge::verdict::{JudgedBy, SiteReport};
+use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::Look;
 
 /// By what an expert's output projection is multiplied.
@@ -82,7 +82,8 @@ pub(super) fn detect(
         if !range.clone().any(|layer| has_experts(&layer)) {
             continue;
         }
-        let stretch = Stretch::new(comparison, range.clone(), Look { only: None, values: true, twin: whole.is_some() })?;
+        let stretch =
+            Stretch::new(comparison, range.clone(), Look { only: None, values: true, twin: whole.is_some() })?;
         for number in range.clone().filter(has_experts) {
             let experts = config.num_local_experts;
             all.push(match Layer::of(comparison, &stretch, whole, (number, range.clone()))? {
@@ -112,9 +113,8 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
         };
         let Some(report) = stretch.sites().iter().find(follows).cloned() else { return Ok(None) };
         let none = Assumption::none(comparison.compared.semantics);
-        let rerun = comparison.under(&none, layers, |verification| {
-            verification.rerun(RoundingContract::IDEAL, report.site, &[])
-        })?;
+        let rerun = comparison
+            .under(&none, layers, |verification| verification.rerun(RoundingContract::IDEAL, report.site, &[]))?;
         let passes: Vec<usize> = comparison.compared.steps.iter().map(Vec::len).collect();
         let chosen = rerun.experts.filter(|chosen| chosen.nrows() == passes.iter().sum::<usize>());
         Ok(chosen.map(|chosen| Layer { number, stretch, whole, report, chosen, passes }))
@@ -138,7 +138,8 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
             let under = self.stretch.under(&none.and_all(&assumed)?, Some(self.sites()))?;
             for &expert in group {
                 let (is_beyond, bounds) = self.by_bounds(&under, expert);
-                let is_alone = group.len() == 1 && under.worse.is_some();
+                let is_fault = under.worse.as_ref().is_some_and(|worse| worse.verdict == Verdict::Fault);
+                let is_alone = group.len() == 1 && is_fault;
                 if !(is_alone || is_beyond || self.by_structure(&under, expert)) {
                     unseen.push(Unseen { expert, tokens: self.visits(expert), needed: self.needed(), bounds });
                 }
@@ -148,9 +149,10 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
         Ok(unseen)
     }
 
-    /// What is compared from the experts on.
+    /// What is compared in the layer from the experts on.
     fn sites(&self) -> BTreeSet<Site> {
-        self.stretch.sites().iter().map(|report| report.site).filter(|site| *site >= self.report.site).collect()
+        let sites = self.stretch.sites().iter().map(|report| report.site);
+        sites.filter(|site| site.layer() == Some(self.number) && *site >= self.report.site).collect()
     }
 
     /// The tokens for which an expert was chosen.

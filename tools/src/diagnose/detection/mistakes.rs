@@ -164,12 +164,9 @@ fn by_name(trials: Vec<Trial>) -> Vec<Known> {
         let way = Way { way, outcome: trial.outcome() };
         match all.iter_mut().find(|known| known.name == mistake.name) {
             Some(known) => known.ways.push(way),
-            None => all.push(Known {
-                name: mistake.name,
-                about: mistake.about,
-                visible: mistake.visible,
-                ways: vec![way],
-            }),
+            None => {
+                all.push(Known { name: mistake.name, about: mistake.about, visible: mistake.visible, ways: vec![way] });
+            }
         }
     }
     all

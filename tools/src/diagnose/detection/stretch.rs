@@ -6,6 +6,7 @@ use std::ops::Range;
 use fixtures::names::at::At;
 use reference::Site;
 use reference::compare::ratio;
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::diagnose::catalogue::assumption::Assumption;
@@ -64,12 +65,11 @@ pub struct Evidence {
 }
 
 /// How far an assumption moves what is compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moved {
-    /// The most that a value is moved, in bounds, and where.
+    /// The most that a value is moved, in bounds.
     pub bounds: f64,
-    /// The place.
-    #[serde(serialize_with = "as_path_of", skip_serializing_if = "Option::is_none")]
+    /// Where.
     pub site: Option<Site>,
     /// Whether another choice is made.
     pub choices: bool,
@@ -80,7 +80,8 @@ pub(super) fn ranges(comparison: &Comparison<'_>, layers: &Range<usize>) -> Resu
     let none = Assumption::none(comparison.compared.semantics);
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for layer in layers.clone() {
-        let begins = comparison.under(&none, layer..layer + 1, |verification| Ok(verification.first_layer() == layer))?;
+        let begins =
+            comparison.under(&none, layer..layer + 1, |verification| Ok(verification.first_layer() == layer))?;
         match ranges.last_mut() {
             Some(last) if !begins => last.end = layer + 1,
             _ => ranges.push(layer..layer + 1),
@@ -202,13 +203,16 @@ impl Moved {
     }
 }
 
-fn as_path<S: Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(site)
+impl Serialize for Moved {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Moved", 3)?;
+        fields.serialize_field("bounds", &self.bounds)?;
+        fields.serialize_field("site", &self.site.map(|site| site.to_string()))?;
+        fields.serialize_field("choices", &self.choices)?;
+        fields.end()
+    }
 }
 
-fn as_path_of<S: Serializer>(site: &Option<Site>, serializer: S) -> Result<S::Ok, S::Error> {
-    match site {
-        Some(site) => as_path(site, serializer),
-        None => serializer.serialize_none(),
-    }
+fn as_path<S: Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(site)
 }

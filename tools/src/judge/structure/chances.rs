@@ -39,5 +39,9 @@ pub(crate) fn rows_needed(limit: f64) -> usize {
         let furthest = 1.0 / (1.0 + (rows as u64 * REPLAYS) as f64);
         2.0 * together(std::iter::repeat_n(furthest, rows))
     };
-    (1..).find(|rows| least(*rows) <= limit).expect("more rows are less probable")
+    let mut rows = 1;
+    while least(rows) > limit {
+        rows += 1;
+    }
+    rows
 }

@@ -4,9 +4,7 @@ use maud::{Markup, html};
 
 use crate::diagnose::detection::mistakes::{Known, Outcome};
 use crate::report::content::Report;
-use crate::report::detection::{
-    Unshown, evidence, experts, mistakes, unshown_experts, unshown_mistakes,
-};
+use crate::report::detection::{Unshown, evidence, experts, mistakes, unshown_experts, unshown_mistakes};
 
 /// Counts, what cannot be shown by reason, and what is ruled out by what.
 pub(super) fn detection(report: &Report) -> Markup {

@@ -40,7 +40,7 @@ impl Length {
             let of_each = config.num_local_experts as f64 / config.num_experts_per_tok as f64;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tokens = (SPARE * tokens_of_expert as f64 * of_each).ceil() as usize;
-            asked.push((tokens, "each expert often enough"));
+            asked.push((tokens, "each expert to be chosen often enough"));
         }
         if let Some(index) = config.index {
             let Blocks { size, top_k, .. } = index.blocks;
@@ -61,6 +61,6 @@ impl Length {
 }
 
 /// Blocks that the last of so many tokens sees, and how many it chooses.
-pub(super) fn rows_of_blocks(blocks: &Blocks, tokens: usize) -> (usize, usize) {
+pub(super) fn blocks_seen(blocks: &Blocks, tokens: usize) -> (usize, usize) {
     (tokens.div_ceil(blocks.size), blocks.top_k)
 }

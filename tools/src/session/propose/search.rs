@@ -54,7 +54,8 @@ impl<'m> Search<'m> {
         // A text ends at its end, and pictures have places of their own.
         let special: Vec<u32> = places.chain(config.eos_token_id.iter().copied()).collect();
         let all = 0..u32::try_from(config.vocab_size).unwrap_or(u32::MAX);
-        let words = all.filter(|token| !special.contains(token)).collect();
+        let words: Vec<u32> = all.clone().filter(|token| !special.contains(token)).collect();
+        let words = if words.is_empty() { all.collect() } else { words };
         let bias = reach.layers().map(|layer| Ok((layer, bias(model, layer)?))).collect::<Result<_, Error>>()?;
         let cache = KvCache::new(config.num_hidden_layers);
         Ok(Search { model, reach, bias, cache, rng: ChaCha8Rng::seed_from_u64(seed), words })
