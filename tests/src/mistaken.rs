@@ -123,6 +123,11 @@ impl Setting {
 
     /// What is said of a candidate.
     pub fn diagnose(&self, candidate: &dyn Candidate) -> Diagnosis {
+        self.compare(candidate, |comparison| diagnose(comparison, |_| ()).expect("it can be put next to the reference"))
+    }
+
+    /// What `f` makes of a candidate next to the reference.
+    pub fn compare<R>(&self, candidate: &dyn Candidate, f: impl FnOnce(&Comparison<'_>) -> R) -> R {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let media = shown(&self.case);
         let compared = Compared {
@@ -134,7 +139,7 @@ impl Setting {
             prompt: self.case.tokens.len(),
             media: media.as_ref(),
         };
-        diagnose(&Comparison::new(compared, self.contract), |_| ()).expect("it can be put next to the reference")
+        f(&Comparison::new(compared, self.contract))
     }
 
     /// Every known mistake that can be made here, in each of its ways.

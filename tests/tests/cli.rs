@@ -8,6 +8,7 @@ mod outputs;
 mod pages;
 mod pictures;
 mod pixels;
+mod prompt;
 mod quiet;
 mod reports;
 mod runs;

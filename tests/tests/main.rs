@@ -7,6 +7,7 @@ mod cli;
 mod compare;
 mod config;
 mod decode;
+mod detection;
 mod device;
 mod diagnose;
 mod emulator;

@@ -64,6 +64,7 @@ fn report() -> Report {
         denied: Vec::new(),
         decode: Some(decoded()),
         exact: None,
+        detection: None,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod kernels;
 pub mod options;
 pub mod outcome;
 mod progress;
+pub mod prompt;
 pub mod run;
 pub mod show;
 pub mod synth;

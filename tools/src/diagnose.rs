@@ -2,9 +2,10 @@
 //!
 //! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves;
 //! `search`, what values tell of weights and parameters where no known mistake explains them; `explain`, what explains
-//! a fault best; [`diagnosis`], one fault after the other.
+//! a fault best; [`diagnosis`], one fault after the other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
+pub mod detection;
 pub mod diagnosis;
 mod explain;
 mod pattern;

@@ -3,6 +3,7 @@
 pub mod content;
 pub mod coverage;
 pub mod demands;
+mod detection;
 pub mod differences;
 mod exactness;
 pub mod files;

@@ -1,7 +1,7 @@
 //! From what is named (a model, a prompt, a dump) to what is judged, run and written, as a library: inputs and reports are
 //! values, progress is told to a callback, and nothing is printed.
 //!
-//! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`run`], what a backend computes; [`asked`], what they are asked; [`work`], the
+//! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`run`], what a backend computes; [`propose`], a prompt; [`asked`], what they are asked; [`work`], the
 //! list of what is done; [`dumped`] and [`model`], what is opened.
 
 pub mod asked;
@@ -16,6 +16,7 @@ pub mod pixels;
 pub mod precision;
 pub mod progress;
 pub mod prompt;
+pub mod propose;
 pub mod recorder;
 pub mod rows;
 pub mod run;

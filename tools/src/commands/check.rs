@@ -71,6 +71,7 @@ impl Check {
             lenses: Vec::new(),
             selection: self.part.selection()?,
             demands: self.demanding.demands()?,
+            detection: false,
             command: self.command(model),
         };
         check(model, &computed, &asked, &mut bars(output))

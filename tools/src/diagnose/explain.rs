@@ -44,7 +44,7 @@ impl Comparison<'_> {
     }
 
     /// Whether a mistake makes values of other sizes than the candidate shows.
-    fn contradicts(&self, before: &Assumption, assumed: &Assumed) -> bool {
+    pub(super) fn contradicts(&self, before: &Assumption, assumed: &Assumed) -> bool {
         let under = before.and(assumed.clone()).map(|assumption| assumption.semantics);
         under.is_ok_and(|semantics| {
             let own = sizes::of_model(self, &semantics);

@@ -7,7 +7,7 @@
 
 mod bench;
 mod experts;
-mod kinds;
+pub(super) mod kinds;
 mod parameters;
 mod replaced;
 mod rows;

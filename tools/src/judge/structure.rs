@@ -18,6 +18,7 @@
 //! known has no direction, but goes further than the runs do. At a place that has other values than the twin in every layer, which
 //! is a matter of precision, only gains are looked at, too.
 
+pub(crate) mod chances;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -29,9 +30,8 @@ use reference::config::Config;
 use reference::site::VisionSite;
 use reference::{Site, Storage};
 use serde::Serialize;
-use statrs::function::beta::beta_reg;
-use statrs::function::gamma::gamma_ur;
 
+use self::chances::{at_least, common, furthest, rows_needed, together};
 use self::tally::{Part, Tally};
 
 /// How often a right candidate's run may have any suspicious structure.
@@ -111,6 +111,17 @@ struct AtSite {
     added: HashSet<u64>,
 }
 
+/// What is suspicious, and how much there was to see it by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Significant {
+    /// The structures.
+    pub(crate) structures: Vec<(Site, Structure)>,
+    /// The probability that is suspicious in a group of rows.
+    pub(crate) limit: f64,
+    /// By site, how many tokens that differ from one another each expert was chosen for.
+    pub(crate) visits: BTreeMap<Site, BTreeMap<usize, usize>>,
+}
+
 /// What was added up of all passes.
 #[derive(Default)]
 pub struct Structures {
@@ -163,11 +174,23 @@ impl Structures {
 
     /// What is suspicious, by site.
     pub(super) fn found(&self) -> BTreeMap<Site, Vec<Structure>> {
+        let Significant { structures, limit, .. } = self.significant();
+        let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
+        for (site, structure) in structures {
+            found.entry(site).or_default().push(structure);
+        }
+        for (site, found) in &mut found {
+            self.sites[site].narrow(found, limit);
+        }
+        found
+    }
+
+    /// Everything that is suspicious, the same values' among others, too.
+    pub(super) fn significant(&self) -> Significant {
         let tested: Vec<Tested> = self.sites.iter().flat_map(|(site, at)| at.tests(*site)).collect();
         // Columns are many: they have a half of it for themselves.
         let columns = tested.iter().filter(|tested| matches!(tested.found.of, Group::Channel(_))).count();
-        let each = |count: usize| FALSE_SUSPICION / 2.0 / count.max(1) as f64;
-        let (of_rows, of_columns) = (each(tested.len() - columns), each(columns));
+        let (of_rows, of_columns) = (limit(tested.len() - columns), limit(columns));
         // Sites of a kind that has no such structure: there, the precision is seen to be what it is taken for.
         let is_doubtful = |site: Site| {
             let of_site = || tested.iter().filter(|tested| tested.site == site);
@@ -176,17 +199,16 @@ impl Structures {
         };
         let fine: Vec<Site> = self.sites.keys().copied().filter(|site| !is_doubtful(*site)).collect();
         let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && self.are_peers(*other, site));
-        let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
-        for Tested { site, found: one, .. } in tested.iter().filter(|tested| tested.is_large) {
-            let limit = if matches!(one.of, Group::Channel(_)) { of_columns } else { of_rows };
-            if one.probability <= limit && (one.gain.is_some() || has_fine_peer(*site)) {
-                found.entry(*site).or_default().push(*one);
-            }
+        let is_significant = |Tested { site, found, is_large }: &Tested| {
+            let limit = if matches!(found.of, Group::Channel(_)) { of_columns } else { of_rows };
+            *is_large && found.probability <= limit && (found.gain.is_some() || has_fine_peer(*site))
+        };
+        let structures = tested.iter().filter(|tested| is_significant(tested));
+        Significant {
+            structures: structures.map(|tested| (tested.site, tested.found)).collect(),
+            limit: of_rows,
+            visits: self.sites.iter().map(|(site, at)| (*site, at.visits())).collect(),
         }
-        for (site, found) in &mut found {
-            self.sites[site].narrow(found, of_rows);
-        }
-        found
     }
 
     /// Whether two sites are the same place of two layers, behind the same operators.
@@ -196,7 +218,31 @@ impl Structures {
     }
 }
 
+impl Significant {
+    /// How many tokens a group of rows has at least that can be suspicious.
+    pub(crate) fn rows_needed(&self) -> usize {
+        rows_needed(self.limit)
+    }
+}
+
+/// How improbable each of so many structures has to be: a half of what all rows, and all columns, have together.
+fn limit(tests: usize) -> f64 {
+    FALSE_SUSPICION / 2.0 / tests.max(1) as f64
+}
+
+/// How many tokens of a group are enough, where so many structures are looked for.
+pub(crate) fn rows_needed_among(tests: usize) -> usize {
+    rows_needed(limit(tests))
+}
+
 impl AtSite {
+    /// How many of the rows chose each expert.
+    fn visits(&self) -> BTreeMap<usize, usize> {
+        let mut visits = BTreeMap::new();
+        self.experts.iter().flatten().for_each(|expert| *visits.entry(*expert).or_default() += 1);
+        visits
+    }
+
     fn tests(&self, site: Site) -> Vec<Tested> {
         let heads = self.runs[0].rows.first().map_or(0, Vec::len);
         let experts =
@@ -331,55 +377,6 @@ fn part(heads: &[Part], group: Group) -> Part {
         Group::Head(head) => heads[head],
         _ => Part::sum(heads.iter()),
     }
-}
-
-/// For each row, how probable it is that one of its runs in other orders is as far as the candidate, which is the first: the share of
-/// all of these, of all rows, that are as far among their own.
-fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64) -> Vec<f64> {
-    let of = |row: &[Part], run: usize| {
-        let others: Vec<&Part> =
-            row.iter().enumerate().skip(1).filter(|(other, _)| *other != run).map(|(_, part)| part).collect();
-        far(&row[run], &others)
-    };
-    let mut all: Vec<f64> = rows.iter().flat_map(|row| (1..row.len()).map(|run| of(row, run))).collect();
-    all.sort_by(f64::total_cmp);
-    let as_far = |far: f64| all.len() - all.partition_point(|other| *other < far);
-    rows.iter().map(|row| (1.0 + as_far(of(row, 0)) as f64) / (1.0 + all.len() as f64)).collect()
-}
-
-/// Of independent probabilities, that they are together as small (Fisher).
-fn together(chances: impl Iterator<Item = f64>) -> f64 {
-    let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
-    if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
-}
-
-/// The probability that rows have no gain in common, where the runs do not say how far they go, but they themselves do. Of what is
-/// apart without a direction, a norm behind it leaves values shorter by half of its square along the twin's, and nothing as long
-/// without one: a gain is neither.
-fn common(rows: impl Iterator<Item = Part> + Clone) -> f64 {
-    let total = Part::sum(rows.clone().collect::<Vec<_>>().iter());
-    if total.gain() * total.growth() <= 0.0 {
-        return 1.0;
-    }
-    let [gains, growths] = [Part::gain, Part::growth].map(|of| directed(&rows.clone().map(of).collect::<Vec<f64>>()));
-    gains.max(growths)
-}
-
-/// The probability that figures whose mean is 0 have one as far from it, as they scatter (Student's t on both sides).
-fn directed(figures: &[f64]) -> f64 {
-    let freedom = figures.len() as f64 - 1.0;
-    let (sum, squares) = figures.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    if freedom < 1.0 || squares == 0.0 {
-        return 1.0;
-    }
-    // P(|T| ≥ t) = I(ν / (ν + t²); ν/2, 1/2), and ν / (ν + t²) is the share of the squares that the mean leaves.
-    let left = 1.0 - sum * sum / (figures.len() as f64 * squares);
-    beta_reg(freedom / 2.0, 0.5, left.clamp(0.0, 1.0))
-}
-
-/// P(at least so many of n), each with probability p.
-fn at_least(times: usize, n: usize, p: f64) -> f64 {
-    if times == 0 { 1.0 } else { beta_reg(times as f64, (n - times + 1) as f64, p) }
 }
 
 impl fmt::Display for Structure {

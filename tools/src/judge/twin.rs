@@ -16,16 +16,14 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 use super::agreement::Agreement;
 use super::lens::Lens;
 use super::stored::storage_at;
-use super::structure::{Shown, Structure, Structures};
+use super::structure::chances::REPLAYS;
+use super::structure::{Shown, Significant, Structure, Structures};
 use super::substitution::{Loaded, Seen, Substitution, Unshown};
 use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
 
-/// Runs in other orders, by which the share of values that differ is predicted.
-const REPLAYS: u64 = 7;
-
-/// Runs where activations have 16 bits, by which structure is told from chance, too: nine tokens of an expert are enough then.
-const REPLAYS_OF_NARROW: u64 = 11;
+/// Runs in other orders where activations are wide, by which the share of values that differ is predicted.
+const REPLAYS_OF_WIDE: u64 = 7;
 
 /// A twin on its way through a model.
 pub(crate) struct Twin<'m> {
@@ -42,7 +40,7 @@ impl<'m> Twin<'m> {
     /// Of a model whose weights are held as the contract says.
     pub(crate) fn new(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
         let is_narrow = matches!(contract.activations, Storage::F16 | Storage::Bf16);
-        let replays = if is_narrow { REPLAYS_OF_NARROW } else { REPLAYS };
+        let replays = if is_narrow { REPLAYS } else { REPLAYS_OF_WIDE };
         let replays = (0..replays).map(|_| State::new(model)).collect();
         Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
     }
@@ -112,6 +110,11 @@ impl<'m> Twin<'m> {
     /// Structure in the disagreements of all that it went through, which rounding does not explain.
     pub(crate) fn structures(&self) -> BTreeMap<Site, Vec<Structure>> {
         self.structures.found()
+    }
+
+    /// The same with what says less of the same values.
+    pub(crate) fn significant(&self) -> Significant {
+        self.structures.significant()
     }
 }
 

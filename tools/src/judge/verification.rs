@@ -17,6 +17,7 @@ use crate::judge::candidate::{Candidate, Start};
 use crate::judge::exact::{ExactTwin, Exactness};
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
+use crate::judge::structure::Significant;
 use crate::judge::substitution::Loaded;
 use crate::judge::track::{Pass, Phase, Track};
 use crate::judge::twin::Twin;
@@ -53,6 +54,36 @@ pub struct Found {
     pub kept: Option<Kept>,
 }
 
+/// How the local lens looks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// The sites that are judged; all, if `None`.
+    pub(crate) only: Option<BTreeSet<Site>>,
+    /// Whether their values are kept.
+    pub(crate) values: bool,
+    /// Whether the twin is asked.
+    pub(crate) twin: bool,
+}
+
+/// What is found on the way.
+#[derive(Default)]
+struct Gathered<'l> {
+    found: Found,
+    look: Option<&'l Look>,
+    values: Vec<(At, Kept)>,
+}
+
+/// What the local lens sees.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inspected {
+    /// Every judged site.
+    pub(crate) sites: Vec<SiteReport>,
+    /// The values of each that has numbers, as they were judged, if they were to be kept.
+    pub(crate) values: Vec<(At, Kept)>,
+    /// What the twin says, if it was asked.
+    pub(crate) significant: Significant,
+}
+
 /// Tokens of a forward pass, the positions that they see, and the patches that go through the vision tower before them.
 pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
     let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
@@ -62,18 +93,26 @@ pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
     pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
-        let twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
-        self.judge(true, twin, progress)
+        let mut twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
+        Ok(self.judge(true, twin.as_mut(), None, progress)?.found)
     }
 
     /// Runs without the twin, which changes no verdict.
     pub fn without_twin(&self) -> Result<Found, Failure> {
-        self.judge(true, None, || ())
+        Ok(self.judge(true, None, None, || ())?.found)
     }
 
     /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
     pub fn verdicts(&self) -> Result<Found, Failure> {
-        self.judge(false, None, || ())
+        Ok(self.judge(false, None, None, || ())?.found)
+    }
+
+    /// Runs for the verdicts, and for what else is looked at.
+    pub(crate) fn inspect(&self, look: &Look) -> Result<Inspected, Failure> {
+        let mut twin = look.twin.then(|| Twin::new(self.model, self.contract));
+        let Gathered { found, values, .. } = self.judge(false, twin.as_mut(), Some(look), || ())?;
+        let significant = twin.map(|twin| twin.significant()).unwrap_or_default();
+        Ok(Inspected { sites: found.sites, values, significant })
     }
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
@@ -128,7 +167,13 @@ impl Verification<'_> {
         Ok(())
     }
 
-    fn judge(&self, thorough: bool, mut twin: Option<Twin<'_>>, mut progress: impl FnMut()) -> Result<Found, Failure> {
+    fn judge<'l>(
+        &self,
+        thorough: bool,
+        mut twin: Option<&mut Twin<'_>>,
+        look: Option<&'l Look>,
+        mut progress: impl FnMut(),
+    ) -> Result<Gathered<'l>, Failure> {
         let start = self.first_layer();
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
         // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
@@ -136,7 +181,7 @@ impl Verification<'_> {
         let lenses = self.lenses.iter().filter(|lens| possible(lens));
         let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
         let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
-        let mut found = Found::default();
+        let mut gathered = Gathered { look, ..Gathered::default() };
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
             let pass = self.begin(step, first);
@@ -153,8 +198,9 @@ impl Verification<'_> {
                         twin.jump(&stream);
                     }
                 }
-                let before = found.sites.len();
-                self.advance(&mut tracks, phase, pass, &loaded, &mut found)?;
+                let before = gathered.found.sites.len();
+                self.advance(&mut tracks, phase, pass, &loaded, &mut gathered)?;
+                let found = &mut gathered.found;
                 found.sites[before..].iter_mut().for_each(|report| report.first = first);
                 if let Some(twin) = &mut twin {
                     let agreements = twin.advance(phase, pass, &loaded)?;
@@ -165,14 +211,15 @@ impl Verification<'_> {
             }
             first += tokens.len();
         }
-        for (site, structures) in twin.iter().flat_map(Twin::structures) {
-            let mut of_site = found.sites.iter_mut().filter(|report| (report.lens, report.site) == (Lens::Local, site));
+        for (site, structures) in twin.iter().flat_map(|twin| twin.structures()) {
+            let reports = gathered.found.sites.iter_mut();
+            let mut of_site = reports.filter(|report| (report.lens, report.site) == (Lens::Local, site));
             if let Some(report) = of_site.next() {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
                 report.structures = structures;
             }
         }
-        Ok(found)
+        Ok(gathered)
     }
 
     /// How often `progress` is told.
@@ -225,21 +272,27 @@ impl Verification<'_> {
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        found: &mut Found,
+        gathered: &mut Gathered<'_>,
     ) -> Result<(), Failure> {
+        let Gathered { found, look, values } = gathered;
+        let is_judged = |site| look.and_then(|look| look.only.as_ref()).is_none_or(|only| only.contains(&site));
         let mut outputs: Vec<(Lens, Array2<f64>)> = Vec::new();
         let from = found.sites.len();
         for track in tracks {
             let shown = track.advance(phase, pass, loaded)?;
             let of_track = found.sites.len();
-            found.sites.extend(shown.choices.iter().map(|choice| choice.report(loaded.step())));
-            for judge in shown.seen {
+            let choices = shown.choices.iter().filter(|choice| is_judged(choice.site));
+            found.sites.extend(choices.map(|choice| choice.report(loaded.step())));
+            for judge in shown.seen.into_iter().filter(|judge| is_judged(judge.site())) {
                 if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
                     outputs.push((track.lens, judge.computed().clone()));
                 }
                 let at = At { step: loaded.step(), site: judge.site() };
                 if self.keep == Some(at) && track.lens == Lens::Local {
                     found.kept = Some(judge.kept(loaded)?);
+                }
+                if look.is_some_and(|look| look.values) {
+                    values.push((at, judge.kept(loaded)?));
                 }
                 found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
             }

@@ -13,6 +13,7 @@ use super::figures::counted;
 pub use super::header::Header;
 use super::place;
 use crate::compare::selection::Selection;
+use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
 use crate::judge::decoded::Decoded;
 use crate::judge::exact::Exactness;
@@ -43,6 +44,9 @@ pub struct Report {
     /// How the values stand to those of the candidate's exact twin, where its sums are our kernels'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<Exactness>,
+    /// What the candidate's values can show, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detection: Option<Detection>,
 }
 
 /// A report in a word.
@@ -72,7 +76,8 @@ impl Report {
         }
         let coverage = Coverage::of(config, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
-        Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode: None, exact: None })
+        let (decode, exact, detection) = (None, None, None);
+        Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode, exact, detection })
     }
 
     /// Holds it to demands. Refused if they cannot be met by any candidate.

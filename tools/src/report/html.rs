@@ -1,12 +1,13 @@
 //! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
 //!
 //! Reading order: `cells`, what the map has; `map`, the map; `detail`, what is said of one of its cells;
-//! `shown`, errors over the images; `findings`, faults first; `plot`, curves and histograms; `drift`, `routing` and
+//! `shown`, errors over the images; `findings`, faults first; `detection`, what could have been found; `plot`, curves and histograms; `drift`, `routing` and
 //! `tokens`, the model as a whole.
 
 mod cells;
 mod curves;
 mod detail;
+mod detection;
 mod drift;
 mod findings;
 mod levels;
@@ -97,6 +98,7 @@ fn section(number: usize, report: &Report) -> Markup {
             (header(report))
             (shown::backgrounds(number, report))
             (findings::all(report, &cells))
+            (detection::detection(report))
             (map::map(number, report, &cells))
             (drift::drift(report))
             (routing::routing(report))

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use owo_colors::OwoColorize;
 
 use super::content::{Conclusion, Report};
+use super::detection::{self, Unshown};
 use super::exactness;
 use super::figures::counted;
 use super::finding::{NOT_CAPTURED, another_token, lines, suspicion};
@@ -38,6 +39,7 @@ pub fn print(report: &Report, output: Output) {
     text += &routing(report);
     text += &logits(report);
     text += &decode(report);
+    text += &shown(report);
     for sentence in report.other_failures() {
         let _ = writeln!(text, "\n{sentence}");
     }
@@ -52,6 +54,12 @@ pub fn print_all(reports: &[Report], output: Output) {
     }
     let faulty = reports.iter().filter(|report| report.conclusion() == Conclusion::Fail);
     faulty.for_each(|report| print(report, output));
+    for report in reports.iter().filter(|report| report.conclusion() != Conclusion::Fail) {
+        let text = shown(report);
+        if !text.is_empty() {
+            output.say(&format!("{}{text}", report.header.model));
+        }
+    }
     output.say(&table::of_reports(reports));
 }
 
@@ -227,6 +235,23 @@ fn logits(report: &Report) -> String {
         let _ = writeln!(text, "logits ({}): {logits}", logits.lens);
     }
     text
+}
+
+/// What the candidate's values can show, if that was asked: counts, and what they cannot.
+fn shown(report: &Report) -> String {
+    let Some(detected) = &report.detection else { return String::new() };
+    let mut text = format!("\ncoverage of mistakes: {}\n", detection::mistakes(detected));
+    text += &unshown(&detection::unshown_mistakes(detected));
+    if let Some(experts) = detection::experts(detected) {
+        let _ = writeln!(text, "\ncoverage of experts: {experts}");
+        text += &unshown(&detection::unshown_experts(detected));
+    }
+    text
+}
+
+fn unshown(groups: &[Unshown]) -> String {
+    let line = |group: &Unshown| format!("  {}:\n    {}\n", group.why.dimmed(), group.what.join(", "));
+    groups.iter().map(line).collect()
 }
 
 fn decode(report: &Report) -> String {

@@ -1,10 +1,13 @@
 //! What is asked of a comparison, and the report that answers it.
 
+use std::ops::Range;
+
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
 use super::work;
 use crate::compare::selection::Selection;
+use crate::diagnose::detection::{Detection, detect};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
@@ -25,6 +28,8 @@ pub struct Asked {
     pub selection: Selection,
     /// What counts as a fault beside those that are found.
     pub demands: Demands,
+    /// Whether it is asked what the candidate's values can show.
+    pub detection: bool,
     /// The command that asks it, without what restricts it to a part.
     pub command: String,
 }
@@ -74,6 +79,9 @@ pub(super) fn reports(
             watch(Progress::Ends);
             report.exact = exact.map(|exact| exact.of(&asked.selection));
         }
+        if asked.detection {
+            report.detection = Some(detected(&subject.comparison, &layers, watch)?);
+        }
         let decodes = subject.whole && !subject.prompt.decoded.is_empty();
         if asked.selection.is_all() && asked.lenses.is_empty() && decodes {
             report.decode = Some(decode(subject, watch)?);
@@ -99,6 +107,17 @@ fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
         notes: model.readings(&semantics).into_iter().chain(subject.notes.iter().cloned()).collect(),
         command: asked.command.clone(),
     }
+}
+
+/// Tries what a candidate's values can show.
+fn detected(comparison: &Comparison<'_>, layers: &Range<usize>, watch: &mut Watcher<'_>) -> Result<Detection, Failure> {
+    watch(Progress::Begins { what: "trying what can be shown", steps: 0 });
+    let detection = detect(comparison, layers, |left| {
+        watch(Progress::Left(left));
+        watch(Progress::Step);
+    })?;
+    watch(Progress::Ends);
+    Ok(detection)
 }
 
 /// Judges the decoded tokens.

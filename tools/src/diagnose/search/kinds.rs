@@ -8,7 +8,7 @@ const fn kind(name: &'static str, about: &'static str, right: &'static str) -> M
 
 const CHECKPOINT: &str = "every tensor is the checkpoint's";
 
-pub(super) static SCALED: Mistake =
+pub(in crate::diagnose) static SCALED: Mistake =
     kind("weight_scaled", "a weight, or a part of it, is the checkpoint's times a factor", CHECKPOINT);
 pub(super) static ZERO: Mistake = kind("weight_zero", "a weight, or a part of it, is 0", CHECKPOINT);
 pub(super) static EXPERTS: Mistake =

@@ -1,0 +1,71 @@
+//! How probable it is that a right candidate is as far from its twin as it is.
+
+use statrs::function::beta::beta_reg;
+use statrs::function::gamma::gamma_ur;
+
+use super::tally::Part;
+
+/// Runs in other orders by which structure is told from chance: nine tokens of an expert are enough then.
+pub(crate) const REPLAYS: u64 = 11;
+
+/// For each row, how probable it is that one of its runs in other orders is as far as the candidate, which is the first: the share of
+/// all of these, of all rows, that are as far among their own.
+pub(super) fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64) -> Vec<f64> {
+    let of = |row: &[Part], run: usize| {
+        let others: Vec<&Part> =
+            row.iter().enumerate().skip(1).filter(|(other, _)| *other != run).map(|(_, part)| part).collect();
+        far(&row[run], &others)
+    };
+    let mut all: Vec<f64> = rows.iter().flat_map(|row| (1..row.len()).map(|run| of(row, run))).collect();
+    all.sort_by(f64::total_cmp);
+    let as_far = |far: f64| all.len() - all.partition_point(|other| *other < far);
+    rows.iter().map(|row| (1.0 + as_far(of(row, 0)) as f64) / (1.0 + all.len() as f64)).collect()
+}
+
+/// Of independent probabilities, that they are together as small (Fisher).
+pub(super) fn together(chances: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
+    if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
+}
+
+/// The probability that rows have no gain in common, where the runs do not say how far they go, but they themselves do. Of what is
+/// apart without a direction, a norm behind it leaves values shorter by half of its square along the twin's, and nothing as long
+/// without one: a gain is neither.
+pub(super) fn common(rows: impl Iterator<Item = Part> + Clone) -> f64 {
+    let total = Part::sum(rows.clone().collect::<Vec<_>>().iter());
+    if total.gain() * total.growth() <= 0.0 {
+        return 1.0;
+    }
+    let [gains, growths] = [Part::gain, Part::growth].map(|of| directed(&rows.clone().map(of).collect::<Vec<f64>>()));
+    gains.max(growths)
+}
+
+/// The probability that figures whose mean is 0 have one as far from it, as they scatter (Student's t on both sides).
+fn directed(figures: &[f64]) -> f64 {
+    let freedom = figures.len() as f64 - 1.0;
+    let (sum, squares) = figures.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    if freedom < 1.0 || squares == 0.0 {
+        return 1.0;
+    }
+    // P(|T| ≥ t) = I(ν / (ν + t²); ν/2, 1/2), and ν / (ν + t²) is the share of the squares that the mean leaves.
+    let left = 1.0 - sum * sum / (figures.len() as f64 * squares);
+    beta_reg(freedom / 2.0, 0.5, left.clamp(0.0, 1.0))
+}
+
+/// P(at least so many of n), each with probability p.
+pub(super) fn at_least(times: usize, n: usize, p: f64) -> f64 {
+    if times == 0 { 1.0 } else { beta_reg(times as f64, (n - times + 1) as f64, p) }
+}
+
+/// How many rows reach a probability of false suspicion where a gain makes each the furthest of all.
+pub(crate) fn rows_needed(limit: f64) -> usize {
+    let least = |rows: usize| {
+        let furthest = 1.0 / (1.0 + (rows as u64 * REPLAYS) as f64);
+        2.0 * together(std::iter::repeat_n(furthest, rows))
+    };
+    let mut rows = 1;
+    while least(rows) > limit {
+        rows += 1;
+    }
+    rows
+}
