@@ -84,13 +84,17 @@ impl Comparison<'_> {
                 }
             }
         }
+        if bench.is_none() && tried.is_empty() {
+            let found = search::of_choice(first.site, self.compared.config);
+            tried.extend(self.attempts(&before, &found, first, progress)?);
+        }
         if tried.is_empty() {
             near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
         let Some((mut best, others)) = ranked(tried) else { return Ok(None) };
-        let explained = explained(first, &off, (&best, &others), bench.as_ref());
+        let explained = self.explained(assumption, (first, &off), (&best, &others))?;
         // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
         if best.left > 0 {
             best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
@@ -173,7 +177,24 @@ impl Comparison<'_> {
             tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
         let Some((best, others)) = ranked(tried) else { return Ok(None) };
-        Ok(Some((explained(first, &[], (&best, &others), Some(&bench)), best)))
+        Ok(Some((self.explained(assumption, (first, &[]), (&best, &others))?, best)))
+    }
+
+    /// Each of the mistakes that were assumed together, with the parameter that it changes as values have it beside the others.
+    fn explained(
+        &self,
+        assumption: &Assumption,
+        (fault, off): (&SiteReport, &[String]),
+        (best, others): (&Tried, &[Tried]),
+    ) -> Result<Vec<Explained>, Failure> {
+        let each = best.added.iter().enumerate().map(|(i, assumed)| {
+            let beside = best.added.iter().enumerate().filter(|(j, _)| i != *j).map(|(_, other)| other);
+            let under = assumption.and_all(beside)?;
+            let bench = Bench::new(self, &under, fault)?;
+            let fitted = bench.and_then(|bench| search::fitted(&bench, assumed));
+            Ok(Explained { off: off.to_vec(), fitted, ..Explained::tried(fault, assumed, best, others) })
+        });
+        each.collect()
     }
 
     /// What mistakes leave, if a site is suspicious no more under them, and no other in its place.
@@ -243,21 +264,6 @@ impl Comparison<'_> {
 
 fn at(report: &SiteReport) -> (usize, Site) {
     (report.step, report.site)
-}
-
-/// Each of the mistakes that were assumed together, with the parameter that it changes as values have it.
-fn explained(
-    fault: &SiteReport,
-    off: &[String],
-    (best, others): (&Tried, &[Tried]),
-    bench: Option<&Bench<'_, '_>>,
-) -> Vec<Explained> {
-    let each = best.added.iter().map(|assumed| Explained {
-        off: off.to_vec(),
-        fitted: bench.and_then(|bench| search::fitted(bench, assumed)),
-        ..Explained::tried(fault, assumed, best, others)
-    });
-    each.collect()
 }
 
 /// Of those that leave the fewest faults, the one that reproduces the most values.

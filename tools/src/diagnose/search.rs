@@ -1,22 +1,34 @@
 //! What values tell of weights and parameters, where no known mistake explains them.
 //!
-//! Reading order: [`bench`], a site that is computed again under a change; [`way`] and [`suspects`], the tensors on the way there;
-//! [`scaled`], [`experts`], [`rows`] and [`replaced`], what may have happened to them; [`parameters`], numbers of the
-//! configuration; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
+//! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
+//! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration; [`choices`], what
+//! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
 mod bench;
+mod blocks;
+mod choices;
+mod columns;
+mod embedding;
 mod experts;
+mod factor;
 mod kinds;
+mod layers;
 mod parameters;
 mod replaced;
 mod rows;
 mod scaled;
 mod suspects;
+mod taken;
+mod tower;
 mod way;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
+
+use reference::Site;
+use reference::config::Config;
 
 use self::bench::NEARER;
 use super::catalogue::mistake::{Assumed, Clue};
@@ -24,6 +36,11 @@ use crate::failure::Failure;
 
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
+
+/// What may be wrong where a choice is off.
+pub(super) fn of_choice(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
+    choices::search(site, config).into_iter().map(|assumed| vec![assumed]).collect()
+}
 
 /// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.
 pub(super) fn hypotheses(
@@ -36,7 +53,11 @@ pub(super) fn hypotheses(
     progress(2);
     found.extend(experts::search(bench)?);
     found.extend(rows::search(bench));
+    found.extend(columns::search(bench));
+    found.extend(embedding::search(bench));
+    found.extend(taken::search(bench));
     found.extend(replaced::search(bench));
+    found.extend(layers::search(bench));
     progress(1);
     found.extend(parameters::search(bench, clue)?);
     let limit = NEARER * bench.off();

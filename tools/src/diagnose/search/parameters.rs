@@ -10,10 +10,10 @@ use reference::config::Config;
 use reference::{LayerSite, Storage};
 
 use super::bench::NEARER;
-use super::scaled::near;
+use super::factor::near;
 use super::{Bench, kinds};
+use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
-use crate::diagnose::catalogue::tensors::Fit;
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
