@@ -1,5 +1,6 @@
 //! What explains a fault best: what leaves the fewest faults in all, and of these what reproduces the most values.
 
+use fixtures::names::at::At;
 use reference::Site;
 
 use super::catalogue::assumption::Assumption;
@@ -84,9 +85,12 @@ impl Comparison<'_> {
                 }
             }
         }
-        if bench.is_none() && tried.is_empty() {
-            let found = search::of_choice(first.site, self.compared.config);
+        if tried.is_empty() {
+            let found = search::of_site(first.site, self.compared.config);
             tried.extend(self.attempts(&before, &found, first, progress)?);
+        }
+        if tried.is_empty() {
+            tried.extend(self.attempts(&before, &self.behind(assumption, first, clue), first, progress)?);
         }
         if tried.is_empty() {
             near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -247,6 +251,17 @@ impl Comparison<'_> {
         possible.filter(|assumed| !self.contradicts(assumption, assumed)).collect()
     }
 
+    /// Known mistakes of the operators that give a fault's operator what it reads, where that is shown as if they were right.
+    fn behind(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Vec<Assumed>> {
+        let is_shown = |site: &Site| self.compared.candidate.has(At { step: first.step, site: *site });
+        let of = |site: Site| {
+            let report = SiteReport { site, segment: Vec::new(), ..first.clone() };
+            let possible = self.possible(assumption, &report, clue).into_iter();
+            possible.map(move |assumed| vec![assumed, search::unseen(site)])
+        };
+        search::read_by(first.site).into_iter().filter(is_shown).flat_map(of).collect()
+    }
+
     /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.
     fn is_complete(&self, tried: Option<&&Tried>, fault: &SiteReport) -> Result<bool, Failure> {
         let Some(tried) = tried else { return Ok(false) };
@@ -282,7 +297,9 @@ fn ranked(mut tried: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
     });
     let mut tried = tried.into_iter();
     let best = tried.next()?;
-    Some((best, tried.collect()))
+    // What needs more than another does not explain as much.
+    let others = tried.filter(|other| other.added.len() == best.added.len()).collect();
+    Some((best, others))
 }
 
 /// Mistakes that come near, each with all others but those that change the same.

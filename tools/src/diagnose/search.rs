@@ -31,15 +31,26 @@ use reference::Site;
 use reference::config::Config;
 
 use self::bench::NEARER;
-use super::catalogue::mistake::{Assumed, Clue};
+use super::catalogue::mistake::{Assumed, Change, Clue};
 use crate::failure::Failure;
 
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
 
-/// What may be wrong where a choice is off.
-pub(super) fn of_choice(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
-    choices::search(site, config).into_iter().map(|assumed| vec![assumed]).collect()
+/// What may be wrong where a site's own values tell nothing of it: a choice is off, or a layer's input is not what it takes.
+pub(super) fn of_site(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
+    let found = choices::search(site, config).into_iter().chain(layers::in_other_places(site, config));
+    found.map(|assumed| vec![assumed]).collect()
+}
+
+/// Sites that an operator reads.
+pub(super) fn read_by(site: Site) -> Vec<Site> {
+    way::inputs(site)
+}
+
+/// What a site shows is not taken behind it.
+pub(super) fn unseen(site: Site) -> Assumed {
+    Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
 }
 
 /// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.

@@ -12,6 +12,7 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
+use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
@@ -177,7 +178,9 @@ impl Comparison<'_> {
         let weights = assumption.weights(config, &self.weights);
         let model = assumption.model(config, &weights)?.seeing(media);
         let candidate = candidate.under(model.config());
-        let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &*candidate);
+        let view = View { exchanged: assumption.order.clone(), unseen: assumption.unseen.clone() };
+        let candidate = Viewed { inner: &*candidate, view: &view };
+        let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &candidate);
         f(Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None })
     }
 
@@ -326,6 +329,7 @@ fn holds_in_some(change: &Change) -> bool {
         Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
+        Change::Order(..) | Change::Unseen(_) => false,
     }
 }
 

@@ -60,7 +60,7 @@ impl std::fmt::Display for ColumnOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ColumnOrder::Exchanged { axes: [a, b], .. } => {
-                write!(f, "are numbered {} by {a} instead of {} by {b}", plural(a), plural(b))
+                write!(f, "are numbered by {b} and {a} instead of {a} and {b}")
             }
             ColumnOrder::Reversed { axis, .. } => write!(f, "have their {} in reverse", plural(axis)),
         }
@@ -104,10 +104,14 @@ pub(super) fn moved(what: &str, order: &Order, place: &str) -> String {
             format!("{}{place} are exchanged", numbered(what, &[a, c]))
         }
         _ => {
+            let mut from: Vec<usize> = moved.iter().filter_map(|(_, from)| *from).collect();
+            from.sort_unstable();
+            let is_permutation = from.iter().eq(moved.iter().map(|(i, _)| i));
+            let whose = if is_permutation { "each other's" } else { "others'" };
             let all = runs(&moved);
             let told: Vec<String> = all.iter().take(TOLD).map(|run| told(run)).collect();
             let more = if all.len() > told.len() { ", …" } else { "" };
-            format!("{}{place} have each other's weights: {}{more}", plural(what), told.join(", "))
+            format!("{}{place} have {whose} weights: {}{more}", plural(what), told.join(", "))
         }
     }
 }

@@ -19,6 +19,13 @@ pub(super) static OTHER_LAYER: Mistake =
     kind("weight_of_another_layer", "a weight is that of another layer", "each layer has its own weights");
 pub(super) static LAYERS: Mistake =
     kind("layers_exchanged", "two layers have each other's weights", "each layer has its own weights");
+pub(super) static LAYER_ORDER: Mistake =
+    kind("layer_order", "layers run in another order", "layers run in the order of their numbers");
+pub(super) static UNSEEN: Mistake = kind(
+    "not_taken_as_shown",
+    "what is shown of a module is not what the next one takes",
+    "each module takes what the one before it gives",
+);
 pub(super) static TAKEN: Mistake =
     kind("weight_of_another_name", "a weight has the values of another, or of a part of one", CHECKPOINT);
 pub(super) static PLUS_ONE: Mistake =

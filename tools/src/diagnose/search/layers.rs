@@ -1,7 +1,10 @@
 //! Whole layers in each other's place.
 
+use reference::config::Config;
+use reference::{LayerSite, Site};
+
 use super::{Bench, kinds};
-use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::mistake::{Assumed, Change};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 
 /// Other layers that are tried, the nearest first.
@@ -20,6 +23,18 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         ]
     };
     others(layer, config.num_hidden_layers).into_iter().filter(is_alike).flat_map(tried).collect()
+}
+
+/// The layer of a first norm run in the place of another of its kind: what it shows is not computed from what goes into it.
+pub(super) fn in_other_places(site: Site, config: &Config) -> Vec<Assumed> {
+    let Site::Layer(layer, LayerSite::InputNorm) = site else { return Vec::new() };
+    let is_alike = |other: &usize| config.layer(*other) == config.layer(layer);
+    let order = |other: usize| Assumed {
+        mistake: &kinds::LAYER_ORDER,
+        change: Change::Order(layer.min(other), layer.max(other)),
+        layers: None,
+    };
+    others(layer, config.num_hidden_layers).into_iter().filter(is_alike).map(order).collect()
 }
 
 /// Other layers of so many, the nearest first.

@@ -13,9 +13,6 @@ use crate::diagnose::catalogue::tensors::{Projections, TensorChange, Tensors};
 /// Experts whose tensors are looked at one by one, those first whose tokens are the furthest off.
 const EXPERTS: usize = 3;
 
-/// Rows and columns of a block that has a scale of its own.
-const BLOCK: usize = 128;
-
 /// Every tensor on the way, and those of the experts together.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
@@ -52,8 +49,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             let change = TensorChange::OfLayer(tensors, other);
             bench.assumed(&kinds::OTHER_LAYER, change)
         }));
-        let rounded = Grid::ALL.into_iter().filter(|grid| differs(*grid, tensors, &config));
-        found.extend(rounded.map(|grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid))));
+        let rounded = |grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid));
+        found.extend(Grid::ALL.map(rounded));
         if let Tensors::One(of) = tensors
             && suspects::is_square(of, &config)
         {
@@ -72,10 +69,4 @@ fn others(bench: &Bench<'_, '_>, tensors: Tensors, config: &Config) -> Vec<usize
     let Some(layer) = bench.site.layer().filter(|_| is_of_layers) else { return Vec::new() };
     let is_alike = |other: &usize| config.layer(*other).feed_forward == config.layer(layer).feed_forward;
     layers::others(layer, config.num_hidden_layers).into_iter().filter(is_alike).collect()
-}
-
-/// Whether a tensor may be told from one that is rounded to another grid: one block is one scale.
-fn differs(grid: Grid, tensors: Tensors, config: &Config) -> bool {
-    let Tensors::One(of) = tensors else { return grid != Grid::E4m3Tensor };
-    grid != Grid::E4m3Tensor || suspects::dim(of, config).is_some_and(|(rows, columns)| rows.max(columns) > BLOCK)
 }

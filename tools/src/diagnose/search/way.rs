@@ -22,7 +22,7 @@ pub(super) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
 }
 
 /// What an operator reads in its own layer.
-fn inputs(site: Site) -> Vec<Site> {
+pub(super) fn inputs(site: Site) -> Vec<Site> {
     use LayerSite as S;
     let Site::Layer(layer, site) = site else {
         return match site {
