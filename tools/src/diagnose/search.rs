@@ -27,6 +27,7 @@ mod way;
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
 
+use rayon::prelude::*;
 use reference::Site;
 use reference::config::Config;
 
@@ -72,14 +73,14 @@ pub(super) fn hypotheses(
     progress(1);
     found.extend(parameters::search(bench, clue)?);
     let limit = NEARER * bench.off();
-    let mut near: Vec<(f64, Assumed)> = Vec::new();
-    for assumed in found {
-        let Ok(values) = bench.twin_under(std::slice::from_ref(&assumed)) else { continue };
-        let off = bench.distance(&values);
-        if off < limit || bench.is_more(&values) {
-            near.push((off, assumed));
-        }
-    }
+    let mut near: Vec<(f64, Assumed)> = found
+        .into_par_iter()
+        .filter_map(|assumed| {
+            let values = bench.twin_under(std::slice::from_ref(&assumed)).ok()?;
+            let off = bench.distance(&values);
+            (off < limit || bench.is_more(&values)).then_some((off, assumed))
+        })
+        .collect();
     near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     near.truncate(TRIED);
     Ok(near.into_iter().map(|(_, assumed)| vec![assumed]).collect())

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use ndarray::{Array1, Array2};
+use rayon::prelude::*;
 use reference::config::Vision;
 use reference::weights::{LayerWeight, Part as Of, Projection, VisionLayerWeight, VisionWeight, Weight};
 
@@ -16,7 +17,7 @@ use super::{Bench, kinds};
 use crate::diagnose::catalogue::part::Part;
 
 /// Blocks that a tensor is cut into, at most, and channels that are looked at one by one.
-const BLOCKS: usize = 32;
+const BLOCKS: usize = 16;
 
 /// Corrections of each block's share.
 const SWEEPS: usize = 64;
@@ -27,7 +28,7 @@ const ALIKE: f64 = 0.2;
 /// A cut of a tensor into blocks.
 struct Cut {
     blocks: Vec<Range<usize>>,
-    part: Box<dyn Fn(&[Range<usize>]) -> Part>,
+    part: Box<dyn Fn(&[Range<usize>]) -> Part + Sync>,
 }
 
 /// Parts of a tensor that stand out.
@@ -67,9 +68,7 @@ fn cuts(bench: &Bench<'_, '_>, suspect: Suspect) -> Vec<Cut> {
             vec![if projection == Projection::Down { by_columns() } else { by_rows() }]
         }
         Weight::Layer(_, LayerWeight::Shared(_) | LayerWeight::Dense(_)) if is_behind => vec![by_rows()],
-        Weight::Layer(_, LayerWeight::QProj | LayerWeight::KProj) if is_behind => {
-            by_heads().into_iter().chain([by_rows()]).collect()
-        }
+        of if suspects::is_norm_of(of, bench.site) => by_heads().into_iter().chain([by_rows()]).collect(),
         _ if is_behind => by_heads().into_iter().collect(),
         _ => Vec::new(),
     }
@@ -97,7 +96,7 @@ fn standing_out(
         let zero = suspect.times((cut.part)(std::slice::from_ref(block)), 0.0);
         bench.ideal_under(&[bench.assumed(&kinds::ZERO, zero)]).map(|values| values - &bench.ideal)
     };
-    let differences: Vec<Array2<f64>> = cut.blocks.iter().map(without).collect::<Result<_, _>>().ok()?;
+    let differences: Vec<Array2<f64>> = cut.blocks.par_iter().map(without).collect::<Result<_, _>>().ok()?;
     let weighed: Vec<Array1<f64>> = differences.iter().map(|values| bench.weighed(values)).collect();
     let apart_weighed = bench.weighed(apart);
     let gram = Array2::from_shape_fn((weighed.len(), weighed.len()), |(i, j)| weighed[i].dot(&weighed[j]));
