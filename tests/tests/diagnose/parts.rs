@@ -55,8 +55,17 @@ fn rows_behind_a_norm_and_heads_behind_attention() {
     said(&setting(false), &zero(v_proj, 16..32), "weight_zero", "head 1 of v_proj in layer 1 is 0");
     let exchanged = |weights: &mut MemoryWeights| {
         map(weights, q_proj, |w| {
-            let rows: Vec<usize> =
-                (0..w.nrows()).map(|row| if (8..24).contains(&row) { row ^ 24 } else { row }).collect();
+            let rows: Vec<usize> = (0..w.nrows())
+                .map(|row| {
+                    if (8..16).contains(&row) {
+                        row + 8
+                    } else if (16..24).contains(&row) {
+                        row - 8
+                    } else {
+                        row
+                    }
+                })
+                .collect();
             w.select(Axis(0), &rows)
         });
     };

@@ -2,9 +2,9 @@
 
 use fixtures::quantize::quantize;
 use ndarray::Array2;
-use reference::Storage;
 use reference::config::Quantization;
 use reference::weights::{LayerWeight, Projection, Weight};
+use reference::{Real, Storage};
 
 use super::altered::{diagnoses, expert, map, setting, told};
 
@@ -40,7 +40,7 @@ fn to_floats_of_16_bits() {
 fn to_blocks_with_powers_of_two() {
     let how = Quantization::released("mxfp8").expect("it is known");
     let rounded =
-        |w: Array2<f64>| -> Array2<f64> { quantize(w.mapv(|w| w as f32).view(), &how).matrix(w.dim(), &how).dense() };
+        |w: Array2<f64>| -> Array2<f64> { quantize(w.mapv(f32::of).view(), &how).matrix(w.dim(), &how).dense() };
     for diagnosis in diagnoses(&setting(false), |weights| {
         for e in 0..8 {
             map(weights, expert(0, e, Projection::Gate), rounded);

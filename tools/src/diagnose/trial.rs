@@ -290,7 +290,7 @@ impl Comparison<'_> {
         let is_against = before.sites.iter().any(|(at, was)| sites.get(at).is_some_and(|is| was.exceeds(*is)));
         let reproduced = [&before.sites, &sites].map(|sites| at_site(sites, fault.site));
         let (left, fits, far) = (faults(&reports).len(), (0, 0), 0.0);
-        Ok(Tried { assumption, added, left, reports, fits, layers, is_worse, is_against, reproduced, of_layer, far })
+        Ok(Tried { assumption, added, reports, left, fits, layers, is_worse, is_against, reproduced, of_layer, far })
     }
 }
 

@@ -136,6 +136,8 @@ fn told(run: &[(usize, Option<usize>)]) -> String {
     match run {
         [(first, Some(from)), .., (last, Some(to))] => format!("{first} to {last} have those of {from} to {to}"),
         [(i, Some(from)), ..] => format!("{i} has those of {from}"),
-        _ => run.iter().map(|(i, _)| format!("{i} is 0")).collect(),
+        [(first, None), .., (last, None)] => format!("{first} to {last} are 0"),
+        [(i, _), ..] => format!("{i} is 0"),
+        [] => String::new(),
     }
 }

@@ -28,8 +28,11 @@ const ALIKE: f64 = 0.2;
 /// A cut of a tensor into blocks.
 struct Cut {
     blocks: Vec<Range<usize>>,
-    part: Box<dyn Fn(&[Range<usize>]) -> Part + Sync>,
+    part: Named,
 }
+
+/// Blocks as a part of the tensor.
+type Named = Box<dyn Fn(&[Range<usize>]) -> Part + Sync>;
 
 /// Parts of a tensor that stand out.
 pub(super) fn candidates(bench: &Bench<'_, '_>, suspect: Suspect, apart: &Array2<f64>) -> Vec<Candidate> {

@@ -5,6 +5,7 @@
 //! left to [`blocks`].
 
 use ndarray::Array2;
+use rayon::prelude::*;
 
 use super::factor::{Candidate, SMALLEST, STANDS_OUT, STEP, fit};
 use super::suspects::{self, Suspect};
@@ -22,21 +23,21 @@ const NAMED: usize = 8;
 /// Every tensor on the way, whole or in part.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     let apart = &bench.candidate - &bench.twin.computed;
-    let mut all = Vec::new();
-    for suspect in suspects::of(bench) {
+    let of = |suspect: Suspect| {
         let moved = [bench.assumed(&kinds::SCALED, suspect.times(Part::All, 1.0 + STEP))];
-        let Ok(values) = bench.ideal_under(&moved) else { continue };
+        // What cannot be computed so is no hypothesis.
+        let Ok(values) = bench.ideal_under(&moved) else { return Vec::new() };
         let derivative = (values - &bench.ideal) / STEP;
-        all.extend(parts(bench, suspect, &derivative, &apart));
-        all.extend(blocks::candidates(bench, suspect, &apart));
-    }
+        let mut found = parts(bench, suspect, &derivative, &apart);
+        found.extend(blocks::candidates(bench, suspect, &apart));
+        found
+    };
+    let mut all: Vec<Candidate> = suspects::of(bench).into_par_iter().flat_map_iter(of).collect();
     all.sort_by(|a, b| b.explained.total_cmp(&a.explained));
     all.truncate(FITTED);
-    let mut found = Vec::new();
-    for candidate in &all {
-        found.extend(fit(bench, candidate)?);
-    }
-    Ok(found)
+    let fitted: Vec<Option<Assumed>> =
+        all.par_iter().map(|candidate| fit(bench, candidate)).collect::<Result<_, _>>()?;
+    Ok(fitted.into_iter().flatten().collect())
 }
 
 /// The whole tensor, and the columns of which alone it may be.
