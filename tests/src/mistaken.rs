@@ -110,8 +110,9 @@ impl Setting {
         let mut weights = MemoryWeights::copy(&config, &checkpoint).expect("it is whole");
         change(&mut config, &mut weights);
         let held = HeldWeights::under(&self.contract, config.norm_weight, &weights);
+        let media = shown(&self.case);
         let model = Decoder::new(&config, self.semantics(), &held).expect("the change keeps the contract");
-        computed(&model, &self.case.tokens, self.contract)
+        computed(&model.seeing(media.as_ref()), &self.case.tokens, self.contract)
     }
 
     /// With these mistakes.

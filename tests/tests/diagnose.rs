@@ -6,10 +6,15 @@ use tests::seen::{Seen, pattern, setting};
 use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
 
+mod altered;
 mod dumps;
+mod elsewhere;
 mod fitted;
+mod parts;
 mod places;
+mod rounded;
 mod searched;
+mod tower;
 
 #[test]
 fn two_mistakes_are_named_one_after_the_other() {

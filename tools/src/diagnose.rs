@@ -1,6 +1,7 @@
 //! Which known mistake makes a candidate what it is.
 //!
-//! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves;
+//! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves; `view`, the
+//! candidate as it is seen under one;
 //! `search`, what values tell of weights and parameters where no known mistake explains them; `explain`, what explains
 //! a fault best; [`diagnosis`], one fault after the other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
@@ -15,3 +16,4 @@ mod search;
 mod sizes;
 mod tokens;
 mod trial;
+mod view;

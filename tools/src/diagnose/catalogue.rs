@@ -1,17 +1,23 @@
 //! Known mistakes of implementations (SPEC F), each a change of what the reference computes.
 //!
 //! Reading order: [`mistake`], what one is; [`assumption`], the reference with mistakes assumed; [`weights`], mistakes in
-//! loading; [`tensors`], what a search finds in single tensors, and [`scales`] in those of quantized ones; then the mistakes themselves, by operator; [`list`], all of them.
+//! loading; [`tensors`], what a search finds in them: a [`part`] times a factor that was [`fit`], another [`order`], another [`grid`], other
+//! [`scales`]; then the mistakes themselves, by operator; [`list`], all of them.
 
 pub mod assumption;
 mod attention;
 mod experts;
 mod feed_forward;
+pub mod fit;
+pub mod grid;
 mod indexer;
 pub mod list;
 mod loading;
 pub mod mistake;
+mod names;
 mod norms;
+pub mod order;
+pub mod part;
 mod rotary;
 mod router;
 pub mod scales;

@@ -10,8 +10,8 @@ use reference::Semantics;
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
+use super::catalogue::fit::Fit;
 use super::catalogue::mistake::Assumed;
-use super::catalogue::tensors::Fit;
 use super::trial::{Share, Tried, faults};
 use super::{pattern, sizes};
 use crate::failure::Failure;

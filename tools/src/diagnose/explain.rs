@@ -1,5 +1,6 @@
 //! What explains a fault best: what leaves the fewest faults in all, and of these what reproduces the most values.
 
+use fixtures::names::at::At;
 use reference::Site;
 
 use super::catalogue::assumption::Assumption;
@@ -85,12 +86,19 @@ impl Comparison<'_> {
             }
         }
         if tried.is_empty() {
+            let found = search::of_site(first.site, self.compared.config);
+            tried.extend(self.attempts(&before, &found, first, progress)?);
+        }
+        if tried.is_empty() {
+            tried.extend(self.attempts(&before, &self.behind(assumption, first, clue), first, progress)?);
+        }
+        if tried.is_empty() {
             near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
         let Some((mut best, others)) = ranked(tried) else { return Ok(None) };
-        let explained = explained(first, &off, (&best, &others), bench.as_ref());
+        let explained = self.explained(assumption, (first, &off), (&best, &others))?;
         // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
         if best.left > 0 {
             best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
@@ -173,7 +181,24 @@ impl Comparison<'_> {
             tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
         let Some((best, others)) = ranked(tried) else { return Ok(None) };
-        Ok(Some((explained(first, &[], (&best, &others), Some(&bench)), best)))
+        Ok(Some((self.explained(assumption, (first, &[]), (&best, &others))?, best)))
+    }
+
+    /// Each of the mistakes that were assumed together, with the parameter that it changes as values have it beside the others.
+    fn explained(
+        &self,
+        assumption: &Assumption,
+        (fault, off): (&SiteReport, &[String]),
+        (best, others): (&Tried, &[Tried]),
+    ) -> Result<Vec<Explained>, Failure> {
+        let each = best.added.iter().enumerate().map(|(i, assumed)| {
+            let beside = best.added.iter().enumerate().filter(|(j, _)| i != *j).map(|(_, other)| other);
+            let under = assumption.and_all(beside)?;
+            let bench = Bench::new(self, &under, fault)?;
+            let fitted = bench.and_then(|bench| search::fitted(&bench, assumed));
+            Ok(Explained { off: off.to_vec(), fitted, ..Explained::tried(fault, assumed, best, others) })
+        });
+        each.collect()
     }
 
     /// What mistakes leave, if a site is suspicious no more under them, and no other in its place.
@@ -226,6 +251,17 @@ impl Comparison<'_> {
         possible.filter(|assumed| !self.contradicts(assumption, assumed)).collect()
     }
 
+    /// Known mistakes of the operators that give a fault's operator what it reads, where that is shown as if they were right.
+    fn behind(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Vec<Assumed>> {
+        let is_shown = |site: &Site| self.compared.candidate.has(At { step: first.step, site: *site });
+        let of = |site: Site| {
+            let report = SiteReport { site, segment: Vec::new(), ..first.clone() };
+            let possible = self.possible(assumption, &report, clue).into_iter();
+            possible.map(move |assumed| vec![assumed, search::unseen(site)])
+        };
+        search::read_by(first.site).into_iter().filter(is_shown).flat_map(of).collect()
+    }
+
     /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.
     fn is_complete(&self, tried: Option<&&Tried>, fault: &SiteReport) -> Result<bool, Failure> {
         let Some(tried) = tried else { return Ok(false) };
@@ -245,21 +281,6 @@ fn at(report: &SiteReport) -> (usize, Site) {
     (report.step, report.site)
 }
 
-/// Each of the mistakes that were assumed together, with the parameter that it changes as values have it.
-fn explained(
-    fault: &SiteReport,
-    off: &[String],
-    (best, others): (&Tried, &[Tried]),
-    bench: Option<&Bench<'_, '_>>,
-) -> Vec<Explained> {
-    let each = best.added.iter().map(|assumed| Explained {
-        off: off.to_vec(),
-        fitted: bench.and_then(|bench| search::fitted(bench, assumed)),
-        ..Explained::tried(fault, assumed, best, others)
-    });
-    each.collect()
-}
-
 /// Of those that leave the fewest faults, the one that reproduces the most values.
 fn best(tried: &mut [Tried]) -> Option<&Tried> {
     tried.sort_by_key(|tried| (tried.left, std::cmp::Reverse(tried.of_layer.equal)));
@@ -276,7 +297,9 @@ fn ranked(mut tried: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
     });
     let mut tried = tried.into_iter();
     let best = tried.next()?;
-    Some((best, tried.collect()))
+    // What needs more than another does not explain as much.
+    let others = tried.filter(|other| other.added.len() == best.added.len()).collect();
+    Some((best, others))
 }
 
 /// Mistakes that come near, each with all others but those that change the same.

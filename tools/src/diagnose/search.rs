@@ -1,29 +1,58 @@
 //! What values tell of weights and parameters, where no known mistake explains them.
 //!
-//! Reading order: [`bench`], a site that is computed again under a change; [`way`] and [`suspects`], the tensors on the way there;
-//! [`scaled`], [`experts`], [`rows`] and [`replaced`], what may have happened to them; [`parameters`], numbers of the
-//! configuration; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
+//! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
+//! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration; [`choices`], what
+//! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
 mod bench;
+mod blocks;
+mod choices;
+mod columns;
+mod embedding;
 mod experts;
+mod factor;
 pub(super) mod kinds;
+mod layers;
 mod parameters;
 mod replaced;
 mod rows;
 mod scaled;
 mod suspects;
+mod taken;
+mod tower;
 mod way;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
 
+use rayon::prelude::*;
+use reference::Site;
+use reference::config::Config;
+
 use self::bench::NEARER;
-use super::catalogue::mistake::{Assumed, Clue};
+use super::catalogue::mistake::{Assumed, Change, Clue};
 use crate::failure::Failure;
 
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
+
+/// What may be wrong where a site's own values tell nothing of it: a choice is off, or a layer's input is not what it takes.
+pub(super) fn of_site(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
+    let found = choices::search(site, config).into_iter().chain(layers::in_other_places(site, config));
+    found.map(|assumed| vec![assumed]).collect()
+}
+
+/// Sites that an operator reads.
+pub(super) fn read_by(site: Site) -> Vec<Site> {
+    way::inputs(site)
+}
+
+/// What a site shows is not taken behind it.
+pub(super) fn unseen(site: Site) -> Assumed {
+    Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
+}
 
 /// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.
 pub(super) fn hypotheses(
@@ -36,18 +65,22 @@ pub(super) fn hypotheses(
     progress(2);
     found.extend(experts::search(bench)?);
     found.extend(rows::search(bench));
+    found.extend(columns::search(bench));
+    found.extend(embedding::search(bench));
+    found.extend(taken::search(bench));
     found.extend(replaced::search(bench));
+    found.extend(layers::search(bench));
     progress(1);
     found.extend(parameters::search(bench, clue)?);
     let limit = NEARER * bench.off();
-    let mut near: Vec<(f64, Assumed)> = Vec::new();
-    for assumed in found {
-        let Ok(values) = bench.twin_under(std::slice::from_ref(&assumed)) else { continue };
-        let off = bench.distance(&values);
-        if off < limit || bench.is_more(&values) {
-            near.push((off, assumed));
-        }
-    }
+    let mut near: Vec<(f64, Assumed)> = found
+        .into_par_iter()
+        .filter_map(|assumed| {
+            let values = bench.twin_under(std::slice::from_ref(&assumed)).ok()?;
+            let off = bench.distance(&values);
+            (off < limit || bench.is_more(&values)).then_some((off, assumed))
+        })
+        .collect();
     near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     near.truncate(TRIED);
     Ok(near.into_iter().map(|(_, assumed)| vec![assumed]).collect())

@@ -12,6 +12,7 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
+use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
@@ -46,6 +47,9 @@ pub(super) const SIGNIFICANT: f64 = 3.0;
 /// Shares by layer; what is in none together.
 type Shares = BTreeMap<Option<usize>, Share>;
 
+/// Shares by step and site.
+type BySite = BTreeMap<(usize, Site), Share>;
+
 /// Readings that all layers have in common: the rotation table's, and those that have sizes.
 const OF_ALL_LAYERS: [&str; 9] = [
     "rotary_dim",
@@ -64,8 +68,8 @@ pub(super) struct Before<'a> {
     pub(super) assumption: &'a Assumption,
     pub(super) reports: &'a [SiteReport],
     shares: Shares,
-    /// Of the sites at fault.
-    at: Share,
+    /// Of the sites of the fault's layer.
+    sites: BySite,
 }
 
 /// A mistake that was tried, and what it leaves.
@@ -82,11 +86,32 @@ pub(super) struct Tried {
     pub(super) layers: Vec<usize>,
     /// Whether in some layer less is right.
     pub(super) is_worse: bool,
+    /// Whether at some site of the fault's layer fewer values are reproduced: another operator is not what is assumed.
+    pub(super) is_against: bool,
     /// At the site of the fault, before and under it.
     pub(super) reproduced: [Share; 2],
     /// The same of the layer.
     pub(super) of_layer: Share,
     pub(super) far: f64,
+}
+
+impl Tried {
+    /// What was added, where it holds in all layers, in those alone of which more is right, and in one.
+    fn narrowed(&self, layer: usize) -> Option<Vec<Assumed>> {
+        let is_wide = |one: &Assumed| one.layers.is_none() && holds_in_some(&one.change);
+        let layers: BTreeSet<usize> = self.layers.iter().copied().chain([layer]).collect();
+        let within = |one: &Assumed| {
+            if is_wide(one) { one.within(Some(layers.iter().copied().collect())) } else { one.clone() }
+        };
+        self.added.iter().any(is_wide).then(|| self.added.iter().map(within).collect())
+    }
+}
+
+impl std::ops::AddAssign for Share {
+    fn add_assign(&mut self, other: Share) {
+        self.count += other.count;
+        self.equal += other.equal;
+    }
 }
 
 impl Share {
@@ -153,7 +178,9 @@ impl Comparison<'_> {
         let weights = assumption.weights(config, &self.weights);
         let model = assumption.model(config, &weights)?.seeing(media);
         let candidate = candidate.under(model.config());
-        let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &*candidate);
+        let view = View { exchanged: assumption.order.clone(), unseen: assumption.unseen.clone() };
+        let candidate = Viewed { inner: &*candidate, view: &view };
+        let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &candidate);
         f(Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None })
     }
 
@@ -188,22 +215,22 @@ impl Comparison<'_> {
         reports: &'a [SiteReport],
         fault: &SiteReport,
     ) -> Result<Before<'a>, Failure> {
-        let (shares, at) = self.shares(assumption, self.all(), fault.site)?;
-        Ok(Before { assumption, reports, shares, at })
+        let (shares, sites) = self.shares(assumption, fault.site)?;
+        Ok(Before { assumption, reports, shares, sites })
     }
 
-    /// How many values equal the twin's under an assumption: by layer, and at one site.
-    fn shares(&self, assumption: &Assumption, layers: Range<usize>, at: Site) -> Result<(Shares, Share), Failure> {
-        let agreements = self.under(assumption, layers, |verification| verification.agreements())?;
-        let (mut shares, mut of_site) = (Shares::new(), Share::default());
+    /// How many values equal the twin's under an assumption: by layer, and by site in the layer of one.
+    fn shares(&self, assumption: &Assumption, of: Site) -> Result<(Shares, BySite), Failure> {
+        let agreements = self.under(assumption, self.all(), |verification| verification.agreements())?;
+        let (mut shares, mut sites) = (Shares::new(), BySite::new());
         for (place, agreement) in agreements {
-            let layer = shares.entry(place.site.layer()).or_default();
-            for share in std::iter::once(layer).chain((place.site == at).then_some(&mut of_site)) {
-                share.count += agreement.count;
-                share.equal += agreement.equal;
+            let share = Share { count: agreement.count, equal: agreement.equal };
+            *shares.entry(place.site.layer()).or_default() += share;
+            if place.site.layer() == of.layer() {
+                *sites.entry((place.step, place.site)).or_default() += share;
             }
         }
-        Ok((shares, of_site))
+        Ok((shares, sites))
     }
 
     /// What mistakes leave, if a fault is gone under them, and how far the candidate is from them there. One that does not hold in
@@ -222,18 +249,22 @@ impl Comparison<'_> {
         }
         let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
         let mut tried = self.tried(before, added.to_vec(), fault)?;
-        if let ([one], Some(layer)) = (added, fault.site.layer()) {
-            let everywhere = if one.layers.is_none() { None } else { self.widened(before, one, fault)? };
+        if let Some(layer) = fault.site.layer() {
+            let everywhere = match added {
+                [one] if one.layers.is_some() => self.widened(before, one, fault)?,
+                _ => None,
+            };
             if let Some(wider) = everywhere.filter(|wider| wider.left < tried.left) {
                 tried = wider;
             }
-            let [one] = &tried.added[..] else { unreachable!("one was added") };
-            if one.layers.is_none() && holds_in_some(&one.change) && tried.is_worse {
-                let mut layers: BTreeSet<usize> = tried.layers.iter().copied().collect();
-                layers.insert(layer);
-                let narrowed = one.within(Some(layers.into_iter().collect()));
-                tried = self.tried(before, vec![narrowed], fault)?;
+            if tried.is_worse
+                && let Some(narrowed) = tried.narrowed(layer)
+            {
+                tried = self.tried(before, narrowed, fault)?;
             }
+        }
+        if tried.is_against {
+            return Ok((None, far));
         }
         Ok((Some(Tried { fits: (right, found.len()), far, ..tried }), far))
     }
@@ -251,15 +282,23 @@ impl Comparison<'_> {
     pub(super) fn tried(&self, before: &Before<'_>, added: Vec<Assumed>, fault: &SiteReport) -> Result<Tried, Failure> {
         let assumption = before.assumption.and_all(&added)?;
         let reports = self.verdicts(&assumption, self.all())?;
-        let (shares, at) = self.shares(&assumption, self.all(), fault.site)?;
+        let (shares, sites) = self.shares(&assumption, fault.site)?;
         let after = (&reports[..], &shares);
         let where_it = |is| self.all().filter(move |layer| stands(before, after, *layer) == is);
         let (layers, is_worse) = (where_it(Stands::Better).collect(), where_it(Stands::Worse).next().is_some());
         let of_layer = shares.get(&fault.site.layer()).copied().unwrap_or_default();
-        let reproduced = [before.at, at];
-        let left = faults(&reports).len();
-        Ok(Tried { assumption, added, left, reports, fits: (0, 0), layers, is_worse, reproduced, of_layer, far: 0.0 })
+        let is_against = before.sites.iter().any(|(at, was)| sites.get(at).is_some_and(|is| was.exceeds(*is)));
+        let reproduced = [&before.sites, &sites].map(|sites| at_site(sites, fault.site));
+        let (left, fits, far) = (faults(&reports).len(), (0, 0), 0.0);
+        Ok(Tried { assumption, added, reports, left, fits, layers, is_worse, is_against, reproduced, of_layer, far })
     }
+}
+
+/// The share at a site, of all steps.
+fn at_site(sites: &BySite, at: Site) -> Share {
+    let mut all = Share::default();
+    sites.iter().filter(|((_, site), _)| *site == at).for_each(|(_, share)| all += *share);
+    all
 }
 
 /// How a layer is under a mistake.
@@ -288,7 +327,9 @@ fn stands(before: &Before<'_>, (reports, shares): (&[SiteReport], &Shares), laye
 fn holds_in_some(change: &Change) -> bool {
     match change {
         Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field),
+        Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
+        Change::Order(..) | Change::Unseen(_) => false,
     }
 }
 

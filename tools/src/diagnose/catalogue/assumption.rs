@@ -7,9 +7,10 @@ use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::models::decoder::Decoder;
 use reference::weights::{Weight, Weights};
-use reference::{Error, Semantics};
+use reference::{Error, Semantics, Site};
 
 use super::mistake::{Assumed, Change};
+use super::tensors::TensorChange;
 use super::weights::WeightChange;
 use crate::failure::Failure;
 
@@ -23,6 +24,10 @@ pub struct Assumption {
     /// Layers that are read otherwise.
     readings: BTreeMap<usize, Semantics>,
     changes: Vec<ChangedIn>,
+    /// Layers that run in each other's place.
+    pub(in crate::diagnose) order: Vec<(usize, usize)>,
+    /// Sites that show what is not taken behind them.
+    pub(in crate::diagnose) unseen: Vec<Site>,
 }
 
 /// A change of the weights of some layers, or of all.
@@ -42,7 +47,14 @@ pub struct AssumedWeights<'w> {
 impl Assumption {
     /// No mistake.
     pub fn none(semantics: Semantics) -> Self {
-        Assumption { semantics, mistakes: Vec::new(), readings: BTreeMap::new(), changes: Vec::new() }
+        Assumption {
+            semantics,
+            mistakes: Vec::new(),
+            readings: BTreeMap::new(),
+            changes: Vec::new(),
+            order: Vec::new(),
+            unseen: Vec::new(),
+        }
     }
 
     /// One more.
@@ -61,6 +73,8 @@ impl Assumption {
                     *reading = reading.with(field, value)?;
                 }
             }
+            (Change::Order(a, b), _) => more.order.push((*a, *b)),
+            (Change::Unseen(site), _) => more.unseen.push(*site),
             (Change::Weights(change), layers) => more.changes.push(ChangedIn { change: change.clone(), layers }),
         }
         more.mistakes.push(assumed);
@@ -79,7 +93,13 @@ impl Assumption {
 
     /// The weights under it.
     pub fn weights<'w>(&self, config: &Config, inner: &'w dyn Weights) -> AssumedWeights<'w> {
-        AssumedWeights { inner, config: config.clone(), changes: self.changes.clone() }
+        // A layer that runs in another's place is that one with its weights.
+        let ordered = self
+            .order
+            .iter()
+            .map(|&(a, b)| ChangedIn { change: WeightChange::Tensor(TensorChange::Layers(a, b)), layers: None });
+        let changes = self.changes.iter().cloned().chain(ordered).collect();
+        AssumedWeights { inner, config: config.clone(), changes }
     }
 
     /// The model under it.

@@ -31,6 +31,10 @@ pub enum Change {
     Reading(&'static str, String),
     /// The weights.
     Weights(WeightChange),
+    /// Two layers, with their weights, run in each other's place.
+    Order(usize, usize),
+    /// What a site shows is not what is taken behind it; the layer's number does not count.
+    Unseen(Site),
 }
 
 /// What the first fault tells.
@@ -100,7 +104,7 @@ impl Change {
     pub fn is_in(&self, semantics: &Semantics) -> bool {
         match self {
             Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
-            Change::Weights(_) => false,
+            Change::Weights(_) | Change::Order(..) | Change::Unseen(_) => false,
         }
     }
 }
@@ -133,6 +137,12 @@ impl std::fmt::Display for Change {
         match self {
             Change::Reading(field, value) => write!(f, "{field}={value}"),
             Change::Weights(change) => change.fmt(f),
+            Change::Order(a, b) => write!(f, "layers {a} and {b} run in each other's place"),
+            Change::Unseen(Site::Layer(_, site)) => {
+                let path = Site::Layer(0, *site).to_string();
+                write!(f, "{} is not taken as it is shown", path.trim_start_matches("model.layers.0."))
+            }
+            Change::Unseen(site) => write!(f, "{site} is not taken as it is shown"),
         }
     }
 }

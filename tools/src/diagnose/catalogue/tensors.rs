@@ -2,28 +2,37 @@
 
 use std::fmt;
 
-use fixtures::quantize::quantize;
-use ndarray::{Array2, Axis};
+use ndarray::Array2;
 use reference::Storage;
-use reference::config::Quantization;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
 
+use super::grid::Grid;
+use super::names::{in_layer, is, named};
+use super::order::{self, ColumnOrder, Order, moved};
+use super::part::Scaled;
 use super::scales::ScaleChange;
-use crate::report::figures::numbered;
 
-/// A change. The number of a tensor's layer does not count: the layers are those in which the change is assumed.
+/// A change. The number of a text layer's tensor does not count: the layers are those in which the change is assumed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TensorChange {
     /// A part of a tensor times a factor.
     Scaled(Scaled),
     /// Each expert has the projections of the one that stands in its place.
-    Experts(Projections, Vec<usize>),
+    Experts(Projections, Order),
     /// Of a tensor, blocks of so many output channels; each has the values of the one that stands in its place.
-    Rows(Weight, usize, Vec<usize>),
-    /// A tensor, or those of all experts, are another layer's.
+    Rows(Weight, usize, Order),
+    /// A matrix has its input channels in another order.
+    Columns(Weight, ColumnOrder),
+    /// A tensor has the values of one of another name.
+    Taken(Taken),
+    /// A norm's weight plus a number.
+    Plus(Weight, f64),
+    /// Tensors are another layer's.
     OfLayer(Tensors, usize),
+    /// Two layers have each other's weights.
+    Layers(usize, usize),
     /// A square tensor is transposed.
     Transposed(Weight),
     /// A tensor, or those of all experts, are rounded.
@@ -32,37 +41,17 @@ pub enum TensorChange {
     Scales(Tensors, ScaleChange),
 }
 
-/// A part of a tensor times a factor.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scaled {
-    /// The tensor.
+/// Channels that are taken from a tensor of the same layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The tensor that has them.
     pub of: Weight,
-    /// The part.
-    pub part: Part,
-    /// The factor.
-    pub factor: Fit,
-    /// Whether the product was rounded to the type that the checkpoint has.
-    pub stored: bool,
-}
-
-/// A number and three standard deviations of it.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Fit {
-    /// The number.
-    pub value: f64,
-    /// How far it may be off.
-    pub error: f64,
-}
-
-/// A part of a tensor.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Part {
-    /// All of it.
-    All,
-    /// Heads of so many output channels.
-    Heads(usize, Vec<usize>),
-    /// Output channels.
-    Rows(Vec<usize>),
+    /// The tensor that they are from.
+    pub from: Weight,
+    /// After so many, the first is taken again.
+    pub period: usize,
+    /// How many the other tensor has.
+    pub whole: usize,
 }
 
 /// Projections of an expert.
@@ -83,17 +72,8 @@ pub enum Tensors {
     One(Weight),
     /// Those of all routed experts.
     Experts(Projections),
-    /// Every tensor that is quantized.
-    Quantized,
-}
-
-/// What values are rounded to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grid {
-    /// E4M3, scaled so that the largest of each 128 × 128 block is the largest that there is.
-    E4m3,
-    /// 8-bit integers, scaled so that the largest of each row is 127.
-    Int8,
+    /// Every tensor.
+    All,
 }
 
 impl TensorChange {
@@ -103,6 +83,10 @@ impl TensorChange {
         weight: Weight,
         get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
+        let mapped = |f: &dyn Fn(&Array2<f64>) -> Array2<f64>| {
+            let w = get(weight)?;
+            Ok(Matrix::stored(f(&w.dense()).view(), w.storage()))
+        };
         match self {
             TensorChange::Scaled(scaled) if is(weight, scaled.of) => {
                 let w = get(weight)?;
@@ -110,36 +94,54 @@ impl TensorChange {
                 Ok(Matrix::stored(scaled.apply(w.dense()).view(), storage))
             }
             TensorChange::Experts(which, order) => match weight {
-                Weight::Layer(layer, LayerWeight::Expert(e, projection)) if which.has(projection) => {
-                    get(Weight::Layer(layer, LayerWeight::Expert(order[e], projection)))
-                }
+                Weight::Layer(layer, LayerWeight::Expert(e, projection)) if which.has(projection) => match order[e] {
+                    Some(from) => get(Weight::Layer(layer, LayerWeight::Expert(from, projection))),
+                    None => mapped(&|w| Array2::zeros(w.dim())),
+                },
                 _ => get(weight),
             },
-            TensorChange::Rows(of, each, order) if is(weight, *of) => {
-                let w = get(weight)?;
-                let rows: Vec<usize> = order.iter().flat_map(|block| block * each..(block + 1) * each).collect();
-                Ok(Matrix::stored(w.dense::<f64>().select(Axis(0), &rows).view(), w.storage()))
+            TensorChange::Rows(of, each, order) if is(weight, *of) => mapped(&|w| order::rows(w, *each, order)),
+            TensorChange::Columns(of, order) if is(weight, *of) => mapped(&|w| order.apply(w)),
+            TensorChange::Taken(taken) if is(weight, taken.of) => taken.apply(weight, get),
+            TensorChange::Plus(of, by) if is(weight, *of) => {
+                Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w + by).view(), Storage::F32))
             }
-            TensorChange::OfLayer(tensors, layer) => match weight {
-                Weight::Layer(_, inner) if tensors.have(weight) => get(Weight::Layer(*layer, inner)),
+            TensorChange::OfLayer(tensors, layer) if tensors.have(weight) => get(in_layer(weight, *layer)),
+            TensorChange::Layers(a, b) => match weight {
+                Weight::Layer(layer, inner) if layer == *a => get(Weight::Layer(*b, inner)),
+                Weight::Layer(layer, inner) if layer == *b => get(Weight::Layer(*a, inner)),
                 _ => get(weight),
             },
-            TensorChange::Transposed(of) if is(weight, *of) => {
-                let w = get(weight)?;
-                Ok(Matrix::stored(w.dense::<f64>().t(), w.storage()))
-            }
+            TensorChange::Transposed(of) if is(weight, *of) => mapped(&|w| w.t().to_owned()),
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
             TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
         }
     }
 
+    /// Whether it is made in layers of the text model, whichever these are.
+    pub(in crate::diagnose) fn is_of_layers(&self) -> bool {
+        let of = match self {
+            TensorChange::Scaled(Scaled { of, .. })
+            | TensorChange::Rows(of, ..)
+            | TensorChange::Columns(of, _)
+            | TensorChange::Taken(Taken { of, .. })
+            | TensorChange::Plus(of, _)
+            | TensorChange::Transposed(of)
+            | TensorChange::OfLayer(Tensors::One(of), _)
+            | TensorChange::Rounded(Tensors::One(of), _)
+            | TensorChange::Scales(Tensors::One(of), _) => of,
+            TensorChange::Layers(..) => return false,
+            _ => return true,
+        };
+        matches!(of, Weight::Layer(..))
+    }
+
     /// What is changed, and where: " in layer 1" follows the tensor's name.
     pub fn said(&self, place: &str) -> String {
         match self {
             TensorChange::Scaled(Scaled { of, part, factor, .. }) => {
-                let verb =
-                    if matches!(part, Part::Rows(all) | Part::Heads(_, all) if all.len() > 1) { "are" } else { "is" };
+                let verb = if part.are_several() { "are" } else { "is" };
                 let what = format!("{}{}{place}", part.of(), named(*of));
                 if factor.value == 0.0 {
                     return format!("{what} {verb} 0");
@@ -149,35 +151,55 @@ impl TensorChange {
             TensorChange::Experts(which, order) => format!("{}{}", which.of(), moved("expert", order, place)),
             TensorChange::Rows(of, 1, order) => moved("row", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Rows(of, _, order) => moved("head", order, &format!(" of {}{place}", named(*of))),
+            TensorChange::Columns(of, order) => format!("the columns of {}{place} {order}", named(*of)),
+            TensorChange::Taken(taken) => taken.said(place),
+            TensorChange::Plus(of, by) => {
+                let [is, right] = if *by < 0.0 { ["w", "1 + w"] } else { ["1 + w", "w"] };
+                format!("{}{place} multiplies by {is} instead of {right}", named(*of))
+            }
             TensorChange::OfLayer(tensors, layer) => format!("{tensors}{place} is that of layer {layer}"),
+            TensorChange::Layers(a, b) => format!("layers {a} and {b} are exchanged"),
             TensorChange::Transposed(of) => format!("{}{place} is transposed", named(*of)),
             TensorChange::Rounded(tensors, grid) => format!("{tensors}{place} is rounded to {grid}"),
+            TensorChange::Scales(Tensors::All, change) => {
+                format!("the scales of every quantized weight{place} {change}")
+            }
             TensorChange::Scales(tensors, change) => format!("the scales of {tensors}{place} {change}"),
         }
     }
 }
 
-impl Scaled {
-    fn apply(&self, mut w: Array2<f64>) -> Array2<f64> {
-        // A vector is one row, with a column for each channel.
-        let axis = Axis(usize::from(w.nrows() == 1));
-        let channels: Vec<usize> = match &self.part {
-            Part::All => (0..w.len_of(axis)).collect(),
-            Part::Heads(each, heads) => heads.iter().flat_map(|head| head * each..(head + 1) * each).collect(),
-            Part::Rows(rows) => rows.clone(),
+impl Taken {
+    /// In a layer that has no such tensor, nothing is taken.
+    fn apply<'w>(
+        self,
+        weight: Weight,
+        get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+    ) -> Result<Matrix<'w>, WeightError> {
+        let own = get(weight)?;
+        let (Weight::Layer(layer, _), from) = (weight, self.from) else { return Ok(own) };
+        let Ok(from) = get(in_layer(from, layer)) else { return Ok(own) };
+        let (rows, columns) = own.dim();
+        let source: Array2<f64> = from.dense();
+        let taken = match source.dim() {
+            (1, width) if rows == 1 && self.period <= width => {
+                Array2::from_shape_fn((rows, columns), |(_, j)| source[[0, j % self.period]])
+            }
+            (height, width) if width == columns && self.period <= height => {
+                Array2::from_shape_fn((rows, columns), |(i, j)| source[[i % self.period, j]])
+            }
+            _ => return Ok(own),
         };
-        for channel in channels {
-            w.index_axis_mut(axis, channel).mapv_inplace(|w| w * self.factor.value);
-        }
-        w
+        Ok(Matrix::stored(taken.view(), from.storage()))
     }
-}
 
-/// Whether a weight is of that name, in any layer.
-fn is(weight: Weight, named: Weight) -> bool {
-    match (weight, named) {
-        (Weight::Layer(_, a), Weight::Layer(_, b)) => a == b,
-        (a, b) => a == b,
+    fn said(self, place: &str) -> String {
+        let Taken { of, from, period, whole } = self;
+        if of == from {
+            return format!("the first {period} channels of {}{place} are repeated", named(of));
+        }
+        let part = if period == whole { String::new() } else { format!("the first {period} channels of ") };
+        format!("{}{place} has the values of {part}{}", named(of), named(from))
     }
 }
 
@@ -202,79 +224,10 @@ impl Projections {
 impl Tensors {
     fn have(self, weight: Weight) -> bool {
         match (self, weight) {
-            (Tensors::Quantized, _) => true,
+            (Tensors::All, _) => true,
             (Tensors::One(of), weight) => is(weight, of),
             (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection))) => which.has(projection),
             _ => false,
-        }
-    }
-}
-
-impl Grid {
-    fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
-        match self {
-            Grid::E4m3 => {
-                let how = Quantization::released("fp8").expect("a scheme that is known");
-                quantize(w.dense().view(), &how).matrix(w.dim(), &how)
-            }
-            Grid::Int8 => {
-                let mut rounded: Array2<f64> = w.dense();
-                for mut row in rounded.rows_mut() {
-                    let scale = row.fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0;
-                    if scale > 0.0 {
-                        row.mapv_inplace(|w| scale * (w / scale).round_ties_even());
-                    }
-                }
-                Matrix::stored(rounded.view(), Storage::F32)
-            }
-        }
-    }
-}
-
-/// "experts 3 and 7 are exchanged", "experts are permuted: 1 has the weights of 4, 4 of 2, 2 of 1".
-fn moved(what: &str, order: &[usize], place: &str) -> String {
-    let moved: Vec<(usize, usize)> = order.iter().copied().enumerate().filter(|(i, j)| i != j).collect();
-    match moved[..] {
-        [(a, b)] => format!("{what} {a}{place} has the weights of {what} {b}"),
-        [(a, b), (c, d)] if (a, b) == (d, c) => format!("{}{place} are exchanged", numbered(what, &[a, c])),
-        _ => {
-            let told: Vec<String> = moved.iter().take(16).map(|(i, j)| format!("{i} has those of {j}")).collect();
-            let more = if moved.len() > told.len() { ", …" } else { "" };
-            format!("{what}s{place} have each other's weights: {}{more}", told.join(", "))
-        }
-    }
-}
-
-/// A tensor as people name it.
-fn named(weight: Weight) -> String {
-    let module = |projection| match projection {
-        Projection::Gate => "gate_proj",
-        Projection::Up => "up_proj",
-        Projection::Down => "down_proj",
-    };
-    match weight {
-        Weight::Layer(_, LayerWeight::Expert(e, projection)) => format!("{} of expert {e}", module(projection)),
-        Weight::Layer(_, LayerWeight::Shared(projection)) => format!("{} of the shared expert", module(projection)),
-        Weight::Layer(_, LayerWeight::Dense(projection)) => format!("{} of the dense network", module(projection)),
-        Weight::Layer(_, LayerWeight::Gate) => "the router".into(),
-        Weight::Layer(_, LayerWeight::CorrectionBias) => "the correction bias".into(),
-        other => {
-            let name = match other {
-                Weight::Layer(_, inner) => inner.to_string(),
-                other => other.to_string(),
-            };
-            let name = name.trim_end_matches(".weight");
-            name.rsplit('.').next().unwrap_or(name).to_owned()
-        }
-    }
-}
-
-impl Part {
-    fn of(&self) -> String {
-        match self {
-            Part::All => String::new(),
-            Part::Heads(_, heads) => format!("{} of ", numbered("head", heads)),
-            Part::Rows(rows) => format!("{} of ", numbered("row", rows)),
         }
     }
 }
@@ -284,36 +237,7 @@ impl fmt::Display for Tensors {
         match self {
             Tensors::One(weight) => f.write_str(&named(*weight)),
             Tensors::Experts(which) => write!(f, "{}every expert", which.of()),
-            Tensors::Quantized => f.write_str("every quantized weight"),
+            Tensors::All => f.write_str("every weight"),
         }
-    }
-}
-
-impl fmt::Display for Grid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Grid::E4m3 => "E4M3 by blocks of 128 × 128",
-            Grid::Int8 => "8-bit integers by rows",
-        })
-    }
-}
-
-/// "1.0100 ± 0.0003", "1.00e-5 ± 0.02e-5".
-impl fmt::Display for Fit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fit { value, error } = *self;
-        if !value.is_finite() || !error.is_finite() || value == 0.0 {
-            return write!(f, "{value} ± {error:.1e}");
-        }
-        let size = value.abs().log10().floor();
-        let power = if (-3.0..6.0).contains(&size) { 0.0 } else { size };
-        let scale = 10_f64.powf(power);
-        // As many digits as the error's first.
-        let digits = (-(error / scale).log10().floor()).clamp(0.0, 9.0);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 9")]
-        let digits = digits as usize;
-        let shown = (error / scale).max(10_f64.powi(-9));
-        let unit = if power == 0.0 { String::new() } else { format!("e{power}") };
-        write!(f, "{:.digits$}{unit} ± {shown:.digits$}{unit}", value / scale)
     }
 }

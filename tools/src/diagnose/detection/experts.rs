@@ -15,8 +15,10 @@ use serde::Serialize;
 
 use super::stretch::{self, Stretch, Under, furthest};
 use crate::diagnose::catalogue::assumption::Assumption;
+use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
-use crate::diagnose::catalogue::tensors::{Fit, Part, Scaled, TensorChange};
+use crate::diagnose::catalogue::part::{Part, Scaled};
+use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::diagnose::catalogue::weights::WeightChange;
 use crate::diagnose::search::kinds;
 use crate::failure::Failure;

@@ -38,14 +38,14 @@ pub(in crate::diagnose) struct Bench<'a, 'c> {
 }
 
 impl<'a, 'c> Bench<'a, 'c> {
-    /// Of a site of text that has numbers.
+    /// Of a site that has numbers.
     pub(in crate::diagnose) fn new(
         comparison: &'a Comparison<'c>,
         before: &'a Assumption,
         fault: &SiteReport,
     ) -> Result<Option<Self>, Failure> {
         let site = fault.site;
-        if site.is_choice() || matches!(site, Site::Vision(..) | Site::InputsEmbeds) {
+        if site.is_choice() || site == Site::InputsEmbeds {
             return Ok(None);
         }
         let run = |contract| {
@@ -77,14 +77,19 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.compared.config.under(&reading)
     }
 
+    /// The tokens, of all steps.
+    pub(super) fn tokens(&self) -> Vec<u32> {
+        self.comparison.compared.steps.concat()
+    }
+
     /// What is assumed already.
     pub(super) fn before(&self) -> &Assumption {
         self.before
     }
 
-    /// A change of weights in the site's layer.
+    /// A change of weights, in the site's layer if they are of layers.
     pub(super) fn assumed(&self, kind: &'static Mistake, change: TensorChange) -> Assumed {
-        let layers = self.site.layer().map(|layer| vec![layer]);
+        let layers = self.site.layer().filter(|_| change.is_of_layers()).map(|layer| vec![layer]);
         Assumed { mistake: kind, change: Change::Weights(WeightChange::Tensor(change)), layers }
     }
 
@@ -121,6 +126,12 @@ impl<'a, 'c> Bench<'a, 'c> {
         columns.fold(0.0, |sum, a, b, count| sum + a * b * count)
     }
 
+    /// Values one after the other, each as much as its row counts: products of two are [`Bench::product`]s of all columns.
+    pub(super) fn weighed(&self, values: &Array2<f64>) -> Array1<f64> {
+        let rows = values.rows().into_iter().zip(&self.counts);
+        rows.flat_map(|(row, count)| row.iter().map(|x| x * count.sqrt()).collect::<Vec<f64>>()).collect()
+    }
+
     /// How far values are from the candidate's: the sum of squares.
     pub(super) fn distance(&self, values: &Array2<f64>) -> f64 {
         if values.dim() != self.candidate.dim() {
@@ -139,11 +150,6 @@ impl<'a, 'c> Bench<'a, 'c> {
     /// How far the twin is.
     pub(super) fn off(&self) -> f64 {
         self.distance(&self.twin.computed)
-    }
-
-    /// The same with more assumed.
-    pub(super) fn off_under(&self, more: &[Assumed]) -> Result<f64, Failure> {
-        Ok(self.distance(&self.twin_under(more)?))
     }
 
     /// Values that are the candidate's, with more assumed.

@@ -1,8 +1,8 @@
-//! Experts that have the weights of others.
+//! Experts that have the weights of others, or none.
 //!
 //! The layer is run once for each distance between two experts' numbers, so that for every token and each expert that it was sent to,
-//! it is known what every other expert would have given. From these, each expert is given the weights that bring the site
-//! nearest to the candidate, one after the other, until no other choice comes nearer.
+//! it is known what every other expert would have given. From these, each expert is given the weights, or zeros, that bring the
+//! site nearest to the candidate, one after the other, until no other choice comes nearer.
 
 use ndarray::{Array1, Array2};
 use reference::config::FeedForward;
@@ -10,6 +10,7 @@ use reference::{LayerSite, RoundingContract, Site};
 
 use super::{Bench, kinds, suspects};
 use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::order::Order;
 use crate::diagnose::catalogue::tensors::{Projections, TensorChange};
 use crate::failure::Failure;
 
@@ -65,8 +66,12 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     for &which in which {
         let Some(Tables { slots, shifted }) = tables(bench, (layer, site), which, experts, scale)? else { continue };
         let order = settle(bench, &slots, &shifted, experts);
-        if order.iter().enumerate().any(|(e, of)| e != *of) {
-            found.push(bench.assumed(&kinds::EXPERTS, TensorChange::Experts(which, order)));
+        let dead = order.iter().filter(|from| from.is_none()).count();
+        let moved = order.iter().enumerate().filter(|(e, from)| from.is_some_and(|from| *e != from)).count();
+        // A single tensor of zeros is found as such.
+        if moved > 0 || dead > 1 {
+            let kind = if moved > 0 { &kinds::EXPERTS } else { &kinds::ZERO };
+            found.push(bench.assumed(kind, TensorChange::Experts(which, order)));
         }
     }
     Ok(found)
@@ -77,11 +82,11 @@ fn exchanges(bench: &Bench<'_, '_>, which: &[Projections], experts: usize) -> Ve
     let off = suspects::standing_out(bench, EXCHANGED);
     let pairs = off.iter().enumerate().flat_map(|(i, a)| off[i + 1..].iter().map(move |b| (*a, *b)));
     let exchanged = |(a, b)| {
-        let mut order: Vec<usize> = (0..experts).collect();
+        let mut order: Order = (0..experts).map(Some).collect();
         order.swap(a, b);
         order
     };
-    let orders: Vec<Vec<usize>> = pairs.map(exchanged).collect();
+    let orders: Vec<Order> = pairs.map(exchanged).collect();
     let of = |which| orders.iter().map(move |order| TensorChange::Experts(which, order.clone()));
     which.iter().flat_map(|which| of(*which)).map(|change| bench.assumed(&kinds::EXPERTS, change)).collect()
 }
@@ -106,7 +111,7 @@ fn tables(
     let mut shifted = Vec::with_capacity(experts);
     let mut routing = Array2::zeros((0, 0));
     for shift in 0..experts {
-        let order = (0..experts).map(|e| (e + shift) % experts).collect();
+        let order = (0..experts).map(|e| Some((e + shift) % experts)).collect();
         let assumed = [bench.assumed(&kinds::EXPERTS, TensorChange::Experts(which, order))];
         let mut run = bench.rerun(&assumed, RoundingContract::IDEAL, &[outputs, weights])?;
         let values = if is_apart { Some(run.computed) } else { run.beside.remove(&outputs) };
@@ -128,22 +133,26 @@ fn tables(
     Ok(Some(Tables { slots: chosen.indexed_iter().map(slot).collect(), shifted }))
 }
 
-/// Whose weights each expert has.
-fn settle(bench: &Bench<'_, '_>, slots: &[Slot], shifted: &[Array2<f64>], experts: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..experts).collect();
+/// Whose weights each expert has, if any.
+fn settle(bench: &Bench<'_, '_>, slots: &[Slot], shifted: &[Array2<f64>], experts: usize) -> Order {
+    let mut order: Order = (0..experts).map(Some).collect();
     let mut apart = &bench.candidate - &bench.ideal;
     let counts = bench.counts();
-    let of = |slot: &Slot, from: usize| shifted[(from + experts - slot.expert) % experts].row(slot.at);
+    let nothing = Array1::zeros(bench.candidate.ncols());
+    let of = |slot: &Slot, from: Option<usize>| match from {
+        Some(from) => shifted[(from + experts - slot.expert) % experts].row(slot.at),
+        None => nothing.view(),
+    };
     let used = suspects::chosen(bench);
     let total = |apart: &Array2<f64>| -> f64 {
         apart.rows().into_iter().zip(counts).map(|(row, count)| count * row.dot(&row)).sum()
     };
     let least = NEARER * total(&apart);
     for _ in 0..2 * experts {
-        let mut best: Option<(f64, usize, usize)> = None;
+        let mut best: Option<(f64, usize, Option<usize>)> = None;
         for &expert in &used {
             let mine: Vec<&Slot> = slots.iter().filter(|slot| slot.expert == expert).collect();
-            for from in (0..experts).filter(|from| *from != order[expert]) {
+            for from in (0..experts).map(Some).chain([None]).filter(|from| *from != order[expert]) {
                 let gain: f64 = mine
                     .iter()
                     .map(|slot| {

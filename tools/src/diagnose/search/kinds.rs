@@ -13,9 +13,25 @@ pub(in crate::diagnose) static SCALED: Mistake =
 pub(super) static ZERO: Mistake = kind("weight_zero", "a weight, or a part of it, is 0", CHECKPOINT);
 pub(super) static EXPERTS: Mistake =
     kind("experts_permuted", "experts have the weights of others", "each expert has the weights of its number");
-pub(super) static ROWS: Mistake = kind("rows_permuted", "output channels of a weight are in another order", CHECKPOINT);
+pub(super) static ROWS: Mistake =
+    kind("rows_permuted", "output channels of a weight have the values of others", CHECKPOINT);
 pub(super) static OTHER_LAYER: Mistake =
     kind("weight_of_another_layer", "a weight is that of another layer", "each layer has its own weights");
+pub(super) static LAYERS: Mistake =
+    kind("layers_exchanged", "two layers have each other's weights", "each layer has its own weights");
+pub(super) static LAYER_ORDER: Mistake =
+    kind("layer_order", "layers run in another order", "layers run in the order of their numbers");
+pub(super) static UNSEEN: Mistake = kind(
+    "not_taken_as_shown",
+    "what is shown of a module is not what the next one takes",
+    "each module takes what the one before it gives",
+);
+pub(super) static TAKEN: Mistake =
+    kind("weight_of_another_name", "a weight has the values of another, or of a part of one", CHECKPOINT);
+pub(super) static PLUS_ONE: Mistake =
+    kind("norm_weight_off_by_one", "one norm multiplies by its weight as another family's does", "all norms do alike");
+pub(super) static COLUMNS: Mistake =
+    kind("columns_permuted", "input channels of a weight are in another order", CHECKPOINT);
 pub(super) static TRANSPOSED: Mistake = kind("weight_transposed", "a square weight is transposed", CHECKPOINT);
 pub(super) static ROUNDED: Mistake =
     kind("weight_rounded", "a weight is rounded to fewer bits than it is stored in", CHECKPOINT);

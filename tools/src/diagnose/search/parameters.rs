@@ -1,6 +1,7 @@
 //! Numbers of the configuration, fitted to a site's values.
 
 use ndarray::Array2;
+use rayon::prelude::*;
 use reference::LayerSite::{
     Context, DenseDown, ExpertHidden, IndexKNorm, IndexKRope, IndexQNorm, IndexQRope, InputNorm, KNorm, KRope, Mlp,
     Output, PostAttentionNorm, Probabilities, QNorm, QRope, Scores, SharedDown,
@@ -10,10 +11,10 @@ use reference::config::Config;
 use reference::{LayerSite, Storage};
 
 use super::bench::NEARER;
-use super::scaled::near;
+use super::factor::near;
 use super::{Bench, kinds};
+use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
-use crate::diagnose::catalogue::tensors::Fit;
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
@@ -210,7 +211,7 @@ impl Parameter {
     fn search(&self, bench: &Bench<'_, '_>) -> Option<Fit> {
         let steps = self.range.2;
         let place = |i: usize| i as f64 / steps as f64;
-        let grid: Vec<f64> = (0..=steps).map(|i| self.off(bench, self.at(place(i)))).collect();
+        let grid: Vec<f64> = (0..=steps).into_par_iter().map(|i| self.off(bench, self.at(place(i)))).collect();
         let is_least = |i: &usize| {
             let beside = [i.checked_sub(1), Some(i + 1)].into_iter().flatten().filter_map(|j| grid.get(j));
             grid[*i].is_finite() && beside.into_iter().all(|other| grid[*i] <= *other)
@@ -285,12 +286,9 @@ fn offset(bench: &Bench<'_, '_>, clue: Clue) -> Result<Option<Assumed>, Failure>
         change: Change::Reading("position_shift", format!("{}{by:+}", clue.position)),
         layers: None,
     };
-    let mut best: Option<(f64, i32)> = None;
-    for by in (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1) {
-        let off = bench.distance(&bench.ideal_under(&[assumed(by)])?);
-        if best.is_none_or(|(least, _)| off < least) {
-            best = Some((off, by));
-        }
-    }
+    let tried: Vec<i32> = (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1).collect();
+    let off = |by: i32| Ok::<_, Failure>((bench.distance(&bench.ideal_under(&[assumed(by)])?), by));
+    let all = tried.into_par_iter().map(off).collect::<Result<Vec<_>, _>>()?;
+    let best = all.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
     Ok(best.filter(|(off, _)| *off <= NEARER * bench.off()).map(|(_, by)| assumed(by)))
 }

@@ -1,26 +1,28 @@
 //! A tensor that is another layer's, transposed, rounded to few bits, or scaled by other scales than its blocks'.
 
-use reference::weights::{LayerWeight, Projection, Weight};
+use reference::config::Config;
+use reference::weights::{LayerWeight, VisionWeight, Weight};
 use reference::{LayerSite, Site};
 
-use super::{Bench, kinds, suspects};
+use super::{Bench, kinds, layers, suspects};
+use crate::diagnose::catalogue::grid::Grid;
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::scales::ScaleChange;
-use crate::diagnose::catalogue::tensors::{Grid, Projections, TensorChange, Tensors};
+use crate::diagnose::catalogue::tensors::{Projections, TensorChange, Tensors};
 
-/// Other layers that are tried, the nearest first.
-const LAYERS: usize = 32;
+/// Experts whose tensors are looked at one by one, those first whose tokens are the furthest off.
+const EXPERTS: usize = 3;
 
 /// Every tensor on the way, and those of the experts together.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
     let mut all: Vec<Tensors> = Vec::new();
+    let standing_out = suspects::standing_out(bench, EXPERTS);
     for suspect in suspects::of(bench) {
-        let tensors = match suspect.of {
-            Weight::Layer(_, LayerWeight::Expert(..)) => continue,
-            other => Tensors::One(other),
-        };
-        all.push(tensors);
+        match suspect.of {
+            Weight::Layer(_, LayerWeight::Expert(e, _)) if !standing_out.contains(&e) => {}
+            other => all.push(Tensors::One(other)),
+        }
     }
     if let Some(layer) = bench.site.layer() {
         let has = |site| bench.suspects.contains(&Site::Layer(layer, site));
@@ -37,39 +39,34 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     if config.quantization.is_some() {
         let experts = suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm());
         let experts = experts.map(Tensors::One).filter(|one| !all.contains(one));
-        let tensors: Vec<Tensors> =
-            std::iter::once(Tensors::Quantized).chain(all.iter().copied()).chain(experts).collect();
+        let tensors: Vec<Tensors> = std::iter::once(Tensors::All).chain(all.iter().copied()).chain(experts).collect();
         let ways = |tensors| ScaleChange::ALL.map(|change| TensorChange::Scales(tensors, change));
         found.extend(tensors.into_iter().flat_map(ways).map(|change| bench.assumed(&kinds::SCALES, change)));
     }
     for tensors in all {
-        if let Some(layer) = bench.site.layer() {
-            let mut others: Vec<usize> = (0..config.num_hidden_layers)
-                .filter(|other| {
-                    *other != layer && config.layer(*other).feed_forward == config.layer(layer).feed_forward
-                })
-                .collect();
-            others.sort_by_key(|other| other.abs_diff(layer));
-            let of = |other| bench.assumed(&kinds::OTHER_LAYER, TensorChange::OfLayer(tensors, other));
-            found.extend(others.into_iter().take(LAYERS).map(of));
-        }
-        found.extend(
-            [Grid::E4m3, Grid::Int8].map(|grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid))),
-        );
+        let others = others(bench, tensors, &config);
+        found.extend(others.into_iter().map(|other| {
+            let change = TensorChange::OfLayer(tensors, other);
+            bench.assumed(&kinds::OTHER_LAYER, change)
+        }));
+        let rounded = |grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid));
+        found.extend(Grid::ALL.map(rounded));
         if let Tensors::One(of) = tensors
             && suspects::is_square(of, &config)
         {
             found.push(bench.assumed(&kinds::TRANSPOSED, TensorChange::Transposed(of)));
         }
     }
-    for suspect in suspects::of(bench) {
-        if let Weight::Layer(_, LayerWeight::Expert(_, Projection::Down)) = suspect.of
-            && suspects::is_square(suspect.of, &config)
-        {
-            found.push(bench.assumed(&kinds::TRANSPOSED, TensorChange::Transposed(suspect.of)));
-        }
-    }
-    // What the layer has no such tensor for is no hypothesis.
-    found.retain(|assumed| bench.off_under(std::slice::from_ref(assumed)).is_ok());
     found
+}
+
+/// Other layers that have such tensors, the nearest first.
+fn others(bench: &Bench<'_, '_>, tensors: Tensors, config: &Config) -> Vec<usize> {
+    if let (Tensors::One(Weight::Vision(VisionWeight::Layer(layer, ..))), Some(vision)) = (tensors, &config.vision) {
+        return layers::others(layer, vision.num_hidden_layers);
+    }
+    let is_of_layers = !matches!(tensors, Tensors::One(of) if !matches!(of, Weight::Layer(..)));
+    let Some(layer) = bench.site.layer().filter(|_| is_of_layers) else { return Vec::new() };
+    let is_alike = |other: &usize| config.layer(*other).feed_forward == config.layer(layer).feed_forward;
+    layers::others(layer, config.num_hidden_layers).into_iter().filter(is_alike).collect()
 }

@@ -1,31 +1,38 @@
-//! Output channels, or heads, in another order.
+//! Output channels, or heads, that have the values of others.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
+
+use reference::weights::{LayerWeight, Weight};
 
 use super::suspects::{self, Suspect};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::order::Order;
 use crate::diagnose::catalogue::tensors::TensorChange;
 
 /// A share of a column's squares by which it may be off and still be taken for another's.
 const SAME: f64 = 1e-2;
 
-/// Every tensor whose output channels are the site's columns.
+/// Rows of the site from which on a column that looks like another's is no coincidence.
+const ROWS: usize = 8;
+
+/// Every tensor whose output channels are the site's columns, as they are or normed.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
-    let alone = suspects::of(bench);
     let mut found = Vec::new();
-    for suspect in &alone {
-        let Suspect { of, first: Some(first), head } = *suspect else { continue };
+    for Suspect { of, first, head } in suspects::of(bench) {
+        let is_normed = suspects::is_norm_of(of, bench.site);
+        let Some(first) = first.or(is_normed.then_some(0)) else { continue };
         // Experts' rows stand side by side with others'.
-        if matches!(of, reference::weights::Weight::Layer(_, reference::weights::LayerWeight::Expert(..))) {
+        if matches!(of, Weight::Layer(_, LayerWeight::Expert(..))) {
             continue;
         }
         let Some(end) = suspects::rows_of(of, &config).map(|rows| first + rows) else { continue };
         if end > bench.ideal.ncols() {
             continue;
         }
-        let Some(order) = order(bench, first..end) else { continue };
+        let Some(order) = order(bench, first..end, is_normed) else { continue };
         let blocks = head.and_then(|each| Some((each, by_blocks(&order, each)?)));
         let (each, order) = blocks.unwrap_or((1, order));
         found.push(bench.assumed(&kinds::ROWS, TensorChange::Rows(of, each, order)));
@@ -33,31 +40,39 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     found
 }
 
-/// Whose values each column has, where some have another's and each has one.
-fn order(bench: &Bench<'_, '_>, columns: std::ops::Range<usize>) -> Option<Vec<usize>> {
+/// Whose values each column has, where some have another's. Behind a norm, they may have another factor.
+fn order(bench: &Bench<'_, '_>, columns: Range<usize>, is_normed: bool) -> Option<Order> {
     let first = columns.start;
     let size = |j: usize| bench.product(&bench.candidate, &bench.candidate, j);
-    // ‖c − r‖² of two columns.
+    // ‖c − s·r‖² of two columns, where s is 1, or the best.
     let apart = |c: usize, r: usize| {
         let pairs = bench.candidate.column(c).into_iter().zip(bench.ideal.column(r)).zip(bench.counts());
-        pairs.map(|((c, r), count)| count * (c - r).powi(2)).sum::<f64>()
+        let (own, both, other) = pairs.fold((0.0, 0.0, 0.0), |(own, both, other), ((c, r), count)| {
+            (own + count * c * c, both + count * c * r, other + count * r * r)
+        });
+        if is_normed { own - both * both / f64::max(other, f64::MIN_POSITIVE) } else { own - 2.0 * both + other }
     };
     let source = |c: usize| {
+        if size(c) == 0.0 {
+            return Some(None);
+        }
         if apart(c, c) <= SAME * size(c) {
-            return Some(c - first);
+            return Some(Some(c - first));
         }
         let near = columns.clone().map(|r| (apart(c, r), r)).min_by(|a, b| a.0.total_cmp(&b.0))?;
-        (near.0 <= SAME * size(c)).then_some(near.1 - first)
+        (near.0 <= SAME * size(c)).then_some(Some(near.1 - first))
     };
-    let order: Vec<usize> = columns.clone().map(source).collect::<Option<_>>()?;
-    let distinct: BTreeSet<usize> = order.iter().copied().collect();
-    let is_other = order.iter().enumerate().any(|(i, j)| i != *j);
-    (is_other && distinct.len() == order.len()).then_some(order)
+    let order: Order = columns.clone().map(source).collect::<Option<_>>()?;
+    let taken: Vec<usize> = order.iter().copied().flatten().collect();
+    let is_permutation = taken.iter().collect::<BTreeSet<_>>().len() == order.len();
+    // Zeros alone are found as such.
+    let is_other = order.iter().enumerate().any(|(i, from)| from.is_some_and(|from| i != from));
+    (is_other && (is_permutation || bench.candidate.nrows() > ROWS)).then_some(order)
 }
 
 /// The same by blocks of so many, if blocks stay together.
-fn by_blocks(order: &[usize], each: usize) -> Option<Vec<usize>> {
-    let blocks: Vec<usize> = order.iter().step_by(each).map(|first| first / each).collect();
-    let is_block = |(i, j): (usize, &usize)| *j == blocks[i / each] * each + i % each;
+fn by_blocks(order: &Order, each: usize) -> Option<Order> {
+    let blocks: Order = order.iter().step_by(each).map(|first| first.map(|first| first / each)).collect();
+    let is_block = |(i, from): (usize, &Option<usize>)| *from == blocks[i / each].map(|b| b * each + i % each);
     order.iter().enumerate().all(is_block).then_some(blocks)
 }

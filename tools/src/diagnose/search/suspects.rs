@@ -1,10 +1,13 @@
 //! The tensors by which operators on the way to a site multiply.
 
-use reference::config::Config;
+use reference::config::{Config, Vision};
 use reference::weights::{LayerWeight, Projection, Weight, inventory};
 use reference::{LayerSite, Site};
 
-use super::Bench;
+use super::{Bench, tower};
+use crate::diagnose::catalogue::fit::Fit;
+use crate::diagnose::catalogue::part::{Part, Scaled};
+use crate::diagnose::catalogue::tensors::TensorChange;
 
 /// Experts whose tensors are looked at.
 const EXPERTS: usize = 16;
@@ -17,6 +20,14 @@ pub(super) struct Suspect {
     pub(super) first: Option<usize>,
     /// Output channels of a head.
     pub(super) head: Option<usize>,
+}
+
+impl Suspect {
+    /// A part of it times a factor.
+    pub(super) fn times(&self, part: Part, factor: f64) -> TensorChange {
+        let factor = Fit { value: factor, error: 0.0 };
+        TensorChange::Scaled(Scaled { of: self.of, part, factor, stored: false })
+    }
 }
 
 /// The tensors of experts that some token was sent to, and all others.
@@ -80,7 +91,7 @@ pub(super) fn is_square(of: Weight, config: &Config) -> bool {
 }
 
 /// The shape that a tensor has in the first layer with one of its name.
-fn dim(of: Weight, config: &Config) -> Option<(usize, usize)> {
+pub(super) fn dim(of: Weight, config: &Config) -> Option<(usize, usize)> {
     let is = |other: Weight| match (of, other) {
         (Weight::Layer(_, a), Weight::Layer(_, b)) => a == b,
         (a, b) => a == b,
@@ -96,6 +107,7 @@ fn multiplied(site: Site, config: &Config) -> Vec<Weight> {
         Site::FinalNorm => return vec![Weight::FinalNorm],
         Site::LmHead => return vec![if config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead }],
         Site::Layer(_, site) => site,
+        Site::Vision(_, site) => return tower::multiplied(site).into_iter().map(Weight::Vision).collect(),
         _ => return Vec::new(),
     };
     let experts = |projections: &[Projection]| -> Vec<W> {
@@ -133,6 +145,9 @@ fn multiplied(site: Site, config: &Config) -> Vec<Weight> {
 fn first(of: Weight, site: Site, config: &Config) -> Option<usize> {
     use LayerSite as S;
     use LayerWeight as W;
+    if let (Weight::Vision(of), Site::Vision(_, at)) = (of, site) {
+        return tower::is_own(of, at).then_some(0);
+    }
     let Site::Layer(_, at) = site else {
         return matches!(
             (of, site),
@@ -171,8 +186,20 @@ fn first(of: Weight, site: Site, config: &Config) -> Option<usize> {
     is.then_some(0)
 }
 
+/// Whether a site is the norm of a projection, which leaves its channels where they are.
+pub(super) fn is_norm_of(of: Weight, site: Site) -> bool {
+    use LayerSite as S;
+    use LayerWeight as W;
+    let (Weight::Layer(_, of), Site::Layer(_, at)) = (of, site) else { return false };
+    matches!(
+        (of, at),
+        (W::QProj, S::QNorm) | (W::KProj, S::KNorm) | (W::IndexQProj, S::IndexQNorm) | (W::IndexKProj, S::IndexKNorm)
+    )
+}
+
 fn head(of: Weight, config: &Config) -> Option<usize> {
     match of {
+        Weight::Vision(of) if tower::has_heads(of) => config.vision.as_ref().map(Vision::head_dim),
         Weight::Layer(
             _,
             LayerWeight::QProj | LayerWeight::KProj | LayerWeight::VProj | LayerWeight::QNorm | LayerWeight::KNorm,

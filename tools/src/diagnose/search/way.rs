@@ -1,6 +1,10 @@
 //! The way to a site: what it is computed from, back to what the candidate shows.
 
+use reference::media::PASSES;
+use reference::site::VisionSite;
 use reference::{LayerSite, Site};
+
+use super::tower;
 
 /// A site and all that it is computed from, as far as that is not shown.
 pub(super) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
@@ -18,15 +22,25 @@ pub(super) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
 }
 
 /// What an operator reads in its own layer.
-fn inputs(site: Site) -> Vec<Site> {
+pub(super) fn inputs(site: Site) -> Vec<Site> {
     use LayerSite as S;
     let Site::Layer(layer, site) = site else {
         return match site {
             Site::Logits => vec![Site::LmHead],
             Site::LmHead => vec![Site::FinalNorm],
+            Site::InputsEmbeds => {
+                let features = (0..PASSES).map(|pass| Site::Vision(pass, VisionSite::Features));
+                features.chain([Site::Embedding]).collect()
+            }
+            Site::Vision(pass, site) => {
+                tower::inputs(site).into_iter().map(|input| Site::Vision(pass, input)).collect()
+            }
             _ => Vec::new(),
         };
     };
+    if (layer, site) == (0, S::InputNorm) {
+        return vec![Site::InputsEmbeds];
+    }
     let inputs: &[S] = match site {
         S::QProj | S::KProj | S::VProj | S::IndexQProj | S::IndexKProj => &[S::InputNorm],
         S::QNorm => &[S::QProj],

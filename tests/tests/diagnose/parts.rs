@@ -1,0 +1,154 @@
+//! Parts of tensors that are 0, or another part's, are told where no column of what is shown is theirs alone.
+
+use fixtures::checkpoint::memory::MemoryWeights;
+use ndarray::{Axis, s};
+use reference::weights::{LayerWeight, Projection, Weight};
+use reference::{LayerSite, RoundingContract, Site};
+use tests::mistaken::Setting;
+use tests::seen::Seen;
+use tools::diagnose::catalogue::fit::Fit;
+use tools::diagnose::catalogue::mistake::{Assumed, Change};
+use tools::diagnose::catalogue::part::{Part, Scaled};
+use tools::diagnose::catalogue::tensors::TensorChange;
+use tools::diagnose::catalogue::weights::WeightChange;
+
+use super::altered::{diagnoses, expert, map, setting, told};
+
+/// Norms, and what attention and network give.
+fn few(site: Site) -> bool {
+    use LayerSite::{Attention, InputNorm, KNorm, Mlp, Output, PostAttentionNorm, QNorm};
+    let shown = [Attention, InputNorm, KNorm, Mlp, Output, PostAttentionNorm, QNorm];
+    !matches!(site, Site::Layer(_, site) if !shown.contains(&site))
+}
+
+#[test]
+fn input_channels_of_heads() {
+    for bf16 in [false, true] {
+        for diagnosis in diagnoses(&setting(bf16), |weights| {
+            let o_proj = Weight::Layer(1, LayerWeight::OProj);
+            map(weights, o_proj, |mut w| {
+                w.slice_mut(s![.., 16..48]).fill(0.0);
+                w
+            });
+        }) {
+            told(&diagnosis, "weight_zero", "the columns of heads 1 and 2 of o_proj in layer 1 are 0");
+        }
+    }
+}
+
+#[test]
+fn rows_behind_a_norm_and_heads_behind_attention() {
+    let said = |setting: &Setting, change: &dyn Fn(&mut MemoryWeights), name: &str, way: &str| {
+        let live = setting.changed(|_, weights| change(weights));
+        told(&setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value }), name, way);
+    };
+    let [q_proj, v_proj] = [LayerWeight::QProj, LayerWeight::VProj].map(|weight| Weight::Layer(1, weight));
+    let zero = |of, rows: std::ops::Range<usize>| {
+        move |weights: &mut MemoryWeights| {
+            map(weights, of, |mut w| {
+                w.slice_mut(s![rows.clone(), ..]).fill(0.0);
+                w
+            });
+        }
+    };
+    said(&setting(false), &zero(q_proj, 5..6), "weight_zero", "row 5 of q_proj in layer 1 is 0");
+    said(&setting(false), &zero(v_proj, 16..32), "weight_zero", "head 1 of v_proj in layer 1 is 0");
+    let exchanged = |weights: &mut MemoryWeights| {
+        map(weights, q_proj, |w| {
+            let rows: Vec<usize> = (0..w.nrows())
+                .map(|row| {
+                    if (8..16).contains(&row) {
+                        row + 8
+                    } else if (16..24).contains(&row) {
+                        row - 8
+                    } else {
+                        row
+                    }
+                })
+                .collect();
+            w.select(Axis(0), &rows)
+        });
+    };
+    let m3 = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
+    said(&m3, &exchanged, "rows_permuted", "heads 1 and 2 of q_proj in layer 1 are exchanged");
+}
+
+#[test]
+fn a_row_of_an_expert() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        map(weights, expert(1, 5, Projection::Gate), |mut w| {
+            w.row_mut(3).fill(0.0);
+            w
+        });
+    }) {
+        told(&diagnosis, "weight_zero", "row 3 of gate_proj of expert 5 in layer 1 is 0");
+    }
+}
+
+#[test]
+fn several_experts_of_every_layer() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        for (layer, e) in [(0, 4), (0, 5), (0, 6), (1, 4), (1, 5), (1, 6)] {
+            map(weights, expert(layer, e, Projection::Down), |w| 0.0 * w);
+        }
+    }) {
+        let explained = told(&diagnosis, "weight_zero", "down_proj of experts 4 to 6 are 0");
+        assert_eq!((&explained.layers[..], explained.is_local), (&[0, 1][..], false));
+    }
+}
+
+/// A number of the configuration beside it, in the same layer and in no other.
+#[test]
+fn an_expert_and_a_number_of_one_layer() {
+    let setting = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
+    let scale = setting.mistake("routed_scale_missing");
+    let in_layer = |change| Assumed { change, layers: Some(vec![2]), ..scale.clone() };
+    let (factor, part) = (Fit { value: 0.0, error: 0.0 }, Part::All);
+    let zero = Scaled { of: expert(2, 3, Projection::Down), part, factor, stored: true };
+    let one = setting.with(&[
+        in_layer(Change::Reading("routed_scale", "1.9".into())),
+        in_layer(Change::Weights(WeightChange::Tensor(TensorChange::Scaled(zero)))),
+    ]);
+    let diagnosis = setting.diagnose(&Seen { live: &one, shows: few, value: |_, value| value });
+    assert!(diagnosis.unexplained.is_none(), "{diagnosis:#?}");
+    let told: Vec<(&str, bool)> = diagnosis.explained.iter().map(|one| (&one.way[..], one.is_local)).collect();
+    assert_eq!(told, [("down_proj of expert 3 in layer 2 is 0", true), ("routed_scale=1.9 in layer 2", true)]);
+}
+
+#[test]
+fn a_token_of_the_embedding() {
+    let setting = setting(false);
+    let token = setting.case.tokens[7] as usize;
+    for diagnosis in diagnoses(&setting, |weights| {
+        map(weights, Weight::Embedding, |mut w| {
+            w.row_mut(token).fill(0.0);
+            w
+        });
+    }) {
+        told(&diagnosis, "weight_zero", &format!("row {token} of embed_tokens is 0"));
+    }
+}
+
+/// A shard of the head that begins one row late.
+#[test]
+fn rows_of_the_head() {
+    for bf16 in [false, true] {
+        for diagnosis in diagnoses(&setting(bf16), |weights| {
+            map(weights, Weight::LmHead, |mut w| {
+                let (from, rows) = (160, w.nrows());
+                let late = w.slice(s![from + 1.., ..]).to_owned();
+                w.slice_mut(s![from..rows - 1, ..]).assign(&late);
+                w.row_mut(rows - 1).fill(0.0);
+                w
+            });
+        }) {
+            let said = "rows of lm_head have others' weights: 160 to ";
+            let explained = told(&diagnosis, "rows_permuted", said);
+            assert!(
+                explained.way.contains("have those of 161 to") && explained.way.ends_with(" is 0"),
+                "{}",
+                explained.way
+            );
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Where a choice is off, and no number that could tell more is shown: changes of what is added to the scores for it alone.
+
+use reference::config::Config;
+use reference::weights::{LayerWeight, Weight};
+use reference::{LayerSite, Site};
+
+use super::{kinds, layers};
+use crate::diagnose::catalogue::mistake::{Assumed, Change};
+use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
+use crate::diagnose::catalogue::weights::WeightChange;
+
+/// The correction bias of every other layer of its kind.
+pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
+    let Site::Layer(layer, LayerSite::GateExperts) = site else { return Vec::new() };
+    let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
+    let is_alike = |other: &usize| config.layer(*other).feed_forward == config.layer(layer).feed_forward;
+    let others = layers::others(layer, config.num_hidden_layers).into_iter().filter(is_alike);
+    let assumed = |other| Assumed {
+        mistake: &kinds::OTHER_LAYER,
+        change: Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other))),
+        layers: Some(vec![layer]),
+    };
+    others.map(assumed).collect()
+}

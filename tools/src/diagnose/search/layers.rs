@@ -1,0 +1,46 @@
+//! Whole layers in each other's place.
+
+use reference::config::Config;
+use reference::{LayerSite, Site};
+
+use super::{Bench, kinds};
+use crate::diagnose::catalogue::mistake::{Assumed, Change};
+use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
+
+/// Other layers that are tried, the nearest first.
+pub(super) const OTHERS: usize = 32;
+
+/// The site's layer exchanged with another of its kind, or a copy of it.
+pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
+    let Some(layer) = bench.site.layer() else { return Vec::new() };
+    let config = bench.config();
+    let is_alike = |other: &usize| config.layer(*other) == config.layer(layer);
+    let tried = |other| {
+        let (a, b) = (layer.min(other), layer.max(other));
+        [
+            bench.assumed(&kinds::LAYERS, TensorChange::Layers(a, b)),
+            bench.assumed(&kinds::OTHER_LAYER, TensorChange::OfLayer(Tensors::All, other)),
+        ]
+    };
+    others(layer, config.num_hidden_layers).into_iter().filter(is_alike).flat_map(tried).collect()
+}
+
+/// The layer of a first norm run in the place of another of its kind: what it shows is not computed from what goes into it.
+pub(super) fn in_other_places(site: Site, config: &Config) -> Vec<Assumed> {
+    let Site::Layer(layer, LayerSite::InputNorm) = site else { return Vec::new() };
+    let is_alike = |other: &usize| config.layer(*other) == config.layer(layer);
+    let order = |other: usize| Assumed {
+        mistake: &kinds::LAYER_ORDER,
+        change: Change::Order(layer.min(other), layer.max(other)),
+        layers: None,
+    };
+    others(layer, config.num_hidden_layers).into_iter().filter(is_alike).map(order).collect()
+}
+
+/// Other layers of so many, the nearest first.
+pub(super) fn others(layer: usize, layers: usize) -> Vec<usize> {
+    let mut others: Vec<usize> = (0..layers).filter(|other| *other != layer).collect();
+    others.sort_by_key(|other| other.abs_diff(layer));
+    others.truncate(OTHERS);
+    others
+}
