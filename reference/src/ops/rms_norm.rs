@@ -131,6 +131,9 @@ impl RmsNorm {
     /// y with a relative error of such a variance, in a stochastic run.
     fn drawn<T: Real>(&self, y: T, variance: f64) -> T {
         let Mode::Stochastic(seed) = self.mode else { return y };
+        if self.unit <= f64::UNIT_ROUNDOFF {
+            return y;
+        }
         T::of(y.wide() * (1.0 + (12.0 * variance).sqrt() * (uniform(seed, y.wide()) - 0.5)))
     }
 

@@ -12,7 +12,6 @@ pub mod stretch;
 
 use std::ops::Range;
 
-use reference::Storage;
 use serde::Serialize;
 
 use self::experts::ExpertsOf;
@@ -41,9 +40,8 @@ pub fn detect(
     layers: &Range<usize>,
     mut progress: impl FnMut(usize),
 ) -> Result<Detection, Failure> {
-    let is_narrow = matches!(comparison.contract.activations, Storage::Bf16 | Storage::F16);
     let beside_twin = || Stretch::new(comparison, layers.clone(), Look { twin: true, ..Look::default() });
-    let whole = is_narrow.then(beside_twin).transpose()?;
+    let whole = comparison.tells_structure().then(beside_twin).transpose()?;
     Ok(Detection {
         tokens: comparison.compared.steps.iter().map(Vec::len).sum(),
         mistakes: mistakes::detect(comparison, layers, whole.as_ref(), &mut progress)?,

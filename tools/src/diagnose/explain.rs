@@ -21,7 +21,7 @@ const PAIRED: usize = 4;
 const RIGHT: f64 = 2.0;
 
 /// Changes from which several are begun: some that come alike near alone are told apart by what stands behind them.
-const BEGUN: usize = 3;
+const BEGUN: usize = 2;
 
 /// Changes in the same values that are looked for.
 const SEVERAL: usize = 3;
@@ -227,7 +227,11 @@ impl Comparison<'_> {
 
     /// The sites that are suspicious by their values, or by the structure of what is not the twin's.
     pub(super) fn suspicious(&self, assumption: &Assumption) -> Result<Vec<SiteReport>, Failure> {
-        let mut reports = self.with_twin(assumption, self.all())?;
+        let mut reports = if self.tells_structure() {
+            self.with_twin(assumption, self.all())?
+        } else {
+            self.verify(assumption, self.all(), None)?.sites
+        };
         reports.retain(|report| report.verdict == Verdict::Suspicious);
         Ok(reports)
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use fixtures::names::at::At;
-use reference::Site;
 use reference::site::Extent;
+use reference::{Site, Storage};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
@@ -138,6 +138,11 @@ impl Comparison<'_> {
         keep: Option<At>,
     ) -> Result<Found, Failure> {
         self.put_next_to(assumption, layers, keep, Depth::Noise)
+    }
+
+    /// Whether values are so coarse that the twin tells structure.
+    pub(super) fn tells_structure(&self) -> bool {
+        matches!(self.contract.activations, Storage::Bf16 | Storage::F16)
     }
 
     /// What the twin says, too: verdicts with what is suspicious by its structure.

@@ -55,7 +55,7 @@ fn close(got: &Tracked<f64>, want: &Tracked<f64>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn chunks_of_up_to_four_tokens_agree_bitwise(sizes in sizes(4), preset in 0..5_usize) {

@@ -119,7 +119,7 @@ impl Probe<f64> for Other {
 fn the_model_goes_on_with_what_is_left_at_a_site() {
     let memory = Memory::random(&tiny(), 1);
     let model = model(&tiny(), &memory);
-    for contract in [RoundingContract::IDEAL, RoundingContract::FUSED, RoundingContract::EAGER_BF16] {
+    for contract in [RoundingContract::IDEAL, RoundingContract::EAGER_BF16] {
         let usual: Tracked<f64> = logits(&model, contract);
         for site in inventory(&tiny(), true) {
             let only_shown = matches!(site, Site::Layer(_, LayerSite::Scores | LayerSite::Expert(_)));
