@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 use crate::Real;
 use crate::error::ParseError;
-use crate::storage::{FLUSHED, Mode, uniform};
+use crate::storage::{FLUSHED, Mode, drawn};
 
 /// An accumulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,8 +83,7 @@ impl Accumulator {
         }
         let variance = Accumulator::F32.variance(terms).unwrap_or(0.0);
         let y = y.wide();
-        let width = (12.0 * variance * (squares.wide() + y * y)).sqrt();
-        T::of(y + width * (uniform(seed, y) - 0.5))
+        T::of(drawn(seed, y, (variance * (squares.wide() + y * y)).sqrt()))
     }
 
     /// Below this a product or a sum may be flushed to zero.

@@ -43,6 +43,13 @@ impl Mode {
     pub fn draws(self) -> bool {
         matches!(self, Mode::Stochastic(_) | Mode::Sums(_))
     }
+
+    /// y with an error of arithmetic that is no sum's: in a stochastic run it is drawn, of a variance of so many u²/3, u that of
+    /// `size`. That of f64 is none.
+    pub(crate) fn strayed<T: Real>(self, y: T, size: f64, unit: f64, squares: f64) -> T {
+        let Mode::Stochastic(seed) = self else { return y };
+        if unit <= f64::UNIT_ROUNDOFF { y } else { T::of(drawn(seed, y.wide(), unit * size * (squares / 3.0).sqrt())) }
+    }
 }
 
 /// A rounding point: a storage type and a mode.
@@ -230,11 +237,16 @@ pub(crate) fn power_of_two(n: i32) -> f64 {
 
 /// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).
 #[inline]
-pub(crate) fn uniform(seed: u64, x: f64) -> f64 {
+fn uniform(seed: u64, x: f64) -> f64 {
     let mut z = x.to_bits() ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (z ^ z >> 31) as f64 * power_of_two(-64)
+}
+
+/// x with an error of such a standard deviation, each as probable as any other.
+pub(crate) fn drawn(seed: u64, x: f64, deviation: f64) -> f64 {
+    x + 12.0_f64.sqrt() * deviation * (uniform(seed, x) - 0.5)
 }
 
 impl fmt::Display for Storage {

@@ -6,7 +6,8 @@
 //!
 //! - Shapes: x \[n, d\], w and b \[d\], y \[n, d\].
 //! - Dtypes: x, w, b and y bf16; the sums, μ and r f32.
-//! - Rounding: R1 at y; nothing else leaves f32. The squares are those of deviations, never of x.
+//! - Rounding: R1 at y; nothing else leaves f32. The squares are those of deviations, never of x. A stochastic run draws what
+//!   f32 makes of μ, of r, of (x − μ)·r, and of the product with w and the sum with b.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 len(b) = d; C4 ε > 0.
 //! - Source: spec A22; `nn.LayerNorm`, whose variance has no Bessel's correction.
 
@@ -18,7 +19,7 @@ use crate::bound::elementary::euclidean;
 use crate::error::require;
 use crate::order::{self, Order};
 use crate::reduction::Reduction;
-use crate::storage::FLUSHED;
+use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -35,7 +36,12 @@ pub struct LayerNorm {
     pub reduction: Reduction,
     /// Of the sums, where it is fixed.
     pub order: Order,
+    /// Whether the errors of the arithmetic are drawn.
+    pub mode: Mode,
 }
+
+/// In u, the error of 1/√ on the device.
+const ROOT: f64 = 4.0;
 
 /// y of x, w and b.
 pub fn layer_norm<T: Real>(
@@ -45,11 +51,18 @@ pub fn layer_norm<T: Real>(
     b: ArrayView1<'_, T>,
 ) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.len(), b.len())?;
+    let h = p.reduction.depth_of_moments(x.ncols()) as f64;
     let mut y = Array2::zeros(x.dim());
     Zip::from(y.rows_mut()).and(x.rows()).par_for_each(|mut yi, xi| {
+        let strayed = |y: T, size: T, squares: f64| p.mode.strayed(y, size.wide(), p.unit, squares);
         let (mean, r) = p.moments(xi);
+        let mean = strayed(mean, T::one(), p.squares_of_mean(xi, mean.wide()));
+        let r = strayed(r, r, h / 4.0 + ROOT * ROOT);
         Zip::from(&mut yi).and(&xi).and(&w).and(&b).for_each(|y, &x, &w, &b| {
-            *y = p.output.round(w.mul_add((x - mean) * r, b)); // R1
+            let (z, size) = ((x - mean) * r, (x.abs() + mean.abs()) * r);
+            let z = strayed(z, size, 1.0);
+            let product = w * z;
+            *y = p.output.round(strayed(w.mul_add(z, b), product.abs() + b.abs(), 1.0)); // R1
         });
     });
     Ok(y)
@@ -59,7 +72,7 @@ impl LayerNorm {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, eps: f64) -> Self {
         let (reduction, order) = (contract.reduction, contract.lanes(order::PARITY.row));
-        LayerNorm { eps, output: contract.stored(), unit: contract.unit(), reduction, order }
+        LayerNorm { eps, output: contract.stored(), unit: contract.unit(), reduction, order, mode: contract.mode }
     }
 
     /// C1 to C4.
@@ -78,6 +91,12 @@ impl LayerNorm {
         (mean, (T::of(self.eps) + squares / d).reciprocal_root())
     }
 
+    /// In u²/3, the variance of μ: that of its sum, in parts that are a random walk, and of the division.
+    fn squares_of_mean<T: Real>(&self, x: ArrayView1<'_, T>, mean: f64) -> f64 {
+        let (d, h) = (x.len() as f64, self.reduction.depth_of_moments(x.len()) as f64);
+        (h.min(d / 2.0) + 1.0) * (euclidean(x.iter().map(|x| x.wide())).powi(2) / d / d + mean * mean)
+    }
+
     /// Own roundings: with h the [`Reduction`]'s depth, in any order d, the sum's are within M = γ(h)·mean|x| of the mean. Deviations from another mean, m off,
     /// have a mean square that is m² larger, because they sum to 0. Their squares' sum has positive terms only: h·u, and 5·u
     /// of differences, squares, /d and + ε, of which the root takes half; 1/√ is within 4·u. (x − μ)·r may be x·r − μ·r:
@@ -89,7 +108,7 @@ impl LayerNorm {
         let (d, u) = (y.ncols() as f64, self.unit);
         let depth = self.reduction.depth_of_moments(y.ncols());
         let h = depth as f64;
-        let first_order = (h + 5.0) * u / 2.0 + 4.0 * u;
+        let first_order = (h + 5.0) * u / 2.0 + ROOT * u;
         let own = first_order / (1.0 - first_order);
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(y.dim());
@@ -108,8 +127,7 @@ impl LayerNorm {
             let z = |j: usize| (xi[j] - mean) * r;
             let spread = euclidean(sigma.iter().copied()) / d;
             let aligned = euclidean((0..y.ncols()).map(|j| z(j) * sigma[j])) / d;
-            let mean_spread = u
-                * ((h.min(d / 2.0) + 1.0) * (euclidean(xi.iter().copied()).powi(2) / d / d + mean * mean) / 3.0).sqrt();
+            let mean_spread = u * (self.squares_of_mean(xi, mean) / 3.0).sqrt();
             let own_spread = u * ((h / 4.0 + 36.0) / 3.0).sqrt();
             for j in 0..y.ncols() {
                 let deviation = (xi[j] - mean).abs();

@@ -6,7 +6,8 @@
 //!
 //! - Shapes: x \[n, d\], w \[d\], y \[n, d\].
 //! - Dtypes: x, w and y bf16; the sum, r and m f32.
-//! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32.
+//! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32. A stochastic run draws what f32 makes of
+//!   r, of x·r, of 1 + w and of the product with m.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
 //! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
 //!   stands; D10 whether R1 is there. Slip of ports: another ε.
@@ -21,7 +22,7 @@ use crate::order::{self, Order};
 use crate::reduction::Reduction;
 use crate::rounding::{OnePlus, RmsRound};
 use crate::semantics::{EpsPlace, NormWeight};
-use crate::storage::{FLUSHED, Mode, uniform};
+use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -46,9 +47,12 @@ pub struct RmsNorm {
     pub reduction: Reduction,
     /// Of the sum, where it is fixed.
     pub order: Order,
-    /// A stochastic run draws the errors of the arithmetic, too.
+    /// Whether the errors of the arithmetic are drawn.
     pub mode: Mode,
 }
+
+/// In u, the error of 1/√ on the device.
+const ROOT: f64 = 4.0;
 
 /// ε outside the root, as S3 has it.
 const OUTSIDE: f64 = 1e-8;
@@ -56,12 +60,14 @@ const OUTSIDE: f64 = 1e-8;
 /// y of x and w.
 pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.len())?;
+    let (h, added) = (p.reduction.depth(x.ncols()) as f64, f64::from(u8::from(p.adds())));
     let mut y = Array2::zeros(x.dim());
     for (xi, mut yi) in x.rows().into_iter().zip(y.rows_mut()) {
-        let r = p.drawn(p.scale(xi), p.variance_of_scale(x.ncols()));
+        let strayed = |y: T, squares: f64| p.mode.strayed(y, y.wide(), p.unit, squares);
+        let r = strayed(p.scale(xi), h / 4.0 + ROOT * ROOT);
         Zip::from(&mut yi).and(&xi).and(&w).for_each(|y, &x, &w| {
-            let normalized = p.normalized.round(p.drawn(x * r, p.unit * p.unit / 3.0)); // R1
-            *y = p.output.round(p.drawn(p.factor(w) * normalized, p.variance_of_product())); // R2
+            let normalized = p.normalized.round(strayed(x * r, 1.0)); // R1
+            *y = p.output.round(strayed(p.factor(w) * normalized, added + 1.0)); // R2
         });
     }
     Ok(y)
@@ -118,25 +124,6 @@ impl RmsNorm {
         }
     }
 
-    /// Of the relative error of r, by what [`RmsNorm::bound`] says of it: half of the sum's, and of the root's on the device.
-    fn variance_of_scale(&self, d: usize) -> f64 {
-        (self.reduction.depth(d) as f64 / 4.0 + 4.0 * 4.0) * self.unit * self.unit / 3.0
-    }
-
-    /// Of that of the product with m, and of 1 + w where that is made here.
-    fn variance_of_product(&self) -> f64 {
-        (if self.adds() { 2.0 } else { 1.0 }) * self.unit * self.unit / 3.0
-    }
-
-    /// y with a relative error of such a variance, in a stochastic run.
-    fn drawn<T: Real>(&self, y: T, variance: f64) -> T {
-        let Mode::Stochastic(seed) = self.mode else { return y };
-        if self.unit <= f64::UNIT_ROUNDOFF {
-            return y;
-        }
-        T::of(y.wide() * (1.0 + (12.0 * variance).sqrt() * (uniform(seed, y.wide()) - 0.5)))
-    }
-
     /// What ε adds to the norm below: the smallest value of 1 / r.
     fn floor(&self) -> f64 {
         match self.eps_place {
@@ -154,8 +141,8 @@ impl RmsNorm {
     pub fn bound(&self, x: &Tracked<f64>, w: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
         let (d, h) = (y.ncols() as f64, self.reduction.depth(y.ncols()) as f64);
         let (u, u1) = (self.unit, self.normalized.storage.unit_roundoff());
-        let added = if self.adds() { 1.0 } else { 0.0 };
-        let first_order = (h + 3.0) * u / 2.0 + (6.0 + added) * u + u1;
+        let added = f64::from(u8::from(self.adds()));
+        let first_order = (h + 3.0) * u / 2.0 + (ROOT + 2.0 + added) * u + u1;
         let own = first_order / (1.0 - first_order);
         let own_variance = ((h / 4.0 + 6.0 * 6.0 + added) * u * u + u1 * u1) / 3.0;
         let input = x.error_or_exact();

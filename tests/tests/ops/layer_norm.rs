@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::ops::layer_norm::{LayerNorm, layer_norm};
 use reference::reduction::Reduction;
-use reference::{Real, RoundingContract, Tracked};
+use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::simulated::Order;
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
@@ -267,6 +267,37 @@ fn the_bound_of_input_errors_is_approached() {
     let got = oracle(&p, &array![[-0.01, 0.01]], &w, &b);
     let ratio = reached(&got, &want, &p.bound(&x, w.view(), &want));
     assert!((0.49..=1.0).contains(&ratio), "{ratio}");
+}
+
+/// Runs in f32 stray from f64; what a stochastic run draws strays as far, and no further than the variances that are stated.
+#[test]
+fn stochastic_runs_stray_as_far_as_arithmetic_in_f32() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let d = 384;
+    let x = Array2::from_shape_simple_fn((32, d), || f32::of(rng.random_range(-2.0..3.0)).wide());
+    let [w, b] = [(); 2].map(|()| Array1::from_shape_simple_fn(d, || f32::of(rng.random_range(0.5..1.5)).wide()));
+    let want = oracle(&ideal(), &x, &w, &b);
+    let strays = |y: &Array2<f64>| (y - &want).pow2().sum().sqrt();
+    let f32s = |x: &Array1<f64>| x.mapv(f32::of);
+    let p = LayerNorm::under(&RoundingContract::EAGER_F32, EPS);
+    let own = layer_norm(&p, x.mapv(f32::of).view(), f32s(&w).view(), f32s(&b).view()).expect("good").mapv(f64::from);
+    // In u²/3 of each value: r's, of the sum and of the root, three steps, and the last rounding, whose variance is twice as large;
+    // and the mean's, in units of r·w.
+    let u2 = Storage::F32.unit_roundoff().powi(2) / 3.0;
+    let mut squares = 0.0;
+    for (x, y) in x.rows().into_iter().zip(want.rows()) {
+        let (mean, r) = (x.mean().expect("d ≥ 1"), 1.0 / (x.var(0.0) + EPS).sqrt());
+        let of_mean = (d as f64 / 2.0 + 1.0) * (x.pow2().sum() / (d * d) as f64 + mean * mean);
+        for ((x, y), (w, b)) in x.iter().zip(y).zip(w.iter().zip(&b)) {
+            let (z, size) = (y - b, w * r * (x.abs() + mean.abs()));
+            let own = (d as f64 / 4.0 + 16.0) * z * z + size * size + (z.abs() + b.abs()).powi(2) + 2.0 * y * y;
+            squares += u2 * (own + (w * r).powi(2) * of_mean);
+        }
+    }
+    for seed in 0..8 {
+        let drawn = strays(&oracle(&LayerNorm::under(&RoundingContract::EAGER_F32.stochastic(seed), EPS), &x, &w, &b));
+        assert!(strays(&own) < drawn && drawn < 1.5 * squares.sqrt(), "{}, {drawn}, {squares}", strays(&own));
+    }
 }
 
 #[test]
