@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use reference::Site;
 use reference::config::Config;
-use reference::site::{VisionLayerSite, VisionSite};
-use reference::{LayerSite, Site};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -88,19 +87,15 @@ impl Serialize for Coverage {
 /// The operators of a model that has `passes` passes through its vision tower. A value that is only made on request belongs
 /// to the operator that reads it.
 fn operators(config: &Config, passes: usize) -> BTreeSet<Site> {
-    let outside =
-        [Site::Embedding, Site::InputsEmbeds, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead].into_iter();
-    let layers = (0..config.num_hidden_layers)
-        .flat_map(|layer| LayerSite::ALL.into_iter().map(move |site| Site::Layer(layer, site)));
-    let depth = config.vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
-    let tower = (0..depth).flat_map(|layer| VisionLayerSite::ALL.map(|site| VisionSite::Layer(layer, site)));
-    let tower: Vec<VisionSite> = tower.chain(VisionSite::OUTSIDE).collect();
-    let tower = (0..passes).flat_map(|pass| tower.iter().map(move |site| Site::Vision(pass, *site)));
+    let of_passes = |site| match site {
+        Site::Vision(_, site) => (0..passes).map(|pass| Site::Vision(pass, site)).collect(),
+        site => vec![site],
+    };
     let runs = |site: &Site| {
         let is_seen = *site != Site::InputsEmbeds || passes > 0;
-        site.exists(config) && !site.on_request() && is_seen
+        operator(*site) == *site && !site.on_request() && is_seen
     };
-    outside.chain(layers).chain(tower).filter(runs).collect()
+    Site::all(config).flat_map(of_passes).filter(runs).collect()
 }
 
 /// The site of the operator that computes the value; what the model returns is the head's output again.
