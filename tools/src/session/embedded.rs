@@ -3,15 +3,15 @@
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView1};
-use reference::Site;
 use reference::site::Extent;
 use reference::weights::{Weight, Weights};
+use reference::{Site, Storage};
 
 use super::model::Model;
 use crate::failure::Failure;
 
-/// How far an embedding that was cast is from the checkpoint's: half a step of bfloat16, the coarsest type, with room for the
-/// second of two casts.
+/// How far an embedding that was cast is from the checkpoint's, in units of it: half a step of bfloat16, the coarsest type, with
+/// room for the second of two casts.
 const APART: f64 = 1.0 / 128.0;
 
 /// Channels by which rows are told apart before all are compared.
@@ -48,6 +48,7 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Vec<u32
 
 /// Whether a row is a token's embedding, perhaps cast. Of tokens with equal embeddings, which compute the same, any will do.
 fn is_row(row: ArrayView1<'_, f64>, own: ArrayView1<'_, f64>) -> bool {
-    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= APART * b.abs().max(f64::from(f32::MIN_POSITIVE));
+    // What is small is rounded to a multiple of the smallest number of f16, or flushed.
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= APART * b.abs() + Storage::F16.underflow();
     row.len() == own.len() && row.iter().zip(own).take(FIRST).all(near) && row.iter().zip(own).all(near)
 }

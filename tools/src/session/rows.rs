@@ -91,7 +91,7 @@ fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Ve
 }
 
 /// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few, from
-/// what is shown of the tokens' embeddings; and the tokens that are known from there alone.
+/// what is shown of the tokens' embeddings; and how many tokens are known from there alone.
 fn calls_inferred(
     values: &Sited,
     known: Option<&[Fed]>,
@@ -103,28 +103,41 @@ fn calls_inferred(
         (Some([one]), Some(listed)) => {
             let given = [one.tokens(), one.decoded.clone()].concat();
             require_same(&given, listed)?;
-            let unpadded = one.slots.iter().all(Option::is_some);
-            if unpadded && given.len() < listed.len() { vec![Fed::new(listed, &[])] } else { vec![one.clone()] }
+            if is_unpadded(one) && given.len() < listed.len() { vec![Fed::new(listed, &[])] } else { vec![one.clone()] }
         }
         (Some(known), _) => known.to_vec(),
         (None, Some(listed)) => vec![Fed::new(listed, &[])],
         (None, None) => Vec::new(),
     };
-    let (problem, said) = match &fed[..] {
-        [] => (Failure::new(format!("{}: no tokens are known", model.name)).help(HELP), Vec::new()),
-        all => match inferred::calls(all, &values.sizes()) {
+    let of_fed = |fed: &[Fed]| inferred::calls(fed, &values.sizes()).map_err(misfit);
+    let (said, problem) = match &fed[..] {
+        [] => (Fed::default(), Failure::new(format!("{}: no tokens are known", model.name)).help(HELP)),
+        [one] if is_unpadded(one) => match of_fed(&fed) {
             Ok(calls) => return Ok((calls, 0)),
-            Err(problem) => (misfit(problem), all[0].tokens()),
+            Err(problem) => (one.clone(), problem),
         },
+        all => return Ok((of_fed(all)?, 0)),
     };
-    let shown = if fed.len() > 1 { None } else { embedded::tokens(values, model)? };
-    let Some(shown) = shown.filter(|calls| calls.iter().map(Vec::len).sum::<usize>() > said.len()) else {
-        return Err(problem);
-    };
-    let (all, prompt) = (shown.concat(), if said.is_empty() { shown[0].len() } else { said.len() });
-    require_same(&said, &all)?;
+    calls_embedded(values, &said, model)?.ok_or(problem)
+}
+
+/// The calls by what is shown of the tokens' embeddings, where these are more than the tokens that are known; and how many more.
+fn calls_embedded(values: &Sited, said: &Fed, model: &Model) -> Result<Option<(Vec<rows::Call>, usize)>, Failure> {
+    let prompt = said.tokens();
+    let known = [&prompt[..], &said.decoded].concat();
+    let Some(shown) = embedded::tokens(values, model)? else { return Ok(None) };
+    let all = shown.concat();
+    if all.len() <= known.len() {
+        return Ok(None);
+    }
+    require_same(&known, &all)?;
+    let prompt = if prompt.is_empty() { shown[0].len() } else { prompt.len() };
     let calls = inferred::calls(&[Fed::new(&all[..prompt], &all[prompt..])], &values.sizes()).map_err(misfit)?;
-    Ok((calls, all.len() - said.len()))
+    Ok(Some((calls, all.len() - known.len())))
+}
+
+fn is_unpadded(fed: &Fed) -> bool {
+    fed.slots.iter().all(Option::is_some)
 }
 
 /// The prompt of a request: the one that is known, or what it was fed before it decoded. What it decoded is what its manifest
