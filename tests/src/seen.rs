@@ -42,6 +42,15 @@ impl<S: Fn(Site) -> bool + Sync, V: Fn(Site, Array2<f64>) -> Array2<f64> + Sync>
     }
 }
 
+/// What hooks on modules show.
+pub fn modules(site: Site) -> bool {
+    use LayerSite::{
+        Attention, GateExperts, GateLogits, InputNorm, KProj, Mlp, Output, PostAttentionNorm, QProj, VProj,
+    };
+    let shown = [Attention, GateExperts, GateLogits, InputNorm, KProj, Mlp, Output, PostAttentionNorm, QProj, VProj];
+    site.layer().is_none() || matches!(site, Site::Layer(_, site) if shown.contains(&site))
+}
+
 /// A built-in case, as an implementation in f32 runs it.
 pub fn setting() -> Setting {
     Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32)

@@ -2,20 +2,11 @@
 
 use fixtures::checkpoint::memory::MemoryWeights;
 use ndarray::Array2;
+use reference::RoundingContract;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
-use reference::{LayerSite, RoundingContract, Site};
 use tests::mistaken::Setting;
-use tests::seen::Seen;
+use tests::seen::{Seen, modules};
 use tools::diagnose::diagnosis::{Diagnosis, Explained};
-
-/// What hooks on modules show.
-pub(super) fn modules(site: Site) -> bool {
-    use LayerSite::{
-        Attention, GateExperts, GateLogits, InputNorm, KProj, Mlp, Output, PostAttentionNorm, QProj, VProj,
-    };
-    let shown = [Attention, GateExperts, GateLogits, InputNorm, KProj, Mlp, Output, PostAttentionNorm, QProj, VProj];
-    site.layer().is_none() || matches!(site, Site::Layer(_, site) if shown.contains(&site))
-}
 
 /// A case of M2.
 pub(super) fn setting(bf16: bool) -> Setting {

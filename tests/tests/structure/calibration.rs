@@ -34,22 +34,29 @@ struct Drawn {
     own: Array2<f64>,
     runs: Vec<Array2<f64>>,
     experts: Array2<usize>,
+    is_known: bool,
 }
 
 impl Drawn {
     fn new(config: &Config, rng: &mut ChaCha8Rng) -> Self {
+        Drawn::apart(config, rng, 1.0)
+    }
+
+    /// With a candidate whose sums are drawn apart so many times as far, by roundings that nobody knows.
+    fn apart(config: &Config, rng: &mut ChaCha8Rng, times: f64) -> Self {
         let experts = Array2::from_shape_fn((TOKENS, 1), |(token, _)| token % EXPERTS);
         let exact = Array2::from_shape_simple_fn((TOKENS, HEADS * config.head_dim), || rng.random_range(-1.0..1.0));
         let stored = |x: f64| Storage::Bf16.nearest(x);
-        let runs = (0..=REPLAYS).map(|_| {
+        let runs = (0..=REPLAYS).map(|run| {
+            let times = if run == 0 { times } else { 1.0 };
             let mut run: Array2<f64> = exact.clone();
             for (mut row, expert) in run.rows_mut().into_iter().zip(&experts) {
-                let width = WIDTHS[*expert] * Storage::Bf16.spacing(0.5);
+                let width = times * WIDTHS[*expert] * Storage::Bf16.spacing(0.5);
                 row.mapv_inplace(|x| stored(x + width * rng.random_range(-1.0..1.0)));
             }
             run
         });
-        Drawn { runs: runs.collect(), own: exact.mapv(stored), experts }
+        Drawn { runs: runs.collect(), own: exact.mapv(stored), experts, is_known: times == 1.0 }
     }
 
     /// Each token so many times.
@@ -59,6 +66,7 @@ impl Drawn {
             own: self.own.select(Axis(0), &tokens),
             runs: self.runs.iter().map(|run| run.select(Axis(0), &tokens)).collect(),
             experts: self.experts.select(Axis(0), &tokens),
+            is_known: self.is_known,
         }
     }
 
@@ -71,7 +79,7 @@ impl Drawn {
             candidate: &self.runs[0],
             replays: self.runs[1..].iter().collect(),
             storage: Storage::Bf16,
-            is_known: true,
+            is_known: self.is_known,
             way: &[],
             tokens: self.own.nrows(),
             experts: Some(&self.experts),
@@ -91,13 +99,13 @@ fn kind(structure: &Structure) -> String {
     format!("{group}, {}", if structure.gain.is_some() { "gain" } else { "other values" })
 }
 
-#[test]
-fn a_right_run_is_as_improbable_as_is_said() {
+/// Probabilities that are said, by kind, in so many draws.
+fn probabilities(drawn: impl Fn(&Config, &mut ChaCha8Rng) -> Drawn) -> BTreeMap<String, Vec<f64>> {
     let (config, mut rng) = (config(), ChaCha8Rng::seed_from_u64(1));
     let mut probabilities: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for draw in 0..DRAWS {
         let mut of_draw: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for structure in Drawn::new(&config, &mut rng).looked_at(&config) {
+        for structure in drawn(&config, &mut rng).looked_at(&config) {
             of_draw.entry(kind(&structure)).or_default().push(structure.probability);
         }
         // One of each kind, so that those that are counted are independent.
@@ -105,8 +113,12 @@ fn a_right_run_is_as_improbable_as_is_said() {
             probabilities.entry(kind).or_default().push(of_kind[draw % of_kind.len()]);
         }
     }
-    assert_eq!(probabilities.len(), 2 * (1 + EXPERTS) + 2 + 1, "{:?}", probabilities.keys());
-    for (kind, of_kind) in &probabilities {
+    probabilities
+}
+
+/// Of each kind, as many are as small as that says, or fewer.
+fn require_calibrated(probabilities: &BTreeMap<String, Vec<f64>>) {
+    for (kind, of_kind) in probabilities {
         assert_eq!(of_kind.len(), DRAWS, "{kind}");
         for alpha in [0.1, 0.01, 0.001] {
             let expected = alpha * DRAWS as f64;
@@ -117,6 +129,33 @@ fn a_right_run_is_as_improbable_as_is_said() {
         }
         let small = of_kind.iter().filter(|probability| **probability <= 0.5).count();
         assert!(small > DRAWS / 100, "{kind}: {small} of {DRAWS} have 0.5 or less: nothing was looked at");
+    }
+}
+
+#[test]
+fn a_right_run_is_as_improbable_as_is_said() {
+    let probabilities = probabilities(Drawn::new);
+    assert_eq!(probabilities.len(), 2 * (1 + EXPERTS) + 2 + 1, "{:?}", probabilities.keys());
+    require_calibrated(&probabilities);
+}
+
+/// Gains alone are looked at there.
+#[test]
+fn a_right_run_of_unknown_roundings_is_no_less_probable() {
+    let probabilities = probabilities(|config, rng| Drawn::apart(config, rng, 3.0));
+    assert_eq!(probabilities.len(), 1 + EXPERTS + 1, "{:?}", probabilities.keys());
+    require_calibrated(&probabilities);
+}
+
+/// One percent, where roundings of a bf16 are an eighth of that.
+#[test]
+fn a_gain_behind_unknown_roundings_is_seen() {
+    let (config, mut rng) = (config(), ChaCha8Rng::seed_from_u64(3));
+    for _ in 0..20 {
+        let mut drawn = Drawn::apart(&config, &mut rng, 3.0);
+        drawn.runs[0].mapv_inplace(|x| Storage::Bf16.nearest(1.01 * x));
+        let all = drawn.looked_at(&config).into_iter().find(|one| one.of == Group::All).expect("all are looked at");
+        assert!(all.gain.is_some_and(|gain| (0.008..0.012).contains(&gain)) && all.probability < 1e-6, "{all:?}");
     }
 }
 

@@ -292,7 +292,8 @@ impl AtSite {
         let gain = totals[0].gain();
         let strayed = totals[1..].iter().map(|total| total.gain().abs()).fold(0.0, f64::max);
         let far = (2.0 * larger.min(smaller)).min(1.0);
-        let probability = if self.is_known { far } else { far.max(common(rows.iter().map(|row| row[0]))) };
+        let probability =
+            if self.is_known { far } else { far.max(common(&rows.iter().map(|row| row[0]).collect::<Vec<Part>>())) };
         let of_gain = Structure { gain: Some(gain), probability, ..share };
         let is_gain = gain.abs() > (LARGE * strayed).max(self.storage.unit_roundoff() / 4.0);
         [(share, totals[0].unequal as f64 > LARGE * unequal_most as f64), (of_gain, is_gain)]

@@ -31,12 +31,13 @@ pub(super) fn together(chances: impl Iterator<Item = f64>) -> f64 {
 /// The probability that rows have no gain in common, where the runs do not say how far they go, but they themselves do. Of what is
 /// apart without a direction, a norm behind it leaves values shorter by half of its square along the twin's, and nothing as long
 /// without one: a gain is neither.
-pub(super) fn common(rows: impl Iterator<Item = Part> + Clone) -> f64 {
-    let total = Part::sum(rows.clone().collect::<Vec<_>>().iter());
+pub(super) fn common(rows: &[Part]) -> f64 {
+    let total = Part::sum(rows.iter());
     if total.gain() * total.growth() <= 0.0 {
         return 1.0;
     }
-    let [gains, growths] = [Part::gain, Part::growth].map(|of| directed(&rows.clone().map(of).collect::<Vec<f64>>()));
+    let [gains, growths] =
+        [Part::gain, Part::growth].map(|of| directed(&rows.iter().copied().map(of).collect::<Vec<f64>>()));
     gains.max(growths)
 }
 
