@@ -47,7 +47,7 @@ fn to_blocks_with_powers_of_two() {
             map(weights, expert(0, e, Projection::Up), rounded);
         }
     }) {
-        let way = "gate_proj and up_proj of every expert in layer 0 is rounded to E4M3 by blocks of 1 × 32";
+        let way = "gate_proj and up_proj of every expert in layer 0 are rounded to E4M3 by blocks of 1 × 32";
         told(&diagnosis, "weight_rounded", way);
     }
 }

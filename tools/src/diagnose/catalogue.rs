@@ -14,7 +14,7 @@ mod indexer;
 pub mod list;
 mod loading;
 pub mod mistake;
-mod names;
+pub(in crate::diagnose) mod names;
 mod norms;
 pub mod order;
 pub mod part;

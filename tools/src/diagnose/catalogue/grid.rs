@@ -35,10 +35,8 @@ impl Grid {
             Grid::E4m3 => quantized(w, &scheme("fp8")),
             Grid::E4m3Tensor => quantized(w, &Quantization { block: w.dim(), ..scheme("fp8") }),
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
-            Grid::Bf16 | Grid::F16 => {
-                let storage = if self == Grid::Bf16 { Storage::Bf16 } else { Storage::F16 };
-                Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
-            }
+            Grid::Bf16 => stored(w, Storage::Bf16),
+            Grid::F16 => stored(w, Storage::F16),
             Grid::Int8 => {
                 let mut rounded: Array2<f64> = w.dense();
                 for mut row in rounded.rows_mut() {
@@ -51,6 +49,10 @@ impl Grid {
             }
         }
     }
+}
+
+fn stored(w: &Matrix<'_>, storage: Storage) -> Matrix<'static> {
+    Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
 }
 
 fn quantized(w: &Matrix<'_>, how: &Quantization) -> Matrix<'static> {

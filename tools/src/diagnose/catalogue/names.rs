@@ -3,7 +3,7 @@
 use reference::weights::{LayerWeight, Part, Projection, VisionWeight, Weight};
 
 /// Whether a weight is of that name, in any layer of the text model.
-pub(super) fn is(weight: Weight, named: Weight) -> bool {
+pub(in crate::diagnose) fn is(weight: Weight, named: Weight) -> bool {
     match (weight, named) {
         (Weight::Layer(_, a), Weight::Layer(_, b)) => a == b,
         (a, b) => a == b,

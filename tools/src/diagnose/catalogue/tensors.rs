@@ -157,10 +157,16 @@ impl TensorChange {
                 let [is, right] = if *by < 0.0 { ["w", "1 + w"] } else { ["1 + w", "w"] };
                 format!("{}{place} multiplies by {is} instead of {right}", named(*of))
             }
+            TensorChange::OfLayer(tensors, layer) if tensors.are_several() => {
+                format!("{tensors}{place} are those of layer {layer}")
+            }
             TensorChange::OfLayer(tensors, layer) => format!("{tensors}{place} is that of layer {layer}"),
             TensorChange::Layers(a, b) => format!("layers {a} and {b} are exchanged"),
             TensorChange::Transposed(of) => format!("{}{place} is transposed", named(*of)),
-            TensorChange::Rounded(tensors, grid) => format!("{tensors}{place} is rounded to {grid}"),
+            TensorChange::Rounded(tensors, grid) => {
+                let verb = if tensors.are_several() { "are" } else { "is" };
+                format!("{tensors}{place} {verb} rounded to {grid}")
+            }
             TensorChange::Scales(Tensors::All, change) => {
                 format!("the scales of every quantized weight{place} {change}")
             }
@@ -229,6 +235,10 @@ impl Tensors {
             (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection))) => which.has(projection),
             _ => false,
         }
+    }
+
+    fn are_several(self) -> bool {
+        matches!(self, Tensors::Experts(Projections::GateUp))
     }
 }
 

@@ -13,12 +13,10 @@ use crate::diagnose::catalogue::weights::WeightChange;
 pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
     let Site::Layer(layer, LayerSite::GateExperts) = site else { return Vec::new() };
     let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
-    let is_alike = |other: &usize| config.layer(*other).feed_forward == config.layer(layer).feed_forward;
-    let others = layers::others(layer, config.num_hidden_layers).into_iter().filter(is_alike);
     let assumed = |other| Assumed {
         mistake: &kinds::OTHER_LAYER,
         change: Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other))),
         layers: Some(vec![layer]),
     };
-    others.map(assumed).collect()
+    layers::alike(layer, config, |layer| layer.feed_forward).map(assumed).collect()
 }

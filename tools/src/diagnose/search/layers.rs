@@ -1,6 +1,6 @@
 //! Whole layers in each other's place.
 
-use reference::config::Config;
+use reference::config::{Config, Layer};
 use reference::{LayerSite, Site};
 
 use super::{Bench, kinds};
@@ -14,7 +14,6 @@ pub(super) const OTHERS: usize = 32;
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let Some(layer) = bench.site.layer() else { return Vec::new() };
     let config = bench.config();
-    let is_alike = |other: &usize| config.layer(*other) == config.layer(layer);
     let tried = |other| {
         let (a, b) = (layer.min(other), layer.max(other));
         [
@@ -22,19 +21,18 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             bench.assumed(&kinds::OTHER_LAYER, TensorChange::OfLayer(Tensors::All, other)),
         ]
     };
-    others(layer, config.num_hidden_layers).into_iter().filter(is_alike).flat_map(tried).collect()
+    alike(layer, &config, |layer| layer).flat_map(tried).collect()
 }
 
 /// The layer of a first norm run in the place of another of its kind: what it shows is not computed from what goes into it.
 pub(super) fn in_other_places(site: Site, config: &Config) -> Vec<Assumed> {
     let Site::Layer(layer, LayerSite::InputNorm) = site else { return Vec::new() };
-    let is_alike = |other: &usize| config.layer(*other) == config.layer(layer);
     let order = |other: usize| Assumed {
         mistake: &kinds::LAYER_ORDER,
         change: Change::Order(layer.min(other), layer.max(other)),
         layers: None,
     };
-    others(layer, config.num_hidden_layers).into_iter().filter(is_alike).map(order).collect()
+    alike(layer, config, |layer| layer).map(order).collect()
 }
 
 /// Other layers of so many, the nearest first.
@@ -43,4 +41,14 @@ pub(super) fn others(layer: usize, layers: usize) -> Vec<usize> {
     others.sort_by_key(|other| other.abs_diff(layer));
     others.truncate(OTHERS);
     others
+}
+
+/// Other text layers that are like one in some respect, the nearest first.
+pub(super) fn alike<'c, P: PartialEq + 'c>(
+    layer: usize,
+    config: &'c Config,
+    of: impl Fn(Layer) -> P + 'c,
+) -> impl Iterator<Item = usize> + 'c {
+    let own = of(config.layer(layer));
+    others(layer, config.num_hidden_layers).into_iter().filter(move |other| of(config.layer(*other)) == own)
 }

@@ -67,6 +67,5 @@ fn others(bench: &Bench<'_, '_>, tensors: Tensors, config: &Config) -> Vec<usize
     }
     let is_of_layers = !matches!(tensors, Tensors::One(of) if !matches!(of, Weight::Layer(..)));
     let Some(layer) = bench.site.layer().filter(|_| is_of_layers) else { return Vec::new() };
-    let is_alike = |other: &usize| config.layer(*other).feed_forward == config.layer(layer).feed_forward;
-    layers::others(layer, config.num_hidden_layers).into_iter().filter(is_alike).collect()
+    layers::alike(layer, config, |layer| layer.feed_forward).collect()
 }

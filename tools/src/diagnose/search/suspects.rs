@@ -6,6 +6,7 @@ use reference::{LayerSite, Site};
 
 use super::{Bench, tower};
 use crate::diagnose::catalogue::fit::Fit;
+use crate::diagnose::catalogue::names;
 use crate::diagnose::catalogue::part::{Part, Scaled};
 use crate::diagnose::catalogue::tensors::TensorChange;
 
@@ -92,11 +93,7 @@ pub(super) fn is_square(of: Weight, config: &Config) -> bool {
 
 /// The shape that a tensor has in the first layer with one of its name.
 pub(super) fn dim(of: Weight, config: &Config) -> Option<(usize, usize)> {
-    let is = |other: Weight| match (of, other) {
-        (Weight::Layer(_, a), Weight::Layer(_, b)) => a == b,
-        (a, b) => a == b,
-    };
-    inventory(config).into_iter().find(|(other, _)| is(*other)).map(|(_, dim)| dim)
+    inventory(config).into_iter().find(|(other, _)| names::is(of, *other)).map(|(_, dim)| dim)
 }
 
 /// The tensors of the operator whose output a site is.
