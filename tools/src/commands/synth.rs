@@ -1,11 +1,12 @@
 //! `parity synth`: a seeded synthetic checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fixtures::synth::Synthesis;
+use fixtures::synth::released::Released;
 use reference::Storage;
-use reference::config::Quantization;
+use reference::config::{Config, Quantization};
 use serde_json::Value;
 
 use super::outcome::Outcome;
@@ -19,10 +20,20 @@ use crate::report::output::Output;
 #[derive(Debug, Clone, Args)]
 pub struct Synth {
     /// A config.json, or a folder that has one.
-    pub config: PathBuf,
+    #[arg(required_unless_present = "like", conflicts_with = "like")]
+    pub config: Option<PathBuf>,
+    /// A released model: its shapes, names and types.
+    #[arg(long, value_enum, value_name = "MODEL")]
+    pub like: Option<Like>,
+    /// As many layers, in place of the released model's.
+    #[arg(long, value_name = "N", requires = "like", value_parser = clap::value_parser!(u32).range(1..))]
+    pub num_layers: Option<u32>,
     /// The new folder.
-    #[arg(long, value_name = "FOLDER")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "FOLDER", required_unless_present = "dry_run")]
+    pub out: Option<PathBuf>,
+    /// Write nothing; say how many tensors, parameters and bytes there would be.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Another seed, other weights.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -32,6 +43,27 @@ pub struct Synth {
     /// GiB of a file, at most, if it has more than one tensor.
     #[arg(long, value_name = "GIB", default_value_t = 4.0)]
     pub shard_size: f64,
+}
+
+/// A released model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Like {
+    /// 62 layers of 256 experts, block FP8: 230 GB.
+    #[value(name = "minimax-m2.7")]
+    M27,
+    /// 60 layers of 128 experts, three of them dense, with its vision tower, MXFP8: 444 GB.
+    #[value(name = "minimax-m3")]
+    M3,
+}
+
+impl Like {
+    fn config(self, layers: Option<u32>) -> Value {
+        let released = match self {
+            Like::M27 => Released::M27,
+            Like::M3 => Released::M3,
+        };
+        layers.map_or_else(|| released.config(), |layers| released.with_layers(layers as usize))
+    }
 }
 
 /// What weights are stored in.
@@ -70,10 +102,7 @@ impl Synth {
             let problem = format!("--shard-size {}: expected more than 0 GiB", self.shard_size);
             return Err(Failure::new(problem).help("for instance --shard-size 4"));
         }
-        let config = if self.config.is_dir() { self.config.join("config.json") } else { self.config.clone() };
-        let text = std::fs::read_to_string(&config).map_err(|error| {
-            Failure::new(format!("{}: cannot be read: {error}", config.display())).help("name a model's config.json")
-        })?;
+        let text = self.text()?;
         let storage = match self.dtype {
             Some(Type::F16) => Storage::F16,
             Some(Type::F32) => Storage::F32,
@@ -85,15 +114,42 @@ impl Synth {
         };
         let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
         let synthesis = Synthesis { seed: self.seed, storage, file_size, ..Synthesis::default() };
+        let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
+            output.say(&inventory(&synthesis, &text, self.config.clone().unwrap_or_default())?);
+            return Ok(Outcome::Good);
+        };
         let bar = output.progress(0, "writing MiB");
-        synthesis.write(&text, &self.out, &|progress| {
+        synthesis.write(&text, out, &|progress| {
             bar.set_length(progress.total / MIB);
             bar.set_position(progress.done / MIB);
         })?;
         bar.finish_and_clear();
-        output.say(&format!("{}", self.out.display()));
+        output.say(&format!("{}", out.display()));
         Ok(Outcome::Good)
     }
+
+    /// The `config.json` that is followed.
+    fn text(&self) -> Result<String, Failure> {
+        if let Some(like) = self.like {
+            return Ok(format!("{:#}\n", like.config(self.num_layers)));
+        }
+        let config = self.config.as_deref().unwrap_or(Path::new("config.json"));
+        let config = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
+        std::fs::read_to_string(&config).map_err(|error| {
+            Failure::new(format!("{}: cannot be read: {error}", config.display())).help("name a model's config.json")
+        })
+    }
+}
+
+/// How much would be written.
+fn inventory(synthesis: &Synthesis, text: &str, path: PathBuf) -> Result<String, Failure> {
+    let config = Config::from_json(text).map_err(|source| fixtures::Error::Config { path, source })?;
+    let tensors = synthesis.tensors(&config);
+    let bytes: u64 = tensors.iter().map(|tensor| tensor.size() as u64).sum();
+    let is_scale = |name: &str| name.ends_with("_scale_inv");
+    let weights = tensors.iter().filter(|tensor| !is_scale(&tensor.name));
+    let parameters: u64 = weights.map(|tensor| tensor.shape.iter().map(|extent| *extent as u64).product::<u64>()).sum();
+    Ok(format!("{} tensors, {parameters} parameters, {bytes} bytes", tensors.len()))
 }
 
 /// A `config.json` under another scheme, or without any; `None` if it is under this one already, or none that can be read.
