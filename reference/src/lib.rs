@@ -20,6 +20,8 @@ pub mod models;
 pub mod ops;
 pub mod order;
 pub mod probe;
+mod product;
+pub mod products;
 pub mod profiles;
 pub mod ranking;
 pub mod real;

@@ -25,6 +25,16 @@ pub struct Matrix<'a> {
     held: Storage,
 }
 
+/// Which matrix one is whose bytes are someone else's: for as long as they are there, no other matrix is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Lent {
+    address: usize,
+    dim: (usize, usize),
+    encoding: Encoding,
+    held: Storage,
+    scales: Option<usize>,
+}
+
 /// By what the elements of each block of a quantized matrix are multiplied (spec A30, A31).
 #[derive(Debug, Clone)]
 pub struct Scales<'a> {
@@ -83,6 +93,20 @@ impl<'a> Matrix<'a> {
     pub fn into_owned(self) -> Matrix<'static> {
         let scales = self.scales.map(|scales| Box::new(scales.into_owned()));
         Matrix { bytes: Cow::Owned(self.bytes.into_owned()), scales, ..self }
+    }
+
+    /// Which one it is, unless it has bytes of its own.
+    pub(crate) fn lent(&self) -> Option<Lent> {
+        let address = |bytes: &Cow<'_, [u8]>| match bytes {
+            Cow::Borrowed(bytes) => Some(bytes.as_ptr().addr()),
+            Cow::Owned(_) => None,
+        };
+        let scales = match &self.scales {
+            Some(scales) => Some(address(&scales.values.bytes)?),
+            None => None,
+        };
+        let Matrix { encoding, held, .. } = *self;
+        Some(Lent { address: address(&self.bytes)?, dim: self.dim(), encoding, held, scales })
     }
 
     /// Rows and columns.

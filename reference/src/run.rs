@@ -1,12 +1,16 @@
 //! One run of a model: how it rounds, whose error is bounded, and who looks.
 
+use std::sync::Arc;
+
 use ndarray::{Array1, Array2};
 
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
-use crate::ops::linear::{Linear, linear};
-use crate::ops::linear_bias::{LinearBias, linear_bias};
+use crate::ops::linear::{self, Linear, linear};
+use crate::ops::linear_bias::{self, LinearBias, linear_bias};
 use crate::probe::Probe;
+use crate::product::Product;
+use crate::products::Products;
 use crate::{Error, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 /// The settings of a run.
@@ -17,17 +21,26 @@ pub struct Run<'p, T> {
     pub candidate: Option<RoundingContract>,
     /// Told of every value.
     pub probe: &'p mut dyn Probe<T>,
+    /// Products that it has in common with other runs of the model.
+    pub products: Option<&'p Products<T>>,
 }
 
 impl<'p, T: Real> Run<'p, T> {
     /// A run that rounds as `contract` says and keeps no bounds.
     pub fn new(contract: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
-        Run { contract, candidate: None, probe }
+        Run { contract, candidate: None, probe, products: None }
     }
 
     /// A run that rounds nowhere, and bounds the error of a candidate that rounds as `candidate` says.
     pub fn bounding(candidate: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
-        Run { contract: RoundingContract::IDEAL, candidate: Some(candidate), probe }
+        Run { contract: RoundingContract::IDEAL, candidate: Some(candidate), probe, products: None }
+    }
+
+    /// The same with products of other runs of the same weights, which these have made from values that are known: a run that keeps
+    /// bounds makes them, all take them.
+    #[must_use]
+    pub fn sharing(self, products: &'p Products<T>) -> Self {
+        Run { products: Some(products), ..self }
     }
 
     /// The value at a site, after the probe has seen it.
@@ -111,14 +124,35 @@ impl<'p, T: Real> Run<'p, T> {
         x: &Tracked<T>,
         w: &Matrix<'_>,
     ) -> Result<Tracked<T>, Error> {
-        let y = linear(&params(&self.contract), x.view(), w)?;
-        Ok(self.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), w, y)))
+        let p = params(&self.contract);
+        let product = self.shared(&p, x, w)?;
+        let y = match &product {
+            Some(product) => linear::of_product(&p, product),
+            None => linear(&p, x.view(), w)?,
+        };
+        Ok(self.tracked(y, |c, y| params(c).bound_with(&x.widened(), w, (None, product.as_deref()), y)))
     }
 
     /// x·wᵀ + b.
     pub fn linear_bias(&self, x: &Tracked<T>, w: &Matrix<'_>, b: &Matrix<'_>) -> Result<Tracked<T>, Error> {
-        let y = linear_bias(&LinearBias::under(&self.contract), x.view(), w, vector(b).view())?;
-        Ok(self.tracked(y, |c, y| LinearBias::under(c).bound(&x.widened(), w, vector(b).view(), y)))
+        let p = LinearBias::under(&self.contract);
+        let product = self.shared(&p.product, x, w)?;
+        let y = match &product {
+            Some(product) => linear_bias::of_product(&p, product, vector(b).view())?,
+            None => linear_bias(&p, x.view(), w, vector(b).view())?,
+        };
+        let bound = |c: &RoundingContract, y: &Array2<f64>| {
+            LinearBias::under(c).bound_with(&x.widened(), w, (vector(b).view(), product.as_deref()), y)
+        };
+        Ok(self.tracked(y, bound))
+    }
+
+    /// The product of x and w, if it is one that runs share: an x whose error is none is the candidate's own, in every run.
+    fn shared(&self, p: &Linear, x: &Tracked<T>, w: &Matrix<'_>) -> Result<Option<Arc<Product<T>>>, Error> {
+        let Some(products) = self.products.filter(|_| p.is_free()) else { return Ok(None) };
+        p.check(x.dim(), w.dim())?;
+        let is_known = self.candidate.is_some() && x.error.as_ref().is_none_or(ErrorBound::is_exact);
+        Ok(if is_known { products.find_or_make(x.view(), w) } else { products.find(x.view(), w) })
     }
 }
 

@@ -32,6 +32,7 @@ mod noise;
 mod ops;
 mod order;
 mod precision;
+mod products;
 mod quantized;
 mod reduction;
 mod report;

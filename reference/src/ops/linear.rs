@@ -13,15 +13,15 @@
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
-use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
 
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
 use crate::order::{self, Order};
+use crate::product::{Product, panel_rows, times};
 use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
@@ -42,18 +42,6 @@ pub struct Linear {
     pub mode: Mode,
 }
 
-/// Rows of w that are widened at a time, for a few rows of x, or as many as take so many bytes.
-const PANEL: (usize, usize) = (64, 1 << 18);
-
-/// More rows of x than this are many: `dot` copies them for each panel, so panels are wide.
-const MANY: usize = 256;
-
-/// Bytes of a widened panel, at most, for many rows of x.
-const PANEL_BYTES: usize = 32 << 20;
-
-/// Up to so many rows of x are multiplied one by one: `dot` is slow for them.
-const FEW: usize = 4;
-
 /// y of x and w.
 pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.dim())?;
@@ -64,12 +52,9 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
         if p.weight != Rounding::NONE {
             panel.mapv_inplace(|w| p.weight.round(w)); // R1
         }
-        if let Some(product) = p.order.product(x, panel.t()) {
-            y.assign(&product);
-        } else if x.nrows() <= FEW {
-            Zip::indexed(&mut y).for_each(|(i, j), y| *y = x.row(i).dot(&panel.row(j)));
-        } else {
-            general_mat_mul(T::one(), &x, &panel.t(), T::zero(), &mut y);
+        match p.order.product(x, panel.t()) {
+            Some(product) => y.assign(&product),
+            None => times(x, panel.view(), &mut y),
         }
         p.draw(x, panel, &mut y);
         y.mapv_inplace(|y| p.output.round(y)); // R2
@@ -77,14 +62,16 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
     Ok(y)
 }
 
-/// Rows of w \[m, k\] that are widened at a time, for n rows of x: where these are many, as many panels for each thread.
-fn panel_rows<T>(n: usize, (m, k): (usize, usize)) -> usize {
-    let rows_of = |bytes: usize| (bytes / (k * size_of::<T>())).max(PANEL.0);
-    if n <= MANY {
-        return rows_of(PANEL.1);
+/// The same of a product that is known.
+pub(crate) fn of_product<T: Real>(p: &Linear, product: &Product<T>) -> Array2<T> {
+    let (mut y, terms) = (product.sums.clone(), product.terms());
+    if p.draws() {
+        Zip::from(&mut y).and(&product.squares).par_for_each(|y, &squares| {
+            *y = p.accumulator.drawn(p.mode, terms, squares, *y);
+        });
     }
-    let most = rows_of(PANEL_BYTES);
-    m.div_ceil(m.div_ceil(most).next_multiple_of(rayon::current_num_threads()))
+    y.par_mapv_inplace(|y| p.output.round(y)); // R2
+    y
 }
 
 impl Linear {
@@ -110,12 +97,22 @@ impl Linear {
         Linear { output: contract.before_activation(), ..Linear::under(contract) }
     }
 
+    /// Whether the sum is that of the numbers themselves, in any order.
+    pub(crate) fn is_free(&self) -> bool {
+        self.weight == Rounding::NONE && self.order == Order::Any
+    }
+
+    fn draws(&self) -> bool {
+        self.mode.draws() && self.accumulator != Accumulator::F64
+    }
+
     /// The sum's own error, in a stochastic run.
     fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
-        if !self.mode.draws() || self.accumulator == Accumulator::F64 {
+        if !self.draws() {
             return;
         }
-        let squares = x.mapv(|x| x * x).dot(&panel.mapv_into(|w| w * w).t());
+        let mut squares = Array2::zeros(y.dim());
+        times(x.mapv(|x| x * x).view(), panel.mapv_into(|w| w * w).view(), &mut squares.view_mut());
         y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, x.ncols(), squares, *y));
     }
 
@@ -129,15 +126,15 @@ impl Linear {
     /// |ŷ − y| ≤ Σ|wₖ|·(δₖ + (c + u + cu)·(|xₖ| + δₖ)), and what underflows, and what factors lose that count as zero; the
     /// variances of independent errors add.
     pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, y: &Array2<f64>) -> ErrorBound {
-        self.bound_with(x, w, None, y)
+        self.bound_with(x, w, (None, None::<&Product<f64>>), y)
     }
 
-    /// The same for a sum that has bⱼ in it, too: one term more.
-    pub(super) fn bound_with(
+    /// The same for a sum that has bⱼ in it, too: one term more; and where the product is known, from its sums.
+    pub(crate) fn bound_with<T: Real>(
         &self,
         x: &Tracked<f64>,
         w: &Matrix<'_>,
-        b: Option<ArrayView1<'_, f64>>,
+        (b, product): (Option<ArrayView1<'_, f64>>, Option<&Product<T>>),
         y: &Array2<f64>,
     ) -> ErrorBound {
         let k = x.value.ncols() + usize::from(b.is_some());
@@ -157,24 +154,34 @@ impl Linear {
         let lost = input.certain.sum_axis(Axis(1)) + x.value.mapv(f64::abs).sum_axis(Axis(1));
         let flushed = self.accumulator.flushed_factor();
         let floor = lost * (self.weight.storage.underflow() + flushed) + k as f64 * self.accumulator.smallest_normal();
-        let rows = panel_rows::<f64>(worst.nrows(), w.dim());
-        let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
-        columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
-            let panel = w.panel::<f64>(i * rows, c.ncols()).mapv_into(f64::abs);
-            general_mat_mul(1.0, &worst, &panel.t(), 0.0, &mut c);
+        let add = |i: usize, mut c: ArrayViewMut2<'_, f64>, mut s: ArrayViewMut2<'_, f64>, of_weights: Array1<f64>| {
             c += &floor.view().insert_axis(Axis(1));
-            let of_weights = (flushed > 0.0).then(|| panel.sum_axis(Axis(1)) * flushed);
-            general_mat_mul(1.0, &variance, &panel.mapv_into(|w| w * w).t(), 0.0, &mut s);
-            if let Some(of_weights) = of_weights {
-                c += &of_weights;
-                s += &of_weights.mapv(|lost| lost * lost / 3.0);
+            if flushed > 0.0 {
+                c += &of_weights.mapv(|sum| flushed * sum);
+                s += &of_weights.mapv(|sum| (flushed * sum).powi(2) / 3.0);
             }
             if let Some(b) = b {
-                let b = b.slice_move(s![i * rows..i * rows + c.ncols()]);
+                let b = b.slice_move(s![i..i + c.ncols()]);
                 c += &b.mapv(|b| sums * b.abs());
                 s += &b.mapv(|b| own.unwrap_or(0.0) * b * b);
             }
-        });
+        };
+        if let Some(product) = product.filter(|_| input.is_exact()) {
+            error.certain.zip_mut_with(&product.magnitudes, |certain, sum| *certain = c * sum.wide());
+            error.sigma.zip_mut_with(&product.squares, |sigma, sum| *sigma = per_product * sum.wide());
+            add(0, error.certain.view_mut(), error.sigma.view_mut(), product.weights.mapv(T::wide));
+        } else {
+            let rows = panel_rows::<f64>(worst.nrows(), w.dim());
+            let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
+            columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
+                let mut panel = w.panel::<f64>(i * rows, c.ncols()).mapv_into(f64::abs);
+                times(worst.view(), panel.view(), &mut c);
+                let of_weights = panel.sum_axis(Axis(1));
+                panel.mapv_inplace(|w| w * w);
+                times(variance.view(), panel.view(), &mut s);
+                add(i * rows, c, s, of_weights);
+            });
+        }
         Zip::indexed(&mut error.sigma).and(&error.certain).and(y).for_each(|(i, _), sigma, &certain, &y| {
             *sigma = match own {
                 Some(own) => (*sigma + own * y * y + floor[i].powi(2) / 3.0).sqrt().min(certain),

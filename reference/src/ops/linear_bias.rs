@@ -12,10 +12,11 @@
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
-use super::linear::{Linear, linear};
+use super::linear::{self, Linear, linear};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
+use crate::product::Product;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -38,11 +39,25 @@ pub fn linear_bias<T: Real>(
     b: ArrayView1<'_, T>,
 ) -> Result<Array2<T>, ContractError> {
     p.check(w.dim().0, b.len())?;
-    let mut y = linear(&p.product, x, w)?;
+    let y = linear(&p.product, x, w)?;
+    Ok(plus(p, y, b))
+}
+
+/// The same of a product that is known.
+pub(crate) fn of_product<T: Real>(
+    p: &LinearBias,
+    product: &Product<T>,
+    b: ArrayView1<'_, T>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(product.sums.ncols(), b.len())?;
+    Ok(plus(p, linear::of_product(&p.product, product), b))
+}
+
+fn plus<T: Real>(p: &LinearBias, mut y: Array2<T>, b: ArrayView1<'_, T>) -> Array2<T> {
     Zip::from(y.rows_mut()).par_for_each(|mut yi| {
         Zip::from(&mut yi).and(&b).for_each(|y, &b| *y = p.output.round(*y + b)); // R1
     });
-    Ok(y)
+    y
 }
 
 impl LinearBias {
@@ -59,7 +74,18 @@ impl LinearBias {
 
     /// That of a sum with one term more, wherever in it b is added; after a tensor core that is an addition of its own.
     pub fn bound(&self, x: &Tracked<f64>, w: &Matrix<'_>, b: ArrayView1<'_, f64>, y: &Array2<f64>) -> ErrorBound {
-        let mut error = self.product.bound_with(x, w, Some(b), y);
+        self.bound_with(x, w, (b, None::<&Product<f64>>), y)
+    }
+
+    /// The same from the sums of a product, where it is known.
+    pub(crate) fn bound_with<T: Real>(
+        &self,
+        x: &Tracked<f64>,
+        w: &Matrix<'_>,
+        (b, product): (ArrayView1<'_, f64>, Option<&Product<T>>),
+        y: &Array2<f64>,
+    ) -> ErrorBound {
+        let mut error = self.product.bound_with(x, w, (Some(b), product), y);
         let additions = error.certain.iter_mut().zip(&mut error.sigma).zip(y);
         for ((certain, sigma), y) in additions {
             let own = self.unit * (y.abs() + *certain);

@@ -8,6 +8,7 @@ use fixtures::names::at::At;
 use ndarray::{Array2, Axis};
 use reference::config::Config;
 use reference::probe::Probe;
+use reference::products::Products;
 use reference::site::Extent;
 use reference::site::NONE;
 use reference::{LayerSite, Real, Site, Tracked};
@@ -30,13 +31,21 @@ pub(crate) struct Loaded<'a> {
     /// Choices that the candidate does not show, as far as they follow from its values.
     recovered: RefCell<Forced>,
     shown: RefCell<HashMap<Site, Option<Rc<[usize]>>>>,
+    /// Of these values with the model's weights.
+    products: Rc<Products<f64>>,
 }
 
 impl<'a> Loaded<'a> {
     pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a Config, step: usize, extent: Extent) -> Self {
         let absent = candidate.start(step).map_or(0, |start| start.absent);
         let (values, shown, recovered) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Loaded { candidate, config, step, extent, absent, values, recovered, shown }
+        let products = Rc::default();
+        Loaded { candidate, config, step, extent, absent, values, recovered, shown, products }
+    }
+
+    /// The products that all runs of the phase share, which are of one model.
+    pub(super) fn products(&self) -> &Products<f64> {
+        &self.products
     }
 
     /// Goes on with these choices wherever the candidate shows none.
@@ -59,7 +68,7 @@ impl<'a> Loaded<'a> {
     pub(super) fn with(&self, choices: Forced) -> Self {
         let (values, shown, recovered) = (self.values.clone(), self.shown.clone(), self.recovered.clone());
         recovered.borrow_mut().extend(choices);
-        Loaded { values, recovered, shown, ..*self }
+        Loaded { values, recovered, shown, products: Rc::clone(&self.products), ..*self }
     }
 
     /// Whether the keys and values of all positions are known.

@@ -110,6 +110,7 @@ impl<'m> Track<'m> {
         } else {
             Run::new(RoundingContract::IDEAL, &mut probe)
         };
+        run = run.sharing(loaded.products());
         self.main.advance(self.model, phase, pass, &mut run)?;
         if let Some(failure) = probe.failure {
             return Err(failure);
@@ -155,7 +156,7 @@ impl<'m> Track<'m> {
         let mut probe = Substitution::new(self.lens, &loaded, None);
         probe.records = true;
         let mut state = self.main.only(layer, pass.kept());
-        state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
+        state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
         probe.failure.map_or(Ok(Ran { seen: probe.seen, unshown: probe.unshown }), Err)
     }
 
@@ -204,7 +205,7 @@ impl<'m> Track<'m> {
                 member.cache.adopt(layer, &self.main.cache, pass.kept());
             }
             let mut probe = Substitution::new(self.lens, loaded, Some(floored.clone()));
-            let mut run = Run::new(self.candidate.stochastic(seed), &mut probe);
+            let mut run = Run::new(self.candidate.stochastic(seed), &mut probe).sharing(loaded.products());
             member.advance(self.model, phase, pass, &mut run)?;
             if let Some(failure) = probe.failure {
                 return Err(failure);

@@ -167,7 +167,7 @@ fn went(
 ) -> Result<Went, Failure> {
     let mut probe = Substitution::new(Lens::Local, loaded, None);
     probe.records = true;
-    state.advance(model, phase, pass, &mut Run::new(contract, &mut probe))?;
+    state.advance(model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
     if let Some(failure) = probe.failure {
         return Err(failure);
     }

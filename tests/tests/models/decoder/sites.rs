@@ -38,7 +38,7 @@ fn every_site_is_visited_once_in_a_pass() {
         let (mut cache, mut positions) = (KvCache::<f64>::new(4), 0);
         for tokens in [7, 1, 1, 3] {
             let mut seen = Recorder::new(asking);
-            let mut run = Run { contract: RoundingContract::IDEAL, candidate, probe: &mut seen };
+            let mut run = Run { candidate, ..Run::new(RoundingContract::IDEAL, &mut seen) };
             model.forward(&TEXT[positions..positions + tokens], &mut cache, &mut run).expect("a good text");
             positions += tokens;
             let sites: Vec<Site> = seen.seen.iter().map(|(site, _)| *site).collect();

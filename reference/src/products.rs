@@ -1,0 +1,47 @@
+//! Products that several runs have in common: those of the same values with the same weights, which are made once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ndarray::ArrayView2;
+
+use crate::Real;
+use crate::matrix::{Lent, Matrix};
+use crate::product::Product;
+
+/// Bytes that are kept at most.
+const MOST: usize = 1 << 29;
+
+/// Products of values that are known with weights that outlive it.
+#[derive(Debug, Default)]
+pub struct Products<T>(Mutex<Kept<T>>);
+
+#[derive(Debug, Default)]
+struct Kept<T> {
+    of: HashMap<Lent, Vec<Arc<Product<T>>>>,
+    bytes: usize,
+}
+
+impl<T: Real> Products<T> {
+    /// That of x and w, if another run made it.
+    pub(crate) fn find(&self, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Option<Arc<Product<T>>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.of.get(&w.lent()?)?.iter().find(|product| product.x == x).map(Arc::clone)
+    }
+
+    /// That of x and w, which is made if there is none; `None` where w is not kept as long, or there is no room.
+    pub(crate) fn find_or_make(&self, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Option<Arc<Product<T>>> {
+        let lent = w.lent()?;
+        if let Some(found) = self.find(x, w) {
+            return Some(found);
+        }
+        let bytes = size_of::<T>() * (x.len() + 3 * x.nrows() * w.dim().0 + w.dim().0);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes = Some(kept.bytes + bytes).filter(|bytes| *bytes <= MOST)?;
+        drop(kept);
+        let product = Arc::new(Product::of(x, w));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.of.entry(lent).or_default().push(Arc::clone(&product));
+        Some(product)
+    }
+}
