@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use fixtures::synth::Synthesis;
 use fixtures::synth::released::Released;
@@ -23,8 +24,8 @@ pub struct Synth {
     #[arg(required_unless_present = "like", conflicts_with = "like")]
     pub config: Option<PathBuf>,
     /// A released model: its shapes, names and types.
-    #[arg(long, value_enum, value_name = "MODEL")]
-    pub like: Option<Like>,
+    #[arg(long, value_name = "MODEL", value_parser = released())]
+    pub like: Option<Released>,
     /// As many layers, in place of the released model's.
     #[arg(long, value_name = "N", requires = "like", value_parser = clap::value_parser!(u32).range(1..))]
     pub num_layers: Option<u32>,
@@ -45,25 +46,10 @@ pub struct Synth {
     pub shard_size: f64,
 }
 
-/// A released model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Like {
-    /// 62 layers of 256 experts, block FP8: 230 GB.
-    #[value(name = "minimax-m2.7")]
-    M27,
-    /// 60 layers of 128 experts, three of them dense, with its vision tower, MXFP8: 444 GB.
-    #[value(name = "minimax-m3")]
-    M3,
-}
-
-impl Like {
-    fn config(self, layers: Option<u32>) -> Value {
-        let released = match self {
-            Like::M27 => Released::M27,
-            Like::M3 => Released::M3,
-        };
-        layers.map_or_else(|| released.config(), |layers| released.with_layers(layers as usize))
-    }
+/// The released models by their names.
+fn released() -> impl TypedValueParser<Value = Released> {
+    let names = Released::ALL.map(|released| PossibleValue::new(released.name).help(released.about));
+    PossibleValuesParser::new(names).map(|name| Released::named(&name).expect("one of the names"))
 }
 
 /// What weights are stored in.
@@ -131,7 +117,8 @@ impl Synth {
     /// The `config.json` that is followed.
     fn text(&self) -> Result<String, Failure> {
         if let Some(like) = self.like {
-            return Ok(format!("{:#}\n", like.config(self.num_layers)));
+            let config = self.num_layers.map(|layers| like.with_layers(layers as usize));
+            return Ok(format!("{:#}\n", config.unwrap_or_else(|| like.config())));
         }
         let config = self.config.as_deref().unwrap_or(Path::new("config.json"));
         let config = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
