@@ -4,5 +4,6 @@ mod blocks;
 pub mod decoder;
 mod experts;
 mod feed_forward;
+mod norms;
 mod stream;
 pub mod vision;
