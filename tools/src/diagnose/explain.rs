@@ -9,7 +9,7 @@ use super::catalogue::mistake::{Assumed, Change, Clue};
 use super::diagnosis::Explained;
 use super::search::{self, Bench};
 use super::trial::{Before, Tried};
-use super::{pattern, sizes};
+use super::{networks, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
@@ -72,11 +72,12 @@ impl Comparison<'_> {
             tried.extend(fitting);
             near.push((far, assumed));
         }
+        let mut found = Vec::new();
         let bench = Bench::new(self, assumption, first)?;
         if let Some(bench) = &bench
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
-            let found = search::hypotheses(bench, clue, progress)?;
+            found = search::hypotheses(bench, clue, progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
                 let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
@@ -88,6 +89,10 @@ impl Comparison<'_> {
         if tried.is_empty() {
             let found = search::of_site(first.site, self.compared.config);
             tried.extend(self.attempts(&before, &found, first, progress)?);
+        }
+        if tried.is_empty() {
+            let alone = networks::in_one_kind(&self.suspects(first), possible.iter().chain(found.iter().flatten()));
+            tried.extend(self.attempts(&before, &alone, first, progress)?);
         }
         if tried.is_empty() {
             tried.extend(self.attempts(&before, &self.behind(assumption, first, clue), first, progress)?);
@@ -246,9 +251,15 @@ impl Comparison<'_> {
         Ok((Clue { position: passed + token.unwrap_or(0) }, off.unwrap_or_default()))
     }
 
+    /// The operators on the way to a fault.
+    fn suspects(&self, first: &SiteReport) -> Vec<Site> {
+        let is_shown = |site| self.compared.candidate.has(At { step: first.step, site });
+        first.segment.iter().copied().chain(search::way_to(first.site, is_shown)).collect()
+    }
+
     /// Known mistakes of the operators on the way to a fault.
     fn possible(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
-        let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        let suspects = self.suspects(first);
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
         let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));
