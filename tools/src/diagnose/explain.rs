@@ -14,8 +14,11 @@ use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
 
-/// Mistakes that come nearest alone, each of which is tried with every other where none fits alone.
+/// Mistakes that come nearest alone, each of which is tried with others where none fits alone.
 const PAIRED: usize = 4;
+
+/// Mistakes that come nearest alone among which its partner is looked for.
+const PARTNERS: usize = 24;
 
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;
@@ -99,6 +102,7 @@ impl Comparison<'_> {
         }
         if tried.is_empty() {
             near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            near.truncate(PARTNERS);
             let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }

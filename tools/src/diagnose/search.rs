@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
 //! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, with [`epsilons`], and
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`], with [`epsilons`], and
 //! [`capacity`]; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
@@ -18,6 +18,7 @@ mod experts;
 mod factor;
 pub(super) mod kinds;
 mod layers;
+mod parameter;
 mod parameters;
 mod replaced;
 mod rows;

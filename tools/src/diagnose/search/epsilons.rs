@@ -7,7 +7,7 @@ use reference::site::VisionLayerSite::{Norm1, Norm2};
 use reference::site::VisionSite::{self, Layer, PreNorm};
 
 use super::kinds;
-use super::parameters::Parameter;
+use super::parameter::Parameter;
 use crate::diagnose::catalogue::mistake::Mistake;
 
 const NORMS: &[LayerSite] = &[InputNorm, QNorm, KNorm, IndexQNorm, IndexKNorm, PostAttentionNorm];

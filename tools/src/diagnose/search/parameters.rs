@@ -7,36 +7,18 @@ use reference::LayerSite::{
     SharedDown,
 };
 use reference::Site::{self, RopeCos, RopeSin};
-use reference::config::Config;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Storage};
 
 use super::bench::NEARER;
 use super::factor::near;
+use super::parameter::Parameter;
 use super::{Bench, epsilons, kinds};
 use crate::diagnose::catalogue::fit::Fit;
-use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
-
-/// A number, and where it is looked for.
-pub(super) struct Parameter {
-    pub(super) kind: &'static Mistake,
-    /// Its letter or name.
-    pub(super) name: &'static str,
-    /// The field of the semantics that sets it.
-    pub(super) field: &'static str,
-    pub(super) touches: &'static [LayerSite],
-    /// Sites outside of layers.
-    pub(super) outside: &'static [Site],
-    /// The least and the largest that is tried, and how many in between.
-    pub(super) range: (f64, f64, usize),
-    /// Whether these are at equal quotients.
-    pub(super) is_log: bool,
-    /// What the configuration says; none where the model has no such number.
-    pub(super) configured: fn(&Config) -> Option<f64>,
-}
 
 const ROTATED: &[LayerSite] = &[QRope, KRope, IndexQRope, IndexKRope];
 const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
