@@ -34,7 +34,6 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![
             RouterScore::Sigmoid,
             RouterScore::SoftmaxTopk,
-            RouterScore::SoftmaxChosen,
             RouterScore::BiasedSigmoid,
             RouterScore::SqrtSoftplus,
         ]),

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::feed_forward::Inputs;
+use super::inputs::Inputs;
 pub use super::stream::Stream;
 use super::stream::residual_stream;
 use super::vision::VisionTower;

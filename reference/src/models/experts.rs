@@ -3,7 +3,7 @@
 use ndarray::{Array2, Axis};
 
 use super::decoder::Decoder;
-use super::feed_forward::Inputs;
+use super::inputs::Inputs;
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
 use crate::ops::linear::Linear;

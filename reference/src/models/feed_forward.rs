@@ -1,35 +1,15 @@
 //! What follows attention: a dense network, or experts and the one that all tokens share (SPEC A13, A14).
 
 use super::decoder::Decoder;
+use super::inputs::Inputs;
 use crate::config::FeedForward;
 use crate::ops::dense_ffn::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{WithShared, with_shared};
 use crate::run::Run;
-use crate::semantics::{ActivationIn, NetworkInput, UpClamp};
+use crate::semantics::{ActivationIn, UpClamp};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
-
-/// What networks may read.
-#[derive(Clone, Copy)]
-pub(super) struct Inputs<'x, T> {
-    /// The norm of the stream behind attention.
-    pub(super) normed: &'x Tracked<T>,
-    /// That stream.
-    pub(super) residual: &'x Tracked<T>,
-    /// The stream before the layer.
-    pub(super) layer: &'x Tracked<T>,
-}
-
-impl<'x, T> Inputs<'x, T> {
-    pub(super) fn of(self, input: NetworkInput) -> &'x Tracked<T> {
-        match input {
-            NetworkInput::Normed => self.normed,
-            NetworkInput::Residual => self.residual,
-            NetworkInput::LayerInput => self.layer,
-        }
-    }
-}
 
 impl Decoder<'_> {
     /// The output of a layer's networks.
