@@ -75,7 +75,7 @@ pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>
     Ok(y)
 }
 
-/// x less the mean of its row: a slip of ports, which take a LayerNorm.
+/// x less the mean of its row: a slip of ports, which take a `LayerNorm`.
 pub fn centred<T: Real>(mut x: Array2<T>) -> Array2<T> {
     let d = T::of(x.ncols() as f64);
     for mut row in x.rows_mut() {

@@ -8,7 +8,7 @@
 //! - Dtypes: g, u and a bf16; the SiLU f32.
 //! - Rounding: R1 at ρ, where a precision stores every step; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
-//! - Variants: D31 without u. Slips of ports: GELU, exact or by tanh, x·σ(1.702·x) or ReLU in SiLU's place.
+//! - Variants: D31 without u. Slips of ports: GELU, exact or by tanh, x·σ(1.702·x) or max(g, 0) in SiLU's place.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
 
 mod function;

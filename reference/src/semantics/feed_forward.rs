@@ -52,7 +52,7 @@ pub enum Activation {
     GegluTanh,
     /// x·σ(1.702·x).
     GegluQuick,
-    /// ReLU.
+    /// max(x, 0).
     Reglu,
 }
 

@@ -28,7 +28,7 @@ pub enum EpsPlace {
 pub enum NormMean {
     /// No: RMSNorm.
     Kept,
-    /// Yes: LayerNorm without a bias.
+    /// Yes: `LayerNorm` without a bias.
     Subtracted,
 }
 
