@@ -67,7 +67,7 @@ fn of_one_kind_of_norms() {
     };
     let one = of("m2-gqa3-f32", "k_norm_eps", "0.001", Some(vec![1]));
     is_fitted(&one, "k_norm_eps", "ε of the key norm", (1e-3, 1e-6));
-    assert_eq!(one.way, "k_norm_eps=0.001 in layer 1");
+    assert_eq!((&one.layers[..], one.is_local), (&[1][..], true));
     let last = of("m2-gqa3-f32", "final_norm_eps", "0.01", None);
     is_fitted(&last, "final_norm_eps", "ε of the last norm", (1e-2, 1e-6));
     let index = of("m3-gqa4-f32", "index_k_norm_eps", "0.003", None);
