@@ -10,7 +10,8 @@ mod sizes;
 mod vision;
 
 use crate::Semantics;
-use crate::semantics::{MsaSelect, NormWeight, QkNorm};
+use crate::grid::AXES;
+use crate::semantics::{AxialAxes, MsaSelect, NormWeight, QkNorm};
 pub use architecture::Architecture;
 pub use quantization::Quantization;
 pub use reader::ConfigError;
@@ -155,7 +156,9 @@ impl Config {
             },
             ..index
         });
+        let axes = if semantics.axial_axes == AxialAxes::HeightWidth { AXES - 1 } else { AXES };
         Config {
+            vision: self.vision.clone().map(|vision| Vision { axes, ..vision }),
             rotary_dim: semantics.rotary_dim.unwrap_or(self.rotary_dim),
             rope_theta: semantics.rope_theta.unwrap_or(self.rope_theta),
             rms_norm_eps: semantics.norm_eps.unwrap_or(self.rms_norm_eps),

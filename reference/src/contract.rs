@@ -26,8 +26,8 @@ pub use crate::ops::router::Router;
 pub use crate::ops::vision_attention::VisionAttention;
 pub use crate::order::{Lanes, Orders, PARITY as ORDERS, Tiles, WARP};
 pub use crate::semantics::{
-    AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm, RopePair, RopePart,
-    Semantics, VisionSpan,
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm,
+    RopePair, RopePart, Semantics, VisionSpan,
 };
 pub use crate::site::{Extent, LayerSite, Site, VisionLayerSite, VisionSite};
 pub use crate::weights::{LayerWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};

@@ -63,6 +63,11 @@ pub fn segments(grids: &[Grid]) -> Vec<usize> {
     grids.iter().map(|grid| grid.patches().expect("as many as rows of pixels")).collect()
 }
 
+/// Patches of each time of each grid: each a picture.
+pub fn frames(grids: &[Grid]) -> Vec<usize> {
+    grids.iter().flat_map(|grid| std::iter::repeat_n(grid.h * grid.w, grid.t)).collect()
+}
+
 /// Ok if `rows` are the patches of the grids, one each.
 pub fn require_patches(rows: usize, grids: &[Grid], label: &'static str, quantity: &str) -> Result<(), ContractError> {
     let all = patches(grids);

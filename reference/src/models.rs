@@ -4,5 +4,7 @@ mod blocks;
 pub mod decoder;
 mod experts;
 mod feed_forward;
+mod inputs;
+mod norms;
 mod stream;
 pub mod vision;

@@ -23,12 +23,16 @@ pub use attention::{AttentionScale, Causal, KeyHead, ScoreType};
 pub use blocks::{
     IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect,
 };
-pub use feed_forward::{Activation, Expert, GateClamp, SharedScale};
-pub use norms::{EpsPlace, NormOrder, NormWeight, QkNorm, QkNormOn};
+pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
+pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use rope::{PositionShift, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
-pub use router::{ExpertChoice, Renormalize, RouterEps, RouterScore, RoutingWeights};
+pub use router::{
+    ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
+};
 use table::table;
-pub use vision::{AxialPair, ChunkTime, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan};
+pub use vision::{
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan,
+};
 
 use crate::error::ParseError;
 use crate::words;
@@ -59,6 +63,16 @@ table! {
         eps_place: word EpsPlace = EpsPlace::Inside;
         /// ε, instead of the config's.
         norm_eps: number Option<f64> = None;
+        /// ε of the norms before attention alone.
+        input_norm_eps: number Option<f64> = None;
+        /// ε of the norms behind attention alone.
+        post_attention_norm_eps: number Option<f64> = None;
+        /// ε of the norm before the head alone.
+        final_norm_eps: number Option<f64> = None;
+        /// Whether norms take the mean off first.
+        norm_mean: word NormMean = NormMean::Kept;
+        /// Whether the head reads the norm of the stream.
+        final_norm: word FinalNorm = FinalNorm::Applied;
     }
     qk_norm {
         /// D05: over what queries and keys are normed, instead of the config's. S2, S0 CH3.5 and the code: the whole
@@ -70,6 +84,10 @@ table! {
         qk_shards: number Option<usize> = None;
         /// ε of the query and key norms, instead of the others'.
         qk_norm_eps: number Option<f64> = None;
+        /// ε of the query norm alone.
+        q_norm_eps: number Option<f64> = None;
+        /// ε of the key norm alone.
+        k_norm_eps: number Option<f64> = None;
     }
     qk_norm_rope {
         /// Whether norm or rotation comes first.
@@ -110,6 +128,10 @@ table! {
         index_key: word IndexKey = IndexKey::Own;
         /// Which tokens the index branch scores.
         index_mask: word IndexMask = IndexMask::Token;
+        /// ε of the index branch's query norm.
+        index_q_norm_eps: number Option<f64> = None;
+        /// ε of its key norm.
+        index_k_norm_eps: number Option<f64> = None;
         /// What the index branch's token scores are kept in.
         index_scores: word ScoreType = ScoreType::F32;
     }
@@ -136,10 +158,20 @@ table! {
         renormalize: word Renormalize = Renormalize::Chosen;
         /// Which experts a token is sent to.
         expert_choice: word ExpertChoice = ExpertChoice::Distinct;
+        /// Groups that experts are chosen from.
+        expert_groups: number Option<ExpertGroups> = None;
+        /// What the router reads.
+        router_input: word NetworkInput = NetworkInput::Normed;
+        /// What the router's logits are computed in, from an input and a weight of that type.
+        router_logits: word ScoreType = ScoreType::F32;
+        /// What routing weights are kept in.
+        routing_type: word ScoreType = ScoreType::F32;
     }
     dense_ffn {
         /// The function on the gate, instead of the config's.
         activation: word_or_config Option<Activation> = None;
+        /// In which networks of a layer with experts that, or one of the numbers of SwiGLU-OAI, is another.
+        activation_in: word ActivationIn = ActivationIn::All;
     }
     swiglu {
         /// D31: whether feed-forward networks have a gate. S3's expert and S1 CH5.2's words: none; the code: one.
@@ -148,6 +180,10 @@ table! {
     swiglu_oai {
         /// D32: how the gate is clamped. S1 CH5.2 and CH8.1: on both sides; the code: from above.
         gate_clamp: word GateClamp = GateClamp::Symmetric, released GateClamp::Upper;
+        /// How the up projection is clamped.
+        up_clamp: word UpClamp = UpClamp::Symmetric;
+        /// To what the gate is clamped behind its sigmoid, instead of before.
+        activated_limit: number Option<f64> = None;
         /// α of SwiGLU-OAI, by which the gate is multiplied in the sigmoid, instead of the config's.
         gate_alpha: number Option<f64> = None;
         /// β of SwiGLU-OAI, which is added to u, instead of the config's.
@@ -158,21 +194,39 @@ table! {
     moe {
         /// By what the routed experts' sum is multiplied, instead of the config's.
         routed_scale: number Option<f64> = None;
+        /// Where routing weights are multiplied in.
+        weights_on: word WeightsOn = WeightsOn::Output;
+        /// Tokens that an expert takes: what it would say to later ones is left out.
+        expert_capacity: number Option<usize> = None;
+        /// What the shared expert reads.
+        shared_input: word NetworkInput = NetworkInput::Normed;
         /// By what the shared expert's output is multiplied.
         shared_scale: word SharedScale = SharedScale::One;
     }
     vision_attention {
         /// D48: which patches a patch sees. S1 CH4.2: all; the code: those of its own image, or chunk of a video.
         vision_attention: word VisionSpan = VisionSpan::Segmented;
+        /// By what number the tower scales its scores, instead of 1/√d.
+        vision_score_scale: number Option<f64> = None;
     }
     gelu {
         /// D50: which GELU. S1 does not say; the code has the exact one.
         gelu: word Gelu = Gelu::Erf;
+        /// Which GELU the tower's layers have, instead of that.
+        tower_gelu: word_or_config Option<Gelu> = None;
+        /// Which the projector has in between its first two maps.
+        projector_gelu: word_or_config Option<Gelu> = None;
+        /// Which it has in between its last two.
+        merge_gelu: word_or_config Option<Gelu> = None;
     }
     axial_rope {
         /// D52: which channels form a pair that rotates with time, height or width. S1's text suggests each axis's own run
         /// of channels; the code has halves of all.
         axial_pair: word AxialPair = AxialPair::Half;
+        /// In what order the rotation takes patches to come.
+        axial_order: word AxialOrder = AxialOrder::Merged;
+        /// Which place of a patch each third of the angles is made of.
+        axial_axes: word AxialAxes = AxialAxes::TimeHeightWidth;
         /// What time a chunk of a video begins at.
         chunk_time: word ChunkTime = ChunkTime::Reset;
     }
@@ -183,10 +237,22 @@ table! {
     patch_embedding {
         /// How the patch embedding's weight is read.
         patch_order: word PatchOrder = PatchOrder::ColourFirst;
+        /// What pixels are kept in.
+        pixels: word ScoreType = ScoreType::F32;
     }
     layer_norm {
         /// Whether a norm follows the tower's last layer.
         vision_post_norm: word PostNorm = PostNorm::None;
+        /// ε of the tower's norms, instead of the config's.
+        vision_norm_eps: number Option<f64> = None;
+        /// ε of the norms in its layers alone.
+        vision_layer_norm_eps: number Option<f64> = None;
+        /// ε of the norm before its layers alone.
+        vision_pre_norm_eps: number Option<f64> = None;
+    }
+    masked_scatter {
+        /// In whose places features are put.
+        feature_places: word FeaturePlaces = FeaturePlaces::Own;
     }
 }
 

@@ -42,6 +42,7 @@ mod rows;
 mod semantics;
 mod site;
 mod skip;
+mod slips;
 mod storage;
 mod structure;
 mod weights;

@@ -6,23 +6,20 @@ from unittest.mock import patch
 
 import torch
 from mistakes import LAYERS, Inject, Mistake, everywhere, expert_blocks, forwards, showing, weights
+from router_mistakes import WeighedExperts, router_mistakes, weighed
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-WeighedExperts = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
-"""The router's step from logits, correction bias and k to weights and experts."""
-
-
 def expert_mistakes(router: Callable[[WeighedExperts], Inject]) -> dict[str, Mistake]:
     """Those of a family; `router` replaces the step of its routers."""
-    return {
+    return router_mistakes(router) | {
         "softmax_router": Mistake(
             "the experts are the k largest logits, weighted by their softmax", router(_softmax_weights)
         ),
         "bias_in_weights": Mistake("expert weights are taken from the biased scores", router(_biased_weights)),
         "bias_dropped": Mistake(
             "experts are chosen without the correction bias",
-            router(lambda logits, bias, k: _weighed(logits, logits.sigmoid(), k)),
+            router(lambda logits, bias, k: weighed(logits, logits.sigmoid(), k)),
         ),
         "bias_bf16": Mistake(
             "the correction bias is rounded to bfloat16; what experts are chosen by is kept, as few choices change",
@@ -51,13 +48,6 @@ def expert_mistakes(router: Callable[[WeighedExperts], Inject]) -> dict[str, Mis
 def _gate_up(wrong: Callable[[Tensor], Tensor]) -> Inject:
     """Replaces the stacked gate and up projections of the routed experts, [experts, 2 intermediate, hidden]."""
     return lambda model: weights([block.experts for block in expert_blocks(model)], "gate_up_proj", wrong)
-
-
-def _weighed(logits: Tensor, choice: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The released step, with experts chosen by `choice`."""
-    experts = choice.topk(k, sorted=False).indices
-    chosen = logits.sigmoid().gather(1, experts)
-    return chosen / chosen.sum(-1, keepdim=True), experts
 
 
 def _softmax_weights(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:

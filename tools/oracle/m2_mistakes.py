@@ -6,10 +6,11 @@ from unittest.mock import patch
 
 import torch
 from attention_mistakes import attention_mistakes
-from expert_mistakes import WeighedExperts, expert_mistakes
-from mistakes import LAYERS, Inject, Mistake, attention_parts, everywhere, expert_blocks, weights
+from expert_mistakes import expert_mistakes
+from mistakes import LAYERS, Inject, Mistake, attention_parts, everywhere, expert_blocks, forwards, weights
 from m2_norm_mistakes import NORM_MISTAKES
 from rotary_mistakes import rotary_mistakes
+from router_mistakes import WeighedExperts
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import MiniMaxM2ForCausalLM
@@ -54,6 +55,18 @@ MISTAKES = (
         "nongated": Mistake(
             "experts have no gate: w2 silu(w1 x)",
             lambda model: patch.object(library.MiniMaxM2Experts, "forward", _nongated),
+        ),
+        "activation_gelu": Mistake(
+            "GELU by tanh stands in SiLU's place",
+            lambda model: forwards(
+                [experts.act_fn for experts in _experts(model)],
+                lambda act: lambda x: functional.gelu(x, approximate="tanh"),
+            ),
+        ),
+        "final_norm_missing": Mistake(
+            "the head reads the stream, not its norm",
+            lambda model: forwards([model.model.norm], lambda norm: lambda x: x),
+            (*LAYERS, "logits"),
         ),
         "halves_interleaved": Mistake(
             "w1 and w3 are read as alternate rows of one weight, not as its halves",

@@ -64,6 +64,18 @@ def _one_plus(norm: nn.Module, x: Tensor) -> Tensor:
     return (1 + norm.weight) * (x.float() * (mean_of_squares + norm.variance_epsilon).rsqrt()).to(x.dtype)
 
 
+def _of_stream(model: MiniMaxM2ForCausalLM) -> list[nn.Module]:
+    layers = model.model.layers
+    return [norm for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)] + [
+        model.model.norm
+    ]
+
+
+def _centred(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    right = norm.forward
+    return lambda x: right(x - x.mean(-1, keepdim=True))
+
+
 def _unnormed(*names: str) -> Inject:
     return lambda model: forwards(attention_parts(model, *names), lambda norm: lambda x: x)
 
@@ -135,6 +147,9 @@ NORM_MISTAKES = {
     "gemma_plus_one_on_M2": Mistake("every RMSNorm multiplies by one plus its weight", _every_norm(_one_plus)),
     "eps_outside": Mistake(
         "every RMSNorm adds 1e-8 to the root mean square, not epsilon under the root", _every_norm(_eps_outside)
+    ),
+    "layer_norm_for_rms": Mistake(
+        "the norms of the residual stream take the mean off first", lambda model: forwards(_of_stream(model), _centred)
     ),
     "qk_norm_missing": Mistake("q and k are not normalized", _unnormed("q_norm", "k_norm")),
     "qk_norm_not_on_k": Mistake("k is not normalized", _unnormed("k_norm")),

@@ -6,11 +6,12 @@ from unittest.mock import patch
 
 import torch
 from attention_mistakes import attention_mistakes
-from expert_mistakes import WeighedExperts, expert_mistakes
+from expert_mistakes import expert_mistakes
 from m3_indexer_mistakes import INDEXER_MISTAKES
 from m3_mask_mistakes import MASK_MISTAKES
 from mistakes import Inject, Mistake, everywhere, expert_blocks
 from rotary_mistakes import rotary_mistakes
+from router_mistakes import WeighedExperts, shared_unnormed
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import MiniMaxM3VLForCausalLM
@@ -81,6 +82,12 @@ def _up_no_plus_one(mlp: nn.Module, gate_up: Tensor) -> Tensor:
     return _swiglu_oai(mlp, gate, up - 1)
 
 
+def _sum_clamped(mlp: nn.Module, gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    gate, both = _clamped(mlp, gate, up + 1)
+    return _swiglu_oai(mlp, gate, both - 1)
+
+
 def _interleaved(mlp: nn.Module, gate_up: Tensor) -> Tensor:
     return _swiglu_oai(mlp, *_clamped(mlp, gate_up[..., ::2], gate_up[..., 1::2]))
 
@@ -130,11 +137,13 @@ MISTAKES = (
         "swiglu_up_no_plus_one": Mistake("ups are not increased by one", _activation(_up_no_plus_one)),
         "swiglu_params_dropped": Mistake("the activation is SwiGLU: no clamp, alpha or one", _activation(_plain_silu)),
         "halves_interleaved": Mistake("gates and ups are read in turns, not as halves", _activation(_interleaved)),
+        "swiglu_up_clamp": Mistake("ups are clamped together with their one", _activation(_sum_clamped)),
         "routed_scale_missing": Mistake("the routed experts' sum is not scaled", _routed_scale(0)),
         "routed_scale_twice": Mistake("the routed experts' sum is scaled twice", _routed_scale(2)),
         "shared_scaled": Mistake(
             "the shared expert is scaled as the routed ones are", _shared(lambda y, factor: factor * y)
         ),
+        "shared_unnormed": Mistake("the shared expert reads the stream, not its norm", shared_unnormed),
         "shared_missing": Mistake("the shared expert is left out", _shared(lambda y, factor: torch.zeros_like(y))),
     }
 )

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "rope_bf16_position": "m2-square-f32",
     "rope_missing": "m2-gqa3-f32",
     "softmax_bf16": "m2-gqa3-f32",
+    "vision_frames_apart": "vision-video-f32",
     "video_t_not_reset": "vision-video-f32",
     "w2_transposed": "m2-square-f32",
 }

@@ -84,6 +84,69 @@ def _rows(model: Model) -> AbstractContextManager[object]:
     )
 
 
+def _attentions(model: Model) -> list[nn.Module]:
+    return [layer.self_attn for layer in model.model.vision_tower.layers]
+
+
+def _causal(attention: nn.Module) -> Callable[..., tuple[Tensor, None]]:
+    def forward(x: Tensor, cu_seqlens: Tensor, position_embeddings: tuple[Tensor, Tensor], **_: object) -> tuple:
+        x = x.reshape(-1, x.shape[-1])
+        heads = (len(x), attention.num_heads, attention.head_dim)
+        q, k, v = (part(x).view(heads) for part in (attention.q_proj, attention.k_proj, attention.v_proj))
+        q, k = library.apply_rotary_pos_emb_vision(q, k, *position_embeddings)
+        of_segments = []
+        for first, end in zip(cu_seqlens, cu_seqlens[1:], strict=False):
+            parts = (part[first:end].transpose(0, 1) for part in (q, k, v))
+            of_segment = functional.scaled_dot_product_attention(*parts, is_causal=True, scale=attention.scaling)
+            of_segments.append(of_segment.transpose(0, 1).flatten(1))
+        return attention.out_proj(torch.cat(of_segments))[None], None
+
+    return forward
+
+
+def _of_tower(name: str, *, wrong: bool) -> Inject:
+    return lambda model: patch.object(model.model.vision_tower, name, wrong)
+
+
+def _raster(place: Callable, grids: Tensor, side: int, **more: object) -> Tensor:
+    return place(grids, 1, **more)
+
+
+def _transposed(place: Callable, grids: Tensor, *rest: object, **more: object) -> Tensor:
+    return place(grids, *rest, **more)[..., [0, 2, 1]]
+
+
+def _interleaved(rotate: Callable, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    angles = cos.shape[-1] // 2
+    cos, sin = (table[..., None, :angles].repeat_interleave(2, dim=-1) for table in (cos, sin))
+
+    def rotated(x: Tensor) -> Tensor:
+        turned, rest = x[..., : 2 * angles], x[..., 2 * angles :]
+        crossed = torch.stack((-turned[..., 1::2], turned[..., ::2]), dim=-1).flatten(-2)
+        return torch.cat((turned * cos + crossed * sin, rest), dim=-1)
+
+    return rotated(q), rotated(k)
+
+
+def _pixels_bf16(model: Model) -> AbstractContextManager[None]:
+    def wrong(embeddings: nn.Module) -> Callable[[Tensor], Tensor]:
+        right = embeddings.forward
+        return lambda x: right(x.bfloat16().float())
+
+    return forwards([model.model.vision_tower.embeddings], wrong)
+
+
+def _images_reversed(model: Model) -> AbstractContextManager[object]:
+    look = model.model.get_image_features
+
+    def wrong(*rest: object, **more: object) -> object:
+        seen = look(*rest, **more)
+        seen.pooler_output = tuple(reversed(seen.pooler_output))
+        return seen
+
+    return patch.object(model.model, "get_image_features", wrong)
+
+
 def _function(name: str, wrong: Callable) -> Inject:
     """Replaces a function of the library, which `wrong` gets first; the older version has no such function."""
     return lambda model: patch.object(library, name, partial(wrong, getattr(library, name)))
@@ -112,6 +175,33 @@ MISTAKES = {
         "patches attend to those of all images that go through the tower together",
         _function("get_vision_attention_seqlens", _one_segment),
         KEPT,
+    ),
+    "vision_causal": Mistake(
+        "a patch sees those before it alone", lambda model: forwards(_attentions(model), _causal), KEPT
+    ),
+    "vision_frames_apart": Mistake(
+        "each time of a video is a segment of its own", _of_tower("merge_temporal", wrong=False), KEPT
+    ),
+    "vision_positions_raster": Mistake(
+        "the rotation takes patches to come row by row", _function("get_vision_position_ids", _raster), KEPT
+    ),
+    "vision_axes_exchanged": Mistake(
+        "height and width rotate each other's channels", _function("get_vision_position_ids", _transposed), KEPT
+    ),
+    "rope3d_interleaved": Mistake(
+        "channels 2i and 2i + 1 form a pair", _function("apply_rotary_pos_emb_vision", _interleaved), KEPT
+    ),
+    "gelu_quick": Mistake(
+        "the tower's GELU is x·sigmoid(1.702·x)",
+        lambda model: forwards(
+            [layer.mlp.activation_fn for layer in model.model.vision_tower.layers],
+            lambda act: lambda x: x * torch.sigmoid(1.702 * x),
+        ),
+        KEPT,
+    ),
+    "pixels_bf16": Mistake("pixels are rounded to bfloat16", _pixels_bf16, (*KEPT, "*.vision_tower.embeddings")),
+    "features_misplaced": Mistake(
+        "the images' features stand in the opposite order", _images_reversed, (*KEPT, "*.layers.[0-9].input_layernorm")
     ),
     "gelu_tanh": Mistake("GELU is approximated by tanh", _tanh, KEPT),
     "post_layernorm_applied": Mistake("a norm without weights follows the tower's last layer", _normed, KEPT),

@@ -3,12 +3,13 @@
 //! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves; `view`, the
 //! candidate as it is seen under one;
 //! `search`, what values tell of weights and parameters where no known mistake explains them; `explain`, what explains
-//! a fault best; [`diagnosis`], one fault after the other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
+//! a fault best, and `networks`, what is another in one kind of them alone; [`diagnosis`], one fault after the other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
 pub mod detection;
 pub mod diagnosis;
 mod explain;
+mod networks;
 mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;

@@ -3,8 +3,8 @@
 
 use half::bf16;
 use reference::contract::{
-    AxialPair, AxialRope, ChunkTime, Gelu, Grid, Medium, PatchEmbedding, PatchOrder, Pixels, Rounding,
-    RoundingContract, Site, Vision, VisionLayerSite, VisionSite, axial_rope, segments,
+    AxialAxes, AxialOrder, AxialPair, AxialRope, ChunkTime, Gelu, Grid, Medium, PatchEmbedding, PatchOrder, Pixels,
+    Rounding, RoundingContract, Site, Vision, VisionLayerSite, VisionSite, axial_rope, segments,
 };
 
 use super::capture::Tap;
@@ -80,7 +80,9 @@ impl VisionTower {
     fn pass<'a>(&self, gpu: &'a Gpu, number: usize, grids: &[Grid], tap: &mut Tap<'_, '_>) -> Result<Pass<'a>, Error> {
         let Vision { rope_theta: theta, spatial_merge_size: side, .. } = self.vision;
         let (pair, time) = (AxialPair::Half, ChunkTime::Reset);
-        let axial = AxialRope { head_dim: self.vision.head_dim(), theta, side, pair, time, table: Rounding::NONE };
+        let (order, axes) = (AxialOrder::Merged, AxialAxes::TimeHeightWidth);
+        let axial =
+            AxialRope { head_dim: self.vision.head_dim(), theta, side, pair, time, order, axes, table: Rounding::NONE };
         let table = axial_rope::<f32>(&axial, grids)?;
         tap.show_host(Site::Vision(number, VisionSite::RopeCos), table.cos.view());
         tap.show_host(Site::Vision(number, VisionSite::RopeSin), table.sin.view());

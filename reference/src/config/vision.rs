@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::reader::Reader;
 use super::sizes::{MOST_ELEMENTS, MOST_LAYERS, elements};
-use crate::grid::rotary_dim;
+use crate::grid::{AXES, rotary_dim};
 
 /// The vision tower and the projector.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Vision {
     pub layer_norm_eps: f64,
     /// θ.
     pub rope_theta: f64,
+    /// Axes that patches are rotated by: time, height and width.
+    pub axes: usize,
     /// Width inside the projector.
     pub projector_hidden_size: usize,
     /// The token in whose places images are put.
@@ -73,7 +75,7 @@ impl Vision {
 
     /// Channels of a head that rotate.
     pub fn rotary_dim(&self) -> usize {
-        rotary_dim(self.head_dim())
+        self.axes * (rotary_dim(self.head_dim()) / AXES)
     }
 
     /// Patches that become one token.
@@ -135,6 +137,7 @@ impl Reader<'_> {
             spatial_merge_size,
             layer_norm_eps: self.number("layer_norm_eps").unwrap_or(absent::EPS),
             rope_theta: self.rope("rope_theta").unwrap_or(absent::THETA),
+            axes: AXES,
             projector_hidden_size,
             image_token,
             video_token,

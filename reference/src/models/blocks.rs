@@ -103,8 +103,11 @@ impl Decoder<'_> {
             IndexNorm::Own | IndexNorm::Swapped => semantics::QkNorm::PerHead,
             IndexNorm::None => semantics::QkNorm::None,
         };
+        let semantics = self.semantics();
+        let eps =
+            if weight == LayerWeight::IndexQNorm { semantics.index_q_norm_eps } else { semantics.index_k_norm_eps };
         let params = |contract: &RoundingContract| {
-            let norm = self.norm_params(contract);
+            let norm = self.norm_params(contract, eps);
             QkNorm { norm, over, head_dim }.under(contract)
         };
         let w = self.layer_weight(layer, weight)?;

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use super::inputs::Inputs;
 pub use super::stream::Stream;
 use super::stream::residual_stream;
 use super::vision::VisionTower;
@@ -19,13 +20,10 @@ use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
 use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
-use crate::ops::masked_scatter::{MaskedScatter, masked_scatter};
-use crate::ops::qk_norm::{QkNorm, qk_norm};
-use crate::ops::rms_norm::{RmsNorm, rms_norm};
+use crate::ops::masked_scatter::{self, MaskedScatter, masked_scatter};
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
-use crate::rounding::NormInput;
-use crate::run::{Run, vector};
-use crate::semantics::{self, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
+use crate::run::Run;
+use crate::semantics::{FinalNorm, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
 use crate::weights::{LayerWeight, Weight, Weights};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
@@ -155,9 +153,12 @@ impl<'w> Decoder<'w> {
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let Some(vision) = &self.config.vision else { return Ok(x) };
-        for ((medium, _), f) in self.media.into_iter().flat_map(Media::passes).zip(features) {
+        let places = self.semantics.feature_places;
+        for ((medium, pixels), f) in self.media.into_iter().flat_map(Media::passes).zip(features) {
             let place = Some(medium.token(vision));
             let marked: Vec<bool> = (0..x.dim().0).map(|row| tokens.get(row).copied() == place).collect();
+            let marked = masked_scatter::marked(places, marked);
+            let f = &f.select(&masked_scatter::order(places, &pixels.grids, vision.merged()));
             let y = masked_scatter(&MaskedScatter::under(&run.contract), x.view(), &marked, f.view())?;
             let bound = |c: &_, _: &_| MaskedScatter::under(c).bound(&x.widened(), &marked, &f.widened());
             x = run.tracked(y, bound);
@@ -188,20 +189,23 @@ impl<'w> Decoder<'w> {
             return other.layer(layer, x, table, cache, run);
         }
         let at = |site| Site::Layer(layer, site);
-        let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::InputNorm)?, x, run)?;
+        let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::InputNorm), x, run)?;
         let normed = run.visit(at(LayerSite::InputNorm), normed);
         let attended = self.attention(layer, &normed, table, cache, run)?;
         let h = residual_stream(at(LayerSite::Residual), x, &attended, run)?;
-        let normed = self.rms_norm(&self.layer_weight(layer, LayerWeight::PostAttentionNorm)?, &h, run)?;
+        let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::PostAttentionNorm), &h, run)?;
         let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
-        let fed = self.feed_forward(layer, &normed, run)?;
+        let fed = self.feed_forward(layer, Inputs { normed: &normed, residual: &h.stored, layer: &x.stored }, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
         residual_stream(at(LayerSite::Output), &h, &fed, run)
     }
 
     /// Logits of the last layer's residual stream.
     pub fn head<T: Real>(&self, x: &Stream<T>, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
-        let normed = self.rms_norm(&self.weights.get(Weight::FinalNorm)?, x, run)?;
+        let normed = match self.semantics.final_norm {
+            FinalNorm::Applied => self.rms_norm(Weight::FinalNorm, x, run)?,
+            FinalNorm::Missing => x.stored.clone(),
+        };
         let normed = run.visit(Site::FinalNorm, normed);
         let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
         let logits = run.linear(Linear::under, &normed, &self.weights.get(weight)?)?;
@@ -297,19 +301,6 @@ impl<'w> Decoder<'w> {
         attention.slipping(&self.semantics, self.config.rotary_dim)
     }
 
-    fn rms_norm<T: Real>(&self, w: &Matrix<'_>, x: &Stream<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| self.norm_params(contract);
-        let y = rms_norm(&params(&run.contract), x.sum().view(), vector(w).view())?;
-        Ok(run.tracked(y, |candidate, y| {
-            let stored = x.stored.widened();
-            let read = match candidate.norm_input {
-                NormInput::Stored => stored,
-                NormInput::Sum => stored.with_rounding(candidate.activations),
-            };
-            params(candidate).bound(&read, vector(w).view(), y)
-        }))
-    }
-
     fn norm_both<T: Real>(
         &self,
         layer: usize,
@@ -342,29 +333,6 @@ impl<'w> Decoder<'w> {
         Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
     }
 
-    fn qk_norm<T: Real>(
-        &self,
-        weight: LayerWeight,
-        layer: usize,
-        x: &Tracked<T>,
-        run: &Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| {
-            let norm = self.norm_params(contract);
-            let norm = RmsNorm { eps: self.semantics.qk_norm_eps.unwrap_or(norm.eps), ..norm };
-            // A part of the projection is one head at least: keys that have fewer are on several devices.
-            let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config.head_dim);
-            let (over, head_dim) = match self.semantics.qk_shards {
-                Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
-                None => (self.semantics.qk_norm.unwrap_or(self.config.qk_norm), self.config.head_dim),
-            };
-            QkNorm { norm, over, head_dim }.under(contract)
-        };
-        let w = self.layer_weight(layer, weight)?;
-        let y = qk_norm(&params(&run.contract), x.view(), vector(&w).view())?;
-        Ok(run.tracked(y, |candidate, y| params(candidate).bound(&x.widened(), vector(&w).view(), y)))
-    }
-
     /// Heads of so many channels, rotated.
     pub(super) fn rotate<T: Real>(
         &self,
@@ -383,11 +351,6 @@ impl<'w> Decoder<'w> {
 
     pub(super) fn layer_weight(&self, layer: usize, weight: LayerWeight) -> Result<Matrix<'w>, WeightError> {
         self.weights.get(Weight::Layer(layer, weight))
-    }
-
-    pub(super) fn norm_params(&self, contract: &RoundingContract) -> RmsNorm {
-        let weight = self.semantics.norm_weight.unwrap_or(self.config.norm_weight);
-        RmsNorm::under(contract, self.config.rms_norm_eps, self.semantics.eps_place).weighing(weight)
     }
 
     fn rope(&self, contract: &RoundingContract) -> Rope {

@@ -3,27 +3,46 @@
 use ndarray::{Array2, Axis};
 
 use super::decoder::Decoder;
+use super::inputs::Inputs;
 use crate::bound::ErrorBound;
+use crate::matrix::Matrix;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
 use crate::ops::router::{self, Router};
 use crate::run::{Run, vector};
+use crate::semantics::{ActivationIn, WeightsOn};
 use crate::weights::{LayerWeight, Projection};
-use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
 impl Decoder<'_> {
     /// The weighted sum of each token's chosen experts.
     pub(super) fn experts<T: Real>(
         &self,
         layer: usize,
-        x: &Tracked<T>,
+        inputs: Inputs<'_, T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let (chosen, weights) = self.route(layer, x, run)?;
+        let (chosen, weights) = self.route(layer, inputs.of(self.semantics().router_input), run)?;
+        let weights = match self.semantics().expert_capacity {
+            Some(capacity) => moe::within_capacity(capacity, weights, chosen.view()),
+            None => weights,
+        };
+        let (x, k) = (inputs.normed, chosen.ncols());
+        let weighed = |token: usize| std::iter::repeat_n(token, k);
+        let (each, weights) = match self.semantics().weights_on {
+            WeightsOn::Output => (None, weights),
+            WeightsOn::Input => {
+                let each = x.select(&(0..x.dim().0).flat_map(weighed).collect::<Vec<_>>());
+                let y = moe::weighed_input(&Moe::under(&run.contract), each.view(), weights.view());
+                let bound = |c: &_, _: &_| Moe::under(c).bound_input(&each.widened(), &weights.widened());
+                (Some(run.tracked(y, bound)), moe::ones(&weights))
+            }
+        };
         let at = |site| Site::Layer(layer, site);
         let hidden = self.each_expert(&chosen, self.config().intermediate_size, run, |expert, rows, run| {
-            let tokens: Vec<usize> = rows.iter().map(|row| row / chosen.ncols()).collect();
-            self.activate(layer, expert, &x.select(&tokens), run)
+            let of_token = || x.select(&rows.iter().map(|row| row / k).collect::<Vec<_>>());
+            let read = each.as_ref().map_or_else(of_token, |each| each.select(rows));
+            self.activate(layer, expert, &read, run)
         })?;
         let hidden = run.visit(at(LayerSite::ExpertHidden), hidden);
         let output = self.each_expert(&chosen, self.config().hidden_size, run, |expert, rows, run| {
@@ -55,7 +74,7 @@ impl Decoder<'_> {
         let params =
             |contract: &RoundingContract| Router::under(contract, self.semantics(), self.config().num_experts_per_tok);
         let p = params(&run.contract);
-        let logits = run.product(Linear::router, x, &self.layer_weight(layer, LayerWeight::Gate)?)?;
+        let logits = self.router_logits(x, &self.layer_weight(layer, LayerWeight::Gate)?, run)?;
         let logits = run.visit(at(LayerSite::GateLogits), logits);
         let scores = router::scores(&p, logits.view());
         let scores = run.tracked(scores, |c, scores| params(c).bound_scores(&logits.widened(), scores));
@@ -73,6 +92,18 @@ impl Decoder<'_> {
         Ok((chosen, run.visit(at(LayerSite::GateWeights), weights)))
     }
 
+    /// In the type that they are computed in, which a port may take for input, weight and output.
+    fn router_logits<T: Real>(&self, x: &Tracked<T>, w: &Matrix<'_>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
+        let storage = self.semantics().router_logits.storage();
+        if storage == Storage::Real {
+            return run.product(Linear::router, x, w);
+        }
+        let x = run.narrowed(x, |_| storage);
+        let w = Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage());
+        let rounded = |c: &RoundingContract| Linear { output: c.kept_in(storage), ..Linear::router(c) };
+        run.product(rounded, &x, &w)
+    }
+
     /// One expert's activation of some tokens.
     fn activate<T: Real>(
         &self,
@@ -86,7 +117,7 @@ impl Decoder<'_> {
             run.linear(Linear::before_activation, x, &w)
         };
         let (gate, up) = (project(Projection::Gate)?, project(Projection::Up)?);
-        self.activation(&gate, &up, run)
+        self.activation(ActivationIn::Routed, &gate, &up, run)
     }
 
     /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read.

@@ -1,31 +1,34 @@
 //! What follows attention: a dense network, or experts and the one that all tokens share (SPEC A13, A14).
 
 use super::decoder::Decoder;
+use super::inputs::Inputs;
 use crate::config::FeedForward;
 use crate::ops::dense_ffn::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{WithShared, with_shared};
 use crate::run::Run;
+use crate::semantics::{ActivationIn, UpClamp};
 use crate::weights::{LayerWeight, Projection};
-use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
 impl Decoder<'_> {
     /// The output of a layer's networks.
     pub(super) fn feed_forward<T: Real>(
         &self,
         layer: usize,
-        x: &Tracked<T>,
+        x: Inputs<'_, T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         if self.config().layer(layer).feed_forward == FeedForward::Dense {
             let sites = [LayerSite::DenseGateUp, LayerSite::DenseDown];
-            return self.network(layer, x, LayerWeight::Dense, sites, run);
+            return self.network(layer, x.normed, LayerWeight::Dense, sites, run);
         }
         if !self.config().is_shared(layer) {
             return self.experts(layer, x, run);
         }
         let sites = [LayerSite::SharedGateUp, LayerSite::SharedDown];
-        let shared = self.network(layer, x, LayerWeight::Shared, sites, run)?;
+        let read = x.of(self.semantics().shared_input);
+        let shared = self.network(layer, read, LayerWeight::Shared, sites, run)?;
         let shared = run.visit(Site::Layer(layer, LayerSite::Shared), shared);
         let routed = self.experts(layer, x, run)?;
         let scale = self.config().routed_scaling_factor;
@@ -53,7 +56,11 @@ impl Decoder<'_> {
         let (gate, up) = (project(x, Projection::Gate, params, run)?, project(x, Projection::Up, params, run)?);
         let width = gate.dim().1;
         let both = run.visit(gate_up, gate.beside(&up));
-        let hidden = self.activation(&both.columns(0..width), &both.columns(width..2 * width), run)?;
+        let kind = match of(Projection::Gate) {
+            LayerWeight::Shared(_) => ActivationIn::Shared,
+            _ => ActivationIn::All,
+        };
+        let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), run)?;
         let output = project(&hidden, Projection::Down, Linear::under, run)?;
         Ok(run.visit(Site::Layer(layer, down), output))
     }
@@ -61,13 +68,32 @@ impl Decoder<'_> {
     /// The model's function of gate and up projection.
     pub(super) fn activation<T: Real>(
         &self,
+        kind: ActivationIn,
         gate: &Tracked<T>,
         up: &Tracked<T>,
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let oai = self.config().swiglu_oai;
-        let params = |contract: &RoundingContract| Activation::under(contract, self.semantics(), oai);
+        let semantics = self.activating(kind);
+        let params = |contract: &RoundingContract| Activation::under(contract, &semantics, oai);
         let a = params(&run.contract).of(gate.view(), up.view())?;
         Ok(run.tracked(a, |c, a| params(c).bound(&gate.widened(), &up.widened(), a)))
+    }
+
+    /// The reading of the activation in networks of a kind.
+    fn activating(&self, kind: ActivationIn) -> Semantics {
+        let own = *self.semantics();
+        if own.activation_in == ActivationIn::All || own.activation_in == kind {
+            return own;
+        }
+        Semantics {
+            activation: None,
+            up_clamp: UpClamp::Symmetric,
+            activated_limit: None,
+            gate_alpha: None,
+            up_beta: None,
+            swiglu_limit: None,
+            ..own
+        }
     }
 }

@@ -11,7 +11,7 @@
 use ndarray::Array1;
 
 use crate::config::{Config, Vision};
-use crate::grid::{Grid, segments};
+use crate::grid::{Grid, frames, segments};
 use crate::matrix::Matrix;
 use crate::media::Pixels;
 use crate::ops::axial_rope::{AxialRope, axial_rope};
@@ -23,7 +23,7 @@ use crate::ops::residual::{Residual, residual};
 use crate::ops::rope::{RopeTable, rope};
 use crate::ops::vision_attention::{VisionAttention, vision_attention};
 use crate::run::{Run, vector};
-use crate::semantics::{ChunkTime, PostNorm};
+use crate::semantics::{self, ChunkTime, PostNorm, VisionSpan};
 use crate::site::{VisionLayerSite, VisionSite};
 use crate::weights::{Part, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};
 use crate::{Error, Real, Rounding, RoundingContract, Semantics, Site, Tracked};
@@ -73,6 +73,7 @@ impl<'m> VisionTower<'m> {
     /// The stream before the first layer, and the rotation table.
     pub fn embed<T: Real>(&self, pixels: &Pixels, run: &mut Run<'_, T>) -> Result<Patches<T>, Error> {
         let x = Tracked::plain(pixels.values.mapv(|x| T::of(f64::from(x))));
+        let x = run.narrowed(&x, |_| self.semantics.pixels.storage());
         let w = self.weight(VisionWeight::Patches)?;
         let params = |c: &RoundingContract| PatchEmbedding::under(c, self.vision.patch, self.semantics.patch_order);
         let y = patch_embedding(&params(&run.contract), x.view(), &w)?;
@@ -117,7 +118,7 @@ impl<'m> VisionTower<'m> {
         let normed = self.visit(at(At::Norm2), normed, run);
         let inner = self.linear(of(Fc1), &normed, run)?;
         let inner = self.visit(at(At::Fc1), inner, run);
-        let active = self.gelu(&inner, run);
+        let active = self.gelu(self.semantics.tower_gelu, &inner, run);
         let active = self.visit(at(At::Activation), active, run);
         let fed = self.linear(of(Fc2), &active, run)?;
         let fed = self.visit(at(At::Fc2), fed, run);
@@ -135,7 +136,7 @@ impl<'m> VisionTower<'m> {
         };
         let y = self.linear(of(Stage::Linear1), normed.as_ref().unwrap_or(x), run)?;
         let y = self.visit(VisionSite::Linear1, y, run);
-        let y = self.gelu(&y, run);
+        let y = self.gelu(self.semantics.projector_gelu, &y, run);
         let y = self.visit(VisionSite::Activation, y, run);
         let y = self.linear(of(Stage::Linear2), &y, run)?;
         let y = self.visit(VisionSite::Linear2, y, run);
@@ -144,7 +145,7 @@ impl<'m> VisionTower<'m> {
         let y = run.tracked(merged, |_, _| merge.bound(&y.error_or_exact(), grids));
         let y = self.linear(of(Stage::Merge1), &y, run)?;
         let y = self.visit(VisionSite::MergeLinear1, y, run);
-        let y = self.gelu(&y, run);
+        let y = self.gelu(self.semantics.merge_gelu, &y, run);
         let y = self.visit(VisionSite::MergeActivation, y, run);
         let y = self.linear(of(Stage::Merge2), &y, run)?;
         let y = self.visit(VisionSite::MergeLinear2, y, run);
@@ -172,8 +173,8 @@ impl<'m> VisionTower<'m> {
         let Vision { rope_theta: theta, spatial_merge_size: side, .. } = *self.vision;
         // An image is no chunk of anything.
         let time = if self.videos { self.semantics.chunk_time } else { ChunkTime::Reset };
-        let pair = self.semantics.axial_pair;
-        AxialRope { head_dim: self.vision.head_dim(), theta, side, pair, time, table: Rounding::NONE }
+        let Semantics { axial_pair: pair, axial_order: order, axial_axes: axes, .. } = self.semantics;
+        AxialRope { head_dim: self.vision.head_dim(), theta, side, pair, time, order, axes, table: Rounding::NONE }
     }
 
     fn rotated<T: Real>(&self, x: &Tracked<T>, table: &RopeTable<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
@@ -191,9 +192,11 @@ impl<'m> VisionTower<'m> {
         grids: &[Grid],
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let segments = segments(grids);
+        let span = self.semantics.vision_attention;
+        let segments = if span == VisionSpan::Frame { frames(grids) } else { segments(grids) };
         let (heads, d) = (self.vision.num_attention_heads, self.vision.head_dim());
-        let params = |c: &RoundingContract| VisionAttention::under(c, heads, d, self.semantics.vision_attention);
+        let params =
+            |c: &RoundingContract| VisionAttention::under(c, heads, d, span).scaled(self.semantics.vision_score_scale);
         let o = vision_attention(&params(&run.contract), q.view(), k.view(), v.view(), &segments)?;
         Ok(run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), &segments, o)))
     }
@@ -214,22 +217,34 @@ impl<'m> VisionTower<'m> {
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let (w, b) = (self.weight(of(Part::Weight))?, self.weight(of(Part::Bias))?);
-        let params = |c: &RoundingContract| LayerNorm::under(c, self.vision.layer_norm_eps);
+        let eps = self.eps(of(Part::Weight));
+        let params = |c: &RoundingContract| LayerNorm::under(c, eps);
         let y = layer_norm(&params(&run.contract), x.view(), vector(&w).view(), vector(&b).view())?;
         Ok(run.tracked(y, |c, y| params(c).bound(&x.widened(), vector(&w).view(), y)))
     }
 
+    /// Of a norm.
+    fn eps(&self, of: VisionWeight) -> f64 {
+        let own = match of {
+            VisionWeight::PreNorm(_) => self.semantics.vision_pre_norm_eps,
+            _ => self.semantics.vision_layer_norm_eps,
+        };
+        own.or(self.semantics.vision_norm_eps).unwrap_or(self.vision.layer_norm_eps)
+    }
+
     /// By a weight of ones and a bias of zeros.
     fn plain_norm<T: Real>(&self, x: &Tracked<T>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
-        let params = |c: &RoundingContract| LayerNorm::under(c, self.vision.layer_norm_eps);
+        let eps = self.semantics.vision_norm_eps.unwrap_or(self.vision.layer_norm_eps);
+        let params = |c: &RoundingContract| LayerNorm::under(c, eps);
         let width = x.dim().1;
         let (w, b) = (Array1::ones(width), Array1::zeros(width));
         let y = layer_norm(&params(&run.contract), x.view(), w.view(), b.view())?;
         Ok(run.tracked(y, |c, y| params(c).bound(&x.widened(), Array1::ones(width).view(), y)))
     }
 
-    fn gelu<T: Real>(&self, x: &Tracked<T>, run: &Run<'_, T>) -> Tracked<T> {
-        let params = |c: &RoundingContract| Gelu::under(c, self.semantics.gelu);
+    /// That of its place, if it has one of its own.
+    fn gelu<T: Real>(&self, own: Option<semantics::Gelu>, x: &Tracked<T>, run: &Run<'_, T>) -> Tracked<T> {
+        let params = |c: &RoundingContract| Gelu::under(c, own.unwrap_or(self.semantics.gelu));
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
 }

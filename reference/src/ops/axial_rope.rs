@@ -9,7 +9,8 @@
 //! - Dtypes: the angles, c and s f32.
 //! - Rounding: R1 at c and s.
 //! - Errors: C1 d ≥ 6; C2 t, h, w ≥ 1; C3 h and w multiples of the merged square's side.
-//! - Variants: D52 which channels pair, which is `rope`'s matter. A slip of ports: t goes on from one grid to the next.
+//! - Variants: D52 which channels pair, which is `rope`'s matter. Slips of ports: t goes on from one grid to the next; t, h and
+//!   w in another order, or t is 0 or left out; patches are taken to come row by row.
 //! - Source: spec A23; `MiniMaxM3VLVisionRotaryEmbedding` and `get_vision_position_ids` in transformers 5.23.
 
 use ndarray::Array2;
@@ -19,7 +20,7 @@ use crate::bound::ErrorBound;
 use crate::bound::elementary::rotation_table;
 use crate::error::require;
 use crate::grid::{AXES, Grid, patches, rotary_dim};
-use crate::semantics::{AxialPair, ChunkTime};
+use crate::semantics::{AxialAxes, AxialOrder, AxialPair, ChunkTime, RopePair};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -36,6 +37,10 @@ pub struct AxialRope {
     pub pair: AxialPair,
     /// What t a grid begins at.
     pub time: ChunkTime,
+    /// In what order patches are taken to come.
+    pub order: AxialOrder,
+    /// What a is made of.
+    pub axes: AxialAxes,
     /// R1.
     pub table: Rounding,
 }
@@ -71,28 +76,34 @@ impl AxialRope {
 
     /// m: channels of one axis.
     fn axis(&self) -> usize {
-        self.rotary_dim() / AXES
+        rotary_dim(self.head_dim) / AXES
+    }
+
+    /// Of which a is made.
+    fn count(&self) -> usize {
+        if self.axes == AxialAxes::HeightWidth { AXES - 1 } else { AXES }
     }
 
     /// 3m: channels that rotate.
     pub fn rotary_dim(&self) -> usize {
-        rotary_dim(self.head_dim)
+        self.count() * self.axis()
     }
 
     /// The rotation by this table, under a contract.
     pub fn rotation(&self, contract: &RoundingContract) -> Rope {
-        let runs = match self.pair {
-            AxialPair::Half => 1,
-            AxialPair::AxisContiguous => AXES,
+        let (runs, pair) = match self.pair {
+            AxialPair::Half => (1, RopePair::Half),
+            AxialPair::AxisContiguous => (self.count(), RopePair::Half),
+            AxialPair::Interleaved => (1, RopePair::Interleaved),
         };
-        Rope { head_dim: self.head_dim, rotary_dim: self.rotary_dim(), runs, ..Rope::default() }.under(contract)
+        Rope { head_dim: self.head_dim, rotary_dim: self.rotary_dim(), runs, pair, ..Rope::default() }.under(contract)
     }
 
     /// a \[n, 3m/2\], in the f32 steps of the original.
     fn angles(&self, grids: &[Grid]) -> Array2<f32> {
         let frequencies = inverse_frequencies(self.theta, self.axis(), self.axis());
         let n = patches(grids).expect("the patches are there");
-        let mut angles = Array2::zeros((n, AXES * frequencies.len()));
+        let mut angles = Array2::zeros((n, self.count() * frequencies.len()));
         let mut start = 0;
         let coordinates = grids.iter().flat_map(|grid| {
             let first = match self.time {
@@ -100,7 +111,14 @@ impl AxialRope {
                 ChunkTime::Continued => start,
             };
             start += grid.t;
-            grid.coordinates(self.side).map(move |[t, h, w]| [first + t, h, w])
+            let side = if self.order == AxialOrder::Merged { self.side } else { 1 };
+            grid.coordinates(side).map(move |[t, h, w]| match self.axes {
+                AxialAxes::TimeHeightWidth => [first + t, h, w],
+                AxialAxes::TimeWidthHeight => [first + t, w, h],
+                AxialAxes::HeightWidthTime => [h, w, first + t],
+                AxialAxes::ZeroHeightWidth => [0, h, w],
+                AxialAxes::HeightWidth => [h, w, 0],
+            })
         });
         for (mut row, coordinate) in angles.rows_mut().into_iter().zip(coordinates) {
             for (j, angle) in row.iter_mut().enumerate() {

@@ -14,7 +14,7 @@
 use ndarray::{Array2, ArrayView2};
 
 use super::linear::{Linear, linear};
-use super::swiglu::{Swiglu, swiglu};
+use super::swiglu::{GateFunction, Swiglu, swiglu};
 use super::swiglu_oai::{SwigluOai, swiglu_oai};
 use crate::bound::ErrorBound;
 use crate::config::Coefficients;
@@ -89,10 +89,12 @@ impl Activation {
                 let beta = semantics.up_beta.unwrap_or(coefficients.beta);
                 let limit = semantics.swiglu_limit.unwrap_or(coefficients.limit);
                 let coefficients = Coefficients { alpha, limit, beta };
-                Activation::SwigluOai(SwigluOai::under(contract, coefficients, semantics.gate_clamp))
+                let oai = SwigluOai::under(contract, coefficients, semantics.gate_clamp);
+                Activation::SwigluOai(oai.slipping(semantics))
             }
-            (None, _) | (_, Some(semantics::Activation::Swiglu)) => {
-                Activation::Swiglu(Swiglu::under(contract, semantics.expert))
+            (_, activation) => {
+                let function = activation.map_or(GateFunction::Silu, GateFunction::of);
+                Activation::Swiglu(Swiglu { function, ..Swiglu::under(contract, semantics.expert) })
             }
         }
     }
@@ -117,8 +119,14 @@ impl Activation {
     fn unrounded(&self) -> Self {
         let ideal = RoundingContract::IDEAL;
         match self {
-            Activation::Swiglu(p) => Activation::Swiglu(Swiglu::under(&ideal, p.expert)),
-            Activation::SwigluOai(p) => Activation::SwigluOai(SwigluOai::under(&ideal, p.coefficients, p.gate_clamp)),
+            Activation::Swiglu(p) => {
+                Activation::Swiglu(Swiglu { function: p.function, ..Swiglu::under(&ideal, p.expert) })
+            }
+            Activation::SwigluOai(p) => {
+                let SwigluOai { up_clamp, activated_limit, .. } = *p;
+                let oai = SwigluOai::under(&ideal, p.coefficients, p.gate_clamp);
+                Activation::SwigluOai(SwigluOai { up_clamp, activated_limit, ..oai })
+            }
         }
     }
 }

@@ -8,7 +8,7 @@
 //! - Dtypes: x and a bf16; all steps f32.
 //! - Rounding: R1 at a.
 //! - Errors: none.
-//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715.
+//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715. A slip of ports: Φ(x) = σ(α·x), α = 1.702.
 //! - Source: spec A22, A24; `nn.functional.gelu`, exact.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -36,20 +36,23 @@ pub struct Gelu {
 /// κ of the approximation.
 const CUBE: f64 = 0.044_715;
 
+/// α of the quicker one.
+const QUICK: f64 = 1.702;
+
 /// √(2/π).
 const SLOPE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
 /// A device's erf and tanh are within so many u of 1. tanh: two ulps. erf: PyTorch on a processor takes Abramowitz &
 /// Stegun 7.1.26 (`Vectorized<float>::erf` in its source), 1 − P(t)·exp(−x²) with t = 1/(1 + px), which is off by
 /// 1.5·10⁻⁷ or 2.6·u; t by 3·u, and P by 10.4·u for that; Horner's scheme by 10·u of Σ|aᵢ|tⁱ ≤ 4.48; the exponential and
-/// its argument by 4.8·u; product and difference by 2·u.
-const FUNCTION: [f64; 2] = [65.0, 4.0];
+/// its argument by 4.8·u; product and difference by 2·u. σ: the exponential by 4·u, sum and quotient by 2·u, twice.
+const FUNCTION: [f64; 3] = [65.0, 4.0, 12.0];
 
 /// erf's argument is a product with a constant that is rounded; the cubic's has five products, a sum and two constants.
-const ARGUMENT: [f64; 2] = [2.0, 8.0];
+const ARGUMENT: [f64; 3] = [2.0, 8.0, 2.0];
 
-/// Where the slope is steepest, on either side of 0: √2, and the like for the approximation.
-const TURNING: [f64; 2] = [std::f64::consts::SQRT_2, 1.418_504_008_790_828_4];
+/// Where the slope is steepest, on either side of 0: √2, and the like for the approximations.
+const TURNING: [f64; 3] = [std::f64::consts::SQRT_2, 1.418_504_008_790_828_4, 1.409_728_131_912_730_4];
 
 /// a of x.
 pub fn gelu<T: Real>(p: &Gelu, x: ArrayView2<'_, T>) -> Array2<T> {
@@ -66,6 +69,7 @@ impl Gelu {
     fn share<T: Real>(&self, x: T) -> T {
         match self.kind {
             semantics::Gelu::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
+            semantics::Gelu::Quick => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
             semantics::Gelu::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
         }
     }
@@ -79,6 +83,10 @@ impl Gelu {
     fn density(&self, x: f64) -> f64 {
         match self.kind {
             semantics::Gelu::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
+            semantics::Gelu::Quick => {
+                let share = self.share(x);
+                QUICK * share * (1.0 - share)
+            }
             semantics::Gelu::Tanh => {
                 let share = self.share(x);
                 2.0 * share * (1.0 - share) * SLOPE * (1.0 + 3.0 * CUBE * x * x)
@@ -86,8 +94,9 @@ impl Gelu {
         }
     }
 
-    fn of_kind(&self, [erf, tanh]: [f64; 2]) -> f64 {
+    fn of_kind(&self, [erf, tanh, quick]: [f64; 3]) -> f64 {
         match self.kind {
+            semantics::Gelu::Quick => quick,
             semantics::Gelu::Erf => erf,
             semantics::Gelu::Tanh => tanh,
         }

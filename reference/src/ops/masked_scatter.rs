@@ -8,12 +8,15 @@
 //! - Dtypes: x, f and y bf16.
 //! - Rounding: R1 at f, to x's type.
 //! - Errors: C1 len(m) = n; C2 columns of f = d; C3 as many of m are true as f has rows.
+//! - Variants: slips of ports: m is a row early or late, the last row being before the first; f has the last image first.
 //! - Source: spec A28; `MiniMaxM3VLModel.get_placeholder_mask` in transformers 5.23. Nothing is scaled or added.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::grid::Grid;
+use crate::semantics::FeaturePlaces;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -34,6 +37,32 @@ pub fn masked_scatter<T: Real>(
     p.check(x.dim(), m, f.dim())?;
     let f = f.mapv(|f| p.features.round(f)); // R1
     Ok(scattered(x, m, f.view()))
+}
+
+/// m as it is taken.
+pub fn marked(places: FeaturePlaces, mut m: Vec<bool>) -> Vec<bool> {
+    let by = usize::from(!m.is_empty());
+    match places {
+        FeaturePlaces::Own | FeaturePlaces::Reversed => {}
+        FeaturePlaces::Early => m.rotate_left(by),
+        FeaturePlaces::Late => m.rotate_right(by),
+    }
+    m
+}
+
+/// The rows of f in the order in which they are taken; so many patches of a grid are a row.
+pub fn order(places: FeaturePlaces, grids: &[Grid], merged: usize) -> Vec<usize> {
+    let mut first = 0;
+    let mut of_grids: Vec<Vec<usize>> = Vec::new();
+    for grid in grids {
+        let rows = grid.patches().expect("as many as rows of pixels") / merged;
+        of_grids.push((first..first + rows).collect());
+        first += rows;
+    }
+    if places == FeaturePlaces::Reversed {
+        of_grids.reverse();
+    }
+    of_grids.concat()
 }
 
 impl MaskedScatter {

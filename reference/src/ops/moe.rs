@@ -11,7 +11,8 @@
 //! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own
 //!   (`each_unordered`), for which the bound holds in any.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
-//! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, or by 1/ς; another ς.
+//! - Variants: D43 how they are added. Slips of ports: h is multiplied by ς, too, by 1/ς or by 2; another ς; w on the experts'
+//!   inputs; w of 0 behind an expert's capacity.
 //! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y
 //!   alone.
 
@@ -107,6 +108,37 @@ pub fn rows_of(expert: usize, chosen: ArrayView2<'_, usize>) -> Vec<usize> {
     chosen.indexed_iter().filter(|(_, chosen)| **chosen == expert).map(|((i, slot), _)| i * k + slot).collect()
 }
 
+/// ρ(w·x): what experts take where weights go on their inputs; a row of x a slot.
+pub fn weighed_input<T: Real>(p: &Moe, x: ArrayView2<'_, T>, w: ArrayView2<'_, T>) -> Array2<T> {
+    let k = w.ncols();
+    Array2::from_shape_fn(x.dim(), |(row, j)| {
+        let w = p.stored.round(w[[row / k, row % k]]);
+        p.stored.round(w * x[[row, j]])
+    })
+}
+
+/// Weights of 1.
+pub fn ones<T: Real>(w: &Tracked<T>) -> Tracked<T> {
+    let value = Array2::ones(w.dim());
+    Tracked { error: w.error.as_ref().map(|_| ErrorBound::exact(w.dim())), value }
+}
+
+/// w, but 0 for an expert that so many tokens before took.
+pub fn within_capacity<T: Real>(capacity: usize, mut w: Tracked<T>, chosen: ArrayView2<'_, usize>) -> Tracked<T> {
+    let mut taken = std::collections::BTreeMap::<usize, usize>::new();
+    for (at, expert) in chosen.indexed_iter() {
+        let taken = taken.entry(*expert).or_default();
+        if *taken >= capacity {
+            w.value[at] = T::zero();
+            if let Some(error) = &mut w.error {
+                (error.certain[at], error.sigma[at]) = (0.0, 0.0);
+            }
+        }
+        *taken += 1;
+    }
+    w
+}
+
 /// What one expert adds to each token; 0 where it is not chosen.
 pub fn contribution<T: Real>(
     expert: usize,
@@ -131,6 +163,7 @@ impl WithShared {
             SharedScale::One => 1.0,
             SharedScale::Routed => scale,
             SharedScale::Reciprocal => scale.recip(),
+            SharedScale::Twice => 2.0,
         };
         WithShared { scale, shared, stored: contract.stored(), unit: contract.unit() }
     }
@@ -195,6 +228,24 @@ impl Moe {
     fn twice_rounded(&self) -> f64 {
         let (u, v) = (self.unit, self.stored.storage.unit_roundoff());
         u + v + u * v
+    }
+
+    /// Of [`weighed_input`]: errors of weight and input, the product's rounding, and twice that to the stored type.
+    pub fn bound_input(&self, x: &Tracked<f64>, w: &Tracked<f64>) -> ErrorBound {
+        let (xe, we) = (x.error_or_exact(), w.error_or_exact());
+        let (k, own) = (w.value.ncols(), gamma(2, self.twice_rounded()));
+        let mut error = ErrorBound::exact(x.dim());
+        error.carried = xe.carried.max(we.carried);
+        for (i, certain) in error.certain.indexed_iter_mut() {
+            let slot = [i.0 / k, i.0 % k];
+            let (w, wc, x, xc) = (w.value[slot].abs(), we.certain[slot], x.value[i].abs(), xe.certain[i]);
+            let moved = wc * x + w * xc + wc * xc;
+            let rounded = own * (w * x + moved) + self.stored.storage.underflow().max(FLUSHED) * (1.0 + x + xc);
+            *certain = moved + rounded;
+            let spread = together(we.sigma[slot] * x, w * xe.sigma[i]);
+            error.sigma[i] = together(spread, rounded / 3.0_f64.sqrt()).min(*certain);
+        }
+        error
     }
 
     /// Of [`contribution`]: errors of weight and output, and the product's roundings.

@@ -10,11 +10,13 @@
 //!   r, of x·r, of 1 + w and of the product with m.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
 //! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
-//!   stands; D10 whether R1 is there. Slip of ports: another ε.
+//!   stands; D10 whether R1 is there. Slips of ports: another ε; x less its row's mean in
+//!   the place of x.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
 
+use crate::accumulator::gamma;
 use crate::bound::elementary::euclidean;
 use crate::bound::{ErrorBound, together};
 use crate::error::require;
@@ -71,6 +73,16 @@ pub fn rms_norm<T: Real>(p: &RmsNorm, x: ArrayView2<'_, T>, w: ArrayView1<'_, T>
         });
     }
     Ok(y)
+}
+
+/// x less the mean of its row: a slip of ports, which take a `LayerNorm`.
+pub fn centred<T: Real>(mut x: Array2<T>) -> Array2<T> {
+    let d = T::of(x.ncols() as f64);
+    for mut row in x.rows_mut() {
+        let mean = row.iter().fold(T::zero(), |sum, &x| sum + x) / d;
+        row.mapv_inplace(|x| x - mean);
+    }
+    x
 }
 
 impl RmsNorm {
@@ -163,6 +175,25 @@ impl RmsNorm {
             }
         }
         error.rounded(y.view(), self.output.storage)
+    }
+
+    /// x less the mean of its row, which is off by the mean of what x is off by, by γ(d + 1) of the mean of |x|, and by a rounding
+    /// of the difference.
+    pub fn centred_bound(contract: &RoundingContract, x: Tracked<f64>) -> Tracked<f64> {
+        let u = contract.unit();
+        let mut error = x.error_or_exact();
+        let d = x.value.ncols() as f64;
+        for (i, row) in x.value.rows().into_iter().enumerate() {
+            let size = row.iter().map(|x| x.abs()).sum::<f64>() / d;
+            let moved = error.certain.row(i).sum() / d + gamma(x.value.ncols() + 1, u) * size;
+            let spread = euclidean(error.sigma.row(i).iter().copied()) / d + u * size;
+            for (j, x) in row.iter().enumerate() {
+                let own = u * (x.abs() + size + moved);
+                error.certain[[i, j]] += moved + own;
+                error.sigma[[i, j]] = together(error.sigma[[i, j]], spread + own).min(error.certain[[i, j]]);
+            }
+        }
+        Tracked { value: centred(x.value), error: Some(error) }
     }
 
     /// What R1, or the arithmetic, may flush to zero, times the weight.

@@ -7,23 +7,31 @@
 //! - Shapes: z and r \[n, E\], b \[E\], C and w \[n, k\].
 //! - Dtypes: all f32, C whole numbers.
 //! - Rounding: R1 at w, where a contract holds it in the activations' type.
-//! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E.
+//! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E; C3 groups divide E, and those chosen have k experts.
 //! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
-//!   softmax of all logits; C is the best expert k times; the sum is over all experts, or there is none.
+//!   softmax of all logits, or √softplus(z); C is the best expert k times, of the best groups alone, or without the first or
+//!   last expert; b goes into σ; w is of the chosen logits' softmax, 1 or 1/k; the sum is over all experts, or there is none; w
+//!   is kept in bf16.
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Zip};
+mod scores;
 
+use ndarray::{Array2, ArrayView1, ArrayView2, Zip, s};
+
+use self::scores::{bound_sigmoid, bound_sigmoid_of_sum, bound_sqrt_softplus, sigmoid, softmax, sqrt_softplus};
 use crate::bound::ErrorBound;
 use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
 use crate::ranking::ranked;
 use crate::rounding::RoutingRound;
-use crate::semantics::{ExpertChoice, Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
+use crate::semantics::{ExpertChoice, ExpertGroups, Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
+
+/// Experts of a group that its score is the sum of.
+const BEST: usize = 2;
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +46,8 @@ pub struct Router {
     pub eps: RouterEps,
     /// What C is.
     pub choice: ExpertChoice,
+    /// Of which C is chosen.
+    pub groups: Option<ExpertGroups>,
     /// By what routing weights are divided.
     pub renormalize: Renormalize,
     /// R1.
@@ -46,11 +56,12 @@ pub struct Router {
     pub unit: f64,
 }
 
-/// r of z; under D36, z itself.
+/// r of z; where choice and weights are made of different things, z itself.
 pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
     match p.score {
-        RouterScore::Sigmoid => z.mapv(|z| (T::one() + (-z).map_once(f64::exp)).recip()),
-        RouterScore::SoftmaxTopk => z.to_owned(),
+        RouterScore::Sigmoid => z.mapv(sigmoid),
+        RouterScore::SqrtSoftplus => z.mapv(sqrt_softplus),
+        RouterScore::SoftmaxTopk | RouterScore::SoftmaxChosen | RouterScore::BiasedSigmoid => z.to_owned(),
         RouterScore::Softmax => {
             let mut r = z.to_owned();
             r.rows_mut().into_iter().for_each(softmax);
@@ -59,26 +70,23 @@ pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
     }
 }
 
-fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
-    let top = row.iter().copied().fold(T::neg_infinity(), T::max);
-    row.mapv_inplace(|z| (z - top).exp());
-    let sum = row.iter().fold(T::zero(), |sum, &r| sum + r);
-    row.mapv_inplace(|r| r / sum);
-}
-
-/// r + b; under D36, r.
+/// r + b; under D36, r. What cannot be chosen is −∞.
 pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(r.ncols(), b.len())?;
-    Ok(match p.score {
-        RouterScore::Sigmoid | RouterScore::Softmax => &r + &b,
+    let mut choice = match p.score {
+        RouterScore::Sigmoid | RouterScore::Softmax | RouterScore::SqrtSoftplus => &r + &b,
         RouterScore::SoftmaxTopk => r.to_owned(),
-    })
+        RouterScore::SoftmaxChosen => r.mapv(sigmoid) + b,
+        RouterScore::BiasedSigmoid => (&r + &b).mapv_into(sigmoid),
+    };
+    p.masked(&mut choice);
+    Ok(choice)
 }
 
 /// C of r + b.
 pub fn chosen<T: Real>(p: &Router, choice: ArrayView2<'_, T>) -> Array2<usize> {
     match p.choice {
-        ExpertChoice::Distinct => top_k(p.top_k, choice),
+        ExpertChoice::Distinct | ExpertChoice::NotFirst | ExpertChoice::NotLast => top_k(p.top_k, choice),
         ExpertChoice::Best => {
             let best = top_k(1, choice);
             Array2::from_shape_fn((choice.nrows(), p.top_k), |(i, _)| best[[i, 0]])
@@ -104,14 +112,16 @@ pub fn weights<T: Real>(
     choice: ArrayView2<'_, T>,
     chosen: ArrayView2<'_, usize>,
 ) -> Array2<T> {
-    let from = p.weighed(r, choice);
+    let of_ones = Array2::ones(if p.is_constant() { r.dim() } else { (0, 0) });
+    let from = if p.is_constant() { of_ones.view() } else { p.weighed(r, choice) };
     let eps = T::of(p.added());
     let mut w = Array2::from_shape_fn(chosen.dim(), |(i, slot)| from[[i, chosen[[i, slot]]]]);
     for (i, mut row) in w.rows_mut().into_iter().enumerate() {
-        if p.score == RouterScore::SoftmaxTopk {
+        if p.score.is_softmax_of_chosen() && !p.is_constant() {
             softmax(row.view_mut());
         } else {
             let sum = match p.renormalize {
+                _ if p.weights == RoutingWeights::Ones => T::one(),
                 Renormalize::Chosen => row.iter().fold(T::zero(), |sum, &r| sum + r) + eps,
                 Renormalize::Nothing => T::one(),
                 Renormalize::All => from.row(i).iter().fold(T::zero(), |sum, &r| sum + r) + eps,
@@ -132,8 +142,12 @@ impl Router {
             weights: semantics.routing_weights,
             eps: semantics.router_eps,
             choice: semantics.expert_choice,
+            groups: semantics.expert_groups,
             renormalize: semantics.renormalize,
-            output: if contract.routing == RoutingRound::Activations { contract.stored() } else { Rounding::NONE },
+            output: match semantics.routing_type.storage() {
+                Storage::Real if contract.routing == RoutingRound::Activations => contract.stored(),
+                storage => contract.kept_in(storage),
+            },
             unit: contract.unit(),
         }
     }
@@ -141,39 +155,68 @@ impl Router {
     /// C1 and C2.
     pub fn check(&self, experts: usize, bias: usize) -> Result<(), ContractError> {
         require(bias == experts, "router C1", "len(b)", bias, format!("E = {experts}"))?;
-        require((1..=experts).contains(&self.top_k), "router C2", "k", self.top_k, format!("1 to E = {experts}"))
+        require((1..=experts).contains(&self.top_k), "router C2", "k", self.top_k, format!("1 to E = {experts}"))?;
+        let Some(ExpertGroups { groups, chosen }) = self.groups else { return Ok(()) };
+        let whole = groups > 0 && experts.is_multiple_of(groups);
+        require(whole, "router C3", "groups", groups, format!("a divisor of E = {experts}"))?;
+        let room = chosen <= groups && chosen * (experts / groups) >= self.top_k;
+        require(room, "router C3", "chosen groups", chosen, format!("up to {groups}, with k = {} experts", self.top_k))
     }
 
-    /// Of r: σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives.
+    /// −∞ for experts that are out of the choice.
+    fn masked<T: Real>(&self, choice: &mut Array2<T>) {
+        let (last, out) = (choice.ncols() - 1, T::neg_infinity());
+        for mut row in choice.rows_mut() {
+            match self.choice {
+                ExpertChoice::NotFirst => row[0] = out,
+                ExpertChoice::NotLast => row[last] = out,
+                ExpertChoice::Distinct | ExpertChoice::Best => {}
+            }
+            let Some(ExpertGroups { groups, chosen }) = self.groups else { continue };
+            let each = row.len() / groups;
+            let score = |group: usize| {
+                let experts = row.slice(s![group * each..(group + 1) * each]);
+                ranked(experts).iter().take(BEST).fold(T::zero(), |sum, &e| sum + experts[e])
+            };
+            let scores: Vec<T> = (0..groups).map(score).collect();
+            for group in ranked(ArrayView1::from(&scores)).into_iter().skip(chosen) {
+                row.slice_mut(s![group * each..(group + 1) * each]).fill(out);
+            }
+        }
+    }
+
+    /// Whether weights are made of what experts are chosen by.
+    fn is_of_choice(&self) -> bool {
+        self.weights == RoutingWeights::Biased || self.score == RouterScore::BiasedSigmoid
+    }
+
+    /// Whether weights are not made of scores.
+    fn is_constant(&self) -> bool {
+        matches!(self.weights, RoutingWeights::Uniform | RoutingWeights::Ones)
+    }
+
+    /// Of r.
     pub fn bound_scores(&self, z: &Tracked<f64>, r: &Array2<f64>) -> ErrorBound {
         let input = z.error_or_exact();
-        if self.score == RouterScore::SoftmaxTopk {
-            return input;
+        match self.score {
+            RouterScore::Softmax => self.bound_softmax(z, r),
+            RouterScore::Sigmoid => bound_sigmoid(self.unit, &z.value, input, r),
+            RouterScore::SqrtSoftplus => bound_sqrt_softplus(self.unit, &z.value, input, r),
+            RouterScore::SoftmaxTopk | RouterScore::SoftmaxChosen | RouterScore::BiasedSigmoid => input,
         }
-        if self.score == RouterScore::Softmax {
-            return self.bound_softmax(z, r);
-        }
-        let mut error = input.clone();
-        Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&z.value).for_each(|i, certain, sigma, &z| {
-            let delta = input.certain[i];
-            let nearest = (z.abs() - delta).max(0.0);
-            let tail = 1.0 / (1.0 + nearest.exp());
-            let slope = (tail * (1.0 - tail)).min(0.25);
-            let own = self.unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + z.abs() + delta) + 3.0);
-            *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED;
-            *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
-        });
-        error
     }
 
     /// Of r + b: that of r and one rounding of the sum.
     pub fn bound_choice(&self, r: &Tracked<f64>, choice: &Array2<f64>) -> ErrorBound {
-        let mut error = r.error_or_exact();
-        if self.score == RouterScore::SoftmaxTopk {
-            return error;
-        }
+        let mut error = match self.score {
+            RouterScore::SoftmaxTopk => return r.error_or_exact(),
+            RouterScore::SoftmaxChosen | RouterScore::BiasedSigmoid => bound_sigmoid_of_sum(self.unit, r),
+            RouterScore::Sigmoid | RouterScore::Softmax | RouterScore::SqrtSoftplus => r.error_or_exact(),
+        };
         Zip::from(&mut error.certain).and(&mut error.sigma).and(choice).for_each(|certain, sigma, choice| {
-            let sum = self.unit * (choice.abs() + *certain);
+            // What is out of the choice is so exactly.
+            let size = if choice.is_finite() { choice.abs() } else { 0.0 };
+            let sum = self.unit * (size + *certain);
             *certain += sum;
             *sigma = sigma.hypot(sum / 3.0_f64.sqrt()).min(*certain);
         });
@@ -205,8 +248,9 @@ impl Router {
         w: &Array2<f64>,
     ) -> ErrorBound {
         let from = match self.weights {
-            RoutingWeights::Unbiased => r,
-            RoutingWeights::Biased => choice,
+            RoutingWeights::Uniform | RoutingWeights::Ones => return self.bound_constant(w),
+            RoutingWeights::Unbiased | RoutingWeights::Biased if self.is_of_choice() => choice,
+            RoutingWeights::Unbiased | RoutingWeights::Biased => r,
         };
         let input = from.error_or_exact();
         let mut error = ErrorBound::exact(w.dim());
@@ -215,14 +259,14 @@ impl Router {
             let score =
                 |e| Score { value: from.value[[i, e]], certain: input.certain[[i, e]], sigma: input.sigma[[i, e]] };
             let summed: Vec<usize> = match (self.score, self.renormalize) {
-                (RouterScore::Sigmoid | RouterScore::Softmax, Renormalize::All) => (0..from.value.ncols()).collect(),
+                (score, Renormalize::All) if !score.is_softmax_of_chosen() => (0..from.value.ncols()).collect(),
                 _ => experts.to_vec(),
             };
             let scores: Vec<Score> = summed.iter().map(|&e| score(e)).collect();
             for (slot, &expert) in experts.iter().enumerate() {
                 let y = w[[i, slot]];
                 let moved = match (self.score, self.renormalize) {
-                    (RouterScore::SoftmaxTopk, _) => self.softmax(&scores, slot, w.row(i)),
+                    (score, _) if score.is_softmax_of_chosen() => self.softmax(&scores, slot, w.row(i)),
                     (_, Renormalize::Chosen) => self.share(&scores, slot, y),
                     (_, Renormalize::All) => self.share(&scores, expert, y),
                     (_, Renormalize::Nothing) => {
@@ -239,13 +283,19 @@ impl Router {
         error.rounded(w.view(), self.output.storage)
     }
 
+    /// 1, or a quotient of it.
+    fn bound_constant(&self, w: &Array2<f64>) -> ErrorBound {
+        let mut error = ErrorBound::exact(w.dim());
+        error.certain.assign(&w.mapv(|w| (self.top_k as f64 + 1.0) * self.unit * w));
+        error.sigma.clone_from(&error.certain);
+        error.rounded(w.view(), self.output.storage)
+    }
+
     /// How far y = r₀ / (ε + Σ r) moves when each r moves within its error. It is monotone in r₀ and in the others' sum,
     /// so that the ends of both give its own, unless the divisor may be 0. Scores without a bias are not negative.
     fn share(&self, scores: &[Score], own: usize, y: f64) -> Moved {
-        let least = match self.weights {
-            RoutingWeights::Unbiased => 0.0,
-            RoutingWeights::Biased => f64::NEG_INFINITY,
-        };
+        let is_biased = self.is_of_choice();
+        let least = if is_biased { f64::NEG_INFINITY } else { 0.0 };
         let ends = |s: &Score| [(s.value - s.certain).max(least), s.value + s.certain];
         let others = || scores.iter().enumerate().filter(|(slot, _)| *slot != own).map(|(_, s)| s);
         let rest = [0, 1].map(|end| others().map(|s| ends(s)[end]).sum::<f64>() + self.added());
@@ -259,12 +309,11 @@ impl Router {
         let total = scores.iter().map(|s| s.value).sum::<f64>() + self.added();
         let spread = others().map(|s| (y * s.sigma).powi(2)).sum::<f64>() + ((1.0 - y) * scores[own].sigma).powi(2);
         // Biased scores may be of both signs, and each rounding is of a partial sum.
-        let cancelled = match self.weights {
-            RoutingWeights::Unbiased => 1.0,
-            RoutingWeights::Biased => {
-                let absolute = scores.iter().map(|s| s.value.abs() + s.certain).sum::<f64>() + self.added();
-                absolute / least_sum.abs().min(largest_sum.abs())
-            }
+        let cancelled = if is_biased {
+            let absolute = scores.iter().map(|s| s.value.abs() + s.certain).sum::<f64>() + self.added();
+            absolute / least_sum.abs().min(largest_sum.abs())
+        } else {
+            1.0
         };
         let certain = corners.into_iter().map(|corner| (corner - y).abs()).fold(0.0, f64::max);
         // Where the sum may lose half of itself, a share is far from linear in the scores.
@@ -285,10 +334,7 @@ impl Router {
     }
 
     fn weighed<'a, T>(&self, r: ArrayView2<'a, T>, choice: ArrayView2<'a, T>) -> ArrayView2<'a, T> {
-        match self.weights {
-            RoutingWeights::Unbiased => r,
-            RoutingWeights::Biased => choice,
-        }
+        if self.is_of_choice() { choice } else { r }
     }
 
     fn added(&self) -> f64 {

@@ -8,11 +8,14 @@
 //! - Dtypes: g, u and a bf16; the SiLU f32.
 //! - Rounding: R1 at ρ, where a precision stores every step; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
-//! - Variants: D31 without u.
+//! - Variants: D31 without u. Slips of ports: GELU, exact or by tanh, x·σ(1.702·x) or max(g, 0) in SiLU's place.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
+
+mod function;
 
 use ndarray::{Array2, ArrayView2, Zip};
 
+pub use self::function::GateFunction;
 use crate::bound::elementary::{EXPONENTIAL, silu_slope, steepest_silu};
 use crate::bound::{ErrorBound, together};
 use crate::error::require;
@@ -26,6 +29,8 @@ use crate::{ContractError, Real, Rounding, RoundingContract};
 pub struct Swiglu {
     /// D31.
     pub expert: Expert,
+    /// Of g.
+    pub function: GateFunction,
     /// R1.
     pub activated: Rounding,
     /// R2.
@@ -39,7 +44,7 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
     require(g.dim() == u.dim(), "swiglu C1", "shape of u", format!("{:?}", u.dim()), format!("{:?}", g.dim()))?;
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
-        let activated = p.activated.round(silu(g)); // R1
+        let activated = p.activated.round(p.function.of_gate(g)); // R1
         *a = p.output.round(match p.expert {
             Expert::Gated => activated * u,
             Expert::Nongated => activated,
@@ -48,15 +53,11 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
     Ok(a)
 }
 
-/// g·σ(g); 0, not NaN, where the exponential overflows.
-fn silu<T: Real>(g: T) -> T {
-    g / (T::one() + (-g).map_once(f64::exp))
-}
-
 impl Swiglu {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
-        Swiglu { expert, activated: contract.within_activation(), output: contract.stored(), unit: contract.unit() }
+        let (activated, output) = (contract.within_activation(), contract.stored());
+        Swiglu { expert, function: GateFunction::Silu, activated, output, unit: contract.unit() }
     }
 
     /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2, and by at most δ times the
@@ -74,14 +75,20 @@ impl Swiglu {
         for (i, certain) in error.certain.indexed_iter_mut() {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
-            let activated = silu(gate);
-            let steepness = (silu_slope(gate).abs() + delta / 4.0).min(steepest_silu(gate - delta, gate + delta));
+            let activated = self.function.of_gate(gate);
+            let steepness = match self.function {
+                GateFunction::Silu => {
+                    (silu_slope(gate).abs() + delta / 4.0).min(steepest_silu(gate - delta, gate + delta))
+                }
+                other => other.steepest(gate + delta),
+            };
             let moved = steepness * delta;
             let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
             let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
             let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
             let own = exponential + 5.0 * self.unit + u1;
             let flushed = (1.0 + gate.abs() + delta) * FLUSHED;
+            let flushed = flushed + self.function.own(gate.abs() + delta, self.unit);
             let floor = (up.abs() + up_delta) * (self.activated.storage.underflow() + flushed);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
             let spread = together(steepness * ge.sigma[i] * together(up, up_sigma), activated * up_sigma);

@@ -8,7 +8,8 @@
 //! - Dtypes: g, u and a bf16; all steps f32.
 //! - Rounding: R1 at each ρ, where a precision stores every step; R2 at a, which is the product of the last two.
 //! - Errors: C1 the shapes of g and u are equal; C2 ℓ > 0.
-//! - Variants: D32 g′ is clamped on both sides, or not at all. Slips of ports: another α, ℓ or β.
+//! - Variants: D32 g′ is clamped on both sides, or not at all. Slips of ports: another α, ℓ or β; u′ is clamped from above
+//!   alone, not at all or with β; the gate is clamped behind its sigmoid.
 //! - Source: spec A12; `MiniMaxM3VLDenseMLP` and `MiniMaxM3VLExperts._apply_gate` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, Zip};
@@ -17,7 +18,7 @@ use crate::bound::elementary::{EXPONENTIAL, steepest_silu};
 use crate::bound::{ErrorBound, together};
 use crate::config::Coefficients;
 use crate::error::require;
-use crate::semantics::GateClamp;
+use crate::semantics::{GateClamp, Semantics, UpClamp};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -29,6 +30,10 @@ pub struct SwigluOai {
     pub coefficients: Coefficients,
     /// D32.
     pub gate_clamp: GateClamp,
+    /// How u is clamped.
+    pub up_clamp: UpClamp,
+    /// To what the gate is clamped behind its sigmoid, instead of before.
+    pub activated_limit: Option<f64>,
     /// R1.
     pub between: Rounding,
     /// R2.
@@ -47,13 +52,13 @@ pub fn swiglu_oai<T: Real>(
     u: ArrayView2<'_, T>,
 ) -> Result<Array2<T>, ContractError> {
     p.check(g.dim(), u.dim())?;
-    let Coefficients { alpha, beta, .. } = p.coefficients;
+    let alpha = p.coefficients.alpha;
     let step = |x: T| p.between.round(x); // R1
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
         let (gate, up) = (p.gate(g), p.up(u));
-        let activated = step(gate * step(sigmoid(step(T::of(alpha) * gate))));
-        *a = p.output.round(step(up + T::of(beta)) * activated); // R2
+        let activated = p.activated(step(gate * step(sigmoid(step(T::of(alpha) * gate)))));
+        *a = p.output.round(step(up) * activated); // R2
     });
     Ok(a)
 }
@@ -71,30 +76,53 @@ impl SwigluOai {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, coefficients: Coefficients, gate_clamp: GateClamp) -> Self {
         let between = contract.within_activation();
-        SwigluOai { coefficients, gate_clamp, between, output: contract.stored(), unit: contract.unit() }
+        let (up_clamp, activated_limit) = (UpClamp::Symmetric, None);
+        let (output, unit) = (contract.stored(), contract.unit());
+        SwigluOai { coefficients, gate_clamp, up_clamp, activated_limit, between, output, unit }
+    }
+
+    /// As a port reads it that differs.
+    #[must_use]
+    pub fn slipping(self, semantics: &Semantics) -> Self {
+        SwigluOai { up_clamp: semantics.up_clamp, activated_limit: semantics.activated_limit, ..self }
     }
 
     /// C1 and C2.
     pub fn check(&self, g: (usize, usize), u: (usize, usize)) -> Result<(), ContractError> {
         require(g == u, "swiglu_oai C1", "shape of u", format!("{u:?}"), format!("{g:?}"))?;
         let limit = self.coefficients.limit;
-        require(limit > 0.0, "swiglu_oai C2", "ℓ", limit, "above 0")
+        require(limit > 0.0, "swiglu_oai C2", "ℓ", limit, "above 0")?;
+        let behind = self.activated_limit.unwrap_or(limit);
+        require(behind > 0.0, "swiglu_oai C2", "ℓ behind the sigmoid", behind, "above 0")
     }
 
     /// g′.
     fn gate<T: Real>(&self, g: T) -> T {
         let limit = T::of(self.coefficients.limit);
         match self.gate_clamp {
+            _ if self.activated_limit.is_some() => g,
             GateClamp::Upper => at_most(g, limit),
             GateClamp::Symmetric => -at_most(-at_most(g, limit), limit),
             GateClamp::None => g,
         }
     }
 
-    /// u′.
+    /// The gate times its sigmoid, as it is taken.
+    fn activated<T: Real>(&self, activated: T) -> T {
+        self.activated_limit.map_or(activated, |limit| at_most(activated, T::of(limit)))
+    }
+
+    /// u′ + β.
     fn up<T: Real>(&self, u: T) -> T {
-        let limit = T::of(self.coefficients.limit);
-        -at_most(-at_most(u, limit), limit)
+        let Coefficients { limit, beta, .. } = self.coefficients;
+        let (limit, beta) = (T::of(limit), T::of(beta));
+        let symmetric = |u: T| -at_most(-at_most(u, limit), limit);
+        match self.up_clamp {
+            UpClamp::Symmetric => symmetric(u) + beta,
+            UpClamp::Upper => at_most(u, limit) + beta,
+            UpClamp::None => u + beta,
+            UpClamp::Sum => symmetric(u + beta),
+        }
     }
 
     /// With t = α·g′ and f = g′·σ(t), which is (t·σ(t))/α: an error δ of g takes g′ to somewhere from g′₋ to g′₊, no
@@ -126,7 +154,7 @@ impl SwigluOai {
         let [from, to] = if alpha < 0.0 { [alpha * high, alpha * low] } else { [alpha * low, alpha * high] };
         let steepness = steepest_silu(from, to);
         let carried = steepness * (high - gate).max(gate - low);
-        let value = gate * sigmoid(alpha * gate);
+        let value = self.activated(gate * sigmoid(alpha * gate));
 
         let clamped = steepness * self.unit * gate.abs();
         let argument = from.abs().max(to.abs());
@@ -146,10 +174,11 @@ impl SwigluOai {
 
     /// Of u′ + β.
     fn up_error(&self, u: f64, delta: f64, sigma: f64) -> Factor {
-        let value = self.up(u) + self.coefficients.beta;
+        let value = self.up(u);
         let carried = (self.up(u + delta) - self.up(u)).max(self.up(u) - self.up(u - delta));
         let storage = self.between.storage;
-        let constants = self.up(u).abs() + self.coefficients.beta.abs();
+        // u′, or what is clamped of the sum, is no larger.
+        let constants = value.abs() + 2.0 * self.coefficients.beta.abs();
         let roundings = self.unit * (constants + value.abs() + carried) * (1.0 + storage.unit_roundoff())
             + storage.rounding_error(value.abs() + carried)
             + FLUSHED;

@@ -8,7 +8,8 @@
 //! - Dtypes: as `attention`.
 //! - Rounding: as `attention`.
 //! - Errors: C1 rows of k and v = n; C2 no segment is empty; C3 the segments' rows add up to n; and `attention`'s.
-//! - Variants: D48 S(i) is all n rows.
+//! - Variants: D48 S(i) is all n rows. Slips of ports: rows after i are left out; segments are single frames, which the
+//!   caller says.
 //! - Source: spec A22; `MiniMaxM3VLVisionAttention` in transformers 5.23. As many key heads as query heads.
 
 use std::ops::Range;
@@ -53,8 +54,16 @@ pub fn vision_attention<T: Real>(
 impl VisionAttention {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, heads: usize, head_dim: usize, span: VisionSpan) -> Self {
-        let attention = Attention { causal: Causal::All, ..Attention::under(contract, (heads, heads), head_dim) };
+        let causal = if span == VisionSpan::Causal { Causal::Inclusive } else { Causal::All };
+        let attention = Attention { causal, ..Attention::under(contract, (heads, heads), head_dim) };
         VisionAttention { attention, span }
+    }
+
+    /// With scores scaled by another number than 1/√d, if there is one.
+    #[must_use]
+    pub fn scaled(self, scale: Option<f64>) -> Self {
+        let scale = scale.unwrap_or(self.attention.scale);
+        VisionAttention { attention: Attention { scale, ..self.attention }, ..self }
     }
 
     /// C1 to C3.
@@ -75,7 +84,7 @@ impl VisionAttention {
             first - rows..first
         });
         match self.span {
-            VisionSpan::Segmented => own.collect(),
+            VisionSpan::Segmented | VisionSpan::Frame | VisionSpan::Causal => own.collect(),
             VisionSpan::Global => std::iter::once(0..n).collect(),
         }
     }

@@ -12,6 +12,20 @@ pub enum Expert {
     Nongated,
 }
 
+/// How the up projection of SwiGLU-OAI is clamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum UpClamp {
+    /// To ±ℓ.
+    Symmetric,
+    /// To at most ℓ.
+    Upper,
+    /// Not at all.
+    None,
+    /// To ±ℓ once β is added.
+    Sum,
+}
+
 /// How the gate of SwiGLU-OAI is clamped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -32,6 +46,26 @@ pub enum Activation {
     Swiglu,
     /// SwiGLU-OAI.
     SwigluOai,
+    /// GELU in SiLU's place.
+    Geglu,
+    /// GELU by tanh.
+    GegluTanh,
+    /// x·σ(1.702·x).
+    GegluQuick,
+    /// max(x, 0).
+    Reglu,
+}
+
+/// In which networks of a layer with experts the activation slips; in the others it is the configuration's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum ActivationIn {
+    /// In all, and in dense layers.
+    All,
+    /// The routed experts.
+    Routed,
+    /// The shared expert.
+    Shared,
 }
 
 /// What the shared expert's output is multiplied by.
@@ -44,4 +78,6 @@ pub enum SharedScale {
     Routed,
     /// The reciprocal of that.
     Reciprocal,
+    /// 2: it is added twice.
+    Twice,
 }

@@ -22,6 +22,26 @@ pub enum EpsPlace {
     Outside,
 }
 
+/// Whether norms take the mean off first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum NormMean {
+    /// No: RMSNorm.
+    Kept,
+    /// Yes: `LayerNorm` without a bias.
+    Subtracted,
+}
+
+/// Whether the head reads the norm of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum FinalNorm {
+    /// It does.
+    Applied,
+    /// It reads the stream itself.
+    Missing,
+}
+
 /// Over what the query and key norms take their mean square.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]

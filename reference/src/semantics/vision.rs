@@ -10,6 +10,10 @@ pub enum VisionSpan {
     Segmented,
     /// All that go through the tower together, as in transformers 5.12 and 5.13.
     Global,
+    /// Those of its own time, each a picture of its own.
+    Frame,
+    /// Those of its own row of the grids that are not after it.
+    Causal,
 }
 
 /// Which GELU.
@@ -20,6 +24,8 @@ pub enum Gelu {
     Erf,
     /// ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
     Tanh,
+    /// x·σ(1.702·x).
+    Quick,
 }
 
 /// Which channels form a pair that rotates with time, height or width.
@@ -30,6 +36,48 @@ pub enum AxialPair {
     Half,
     /// i with i + half of its axis's.
     AxisContiguous,
+    /// 2i with 2i + 1.
+    Interleaved,
+}
+
+/// In what order the rotation takes patches to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum AxialOrder {
+    /// Square by square, as they do.
+    Merged,
+    /// Row by row.
+    Raster,
+}
+
+/// Which place of a patch each third of the angles is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum AxialAxes {
+    /// Time, height, width.
+    TimeHeightWidth,
+    /// Time, width, height.
+    TimeWidthHeight,
+    /// Height, width, time.
+    HeightWidthTime,
+    /// 0, height, width: all times are the first.
+    ZeroHeightWidth,
+    /// Height and width, and there is no third third.
+    HeightWidth,
+}
+
+/// In whose places features are put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum FeaturePlaces {
+    /// The placeholders', in the order of the images.
+    Own,
+    /// The placeholders', with the images' last first.
+    Reversed,
+    /// Those of the tokens before the placeholders.
+    Early,
+    /// Those of the tokens behind them.
+    Late,
 }
 
 /// Where the four patches lie that become one token.

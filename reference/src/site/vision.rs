@@ -81,11 +81,15 @@ const ROWS: [(VisionSite, Row); 11] = [
     (VisionSite::Embeddings, Row::new("vision_tower.embeddings", PATCHES)),
     (
         VisionSite::RopeCos,
-        Row::new("vision_tower.rotary_emb", &[Patches, Channels(Width::PatchRotary)]).kept(Kept::Wide),
+        Row::new("vision_tower.rotary_emb", &[Patches, Channels(Width::PatchRotary)])
+            .kept(Kept::Wide)
+            .marked(&[Mark::SizedByReading]),
     ),
     (
         VisionSite::RopeSin,
-        Row::new("vision_tower.rotary_emb.1", &[Patches, Channels(Width::PatchRotary)]).kept(Kept::Wide),
+        Row::new("vision_tower.rotary_emb.1", &[Patches, Channels(Width::PatchRotary)])
+            .kept(Kept::Wide)
+            .marked(&[Mark::SizedByReading]),
     ),
     (VisionSite::PreNorm, Row::new("vision_tower.pre_layrnorm", PATCHES).marked(&[Mark::Stream])),
     (VisionSite::Linear1, Row::new("multi_modal_projector.linear_1", &[Patches, Channels(Width::Projector)])),

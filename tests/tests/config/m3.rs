@@ -227,6 +227,7 @@ fn the_tower_is_read_in_both_forms() {
         spatial_merge_size: 2,
         layer_norm_eps: 1e-5,
         rope_theta: 1e4,
+        axes: 3,
         projector_hidden_size: 6144,
         image_token: 200_025,
         video_token: 200_026,

@@ -8,7 +8,7 @@ use optimized::ops::rope::{pad_heads, rope};
 use proptest::prelude::*;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
 use reference::ops::rope::{Rope, RopeTable, rope as oracle, rope_table};
-use reference::semantics::{AxialPair, ChunkTime, RopePair, RopePart};
+use reference::semantics::{AxialAxes, AxialOrder, AxialPair, ChunkTime, RopePair, RopePart};
 use reference::{Grid, Rounding, RoundingContract, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
@@ -16,7 +16,9 @@ use tests::values::activations;
 
 /// The tower's, of heads of d channels.
 fn axial(head_dim: usize) -> AxialRope {
-    AxialRope { head_dim, theta: 1e4, side: 2, pair: AxialPair::Half, time: ChunkTime::Reset, table: Rounding::NONE }
+    let (pair, time) = (AxialPair::Half, ChunkTime::Reset);
+    let (order, axes) = (AxialOrder::Merged, AxialAxes::TimeHeightWidth);
+    AxialRope { head_dim, theta: 1e4, side: 2, pair, time, order, axes, table: Rounding::NONE }
 }
 
 /// y without its padding, which is zero.

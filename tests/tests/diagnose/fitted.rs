@@ -3,6 +3,7 @@
 use reference::RoundingContract;
 use reference::config::{Coefficients, Config};
 use tests::mistaken::Setting;
+use tools::diagnose::catalogue::mistake::{Assumed, Change};
 use tools::diagnose::diagnosis::Explained;
 
 /// What is said of a model with another configuration.
@@ -44,6 +45,57 @@ fn of_m3() {
     is_fitted(&of(|config| oai(config).limit = 2.5), "swiglu_limit", "ℓ", (2.5, 7.0));
     let scale = of(|config| config.routed_scaling_factor = 1.7);
     is_fitted(&scale, "routed_scale", "the routed experts' factor", (1.7, 2.0));
+}
+
+/// What is said of a model that is read otherwise.
+fn read(case: &str, field: &'static str, value: &str, layers: Option<Vec<usize>>) -> Vec<Explained> {
+    let setting = Setting::of(case, RoundingContract::EAGER_F32);
+    let any = setting.mistakes().into_iter().next().expect("there is one");
+    let assumed = Assumed { change: Change::Reading(field, value.to_owned()), layers, ..any };
+    let diagnosis = setting.diagnose(&setting.with(&[assumed]));
+    assert!(diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty(), "{diagnosis:#?}");
+    diagnosis.explained
+}
+
+/// ε of one kind of norms, in all layers or in one.
+#[test]
+fn of_one_kind_of_norms() {
+    let of = |case, field, value, layers: Option<Vec<usize>>| {
+        let explained = read(case, field, value, layers);
+        let [explained] = &explained[..] else { panic!("{explained:#?}") };
+        explained.clone()
+    };
+    let one = of("m2-gqa3-f32", "k_norm_eps", "0.001", Some(vec![1]));
+    is_fitted(&one, "k_norm_eps", "ε of the key norm", (1e-3, 1e-6));
+    assert_eq!((&one.layers[..], one.is_local), (&[1][..], true));
+    let last = of("m2-gqa3-f32", "final_norm_eps", "0.01", None);
+    is_fitted(&last, "final_norm_eps", "ε of the last norm", (1e-2, 1e-6));
+    let index = of("m3-gqa4-f32", "index_k_norm_eps", "0.003", None);
+    is_fitted(&index, "index_k_norm_eps", "ε of the index key norm", (3e-3, 1e-6));
+    let tower = of("vision-images-f32", "vision_layer_norm_eps", "0.01", None);
+    is_fitted(&tower, "vision_layer_norm_eps", "ε of the norms in the tower's layers", (1e-2, 1e-5));
+    let before = of("vision-images-f32", "vision_pre_norm_eps", "0.01", None);
+    is_fitted(&before, "vision_pre_norm_eps", "ε of the norm before the tower's layers", (1e-2, 1e-5));
+    let scale = of("vision-images-f32", "vision_score_scale", "0.3", None);
+    is_fitted(&scale, "vision_score_scale", "the scale of the tower's scores", (0.3, 20.0_f64.sqrt().recip()));
+}
+
+/// The tokens that an expert takes; and what is another in the shared expert alone.
+#[test]
+fn of_experts() {
+    for capacity in ["3", "9"] {
+        let explained = read("m2-gqa3-f32", "expert_capacity", capacity, None);
+        let ways: Vec<&str> = explained.iter().map(|explained| &explained.way[..]).collect();
+        assert_eq!(ways, [format!("expert_capacity={capacity}")], "{explained:#?}");
+    }
+    let setting = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
+    let any = setting.mistakes().into_iter().next().expect("there is one");
+    let made = |field, value: &str| Assumed { change: Change::Reading(field, value.to_owned()), ..any.clone() };
+    let made = setting.with(&[made("activated_limit", "2.5"), made("activation_in", "shared")]);
+    let diagnosis = setting.diagnose(&made);
+    let ways: Vec<&str> = diagnosis.explained.iter().map(|explained| &explained.way[..]).collect();
+    assert_eq!(ways, ["activated_limit=2.5", "activation_in=shared"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.left, 0);
 }
 
 /// In bf16, where no value is beyond its bound.

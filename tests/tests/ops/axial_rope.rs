@@ -4,7 +4,7 @@ use ndarray::{Array2, Axis, array, s};
 use proptest::prelude::*;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
 use reference::ops::rope::{RopeTable, inverse_frequencies, rope};
-use reference::semantics::{AxialPair, ChunkTime};
+use reference::semantics::{AxialAxes, AxialOrder, AxialPair, ChunkTime};
 use reference::{Grid, Real, RoundingContract, Storage, Tracked};
 use tests::judge::within;
 use tests::strategy::{Contract, Fill, Matrix, contract};
@@ -33,13 +33,15 @@ const TOWER: AxialRope = AxialRope {
     side: 2,
     pair: AxialPair::Half,
     time: ChunkTime::Reset,
+    order: AxialOrder::Merged,
+    axes: AxialAxes::TimeHeightWidth,
     table: reference::Rounding::NONE,
 };
 
 fn case() -> impl Strategy<Value = Case> {
     let grid = (1..4_usize, 1..4_usize, 1..4_usize).prop_map(|(t, h, w)| Grid { t, h: 2 * h, w: 2 * w });
     let grids = proptest::collection::vec(grid, 1..4);
-    let pair = prop_oneof![Just(AxialPair::Half), Just(AxialPair::AxisContiguous)];
+    let pair = prop_oneof![Just(AxialPair::Half), Just(AxialPair::AxisContiguous), Just(AxialPair::Interleaved)];
     (contract(), 6..90_usize, pair, grids).prop_map(|(contract, head_dim, pair, grids)| Case {
         contract,
         rope: AxialRope { head_dim, pair, ..TOWER },
@@ -99,6 +101,7 @@ proptest! {
             for i in 0..3 * m / 2 {
                 let (a, b) = match case.rope.pair {
                     AxialPair::Half => (i, i + 3 * m / 2),
+                    AxialPair::Interleaved => (2 * i, 2 * i + 1),
                     AxialPair::AxisContiguous => (i / (m / 2) * m + i % (m / 2), i / (m / 2) * m + i % (m / 2) + m / 2),
                 };
                 let (a, b) = (head * d + a, head * d + b);

@@ -9,7 +9,7 @@ use reference::{Real, RoundingContract, Storage, Tracked, semantics};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
 
-const KINDS: [semantics::Gelu; 2] = [semantics::Gelu::Erf, semantics::Gelu::Tanh];
+const KINDS: [semantics::Gelu; 3] = [semantics::Gelu::Erf, semantics::Gelu::Tanh, semantics::Gelu::Quick];
 
 /// x \[n, d\], under a contract, with its errors.
 #[derive(Debug, Clone)]
@@ -57,6 +57,7 @@ fn kernel(p: &Gelu, x: &Array2<f32>, seed: u64) -> Array2<f64> {
                 let slope = f32::of((2.0 / std::f64::consts::PI).sqrt());
                 off((slope * (x + 0.044_715 * x * x * x)).wide().tanh())
             }
+            semantics::Gelu::Quick => 2.0 * (1.0 + off((-(1.702 * x)).wide().exp())).recip() - 1.0,
         };
         p.output.round(0.5 * x * (1.0 + function)).wide()
     })
@@ -105,8 +106,9 @@ proptest! {
     /// D50: the approximation is within 4.74·10⁻⁴ of the exact one.
     #[test]
     fn d50_kinds_are_close(x in -20.0..20.0_f64) {
-        let [erf, tanh] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
+        let [erf, tanh, quick] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
         prop_assert!((erf - tanh).abs() <= 4.74e-4);
+        prop_assert!((erf - quick).abs() <= 0.0204);
     }
 
     #[test]
@@ -150,7 +152,7 @@ proptest! {
 #[test]
 fn d50_kinds_are_apart() {
     let apart = |x: f64| {
-        let [erf, tanh] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
+        let [erf, tanh, _] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
         (erf - tanh).abs()
     };
     let most = (0..=6000).map(|i| apart(f64::from(i) / 1000.0)).fold(0.0, f64::max);

@@ -9,13 +9,16 @@ use super::catalogue::mistake::{Assumed, Change, Clue};
 use super::diagnosis::Explained;
 use super::search::{self, Bench};
 use super::trial::{Before, Tried};
-use super::{pattern, sizes};
+use super::{networks, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
 
-/// Mistakes that come nearest alone, each of which is tried with every other where none fits alone.
+/// Mistakes that come nearest alone, each of which is tried with others where none fits alone.
 const PAIRED: usize = 4;
+
+/// Mistakes that come nearest alone among which its partner is looked for.
+const PARTNERS: usize = 24;
 
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;
@@ -72,11 +75,12 @@ impl Comparison<'_> {
             tried.extend(fitting);
             near.push((far, assumed));
         }
+        let mut found = Vec::new();
         let bench = Bench::new(self, assumption, first)?;
         if let Some(bench) = &bench
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
-            let found = search::hypotheses(bench, clue, progress)?;
+            found = search::hypotheses(bench, clue, progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
                 let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
@@ -90,10 +94,15 @@ impl Comparison<'_> {
             tried.extend(self.attempts(&before, &found, first, progress)?);
         }
         if tried.is_empty() {
+            let alone = networks::in_one_kind(&self.suspects(first), possible.iter().chain(found.iter().flatten()));
+            tried.extend(self.attempts(&before, &alone, first, progress)?);
+        }
+        if tried.is_empty() {
             tried.extend(self.attempts(&before, &self.behind(assumption, first, clue), first, progress)?);
         }
         if tried.is_empty() {
             near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            near.truncate(PARTNERS);
             let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
@@ -246,9 +255,15 @@ impl Comparison<'_> {
         Ok((Clue { position: passed + token.unwrap_or(0) }, off.unwrap_or_default()))
     }
 
+    /// The operators on the way to a fault.
+    fn suspects(&self, first: &SiteReport) -> Vec<Site> {
+        let is_shown = |site| self.compared.candidate.has(At { step: first.step, site });
+        first.segment.iter().copied().chain(search::way_to(first.site, is_shown)).collect()
+    }
+
     /// Known mistakes of the operators on the way to a fault.
     fn possible(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
-        let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        let suspects = self.suspects(first);
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
         let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));

@@ -2,19 +2,23 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
 //! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration; [`choices`], what
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`], with [`epsilons`], and
+//! [`capacity`]; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
 mod bench;
 mod blocks;
+mod capacity;
 mod choices;
 mod columns;
 mod embedding;
+mod epsilons;
 mod experts;
 mod factor;
 pub(super) mod kinds;
 mod layers;
+mod parameter;
 mod parameters;
 mod replaced;
 mod rows;
@@ -49,6 +53,16 @@ pub(super) fn read_by(site: Site) -> Vec<Site> {
     way::inputs(site)
 }
 
+/// An activation is another in the networks of one kind alone.
+pub(super) fn in_networks(kind: &str) -> Assumed {
+    Assumed { mistake: &kinds::ACTIVATION_IN, change: Change::Reading("activation_in", kind.to_owned()), layers: None }
+}
+
+/// A site and all that it is computed from, as far as that is not shown.
+pub(super) fn way_to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
+    way::to(site, is_shown)
+}
+
 /// What a site shows is not taken behind it.
 pub(super) fn unseen(site: Site) -> Assumed {
     Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
@@ -72,6 +86,7 @@ pub(super) fn hypotheses(
     found.extend(layers::search(bench));
     progress(1);
     found.extend(parameters::search(bench, clue)?);
+    found.extend(capacity::search(bench)?);
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Assumed)> = found
         .into_par_iter()

@@ -1,7 +1,9 @@
 //! Fields of the semantics that the sizes of values give away.
 
 use fixtures::names::at::At;
-use reference::config::Config;
+use reference::config::{Config, Vision};
+use reference::grid::AXES;
+use reference::site::VisionSite;
 use reference::{LayerSite, Semantics, Site};
 
 use super::catalogue::mistake::{Assumed, Change};
@@ -20,7 +22,14 @@ pub(super) fn of_model(comparison: &Comparison<'_>, semantics: &Semantics) -> Ve
         let blocks = comparison.compared.steps[0].len().div_ceil(index.blocks.size);
         [("msa_top_k", index.blocks.top_k.min(blocks).to_string()), ("msa_select", select(index.choices))]
     });
-    of_all.into_iter().chain(of_index).collect()
+    let of_tower = config.vision.iter().map(|vision| ("axial_axes", axes(vision, vision.rotary_dim())));
+    of_all.into_iter().chain(of_index).chain(of_tower).collect()
+}
+
+/// The reading of so many rotating channels: two thirds of them have no time.
+fn axes(vision: &Vision, channels: usize) -> String {
+    let whole = Vision { axes: AXES, ..vision.clone() }.rotary_dim();
+    if 3 * channels == 2 * whole { "height_width" } else { "time_height_width" }.into()
 }
 
 /// As the candidate shows them.
@@ -37,7 +46,11 @@ pub(super) fn of_candidate(comparison: &Comparison<'_>, semantics: &Semantics) -
     let choices = choices.map(|(rows, _)| select(rows / comparison.compared.steps[0].len().max(1)));
     let of_index = [("msa_top_k", columns(at(LayerSite::Blocks))), ("msa_select", choices)];
     let of_index = of_index.into_iter().filter(|_| config.index.is_some());
-    of_all.into_iter().chain(of_index).filter_map(|(field, found)| Some((field, found?))).collect()
+    let of_tower = config.vision.as_ref().and_then(|vision| {
+        let (_, channels) = size(Site::Vision(0, VisionSite::RopeCos))?;
+        Some(("axial_axes", Some(axes(vision, channels))))
+    });
+    of_all.into_iter().chain(of_index).chain(of_tower).filter_map(|(field, found)| Some((field, found?))).collect()
 }
 
 /// A site in the first layer that has it.
@@ -56,6 +69,7 @@ pub(super) fn fault(config: &Config, assumed: &Assumed) -> SiteReport {
     let site = match &assumed.change {
         Change::Reading("top_k", _) => first(config, LayerSite::GateExperts),
         Change::Reading("msa_top_k" | "msa_select", _) => first(config, LayerSite::Blocks),
+        Change::Reading("axial_axes", _) => Site::Vision(0, VisionSite::RopeCos),
         _ => Site::RopeCos,
     };
     let mut fault = SiteReport::missing(0, site, Lens::Local);

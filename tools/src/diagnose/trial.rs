@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use fixtures::names::at::At;
 use reference::site::Extent;
-use reference::{Site, Storage};
+use reference::{Semantics, Site, Storage};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
@@ -62,6 +62,10 @@ const OF_ALL_LAYERS: [&str; 9] = [
     "msa_select",
     "msa_init_block",
 ];
+
+/// Operators of the tower, and what stands before or behind all layers: no layer of the decoder has them.
+const OF_NO_LAYER: [&str; 7] =
+    ["vision_attention", "gelu", "axial_rope", "patch_merge", "patch_embedding", "layer_norm", "masked_scatter"];
 
 /// What is known before a mistake is assumed.
 pub(super) struct Before<'a> {
@@ -331,11 +335,16 @@ fn stands(before: &Before<'_>, (reports, shares): (&[SiteReport], &Shares), laye
 /// Whether a change can be made in some layers alone.
 fn holds_in_some(change: &Change) -> bool {
     match change {
-        Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field),
+        Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field) && !is_of_no_layer(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
         Change::Order(..) | Change::Unseen(_) => false,
     }
+}
+
+fn is_of_no_layer(field: &str) -> bool {
+    let mut operators = Semantics::OPERATORS.iter().filter(|(_, fields)| fields.contains(&field));
+    operators.any(|(operator, _)| OF_NO_LAYER.contains(operator))
 }
 
 /// Whether a fault is gone, and no other came in its place.

@@ -9,8 +9,7 @@ fn kernel(p: &Router, z: &Array2<f32>, seed: u64) -> Array2<f32> {
     let mut exp = Exponential::new(seed);
     match p.score {
         RouterScore::Sigmoid => z.mapv(|z| (1.0 + exp.base_2(z * -std::f32::consts::LOG2_E)).recip()),
-        RouterScore::SoftmaxTopk => z.clone(),
-        RouterScore::Softmax => scores(p, z.view()),
+        _ => scores(p, z.view()),
     }
 }
 
@@ -31,7 +30,7 @@ fn judge(
 
     // No device's sigmoid or softmax is negative.
     let mut r = case.noise.on(&r.mapv(|r| f32::of(r).wide()), 1);
-    if p.score != RouterScore::SoftmaxTopk {
+    if matches!(p.score, RouterScore::Sigmoid | RouterScore::Softmax | RouterScore::SqrtSoftplus) {
         r.moved.mapv_inplace(|r| r.max(0.0));
     }
     let c = choice(&ideal, r.tracked.view(), b.view()).expect("good");
@@ -59,14 +58,20 @@ proptest! {
 
     /// A port's slips have bounds of their own.
     #[test]
-    fn a_device_that_slips_stays_within_the_bounds(case in case(), slip in 0..4_usize) {
+    fn a_device_that_slips_stays_within_the_bounds(case in case(), slip in 0..9_usize) {
         let (router_score, renormalize) = [
             (RouterScore::Softmax, Renormalize::Chosen),
             (RouterScore::Sigmoid, Renormalize::Nothing),
             (RouterScore::Sigmoid, Renormalize::All),
             (RouterScore::Softmax, Renormalize::All),
+            (RouterScore::SoftmaxChosen, Renormalize::Chosen),
+            (RouterScore::BiasedSigmoid, Renormalize::Chosen),
+            (RouterScore::SqrtSoftplus, Renormalize::Chosen),
+            (RouterScore::SqrtSoftplus, Renormalize::All),
+            (RouterScore::Sigmoid, Renormalize::Chosen),
         ][slip];
-        let semantics = Semantics { router_score, renormalize, ..case.semantics };
+        let routing_weights = if slip == 8 { RoutingWeights::Uniform } else { case.semantics.routing_weights };
+        let semantics = Semantics { router_score, renormalize, routing_weights, ..case.semantics };
         judge(&Case { semantics, ..case }, |got, want, bound| within(got, want, bound).map(|_| ()))?;
     }
 

@@ -1,6 +1,6 @@
 //! Mistakes in the experts, and in the networks like them that all tokens go through.
 
-use reference::LayerSite::{DenseDown, DenseGateUp, ExpertHidden, ExpertOutput, SharedDown, SharedGateUp};
+use reference::LayerSite::{DenseDown, DenseGateUp, ExpertHidden, ExpertOutput, Experts, SharedDown, SharedGateUp};
 use reference::Site;
 use reference::config::Config;
 
@@ -47,6 +47,26 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "always",
         touches: HIDDEN,
         ways: |config, _| given(config.swiglu_oai.is_none(), || reading("expert", "nongated")),
+    },
+    Mistake {
+        name: "activation_gelu",
+        about: "GELU, one of its approximations, or ReLU stands in SiLU's place",
+        right: "w2 · (silu(w1·x) ⊙ w3·x)",
+        visible: "always",
+        touches: HIDDEN,
+        ways: |config, _| {
+            let others = ["geglu", "geglu_tanh", "geglu_quick", "reglu"];
+            let all = || others.iter().flat_map(|other| reading("activation", other)).collect();
+            given(config.swiglu_oai.is_none(), all)
+        },
+    },
+    Mistake {
+        name: "weights_on_input",
+        about: "routing weights are multiplied into the experts' inputs, as in Llama 4",
+        right: "into their outputs",
+        visible: "more than one expert a token",
+        touches: &[layer(ExpertHidden), layer(Experts)],
+        ways: |config, _| given(config.num_experts_per_tok > 1, || reading("weights_on", "input")),
     },
     Mistake {
         name: "expert_map_shift",

@@ -1,6 +1,6 @@
 //! Mistakes in SwiGLU-OAI, and in the sum of routed and shared experts.
 
-use reference::LayerSite::{DenseDown, ExpertHidden, Mlp, Shared, SharedDown};
+use reference::LayerSite::{DenseDown, ExpertHidden, Mlp, Shared, SharedDown, SharedGateUp};
 use reference::Site;
 use reference::config::Config;
 use reference::weights::{LayerWeight, Projection};
@@ -56,6 +56,17 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |config, _| where_oai(config, || reading("up_beta", "0")),
     },
     Mistake {
+        name: "swiglu_up_clamp",
+        about: "the up projection is clamped together with its β, from above alone, or not at all",
+        right: "to both sides, and β is added then",
+        visible: "values beyond the limit",
+        touches: ACTIVATED,
+        ways: |config, _| {
+            let others = ["sum", "upper", "none"];
+            where_oai(config, || others.iter().flat_map(|other| reading("up_clamp", other)).collect())
+        },
+    },
+    Mistake {
         name: "routed_scale_missing",
         about: "the routed experts' sum is not scaled",
         right: "routed_scaling_factor · routed + shared",
@@ -73,13 +84,26 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "shared_scaled",
-        about: "the shared expert is multiplied by the routed experts' factor, or by its reciprocal",
+        about: "the shared expert is multiplied by the routed experts' factor, or by its reciprocal, or added twice",
         right: "routed_scaling_factor · routed + shared",
-        visible: "a factor other than 1",
+        visible: "always; where it is multiplied by a factor, one other than 1",
         touches: SUM,
         ways: |config, _| {
             let both = || [reading("shared_scale", "routed"), reading("shared_scale", "reciprocal")].concat();
-            where_scaled(config, |_| both())
+            let is_other = config.routed_scaling_factor.to_bits() != 2.0_f64.to_bits();
+            let twice = given(is_shared(config) && is_other, || reading("shared_scale", "twice"));
+            [where_scaled(config, |_| both()), twice].concat()
+        },
+    },
+    Mistake {
+        name: "shared_unnormed",
+        about: "the shared expert reads the residual stream instead of its norm",
+        right: "it reads what the routed experts read",
+        visible: "always",
+        touches: &[layer(SharedGateUp)],
+        ways: |config, _| {
+            let both = || [reading("shared_input", "residual"), reading("shared_input", "layer_input")].concat();
+            given(is_shared(config), both)
         },
     },
     Mistake {

@@ -19,6 +19,8 @@ const EVERY: &[Site] = &[
     layer(PostAttentionNorm),
     Site::FinalNorm,
 ];
+/// Those of the residual stream.
+const OF_STREAM: &[Site] = &[layer(InputNorm), layer(PostAttentionNorm), Site::FinalNorm];
 /// Into how many parts engines split a projection.
 const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 /// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
@@ -129,6 +131,22 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "rows so small that ε counts",
         touches: EVERY,
         ways: |_, _| reading("eps_place", "outside"),
+    },
+    Mistake {
+        name: "layer_norm_for_rms",
+        about: "the mean is taken off before a row is scaled: a LayerNorm stands in RMSNorm's place",
+        right: "x / √(mean x² + ε)",
+        visible: "rows whose mean is not 0",
+        touches: OF_STREAM,
+        ways: |_, _| reading("norm_mean", "subtracted"),
+    },
+    Mistake {
+        name: "final_norm_missing",
+        about: "the head reads the residual stream instead of its norm",
+        right: "the last norm stands before the head",
+        visible: "always",
+        touches: &[Site::FinalNorm],
+        ways: |_, _| reading("final_norm", "missing"),
     },
     Mistake {
         name: "qk_norm_missing",

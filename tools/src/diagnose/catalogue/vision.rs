@@ -18,6 +18,16 @@ fn seen(config: &Config, matters: fn(&Vision) -> bool, field: &'static str, valu
     given(config.vision.as_ref().is_some_and(matters), || reading(field, value))
 }
 
+const ROTATION: &[Site] = &[Site::Vision(0, RopeCos), Site::Vision(0, RopeSin), of_layer(QRope), of_layer(KRope)];
+const GELU: &[Site] =
+    &[of_layer(VisionLayerSite::Activation), Site::Vision(0, Activation), Site::Vision(0, MergeActivation)];
+
+/// Everywhere, and in each place alone.
+fn in_each_place(config: &Config, kind: &str) -> Vec<Change> {
+    let fields = ["gelu", "tower_gelu", "projector_gelu", "merge_gelu"];
+    fields.iter().flat_map(|field| seen(config, |_| true, field, kind)).collect()
+}
+
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "conv_weight_order",
@@ -56,16 +66,82 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |config, _| seen(config, |_| true, "vision_attention", "global"),
     },
     Mistake {
+        name: "vision_causal",
+        about: "a patch sees those before it alone",
+        right: "patches attend to all of their own image, or chunk of a video",
+        visible: "images and videos",
+        touches: &[of_layer(Context)],
+        ways: |config, _| seen(config, |_| true, "vision_attention", "causal"),
+    },
+    Mistake {
+        name: "vision_frames_apart",
+        about: "patches attend to those of their own time alone: each pair of frames is a picture of its own",
+        right: "to those of their own chunk of a video",
+        visible: "a video of more frames than a patch has",
+        touches: &[of_layer(Context)],
+        ways: |config, _| seen(config, |_| true, "vision_attention", "frame"),
+    },
+    Mistake {
+        name: "vision_positions_raster",
+        about: "the rotation takes patches to come row by row",
+        right: "they come square by square, of which each becomes a token",
+        visible: "an image or a video wider than one token",
+        touches: ROTATION,
+        ways: |config, _| seen(config, |vision| vision.spatial_merge_size > 1, "axial_order", "raster"),
+    },
+    Mistake {
+        name: "vision_axes_exchanged",
+        about: "time, height and width rotate each other's channels, or time none",
+        right: "the first third of the angles is of time, then height, then width",
+        visible: "images and videos",
+        touches: ROTATION,
+        ways: |config, _| {
+            let others = ["time_width_height", "height_width_time", "zero_height_width", "height_width"];
+            others.iter().flat_map(|other| seen(config, |_| true, "axial_axes", other)).collect()
+        },
+    },
+    Mistake {
+        name: "rope3d_interleaved",
+        about: "channels 2i and 2i + 1 form a pair",
+        right: "i pairs with i + half of all channels that rotate: so the released code",
+        visible: "images and videos",
+        touches: &[of_layer(QRope), of_layer(KRope)],
+        ways: |config, _| seen(config, |_| true, "axial_pair", "interleaved"),
+    },
+    Mistake {
         name: "gelu_tanh",
-        about: "GELU is approximated by tanh",
+        about: "GELU is approximated by tanh, everywhere or in one place",
         right: "GELU is exact, by erf: so the released code; document 001 does not say",
         visible: "images and videos",
-        touches: &[
-            of_layer(VisionLayerSite::Activation),
-            Site::Vision(0, Activation),
-            Site::Vision(0, MergeActivation),
-        ],
-        ways: |config, _| seen(config, |_| true, "gelu", "tanh"),
+        touches: GELU,
+        ways: |config, _| in_each_place(config, "tanh"),
+    },
+    Mistake {
+        name: "gelu_quick",
+        about: "GELU is approximated by x·σ(1.702·x), everywhere or in one place, as CLIP has it",
+        right: "GELU is exact, by erf: so the released code; document 001 does not say",
+        visible: "images and videos",
+        touches: GELU,
+        ways: |config, _| in_each_place(config, "quick"),
+    },
+    Mistake {
+        name: "pixels_bf16",
+        about: "pixels are rounded to bf16 before the patch embedding",
+        right: "in a model that is not bf16 they are f32",
+        visible: "pixels that are no bf16, and a model that is not bf16",
+        touches: &[Site::Vision(0, Embeddings)],
+        ways: |config, _| seen(config, |_| true, "pixels", "bf16"),
+    },
+    Mistake {
+        name: "features_misplaced",
+        about: "features stand in other places: images in reverse, or all a token early or late",
+        right: "the n-th placeholder has the n-th feature",
+        visible: "images and videos; several of them where these are exchanged",
+        touches: &[Site::InputsEmbeds],
+        ways: |config, _| {
+            let others = ["reversed", "early", "late"];
+            others.iter().flat_map(|other| seen(config, |_| true, "feature_places", other)).collect()
+        },
     },
     Mistake {
         name: "post_layernorm_applied",

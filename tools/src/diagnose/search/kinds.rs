@@ -46,11 +46,41 @@ const CONFIGURED: &str = "what the configuration says";
 
 pub(super) static NORM_EPS: Mistake = kind("norm_eps", "norms add another ε", CONFIGURED);
 pub(super) static QK_NORM_EPS: Mistake = kind("qk_norm_eps", "the query and key norms add another ε", CONFIGURED);
+pub(super) static INPUT_NORM_EPS: Mistake =
+    kind("input_norm_eps", "the norms before attention add another ε", CONFIGURED);
+pub(super) static POST_ATTENTION_NORM_EPS: Mistake =
+    kind("post_attention_norm_eps", "the norms behind attention add another ε", CONFIGURED);
+pub(super) static FINAL_NORM_EPS: Mistake = kind("final_norm_eps", "the last norm adds another ε", CONFIGURED);
+pub(super) static Q_NORM_EPS: Mistake = kind("q_norm_eps", "the query norm adds another ε", CONFIGURED);
+pub(super) static K_NORM_EPS: Mistake = kind("k_norm_eps", "the key norm adds another ε", CONFIGURED);
+pub(super) static INDEX_Q_NORM_EPS: Mistake =
+    kind("index_q_norm_eps", "the index branch's query norm adds another ε", CONFIGURED);
+pub(super) static INDEX_K_NORM_EPS: Mistake =
+    kind("index_k_norm_eps", "the index branch's key norm adds another ε", CONFIGURED);
+pub(super) static VISION_NORM_EPS: Mistake = kind("vision_norm_eps", "the tower's norms add another ε", CONFIGURED);
+pub(super) static VISION_LAYER_NORM_EPS: Mistake =
+    kind("vision_layer_norm_eps", "the norms in the tower's layers add another ε", CONFIGURED);
+pub(super) static VISION_PRE_NORM_EPS: Mistake =
+    kind("vision_pre_norm_eps", "the norm before the tower's layers adds another ε", CONFIGURED);
 pub(super) static ROPE_THETA: Mistake = kind("rope_theta", "the rotation has another base", CONFIGURED);
 pub(super) static POSITION: Mistake =
     kind("position_offset", "positions are off by more than one", "positions count from 0, over prompt and decode");
 pub(super) static SCORE_SCALE: Mistake =
     kind("score_scale", "attention scales its scores by another number", "scores are scaled by 1/√head_dim");
+pub(super) static VISION_SCORE_SCALE: Mistake =
+    kind("vision_score_scale", "the tower scales its scores by another number", "scores are scaled by 1/√d");
+pub(super) static CAPACITY: Mistake = kind(
+    "expert_capacity",
+    "an expert takes so many tokens, and what it would say to later ones is left out",
+    "an expert takes every token that chose it",
+);
+pub(super) static ACTIVATED_LIMIT: Mistake =
+    kind("activated_limit", "SwiGLU-OAI clamps the gate behind its sigmoid, to another limit", CONFIGURED);
+pub(super) static ACTIVATION_IN: Mistake = kind(
+    "activation_in",
+    "the activation is another in the networks of one kind alone",
+    "routed and shared experts compute alike",
+);
 pub(super) static LIMIT: Mistake = kind("swiglu_limit", "SwiGLU-OAI clamps to another limit", CONFIGURED);
 pub(super) static ALPHA: Mistake = kind("swiglu_alpha", "SwiGLU-OAI multiplies the gate by another α", CONFIGURED);
 pub(super) static BETA: Mistake = kind("swiglu_beta", "SwiGLU-OAI adds another β to the up projection", CONFIGURED);

@@ -3,66 +3,28 @@
 use ndarray::Array2;
 use rayon::prelude::*;
 use reference::LayerSite::{
-    Context, DenseDown, ExpertHidden, IndexKNorm, IndexKRope, IndexQNorm, IndexQRope, InputNorm, KNorm, KRope, Mlp,
-    Output, PostAttentionNorm, Probabilities, QNorm, QRope, Scores, SharedDown,
+    Context, DenseDown, ExpertHidden, IndexKRope, IndexQRope, KRope, Mlp, Output, Probabilities, QRope, Scores,
+    SharedDown,
 };
-use reference::Site::{self, FinalNorm, RopeCos, RopeSin};
-use reference::config::Config;
+use reference::Site::{self, RopeCos, RopeSin};
+use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Storage};
 
 use super::bench::NEARER;
 use super::factor::near;
-use super::{Bench, kinds};
+use super::parameter::Parameter;
+use super::{Bench, epsilons, kinds};
 use crate::diagnose::catalogue::fit::Fit;
-use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
 
-/// A number, and where it is looked for.
-struct Parameter {
-    kind: &'static Mistake,
-    /// Its letter or name.
-    name: &'static str,
-    /// The field of the semantics that sets it.
-    field: &'static str,
-    touches: &'static [LayerSite],
-    /// Sites outside of layers.
-    outside: &'static [Site],
-    /// The least and the largest that is tried, and how many in between.
-    range: (f64, f64, usize),
-    /// Whether these are at equal quotients.
-    is_log: bool,
-    /// What the configuration says; none where the model has no such number.
-    configured: fn(&Config) -> Option<f64>,
-}
-
-const NORMS: &[LayerSite] = &[InputNorm, QNorm, KNorm, IndexQNorm, IndexKNorm, PostAttentionNorm];
 const ROTATED: &[LayerSite] = &[QRope, KRope, IndexQRope, IndexKRope];
 const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
 const ACTIVATED: &[LayerSite] = &[ExpertHidden, DenseDown, SharedDown];
 
 static PARAMETERS: [Parameter; 8] = [
-    Parameter {
-        kind: &kinds::NORM_EPS,
-        name: "ε",
-        field: "norm_eps",
-        touches: NORMS,
-        outside: &[FinalNorm],
-        range: (1e-12, 10.0, 27),
-        is_log: true,
-        configured: |config| Some(config.rms_norm_eps),
-    },
-    Parameter {
-        kind: &kinds::QK_NORM_EPS,
-        name: "ε of the query and key norms",
-        field: "qk_norm_eps",
-        touches: &[QNorm, KNorm],
-        outside: &[],
-        range: (1e-12, 10.0, 27),
-        is_log: true,
-        configured: |config| Some(config.rms_norm_eps),
-    },
     Parameter {
         kind: &kinds::ROPE_THETA,
         name: "θ",
@@ -84,12 +46,32 @@ static PARAMETERS: [Parameter; 8] = [
         configured: |config| Some((config.head_dim as f64).sqrt().recip()),
     },
     Parameter {
+        kind: &kinds::VISION_SCORE_SCALE,
+        name: "the scale of the tower's scores",
+        field: "vision_score_scale",
+        touches: &[],
+        outside: &[Site::Vision(0, VisionSite::Layer(0, VisionLayerSite::Context))],
+        range: (1e-3, 10.0, 33),
+        is_log: true,
+        configured: |config| config.vision.as_ref().map(|vision| (vision.head_dim() as f64).sqrt().recip()),
+    },
+    Parameter {
         kind: &kinds::LIMIT,
         name: "ℓ",
         field: "swiglu_limit",
         touches: ACTIVATED,
         outside: &[],
         range: (0.01, 100.0, 33),
+        is_log: true,
+        configured: |config| config.swiglu_oai.map(|oai| oai.limit),
+    },
+    Parameter {
+        kind: &kinds::ACTIVATED_LIMIT,
+        name: "ℓ behind the sigmoid",
+        field: "activated_limit",
+        touches: ACTIVATED,
+        outside: &[],
+        range: (0.01, 100.0, 17),
         is_log: true,
         configured: |config| config.swiglu_oai.map(|oai| oai.limit),
     },
@@ -137,13 +119,27 @@ const ROUNDS: usize = 6;
 /// How many of the least values of a grid are refined.
 const REFINED: usize = 2;
 
+fn all() -> impl Iterator<Item = &'static Parameter> {
+    epsilons::PARAMETERS.iter().chain(&PARAMETERS)
+}
+
 /// Every parameter of the operators on the way to a site, and positions that are off.
 pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, Failure> {
     let config = bench.config();
     let mut found = Vec::new();
-    for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_touched(bench)) {
+    // Where one norm is on the way, every ε of norms is its own.
+    let is_alone = bench.suspects.iter().filter(|site| epsilons::is_norm(**site)).count() == 1;
+    let mut epsilon: Option<Option<Fit>> = None;
+    for parameter in all().filter(|parameter| parameter.is_touched(bench)) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
-        let Some(fit) = parameter.search(bench) else { continue };
+        let fit = match epsilon {
+            Some(fit) if is_alone && epsilons::is_one(parameter) => fit,
+            _ => parameter.search(bench),
+        };
+        if epsilons::is_one(parameter) {
+            epsilon = Some(fit);
+        }
+        let Some(fit) = fit else { continue };
         if (fit.value - configured).abs() <= fit.error {
             continue;
         }
@@ -173,7 +169,7 @@ pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> O
         ("attention_scale", "half_head_dim") => ("score_scale", Some((d / 2.0).sqrt().recip())),
         (field, value) => (field, value.parse::<f64>().ok()),
     };
-    let parameter = PARAMETERS.iter().find(|parameter| parameter.field == field)?;
+    let parameter = all().find(|parameter| parameter.field == field)?;
     let (Some(value), Some(configured)) = (value.filter(|value| value.is_finite()), (parameter.configured)(&config))
     else {
         return None;
@@ -186,7 +182,7 @@ impl Parameter {
     fn is_touched(&self, bench: &Bench<'_, '_>) -> bool {
         bench.suspects.iter().any(|site| match site {
             Site::Layer(_, site) => self.touches.contains(site),
-            other => self.outside.contains(other),
+            other => self.outside.contains(&epsilons::of_any(*other)),
         })
     }
 

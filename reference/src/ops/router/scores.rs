@@ -1,0 +1,71 @@
+//! What routers make scores of logits by, and how far that is off.
+
+use ndarray::{Array2, ArrayViewMut1, Zip};
+
+use crate::Real;
+use crate::bound::ErrorBound;
+use crate::bound::elementary::EXPONENTIAL;
+use crate::storage::FLUSHED;
+use crate::tracked::Tracked;
+
+/// σ(z).
+pub(super) fn sigmoid<T: Real>(z: T) -> T {
+    (T::one() + (-z).map_once(f64::exp)).recip()
+}
+
+/// √ln(1 + e^z).
+pub(super) fn sqrt_softplus<T: Real>(z: T) -> T {
+    let tail = (-z.abs()).map_once(f64::exp);
+    (z.max(T::zero()) + tail.map_once(f64::ln_1p)).sqrt()
+}
+
+/// Of a row.
+pub(super) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
+    let top = row.iter().copied().fold(T::neg_infinity(), T::max);
+    row.mapv_inplace(|z| (z - top).exp());
+    let sum = row.iter().fold(T::zero(), |sum, &r| sum + r);
+    row.mapv_inplace(|r| r / sum);
+}
+
+/// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives.
+pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
+    let mut error = input.clone();
+    Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
+        let delta = input.certain[i];
+        let nearest = (z.abs() - delta).max(0.0);
+        let tail = 1.0 / (1.0 + nearest.exp());
+        let slope = (tail * (1.0 - tail)).min(0.25);
+        let own = unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + z.abs() + delta) + 3.0);
+        *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED;
+        *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
+    });
+    error
+}
+
+/// d/dz √softplus(z) = σ(z) / (2·√softplus(z)), which is 1 at most and falls with |z| to the left: so it is taken at the
+/// right end. Own roundings: exponential and logarithm, each within 4·u of themselves, of which one argument is −|z|; the
+/// sum's and the root's.
+pub(super) fn bound_sqrt_softplus(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
+    let mut error = input.clone();
+    Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
+        let delta = input.certain[i];
+        let end = z + delta;
+        let slope = sigmoid(end) / (2.0 * sqrt_softplus(z - delta)).max(sigmoid(end));
+        let own = unit * (2.0 * EXPONENTIAL + z.abs() + delta + 3.0);
+        *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED.sqrt();
+        *sigma = (slope * input.sigma[i]).hypot(own * r[i] / 3.0_f64.sqrt()).min(*certain);
+    });
+    error
+}
+
+/// Of σ(z) + b and of σ(z + b), whose slope is up to a quarter: b is not known here. Own roundings: the argument's, of which a
+/// quarter arrives; with s = 1 − σ(t) and |t|·σ(t)·s < 1, 4·u of the exponential's and 3·u of sum and quotient.
+pub(super) fn bound_sigmoid_of_sum(unit: f64, z: &Tracked<f64>) -> ErrorBound {
+    let mut error = z.error_or_exact();
+    Zip::from(&mut error.certain).and(&mut error.sigma).and(&z.value).for_each(|certain, sigma, z| {
+        let own = unit * ((z.abs() + *certain + 1.0) / 4.0 + EXPONENTIAL + 4.0);
+        *certain = *certain / 4.0 + own;
+        *sigma = (*sigma / 4.0).hypot(own / 3.0_f64.sqrt()).min(*certain);
+    });
+    error
+}
