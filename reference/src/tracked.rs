@@ -109,6 +109,15 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value.select(Axis(0), rows), error }
     }
 
+    /// Makes a row zeros.
+    pub fn clear(&mut self, row: usize) {
+        self.value.row_mut(row).fill(T::zero());
+        if let Some(error) = &mut self.error {
+            error.certain.row_mut(row).fill(0.0);
+            error.sigma.row_mut(row).fill(0.0);
+        }
+    }
+
     /// The rows in `range`.
     #[must_use]
     pub fn rows(&self, range: Range<usize>) -> Self {

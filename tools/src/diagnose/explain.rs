@@ -240,10 +240,11 @@ impl Comparison<'_> {
     fn clue(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Clue, Vec<String>), Failure> {
         let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
         let config = self.compared.config;
-        let token = kept.as_ref().and_then(|kept| pattern::first_token(kept, fault.site, config, extent));
+        let tokens = kept.as_ref().and_then(|kept| pattern::tokens_off(kept, fault.site, config, extent));
         let passed: usize = self.compared.steps[..fault.step].iter().map(Vec::len).sum();
         let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
-        Ok((Clue { position: passed + token.unwrap_or(0) }, off.unwrap_or_default()))
+        let (first, last) = tokens.unwrap_or_default();
+        Ok((Clue { position: passed + first, last: passed + last }, off.unwrap_or_default()))
     }
 
     /// Known mistakes of the operators on the way to a fault.

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
 //! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration; [`choices`], what
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`] with its [`numbers`], numbers of the configuration, and [`wholes`], whole ones; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
@@ -15,6 +15,7 @@ mod experts;
 mod factor;
 pub(super) mod kinds;
 mod layers;
+mod numbers;
 mod parameters;
 mod replaced;
 mod rows;
@@ -23,6 +24,7 @@ mod suspects;
 mod taken;
 mod tower;
 mod way;
+mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
@@ -72,6 +74,7 @@ pub(super) fn hypotheses(
     found.extend(layers::search(bench));
     progress(1);
     found.extend(parameters::search(bench, clue)?);
+    found.extend(wholes::search(bench));
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Assumed)> = found
         .into_par_iter()

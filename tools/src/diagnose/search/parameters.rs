@@ -2,128 +2,18 @@
 
 use ndarray::Array2;
 use rayon::prelude::*;
-use reference::LayerSite::{
-    Context, DenseDown, ExpertHidden, IndexKNorm, IndexKRope, IndexQNorm, IndexQRope, InputNorm, KNorm, KRope, Mlp,
-    Output, PostAttentionNorm, Probabilities, QNorm, QRope, Scores, SharedDown,
-};
-use reference::Site::{self, FinalNorm, RopeCos, RopeSin};
-use reference::config::Config;
-use reference::{LayerSite, Storage};
+use reference::Site::{self, RopeCos, RopeSin};
+use reference::Storage;
 
 use super::bench::NEARER;
 use super::factor::near;
+use super::numbers::{PARAMETERS, Parameter, ROTATED};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::fit::Fit;
-use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
-
-/// A number, and where it is looked for.
-struct Parameter {
-    kind: &'static Mistake,
-    /// Its letter or name.
-    name: &'static str,
-    /// The field of the semantics that sets it.
-    field: &'static str,
-    touches: &'static [LayerSite],
-    /// Sites outside of layers.
-    outside: &'static [Site],
-    /// The least and the largest that is tried, and how many in between.
-    range: (f64, f64, usize),
-    /// Whether these are at equal quotients.
-    is_log: bool,
-    /// What the configuration says; none where the model has no such number.
-    configured: fn(&Config) -> Option<f64>,
-}
-
-const NORMS: &[LayerSite] = &[InputNorm, QNorm, KNorm, IndexQNorm, IndexKNorm, PostAttentionNorm];
-const ROTATED: &[LayerSite] = &[QRope, KRope, IndexQRope, IndexKRope];
-const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
-const ACTIVATED: &[LayerSite] = &[ExpertHidden, DenseDown, SharedDown];
-
-static PARAMETERS: [Parameter; 8] = [
-    Parameter {
-        kind: &kinds::NORM_EPS,
-        name: "ε",
-        field: "norm_eps",
-        touches: NORMS,
-        outside: &[FinalNorm],
-        range: (1e-12, 10.0, 27),
-        is_log: true,
-        configured: |config| Some(config.rms_norm_eps),
-    },
-    Parameter {
-        kind: &kinds::QK_NORM_EPS,
-        name: "ε of the query and key norms",
-        field: "qk_norm_eps",
-        touches: &[QNorm, KNorm],
-        outside: &[],
-        range: (1e-12, 10.0, 27),
-        is_log: true,
-        configured: |config| Some(config.rms_norm_eps),
-    },
-    Parameter {
-        kind: &kinds::ROPE_THETA,
-        name: "θ",
-        field: "rope_theta",
-        touches: ROTATED,
-        outside: &[RopeCos, RopeSin],
-        range: (10.0, 1e10, 84),
-        is_log: true,
-        configured: |config| (config.rotary_dim > 2).then_some(config.rope_theta),
-    },
-    Parameter {
-        kind: &kinds::SCORE_SCALE,
-        name: "the scale of scores",
-        field: "score_scale",
-        touches: ATTENTION,
-        outside: &[],
-        range: (1e-3, 10.0, 33),
-        is_log: true,
-        configured: |config| Some((config.head_dim as f64).sqrt().recip()),
-    },
-    Parameter {
-        kind: &kinds::LIMIT,
-        name: "ℓ",
-        field: "swiglu_limit",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (0.01, 100.0, 33),
-        is_log: true,
-        configured: |config| config.swiglu_oai.map(|oai| oai.limit),
-    },
-    Parameter {
-        kind: &kinds::ALPHA,
-        name: "α",
-        field: "gate_alpha",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (0.05, 20.0, 25),
-        is_log: true,
-        configured: |config| config.swiglu_oai.map(|oai| oai.alpha),
-    },
-    Parameter {
-        kind: &kinds::BETA,
-        name: "β",
-        field: "up_beta",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (-4.0, 4.0, 17),
-        is_log: false,
-        configured: |config| config.swiglu_oai.map(|oai| oai.beta),
-    },
-    Parameter {
-        kind: &kinds::ROUTED_SCALE,
-        name: "the routed experts' factor",
-        field: "routed_scale",
-        touches: &[Mlp, Output],
-        outside: &[],
-        range: (0.01, 100.0, 17),
-        is_log: true,
-        configured: |config| (config.shared_intermediate_size > 0).then_some(config.routed_scaling_factor),
-    },
-];
 
 /// By how much positions may be off.
 const OFFSETS: i32 = 64;
