@@ -23,7 +23,8 @@ use std::str::FromStr;
 
 pub use attention::{AttentionScale, Causal, KeyHead, ScoreType, Temperature};
 pub use blocks::{
-    IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect,
+    IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
+    MsaScoreScale, MsaSelect,
 };
 pub use cache::{CacheSeam, CacheType};
 pub use feed_forward::{Activation, Expert, GateClamp, SharedScale};

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, AttentionScale, AxialPair, Causal, ChunkTime, EpsPlace, Expert, ExpertChoice, GateClamp, Gelu,
-    IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
-    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
-    Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
-    ScoreType, SharedScale, VisionSpan,
+    Activation, AngleType, AttentionScale, AxialPair, CacheSeam, CacheType, Causal, ChunkTime, EpsPlace, Expert,
+    ExpertChoice, GateClamp, Gelu, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder,
+    MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder,
+    PositionShift, PostNorm, PostNormInput, QkNorm, QkNormOn, Renormalize, ResidualFrom, RopeCall, RopeFrequency,
+    RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, ScoreType, SharedScale,
+    Temperature, VisionSpan,
 };
 use tests::repository;
 
@@ -50,7 +51,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![ExpertChoice::Distinct, ExpertChoice::Best]),
     );
     let m2 = (rope, norm, router, attention, rotation);
-    (m2, sparse(), feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
+    let m3 = (slips(), sparse()).prop_map(|(slips, index)| merged(slips, index));
+    (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
         Semantics {
             gate_clamp: ffn.gate_clamp,
             activation: ffn.activation,
@@ -97,6 +99,77 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             ..m3
         }
     })
+}
+
+/// Points on which other models are otherwise: attention, the cache, the stream, and the index branch's own.
+fn slips() -> impl Strategy<Value = Semantics> {
+    use proptest::option::of;
+    use proptest::sample::select;
+    let norms = select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]);
+    let rope_on = || select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::Key, RopeOn::None]);
+    let from = || select(vec![ResidualFrom::Stream, ResidualFrom::Normed]);
+    let angle = || select(vec![AngleType::F32, AngleType::Bf16, AngleType::F16]);
+    let temperature = (0.0..9.0, 1..99_usize, 0..2_usize);
+    let temperature = temperature.prop_map(|(scale, every, first)| Temperature { scale, every, first });
+    let rope = (
+        (select(vec![RopeCall::Continued, RopeCall::Restarted]), rope_on(), of(-9..9_i32)),
+        ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
+    );
+    let attention = (
+        (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
+        select(vec![CacheType::Own, CacheType::E4m3, CacheType::Bf16]),
+        select(vec![CacheSeam::Kept, CacheSeam::Overwritten, CacheSeam::ZeroBefore, CacheSeam::ZeroAfter]),
+    );
+    let index = (
+        select(vec![IndexInput::Normed, IndexInput::Stream]),
+        (select(vec![RopePart::First, RopePart::Last]), rope_on()),
+        select(vec![IndexHeads::Own, IndexHeads::Sum, IndexHeads::Mean, IndexHeads::Max, IndexHeads::Next]),
+        of(-9..9_i32),
+    );
+    let stream = (
+        [from(), from()],
+        [of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0)],
+        select(vec![PostNormInput::Sum, PostNormInput::Layer, PostNormInput::Attention]),
+        of(-9..9_i32),
+    );
+    (rope, attention, index, stream).prop_map(|(rope, attention, index, stream)| Semantics {
+        rope_call: rope.0.0,
+        rope_decode: rope.0.1,
+        key_shift: rope.0.2,
+        rope_inv_freq: rope.1.0[0],
+        rope_angle: rope.1.0[1],
+        rope_linear: rope.1.1[0],
+        rope_scale: rope.1.1[1],
+        query_norm: rope.1.2[0],
+        key_norm: rope.1.2[1],
+        soft_cap: attention.0.0,
+        attention_sink: attention.0.1,
+        window: attention.0.2[0],
+        prefix: attention.0.2[1],
+        query_temperature: attention.0.3,
+        cache_type: attention.1,
+        cache_seam: attention.2,
+        index_input: index.0,
+        index_rope_part: index.1.0,
+        index_rope_decode: index.1.1,
+        index_heads: index.2,
+        msa_shift: index.3,
+        attention_residual: stream.0[0],
+        mlp_residual: stream.0[1],
+        attention_alpha: stream.1[0],
+        attention_beta: stream.1[1],
+        mlp_alpha: stream.1[2],
+        mlp_beta: stream.1[3],
+        post_norm_input: stream.2,
+        logits_shift: stream.3,
+        ..Semantics::RELEASED
+    })
+}
+
+/// The points of the index branch that `sparse` draws, and the others.
+fn merged(slips: Semantics, sparse: Semantics) -> Semantics {
+    let drawn = sparse.fields().into_iter().zip(Semantics::RELEASED.fields()).filter(|(drawn, usual)| drawn != usual);
+    drawn.fold(slips, |all, ((field, value), _)| all.with(field, &value).expect("a field"))
 }
 
 /// Points of the vision tower.
@@ -256,12 +329,17 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, position_shift, norm_weight, eps_place, norm_eps, qk_norm, qk_norm_on, \
-             qk_shards, qk_norm_eps, norm_order, attention_scale, score_scale, key_head, causal, attention_softmax, msa_select, msa_local, msa_init_block, \
+             rope_frequency, rope_position, position_shift, key_shift, rope_call, rope_decode, rope_inv_freq, \
+             rope_angle, rope_linear, rope_scale, norm_weight, eps_place, norm_eps, qk_norm, qk_norm_on, \
+             qk_shards, qk_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, key_head, causal, \
+             attention_softmax, soft_cap, attention_sink, window, prefix, query_temperature, cache_type, cache_seam, \
+             msa_select, msa_local, msa_init_block, \
              msa_score_scale, msa_pool, msa_top_k, msa_pad, index_rope, index_norm, index_key, index_mask, \
-             index_scores, msa_mask, msa_group, msa_own, msa_layout, top_k, routing_weights, router_eps, router_score, \
+             index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, msa_own, \
+             msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, mlp_alpha, \
+             mlp_beta, post_norm_input, top_k, routing_weights, router_eps, router_score, \
              renormalize, expert_choice, activation, expert, gate_clamp, gate_alpha, up_beta, swiglu_limit, routed_scale, \
-             shared_scale, vision_attention, gelu, axial_pair, chunk_time, merge_order, patch_order, vision_post_norm",
+             shared_scale, logits_shift, vision_attention, gelu, axial_pair, chunk_time, merge_order, patch_order, vision_post_norm",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

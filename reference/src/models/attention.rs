@@ -61,8 +61,10 @@ impl Decoder<'_> {
             None => None,
         };
         let to_blocks = blocks.is_some();
-        let own = reads.cache_type.storage();
-        let kept = |x: &Tracked<T>| run.narrowed(x, |contract| own.unwrap_or(contract.attending(to_blocks).kv_cache));
+        let kept = |x: &Tracked<T>| {
+            let x = run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
+            reads.cache_type.storage().map_or(x.clone(), |storage| x.performed(storage))
+        };
         let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
         let slipped = KvCache::slipping((k, v), reads.cache_seam, q.dim().0);
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));

@@ -288,7 +288,11 @@ impl Attention {
     }
 
     /// The softmax of queries' products with keys, of which query i sees `seen(i)`; without any, all are masked alike.
-    pub(super) fn softmax_of<T: Real>(&self, mut scores: Array2<T>, seen: impl Fn(usize) -> Range<usize>) -> Softmax<T> {
+    pub(super) fn softmax_of<T: Real>(
+        &self,
+        mut scores: Array2<T>,
+        seen: impl Fn(usize) -> Range<usize>,
+    ) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
         if self.scores == Rounding::NONE && taken == Rounding::NONE {
             scores.mapv_inplace(|x| self.capped(x * scale));

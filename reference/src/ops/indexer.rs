@@ -30,7 +30,9 @@ use crate::config::Blocks;
 use crate::error::require;
 use crate::order::Order;
 use crate::ranking::ranked;
-use crate::semantics::{IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics};
+use crate::semantics::{
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics,
+};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 

@@ -68,7 +68,11 @@ impl<T: Real> KvCache<T> {
     }
 
     /// Keys and values of a layer as a port has them that slips where a call's `rows` follow others.
-    pub fn slipping(kept: (&Tracked<T>, &Tracked<T>), seam: CacheSeam, rows: usize) -> Option<(Tracked<T>, Tracked<T>)> {
+    pub fn slipping(
+        kept: (&Tracked<T>, &Tracked<T>),
+        seam: CacheSeam,
+        rows: usize,
+    ) -> Option<(Tracked<T>, Tracked<T>)> {
         let first = kept.0.dim().0.checked_sub(rows).filter(|first| *first > 0)?;
         let slipped = |x: &Tracked<T>| {
             let all: Vec<usize> = (0..x.dim().0).map(|row| seam.source(row, first)).collect();

@@ -97,7 +97,8 @@ impl FromStr for Temperature {
         let (scale, every) = s.split_once('/').ok_or("expected two numbers with a / in between")?;
         let scale = scale.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
         let first = usize::from(!every.starts_with('+'));
-        let every = every.trim_start_matches('+').parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+        let every =
+            every.trim_start_matches('+').parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
         Ok(Temperature { scale, every, first })
     }
 }

@@ -249,7 +249,12 @@ impl Comparison<'_> {
 
     /// Known mistakes of the operators on the way to a fault.
     fn possible(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
-        let suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        let mut suspects: Vec<Site> = first.segment.iter().copied().chain([first.site]).collect();
+        // A choice is judged by scores that are computed from what is not shown, too.
+        if first.site.is_choice() {
+            let is_shown = |site| self.compared.candidate.has(At { step: first.step, site });
+            suspects.extend(search::way_to(first.site, is_shown));
+        }
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
         let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));

@@ -51,6 +51,11 @@ pub(super) fn read_by(site: Site) -> Vec<Site> {
     way::inputs(site)
 }
 
+/// A site and all that it is computed from, as far as that is not shown.
+pub(super) fn way_to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
+    way::to(site, is_shown)
+}
+
 /// What a site shows is not taken behind it.
 pub(super) fn unseen(site: Site) -> Assumed {
     Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }

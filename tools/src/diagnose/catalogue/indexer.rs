@@ -249,7 +249,9 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "each group has the choice of its own index head",
         visible: "more than one index head, and more blocks than are chosen",
         touches: CHOICE,
-        ways: |config, _| where_grouped(config, || [reading("index_heads", "next"), reading("index_heads", "reversed")].concat()),
+        ways: |config, _| {
+            where_grouped(config, || [reading("index_heads", "next"), reading("index_heads", "reversed")].concat())
+        },
     },
     Mistake {
         name: "local_is_next_block",

@@ -15,6 +15,8 @@ struct Whole {
     touches: &'static [LayerSite],
     /// The least and the largest, of so many tokens.
     range: fn(i64) -> (i64, i64),
+    /// How many are tried at once, at most: all, where one that is near comes no nearer than another.
+    at_once: i64,
     /// The change by one.
     change: fn(i64) -> Change,
 }
@@ -26,30 +28,31 @@ static WHOLES: [Whole; 4] = [
         kind: &attention::WINDOW,
         touches: ATTENTION,
         range: |tokens| (1, tokens - 1),
+        at_once: 32,
         change: |window| Change::Reading("window", window.to_string()),
     },
     Whole {
         kind: &attention::PREFIX,
         touches: ATTENTION,
         range: |tokens| (2, tokens),
+        at_once: 32,
         change: |prefix| Change::Reading("prefix", prefix.to_string()),
     },
     Whole {
         kind: &attention::TEMPERATURE,
         touches: ATTENTION,
         range: |tokens| (1, tokens),
+        at_once: 32,
         change: |every| Change::Reading("query_temperature", format!("0.1/{every}")),
     },
     Whole {
         kind: &rotary::KEY_POSITION,
         touches: &[KRope],
         range: |_| (-64, 64),
+        at_once: 128,
         change: |by| Change::Reading("key_shift", by.to_string()),
     },
 ];
-
-/// Numbers that are tried at once, at most.
-const AT_ONCE: i64 = 32;
 
 /// Every number of the operators on the way to a site that comes much nearer than none.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
@@ -76,7 +79,7 @@ impl Whole {
             values.map_or(f64::INFINITY, |values| bench.distance(&values))
         };
         loop {
-            let step = ((to - from) / AT_ONCE).max(1);
+            let step = ((to - from) / self.at_once).max(1);
             let tried: Vec<i64> = (from..=to).step_by(usize::try_from(step).ok()?).collect();
             let all: Vec<(f64, i64)> = tried.into_par_iter().map(|value| (off(value), value)).collect();
             let (least, value) = all.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b))?;
