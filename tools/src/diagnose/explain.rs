@@ -76,7 +76,7 @@ impl Comparison<'_> {
         if let Some(bench) = &bench
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
-            let found = search::hypotheses(bench, clue, progress)?;
+            let found = search::hypotheses(bench, clue, tried.is_empty(), progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
                 let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
@@ -119,7 +119,7 @@ impl Comparison<'_> {
         while added.len() < SEVERAL {
             let under = assumption.and_all(&added)?;
             let Some(bench) = Bench::new(self, &under, fault)? else { return Ok(None) };
-            let found = search::hypotheses(&bench, clue, progress)?;
+            let found = search::hypotheses(&bench, clue, true, progress)?;
             let Some(next) = found.first() else { return Ok(None) };
             added.extend_from_slice(next);
             if let Some(tried) = attempt(&added)? {
@@ -159,7 +159,7 @@ impl Comparison<'_> {
             progress(named.len() - i);
             all.push(vec![assumed.clone()]);
         }
-        all.extend(search::hypotheses(&bench, Clue::default(), progress)?);
+        all.extend(search::hypotheses(&bench, Clue::default(), true, progress)?);
         let mut near: Vec<(usize, Vec<Assumed>)> = Vec::new();
         for added in all {
             // What is searched here is seen in this layer alone.

@@ -61,10 +61,12 @@ pub(super) fn unseen(site: Site) -> Assumed {
     Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
 }
 
-/// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.
+/// What values suggest, the nearest first: what comes much nearer, or reproduces more of them. What other models have and these
+/// have not is looked for where no known mistake explains them.
 pub(super) fn hypotheses(
     bench: &Bench<'_, '_>,
     clue: Clue,
+    is_unexplained: bool,
     progress: &mut impl FnMut(usize),
 ) -> Result<Vec<Vec<Assumed>>, Failure> {
     progress(3);
@@ -78,8 +80,10 @@ pub(super) fn hypotheses(
     found.extend(replaced::search(bench));
     found.extend(layers::search(bench));
     progress(1);
-    found.extend(parameters::search(bench, clue)?);
-    found.extend(wholes::search(bench));
+    found.extend(parameters::search(bench, clue, is_unexplained)?);
+    if is_unexplained {
+        found.extend(wholes::search(bench));
+    }
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Assumed)> = found
         .into_par_iter()

@@ -211,7 +211,7 @@ fn a_port_may_have_what_other_models_have() {
 #[test]
 fn a_port_may_have_a_temperature() {
     let of = |text: &str| [0, 1, 2, 3].map(|position| text.parse::<Temperature>().expect("one").of(position));
-    let (one, two) = (1.0 + 0.5 * 2.0_f64.ln(), 1.0 + 0.5 * 3.0_f64.ln());
+    let (one, two) = (1.0 + 0.5 * 1.0_f64.ln_1p(), 1.0 + 0.5 * 2.0_f64.ln_1p());
     assert_eq!(of("0.5/2"), [1.0, one, one, two]);
     assert_eq!(of("0.5/+2"), [1.0, 1.0, one, one]);
     let temperature: Temperature = "0.5/2".parse().expect("one");

@@ -122,7 +122,7 @@ pub(super) static PARAMETERS: [Parameter; 16] = [
         field: "soft_cap",
         touches: ATTENTION,
         outside: &[],
-        range: (0.5, 500.0, 30),
+        range: (0.5, 500.0, 20),
         is_log: true,
         configured: |_| Some(f64::INFINITY),
     },
@@ -169,6 +169,6 @@ const fn of_residual(
     field: &'static str,
     touches: &'static [LayerSite],
 ) -> Parameter {
-    let (range, configured) = ((0.05, 20.0, 24), (|_| Some(1.0)) as fn(&Config) -> Option<f64>);
+    let (range, configured) = ((0.05, 20.0, 12), (|_| Some(1.0)) as fn(&Config) -> Option<f64>);
     Parameter { kind, name, field, touches, outside: &[], range, is_log: true, configured }
 }

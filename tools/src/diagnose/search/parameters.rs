@@ -27,11 +27,14 @@ const ROUNDS: usize = 6;
 /// How many of the least values of a grid are refined.
 const REFINED: usize = 2;
 
-/// Every parameter of the operators on the way to a site, and positions that are off.
-pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, Failure> {
+/// Every parameter of the operators on the way to a site, those that these models have not where nothing explains it, and positions
+/// that are off.
+pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue, is_unexplained: bool) -> Result<Vec<Assumed>, Failure> {
     let config = bench.config();
     let mut found = Vec::new();
-    for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_touched(bench)) {
+    let touched = PARAMETERS.iter().filter(|parameter| parameter.is_touched(bench));
+    // The others are those of known mistakes, which the catalogue has with their usual numbers.
+    for parameter in touched.filter(|parameter| is_unexplained || parameter.kind.is_searched()) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
         let Some(fit) = parameter.search(bench) else { continue };
         if (fit.value - configured).abs() <= fit.error {
