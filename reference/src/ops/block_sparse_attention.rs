@@ -172,6 +172,8 @@ impl BlockSparseAttention {
         let position = s - n + row;
         let visible = match (self.attention.causal, self.mask) {
             (Causal::Strict, _) if position == 0 => 0,
+            // What later tokens are masked by here is `mask` alone.
+            (Causal::All, MsaMask::Token | MsaMask::All) => position + 1,
             (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };

@@ -41,7 +41,7 @@ pub enum Causal {
     Ahead,
     /// Those before it only; the first one, which would see none, sees all alike.
     Strict,
-    /// All of them: no mask.
+    /// All of them: no mask. Attention to chosen blocks has a mask of its own, [`MsaMask`](super::MsaMask).
     All,
 }
 

@@ -244,7 +244,8 @@ impl Comparison<'_> {
         let passed: usize = self.compared.steps[..fault.step].iter().map(Vec::len).sum();
         let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
         let (first, last) = tokens.unwrap_or_default();
-        Ok((Clue { position: passed + first, last: passed + last }, off.unwrap_or_default()))
+        let tokens = passed + self.compared.steps[fault.step].len();
+        Ok((Clue { position: passed + first, last: passed + last, tokens }, off.unwrap_or_default()))
     }
 
     /// Known mistakes of the operators on the way to a fault.

@@ -39,9 +39,9 @@ pub(in crate::diagnose) const PREFIX: Mistake = Mistake {
     name: "prefix_both_ways",
     about: "the first tokens see each other both ways, as a prompt does in PaliGemma",
     right: "a token sees those before it and itself",
-    visible: "a prefix of more than one token",
+    visible: "a prefix of more than one token, and tokens behind it",
     touches: ATTENTION,
-    ways: |_, clue| reading("prefix", &(clue.last + 2).to_string()),
+    ways: |_, clue| given(clue.last + 2 < clue.tokens, || reading("prefix", &(clue.last + 2).to_string())),
 };
 
 pub(in crate::diagnose) const TEMPERATURE: Mistake = Mistake {
@@ -70,7 +70,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         name: "no_mask",
         about: "a token sees all others, as in an encoder",
         right: "a token sees those before it and itself",
-        visible: "a prompt of more than one token",
+        visible: "a prompt of more than one token, layers that attend to all tokens",
         touches: ATTENTION,
         ways: |_, _| reading("causal", "all"),
     },

@@ -250,7 +250,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "more than one index head, and more blocks than are chosen",
         touches: CHOICE,
         ways: |config, _| {
-            where_grouped(config, || [reading("index_heads", "next"), reading("index_heads", "reversed")].concat())
+            let of = |heads| reading("index_heads", heads);
+            // Of two heads the next is the last in reverse.
+            let several = config.index.is_some_and(|index| index.choices > 2);
+            where_grouped(config, || [of("next"), given(several, || of("reversed"))].concat())
         },
     },
     Mistake {

@@ -44,6 +44,8 @@ pub struct Clue {
     pub position: usize,
     /// The last, in the same call.
     pub last: usize,
+    /// How many there are up to the end of that call.
+    pub tokens: usize,
 }
 
 /// A site in some layer.

@@ -34,7 +34,7 @@ static WHOLES: [Whole; 4] = [
     Whole {
         kind: &attention::PREFIX,
         touches: ATTENTION,
-        range: |tokens| (2, tokens),
+        range: |tokens| (2, tokens - 1),
         at_once: 32,
         change: |prefix| Change::Reading("prefix", prefix.to_string()),
     },
@@ -74,6 +74,9 @@ impl Whole {
     /// The number under which the site is nearest: some over the whole range, then all that are near the best of them.
     fn search(&self, bench: &Bench<'_, '_>, tokens: i64) -> Option<Assumed> {
         let (mut from, mut to) = (self.range)(tokens);
+        if to < from {
+            return None;
+        }
         let off = |value: i64| {
             let values = bench.ideal_under(&[self.assumed(value)]);
             values.map_or(f64::INFINITY, |values| bench.distance(&values))
