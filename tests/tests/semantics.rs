@@ -51,7 +51,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![ExpertChoice::Distinct, ExpertChoice::Best]),
     );
     let m2 = (rope, norm, router, attention, rotation);
-    let m3 = (slips(), sparse()).prop_map(|(slips, index)| merged(slips, index));
+    let m3 = (slips(), sparse()).prop_map(|(slips, index)| merged(&slips, &index));
     (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
         Semantics {
             gate_clamp: ffn.gate_clamp,
@@ -167,9 +167,9 @@ fn slips() -> impl Strategy<Value = Semantics> {
 }
 
 /// The points of the index branch that `sparse` draws, and the others.
-fn merged(slips: Semantics, sparse: Semantics) -> Semantics {
+fn merged(slips: &Semantics, sparse: &Semantics) -> Semantics {
     let drawn = sparse.fields().into_iter().zip(Semantics::RELEASED.fields()).filter(|(drawn, usual)| drawn != usual);
-    drawn.fold(slips, |all, ((field, value), _)| all.with(field, &value).expect("a field"))
+    drawn.fold(*slips, |all, ((field, value), _)| all.with(field, &value).expect("a field"))
 }
 
 /// Points of the vision tower.

@@ -178,13 +178,10 @@ impl Decoder<'_> {
             let norm = RmsNorm { eps: self.semantics().qk_norm_eps.unwrap_or(norm.eps), ..norm };
             // A part of the projection is one head at least: keys that have fewer are on several devices.
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(self.config().head_dim);
-            let (over, head_dim) = match self.semantics().qk_shards {
-                Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
-                None => {
-                    let both = self.semantics().qk_norm.unwrap_or(self.config().qk_norm);
-                    (of_one.unwrap_or(both), self.config().head_dim)
-                }
-            };
+            let both = self.semantics().qk_norm.unwrap_or(self.config().qk_norm);
+            let own = (of_one.unwrap_or(both), self.config().head_dim);
+            let shards = self.semantics().qk_shards;
+            let (over, head_dim) = shards.map_or(own, |shards| (semantics::QkNorm::PerHead, part(shards)));
             QkNorm { norm, over, head_dim }.under(contract)
         };
         let w = self.layer_weight(layer, weight)?;

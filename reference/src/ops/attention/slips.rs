@@ -32,7 +32,7 @@ impl Attention {
         };
         let (key_head, causal) = (semantics.key_head, semantics.causal);
         let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, .. } = *semantics;
-        Attention { scale, key_head, causal, softmax, probabilities, order, cap, sink, window, prefix, ..self }
+        Attention { scale, key_head, causal, cap, sink, window, prefix, softmax, probabilities, order, ..self }
     }
 
     /// g of h.

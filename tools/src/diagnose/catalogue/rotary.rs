@@ -36,7 +36,7 @@ pub(in crate::diagnose) const KEY_POSITION: Mistake = Mistake {
     ways: |config, _| given(config.rotary_dim > 0, || each("key_shift", &[1.0, -1.0])),
 };
 
-/// YaRN's factors for contexts that are so many times longer.
+/// The factors of `YaRN` for contexts that are so many times longer.
 fn yarn() -> [f64; 5] {
     [2.0, 4.0, 8.0, 16.0, 32.0].map(|times: f64| 1.0 + 0.1 * times.ln())
 }
