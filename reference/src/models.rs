@@ -1,5 +1,6 @@
 //! The models: operators composed as the documents' chapters compose them.
 
+mod attention;
 mod blocks;
 pub mod decoder;
 mod experts;

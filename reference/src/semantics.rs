@@ -9,8 +9,10 @@
 
 mod attention;
 mod blocks;
+mod cache;
 mod feed_forward;
 mod norms;
+mod residual;
 mod rope;
 mod router;
 mod table;
@@ -19,13 +21,16 @@ mod vision;
 use std::fmt;
 use std::str::FromStr;
 
-pub use attention::{AttentionScale, Causal, KeyHead, ScoreType};
+pub use attention::{AttentionScale, Causal, KeyHead, ScoreType, Temperature};
 pub use blocks::{
-    IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect,
+    IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
+    MsaScoreScale, MsaSelect,
 };
+pub use cache::{CacheSeam, CacheType};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
-pub use rope::{PositionShift, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
+pub use residual::{PostNormInput, ResidualFrom};
+pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
 };
@@ -55,6 +60,20 @@ table! {
         rope_position: word RopePosition = RopePosition::F32;
         /// Positions that are off.
         position_shift: number Option<PositionShift> = None;
+        /// By how much the positions of keys are off beside those of queries; 0.
+        key_shift: number Option<i32> = None;
+        /// Where the positions of a call begin.
+        rope_call: word RopeCall = RopeCall::Continued;
+        /// What rotates in calls of one token after the first.
+        rope_decode: word RopeOn = RopeOn::QueryKey;
+        /// What the inverse frequencies are kept in.
+        rope_inv_freq: word AngleType = AngleType::F32;
+        /// What the angles are kept in.
+        rope_angle: word AngleType = AngleType::F32;
+        /// By what the inverse frequencies are divided; 1.
+        rope_linear: number Option<f64> = None;
+        /// By what cosines and sines are multiplied; 1.
+        rope_scale: number Option<f64> = None;
     }
     rms_norm {
         /// D08: what norms multiply by, instead of the config's. M2: the weight; S1 and M3's code: one more than it.
@@ -88,6 +107,10 @@ table! {
         q_norm_eps: number Option<f64> = None;
         /// ε of the key norm alone.
         k_norm_eps: number Option<f64> = None;
+        /// Over what queries alone are normed, instead of both.
+        query_norm: word_or_config Option<QkNorm> = None;
+        /// Over what keys alone are normed, instead of both.
+        key_norm: word_or_config Option<QkNorm> = None;
     }
     qk_norm_rope {
         /// Whether norm or rotation comes first.
@@ -104,6 +127,22 @@ table! {
         causal: word Causal = Causal::Inclusive;
         /// What attention's softmax takes and gives.
         attention_softmax: word ScoreType = ScoreType::F32;
+        /// The number c of c·tanh(s/c), which a scaled score s becomes; without one it stays s.
+        soft_cap: number Option<f64> = None;
+        /// A score of no key that the softmax's denominator has, too; none.
+        attention_sink: number Option<f64> = None;
+        /// Tokens that a token sees at most, itself and those before it; all.
+        window: number Option<usize> = None;
+        /// First tokens that see each other both ways; none.
+        prefix: number Option<usize> = None;
+        /// What queries are multiplied by, by their position; 1.
+        query_temperature: number Option<Temperature> = None;
+    }
+    kv_cache {
+        /// What keys and values are kept in.
+        cache_type: word CacheType = CacheType::Own;
+        /// What becomes of the rows where one call's follow another's.
+        cache_seam: word CacheSeam = CacheSeam::Kept;
     }
     indexer {
         /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
@@ -134,6 +173,14 @@ table! {
         index_k_norm_eps: number Option<f64> = None;
         /// What the index branch's token scores are kept in.
         index_scores: word ScoreType = ScoreType::F32;
+        /// What the index branch projects.
+        index_input: word IndexInput = IndexInput::Normed;
+        /// Which channels of an index head rotate.
+        index_rope_part: word RopePart = RopePart::First;
+        /// What of the index branch rotates in calls of one token after the first.
+        index_rope_decode: word RopeOn = RopeOn::QueryKey;
+        /// By which index heads' scores a group's blocks are chosen.
+        index_heads: word IndexHeads = IndexHeads::Own;
     }
     block_sparse_attention {
         /// What of the keys a token sees.
@@ -144,6 +191,26 @@ table! {
         msa_own: word MsaOwn = MsaOwn::Once;
         /// How the rows of the choice of blocks are read.
         msa_layout: word MsaLayout = MsaLayout::TokenMajor;
+        /// By how many keys blocks are off where attention reads them; 0.
+        msa_shift: number Option<i32> = None;
+    }
+    residual {
+        /// What attention's output is added to.
+        attention_residual: word ResidualFrom = ResidualFrom::Stream;
+        /// By what the stream is multiplied that attention's output is added to; 1.
+        attention_alpha: number Option<f64> = None;
+        /// By what attention's output is multiplied; 1.
+        attention_beta: number Option<f64> = None;
+        /// What the feed-forward network's output is added to.
+        mlp_residual: word ResidualFrom = ResidualFrom::Stream;
+        /// By what the stream is multiplied that the feed-forward network's output is added to; 1.
+        mlp_alpha: number Option<f64> = None;
+        /// By what the feed-forward network's output is multiplied; 1.
+        mlp_beta: number Option<f64> = None;
+    }
+    add_rms_norm {
+        /// What the norm before the feed-forward network reads.
+        post_norm_input: word PostNormInput = PostNormInput::Sum;
     }
     router {
         /// D11: experts a token is sent to, instead of the config's. S0 and the code: 8; S3: 2; S1: 4.
@@ -202,6 +269,10 @@ table! {
         shared_input: word NetworkInput = NetworkInput::Normed;
         /// By what the shared expert's output is multiplied.
         shared_scale: word SharedScale = SharedScale::One;
+    }
+    sampling {
+        /// By how many rows logits are late; 0.
+        logits_shift: number Option<i32> = None;
     }
     vision_attention {
         /// D48: which patches a patch sees. S1 CH4.2: all; the code: those of its own image, or chunk of a video.

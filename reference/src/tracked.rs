@@ -5,7 +5,7 @@ use std::ops::Range;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 use crate::bound::ErrorBound;
-use crate::{Real, Storage};
+use crate::{Real, Rounding, Storage};
 
 /// A value of the model at one site: a matrix, one row a token unless the site says otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,6 +107,26 @@ impl<T: Real> Tracked<T> {
             carried: e.carried,
         });
         Tracked { value: self.value.select(Axis(0), rows), error }
+    }
+
+    /// The same, rounded as the candidate rounds it, too: both are apart only where a middle of two neighbours is near.
+    #[must_use]
+    pub fn performed(self, storage: Storage) -> Self {
+        let mut error = self.error;
+        if let Some(error) = &mut error {
+            error.certain.zip_mut_with(&self.value, |e, x| *e = storage.apart(x.wide(), *e));
+            error.sigma.clone_from(&error.certain);
+        }
+        Tracked { value: self.value.mapv(|x| Rounding::nearest(storage).round(x)), error }
+    }
+
+    /// Makes a row zeros.
+    pub fn clear(&mut self, row: usize) {
+        self.value.row_mut(row).fill(T::zero());
+        if let Some(error) = &mut self.error {
+            error.certain.row_mut(row).fill(0.0);
+            error.sigma.row_mut(row).fill(0.0);
+        }
     }
 
     /// The rows in `range`.

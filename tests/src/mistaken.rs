@@ -146,7 +146,8 @@ impl Setting {
     /// Every known mistake that can be made here, in each of its ways.
     pub fn mistakes(&self) -> Vec<Assumed> {
         let checkpoint = self.case.checkpoint().expect("it is whole");
-        let clue = Clue { position: self.case.tokens.len() / 2 };
+        let tokens = self.case.tokens.len();
+        let clue = Clue { position: tokens / 2, last: tokens / 4, tokens };
         let all = list::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue));
         all.filter(|assumed| !assumed.change.is_in(&self.semantics())).collect()
     }

@@ -3,14 +3,17 @@
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::semantics::{
-    Activation, ActivationIn, AttentionScale, AxialAxes, AxialOrder, AxialPair, Causal, ChunkTime, EpsPlace, Expert,
-    ExpertChoice, ExpertGroups, FeaturePlaces, FinalNorm, GateClamp, Gelu, IndexKey, IndexMask, IndexNorm, KeyHead,
-    MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, NetworkInput,
-    NormMean, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn, Renormalize, RopeFrequency,
-    RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights, ScoreType, SharedScale, UpClamp,
-    VisionSpan, WeightsOn,
+    Activation, AttentionScale, AxialPair, Causal, ChunkTime, EpsPlace, Expert, ExpertChoice, GateClamp, Gelu,
+    IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
+    MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
+    Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
+    ScoreType, SharedScale, VisionSpan,
 };
 use tests::repository;
+
+mod points;
+
+use points::{attending, merged, places, slips};
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
@@ -56,80 +59,54 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         select(vec![ExpertChoice::Distinct, ExpertChoice::Best, ExpertChoice::NotFirst, ExpertChoice::NotLast]),
     );
     let m2 = (rope, norm, router, attention, rotation);
-    let all = (m2, sparse(), feed_forward(), vision(), slips(), places());
-    all.prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen, slips, places)| Semantics {
-        input_norm_eps: places.input_norm_eps,
-        post_attention_norm_eps: places.post_attention_norm_eps,
-        final_norm_eps: places.final_norm_eps,
-        q_norm_eps: places.q_norm_eps,
-        k_norm_eps: places.k_norm_eps,
-        index_q_norm_eps: places.index_q_norm_eps,
-        index_k_norm_eps: places.index_k_norm_eps,
-        vision_norm_eps: places.vision_norm_eps,
-        vision_layer_norm_eps: places.vision_layer_norm_eps,
-        vision_pre_norm_eps: places.vision_pre_norm_eps,
-        vision_score_scale: places.vision_score_scale,
-        tower_gelu: places.tower_gelu,
-        projector_gelu: places.projector_gelu,
-        merge_gelu: places.merge_gelu,
-        axial_order: places.axial_order,
-        axial_axes: places.axial_axes,
-        pixels: places.pixels,
-        feature_places: places.feature_places,
-        norm_mean: slips.norm_mean,
-        final_norm: slips.final_norm,
-        expert_groups: slips.expert_groups,
-        expert_capacity: slips.expert_capacity,
-        router_input: slips.router_input,
-        shared_input: slips.shared_input,
-        router_logits: slips.router_logits,
-        routing_type: slips.routing_type,
-        weights_on: slips.weights_on,
-        up_clamp: slips.up_clamp,
-        activated_limit: slips.activated_limit,
-        gate_clamp: ffn.gate_clamp,
-        activation: ffn.activation,
-        up_beta: ffn.up_beta,
-        swiglu_limit: ffn.swiglu_limit,
-        gate_alpha: ffn.gate_alpha,
-        routed_scale: ffn.routed_scale,
-        shared_scale: ffn.shared_scale,
-        norm_weight: ffn.norm_weight,
-        rope_part: rope.0,
-        rope_pair: rope.1,
-        rotary_dim: rope.2,
-        rope_theta: rope.3,
-        qk_norm: norm.0,
-        eps_place: norm.1,
-        norm_eps: norm.2[0],
-        qk_norm_eps: norm.2[1],
-        top_k: router.0,
-        expert: router.1,
-        routing_weights: router.2,
-        router_eps: router.3,
-        router_score: router.4,
-        attention_scale: attention.0.0,
-        score_scale: attention.0.1,
-        key_head: attention.1,
-        causal: attention.2,
-        norm_order: attention.3,
-        qk_norm_on: attention.4,
-        qk_shards: attention.5,
-        rope_on: rotation.0,
-        rope_frequency: rotation.1,
-        rope_position: rotation.2,
-        position_shift: rotation.3,
-        renormalize: rotation.4,
-        attention_softmax: rotation.5,
-        expert_choice: rotation.6,
-        vision_attention: seen.vision_attention,
-        gelu: seen.gelu,
-        axial_pair: seen.axial_pair,
-        merge_order: seen.merge_order,
-        chunk_time: seen.chunk_time,
-        patch_order: seen.patch_order,
-        vision_post_norm: seen.vision_post_norm,
-        ..m3
+    let m3 = (sparse(), attending(), slips(), places());
+    let m3 = m3.prop_map(|(sparse, attending, slips, places)| merged(&[sparse, attending, slips, places]));
+    (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
+        Semantics {
+            gate_clamp: ffn.gate_clamp,
+            activation: ffn.activation,
+            up_beta: ffn.up_beta,
+            swiglu_limit: ffn.swiglu_limit,
+            gate_alpha: ffn.gate_alpha,
+            routed_scale: ffn.routed_scale,
+            shared_scale: ffn.shared_scale,
+            norm_weight: ffn.norm_weight,
+            rope_part: rope.0,
+            rope_pair: rope.1,
+            rotary_dim: rope.2,
+            rope_theta: rope.3,
+            qk_norm: norm.0,
+            eps_place: norm.1,
+            norm_eps: norm.2[0],
+            qk_norm_eps: norm.2[1],
+            top_k: router.0,
+            expert: router.1,
+            routing_weights: router.2,
+            router_eps: router.3,
+            router_score: router.4,
+            attention_scale: attention.0.0,
+            score_scale: attention.0.1,
+            key_head: attention.1,
+            causal: attention.2,
+            norm_order: attention.3,
+            qk_norm_on: attention.4,
+            qk_shards: attention.5,
+            rope_on: rotation.0,
+            rope_frequency: rotation.1,
+            rope_position: rotation.2,
+            position_shift: rotation.3,
+            renormalize: rotation.4,
+            attention_softmax: rotation.5,
+            expert_choice: rotation.6,
+            vision_attention: seen.vision_attention,
+            gelu: seen.gelu,
+            axial_pair: seen.axial_pair,
+            merge_order: seen.merge_order,
+            chunk_time: seen.chunk_time,
+            patch_order: seen.patch_order,
+            vision_post_norm: seen.vision_post_norm,
+            ..m3
+        }
     })
 }
 
@@ -154,87 +131,6 @@ fn vision() -> impl Strategy<Value = Semantics> {
             chunk_time,
             patch_order,
             vision_post_norm,
-            ..Semantics::RELEASED
-        }
-    })
-}
-
-/// Slips in the router, the experts and the norms.
-fn slips() -> impl Strategy<Value = Semantics> {
-    use proptest::option::of;
-    use proptest::sample::select;
-    let input = || select(vec![NetworkInput::Normed, NetworkInput::Residual, NetworkInput::LayerInput]);
-    let kept = || select(vec![ScoreType::F32, ScoreType::Bf16]);
-    let router = (
-        of((1..99_usize, 1..99_usize).prop_map(|(groups, chosen)| ExpertGroups { groups, chosen })),
-        (of(1..99_usize), select(vec![ActivationIn::All, ActivationIn::Routed, ActivationIn::Shared])),
-        (input(), input()),
-        (kept(), kept()),
-    );
-    let rest = (
-        select(vec![WeightsOn::Output, WeightsOn::Input]),
-        select(vec![UpClamp::Symmetric, UpClamp::Upper, UpClamp::None, UpClamp::Sum]),
-        of(0.5..9.0),
-        select(vec![NormMean::Kept, NormMean::Subtracted]),
-        select(vec![FinalNorm::Applied, FinalNorm::Missing]),
-    );
-    (router, rest).prop_map(|(router, (weights_on, up_clamp, activated_limit, norm_mean, final_norm))| Semantics {
-        expert_groups: router.0,
-        expert_capacity: router.1.0,
-        activation_in: router.1.1,
-        router_input: router.2.0,
-        shared_input: router.2.1,
-        router_logits: router.3.0,
-        routing_type: router.3.1,
-        weights_on,
-        up_clamp,
-        activated_limit,
-        norm_mean,
-        final_norm,
-        ..Semantics::RELEASED
-    })
-}
-
-/// Points that one place has of its own.
-fn places() -> impl Strategy<Value = Semantics> {
-    use proptest::array::uniform11;
-    use proptest::option::of;
-    use proptest::sample::select;
-    let gelu = || of(select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]));
-    let seen = (
-        [gelu(), gelu(), gelu()],
-        select(vec![AxialOrder::Merged, AxialOrder::Raster]),
-        select(vec![
-            AxialAxes::TimeHeightWidth,
-            AxialAxes::TimeWidthHeight,
-            AxialAxes::HeightWidthTime,
-            AxialAxes::ZeroHeightWidth,
-            AxialAxes::HeightWidth,
-        ]),
-        select(vec![ScoreType::F32, ScoreType::Bf16]),
-        select(vec![FeaturePlaces::Own, FeaturePlaces::Reversed, FeaturePlaces::Early, FeaturePlaces::Late]),
-    );
-    (uniform11(of(0.0..1.0)), seen).prop_map(|(numbers, (gelu, axial_order, axial_axes, pixels, feature_places))| {
-        let [input, post, last, q, k, index_q, index_k, all, layer, pre, scale] = numbers;
-        Semantics {
-            input_norm_eps: input,
-            post_attention_norm_eps: post,
-            final_norm_eps: last,
-            q_norm_eps: q,
-            k_norm_eps: k,
-            index_q_norm_eps: index_q,
-            index_k_norm_eps: index_k,
-            vision_norm_eps: all,
-            vision_layer_norm_eps: layer,
-            vision_pre_norm_eps: pre,
-            vision_score_scale: scale,
-            tower_gelu: gelu[0],
-            projector_gelu: gelu[1],
-            merge_gelu: gelu[2],
-            axial_order,
-            axial_axes,
-            pixels,
-            feature_places,
             ..Semantics::RELEASED
         }
     })
@@ -371,17 +267,22 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, position_shift, norm_weight, eps_place, norm_eps, input_norm_eps, \
+             rope_frequency, rope_position, position_shift, key_shift, rope_call, rope_decode, rope_inv_freq, \
+             rope_angle, rope_linear, rope_scale, norm_weight, eps_place, norm_eps, input_norm_eps, \
              post_attention_norm_eps, final_norm_eps, norm_mean, final_norm, qk_norm, qk_norm_on, qk_shards, \
-             qk_norm_eps, q_norm_eps, k_norm_eps, norm_order, attention_scale, score_scale, key_head, causal, \
-             attention_softmax, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, msa_pad, \
-             index_rope, index_norm, index_key, index_mask, index_q_norm_eps, index_k_norm_eps, index_scores, \
-             msa_mask, msa_group, msa_own, msa_layout, top_k, routing_weights, router_eps, router_score, renormalize, \
-             expert_choice, expert_groups, router_input, router_logits, routing_type, activation, activation_in, expert, gate_clamp, \
-             up_clamp, activated_limit, gate_alpha, up_beta, swiglu_limit, routed_scale, weights_on, expert_capacity, \
-             shared_input, shared_scale, vision_attention, vision_score_scale, gelu, tower_gelu, projector_gelu, \
-             merge_gelu, axial_pair, axial_order, axial_axes, chunk_time, merge_order, patch_order, pixels, \
-             vision_post_norm, vision_norm_eps, vision_layer_norm_eps, vision_pre_norm_eps, feature_places",
+             qk_norm_eps, q_norm_eps, k_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, \
+             key_head, causal, attention_softmax, soft_cap, attention_sink, window, prefix, query_temperature, \
+             cache_type, cache_seam, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
+             msa_pad, index_rope, index_norm, index_key, index_mask, index_q_norm_eps, index_k_norm_eps, \
+             index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, \
+             msa_own, msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, \
+             mlp_alpha, mlp_beta, post_norm_input, top_k, routing_weights, router_eps, router_score, renormalize, \
+             expert_choice, expert_groups, router_input, router_logits, routing_type, activation, activation_in, \
+             expert, gate_clamp, up_clamp, activated_limit, gate_alpha, up_beta, swiglu_limit, routed_scale, \
+             weights_on, expert_capacity, shared_input, shared_scale, logits_shift, vision_attention, \
+             vision_score_scale, gelu, tower_gelu, projector_gelu, merge_gelu, axial_pair, axial_order, \
+             axial_axes, chunk_time, merge_order, patch_order, pixels, vision_post_norm, vision_norm_eps, \
+             vision_layer_norm_eps, vision_pre_norm_eps, feature_places",
         ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);

@@ -29,7 +29,112 @@ def attention_mistakes(library: ModuleType) -> dict[str, Mistake]:
             "the softmax takes scores in bfloat16, and gives probabilities in bfloat16",
             lambda model: patch.object(library, "eager_attention_forward", _attention_in_bf16),
         ),
+        "soft_cap": Mistake("scores become 15 tanh(score / 15)", _attention(library, scores=_capped)),
+        "attention_sink": Mistake(
+            "the softmax's denominator has exp(1.5) more", _attention(library, softmax=_with_sink)
+        ),
+        "sliding_window": Mistake(
+            "a token sees itself and the 23 before it", _mask(library, lambda seen: seen.triu(-23))
+        ),
+        "prefix_both_ways": Mistake("the first 10 tokens see each other both ways", _mask(library, _prefix)),
+        "no_mask": Mistake("a token sees all others", _mask(library, torch.ones_like)),
+        "query_temperature": Mistake(
+            "rotated queries at t are multiplied by 1 + 0.1 ln(1 + (t + 1) div 16)", _rotated(library, _tempered)
+        ),
+        "values_rotated": Mistake("values are rotated like keys", _values_rotated(library)),
+        "kv_cache_narrow": Mistake(
+            "rotated keys, and values, are rounded to float8_e4m3fn",
+            _attention(library, keys=lambda x, first: x.to(torch.float8_e4m3fn).to(x.dtype)),
+        ),
+        "kv_cache_seam": Mistake(
+            "the first row of each later call overwrites the last of the calls before it, too",
+            _attention(library, keys=_overwritten),
+            calls=(16, 16, 8),
+        ),
     }
+
+
+def _attention(
+    library: ModuleType,
+    scores: Callable[[Tensor], Tensor] = lambda x: x,
+    softmax: Callable[[Tensor], Tensor] = lambda x: x.softmax(-1),
+    keys: Callable[[Tensor, int], Tensor] = lambda x, first: x,
+) -> Inject:
+    """Replaces the scaled scores, their softmax, or the keys and values, of which a call's own begin at `first`."""
+
+    def wrong(
+        module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scaling: float, **rest: object
+    ) -> tuple[Tensor, Tensor]:
+        k, v = (
+            keys(x, k.shape[2] - q.shape[2]).repeat_interleave(module.num_key_value_groups, dim=1) for x in (k, v)
+        )
+        probabilities = softmax(scores(q @ k.mT * scaling) + mask)
+        return (probabilities @ v).transpose(1, 2).contiguous(), probabilities
+
+    return lambda model: patch.object(library, "eager_attention_forward", wrong)
+
+
+def _capped(scores: Tensor) -> Tensor:
+    return 15 * torch.tanh(scores / 15)
+
+
+def _with_sink(scores: Tensor) -> Tensor:
+    sink = torch.full_like(scores[..., :1], 1.5)
+    return torch.cat((scores, sink), dim=-1).softmax(-1)[..., :-1]
+
+
+def _overwritten(x: Tensor, first: int) -> Tensor:
+    x = x.clone()
+    if first > 0:
+        x[:, :, first - 1] = x[:, :, first]
+    return x
+
+
+def _prefix(seen: Tensor) -> Tensor:
+    seen = seen.clone()
+    seen[..., :10, :10] = True
+    return seen
+
+
+def _mask(library: ModuleType, change: Callable[[Tensor], Tensor]) -> Inject:
+    """Replaces which token sees which, of one call over a prompt."""
+    make = library.create_causal_mask
+
+    def wrong(**arguments: object) -> Tensor:
+        mask = make(**arguments)
+        return torch.zeros_like(mask).masked_fill(~change(mask == 0), torch.finfo(mask.dtype).min)
+
+    return lambda model: patch.object(library, "create_causal_mask", wrong)
+
+
+def _rotated(library: ModuleType, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Inject:
+    """Changes rotated queries and keys."""
+    apply = library.apply_rotary_pos_emb
+    return lambda model: patch.object(library, "apply_rotary_pos_emb", lambda *given: change(*apply(*given)))
+
+
+def _tempered(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    groups = (torch.arange(q.shape[2]) + 1) // 16
+    return q * (1 + 0.1 * torch.log1p(groups.float()))[:, None], k
+
+
+def _values_rotated(library: ModuleType) -> Inject:
+    apply, attend = library.apply_rotary_pos_emb, library.eager_attention_forward
+    tables: list[tuple[Tensor, Tensor]] = []
+
+    def remember(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        tables[:] = [(cos, sin)]
+        return apply(q, k, cos, sin)
+
+    def wrong(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, *rest: object, **named: object) -> tuple:
+        return attend(module, q, k, apply(v, v, *tables[0])[0], *rest, **named)
+
+    return lambda model: everywhere(
+        (
+            patch.object(library, "apply_rotary_pos_emb", remember),
+            patch.object(library, "eager_attention_forward", wrong),
+        )
+    )
 
 
 def _scale(scaling: Callable[[int], float]) -> Inject:

@@ -9,6 +9,7 @@ from attention_mistakes import attention_mistakes
 from expert_mistakes import expert_mistakes
 from mistakes import LAYERS, Inject, Mistake, attention_parts, everywhere, expert_blocks, forwards, weights
 from m2_norm_mistakes import NORM_MISTAKES
+from residual_mistakes import residual_mistakes
 from rotary_mistakes import rotary_mistakes
 from router_mistakes import WeighedExperts
 from torch import Tensor, nn
@@ -50,6 +51,7 @@ MISTAKES = (
     rotary_mistakes(library)
     | attention_mistakes(library)
     | NORM_MISTAKES
+    | residual_mistakes(library.MiniMaxM2DecoderLayer)
     | expert_mistakes(_router)
     | {
         "nongated": Mistake(

@@ -138,6 +138,53 @@ def _main_keys(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
     return everywhere(of_attention(one) for one in attentions if one.indexer is not None)
 
 
+def _rotate_last(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Two:
+    width = cos.shape[-1]
+    q, k = library.apply_rotary_pos_emb(q.roll(width, -1), k.roll(width, -1), cos, sin)
+    return q.roll(-width, -1), k.roll(-width, -1)
+
+
+def _of_next(blocks: Tensor, own: Tensor, count: int) -> Tensor:
+    return _own_and_before(blocks, torch.cat((own[1:], own[-1:])), count)
+
+
+def _unnormed(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
+    def of_layer(layer: nn.Module) -> AbstractContextManager[object]:
+        norm, indexer = layer.input_layernorm, layer.self_attn.indexer
+        forward, project = norm.forward, {part: part.forward for part in (indexer.q_proj, indexer.k_proj)}
+        stream: list[Tensor] = []
+
+        def remember(x: Tensor) -> Tensor:
+            stream[:] = [x]
+            return forward(x)
+
+        projections = (
+            patch.object(part, "forward", lambda x, of=of: of(stream[0])) for part, of in project.items()
+        )
+        return everywhere((patch.object(norm, "forward", remember), *projections))
+
+    layers = [layer for layer in text_model(model).layers if layer.self_attn.indexer is not None]
+    return everywhere(of_layer(layer) for layer in layers)
+
+
+def _unrotated_in_decode(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
+    apply = library.apply_rotary_pos_emb
+
+    def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Two:
+        return (q, apply(q, k, cos, sin)[1]) if q.shape[2] == 1 else apply(q, k, cos, sin)
+
+    def of_indexer(indexer: nn.Module) -> AbstractContextManager[object]:
+        choose = indexer.forward
+
+        def wrong(*given: object) -> Tensor:
+            with patch.object(library, "apply_rotary_pos_emb", rotate):
+                return choose(*given)
+
+        return patch.object(indexer, "forward", wrong)
+
+    return everywhere(of_indexer(one) for one in indexers(model))
+
+
 INDEXER_MISTAKES = {
     "head_max_selection": Mistake(
         "blocks are scored by the maximum over index heads, one choice for all groups",
@@ -187,5 +234,20 @@ INDEXER_MISTAKES = {
         _indexer(Steps(score=lambda scores, width: scores.to(torch.bfloat16).float())),
         SCORED,
     ),
+    "index_input_unnormed": Mistake("the index branch projects the stream before the layer's norm", _unnormed),
+    "index_rope_last_half": Mistake(
+        "the last channels of index heads rotate, not the first", _indexer(Steps(rotate=_rotate_last))
+    ),
+    "index_rope_missing_in_decode": Mistake(
+        "index queries of calls of one token do not rotate", _unrotated_in_decode, calls=(28, 1, 1, 1, 1, 1, 1)
+    ),
+    "index_heads_mixed": Mistake(
+        "blocks' scores are summed over index heads, one choice for all groups",
+        _indexer(Steps(over_heads=lambda blocks: blocks.sum(1, keepdim=True).expand_as(blocks))),
+    ),
+    "index_heads_swapped": Mistake(
+        "each group has the choice of the next index head", _indexer(Steps(over_heads=lambda blocks: blocks.roll(-1, 1)))
+    ),
+    "local_is_next_block": Mistake("the next token's block is always chosen", _indexer(Steps(forced=_of_next))),
     "index_k_from_main_k": Mistake("index keys are the first key head of attention", _main_keys),
 }

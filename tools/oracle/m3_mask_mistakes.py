@@ -39,7 +39,16 @@ def _tokens_for_groups(self: nn.Module, blocks: Tensor, *rest: object) -> Tensor
     return BUILD(self, blocks.transpose(1, 2).reshape(blocks.shape), *rest)
 
 
+def _keys_later(build: Callable[[Tensor], Tensor], mask: Tensor, groups: int) -> Tensor:
+    """Of each block the keys that are one later; the first block has the first key, too, and a token sees itself."""
+    chosen = build(torch.zeros_like(mask)) == 0
+    chosen = torch.cat((chosen[..., :1], chosen[..., :-1]), dim=-1)
+    itself = torch.eye(chosen.shape[-1], dtype=torch.bool)
+    return torch.zeros_like(mask).masked_fill(~((chosen | itself) & (mask == 0)), torch.finfo(mask.dtype).min)
+
+
 MASK_MISTAKES = {
+    "block_keys_shifted": Mistake("the keys of each block are one later", _mask(_keys_later)),
     "group_mapping": Mistake(
         "query head h attends to the blocks of group h mod n, not h div group", _mask(_modulo_groups)
     ),

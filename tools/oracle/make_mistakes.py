@@ -25,7 +25,28 @@ from model import PRECISIONS, prepare_library
 from mutate import mutate
 from provenance import record, write_index
 
+ONCE = (
+    "attention_sink",
+    "key_position_offset",
+    "kv_cache_narrow",
+    "kv_cache_seam",
+    "no_mask",
+    "prefix_both_ways",
+    "query_temperature",
+    "rope_angles_bf16",
+    "rope_attention_factor",
+    "rope_frequencies_bf16",
+    "rope_linear_scaling",
+    "rope_missing_in_decode",
+    "rope_restarted",
+    "sliding_window",
+    "soft_cap",
+    "values_rotated",
+)
+"""Mistakes that both families can have, and one shows."""
+
 ELSEWHERE = {
+    **dict.fromkeys(ONCE, "m2-gqa3-f32"),
     "expert_map_shift": "m2-f16-weights-f32",
     "index_k_from_main_k": "m3-main-index-f32",
     "kv_cache_pre_rope": "m2-gqa3-f32",

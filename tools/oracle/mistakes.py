@@ -26,6 +26,8 @@ class Mistake(NamedTuple):
     description: str
     inject: Inject
     kept: tuple[str, ...] = LAYERS
+    calls: tuple[int, ...] = ()
+    """How many tokens of the prompt go into each call, where there are several."""
 
     @property
     def shows_more(self) -> bool:

@@ -23,6 +23,7 @@ from mistake_cases import CASES as OTHER_CASES
 from model import KEPT_INPUTS, PRECISIONS, prepare_library
 from provenance import require_versions
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 
 class Changed(NamedTuple):
@@ -74,16 +75,30 @@ def mutate(folder: Path, name: str, out: Path, keep: Sequence[str]) -> Changed:
     model = family.load(folder / "model", dtype)
     pixels = folder / "pixels.safetensors"
     shown = load_file(pixels) if pixels.exists() else {}
-    right = model(torch.tensor([case["tokens"]]), **shown).logits.float()
     mistake = family.mistakes[name]
+    right = _logits(model, case["tokens"], mistake.calls, shown)
     with mistake.inject(model), Capture(model, include=keep, inputs=KEPT_INPUTS) as mistaken:
-        wrong = model(torch.tensor([case["tokens"]]), **shown).logits.float()
+        wrong = _logits(model, case["tokens"], mistake.calls, shown)
     if torch.equal(wrong, right) and not mistake.shows_more:
         unseen = f"error: {name} ({mistake.description}) changes no logit of {case['model']}"
         sys.exit(f"{unseen}\nhelp: make it in another case")
     described = {key: case[key] for key in ("tokens", "model", "semantics", "precision")}
     mistaken.save(out, producer={"mistake": name}, **described)
     return _changed(wrong, right)
+
+
+def _logits(
+    model: PreTrainedModel, tokens: list[int], calls: Sequence[int], shown: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """Those of all tokens, which go into the model at once, or so many in each call."""
+    if not calls:
+        return model(torch.tensor([tokens]), **shown).logits.float()
+    cache, logits = None, []
+    for piece in torch.tensor([tokens]).split(list(calls), dim=1):
+        output = model(piece, past_key_values=cache, use_cache=True, **shown)
+        cache = output.past_key_values
+        logits.append(output.logits.float())
+    return torch.cat(logits, dim=1)
 
 
 def _require_library(name: str) -> None:

@@ -1,5 +1,6 @@
 """Known mistakes of the rotary position embedding, which both families can have."""
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import ModuleType
@@ -43,6 +44,22 @@ def rotary_mistakes(library: ModuleType) -> dict[str, Mistake]:
         "kv_cache_pre_rope": Mistake(
             "keys do not rotate", _rotary(library, lambda apply, q, k, cos, sin: (apply(q, k, cos, sin)[0], k))
         ),
+        "key_position_offset": Mistake("keys are rotated by their positions plus 2", _keys_later(library)),
+        "rope_attention_factor": Mistake(
+            "cosines and sines are multiplied by 1 + 0.1 ln 10",
+            lambda model: patch.object(text_model(model).rotary_emb, "attention_scaling", 1 + 0.1 * math.log(10)),
+        ),
+        "rope_linear_scaling": Mistake("inverse frequencies are divided by 3", _inverse(lambda inverse: inverse / 3)),
+        "rope_frequencies_bf16": Mistake(
+            "inverse frequencies are rounded to bfloat16", _inverse(lambda inverse: inverse.to(torch.bfloat16).float())
+        ),
+        "rope_angles_bf16": Mistake("angles are rounded to bfloat16", _angles_in_bf16),
+        "rope_restarted": Mistake(
+            "positions count from 0 in every call", _positions(lambda ids: ids - ids.min()), calls=(30, 8, 1, 1)
+        ),
+        "rope_missing_in_decode": Mistake(
+            "keys of calls of one token do not rotate", _rotary(library, _keys_of_one), calls=(37, 1, 1, 1)
+        ),
         "rope_missing": Mistake("nothing rotates", _rotary(library, lambda apply, q, k, cos, sin: (q, k))),
     }
 
@@ -64,6 +81,43 @@ def _interleaved(apply: Rotate, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) 
     to_halves = torch.cat((pairs, torch.arange(2 * half, head_dim)))
     back = to_halves.argsort()
     return tuple(x[..., back] for x in apply(q[..., to_halves], k[..., to_halves], cos, sin))
+
+
+def _keys_of_one(apply: Rotate, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple:
+    rotated = apply(q, k, cos, sin)
+    return (rotated[0], k) if k.shape[2] == 1 else rotated
+
+
+def _keys_later(library: ModuleType) -> Inject:
+    def inject(model: PreTrainedModel) -> AbstractContextManager[object]:
+        rotary = text_model(model).rotary_emb
+
+        def wrong(apply: Rotate, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple:
+            later = rotary.forward(k, torch.arange(k.shape[2])[None] + 2)
+            return apply(q, q, cos, sin)[0], apply(k, k, *later)[1]
+
+        return _rotary(library, wrong)(model)
+
+    return inject
+
+
+def _inverse(wrong: Callable[[Tensor], Tensor]) -> Inject:
+    def inject(model: PreTrainedModel) -> AbstractContextManager[object]:
+        rotary = text_model(model).rotary_emb
+        return patch.object(rotary, "inv_freq", wrong(rotary.inv_freq))
+
+    return inject
+
+
+def _angles_in_bf16(model: PreTrainedModel) -> AbstractContextManager[object]:
+    rotary = text_model(model).rotary_emb
+
+    def forward(x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        angles = (position_ids[..., None].float() * rotary.inv_freq).to(torch.bfloat16).float()
+        both = torch.cat((angles, angles), dim=-1)
+        return both.cos().to(x.dtype), both.sin().to(x.dtype)
+
+    return patch.object(rotary, "forward", forward)
 
 
 def _frequencies(widths: Callable[..., tuple[int, int]]) -> Inject:

@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexKey, IndexNorm, RopeOn};
+use crate::semantics::{self, IndexInput, IndexKey, IndexNorm, RopePart};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -21,18 +21,24 @@ use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
 pub(super) type Chosen = Array2<Option<usize>>;
 
 impl Decoder<'_> {
-    /// The seven steps of the index branch, of a layer's input and its keys.
+    /// The seven steps of the index branch, of a layer's input before and after its norm, and its keys.
     pub(super) fn choose_blocks<T: Real>(
         &self,
         layer: usize,
         index: Index,
-        [x, main]: [&Tracked<T>; 2],
+        [x, stream, main]: [&Tracked<T>; 3],
         table: &RopeTable<T>,
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Chosen, Error> {
         let at = |site| Site::Layer(layer, site);
+        let reads = self.semantics();
+        let first = cache.len(layer);
         // 1. Projection and norm.
+        let x = match reads.index_input {
+            IndexInput::Normed => x,
+            IndexInput::Stream => stream,
+        };
         let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
             let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
             Ok(run.visit(at(site), y))
@@ -48,12 +54,14 @@ impl Decoder<'_> {
         let k = self.index_norm(layer, k_norm, index.head_dim, &k, run)?;
         let k = run.visit(at(LayerSite::IndexKNorm), k);
         // 2. Rotation.
-        let on = self.semantics().index_rope;
-        let q = if on == RopeOn::None { q } else { self.rotate(&q, index.head_dim, table, run)? };
+        let on = reads.index_rope.or(reads.index_rope_decode, first > 0 && x.dim().0 == 1);
+        let part = if reads.index_rope_part == RopePart::Last { RopePart::Last } else { reads.rope_part };
+        let head = (index.head_dim, part);
+        let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
         let q = run.visit(at(LayerSite::IndexQRope), q);
         let k = match self.semantics().index_key {
             IndexKey::Main => main.columns(0..index.head_dim),
-            IndexKey::Own if on == RopeOn::QueryKey => self.rotate(&k, index.head_dim, table, run)?,
+            IndexKey::Own if on.has_keys() => self.rotate(&k, head, table, run)?,
             IndexKey::Own => k,
         };
         let k = run.visit(at(LayerSite::IndexKRope), k);
@@ -130,6 +138,7 @@ impl Decoder<'_> {
             own: self.semantics().msa_own,
             group: self.semantics().msa_group,
             layout: self.semantics().msa_layout,
+            shift: self.semantics().msa_shift,
         };
         let p = params(&run.contract);
         let mut computed = None;

@@ -6,6 +6,7 @@
 //!
 //! A layer attends to all tokens before it or to chosen blocks of them, and its network is dense or made of experts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::inputs::Inputs;
@@ -16,14 +17,13 @@ use crate::config::{Config, Index};
 use crate::error::{WeightError, require};
 use crate::matrix::Matrix;
 use crate::media::{Media, Medium};
-use crate::ops::attention::{self, Attention, attention};
 use crate::ops::embedding::{Embedding, embedding};
 use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
 use crate::ops::masked_scatter::{self, MaskedScatter, masked_scatter};
-use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
+use crate::ops::rope::{Rope, RopeTable, rope_table};
 use crate::run::Run;
-use crate::semantics::{FinalNorm, IndexKey, MsaSelect, NormOrder, QkNormOn, RopeOn};
+use crate::semantics::{FinalNorm, IndexKey, MsaSelect, PostNormInput, ResidualFrom, RopeCall};
 use crate::weights::{LayerWeight, Weight, Weights};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
@@ -168,6 +168,7 @@ impl<'w> Decoder<'w> {
 
     /// The rotation table for tokens at `first` and after.
     pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
+        let first = if self.semantics.rope_call == RopeCall::Restarted { 0 } else { first };
         let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
         let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
             run.tracked(x.value, |candidate, x| self.rope(candidate).table_bound(first, x))
@@ -189,15 +190,25 @@ impl<'w> Decoder<'w> {
             return other.layer(layer, x, table, cache, run);
         }
         let at = |site| Site::Layer(layer, site);
+        let reads = self.semantics;
         let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::InputNorm), x, run)?;
         let normed = run.visit(at(LayerSite::InputNorm), normed);
-        let attended = self.attention(layer, &normed, table, cache, run)?;
-        let h = residual_stream(at(LayerSite::Residual), x, &attended, run)?;
-        let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::PostAttentionNorm), &h, run)?;
+        let attended = self.attention(layer, [&normed, &x.stored], table, cache, run)?;
+        let factors = [reads.attention_alpha, reads.attention_beta].map(|factor| factor.unwrap_or(1.0));
+        let from = added_to(reads.attention_residual, x, normed);
+        let h = residual_stream(at(LayerSite::Residual), &from, (factors, &attended), run)?;
+        let read = match reads.post_norm_input {
+            PostNormInput::Sum => &h,
+            PostNormInput::Layer => x,
+            PostNormInput::Attention => &Stream::from(attended),
+        };
+        let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::PostAttentionNorm), read, run)?;
         let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
         let fed = self.feed_forward(layer, Inputs { normed: &normed, residual: &h.stored, layer: &x.stored }, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
-        residual_stream(at(LayerSite::Output), &h, &fed, run)
+        let factors = [reads.mlp_alpha, reads.mlp_beta].map(|factor| factor.unwrap_or(1.0));
+        let from = added_to(reads.mlp_residual, &h, normed);
+        residual_stream(at(LayerSite::Output), &from, (factors, &fed), run)
     }
 
     /// Logits of the last layer's residual stream.
@@ -209,155 +220,43 @@ impl<'w> Decoder<'w> {
         let normed = run.visit(Site::FinalNorm, normed);
         let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
         let logits = run.linear(Linear::under, &normed, &self.weights.get(weight)?)?;
+        let logits = match self.semantics.logits_shift {
+            Some(by) => logits.select(&late(logits.dim().0, by)),
+            None => logits,
+        };
         let logits = run.visit(Site::LmHead, logits);
         Ok(run.visit(Site::Logits, logits))
-    }
-
-    fn attention<T: Real>(
-        &self,
-        layer: usize,
-        x: &Tracked<T>,
-        table: &RopeTable<T>,
-        cache: &mut KvCache<T>,
-        run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
-        let at = |site| Site::Layer(layer, site);
-        let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
-            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
-            Ok(run.visit(at(site), y))
-        };
-        let q = project(LayerWeight::QProj, LayerSite::QProj, run)?;
-        let k = project(LayerWeight::KProj, LayerSite::KProj, run)?;
-        let v = project(LayerWeight::VProj, LayerSite::VProj, run)?;
-        let (q, k) = match self.semantics.norm_order {
-            NormOrder::NormFirst => {
-                let (q, k) = self.norm_both(layer, &q, &k, run)?;
-                self.rotate_both(layer, q, k, table, run)?
-            }
-            NormOrder::RopeFirst => {
-                let (q, k) = self.rotate_both(layer, q, k, table, run)?;
-                self.norm_both(layer, &q, &k, run)?
-            }
-        };
-        let v = match self.semantics.qk_norm_on {
-            QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
-            QkNormOn::QueryKey | QkNormOn::Query => v,
-        };
-        let blocks = match self.config.index_of(layer) {
-            Some(index) => Some(self.choose_blocks(layer, index, [x, &k], table, cache, run)?),
-            None => None,
-        };
-        let to_blocks = blocks.is_some();
-        let kept = |x: &Tracked<T>| run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
-        let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
-        let rows = q.dim().0;
-        let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, rows).query);
-        let context = match blocks {
-            Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
-            None => self.attend(layer, &q, k, v, run)?,
-        };
-        let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
-        let o = run.visit(at(LayerSite::OProj), o);
-        Ok(run.visit(at(LayerSite::Attention), o))
-    }
-
-    /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else
-    /// what a site shows is not what attention adds up (R2 of flash), unless a probe put it there.
-    fn attend<T: Real>(
-        &self,
-        layer: usize,
-        q: &Tracked<T>,
-        k: &Tracked<T>,
-        v: &Tracked<T>,
-        run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| self.attention_params(contract, false, q.dim().0);
-        let p = params(&run.contract);
-        run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
-            let scores = attention::scores(&p, q.view(), k.view())?;
-            Ok(run.tracked(scores, |c, scores| params(c).bound_scores(&q.widened(), &k.widened(), scores)))
-        })?;
-        let mut computed = None;
-        let shown = run.visit_on_request(Site::Layer(layer, LayerSite::Probabilities), |run| {
-            let shown = attention::probabilities(&p, q.view(), k.view())?;
-            computed = Some(shown.clone());
-            Ok(run.tracked(shown, |c, shown| params(c).bound_probabilities(&q.widened(), &k.widened(), shown)))
-        })?;
-        let judged = run.candidate.is_some();
-        let context = if let Some(shown) = shown.filter(|shown| judged || computed.as_ref() != Some(&shown.value)) {
-            let o = attention::context(&p, shown.view(), v.view());
-            run.tracked(o, |c, o| params(c).bound_context(&shown.widened(), &v.widened(), o))
-        } else {
-            let o = attention(&p, q.view(), k.view(), v.view())?;
-            run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
-        };
-        Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
-    }
-
-    /// Of attention to chosen blocks or to all keys, in a call of so many rows.
-    pub(super) fn attention_params(&self, contract: &RoundingContract, to_blocks: bool, rows: usize) -> Attention {
-        let heads = (self.config.num_attention_heads, self.config.num_key_value_heads);
-        let attention = Attention::under(&contract.attending(to_blocks), heads, self.config.head_dim).of_rows(rows);
-        attention.slipping(&self.semantics, self.config.rotary_dim)
-    }
-
-    fn norm_both<T: Real>(
-        &self,
-        layer: usize,
-        q: &Tracked<T>,
-        k: &Tracked<T>,
-        run: &mut Run<'_, T>,
-    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
-        let q = self.qk_norm(LayerWeight::QNorm, layer, q, run)?;
-        let q = run.visit(Site::Layer(layer, LayerSite::QNorm), q);
-        let k = match self.semantics.qk_norm_on {
-            QkNormOn::Query => k.clone(),
-            QkNormOn::QueryKey | QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, k, run)?,
-        };
-        Ok((q, run.visit(Site::Layer(layer, LayerSite::KNorm), k)))
-    }
-
-    fn rotate_both<T: Real>(
-        &self,
-        layer: usize,
-        q: Tracked<T>,
-        k: Tracked<T>,
-        table: &RopeTable<T>,
-        run: &mut Run<'_, T>,
-    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
-        let on = self.semantics.rope_on;
-        let d = self.config.head_dim;
-        let q = if on == RopeOn::None { q } else { self.rotate(&q, d, table, run)? };
-        let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
-        let k = if on == RopeOn::QueryKey { self.rotate(&k, d, table, run)? } else { k };
-        Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
-    }
-
-    /// Heads of so many channels, rotated.
-    pub(super) fn rotate<T: Real>(
-        &self,
-        x: &Tracked<T>,
-        head_dim: usize,
-        table: &RopeTable<T>,
-        run: &Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| Rope { head_dim, ..self.rope(contract) };
-        let y = rope(&params(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
-        Ok(run.tracked(y, |candidate, y| {
-            let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };
-            params(candidate).bound(&x.widened(), &table, y)
-        }))
     }
 
     pub(super) fn layer_weight(&self, layer: usize, weight: LayerWeight) -> Result<Matrix<'w>, WeightError> {
         self.weights.get(Weight::Layer(layer, weight))
     }
 
-    fn rope(&self, contract: &RoundingContract) -> Rope {
-        let Semantics { rope_part: part, rope_pair: pair, rope_frequency, rope_position, position_shift, .. } =
-            self.semantics;
+    pub(super) fn rope(&self, contract: &RoundingContract) -> Rope {
+        let Semantics { rope_part: part, rope_pair: pair, position_shift: shift, .. } = self.semantics;
+        let Semantics { rope_frequency: frequency, rope_position: position, .. } = self.semantics;
+        let Semantics { rope_linear, rope_scale, rope_inv_freq, rope_angle, .. } = self.semantics;
+        let (linear, scale) = (rope_linear.unwrap_or(1.0), rope_scale.unwrap_or(1.0));
         let (head_dim, rotary_dim, theta) = (self.config.head_dim, self.config.rotary_dim, self.config.rope_theta);
-        let (frequency, position, shift) = (rope_frequency, rope_position, position_shift);
-        Rope { head_dim, rotary_dim, theta, part, pair, frequency, position, shift, ..Rope::default() }.under(contract)
+        let kept = [rope_inv_freq, rope_angle];
+        let rope = Rope { head_dim, rotary_dim, theta, part, pair, frequency, position, shift, ..Rope::default() };
+        Rope { linear, kept, scale, ..rope }.under(contract)
     }
+}
+
+/// What a block's output is added to.
+fn added_to<T: Real>(from: ResidualFrom, stream: &Stream<T>, normed: Tracked<T>) -> Cow<'_, Stream<T>> {
+    match from {
+        ResidualFrom::Stream => Cow::Borrowed(stream),
+        ResidualFrom::Normed => Cow::Owned(Stream::from(normed)),
+    }
+}
+
+/// The rows that stand in the places of n, so many before; the first or the last stands where there is none.
+fn late(n: usize, by: i32) -> Vec<usize> {
+    let source = |row: usize| match usize::try_from(by) {
+        Ok(late) => row.saturating_sub(late),
+        Err(_) => (row + by.unsigned_abs() as usize).min(n - 1),
+    };
+    (0..n).map(source).collect()
 }

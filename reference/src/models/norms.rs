@@ -42,8 +42,11 @@ impl Decoder<'_> {
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let semantics = self.semantics();
-        let of_one = if weight == LayerWeight::QNorm { semantics.q_norm_eps } else { semantics.k_norm_eps };
-        let eps = of_one.or(semantics.qk_norm_eps);
+        let (eps, of_one) = match weight {
+            LayerWeight::QNorm => (semantics.q_norm_eps, semantics.query_norm),
+            _ => (semantics.k_norm_eps, semantics.key_norm),
+        };
+        let eps = eps.or(semantics.qk_norm_eps);
         let params = |contract: &RoundingContract| {
             let norm = self.norm_params(contract, eps);
             let head_dim = self.config().head_dim;
@@ -51,7 +54,7 @@ impl Decoder<'_> {
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(head_dim);
             let (over, head_dim) = match semantics.qk_shards {
                 Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
-                None => (semantics.qk_norm.unwrap_or(self.config().qk_norm), head_dim),
+                None => (of_one.or(semantics.qk_norm).unwrap_or(self.config().qk_norm), head_dim),
             };
             QkNorm { norm, over, head_dim }.under(contract)
         };

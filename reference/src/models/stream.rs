@@ -28,20 +28,22 @@ impl<T> From<Tracked<T>> for Stream<T> {
     }
 }
 
-/// The stream after a block has added `f`.
+/// The stream after a block has added `f`; the stream and f each times a factor.
 pub(super) fn residual_stream<T: Real>(
     site: Site,
     x: &Stream<T>,
-    f: &Tracked<T>,
+    (factors, f): ([f64; 2], &Tracked<T>),
     run: &mut Run<'_, T>,
 ) -> Result<Stream<T>, Error> {
-    let (x, params) = (&x.stored, Residual::under(&run.contract));
+    let x = &x.stored;
+    let of = |contract: &_| Residual { factors, ..Residual::under(contract) };
+    let params = of(&run.contract);
     let y = residual(&params, x.view(), f.view())?;
     let unrounded = match run.contract.norm_input {
         NormInput::Sum => Some(residual(&Residual { output: Rounding::NONE, ..params }, x.view(), f.view())?),
         NormInput::Stored => None,
     };
-    let y = run.tracked(y, |candidate, y| Residual::under(candidate).bound(&x.widened(), &f.widened(), y));
+    let y = run.tracked(y, |candidate, y| of(candidate).bound(&x.widened(), &f.widened(), y));
     let computed = y.value.clone();
     let stored = run.visit(site, y);
     let unrounded = unrounded.filter(|_| stored.value == computed);

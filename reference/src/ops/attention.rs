@@ -13,11 +13,13 @@
 //!   within the bound: torch's exponential (sdpa), which is off by more than its last bits.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
-//!   bf16, whatever R1 and R2 are.
+//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have (`slips`).
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
+mod slips;
 mod sums;
+pub mod temperature;
 pub(super) mod tiles;
 
 use std::f64::consts::LOG2_E;
@@ -31,7 +33,7 @@ use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::order::{self, Order, Tiles};
 use crate::rounding::AttentionRound;
-use crate::semantics::{AttentionScale, Causal, KeyHead, ScoreType, Semantics};
+use crate::semantics::{Causal, KeyHead, ScoreType};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
@@ -50,6 +52,14 @@ pub struct Attention {
     pub key_head: KeyHead,
     /// Which tokens a token sees.
     pub causal: Causal,
+    /// c of c·tanh(s/c).
+    pub cap: Option<f64>,
+    /// A score of no key.
+    pub sink: Option<f64>,
+    /// Tokens that one sees at most.
+    pub window: Option<usize>,
+    /// First tokens that see each other both ways.
+    pub prefix: Option<usize>,
     /// R1.
     pub scores: Rounding,
     /// What the softmax takes and gives; in bf16, R2 is in bf16, after the division.
@@ -112,8 +122,8 @@ pub fn attention<T: Real>(
         if let Some(tiles) = p.tiles {
             for (i, row) in o.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
                 let (query, seen) =
-                    (p.head(q, head).index_axis_move(Axis(0), first + i), p.seen(position + i, k.nrows()));
-                p.over_tiles(tiles, query, [keys, values], iter::once(0..seen)).insert_axis(Axis(0)).assign_to(row);
+                    (p.head(q, head).index_axis_move(Axis(0), first + i), p.visible(position + i, k.nrows()));
+                p.over_tiles(tiles, query, [keys, values], iter::once(seen)).insert_axis(Axis(0)).assign_to(row);
             }
             return;
         }
@@ -181,6 +191,10 @@ impl Attention {
             scale: (head_dim as f64).sqrt().recip(),
             key_head: KeyHead::Grouped,
             causal: Causal::Inclusive,
+            cap: None,
+            sink: None,
+            window: None,
+            prefix: None,
             scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
             probabilities: match (contract.attention, contract.kv_cache) {
@@ -219,52 +233,14 @@ impl Attention {
         )
     }
 
-    /// As a port reads it that differs.
-    #[must_use]
-    pub fn slipping(self, semantics: &Semantics, rotary_dim: usize) -> Self {
-        let scale = match semantics.attention_scale {
-            AttentionScale::HeadDim => self.scale,
-            AttentionScale::None => 1.0,
-            AttentionScale::RotaryDim => (rotary_dim.max(1) as f64).sqrt().recip(),
-            AttentionScale::HalfHeadDim => (self.head_dim as f64 / 2.0).sqrt().recip(),
-        };
-        let scale = semantics.score_scale.unwrap_or(scale);
-        let (softmax, bf16) = (semantics.attention_softmax, Rounding::nearest(Storage::Bf16));
-        let (probabilities, order) = match softmax {
-            ScoreType::F32 => (self.probabilities, self.order),
-            ScoreType::Bf16 => (bf16, AttentionRound::Eager),
-        };
-        let (key_head, causal) = (semantics.key_head, semantics.causal);
-        Attention { scale, key_head, causal, softmax, probabilities, order, ..self }
-    }
-
     /// σ·log₂e, by which products become exponents of 2.
     pub fn exponent_of_2(&self) -> f64 {
         self.scale * LOG2_E
     }
 
-    /// g of h.
-    pub(super) fn key_head(&self, head: usize) -> usize {
-        match self.key_head {
-            KeyHead::Grouped => head / (self.query_heads / self.key_heads),
-            KeyHead::Tiled => head % self.key_heads,
-        }
-    }
-
     /// The position of query i of n, where the last is that of the last of s keys.
     fn position(n: usize, s: usize, i: usize) -> usize {
         s - n + i
-    }
-
-    /// How many of s keys the token at a position sees.
-    pub(super) fn seen(&self, position: usize, s: usize) -> usize {
-        match self.causal {
-            Causal::Inclusive => position + 1,
-            Causal::Ahead => s.min(position + 2),
-            Causal::Strict if position == 0 => s,
-            Causal::Strict => position,
-            Causal::All => s,
-        }
     }
 
     /// The columns of one head.
@@ -304,32 +280,39 @@ impl Attention {
     ) -> Softmax<T> {
         let position = Attention::position(q.nrows(), k.nrows(), first);
         let queries = self.head(q, head).slice_move(s![first..first + rows, ..]);
-        let seen = |i: usize| self.seen(position + i, k.nrows());
-        let columns = (0..rows).map(seen).max().unwrap_or(0);
+        let seen = |i: usize| self.visible(position + i, k.nrows());
+        let columns = (0..rows).map(|i| seen(i).end).max().unwrap_or(0);
         let keys = k.slice_move(s![..columns, ..]);
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
-        self.softmax_of(self.product(queries, keys.reversed_axes()), |i| if nothing(i) { 0 } else { seen(i) })
+        self.softmax_of(self.product(queries, keys.reversed_axes()), |i| if nothing(i) { 0..0 } else { seen(i) })
     }
 
-    /// The softmax of queries' products with keys, of which query i sees the first `seen(i)`; without any, all are masked
-    /// alike.
-    pub(super) fn softmax_of<T: Real>(&self, mut scores: Array2<T>, seen: impl Fn(usize) -> usize) -> Softmax<T> {
+    /// The softmax of queries' products with keys, of which query i sees `seen(i)`; without any, all are masked alike.
+    pub(super) fn softmax_of<T: Real>(
+        &self,
+        mut scores: Array2<T>,
+        seen: impl Fn(usize) -> Range<usize>,
+    ) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
         if self.scores == Rounding::NONE && taken == Rounding::NONE {
-            scores.mapv_inplace(|x| x * scale);
+            scores.mapv_inplace(|x| self.capped(x * scale));
         } else {
-            scores.mapv_inplace(|x| taken.round(self.scores.round(self.scores.round(x) * scale))); // R1
+            scores.mapv_inplace(|x| taken.round(self.capped(self.scores.round(self.scores.round(x) * scale)))); // R1
         }
         let (mut weights, mut largest, mut sums) = (Array2::zeros(scores.dim()), Vec::new(), Vec::new());
         for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
-            match seen(i) {
-                0 => row.fill(T::zero()),
-                seen => row.slice_mut(s![seen..]).fill(T::neg_infinity()),
+            let seen = seen(i);
+            if seen.is_empty() {
+                row.fill(T::zero());
+            } else {
+                row.slice_mut(s![..seen.start]).fill(T::neg_infinity());
+                row.slice_mut(s![seen.end..]).fill(T::neg_infinity());
             }
-            let top = row.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
+            let sink = self.sink.map_or(T::neg_infinity(), T::of);
+            let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });
             weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
             largest.push(top);
-            sums.push(Self::total(weights.row(i)));
+            sums.push(Self::total(weights.row(i)) + (sink - top).exp());
         }
         Softmax { scores, weights, largest, sums }
     }

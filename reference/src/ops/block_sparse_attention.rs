@@ -10,7 +10,7 @@
 //! - Rounding: as `attention`.
 //! - Errors: C1 rows of C = n·G; C2 each block is one of ⌈s/b⌉, and once in its row; C3 b ≥ 1; and `attention`'s.
 //! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks, or all j ≤ pᵢ; it has those of ⌊pᵢ/b⌋
-//!   twice; C(h mod G, i); row g·n + i of C for token i. A token that would see nothing weighs all s alike.
+//!   twice; C(h mod G, i); row g·n + i of C for token i; ⌊(j − z)/b⌋, at least 0, in C for a shift of z, and j = pᵢ in any case. A token that would see nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
 mod bound;
@@ -44,6 +44,8 @@ pub struct BlockSparseAttention {
     pub group: KeyHead,
     /// Which row of C is whose.
     pub layout: MsaLayout,
+    /// By how many keys blocks are off.
+    pub shift: Option<i32>,
 }
 
 /// Heads that read the same key head and the same choice.
@@ -170,6 +172,8 @@ impl BlockSparseAttention {
         let position = s - n + row;
         let visible = match (self.attention.causal, self.mask) {
             (Causal::Strict, _) if position == 0 => 0,
+            // What later tokens are masked by here is `mask` alone.
+            (Causal::All, MsaMask::Token | MsaMask::All) => position + 1,
             (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
@@ -183,14 +187,27 @@ impl BlockSparseAttention {
         if self.own == MsaOwn::Twice && blocks.contains(&own) {
             blocks.push(own);
         }
-        let of_block = |block: usize| block * self.block..((block + 1) * self.block).min(visible);
+        let first = self.attention.first_seen(position);
+        let of_block = |block: usize| {
+            let start = if block == 0 { 0 } else { self.shifted(block * self.block) };
+            let keys = start..self.shifted((block + 1) * self.block);
+            keys.start.max(first)..keys.end.min(visible)
+        };
+        // Of blocks that are off, the own key is seen in any case.
+        let itself = self.shift.map(|_| position..position + 1);
         let keys: Vec<Range<usize>> = match self.mask {
-            MsaMask::All => iter::once(0..visible).collect(),
-            MsaMask::Token | MsaMask::Block => blocks.into_iter().map(of_block).collect(),
+            MsaMask::All => iter::once(first..visible).collect(),
+            MsaMask::Token | MsaMask::Block => with(blocks.into_iter().map(of_block).collect(), itself),
         };
         let keys: Vec<Range<usize>> = joined(keys.into_iter().filter(|run| !run.is_empty()));
         let alike = keys.is_empty();
         Queries { row, share, keys: if alike { iter::once(0..s).collect() } else { keys }, alike }
+    }
+
+    /// A key that blocks would begin at, if they were not off.
+    fn shifted(&self, key: usize) -> usize {
+        let by = self.shift.unwrap_or(0);
+        if by < 0 { key.saturating_sub(by.unsigned_abs() as usize) } else { key + by.unsigned_abs() as usize }
     }
 
     /// The softmax of a token's queries of one share, a row a head; k is the share's head alone.
@@ -205,7 +222,7 @@ impl BlockSparseAttention {
             scores.slice_mut(s![.., first..first + run.len()]).assign(&part);
             first += run.len();
         }
-        self.attention.softmax_of(scores, |_| count)
+        self.attention.softmax_of(scores, |_| 0..count)
     }
 
     /// o of rows of queries that see the same runs of keys, of which each block is cut into tiles of its own.
@@ -268,6 +285,15 @@ impl BlockSparseAttention {
             }
         });
     }
+}
+
+/// Runs in order with one key, if none of them has it.
+fn with(mut runs: Vec<Range<usize>>, key: Option<Range<usize>>) -> Vec<Range<usize>> {
+    if let Some(key) = key.filter(|key| !runs.iter().any(|run| run.contains(&key.start))) {
+        runs.push(key);
+        runs.sort_unstable_by_key(|run| run.start);
+    }
+    runs
 }
 
 /// Runs in order, where one ends at the next's start as one: sums over all blocks are those over all keys.

@@ -14,11 +14,13 @@
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16.
+//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
 mod bound;
+
+use std::ops::Range;
 
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
@@ -28,7 +30,9 @@ use crate::config::Blocks;
 use crate::error::require;
 use crate::order::Order;
 use crate::ranking::ranked;
-use crate::semantics::{IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics};
+use crate::semantics::{
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics,
+};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -45,6 +49,8 @@ pub struct Indexer {
     pub blocks: Blocks,
     /// D21.
     pub select: MsaSelect,
+    /// Whose m a group has, where each has its own.
+    pub of: IndexHeads,
     /// D22.
     pub local: MsaLocal,
     /// What the maximum is taken for.
@@ -103,7 +109,7 @@ pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize
     let n = boosted.nrows() / p.groups;
     for (row, mut m) in boosted.rows_mut().into_iter().enumerate() {
         let position = Indexer::position(n, positions, row / p.groups);
-        p.forced(position).for_each(|block| m[block] = T::infinity());
+        p.forced(position, p.count(positions)).for_each(|block| m[block] = T::infinity());
     }
     boosted
 }
@@ -148,6 +154,7 @@ impl Indexer {
             head_dim,
             blocks,
             select: semantics.msa_select,
+            of: semantics.index_heads,
             local: semantics.msa_local,
             pool: semantics.msa_pool,
             pad: semantics.msa_pad,
@@ -191,11 +198,13 @@ impl Indexer {
         }
     }
 
-    /// The blocks that the token at a position is sent to whatever their scores.
-    fn forced(&self, position: usize) -> impl Iterator<Item = usize> {
+    /// The blocks, of so many, that the token at a position is sent to whatever their scores.
+    fn forced(&self, position: usize, count: usize) -> impl Iterator<Item = usize> {
         let own = position / self.blocks.size;
+        let before = |block: usize| (block + 1).saturating_sub(self.blocks.local)..block + 1;
         let local = match self.local {
-            MsaLocal::OwnBlock => (own + 1).saturating_sub(self.blocks.local)..own + 1,
+            MsaLocal::OwnBlock => before(own),
+            MsaLocal::NextBlock => before(((position + 1) / self.blocks.size).min(count - 1)),
             MsaLocal::FirstBlock => 0..self.blocks.local.min(own + 1),
             MsaLocal::None => 0..0,
         };
@@ -250,20 +259,34 @@ impl Indexer {
         }
     }
 
-    /// The rows of groups of the rows of heads (D21).
+    /// The heads whose m a group has (D21).
+    fn heads_of(&self, group: usize) -> Range<usize> {
+        let one = |head: usize| head..head + 1;
+        match (self.select, self.of) {
+            (MsaSelect::PerGroup, IndexHeads::Own) => one(group),
+            (MsaSelect::PerGroup, IndexHeads::Next) => one((group + 1) % self.heads),
+            (MsaSelect::PerGroup, IndexHeads::Reversed) => one(self.heads - 1 - group),
+            _ => 0..self.heads,
+        }
+    }
+
+    /// The rows of groups of the rows of heads.
     fn of_groups<T: Real>(&self, of_heads: Array2<T>) -> Array2<T> {
-        if self.select == MsaSelect::PerGroup {
+        if (self.select, self.of) == (MsaSelect::PerGroup, IndexHeads::Own) {
             return of_heads;
         }
         let n = of_heads.nrows() / self.heads;
-        let mut of_groups = Array2::from_elem((n * self.groups, of_heads.ncols()), T::neg_infinity());
-        for (row, mut out) in of_groups.rows_mut().into_iter().enumerate() {
-            let token = row / self.groups;
-            for of_head in of_heads.rows().into_iter().skip(token * self.heads).take(self.heads) {
-                out.zip_mut_with(&of_head, |top, &x| *top = if x > *top || x.is_nan() { x } else { *top });
+        Array2::from_shape_fn((n * self.groups, of_heads.ncols()), |(row, block)| {
+            let (token, heads) = (row / self.groups, self.heads_of(row % self.groups));
+            let count = T::of(heads.len() as f64);
+            let all = heads.map(|head| of_heads[[token * self.heads + head, block]]);
+            let sum = |all: &mut dyn Iterator<Item = T>| all.fold(T::zero(), |sum, m| sum + m);
+            match self.of {
+                IndexHeads::Sum => sum(&mut { all }),
+                IndexHeads::Mean => sum(&mut { all }) / count,
+                _ => all.fold(T::neg_infinity(), |top, m| if m > top || m.is_nan() { m } else { top }),
             }
-        }
-        of_groups
+        })
     }
 }
 

@@ -9,11 +9,14 @@
 //! - Rounding: none here.
 //! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
 //!   of x, too.
+//! - Variants: slips of ports: k and v rounded to E4M3 or bf16 whatever the precision; the last row before a call overwritten
+//!   with its first, or one of the two zeros.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 use ndarray::Array2;
 
 use crate::error::require;
+use crate::semantics::CacheSeam;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real};
 
@@ -62,6 +65,24 @@ impl<T: Real> KvCache<T> {
         kept.0.append(k);
         kept.1.append(v);
         Ok(kept)
+    }
+
+    /// Keys and values of a layer as a port has them that slips where a call's `rows` follow others.
+    pub fn slipping(
+        kept: (&Tracked<T>, &Tracked<T>),
+        seam: CacheSeam,
+        rows: usize,
+    ) -> Option<(Tracked<T>, Tracked<T>)> {
+        let first = kept.0.dim().0.checked_sub(rows).filter(|first| *first > 0)?;
+        let slipped = |x: &Tracked<T>| {
+            let all: Vec<usize> = (0..x.dim().0).map(|row| seam.source(row, first)).collect();
+            let mut x = x.select(&all);
+            if let Some(row) = seam.zero(first) {
+                x.clear(row);
+            }
+            x
+        };
+        (seam != CacheSeam::Kept).then(|| (slipped(kept.0), slipped(kept.1)))
     }
 
     /// Appends keys of a layer's index branch; all of them, from the first token on.

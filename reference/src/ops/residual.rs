@@ -8,9 +8,10 @@
 //! - Dtypes: x, f and y bf16; the sum f32.
 //! - Rounding: R1 at y.
 //! - Errors: C1 the shapes of x and f are equal.
+//! - Variants: slips of ports: α·x and β·f for x and f, rounded as y is.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.
 
-use ndarray::{Array2, ArrayView2, Zip};
+use ndarray::{Array2, ArrayView2, CowArray, Ix2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
@@ -20,6 +21,8 @@ use crate::{ContractError, Real, Rounding, RoundingContract};
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
+    /// α and β.
+    pub factors: [f64; 2],
     /// R1.
     pub output: Rounding,
     /// u of the sum.
@@ -29,13 +32,19 @@ pub struct Residual {
 /// y of x and f.
 pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), f.dim())?;
+    let [x, f] = [(x, p.factors[0]), (f, p.factors[1])].map(|(x, factor)| p.scaled(x, factor));
     Ok(Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f))) // R1
 }
 
 impl Residual {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
-        Residual { output: contract.stored(), unit: contract.unit() }
+        Residual { factors: [1.0; 2], output: contract.stored(), unit: contract.unit() }
+    }
+
+    /// A term times its factor.
+    fn scaled<'x, T: Real>(&self, x: ArrayView2<'x, T>, factor: f64) -> CowArray<'x, T, Ix2> {
+        if factor == 1.0 { x.into() } else { x.mapv(|x| self.output.round(x * T::of(factor))).into() }
     }
 
     /// C1.
@@ -43,9 +52,20 @@ impl Residual {
         require(x == f, "residual C1", "shape of f", format!("{f:?}"), format!("{x:?}"))
     }
 
-    /// The errors of both, one rounding of the sum, and R1.
+    /// The errors of both, their factors', one rounding of the sum, and R1.
     pub fn bound(&self, x: &Tracked<f64>, f: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
-        let mut error = x.error_or_exact().plus(&f.error_or_exact());
+        let term = |x: &Tracked<f64>, factor: f64| {
+            let mut error = x.error_or_exact();
+            if factor == 1.0 {
+                return error;
+            }
+            let y = self.scaled(x.view(), factor);
+            error.certain.mapv_inplace(|e| e * factor.abs());
+            error.sigma.mapv_inplace(|s| s * factor.abs());
+            error.certain.zip_mut_with(&y, |e, &y| *e += 2.0 * self.unit * (y.abs() + *e));
+            error.rounded(y.view(), self.output.storage)
+        };
+        let mut error = term(x, self.factors[0]).plus(&term(f, self.factors[1]));
         error.certain.zip_mut_with(y, |e, &y| *e += self.unit * (y.abs() + *e));
         error.rounded(y.view(), self.output.storage)
     }

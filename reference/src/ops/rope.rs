@@ -9,7 +9,8 @@
 //! - Rounding: R1 at c and s, R2 at ρ, R3 at y; R4 at the channels that do not rotate, where x was not stored.
 //! - Errors: C1 columns of x = heads·d; C2 2h even and at most d, h a multiple of the runs; C3 a row of c and s for each of x.
 //! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1; D52 pairs within each of three runs
-//!   of channels. Slips of ports: t is off from some position on, or a bf16; the exponent is divided by d.
+//!   of channels. Slips of ports: t is off from some position on, or a bf16, or of another call; the exponent is divided by d;
+//!   frequencies are divided by a number, or they or angles are bf16; c and s are multiplied by one.
 //! - Source: spec A6; `apply_rotary_pos_emb` in transformers 5.23. θ⁻²ⁱ⸍²ʰ and the angle are f32 there, and at a million
 //!   positions that decides 0.03 rad; so the table is made once, here, and given to the kernels.
 
@@ -19,7 +20,7 @@ use crate::bound::ErrorBound;
 use crate::bound::elementary::rotation_table;
 use crate::error::require;
 use crate::rounding::Chain;
-use crate::semantics::{PositionShift, RopeFrequency, RopePair, RopePart, RopePosition};
+use crate::semantics::{AngleType, PositionShift, RopeFrequency, RopePair, RopePart, RopePosition};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -45,6 +46,12 @@ pub struct Rope {
     pub position: RopePosition,
     /// Positions that are off.
     pub shift: Option<PositionShift>,
+    /// By what frequencies are divided.
+    pub linear: f64,
+    /// What frequencies and angles are kept in.
+    pub kept: [AngleType; 2],
+    /// By what c and s are multiplied.
+    pub scale: f64,
     /// R1.
     pub table: Rounding,
     /// R2.
@@ -80,9 +87,9 @@ pub fn inverse_frequencies(theta: f64, rotary_dim: usize, divisor: usize) -> Vec
 /// The table for positions `first..first + n`. The angle is an f32; its cosine and sine are T's.
 pub fn rope_table<T: Real>(p: &Rope, first: usize, n: usize) -> RopeTable<T> {
     let frequencies = p.frequencies();
-    let angle = |row: usize, column: usize| p.position(first + row) * frequencies[column % frequencies.len()];
+    let angle = |row: usize, column: usize| p.angle(first + row, frequencies[column % frequencies.len()]);
     let table = |f: fn(f64) -> f64| {
-        let value = |(i, j)| p.table.round(T::of(f(angle(i, j).wide()))); // R1
+        let value = |(i, j)| p.table.round(T::of(p.scale * f(angle(i, j).wide()))); // R1
         Tracked::plain(Array2::from_shape_fn((n, p.rotary_dim), value))
     };
     RopeTable { cos: table(f64::cos), sin: table(f64::sin) }
@@ -144,7 +151,17 @@ impl Rope {
             RopeFrequency::RotaryDim => self.rotary_dim,
             RopeFrequency::HeadDim => self.head_dim,
         };
-        inverse_frequencies(self.theta, self.rotary_dim, divisor)
+        let mut frequencies = inverse_frequencies(self.theta, self.rotary_dim, divisor);
+        for frequency in &mut frequencies {
+            let divided = f32::of(frequency.wide() / self.linear);
+            *frequency = f32::of(self.kept[0].storage().nearest(divided.wide()));
+        }
+        frequencies
+    }
+
+    /// The angle of a position and a frequency.
+    fn angle(&self, position: usize, frequency: f32) -> f32 {
+        f32::of(self.kept[1].storage().nearest((self.position(position) * frequency).wide()))
     }
 
     /// t of a position.
@@ -179,8 +196,13 @@ impl Rope {
     /// How far another table, made with other f32 functions, may be from this one, for positions from `first` on; then R1.
     pub fn table_bound(&self, first: usize, table: &Array2<f64>) -> ErrorBound {
         let frequencies = self.frequencies();
+        let u = f32::UNIT_ROUNDOFF;
         let angle = |(i, j): (usize, usize)| {
-            f64::from(self.position(first + i)) * f64::from(frequencies[j % frequencies.len()])
+            let angle = f64::from(self.position(first + i)) * f64::from(frequencies[j % frequencies.len()]);
+            // What is rounded is as far apart as it is in its type; a factor counts with its product's rounding.
+            let kept = self.kept[1].storage();
+            let apart = if kept == Storage::Real { 0.0 } else { kept.apart(angle, 3.0 * u * angle) / (6.0 * u) };
+            if self.scale == 1.0 { angle + apart } else { self.scale.abs() * (angle + apart + 1.0) }
         };
         rotation_table(table, angle, self.table)
     }
@@ -246,6 +268,9 @@ impl Default for Rope {
             frequency: RopeFrequency::RotaryDim,
             position: RopePosition::F32,
             shift: None,
+            linear: 1.0,
+            kept: [AngleType::F32; 2],
+            scale: 1.0,
             table: Rounding::NONE,
             product: Rounding::NONE,
             output: Rounding::NONE,

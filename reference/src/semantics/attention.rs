@@ -1,5 +1,8 @@
 //! What attention scores and sees.
 
+use std::fmt;
+use std::str::FromStr;
+
 use strum::{Display, EnumString, VariantNames};
 
 use crate::Storage;
@@ -38,7 +41,7 @@ pub enum Causal {
     Ahead,
     /// Those before it only; the first one, which would see none, sees all alike.
     Strict,
-    /// All of them: no mask.
+    /// All of them: no mask. Attention to chosen blocks has a mask of its own, [`MsaMask`](super::MsaMask).
     All,
 }
 
@@ -59,5 +62,43 @@ impl ScoreType {
             ScoreType::F32 => Storage::Real,
             ScoreType::Bf16 => Storage::Bf16,
         }
+    }
+}
+
+/// What queries are multiplied by, by their position t: 1 + β·ln(1 + ⌊(t + 1)/m⌋), as in Llama 4. Written `0.1/8192`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Temperature {
+    /// β.
+    pub scale: f64,
+    /// m, where the first position counts as 1; written with a `+` before it, where it counts as 0.
+    pub every: usize,
+    /// What the first position counts as.
+    pub first: usize,
+}
+
+impl Temperature {
+    /// At a position.
+    pub fn of(self, position: usize) -> f64 {
+        1.0 + self.scale * (((position + self.first) / self.every.max(1)) as f64).ln_1p()
+    }
+}
+
+impl fmt::Display for Temperature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.first == 0 { "+" } else { "" };
+        write!(f, "{}/{sign}{}", self.scale, self.every)
+    }
+}
+
+impl FromStr for Temperature {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (scale, every) = s.split_once('/').ok_or("expected two numbers with a / in between")?;
+        let scale = scale.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
+        let first = usize::from(!every.starts_with('+'));
+        let every =
+            every.trim_start_matches('+').parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+        Ok(Temperature { scale, every, first })
     }
 }

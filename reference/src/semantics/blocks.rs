@@ -20,6 +20,8 @@ pub enum MsaLocal {
     OwnBlock,
     /// The first.
     FirstBlock,
+    /// The next token's, as far as there is one.
+    NextBlock,
     /// None.
     None,
 }
@@ -77,6 +79,34 @@ pub enum IndexKey {
     Own,
     /// The first key head of attention, after norm and rotation.
     Main,
+}
+
+/// What the index branch projects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexInput {
+    /// What attention does: the stream after the layer's first norm.
+    Normed,
+    /// The stream itself.
+    Stream,
+}
+
+/// By which index heads' scores a group's blocks are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexHeads {
+    /// Its own.
+    Own,
+    /// All heads' sum.
+    Sum,
+    /// All heads' mean.
+    Mean,
+    /// The largest of all heads.
+    Max,
+    /// The head after its own; the first, after the last.
+    Next,
+    /// The heads in reverse.
+    Reversed,
 }
 
 /// Which tokens the index branch scores for a token.

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use strum::{Display, EnumString, VariantNames};
 
+use crate::Storage;
+
 /// Which channels of a head rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -33,8 +35,30 @@ pub enum RopeOn {
     QueryKey,
     /// Queries: the cache holds keys that were never rotated.
     Query,
+    /// Keys.
+    Key,
+    /// Queries, keys, and values like keys.
+    QueryKeyValue,
     /// Nothing.
     None,
+}
+
+impl RopeOn {
+    /// In calls of one token, of which another reading may say what rotates, if not queries and keys.
+    #[must_use]
+    pub fn or(self, of_one: RopeOn, is_one: bool) -> RopeOn {
+        if is_one && of_one != RopeOn::QueryKey { of_one } else { self }
+    }
+
+    /// Whether queries rotate.
+    pub fn has_queries(self) -> bool {
+        matches!(self, RopeOn::QueryKey | RopeOn::Query | RopeOn::QueryKeyValue)
+    }
+
+    /// Whether keys rotate.
+    pub fn has_keys(self) -> bool {
+        matches!(self, RopeOn::QueryKey | RopeOn::Key | RopeOn::QueryKeyValue)
+    }
 }
 
 /// By what the exponent of a rotation's frequency is divided.
@@ -55,6 +79,39 @@ pub enum RopePosition {
     F32,
     /// bf16, which holds each up to 256.
     Bf16,
+}
+
+/// What inverse frequencies or angles are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum AngleType {
+    /// f32.
+    F32,
+    /// bf16.
+    Bf16,
+    /// f16.
+    F16,
+}
+
+impl AngleType {
+    /// What they are rounded to.
+    pub fn storage(self) -> Storage {
+        match self {
+            AngleType::F32 => Storage::Real,
+            AngleType::Bf16 => Storage::Bf16,
+            AngleType::F16 => Storage::F16,
+        }
+    }
+}
+
+/// Where the positions of a call begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum RopeCall {
+    /// After those of the calls before it.
+    Continued,
+    /// At 0.
+    Restarted,
 }
 
 /// Positions that are off from one on: `20+1`, `7-1`.

@@ -75,7 +75,7 @@ impl Case {
         let attention = Attention::under(contract, self.heads, self.d);
         let (mask, own) = (MsaMask::Token, MsaOwn::Once);
         let (group, layout) = (KeyHead::Grouped, MsaLayout::TokenMajor);
-        BlockSparseAttention { attention, block: self.block, mask, own, group, layout }
+        BlockSparseAttention { attention, block: self.block, mask, own, group, layout, shift: None }
     }
 }
 

@@ -91,6 +91,7 @@ impl Fetch for Case {
             own: MsaOwn::Once,
             group: KeyHead::Grouped,
             layout: MsaLayout::TokenMajor,
+            shift: None,
         };
         let of_choices = self.chosen();
         let chosen = Array2::from_shape_fn((n * heads.1, self.top_k), |(row, slot)| {

@@ -61,6 +61,29 @@ fn every_point_of_the_documents_is_heard() {
         "expert=nongated",
         "routing_weights=biased",
         "router_score=softmax_topk",
+        "rope_scale=1.5",
+        "rope_linear=2",
+        "rope_inv_freq=bf16",
+        "rope_angle=bf16",
+        "rope_on=query_key_value",
+        "key_shift=1",
+        "query_norm=per_head",
+        "key_norm=none",
+        "soft_cap=0.5",
+        "attention_sink=0",
+        "window=2",
+        "prefix=3",
+        "query_temperature=0.5/1",
+        "cache_type=e4m3",
+        "attention_residual=normed",
+        "attention_alpha=2",
+        "attention_beta=2",
+        "mlp_residual=normed",
+        "mlp_alpha=2",
+        "mlp_beta=2",
+        "post_norm_input=layer",
+        "post_norm_input=attention",
+        "logits_shift=1",
     ] {
         let semantics = format!("documents,{field}").parse().expect("a reading");
         let model = Decoder::new(&tiny(), semantics, &memory).expect("the configuration keeps the contract");
@@ -106,6 +129,12 @@ fn every_point_of_m3_is_heard() {
         "msa_own=twice",
         "msa_layout=head_major",
         "expert_choice=best",
+        "index_input=stream",
+        "index_rope_part=last",
+        "index_heads=sum",
+        "index_heads=next",
+        "msa_local=next_block",
+        "msa_shift=1",
     ] {
         assert_ne!(of(&format!("released,{field}")), usual, "{field}");
     }

@@ -61,8 +61,8 @@ impl Case {
 
 fn params(contract: &RoundingContract, heads: (usize, usize), d: usize, block: usize) -> BlockSparseAttention {
     let attention = Attention::under(contract, heads, d);
-    let (mask, own) = (MsaMask::Token, MsaOwn::Once);
-    BlockSparseAttention { attention, block, mask, own, group: KeyHead::Grouped, layout: MsaLayout::TokenMajor }
+    let (mask, own, shift) = (MsaMask::Token, MsaOwn::Once, None);
+    BlockSparseAttention { attention, block, mask, own, group: KeyHead::Grouped, layout: MsaLayout::TokenMajor, shift }
 }
 
 /// Some blocks of each row, its own among them, in any order, and none after the last.
@@ -342,6 +342,9 @@ fn slips_of_kernels_that_read_blocks() {
     let (q, k, v) = (Array2::zeros((1, 1)), Array2::zeros((4, 1)), array![[1.0], [3.0], [5.0], [9.0]]);
     let twice = BlockSparseAttention { own: MsaOwn::Twice, ..p };
     let of = |chosen| oracle(&twice, &q, &k, &v, &chosen)[[0, 0]];
+    // One key late, block 0 has the first three, and the token sees itself.
+    let late = BlockSparseAttention { shift: Some(1), ..p };
+    assert_eq!(oracle(&late, &q, &k, &v, &array![[Some(0)]]), array![[4.5]]);
     assert!((of(array![[Some(1), Some(0)]]) - 32.0 / 6.0).abs() < 1e-14);
     assert_eq!(of(array![[Some(0), None]]), 2.0);
     let shown = block_sparse_attention::probabilities(&twice, q.view(), k.view(), array![[Some(0), Some(1)]].view());

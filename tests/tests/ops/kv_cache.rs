@@ -6,6 +6,7 @@ use reference::Storage;
 use reference::Tracked;
 use reference::bound::ErrorBound;
 use reference::ops::kv_cache::KvCache;
+use reference::semantics::CacheSeam;
 use tests::strategy::{Fill, Matrix};
 
 fn rows(n: usize, seed: u64) -> Tracked<f64> {
@@ -133,4 +134,24 @@ fn c2_keys_of_another_width() {
     let err = cache.append(0, &narrow, &narrow).expect_err("against the contract");
     assert_eq!(err.to_string(), "kv_cache C2: columns of k = 1, expected 2");
     assert_eq!(cache.layer(0), Some(&(k.clone(), k)));
+}
+
+/// Rows 1, 2 and 3, of which the last two came with a call.
+#[test]
+fn a_port_may_slip_between_calls() {
+    let k = Tracked::plain(array![[1.0], [2.0], [3.0]]);
+    let of = |seam, rows| KvCache::slipping((&k, &k), seam, rows).map(|(keys, _)| keys.value.column(0).to_vec());
+    assert_eq!(of(CacheSeam::Overwritten, 2), Some(vec![2.0, 2.0, 3.0]));
+    assert_eq!(of(CacheSeam::ZeroBefore, 2), Some(vec![0.0, 2.0, 3.0]));
+    assert_eq!(of(CacheSeam::ZeroAfter, 2), Some(vec![1.0, 0.0, 3.0]));
+    assert_eq!((of(CacheSeam::Kept, 2), of(CacheSeam::Overwritten, 3)), (None, None));
+}
+
+/// 1.0625 is in the middle of two E4M3 values, of which the even one is 1; what is near it may be the other.
+#[test]
+fn what_is_kept_in_a_narrow_type_is_performed() {
+    let exact = Tracked::exact(array![[1.06, 1.062_5]]).performed(Storage::E4m3);
+    assert_eq!(exact, Tracked::exact(array![[1.0, 1.0]]));
+    let off = with_error(Tracked::plain(array![[1.03, 1.062]]), 1e-3, 0).performed(Storage::E4m3);
+    assert_eq!(off.error.expect("kept").certain, array![[0.0, 0.125]]);
 }

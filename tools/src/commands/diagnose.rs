@@ -104,7 +104,12 @@ fn mistake(explained: &Explained) -> String {
     let _ = writeln!(text, "             {}", explained.about);
     let _ = writeln!(text, "right        {}", explained.right);
     if let Some(Fitted { parameter, fit, configured }) = &explained.fitted {
-        let _ = writeln!(text, "fitted       {parameter} is {fit}, the configuration says {}", short(*configured));
+        let said = if configured.is_finite() {
+            format!("the configuration says {}", short(*configured))
+        } else {
+            "the model has none".into()
+        };
+        let _ = writeln!(text, "fitted       {parameter} is {fit}, {said}");
     }
     if !explained.layers.is_empty() {
         let what = if explained.is_local { " alone" } else { ", all that can tell" };

@@ -5,7 +5,7 @@
 //! [`scales`]; then the mistakes themselves, by operator; [`list`], all of them.
 
 pub mod assumption;
-mod attention;
+pub mod attention;
 mod experts;
 mod feed_forward;
 pub mod fit;
@@ -18,7 +18,8 @@ pub(in crate::diagnose) mod names;
 mod norms;
 pub mod order;
 pub mod part;
-mod rotary;
+pub mod residual;
+pub mod rotary;
 mod router;
 pub mod scales;
 pub mod tensors;

@@ -80,7 +80,7 @@ impl Comparison<'_> {
         if let Some(bench) = &bench
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
-            found = search::hypotheses(bench, clue, progress)?;
+            found = search::hypotheses(bench, clue, tried.is_empty(), progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
                 let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
@@ -128,7 +128,7 @@ impl Comparison<'_> {
         while added.len() < SEVERAL {
             let under = assumption.and_all(&added)?;
             let Some(bench) = Bench::new(self, &under, fault)? else { return Ok(None) };
-            let found = search::hypotheses(&bench, clue, progress)?;
+            let found = search::hypotheses(&bench, clue, true, progress)?;
             let Some(next) = found.first() else { return Ok(None) };
             added.extend_from_slice(next);
             if let Some(tried) = attempt(&added)? {
@@ -168,7 +168,7 @@ impl Comparison<'_> {
             progress(named.len() - i);
             all.push(vec![assumed.clone()]);
         }
-        all.extend(search::hypotheses(&bench, Clue::default(), progress)?);
+        all.extend(search::hypotheses(&bench, Clue::default(), true, progress)?);
         let mut near: Vec<(usize, Vec<Assumed>)> = Vec::new();
         for added in all {
             // What is searched here is seen in this layer alone.
@@ -249,10 +249,12 @@ impl Comparison<'_> {
     fn clue(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Clue, Vec<String>), Failure> {
         let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
         let config = self.compared.config;
-        let token = kept.as_ref().and_then(|kept| pattern::first_token(kept, fault.site, config, extent));
+        let tokens = kept.as_ref().and_then(|kept| pattern::tokens_off(kept, fault.site, config, extent));
         let passed: usize = self.compared.steps[..fault.step].iter().map(Vec::len).sum();
         let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
-        Ok((Clue { position: passed + token.unwrap_or(0) }, off.unwrap_or_default()))
+        let (first, last) = tokens.unwrap_or_default();
+        let tokens = passed + self.compared.steps[fault.step].len();
+        Ok((Clue { position: passed + first, last: passed + last, tokens }, off.unwrap_or_default()))
     }
 
     /// The operators on the way to a fault.

@@ -14,10 +14,11 @@ use crate::report::figures::plural;
 /// Numbers told one by one.
 const TOLD: usize = 6;
 
-/// The first token with a value that is off.
-pub(super) fn first_token(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Option<usize> {
+/// The first and the last token with a value that is off.
+pub(super) fn tokens_off(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Option<(usize, usize)> {
     let token = site.axes().iter().position(|axis| *axis == Axis::Tokens)?;
-    indices(kept, site, config, extent).into_iter().map(|index| index[token]).min()
+    let off: Vec<usize> = indices(kept, site, config, extent).into_iter().map(|index| index[token]).collect();
+    Some((*off.iter().min()?, *off.iter().max()?))
 }
 
 /// Sentences on a fault.

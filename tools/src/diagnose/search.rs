@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
 //! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`], with [`epsilons`], and
-//! [`capacity`]; [`choices`], what
+//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`]:
+//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
@@ -18,6 +18,7 @@ mod experts;
 mod factor;
 pub(super) mod kinds;
 mod layers;
+mod numbers;
 mod parameter;
 mod parameters;
 mod replaced;
@@ -27,6 +28,7 @@ mod suspects;
 mod taken;
 mod tower;
 mod way;
+mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
@@ -68,10 +70,12 @@ pub(super) fn unseen(site: Site) -> Assumed {
     Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
 }
 
-/// What values suggest, the nearest first: what comes much nearer, or reproduces more of them.
+/// What values suggest, the nearest first: what comes much nearer, or reproduces more of them. What other models have and these
+/// have not is looked for where no known mistake explains them.
 pub(super) fn hypotheses(
     bench: &Bench<'_, '_>,
     clue: Clue,
+    is_unexplained: bool,
     progress: &mut impl FnMut(usize),
 ) -> Result<Vec<Vec<Assumed>>, Failure> {
     progress(3);
@@ -85,8 +89,11 @@ pub(super) fn hypotheses(
     found.extend(replaced::search(bench));
     found.extend(layers::search(bench));
     progress(1);
-    found.extend(parameters::search(bench, clue)?);
+    found.extend(parameters::search(bench, clue, is_unexplained)?);
     found.extend(capacity::search(bench)?);
+    if is_unexplained {
+        found.extend(wholes::search(bench));
+    }
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Assumed)> = found
         .into_par_iter()

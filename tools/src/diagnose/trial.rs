@@ -51,12 +51,18 @@ type Shares = BTreeMap<Option<usize>, Share>;
 type BySite = BTreeMap<(usize, Site), Share>;
 
 /// Readings that all layers have in common: the rotation table's, and those that have sizes.
-const OF_ALL_LAYERS: [&str; 9] = [
+const OF_ALL_LAYERS: [&str; 15] = [
     "rotary_dim",
     "rope_theta",
     "rope_frequency",
     "rope_position",
     "position_shift",
+    "rope_call",
+    "rope_inv_freq",
+    "rope_angle",
+    "rope_linear",
+    "rope_scale",
+    "logits_shift",
     "top_k",
     "msa_top_k",
     "msa_select",

@@ -70,7 +70,7 @@ impl Attention {
                         sigma: self.head(ve.sigma.view(), group),
                         out: o.view().slice_move(s![first + i, self.columns(head)]),
                     };
-                    let weights = Weights::new(&softmax, i, &scores);
+                    let weights = Weights::new(&softmax, i, &scores, self.sink);
                     let (certain, sigma) = match self.softmax {
                         ScoreType::F32 => self.mean_error(&values, &weights),
                         ScoreType::Bf16 => self.narrow_mean_error(&values, &weights, scores.certain.row(i)),
@@ -118,7 +118,7 @@ impl Attention {
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);
                 let scores = scores.exponentiated(&softmax, self);
                 for i in 0..rows {
-                    let row = Weights::new(&softmax, i, &scores);
+                    let row = Weights::new(&softmax, i, &scores, self.sink);
                     let independent: f64 = row.own.iter().map(|s| s * s).sum();
                     let together: f64 = row.shared.iter().sum();
                     for j in (0..row.probability.len()).filter(|&j| softmax.scores[[i, j]] > f64::NEG_INFINITY) {
@@ -235,7 +235,7 @@ impl Attention {
             }
             let size = score.abs() + *d;
             let lost = floor + of_queries[at.0] + of_keys[at.1];
-            let roundings = 2.0 * u1 * (1.0 + u1) * size + 3.0 * self.unit * size + lost;
+            let roundings = 2.0 * u1 * (1.0 + u1) * size + (3.0 * self.unit + self.cap_error()) * size + lost;
             let sum = match self.accumulator.variance(self.head_dim) {
                 Some(own) => own * (products[at] * self.scale * self.scale + score * score),
                 None => summed[at].powi(2),
@@ -277,17 +277,19 @@ impl Weights {
         moved + own * (p + moved) + floor
     }
 
-    fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError) -> Self {
+    fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError, sink: Option<f64>) -> Self {
         let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
         let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();
         let logarithm: Vec<f64> = softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect();
-        let certain = Spread::new(&probability, &logarithm, &d);
+        // A sink has the rest, and no error.
+        let rest = sink.map_or(0.0, |sink| (sink - softmax.largest[i]).exp() / sum);
+        let certain = Spread::new(&probability, &logarithm, &d, rest);
         let eighth = |sigma: ArrayView1<'_, f64>| {
             if sigma.iter().all(|s| *s == 0.0) {
                 return vec![0.0; sigma.len()];
             }
             let eightfold: Vec<f64> = sigma.iter().map(|s| CONFIDENT * s).collect();
-            let moved = Spread::new(&probability, &logarithm, &eightfold).moved;
+            let moved = Spread::new(&probability, &logarithm, &eightfold, rest).moved;
             moved.into_iter().map(|m| m / CONFIDENT).collect()
         };
         let lowest = logarithm.iter().map(|l| (l - certain.log_lower).exp());
@@ -295,7 +297,7 @@ impl Weights {
             highest: certain.moved.iter().zip(lowest).map(|(moved, lowest)| (moved + lowest).min(1.0)).collect(),
             own: eighth(scores.own.row(i)),
             shared: eighth(scores.shared.row(i)),
-            upper: logarithm.iter().zip(&d).map(|(l, d)| (l + d).exp()).sum(),
+            upper: logarithm.iter().zip(&d).map(|(l, d)| (l + d).exp()).sum::<f64>() + rest,
             spread: certain.moved,
             probability,
         }
@@ -311,9 +313,9 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of p, its logarithm and d. Where errors are so large that p or L underflow, of logarithms, and p·exp d / L.
-    fn new(p: &[f64], log_p: &[f64], d: &[f64]) -> Self {
-        let lower: f64 = p.iter().zip(d).map(|(p, d)| p * (-d).exp()).sum();
+    /// Of p, its logarithm and d, and the probability that no key has. Where errors are so large that p or L underflow, of logarithms, and p·exp d / L.
+    fn new(p: &[f64], log_p: &[f64], d: &[f64], rest: f64) -> Self {
+        let lower = rest + p.iter().zip(d).map(|(p, d)| p * (-d).exp()).sum::<f64>();
         let lowered = || log_p.iter().zip(d).map(|(l, d)| l - d);
         let normal = lower > f64::MIN_POSITIVE.sqrt();
         let log_lower = if normal {

@@ -45,6 +45,9 @@ impl Attention {
                 y.zip_mut_with(&value, |y, &v| *y = kept.round(*y + weight * v)); // R4
                 total += weight;
             }
+            if let Some(sink) = self.sink {
+                total += (T::of(sink) - top).exp();
+            }
             y.mapv_inplace(|y| y / total);
         }
         y

@@ -68,6 +68,8 @@ impl BlockSparseAttention {
             key_heads: 1,
             key_head: KeyHead::Grouped,
             causal: Causal::Inclusive,
+            window: None,
+            prefix: None,
             ..self.attention
         }
     }

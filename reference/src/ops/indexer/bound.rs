@@ -14,7 +14,7 @@ use super::{Indexer, TOGETHER};
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
-use crate::semantics::{MsaPad, MsaPool, MsaSelect, ScoreType};
+use crate::semantics::{IndexHeads, MsaPad, MsaPool, ScoreType};
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
 
@@ -45,10 +45,8 @@ impl Indexer {
             for row in 0..scores.value.nrows() / self.heads * self.groups {
                 let (i, group) = (row / self.groups, row % self.groups);
                 let seen = self.seen(Indexer::position(n, s, part * TOGETHER + i), s);
-                let heads = match self.select {
-                    MsaSelect::PerGroup => i * self.heads + group..i * self.heads + group + 1,
-                    MsaSelect::HeadMax => i * self.heads..(i + 1) * self.heads,
-                };
+                let heads = self.heads_of(group);
+                let heads = i * self.heads + heads.start..i * self.heads + heads.end;
                 for block in 0..seen.div_ceil(self.blocks.size) {
                     let tokens = block * self.blocks.size..((block + 1) * self.blocks.size).min(seen);
                     let at = [part * TOGETHER * self.groups + row, block];
@@ -62,7 +60,11 @@ impl Indexer {
                         )
                     });
                     let heads: Vec<[f64; 3]> = heads.chain(padded.then_some([0.0; 3])).collect();
-                    (error.certain[at], error.sigma[at]) = of_maximum(&heads, maxima[at]);
+                    (error.certain[at], error.sigma[at]) = match self.of {
+                        IndexHeads::Sum => self.of_sum(&heads, 1.0),
+                        IndexHeads::Mean => self.of_sum(&heads, heads.len() as f64),
+                        _ => of_maximum(&heads, maxima[at]),
+                    };
                 }
             }
         }
@@ -77,6 +79,15 @@ impl Indexer {
             }
         });
         error
+    }
+
+    /// The errors of a sum of values with theirs, over a number.
+    fn of_sum(&self, all: &[[f64; 3]], over: f64) -> (f64, f64) {
+        let size: f64 = all.iter().map(|[value, certain, _]| value.abs() + certain).sum();
+        let own = gamma(all.len() + 1, self.unit) * size + FLUSHED;
+        let moved = all.iter().map(|[_, certain, _]| certain).sum::<f64>() + own;
+        let spread = all.iter().map(|[_, _, sigma]| sigma * sigma).sum::<f64>().sqrt();
+        (moved / over, (spread + own).min(moved) / over)
     }
 
     /// The value of one block for one head, and its errors.

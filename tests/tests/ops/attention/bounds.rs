@@ -58,8 +58,17 @@ proptest! {
         causal in prop::sample::select(vec![Causal::Ahead, Causal::Strict, Causal::All, Causal::Inclusive]),
         key_head in prop::sample::select(vec![KeyHead::Tiled, KeyHead::Grouped]),
         attention_softmax in prop::sample::select(vec![ScoreType::F32, ScoreType::Bf16]),
+        soft_cap in prop::option::of(0.5..60.0),
+        attention_sink in prop::option::of(-5.0..5.0),
+        (window, prefix) in (prop::option::of(1..20_usize), prop::option::of(1..20_usize)),
     ) {
-        let semantics = Semantics { causal, key_head, attention_softmax, ..Semantics::DOCUMENTS };
+        // What is rounded twice may be two steps apart: that bound takes no other slip.
+        let (soft_cap, attention_sink) = match attention_softmax {
+            ScoreType::F32 => (soft_cap, attention_sink),
+            ScoreType::Bf16 => (None, None),
+        };
+        let slips = Semantics { soft_cap, attention_sink, window, prefix, ..Semantics::DOCUMENTS };
+        let semantics = Semantics { causal, key_head, attention_softmax, ..slips };
         let slip = |p: Attention| p.slipping(&semantics, 0);
         let (p, ideal) = (slip(case.params()), slip(case.ideal()));
         let [q, k, v] = case.inputs();

@@ -1,6 +1,7 @@
 //! Attention in numbers that can be checked by hand: rounding points, constraints, blocks.
 
-use reference::semantics::{Causal, KeyHead, ScoreType, Semantics};
+use reference::ops::attention::temperature::{self, tempered};
+use reference::semantics::{Causal, KeyHead, ScoreType, Semantics, Temperature};
 
 use super::*;
 
@@ -187,4 +188,36 @@ fn a_port_may_tile_the_key_heads() {
     assert_eq!(attention(&p, q.view(), kv.view(), kv.view()).expect("good"), array![[5.0, 5.0, 7.0, 7.0]]);
     let tiled = Attention { key_head: KeyHead::Tiled, ..p };
     assert_eq!(attention(&tiled, q.view(), kv.view(), kv.view()).expect("good"), array![[5.0, 7.0, 5.0, 7.0]]);
+}
+
+/// 20·tanh(30/20) = 18.1029…; a sink of 0 beside a score of 0 has half of all; a window of two, and a prefix of two.
+#[test]
+fn a_port_may_have_what_other_models_have() {
+    let p = ONE.under(&RoundingContract::IDEAL);
+    let of = |p: Attention, q: &Array2<f64>, k: &Array2<f64>| probabilities(&p, q.view(), k.view()).expect("good");
+    let capped = scores(&Attention { cap: Some(20.0), ..p }, array![[30.0]].view(), array![[1.0]].view());
+    assert_eq!(capped, Ok(array![[20.0 * 1.5_f64.tanh()]]));
+    let sink = Attention { sink: Some(0.0), ..p };
+    assert_eq!(of(sink, &array![[0.0]], &array![[1.0]]), array![[0.5]]);
+    assert_eq!(oracle(&sink, &array![[0.0]], &array![[1.0]], &array![[3.0]]), array![[1.5]]);
+    let (q, k, third) = (Array2::zeros((3, 1)), Array2::ones((3, 1)), 1.0 / 3.0);
+    let window = of(Attention { window: Some(2), ..p }, &q, &k);
+    assert_eq!(window, array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]);
+    let prefix = of(Attention { prefix: Some(2), ..p }, &q, &k);
+    assert_eq!(prefix, array![[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
+}
+
+/// Positions 0 to 2 count as 1 to 3, of which two have been seen once from 1 on: ln 2 is added; written `+` they count from 0.
+#[test]
+fn a_port_may_have_a_temperature() {
+    let of = |text: &str| [0, 1, 2, 3].map(|position| text.parse::<Temperature>().expect("one").of(position));
+    let (one, two) = (1.0 + 0.5 * 1.0_f64.ln_1p(), 1.0 + 0.5 * 2.0_f64.ln_1p());
+    assert_eq!(of("0.5/2"), [1.0, one, one, two]);
+    assert_eq!(of("0.5/+2"), [1.0, 1.0, one, one]);
+    let temperature: Temperature = "0.5/2".parse().expect("one");
+    let y = tempered(&RoundingContract::IDEAL, temperature, array![[2.0], [3.0]].view(), 2);
+    assert_eq!(y, array![[2.0 * one], [3.0 * two]]);
+    let q = Tracked::exact(array![[2.0]]);
+    let bound = temperature::bound(&RoundingContract::EAGER_F32, temperature, &q, 1, &array![[2.0 * one]]);
+    assert!(bound.certain[[0, 0]] < 1e-5 && bound.certain[[0, 0]] > 1e-7);
 }

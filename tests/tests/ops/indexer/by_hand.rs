@@ -29,6 +29,34 @@ fn the_best_blocks_and_the_own_one() {
     assert_eq!(last(&init, &KEYS), some(&[0, 4, 1])); // D23
 }
 
+/// The last of eight keys ends its block: the next is the last that there is, or the fifth of nine keys.
+#[test]
+fn a_port_may_force_the_next_block() {
+    let p = Indexer { local: MsaLocal::NextBlock, ..params(Blocks { size: 2, top_k: 1, local: 1, init: 0 }) };
+    assert_eq!(last(&p, &KEYS[..8]), some(&[3]));
+    let k = Array2::from_shape_fn((9, 1), |(j, _)| KEYS[j]);
+    let chosen = indexer(&p, Array2::ones((2, 1)).view(), k.view()).expect("good");
+    assert_eq!(chosen, array![[Some(4)], [Some(4)]]);
+}
+
+/// Two heads, whose blocks of one key have the scores 3, 2, 0 and −4, 2, 0.
+#[test]
+fn a_port_may_take_other_heads_scores() {
+    let none = MsaLocal::None;
+    let of = |of| {
+        let blocks = Blocks { size: 1, top_k: 1, local: 0, init: 0 };
+        let p = Indexer { heads: 2, groups: 2, head_dim: 2, of, local: none, ..params(blocks) };
+        let (q, k) = (array![[1.0, 0.0, 0.0, 1.0]], array![[3.0, -4.0], [2.0, 2.0], [0.0, 0.0]]);
+        indexer(&p, q.view(), k.view()).expect("good").column(0).to_vec()
+    };
+    assert_eq!(of(IndexHeads::Own), some(&[0, 1]));
+    assert_eq!(of(IndexHeads::Next), some(&[1, 0]));
+    assert_eq!(of(IndexHeads::Reversed), some(&[1, 0]));
+    assert_eq!(of(IndexHeads::Sum), some(&[1, 1]));
+    assert_eq!(of(IndexHeads::Mean), some(&[1, 1]));
+    assert_eq!(of(IndexHeads::Max), some(&[0, 0]));
+}
+
 /// Without the largest, the mean of the first is 1, of the second 5.5, of the third 7, of the fourth 0.5.
 #[test]
 fn pools() {

@@ -4,11 +4,103 @@ use reference::LayerSite::{Context, Probabilities, Scores};
 use reference::Site;
 use reference::config::Config;
 
-use super::mistake::{Mistake, given, layer, reading};
+use super::mistake::{Change, Mistake, each, given, layer, reading};
 
 const ATTENTION: &[Site] = &[layer(Scores), layer(Probabilities), layer(Context)];
 
+pub(in crate::diagnose) const SOFT_CAP: Mistake = Mistake {
+    name: "soft_cap",
+    about: "scores are capped softly, c·tanh(score/c), as in Gemma 2 and Grok",
+    right: "scores are taken as they are",
+    visible: "scores that are not small beside the cap, beyond position 0",
+    touches: ATTENTION,
+    ways: |_, _| each("soft_cap", &[20.0, 30.0, 50.0]),
+};
+
+pub(in crate::diagnose) const SINK: Mistake = Mistake {
+    name: "attention_sink",
+    about: "the softmax's denominator has a score more, of no key, as in gpt-oss and in the softmax that is off by one",
+    right: "probabilities sum to 1",
+    visible: "always",
+    touches: &[layer(Probabilities), layer(Context)],
+    ways: |_, _| reading("attention_sink", "0"),
+};
+
+pub(in crate::diagnose) const WINDOW: Mistake = Mistake {
+    name: "sliding_window",
+    about: "a token sees the nearest ones before it only",
+    right: "a token sees all before it",
+    visible: "from the position on that is as large as the window",
+    touches: ATTENTION,
+    ways: |_, clue| given(clue.position > 0, || reading("window", &clue.position.to_string())),
+};
+
+pub(in crate::diagnose) const PREFIX: Mistake = Mistake {
+    name: "prefix_both_ways",
+    about: "the first tokens see each other both ways, as a prompt does in PaliGemma",
+    right: "a token sees those before it and itself",
+    visible: "a prefix of more than one token, and tokens behind it",
+    touches: ATTENTION,
+    ways: |_, clue| given(clue.last + 2 < clue.tokens, || reading("prefix", &(clue.last + 2).to_string())),
+};
+
+pub(in crate::diagnose) const TEMPERATURE: Mistake = Mistake {
+    name: "query_temperature",
+    about: "queries are multiplied by a factor that grows with their position, as in Llama 4",
+    right: "queries are normed and rotated, and no more",
+    visible: "from the position on where the factor is not 1",
+    touches: ATTENTION,
+    ways: |_, clue| {
+        let from = clue.position;
+        given(from > 0, || [format!("0.1/{}", from + 1), format!("0.1/+{from}")].map(temperature).to_vec())
+    },
+};
+
+fn temperature(value: String) -> Change {
+    Change::Reading("query_temperature", value)
+}
+
 pub(super) const MISTAKES: &[Mistake] = &[
+    SOFT_CAP,
+    SINK,
+    WINDOW,
+    PREFIX,
+    TEMPERATURE,
+    Mistake {
+        name: "no_mask",
+        about: "a token sees all others, as in an encoder",
+        right: "a token sees those before it and itself",
+        visible: "a prompt of more than one token, layers that attend to all tokens",
+        touches: ATTENTION,
+        ways: |_, _| reading("causal", "all"),
+    },
+    Mistake {
+        name: "values_rotated",
+        about: "values are rotated like keys",
+        right: "queries and keys rotate",
+        visible: "beyond position 0",
+        touches: &[layer(Context)],
+        ways: |_, _| reading("rope_on", "query_key_value"),
+    },
+    Mistake {
+        name: "kv_cache_narrow",
+        about: "keys and values are kept in a narrower type, without a scale",
+        right: "the cache has the activations' type",
+        visible: "activations that are finer",
+        touches: ATTENTION,
+        ways: |_, _| [reading("cache_type", "e4m3"), reading("cache_type", "bf16")].concat(),
+    },
+    Mistake {
+        name: "kv_cache_seam",
+        about: "where one call's keys and values follow another's, a row is overwritten, or was never written",
+        right: "the cache has a row for each token",
+        visible: "prompts in several calls, or decode steps",
+        touches: ATTENTION,
+        ways: |_, _| {
+            let of = |seam| reading("cache_seam", seam);
+            [of("overwritten"), of("zero_before"), of("zero_after")].concat()
+        },
+    },
     Mistake {
         name: "gqa_repeat_vs_tile",
         about: "query head h reads key head h mod G instead of ⌊h·G/H⌋",

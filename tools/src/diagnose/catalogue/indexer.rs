@@ -202,6 +202,76 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: ATTENDED,
         ways: |config, _| where_sparse(config, |_| reading("msa_mask", "all")),
     },
+    Mistake {
+        name: "index_input_unnormed",
+        about: "the index branch projects the stream before the layer's norm",
+        right: "it projects what attention does",
+        visible: "more blocks than are chosen",
+        touches: &[layer(IndexQProj), layer(IndexKProj)],
+        ways: |config, _| where_sparse(config, |_| reading("index_input", "stream")),
+    },
+    Mistake {
+        name: "index_rope_last_half",
+        about: "the last channels of the index branch's heads rotate instead of the first",
+        right: "the first rotary_dim channels rotate, as attention's do",
+        visible: "rotary_dim below the index heads' width, more blocks than are chosen",
+        touches: ROTATED,
+        ways: |config, _| {
+            let partial = |index: Index| config.rotary_dim < index.head_dim;
+            where_sparse(config, |index| given(partial(index), || reading("index_rope_part", "last")))
+        },
+    },
+    Mistake {
+        name: "index_rope_missing_in_decode",
+        about: "queries or keys of the index branch are not rotated in decode steps",
+        right: "those of every token rotate",
+        visible: "decode steps, more blocks than are chosen",
+        touches: ROTATED,
+        ways: |config, _| {
+            let of = |on| reading("index_rope_decode", on);
+            where_sparse(config, |_| [of("key"), of("query"), of("none")].concat())
+        },
+    },
+    Mistake {
+        name: "index_heads_mixed",
+        about: "each group's blocks are chosen by the scores of all index heads, added up or the largest",
+        right: "each group has the choice of its own index head",
+        visible: "more than one index head, and more blocks than are chosen",
+        touches: CHOICE,
+        ways: |config, _| {
+            let of = |heads| reading("index_heads", heads);
+            where_grouped(config, || [of("sum"), of("mean"), of("max")].concat())
+        },
+    },
+    Mistake {
+        name: "index_heads_swapped",
+        about: "each group's blocks are chosen by another index head",
+        right: "each group has the choice of its own index head",
+        visible: "more than one index head, and more blocks than are chosen",
+        touches: CHOICE,
+        ways: |config, _| {
+            let of = |heads| reading("index_heads", heads);
+            // Of two heads the next is the last in reverse.
+            let several = config.index.is_some_and(|index| index.choices > 2);
+            where_grouped(config, || [of("next"), given(several, || of("reversed"))].concat())
+        },
+    },
+    Mistake {
+        name: "local_is_next_block",
+        about: "the block of the next position is forced, which at a block's end is not the token's own",
+        right: "a token always reads its own block",
+        visible: "more blocks than are chosen",
+        touches: FORCED,
+        ways: |config, _| where_sparse(config, |_| reading("msa_local", "next_block")),
+    },
+    Mistake {
+        name: "block_keys_shifted",
+        about: "attention reads the keys of blocks one late or one early",
+        right: "block c has the keys b·c to b·c + b − 1",
+        visible: "more blocks than are chosen",
+        touches: ATTENDED,
+        ways: |config, _| where_sparse(config, |_| [reading("msa_shift", "1"), reading("msa_shift", "-1")].concat()),
+    },
     missing(&[layer(IndexQProj)], |config, _| zero(config, LayerWeight::IndexQProj)),
     missing(&[layer(IndexKProj)], |config, _| zero(config, LayerWeight::IndexKProj)),
 ];

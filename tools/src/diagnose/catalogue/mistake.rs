@@ -42,6 +42,10 @@ pub enum Change {
 pub struct Clue {
     /// The first position that is off.
     pub position: usize,
+    /// The last, in the same call.
+    pub last: usize,
+    /// How many there are up to the end of that call.
+    pub tokens: usize,
 }
 
 /// A site in some layer.
@@ -52,6 +56,11 @@ pub(super) const fn layer(site: LayerSite) -> Site {
 /// The change of one field of the semantics.
 pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
     vec![Change::Reading(field, value.to_owned())]
+}
+
+/// The changes of one field of the semantics to several values.
+pub(super) fn each(field: &'static str, values: &[f64]) -> Vec<Change> {
+    values.iter().map(|value| Change::Reading(field, value.to_string())).collect()
 }
 
 /// A mistake's ways, where it can be seen.

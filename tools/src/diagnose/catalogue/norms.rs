@@ -32,25 +32,25 @@ const REPLICAS: [usize; 2] = [2, 8];
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "qk_per_head_on_M2",
-        about: "queries and keys are normed head by head instead of over the whole projection",
+        about: "queries and keys, or one of them, are normed head by head instead of over the whole projection",
         right: "one mean square over all heads of a token: so the released code, and document 002; documents 000 \
                 (chapter 2.5) and 003 have one a head",
         visible: "more than one head",
         touches: BOTH,
         ways: |config, _| {
             let several = is_full(config) && config.num_attention_heads > 1;
-            given(several, || reading("qk_norm", "per_head"))
+            given(several, || over("per_head"))
         },
     },
     Mistake {
         name: "qk_full_on_M3",
-        about: "queries and keys are normed over the whole projection instead of head by head",
+        about: "queries and keys, or one of them, are normed over the whole projection instead of head by head",
         right: "M3 norms each head by itself, as qk_norm_type of config.json says",
         visible: "more than one head",
         touches: BOTH,
         ways: |config, _| {
             let several = config.qk_norm == QkNorm::PerHead && config.num_attention_heads > 1;
-            given(several, || reading("qk_norm", "full_projection"))
+            given(several, || over("full_projection"))
         },
     },
     Mistake {
@@ -173,6 +173,11 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |_, _| reading("qk_norm_on", "query_key_value"),
     },
 ];
+
+/// Both norms over another part of the projection, or one of them.
+fn over(what: &str) -> Vec<Change> {
+    ["qk_norm", "query_norm", "key_norm"].into_iter().flat_map(|field| reading(field, what)).collect()
+}
 
 /// Whether a norm is over the whole projection, of which devices have parts.
 fn is_full(config: &Config) -> bool {

@@ -4,12 +4,79 @@ use reference::LayerSite::{IndexKRope, IndexQRope, KNorm, KRope, QNorm, QRope};
 use reference::Site::{self, RopeCos, RopeSin};
 use reference::config::Config;
 
-use super::mistake::{Change, Mistake, given, layer, reading};
+use super::mistake::{Change, Mistake, each, given, layer, reading};
 
 const ROTATION: &[Site] = &[layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
 const TABLE: &[Site] = &[RopeCos, RopeSin, layer(QRope), layer(KRope), layer(IndexQRope), layer(IndexKRope)];
 
+pub(in crate::diagnose) const FACTOR: Mistake = Mistake {
+    name: "rope_attention_factor",
+    about: "cosines and sines are multiplied by a factor, as YaRN's attention factor 1 + 0.1·ln s",
+    right: "they are taken as they are",
+    visible: "rotary_dim above 0",
+    touches: TABLE,
+    ways: |config, _| given(config.rotary_dim > 0, || each("rope_scale", &yarn())),
+};
+
+pub(in crate::diagnose) const LINEAR: Mistake = Mistake {
+    name: "rope_linear_scaling",
+    about: "positions are divided by a factor, for a longer context",
+    right: "positions count tokens",
+    visible: "beyond position 0",
+    touches: TABLE,
+    ways: |config, _| given(config.rotary_dim > 0, || each("rope_linear", &[2.0, 4.0, 8.0])),
+};
+
+pub(in crate::diagnose) const KEY_POSITION: Mistake = Mistake {
+    name: "key_position_offset",
+    about: "keys are rotated by other positions than queries",
+    right: "both are rotated by their own token's position",
+    visible: "always",
+    touches: &[layer(KRope)],
+    ways: |config, _| given(config.rotary_dim > 0, || each("key_shift", &[1.0, -1.0])),
+};
+
+/// The factors of `YaRN` for contexts that are so many times longer.
+fn yarn() -> [f64; 5] {
+    [2.0, 4.0, 8.0, 16.0, 32.0].map(|times: f64| 1.0 + 0.1 * times.ln())
+}
+
 pub(super) const MISTAKES: &[Mistake] = &[
+    FACTOR,
+    LINEAR,
+    KEY_POSITION,
+    Mistake {
+        name: "rope_frequencies_bf16",
+        about: "the inverse frequencies are rounded to bf16 or f16, as when the whole model is cast",
+        right: "they are f32",
+        visible: "rotary_dim above 2, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| narrow(config, "rope_inv_freq"),
+    },
+    Mistake {
+        name: "rope_angles_bf16",
+        about: "angles are rounded to bf16 or f16 before their cosines and sines are taken",
+        right: "they are f32",
+        visible: "rotary_dim above 2, beyond position 0",
+        touches: TABLE,
+        ways: |config, _| narrow(config, "rope_angle"),
+    },
+    Mistake {
+        name: "rope_restarted",
+        about: "positions count from 0 in every call, so that decode steps are not rotated",
+        right: "positions count from 0, over prompt and decode",
+        visible: "prompts in several calls, or decode steps",
+        touches: TABLE,
+        ways: |_, _| reading("rope_call", "restarted"),
+    },
+    Mistake {
+        name: "rope_missing_in_decode",
+        about: "queries or keys of decode steps are not rotated",
+        right: "queries and keys of every token rotate",
+        visible: "decode steps",
+        touches: ROTATION,
+        ways: |_, _| [reading("rope_decode", "query"), reading("rope_decode", "key")].concat(),
+    },
     Mistake {
         name: "rope_full_128",
         about: "all channels of a head rotate, because rotary_dim was lost",
@@ -118,6 +185,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
 fn rotates(config: &Config, channels: usize) -> Vec<Change> {
     let room = config.index.is_none_or(|index| channels <= index.head_dim);
     given(room && channels != config.rotary_dim, || reading("rotary_dim", &channels.to_string()))
+}
+
+fn narrow(config: &Config, field: &'static str) -> Vec<Change> {
+    given(config.rotary_dim > 2, || [reading(field, "bf16"), reading(field, "f16")].concat())
 }
 
 fn theta(config: &Config, theta: f64) -> Vec<Change> {

@@ -2,16 +2,12 @@
 
 use ndarray::Array2;
 use rayon::prelude::*;
-use reference::LayerSite::{
-    Context, DenseDown, ExpertHidden, IndexKRope, IndexQRope, KRope, Mlp, Output, Probabilities, QRope, Scores,
-    SharedDown,
-};
 use reference::Site::{self, RopeCos, RopeSin};
-use reference::site::{VisionLayerSite, VisionSite};
-use reference::{LayerSite, Storage};
+use reference::Storage;
 
 use super::bench::NEARER;
 use super::factor::near;
+use super::numbers::{self, ROTATED};
 use super::parameter::Parameter;
 use super::{Bench, epsilons, kinds};
 use crate::diagnose::catalogue::fit::Fit;
@@ -19,93 +15,6 @@ use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::trial::Share;
 use crate::failure::Failure;
-
-const ROTATED: &[LayerSite] = &[QRope, KRope, IndexQRope, IndexKRope];
-const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
-const ACTIVATED: &[LayerSite] = &[ExpertHidden, DenseDown, SharedDown];
-
-static PARAMETERS: [Parameter; 8] = [
-    Parameter {
-        kind: &kinds::ROPE_THETA,
-        name: "θ",
-        field: "rope_theta",
-        touches: ROTATED,
-        outside: &[RopeCos, RopeSin],
-        range: (10.0, 1e10, 84),
-        is_log: true,
-        configured: |config| (config.rotary_dim > 2).then_some(config.rope_theta),
-    },
-    Parameter {
-        kind: &kinds::SCORE_SCALE,
-        name: "the scale of scores",
-        field: "score_scale",
-        touches: ATTENTION,
-        outside: &[],
-        range: (1e-3, 10.0, 33),
-        is_log: true,
-        configured: |config| Some((config.head_dim as f64).sqrt().recip()),
-    },
-    Parameter {
-        kind: &kinds::VISION_SCORE_SCALE,
-        name: "the scale of the tower's scores",
-        field: "vision_score_scale",
-        touches: &[],
-        outside: &[Site::Vision(0, VisionSite::Layer(0, VisionLayerSite::Context))],
-        range: (1e-3, 10.0, 33),
-        is_log: true,
-        configured: |config| config.vision.as_ref().map(|vision| (vision.head_dim() as f64).sqrt().recip()),
-    },
-    Parameter {
-        kind: &kinds::LIMIT,
-        name: "ℓ",
-        field: "swiglu_limit",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (0.01, 100.0, 33),
-        is_log: true,
-        configured: |config| config.swiglu_oai.map(|oai| oai.limit),
-    },
-    Parameter {
-        kind: &kinds::ACTIVATED_LIMIT,
-        name: "ℓ behind the sigmoid",
-        field: "activated_limit",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (0.01, 100.0, 17),
-        is_log: true,
-        configured: |config| config.swiglu_oai.map(|oai| oai.limit),
-    },
-    Parameter {
-        kind: &kinds::ALPHA,
-        name: "α",
-        field: "gate_alpha",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (0.05, 20.0, 25),
-        is_log: true,
-        configured: |config| config.swiglu_oai.map(|oai| oai.alpha),
-    },
-    Parameter {
-        kind: &kinds::BETA,
-        name: "β",
-        field: "up_beta",
-        touches: ACTIVATED,
-        outside: &[],
-        range: (-4.0, 4.0, 17),
-        is_log: false,
-        configured: |config| config.swiglu_oai.map(|oai| oai.beta),
-    },
-    Parameter {
-        kind: &kinds::ROUTED_SCALE,
-        name: "the routed experts' factor",
-        field: "routed_scale",
-        touches: &[Mlp, Output],
-        outside: &[],
-        range: (0.01, 100.0, 17),
-        is_log: true,
-        configured: |config| (config.shared_intermediate_size > 0).then_some(config.routed_scaling_factor),
-    },
-];
 
 /// By how much positions may be off.
 const OFFSETS: i32 = 64;
@@ -120,17 +29,20 @@ const ROUNDS: usize = 6;
 const REFINED: usize = 2;
 
 fn all() -> impl Iterator<Item = &'static Parameter> {
-    epsilons::PARAMETERS.iter().chain(&PARAMETERS)
+    epsilons::PARAMETERS.iter().chain(&numbers::PARAMETERS)
 }
 
-/// Every parameter of the operators on the way to a site, and positions that are off.
-pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Result<Vec<Assumed>, Failure> {
+/// Every parameter of the operators on the way to a site, those that these models have not where nothing explains it, and positions
+/// that are off.
+pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue, is_unexplained: bool) -> Result<Vec<Assumed>, Failure> {
     let config = bench.config();
     let mut found = Vec::new();
     // Where one norm is on the way, every ε of norms is its own.
     let is_alone = bench.suspects.iter().filter(|site| epsilons::is_norm(**site)).count() == 1;
     let mut epsilon: Option<Option<Fit>> = None;
-    for parameter in all().filter(|parameter| parameter.is_touched(bench)) {
+    let touched = all().filter(|parameter| parameter.is_touched(bench));
+    // The others are those of known mistakes, which the catalogue has with their usual numbers.
+    for parameter in touched.filter(|parameter| is_unexplained || parameter.kind.is_searched()) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
         let fit = match epsilon {
             Some(fit) if is_alone && epsilons::is_one(parameter) => fit,

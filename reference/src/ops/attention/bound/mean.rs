@@ -81,7 +81,9 @@ impl Attention {
         let of = Sums::<L>::of(values, weights, u2, first);
         for l in 0..L {
             let o = values.out[first + l];
-            let moved = of.moved[l].min(of.reach[l]);
+            // What a sink has counts as values of 0.
+            let reach = of.reach[l].max(self.sink.map_or(0.0, |_| o.abs()));
+            let moved = of.moved[l].min(reach);
             let (carried, total) = (of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]));
             let floor = floor * of.largest[l].max(1.0);
             let limit = moved + carried + kappa * total + floor;

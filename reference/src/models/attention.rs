@@ -1,0 +1,178 @@
+//! Attention of a decoder's layer: projections, norms, rotation, cache, and what is seen of it (SPEC A4 to A8).
+
+use super::decoder::Decoder;
+use crate::ops::attention::temperature::{self, tempered};
+use crate::ops::attention::{self, Attention, attention};
+use crate::ops::kv_cache::KvCache;
+use crate::ops::linear::Linear;
+use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
+use crate::run::Run;
+use crate::semantics::{NormOrder, PositionShift, QkNormOn, RopeOn, RopePart};
+use crate::weights::LayerWeight;
+use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+
+impl Decoder<'_> {
+    /// Attention of a layer, of what its norm gives and of the stream that the norm reads.
+    pub(super) fn attention<T: Real>(
+        &self,
+        layer: usize,
+        [x, stream]: [&Tracked<T>; 2],
+        table: &RopeTable<T>,
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let at = |site| Site::Layer(layer, site);
+        let reads = self.semantics();
+        let first = cache.len(layer);
+        let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
+            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
+            Ok(run.visit(at(site), y))
+        };
+        let q = project(LayerWeight::QProj, LayerSite::QProj, run)?;
+        let k = project(LayerWeight::KProj, LayerSite::KProj, run)?;
+        let v = project(LayerWeight::VProj, LayerSite::VProj, run)?;
+        let (q, k) = match reads.norm_order {
+            NormOrder::NormFirst => {
+                let (q, k) = self.norm_both(layer, &q, &k, run)?;
+                self.rotate_both(layer, (q, k, first), table, run)?
+            }
+            NormOrder::RopeFirst => {
+                let (q, k) = self.rotate_both(layer, (q, k, first), table, run)?;
+                self.norm_both(layer, &q, &k, run)?
+            }
+        };
+        let v = match reads.qk_norm_on {
+            QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
+            QkNormOn::QueryKey | QkNormOn::Query => v,
+        };
+        let head = (self.config().head_dim, reads.rope_part);
+        let v = if reads.rope_on == RopeOn::QueryKeyValue { self.rotate(&v, head, table, run)? } else { v };
+        let q = match reads.query_temperature {
+            Some(temperature) => {
+                let y = tempered(&run.contract, temperature, q.view(), first);
+                run.tracked(y, |c, y| temperature::bound(c, temperature, &q.widened(), first, y))
+            }
+            None => q,
+        };
+        let blocks = match self.config().index_of(layer) {
+            Some(index) => Some(self.choose_blocks(layer, index, [x, stream, &k], table, cache, run)?),
+            None => None,
+        };
+        let to_blocks = blocks.is_some();
+        let kept = |x: &Tracked<T>| {
+            let x = run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
+            reads.cache_type.storage().map_or(x.clone(), |storage| x.performed(storage))
+        };
+        let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
+        let slipped = KvCache::slipping((k, v), reads.cache_seam, q.dim().0);
+        let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
+        let rows = q.dim().0;
+        let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, rows).query);
+        let context = match blocks {
+            Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
+            None => self.attend(layer, &q, k, v, run)?,
+        };
+        let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let o = run.visit(at(LayerSite::OProj), o);
+        Ok(run.visit(at(LayerSite::Attention), o))
+    }
+
+    /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else
+    /// what a site shows is not what attention adds up (R2 of flash), unless a probe put it there.
+    fn attend<T: Real>(
+        &self,
+        layer: usize,
+        q: &Tracked<T>,
+        k: &Tracked<T>,
+        v: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| self.attention_params(contract, false, q.dim().0);
+        let p = params(&run.contract);
+        run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
+            let scores = attention::scores(&p, q.view(), k.view())?;
+            Ok(run.tracked(scores, |c, scores| params(c).bound_scores(&q.widened(), &k.widened(), scores)))
+        })?;
+        let mut computed = None;
+        let shown = run.visit_on_request(Site::Layer(layer, LayerSite::Probabilities), |run| {
+            let shown = attention::probabilities(&p, q.view(), k.view())?;
+            computed = Some(shown.clone());
+            Ok(run.tracked(shown, |c, shown| params(c).bound_probabilities(&q.widened(), &k.widened(), shown)))
+        })?;
+        let judged = run.candidate.is_some();
+        let context = if let Some(shown) = shown.filter(|shown| judged || computed.as_ref() != Some(&shown.value)) {
+            let o = attention::context(&p, shown.view(), v.view());
+            run.tracked(o, |c, o| params(c).bound_context(&shown.widened(), &v.widened(), o))
+        } else {
+            let o = attention(&p, q.view(), k.view(), v.view())?;
+            run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
+        };
+        Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
+    }
+
+    /// Of attention to chosen blocks or to all keys, in a call of so many rows.
+    pub(super) fn attention_params(&self, contract: &RoundingContract, to_blocks: bool, rows: usize) -> Attention {
+        let heads = (self.config().num_attention_heads, self.config().num_key_value_heads);
+        let attention = Attention::under(&contract.attending(to_blocks), heads, self.config().head_dim).of_rows(rows);
+        attention.slipping(self.semantics(), self.config().rotary_dim)
+    }
+
+    fn norm_both<T: Real>(
+        &self,
+        layer: usize,
+        q: &Tracked<T>,
+        k: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
+        let q = self.qk_norm(LayerWeight::QNorm, layer, q, run)?;
+        let q = run.visit(Site::Layer(layer, LayerSite::QNorm), q);
+        let k = match self.semantics().qk_norm_on {
+            QkNormOn::Query => k.clone(),
+            QkNormOn::QueryKey | QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, k, run)?,
+        };
+        Ok((q, run.visit(Site::Layer(layer, LayerSite::KNorm), k)))
+    }
+
+    fn rotate_both<T: Real>(
+        &self,
+        layer: usize,
+        (q, k, first): (Tracked<T>, Tracked<T>, usize),
+        table: &RopeTable<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<(Tracked<T>, Tracked<T>), Error> {
+        let reads = self.semantics();
+        let on = reads.rope_on.or(reads.rope_decode, first > 0 && q.dim().0 == 1);
+        let head = (self.config().head_dim, reads.rope_part);
+        let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
+        let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
+        let of_keys = self.table_of_keys(first, k.dim().0, run);
+        let k = if on.has_keys() { self.rotate(&k, head, of_keys.as_ref().unwrap_or(table), run)? } else { k };
+        Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
+    }
+
+    /// The rotation table of keys whose positions are off beside those of queries.
+    fn table_of_keys<T: Real>(&self, first: usize, tokens: usize, run: &Run<'_, T>) -> Option<RopeTable<T>> {
+        let by = self.semantics().key_shift?;
+        let shift = Some(PositionShift { from: 0, by });
+        let params = |contract: &RoundingContract| Rope { shift, ..self.rope(contract) };
+        let table = rope_table::<T>(&params(&run.contract), first, tokens);
+        let bounded = |x: Tracked<T>| run.tracked(x.value, |c, x| params(c).table_bound(first, x));
+        Some(RopeTable { cos: bounded(table.cos), sin: bounded(table.sin) })
+    }
+
+    /// Heads of so many channels, of which the first or the last rotate.
+    pub(super) fn rotate<T: Real>(
+        &self,
+        x: &Tracked<T>,
+        (head_dim, part): (usize, RopePart),
+        table: &RopeTable<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| Rope { head_dim, part, ..self.rope(contract) };
+        let y = rope(&params(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
+        Ok(run.tracked(y, |candidate, y| {
+            let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };
+            params(candidate).bound(&x.widened(), &table, y)
+        }))
+    }
+}

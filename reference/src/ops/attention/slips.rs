@@ -1,0 +1,80 @@
+//! Attention as ports have it that slip, or take it for another model's:
+//!
+//! ```text
+//! s ← c·tanh(s/c)        p(j) = exp s(j) / (exp b + Σᵢ exp s(i))        j > i − w        all j < m for i < m
+//! ```
+//!
+//! with the soft cap c of Gemma 2, the sink b of gpt-oss (0: one more than the sum of exponentials), a sliding window of w tokens
+//! and a prefix of m that see each other both ways, as `PaliGemma`'s.
+
+use std::ops::Range;
+
+use super::Attention;
+use crate::rounding::AttentionRound;
+use crate::semantics::{AttentionScale, Causal, KeyHead, ScoreType, Semantics};
+use crate::{Real, Rounding, Storage};
+
+impl Attention {
+    /// As a port reads it that differs.
+    #[must_use]
+    pub fn slipping(self, semantics: &Semantics, rotary_dim: usize) -> Self {
+        let scale = match semantics.attention_scale {
+            AttentionScale::HeadDim => self.scale,
+            AttentionScale::None => 1.0,
+            AttentionScale::RotaryDim => (rotary_dim.max(1) as f64).sqrt().recip(),
+            AttentionScale::HalfHeadDim => (self.head_dim as f64 / 2.0).sqrt().recip(),
+        };
+        let scale = semantics.score_scale.unwrap_or(scale);
+        let (softmax, bf16) = (semantics.attention_softmax, Rounding::nearest(Storage::Bf16));
+        let (probabilities, order) = match softmax {
+            ScoreType::F32 => (self.probabilities, self.order),
+            ScoreType::Bf16 => (bf16, AttentionRound::Eager),
+        };
+        let (key_head, causal) = (semantics.key_head, semantics.causal);
+        let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, .. } = *semantics;
+        Attention { scale, key_head, causal, cap, sink, window, prefix, softmax, probabilities, order, ..self }
+    }
+
+    /// g of h.
+    pub(in crate::ops) fn key_head(&self, head: usize) -> usize {
+        match self.key_head {
+            KeyHead::Grouped => head / (self.query_heads / self.key_heads),
+            KeyHead::Tiled => head % self.key_heads,
+        }
+    }
+
+    /// How many of s keys the token at a position sees.
+    pub(in crate::ops) fn seen(&self, position: usize, s: usize) -> usize {
+        let both_ways = self.prefix.filter(|prefix| position < *prefix).map_or(0, |prefix| s.min(prefix));
+        let seen = match self.causal {
+            Causal::Inclusive => position + 1,
+            Causal::Ahead => s.min(position + 2),
+            Causal::Strict if position == 0 => s,
+            Causal::Strict => position,
+            Causal::All => s,
+        };
+        seen.max(both_ways)
+    }
+
+    /// The first key that the token at a position sees.
+    pub(in crate::ops) fn first_seen(&self, position: usize) -> usize {
+        self.window.map_or(0, |window| (position + 1).saturating_sub(window.max(1)))
+    }
+
+    /// The keys that the token at a position sees, of s.
+    pub(in crate::ops) fn visible(&self, position: usize, s: usize) -> Range<usize> {
+        self.first_seen(position)..self.seen(position, s)
+    }
+
+    /// A scaled score under the cap, whose quotient, function and product are each rounded as scores are.
+    pub(super) fn capped<T: Real>(&self, score: T) -> T {
+        let Some(cap) = self.cap else { return score };
+        let quotient = self.scores.round(score / T::of(cap));
+        self.scores.round(self.scores.round(quotient.map_once(f64::tanh)) * T::of(cap))
+    }
+
+    /// How much a capped score may be off by its own roundings, relative to itself.
+    pub(super) fn cap_error(&self) -> f64 {
+        if self.cap.is_some() { 3.0 * self.scores.storage.unit_roundoff() + 6.0 * self.unit } else { 0.0 }
+    }
+}

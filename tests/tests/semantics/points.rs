@@ -1,0 +1,159 @@
+//! Points of the semantics that ports are known to slip on, drawn.
+
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use reference::Semantics;
+use reference::semantics::{
+    ActivationIn, AngleType, AxialAxes, AxialOrder, CacheSeam, CacheType, ExpertGroups, FeaturePlaces, FinalNorm, Gelu,
+    IndexHeads, IndexInput, NetworkInput, NormMean, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart,
+    ScoreType, Temperature, UpClamp, WeightsOn,
+};
+
+/// What each of them changes of the released reading.
+pub(super) fn merged(parts: &[Semantics]) -> Semantics {
+    let usual = Semantics::RELEASED.fields();
+    let changed =
+        parts.iter().flat_map(|part| part.fields().into_iter().zip(&usual)).filter(|(drawn, usual)| drawn != *usual);
+    changed.fold(Semantics::RELEASED, |all, ((field, value), _)| all.with(field, &value).expect("a field"))
+}
+
+/// Points on which other models are otherwise: attention, the cache, the stream, and the index branch's own.
+pub(super) fn attending() -> impl Strategy<Value = Semantics> {
+    let norms = select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]);
+    let rope_on = || select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::Key, RopeOn::None]);
+    let from = || select(vec![ResidualFrom::Stream, ResidualFrom::Normed]);
+    let angle = || select(vec![AngleType::F32, AngleType::Bf16, AngleType::F16]);
+    let temperature = (0.0..9.0, 1..99_usize, 0..2_usize);
+    let temperature = temperature.prop_map(|(scale, every, first)| Temperature { scale, every, first });
+    let rope = (
+        (select(vec![RopeCall::Continued, RopeCall::Restarted]), rope_on(), of(-9..9_i32)),
+        ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
+    );
+    let attention = (
+        (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
+        select(vec![CacheType::Own, CacheType::E4m3, CacheType::Bf16]),
+        select(vec![CacheSeam::Kept, CacheSeam::Overwritten, CacheSeam::ZeroBefore, CacheSeam::ZeroAfter]),
+    );
+    let index = (
+        select(vec![IndexInput::Normed, IndexInput::Stream]),
+        (select(vec![RopePart::First, RopePart::Last]), rope_on()),
+        select(vec![IndexHeads::Own, IndexHeads::Sum, IndexHeads::Mean, IndexHeads::Max, IndexHeads::Next]),
+        of(-9..9_i32),
+    );
+    let stream = (
+        [from(), from()],
+        [of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0)],
+        select(vec![PostNormInput::Sum, PostNormInput::Layer, PostNormInput::Attention]),
+        of(-9..9_i32),
+    );
+    (rope, attention, index, stream).prop_map(|(rope, attention, index, stream)| Semantics {
+        rope_call: rope.0.0,
+        rope_decode: rope.0.1,
+        key_shift: rope.0.2,
+        rope_inv_freq: rope.1.0[0],
+        rope_angle: rope.1.0[1],
+        rope_linear: rope.1.1[0],
+        rope_scale: rope.1.1[1],
+        query_norm: rope.1.2[0],
+        key_norm: rope.1.2[1],
+        soft_cap: attention.0.0,
+        attention_sink: attention.0.1,
+        window: attention.0.2[0],
+        prefix: attention.0.2[1],
+        query_temperature: attention.0.3,
+        cache_type: attention.1,
+        cache_seam: attention.2,
+        index_input: index.0,
+        index_rope_part: index.1.0,
+        index_rope_decode: index.1.1,
+        index_heads: index.2,
+        msa_shift: index.3,
+        attention_residual: stream.0[0],
+        mlp_residual: stream.0[1],
+        attention_alpha: stream.1[0],
+        attention_beta: stream.1[1],
+        mlp_alpha: stream.1[2],
+        mlp_beta: stream.1[3],
+        post_norm_input: stream.2,
+        logits_shift: stream.3,
+        ..Semantics::RELEASED
+    })
+}
+
+/// Slips in the router, the experts and the norms.
+pub(super) fn slips() -> impl Strategy<Value = Semantics> {
+    let input = || select(vec![NetworkInput::Normed, NetworkInput::Residual, NetworkInput::LayerInput]);
+    let kept = || select(vec![ScoreType::F32, ScoreType::Bf16]);
+    let router = (
+        of((1..99_usize, 1..99_usize).prop_map(|(groups, chosen)| ExpertGroups { groups, chosen })),
+        (of(1..99_usize), select(vec![ActivationIn::All, ActivationIn::Routed, ActivationIn::Shared])),
+        (input(), input()),
+        (kept(), kept()),
+    );
+    let rest = (
+        select(vec![WeightsOn::Output, WeightsOn::Input]),
+        select(vec![UpClamp::Symmetric, UpClamp::Upper, UpClamp::None, UpClamp::Sum]),
+        of(0.5..9.0),
+        select(vec![NormMean::Kept, NormMean::Subtracted]),
+        select(vec![FinalNorm::Applied, FinalNorm::Missing]),
+    );
+    (router, rest).prop_map(|(router, (weights_on, up_clamp, activated_limit, norm_mean, final_norm))| Semantics {
+        expert_groups: router.0,
+        expert_capacity: router.1.0,
+        activation_in: router.1.1,
+        router_input: router.2.0,
+        shared_input: router.2.1,
+        router_logits: router.3.0,
+        routing_type: router.3.1,
+        weights_on,
+        up_clamp,
+        activated_limit,
+        norm_mean,
+        final_norm,
+        ..Semantics::RELEASED
+    })
+}
+
+/// Points that one place has of its own.
+pub(super) fn places() -> impl Strategy<Value = Semantics> {
+    use proptest::array::uniform11;
+    let gelu = || of(select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]));
+    let seen = (
+        [gelu(), gelu(), gelu()],
+        select(vec![AxialOrder::Merged, AxialOrder::Raster]),
+        select(vec![
+            AxialAxes::TimeHeightWidth,
+            AxialAxes::TimeWidthHeight,
+            AxialAxes::HeightWidthTime,
+            AxialAxes::ZeroHeightWidth,
+            AxialAxes::HeightWidth,
+        ]),
+        select(vec![ScoreType::F32, ScoreType::Bf16]),
+        select(vec![FeaturePlaces::Own, FeaturePlaces::Reversed, FeaturePlaces::Early, FeaturePlaces::Late]),
+    );
+    (uniform11(of(0.0..1.0)), seen).prop_map(|(numbers, (gelu, axial_order, axial_axes, pixels, feature_places))| {
+        let [input, post, last, q, k, index_q, index_k, all, layer, pre, scale] = numbers;
+        Semantics {
+            input_norm_eps: input,
+            post_attention_norm_eps: post,
+            final_norm_eps: last,
+            q_norm_eps: q,
+            k_norm_eps: k,
+            index_q_norm_eps: index_q,
+            index_k_norm_eps: index_k,
+            vision_norm_eps: all,
+            vision_layer_norm_eps: layer,
+            vision_pre_norm_eps: pre,
+            vision_score_scale: scale,
+            tower_gelu: gelu[0],
+            projector_gelu: gelu[1],
+            merge_gelu: gelu[2],
+            axial_order,
+            axial_axes,
+            pixels,
+            feature_places,
+            ..Semantics::RELEASED
+        }
+    })
+}
