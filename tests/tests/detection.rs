@@ -125,7 +125,10 @@ fn a_proposed_prompt_shows_what_six_tokens_cannot() {
     let proposal = proposed("m3-gqa4-f32", Some(42), 0);
     let more = setting("m3-gqa4-f32", RoundingContract::EAGER_F32, |tokens| tokens.clone_from(&proposal.tokens));
     let long = detected(&more, &more.with(&[]), None);
-    assert_eq!(left(&long), ["rope_bf16_position"]);
+    // A prompt in one call cannot show what goes wrong between calls.
+    let calls = ["rope_restarted", "rope_missing_in_decode", "kv_cache_seam", "index_rope_missing_in_decode"];
+    let (of_calls, others): (Vec<&str>, Vec<&str>) = left(&long).into_iter().partition(|name| calls.contains(name));
+    assert_eq!((of_calls.len(), others), (calls.len(), vec!["rope_bf16_position"]));
     assert!(long.experts.iter().all(|ExpertsOf { compared, unseen, .. }| *compared && unseen.is_empty()), "{long:#?}");
 
     // Of its default length; one layer is enough for positions.
