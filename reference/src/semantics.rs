@@ -231,8 +231,6 @@ table! {
         router_input: word NetworkInput = NetworkInput::Normed;
         /// What the router's logits are computed in, from an input and a weight of that type.
         router_logits: word ScoreType = ScoreType::F32;
-        /// What routing weights are kept in.
-        routing_type: word ScoreType = ScoreType::F32;
     }
     dense_ffn {
         /// The function on the gate, instead of the config's.

@@ -277,7 +277,7 @@ fn words_that_are_none() {
              index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, \
              msa_own, msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, \
              mlp_alpha, mlp_beta, post_norm_input, top_k, routing_weights, router_eps, router_score, renormalize, \
-             expert_choice, expert_groups, router_input, router_logits, routing_type, activation, activation_in, \
+             expert_choice, expert_groups, router_input, router_logits, activation, activation_in, \
              expert, gate_clamp, up_clamp, activated_limit, gate_alpha, up_beta, swiglu_limit, routed_scale, \
              weights_on, expert_capacity, shared_input, shared_scale, logits_shift, vision_attention, \
              vision_score_scale, gelu, tower_gelu, projector_gelu, merge_gelu, axial_pair, axial_order, \

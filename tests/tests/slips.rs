@@ -117,7 +117,7 @@ fn pair() -> impl Strategy<Value = (Contract, Matrix, Matrix, Noise)> {
     (contract(), noise(), (1..4_usize, 1..20_usize)).prop_flat_map(|(contract, noise, dim)| {
         let storage = contract.activations;
         let drawn = (filled(dim, finite(), storage), filled(dim, finite(), storage));
-        drawn.prop_map(move |(x, y)| (contract.clone(), x, y, noise.clone()))
+        drawn.prop_map(move |(x, y)| (contract, x, y, noise))
     })
 }
 

@@ -39,7 +39,6 @@ def router_mistakes(router: Callable[[WeighedExperts], Inject]) -> dict[str, Mis
         "expert_never_chosen": Mistake(
             "the last expert is never chosen", router(lambda z, b, k: weighed(z, (z.sigmoid() + b)[:, :-1], k))
         ),
-        "routing_weights_bf16": Mistake("routing weights are rounded to bfloat16", router(_rounded_weights)),
         "routing_weights_dropped": Mistake("routing weights are left out", router(_ones)),
         "router_bf16": Mistake(
             "the router's input, weight and logits are rounded to bfloat16",
@@ -86,10 +85,6 @@ def _of_groups(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
     is_out = torch.ones_like(grouped[..., 0]).scatter(1, groups, 0).bool()
     return weighed(logits, grouped.masked_fill(is_out[..., None], float("-inf")).flatten(-2), k)
 
-
-def _rounded_weights(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    share, experts = weighed(logits, logits.sigmoid() + bias, k)
-    return share.bfloat16().float(), experts
 
 
 def _ones(logits: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:

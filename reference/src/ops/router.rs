@@ -28,7 +28,7 @@ use crate::rounding::RoutingRound;
 use crate::semantics::{ExpertChoice, ExpertGroups, Renormalize, RouterEps, RouterScore, RoutingWeights, Semantics};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
+use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Experts of a group that its score is the sum of.
 const BEST: usize = 2;
@@ -144,9 +144,9 @@ impl Router {
             choice: semantics.expert_choice,
             groups: semantics.expert_groups,
             renormalize: semantics.renormalize,
-            output: match semantics.routing_type.storage() {
-                Storage::Real if contract.routing == RoutingRound::Activations => contract.stored(),
-                storage => contract.kept_in(storage),
+            output: match contract.routing {
+                RoutingRound::Activations => contract.stored(),
+                RoutingRound::F32 => Rounding::NONE,
             },
             unit: contract.unit(),
         }

@@ -84,12 +84,11 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
 /// Slips in the router, the experts and the norms.
 pub(super) fn slips() -> impl Strategy<Value = Semantics> {
     let input = || select(vec![NetworkInput::Normed, NetworkInput::Residual, NetworkInput::LayerInput]);
-    let kept = || select(vec![ScoreType::F32, ScoreType::Bf16]);
     let router = (
         of((1..99_usize, 1..99_usize).prop_map(|(groups, chosen)| ExpertGroups { groups, chosen })),
         (of(1..99_usize), select(vec![ActivationIn::All, ActivationIn::Routed, ActivationIn::Shared])),
         (input(), input()),
-        (kept(), kept()),
+        select(vec![ScoreType::F32, ScoreType::Bf16]),
     );
     let rest = (
         select(vec![WeightsOn::Output, WeightsOn::Input]),
@@ -104,8 +103,7 @@ pub(super) fn slips() -> impl Strategy<Value = Semantics> {
         activation_in: router.1.1,
         router_input: router.2.0,
         shared_input: router.2.1,
-        router_logits: router.3.0,
-        routing_type: router.3.1,
+        router_logits: router.3,
         weights_on,
         up_clamp,
         activated_limit,

@@ -18,7 +18,7 @@ use crate::judge::verdict::{SiteReport, Verdict};
 const PAIRED: usize = 4;
 
 /// Mistakes that come nearest alone among which its partner is looked for.
-const PARTNERS: usize = 24;
+const PARTNERS: usize = 16;
 
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;

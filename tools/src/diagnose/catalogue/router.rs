@@ -152,14 +152,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |_, _| reading("router_logits", "bf16"),
     },
     Mistake {
-        name: "routing_weights_bf16",
-        about: "routing weights are rounded to bf16",
-        right: "they are f32",
-        visible: "more than one expert a token",
-        touches: &[layer(GateWeights)],
-        ways: |config, _| given(config.num_experts_per_tok > 1, || reading("routing_type", "bf16")),
-    },
-    Mistake {
         name: "routing_weights_dropped",
         about: "routing weights are left out, or all alike: 1, or 1/k",
         right: "each chosen score over the sum of them",
