@@ -178,17 +178,17 @@ impl RmsNorm {
     }
 
     /// x less the mean of its row, which is off by the mean of what x is off by, by γ(d + 1) of the mean of |x|, and by a rounding
-    /// of the difference.
+    /// of the difference; and by what underflows: of the mean, and of the difference.
     pub fn centred_bound(contract: &RoundingContract, x: Tracked<f64>) -> Tracked<f64> {
         let u = contract.unit();
         let mut error = x.error_or_exact();
         let d = x.value.ncols() as f64;
         for (i, row) in x.value.rows().into_iter().enumerate() {
             let size = row.iter().map(|x| x.abs()).sum::<f64>() / d;
-            let moved = error.certain.row(i).sum() / d + gamma(x.value.ncols() + 1, u) * size;
-            let spread = euclidean(error.sigma.row(i).iter().copied()) / d + u * size;
+            let moved = error.certain.row(i).sum() / d + gamma(x.value.ncols() + 1, u) * size + FLUSHED;
+            let spread = euclidean(error.sigma.row(i).iter().copied()) / d + u * size + FLUSHED;
             for (j, x) in row.iter().enumerate() {
-                let own = u * (x.abs() + size + moved);
+                let own = u * (x.abs() + size + moved) + FLUSHED;
                 error.certain[[i, j]] += moved + own;
                 error.sigma[[i, j]] = together(error.sigma[[i, j]], spread + own).min(error.certain[[i, j]]);
             }
