@@ -12,7 +12,7 @@ use reference::ops::router::{Router, choice, scores, top_k, weights};
 use reference::ops::swiglu::{GateFunction, Swiglu, swiglu};
 use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{
-    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp,
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp, Gelu,
     RouterScore, RoutingWeights, Semantics, UpClamp,
 };
 use reference::{Rounding, RoundingContract, Tracked};
@@ -125,7 +125,8 @@ proptest! {
     /// The gate's other functions.
     #[test]
     fn gates_stay_within_the_bound((contract, g, u, noise) in pair(), which in 0..4_usize) {
-        let function = [GateFunction::Gelu, GateFunction::GeluTanh, GateFunction::Quick, GateFunction::Relu][which];
+        let gelus = [Gelu::Erf, Gelu::Tanh, Gelu::Quick];
+        let function = gelus.get(which).map_or(GateFunction::Relu, |kind| GateFunction::Gelu(*kind));
         let of = |contract: &RoundingContract| Swiglu { function, ..Swiglu::under(contract, Expert::Gated) };
         let want = swiglu(&of(&RoundingContract::IDEAL), g.view(), u.view()).expect("good");
         let (g, u) = (noise.on(&g, 0), noise.on(&u, 1));
