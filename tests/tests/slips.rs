@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use reference::config::Coefficients;
 use reference::grid::Grid;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
+use reference::ops::gelu;
 use reference::ops::masked_scatter::{marked, order};
 use reference::ops::moe::{Moe, weighed_input, within_capacity};
 use reference::ops::rms_norm::{RmsNorm, centred};
@@ -125,6 +126,18 @@ fn pair() -> impl Strategy<Value = (Contract, Matrix, Matrix, Noise)> {
 }
 
 proptest! {
+    /// A GELU in SiLU's place, without an up projection, is `gelu`.
+    #[test]
+    fn gates_are_gelus((contract, g, _, noise) in pair(), which in 0..3_usize) {
+        let kind = [Gelu::Erf, Gelu::Tanh, Gelu::Quick][which];
+        let function = GateFunction::Gelu(kind);
+        let p = Swiglu { function, ..Swiglu::under(&contract, Expert::Nongated) };
+        let whole = gelu::Gelu::under(&contract, kind);
+        let g = noise.on(&g, 0);
+        let got = swiglu(&p, g.f32().view(), g.f32().view()).expect("good");
+        prop_assert_eq!(&got, &gelu::gelu(&whole, g.f32().view()));
+    }
+
     /// The gate's other functions.
     #[test]
     fn gates_stay_within_the_bound((contract, g, u, noise) in pair(), which in 0..4_usize) {
