@@ -1,7 +1,7 @@
 //! Products that several runs have in common: those of the same values with the same weights, which are made once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ndarray::ArrayView2;
 
@@ -25,8 +25,7 @@ struct Kept<T> {
 impl<T: Real> Products<T> {
     /// That of x and w, if another run made it.
     pub(crate) fn find(&self, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Option<Arc<Product<T>>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.of.get(&w.lent()?)?.iter().find(|product| product.x == x).map(Arc::clone)
+        self.kept().of.get(&w.lent()?)?.iter().find(|product| product.x == x).map(Arc::clone)
     }
 
     /// That of x and w, which is made if there is none; `None` where w is not kept as long, or there is no room.
@@ -36,12 +35,22 @@ impl<T: Real> Products<T> {
             return Some(found);
         }
         let bytes = size_of::<T>() * (x.len() + 3 * x.nrows() * w.dim().0 + w.dim().0);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.bytes = Some(kept.bytes + bytes).filter(|bytes| *bytes <= MOST)?;
-        drop(kept);
+        self.kept().take(bytes)?;
         let product = Arc::new(Product::of(x, w));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.of.entry(lent).or_default().push(Arc::clone(&product));
+        self.kept().of.entry(lent).or_default().push(Arc::clone(&product));
         Some(product)
+    }
+
+    /// What is kept, also after a panic, which leaves nothing half done.
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Kept<T> {
+    /// Counts so many bytes more, if there is room for them.
+    fn take(&mut self, bytes: usize) -> Option<()> {
+        self.bytes = Some(self.bytes + bytes).filter(|bytes| *bytes <= MOST)?;
+        Some(())
     }
 }

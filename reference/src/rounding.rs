@@ -163,11 +163,6 @@ impl RoundingContract {
         Rounding { storage: self.activations, mode: self.mode }
     }
 
-    /// A rounding to a type that values are kept in beside the contract's: the truth has none.
-    pub fn kept_in(&self, storage: Storage) -> Rounding {
-        if *self == RoundingContract::IDEAL { Rounding::NONE } else { Rounding { storage, mode: self.mode } }
-    }
-
     /// The rounding between two steps of a chain.
     pub fn between(&self, chain: Chain) -> Rounding {
         match chain {

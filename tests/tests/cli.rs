@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The folder of a built-in case.
-fn case(name: &str) -> PathBuf {
+pub(crate) fn case(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden").join(name)
 }
 
 /// Changes a tensor's bytes in a .safetensors file; whether the file has it.
-fn change_tensor(file: &Path, tensor: &str, change: impl FnOnce(&mut [u8])) -> bool {
+pub(crate) fn change_tensor(file: &Path, tensor: &str, change: impl FnOnce(&mut [u8])) -> bool {
     let mut bytes = fs::read(file).expect("readable");
     let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     let listed: serde_json::Value = serde_json::from_slice(&bytes[8..header]).expect("JSON");

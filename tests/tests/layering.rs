@@ -116,11 +116,12 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 9] = [
+const COMPOSED: [(&str, &[&str]); 10] = [
     ("qk_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
     ("add_rms_norm", &["residual", "rms_norm"]),
     ("block_sparse_attention", &["attention"]),
+    ("swiglu", &["gelu"]),
     ("dense_ffn", &["linear", "swiglu", "swiglu_oai"]),
     ("linear_bias", &["linear"]),
     ("patch_embedding", &["linear"]),

@@ -5,14 +5,15 @@ use proptest::prelude::*;
 use reference::config::Coefficients;
 use reference::grid::Grid;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
+use reference::ops::gelu;
 use reference::ops::masked_scatter::{marked, order};
 use reference::ops::moe::{Moe, weighed_input, within_capacity};
 use reference::ops::rms_norm::{RmsNorm, centred};
-use reference::ops::router::{Router, choice, scores, top_k, weights};
+use reference::ops::router::{Router, choice, chosen, scores, top_k, weights};
 use reference::ops::swiglu::{GateFunction, Swiglu, swiglu};
 use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{
-    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp,
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp, Gelu,
     RouterScore, RoutingWeights, Semantics, UpClamp,
 };
 use reference::{Rounding, RoundingContract, Tracked};
@@ -44,13 +45,16 @@ fn experts_of_the_best_groups() {
 }
 
 #[test]
-fn the_first_or_last_expert_is_left_out() {
-    let chosen = |expert_choice| {
-        let p = router(&Semantics { expert_choice, ..Semantics::DOCUMENTS }, 1);
+fn the_first_or_last_expert_is_left_out_or_the_best_is_all() {
+    let of = |expert_choice| {
+        let p = router(&Semantics { expert_choice, ..Semantics::DOCUMENTS }, 2);
         let c = choice(&p, array![[0.9, 0.1, 0.95]].view(), array![0.0, 0.0, 0.0].view()).expect("good");
-        top_k(1, c.view())[[0, 0]]
+        chosen(&p, c.view())
     };
-    assert_eq!([ExpertChoice::Distinct, ExpertChoice::NotLast, ExpertChoice::NotFirst].map(chosen), [2, 0, 2]);
+    assert_eq!(of(ExpertChoice::Distinct), array![[2, 0]]);
+    assert_eq!(of(ExpertChoice::NotFirst), array![[2, 1]]);
+    assert_eq!(of(ExpertChoice::NotLast), array![[0, 1]]);
+    assert_eq!(of(ExpertChoice::Best), array![[2, 2]]);
 }
 
 /// σ(ln 3) = 3/4; softplus(0) = ln 2; a softmax of logits 0 and ln 3 is 1/4 and 3/4.
@@ -94,22 +98,22 @@ fn features_in_other_places() {
     assert_eq!(marked(FeaturePlaces::Late, m()), [false, false, true, true]);
 }
 
-/// A grid of one square wide rows: row by row, the second patch is at (0, 1), the third at (0, 2) instead of (1, 0).
+/// Two times of 2×4 patches: of each the first four are the left square, so that the second time's fifth patch is at time 1,
+/// height 0 and width 2. Row by row, four patches are a row, and it is at height 1 and width 0. Each axis has one angle, its place.
 #[test]
 fn axes_and_order_of_angles() {
     let of = |order, axes| {
         let (pair, time) = (AxialPair::Half, ChunkTime::Reset);
         let p = AxialRope { head_dim: 6, theta: 1e4, side: 2, pair, time, order, axes, table: Rounding::NONE };
-        axial_rope::<f64>(&p, &[Grid { t: 1, h: 2, w: 4 }]).expect("good").sin.value.row(2).to_vec()
+        axial_rope::<f64>(&p, &[Grid { t: 2, h: 2, w: 4 }]).expect("good").sin.value.row(12).to_vec()
     };
-    let angle = |a: f64| f64::from(1.0_f32).mul_add(a, 0.0).sin();
-    let twice = |a: [f64; 3]| [a, a].concat();
-    let (one, two) = (angle(1.0), angle(2.0));
-    assert_eq!(of(AxialOrder::Merged, AxialAxes::TimeHeightWidth), twice([0.0, one, 0.0]));
-    assert_eq!(of(AxialOrder::Raster, AxialAxes::TimeHeightWidth), twice([0.0, 0.0, two]));
-    assert_eq!(of(AxialOrder::Merged, AxialAxes::TimeWidthHeight), twice([0.0, 0.0, one]));
-    assert_eq!(of(AxialOrder::Merged, AxialAxes::HeightWidthTime), twice([one, 0.0, 0.0]));
-    assert_eq!(of(AxialOrder::Merged, AxialAxes::HeightWidth), [one, 0.0, one, 0.0]);
+    let twice = |places: &[f64]| [places, places].concat().into_iter().map(f64::sin).collect::<Vec<_>>();
+    assert_eq!(of(AxialOrder::Merged, AxialAxes::TimeHeightWidth), twice(&[1.0, 0.0, 2.0]));
+    assert_eq!(of(AxialOrder::Raster, AxialAxes::TimeHeightWidth), twice(&[1.0, 1.0, 0.0]));
+    assert_eq!(of(AxialOrder::Merged, AxialAxes::TimeWidthHeight), twice(&[1.0, 2.0, 0.0]));
+    assert_eq!(of(AxialOrder::Merged, AxialAxes::HeightWidthTime), twice(&[0.0, 2.0, 1.0]));
+    assert_eq!(of(AxialOrder::Merged, AxialAxes::ZeroHeightWidth), twice(&[0.0, 0.0, 2.0]));
+    assert_eq!(of(AxialOrder::Merged, AxialAxes::HeightWidth), twice(&[0.0, 2.0]));
 }
 
 /// x and y \[n, d\] under a contract, with errors of both.
@@ -122,10 +126,23 @@ fn pair() -> impl Strategy<Value = (Contract, Matrix, Matrix, Noise)> {
 }
 
 proptest! {
+    /// A GELU in SiLU's place, without an up projection, is `gelu`.
+    #[test]
+    fn gates_are_gelus((contract, g, _, noise) in pair(), which in 0..3_usize) {
+        let kind = [Gelu::Erf, Gelu::Tanh, Gelu::Quick][which];
+        let function = GateFunction::Gelu(kind);
+        let p = Swiglu { function, ..Swiglu::under(&contract, Expert::Nongated) };
+        let whole = gelu::Gelu::under(&contract, kind);
+        let g = noise.on(&g, 0);
+        let got = swiglu(&p, g.f32().view(), g.f32().view()).expect("good");
+        prop_assert_eq!(&got, &gelu::gelu(&whole, g.f32().view()));
+    }
+
     /// The gate's other functions.
     #[test]
     fn gates_stay_within_the_bound((contract, g, u, noise) in pair(), which in 0..4_usize) {
-        let function = [GateFunction::Gelu, GateFunction::GeluTanh, GateFunction::Quick, GateFunction::Relu][which];
+        let gelus = [Gelu::Erf, Gelu::Tanh, Gelu::Quick];
+        let function = gelus.get(which).map_or(GateFunction::Relu, |kind| GateFunction::Gelu(*kind));
         let of = |contract: &RoundingContract| Swiglu { function, ..Swiglu::under(contract, Expert::Gated) };
         let want = swiglu(&of(&RoundingContract::IDEAL), g.view(), u.view()).expect("good");
         let (g, u) = (noise.on(&g, 0), noise.on(&u, 1));

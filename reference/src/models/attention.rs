@@ -61,7 +61,10 @@ impl Decoder<'_> {
         let to_blocks = blocks.is_some();
         let kept = |x: &Tracked<T>| {
             let x = run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
-            reads.cache_type.storage().map_or(x.clone(), |storage| x.performed(storage))
+            match reads.cache_type.storage() {
+                Some(storage) => x.performed(storage),
+                None => x,
+            }
         };
         let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
         let slipped = KvCache::slipping((k, v), reads.cache_seam, q.dim().0);

@@ -12,7 +12,7 @@ use crate::ops::router::{self, Router};
 use crate::run::{Run, vector};
 use crate::semantics::{ActivationIn, WeightsOn};
 use crate::weights::{LayerWeight, Projection};
-use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
+use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 impl Decoder<'_> {
     /// The weighted sum of each token's chosen experts.
@@ -92,7 +92,8 @@ impl Decoder<'_> {
         Ok((chosen, run.visit(at(LayerSite::GateWeights), weights)))
     }
 
-    /// In the type that they are computed in, which a port may take for input, weight and output.
+    /// In the type that they are computed in, which a port may take for input, weight and output: all three roundings are
+    /// performed.
     fn router_logits<T: Real>(&self, x: &Tracked<T>, w: &Matrix<'_>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
         let storage = self.semantics().router_logits.storage();
         if storage == Storage::Real {
@@ -100,8 +101,8 @@ impl Decoder<'_> {
         }
         let x = run.narrowed(x, |_| storage);
         let w = Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage());
-        let rounded = |c: &RoundingContract| Linear { output: c.kept_in(storage), ..Linear::router(c) };
-        run.product(rounded, &x, &w)
+        let unrounded = |c: &RoundingContract| Linear { output: Rounding::NONE, ..Linear::router(c) };
+        Ok(run.product(unrounded, &x, &w)?.performed(storage))
     }
 
     /// One expert's activation of some tokens.

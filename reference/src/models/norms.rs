@@ -1,5 +1,7 @@
 //! The norms of a decoder (SPEC A2, A3, A4).
 
+use ndarray::Array2;
+
 use super::decoder::Decoder;
 use super::stream::Stream;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
@@ -71,7 +73,7 @@ impl Decoder<'_> {
     }
 
     /// What a norm takes of its input.
-    fn centred<T: Real>(&self, x: ndarray::Array2<T>) -> ndarray::Array2<T> {
+    fn centred<T: Real>(&self, x: Array2<T>) -> Array2<T> {
         match self.semantics().norm_mean {
             NormMean::Kept => x,
             NormMean::Subtracted => centred(x),

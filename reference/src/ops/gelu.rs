@@ -56,7 +56,7 @@ const TURNING: [f64; 3] = [std::f64::consts::SQRT_2, 1.418_504_008_790_828_4, 1.
 
 /// a of x.
 pub fn gelu<T: Real>(p: &Gelu, x: ArrayView2<'_, T>) -> Array2<T> {
-    Zip::from(&x).par_map_collect(|&x| p.output.round(x * p.share(x))) // R1
+    Zip::from(&x).par_map_collect(|&x| p.output.round(x * p.kind.share(x))) // R1
 }
 
 impl Gelu {
@@ -65,64 +65,73 @@ impl Gelu {
         Gelu { kind, output: contract.stored(), unit: contract.unit() }
     }
 
-    /// Φ. Both kinds are written without 1 − 1, which is nothing far below 0.
-    fn share<T: Real>(&self, x: T) -> T {
-        match self.kind {
-            semantics::Gelu::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
-            semantics::Gelu::Quick => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
-            semantics::Gelu::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
+    /// By δ and its own roundings; then R1.
+    pub fn bound(&self, x: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
+        let input = x.error_or_exact();
+        let mut error = ErrorBound::exact(a.dim());
+        error.carried = input.carried;
+        let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
+        elements.par_for_each(|i, certain, sigma, &x, &a| {
+            let (delta, deviation) = (input.certain[i], input.sigma[i]);
+            let Off { steepest, own } = self.kind.off(x, delta, a, self.unit);
+            *certain = steepest * delta + own;
+            *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
+        });
+        error.rounded(a.view(), self.output.storage)
+    }
+}
+
+/// How far x·Φ(x) may be off, of an x that may be off by δ: by δ times the steepest slope, and its own roundings.
+pub(super) struct Off {
+    pub(super) steepest: f64,
+    pub(super) own: f64,
+}
+
+impl semantics::Gelu {
+    /// Φ. All kinds are written without 1 − 1, which is nothing far below 0.
+    pub(super) fn share<T: Real>(self, x: T) -> T {
+        match self {
+            Self::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
+            Self::Quick => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
+            Self::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
         }
     }
 
     /// Φ + x·Φ′.
-    fn slope(&self, x: f64) -> f64 {
+    fn slope(self, x: f64) -> f64 {
         self.share(x) + x * self.density(x)
     }
 
     /// Φ′.
-    fn density(&self, x: f64) -> f64 {
-        match self.kind {
-            semantics::Gelu::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
-            semantics::Gelu::Quick => {
-                let share = self.share(x);
-                QUICK * share * (1.0 - share)
-            }
-            semantics::Gelu::Tanh => {
-                let share = self.share(x);
-                2.0 * share * (1.0 - share) * SLOPE * (1.0 + 3.0 * CUBE * x * x)
-            }
+    fn density(self, x: f64) -> f64 {
+        let of_sigmoid = |share: f64| share * (1.0 - share);
+        match self {
+            Self::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
+            Self::Quick => QUICK * of_sigmoid(self.share(x)),
+            Self::Tanh => 2.0 * of_sigmoid(self.share(x)) * SLOPE * (1.0 + 3.0 * CUBE * x * x),
         }
     }
 
-    fn of_kind(&self, [erf, tanh, quick]: [f64; 3]) -> f64 {
-        match self.kind {
-            semantics::Gelu::Quick => quick,
-            semantics::Gelu::Erf => erf,
-            semantics::Gelu::Tanh => tanh,
+    fn one_of(self, [erf, tanh, quick]: [f64; 3]) -> f64 {
+        match self {
+            Self::Erf => erf,
+            Self::Tanh => tanh,
+            Self::Quick => quick,
         }
     }
 
     /// An error δ of x moves a by no more than δ times the steepest slope in between. Own roundings: the function's argument
     /// is off by a few u of itself, which moves Φ by up to Φ′·|x| times that, and Φ′ falls with |x|; the function is off by
-    /// so many u of 1, and 1 + it, up to 2, is rounded; then the product, and R1. So Φ's error is one of 1, not of
-    /// what a small Φ is: a device may make it of 1 − 1.
-    pub fn bound(&self, x: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
-        let input = x.error_or_exact();
-        let mut error = ErrorBound::exact(a.dim());
-        error.carried = input.carried;
-        let (u, off, turning) = (self.unit, self.of_kind(ARGUMENT) * self.unit, self.of_kind(TURNING));
-        let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
-        elements.par_for_each(|i, certain, sigma, &x, &a| {
-            let (delta, deviation) = (input.certain[i], input.sigma[i]);
-            let steepest = steepest(|x| self.slope(x), turning, x - delta, x + delta);
-            let (size, nearest) = (x.abs() + delta, ((x.abs() - delta) * (1.0 - off)).max(0.0));
-            let moved = size * self.density(nearest) * off;
-            let share = 0.5 * (self.of_kind(FUNCTION) + 2.0) * u + moved;
-            let own = size * share + u * (a.abs() + steepest * delta + size * share) + (1.0 + size) * FLUSHED;
-            *certain = steepest * delta + own;
-            *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
-        });
-        error.rounded(a.view(), self.output.storage)
+    /// so many u of 1, and 1 + it, up to 2, is rounded; then the product. So Φ's error is one of 1, not of what a small Φ is:
+    /// a device may make it of 1 − 1.
+    pub(super) fn off(self, x: f64, delta: f64, a: f64, u: f64) -> Off {
+        let off = self.one_of(ARGUMENT) * u;
+        let steepest = steepest(|x| self.slope(x), self.one_of(TURNING), x - delta, x + delta);
+        let (size, nearest) = (x.abs() + delta, ((x.abs() - delta) * (1.0 - off)).max(0.0));
+        let moved = size * self.density(nearest) * off;
+        let share = 0.5 * (self.one_of(FUNCTION) + 2.0) * u + moved;
+        let own = size * share + u * (a.abs() + steepest * delta + size * share) + (1.0 + size) * FLUSHED;
+        Off { steepest, own }
     }
 }
 

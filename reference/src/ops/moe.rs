@@ -16,6 +16,8 @@
 //! - Source: spec A11, A14; `MiniMaxM2Experts.forward` and `MiniMaxM3VLSparseMoeBlock` in transformers 5.23. M2 has y
 //!   alone.
 
+use std::collections::BTreeMap;
+
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use crate::accumulator::gamma;
@@ -125,7 +127,7 @@ pub fn ones<T: Real>(w: &Tracked<T>) -> Tracked<T> {
 
 /// w, but 0 for an expert that so many tokens before took.
 pub fn within_capacity<T: Real>(capacity: usize, mut w: Tracked<T>, chosen: ArrayView2<'_, usize>) -> Tracked<T> {
-    let mut taken = std::collections::BTreeMap::<usize, usize>::new();
+    let mut taken = BTreeMap::<usize, usize>::new();
     for (at, expert) in chosen.indexed_iter() {
         let taken = taken.entry(*expert).or_default();
         if *taken >= capacity {

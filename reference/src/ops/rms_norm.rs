@@ -10,8 +10,8 @@
 //!   r, of x·r, of 1 + w and of the product with m.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
 //! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
-//!   stands; D10 whether R1 is there. Slips of ports: another ε; x less its row's mean in
-//!   the place of x.
+//!   stands; D10 whether R1 is there. Slips of ports: another ε; x less its row's mean in the place
+//!   of x.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};

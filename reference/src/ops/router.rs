@@ -10,8 +10,7 @@
 //! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E; C3 groups divide E, and those chosen have k experts.
 //! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
 //!   softmax of all logits, or √softplus(z); C is the best expert k times, of the best groups alone, or without the first or
-//!   last expert; b goes into σ; w is of the chosen logits' softmax, 1 or 1/k; the sum is over all experts, or there is none; w
-//!   is kept in bf16.
+//!   last expert; b goes into σ; w is of the chosen logits' softmax, 1 or 1/k; the sum is over all experts, or there is none.
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 
@@ -112,8 +111,13 @@ pub fn weights<T: Real>(
     choice: ArrayView2<'_, T>,
     chosen: ArrayView2<'_, usize>,
 ) -> Array2<T> {
-    let of_ones = Array2::ones(if p.is_constant() { r.dim() } else { (0, 0) });
-    let from = if p.is_constant() { of_ones.view() } else { p.weighed(r, choice) };
+    let ones;
+    let from = if p.is_constant() {
+        ones = Array2::ones(r.dim());
+        ones.view()
+    } else {
+        p.weighed(r, choice)
+    };
     let eps = T::of(p.added());
     let mut w = Array2::from_shape_fn(chosen.dim(), |(i, slot)| from[[i, chosen[[i, slot]]]]);
     for (i, mut row) in w.rows_mut().into_iter().enumerate() {
@@ -152,7 +156,7 @@ impl Router {
         }
     }
 
-    /// C1 and C2.
+    /// C1 to C3.
     pub fn check(&self, experts: usize, bias: usize) -> Result<(), ContractError> {
         require(bias == experts, "router C1", "len(b)", bias, format!("E = {experts}"))?;
         require((1..=experts).contains(&self.top_k), "router C2", "k", self.top_k, format!("1 to E = {experts}"))?;

@@ -8,7 +8,7 @@
 //! - Dtypes: g, u and a bf16; the SiLU f32.
 //! - Rounding: R1 at ρ, where a precision stores every step; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
-//! - Variants: D31 without u. Slips of ports: GELU, exact or by tanh, x·σ(1.702·x) or max(g, 0) in SiLU's place.
+//! - Variants: D31 without u. Slips of ports: any kind of `gelu`, or max(g, 0), in SiLU's place.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
 
 mod function;
@@ -16,7 +16,7 @@ mod function;
 use ndarray::{Array2, ArrayView2, Zip};
 
 pub use self::function::GateFunction;
-use crate::bound::elementary::{EXPONENTIAL, silu_slope, steepest_silu};
+use self::function::Off;
 use crate::bound::{ErrorBound, together};
 use crate::error::require;
 use crate::semantics::Expert;
@@ -60,9 +60,7 @@ impl Swiglu {
         Swiglu { expert, function: GateFunction::Silu, activated, output, unit: contract.unit() }
     }
 
-    /// An error δ of g moves silu by at most |silu'(g)|·δ + δ²/4, because |silu''| ≤ 1/2, and by at most δ times the
-    /// largest |silu'| within δ of g. Own roundings: (1 − σ)·(e + u·|g|) for the exponential, of relative error e, and 5·u
-    /// for sum, quotient and product; then R1 and R2.
+    /// The gate's function, R1 and the product with u; then R2.
     pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
         let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
         let up = |i: (usize, usize)| match self.expert {
@@ -76,23 +74,14 @@ impl Swiglu {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
             let activated = self.function.of_gate(gate);
-            let steepness = match self.function {
-                GateFunction::Silu => {
-                    (silu_slope(gate).abs() + delta / 4.0).min(steepest_silu(gate - delta, gate + delta))
-                }
-                other => other.steepest(gate + delta),
-            };
-            let moved = steepness * delta;
-            let carried = moved * (up.abs() + up_delta) + activated.abs() * up_delta;
-            let sigmoid = 1.0 / (1.0 + (-(gate + delta)).exp());
-            let exponential = (1.0 - sigmoid + delta) * self.unit * (EXPONENTIAL + gate.abs() + delta);
-            let own = exponential + 5.0 * self.unit + u1;
-            let flushed = (1.0 + gate.abs() + delta) * FLUSHED;
-            let flushed = flushed + self.function.own(gate.abs() + delta, self.unit);
-            let floor = (up.abs() + up_delta) * (self.activated.storage.underflow() + flushed);
+            let Off { steepest, relative, absolute } = self.function.off(gate, delta, self.unit);
+            let size = up.abs() + up_delta;
+            let carried = (steepest * delta + absolute) * size + activated.abs() * up_delta;
+            let own = relative + u1;
+            let floor = size * (self.activated.storage.underflow() + (1.0 + gate.abs() + delta) * FLUSHED);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
-            let spread = together(steepness * ge.sigma[i] * together(up, up_sigma), activated * up_sigma);
-            let roundings = own * (activated * up).abs() + floor;
+            let spread = together(steepest * ge.sigma[i] * together(up, up_sigma), activated * up_sigma);
+            let roundings = own * (activated * up).abs() + absolute * size + floor;
             error.sigma[i] = together(spread, roundings / 3.0_f64.sqrt()).min(*certain);
         }
         match self.expert {

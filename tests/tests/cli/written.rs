@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{case, change_tensor, parity};
+use super::{case, change_tensor, listing, parity};
 
 /// Tokens of a built-in case's own decode.
 fn expected_decode(name: &str) -> Value {
@@ -108,6 +108,20 @@ fn equal_dumps_and_unequal_ones() {
     assert_eq!(other.code, Some(1), "{other}");
     let by_site = parity(folder.path(), &["diff", "c.npz", "a.npz", "--model", "m2-mha-top1-f32"]);
     assert_eq!(by_site.code, Some(0), "{by_site}");
+}
+
+/// What the released models hold.
+#[test]
+fn checkpoints_like_the_released_models_would_be_as_large() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (like, said) in [
+        ("minimax-m2.7", "96103 tensors, 228689764864 parameters, 230121630720 bytes\n"),
+        ("minimax-m3", "45838 tensors, 427040140160 parameters, 443742085120 bytes\n"),
+    ] {
+        let ran = parity(folder.path(), &["synth", "--like", like, "--dry-run"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), said), "{ran}");
+    }
+    assert!(listing(folder.path()).is_empty());
 }
 
 #[test]

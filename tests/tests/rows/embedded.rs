@@ -1,9 +1,13 @@
 //! Tokens that nobody said, and that the dump shows by their embeddings.
 
+use std::fs;
+
+use reference::Storage;
 use serde_json::json;
 
 use super::laid::{Laid, one_each};
 use super::*;
+use crate::cli::{case, change_tensor};
 
 /// Three calls of one request, which says nothing of them.
 fn decoded(model: &Model) -> Laid<'_> {
@@ -31,6 +35,35 @@ fn what_was_decoded_or_all_is_read_from_the_embeddings() {
             assert!(wrong.is_none(), "{case}: {wrong:#?}");
         }
     }
+}
+
+/// Embeddings below 2⁻¹⁴, which f16 has as multiples of 2⁻²⁴: what is lost of them is no small share.
+#[test]
+fn tiny_embeddings_are_known_in_f16() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for file in ["config.json", "model.safetensors"] {
+        let from = case(CASES[0]).join("model").join(file);
+        fs::copy(from, folder.path().join(file)).expect("writable");
+    }
+    let tiny = |bytes: &mut [u8]| {
+        for x in bytes.chunks_exact_mut(4) {
+            let tiny = f32::from_le_bytes(x.try_into().expect("four bytes")) * 2.0_f32.powi(-20);
+            x.copy_from_slice(&tiny.to_le_bytes());
+        }
+    };
+    let weights = folder.path().join("model.safetensors");
+    assert!(change_tensor(&weights, "model.embed_tokens.weight", tiny), "it is there");
+    let model = open(folder.path().to_str().expect("UTF-8"));
+    let in_f16 = |_: usize, _: usize, site: Site, x: &mut f64| {
+        if site == Site::Embedding {
+            *x = Storage::F16.nearest(*x);
+        }
+    };
+    let made = tempfile::tempdir().expect("a temporary folder");
+    let dump = Laid { change: &in_f16, ..decoded(&model) }.write(made.path());
+    let found = requests_of(&model, dump, None).expect("its rows are known");
+    let [one] = &found[..] else { panic!("one request") };
+    assert_eq!(one.steps, [A.to_vec(), vec![8], vec![1]]);
 }
 
 #[test]

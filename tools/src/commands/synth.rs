@@ -1,11 +1,12 @@
 //! `parity synth`: a seeded synthetic checkpoint.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use fixtures::synth::Synthesis;
 use fixtures::synth::released::Released;
+use fixtures::synth::{Synthesis, parameters};
 use reference::Storage;
 use reference::config::{Config, Quantization};
 use serde_json::Value;
@@ -88,7 +89,7 @@ impl Synth {
             let problem = format!("--shard-size {}: expected more than 0 GiB", self.shard_size);
             return Err(Failure::new(problem).help("for instance --shard-size 4"));
         }
-        let text = self.text()?;
+        let (path, text) = self.followed()?;
         let storage = match self.dtype {
             Some(Type::F16) => Storage::F16,
             Some(Type::F32) => Storage::F32,
@@ -101,7 +102,7 @@ impl Synth {
         let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
         let synthesis = Synthesis { seed: self.seed, storage, file_size, ..Synthesis::default() };
         let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
-            output.say(&inventory(&synthesis, &text, self.config.clone().unwrap_or_default())?);
+            output.say(&inventory(&synthesis, &text, path)?);
             return Ok(Outcome::Good);
         };
         let bar = output.progress(0, "writing MiB");
@@ -114,17 +115,18 @@ impl Synth {
         Ok(Outcome::Good)
     }
 
-    /// The `config.json` that is followed.
-    fn text(&self) -> Result<String, Failure> {
-        if let Some(like) = self.like {
+    /// The `config.json` that is followed, after where it is, or the released model's name.
+    fn followed(&self) -> Result<(PathBuf, String), Failure> {
+        let Some(config) = &self.config else {
+            let like = self.like.expect("one of both is required");
             let config = self.num_layers.map(|layers| like.with_layers(layers as usize));
-            return Ok(format!("{:#}\n", config.unwrap_or_else(|| like.config())));
-        }
-        let config = self.config.as_deref().unwrap_or(Path::new("config.json"));
-        let config = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
-        std::fs::read_to_string(&config).map_err(|error| {
-            Failure::new(format!("{}: cannot be read: {error}", config.display())).help("name a model's config.json")
-        })
+            return Ok((like.name.into(), format!("{:#}\n", config.unwrap_or_else(|| like.config()))));
+        };
+        let path = if config.is_dir() { config.join("config.json") } else { config.clone() };
+        let text = fs::read_to_string(&path).map_err(|error| {
+            Failure::new(format!("{}: cannot be read: {error}", path.display())).help("name a model's config.json")
+        })?;
+        Ok((path, text))
     }
 }
 
@@ -133,10 +135,7 @@ fn inventory(synthesis: &Synthesis, text: &str, path: PathBuf) -> Result<String,
     let config = Config::from_json(text).map_err(|source| fixtures::Error::Config { path, source })?;
     let tensors = synthesis.tensors(&config);
     let bytes: u64 = tensors.iter().map(|tensor| tensor.size() as u64).sum();
-    let is_scale = |name: &str| name.ends_with("_scale_inv");
-    let weights = tensors.iter().filter(|tensor| !is_scale(&tensor.name));
-    let parameters: u64 = weights.map(|tensor| tensor.shape.iter().map(|extent| *extent as u64).product::<u64>()).sum();
-    Ok(format!("{} tensors, {parameters} parameters, {bytes} bytes", tensors.len()))
+    Ok(format!("{} tensors, {} parameters, {bytes} bytes", tensors.len(), parameters(&config)))
 }
 
 /// A `config.json` under another scheme, or without any; `None` if it is under this one already, or none that can be read.

@@ -1,4 +1,15 @@
-//! Queries times a factor that grows with their position, as Llama 4 has them and MiniMax does not.
+//! Query temperature: multiplies queries by a factor that grows with their position.
+//!
+//! ```text
+//! yᵢⱼ = τ(f + i)·qᵢⱼ        τ(t) = 1 + β·ln(1 + ⌊(t + a)/m⌋)
+//! ```
+//!
+//! - Shapes: q and y \[n, H·d\], whose rows are at positions f, f + 1, ….
+//! - Dtypes: q and y bf16; τ and the product f32.
+//! - Rounding: R1 at y.
+//! - Errors: none; an m of 0 is taken for 1.
+//! - Variants: a is what the first position counts as, 1 or 0.
+//! - Source: a slip of ports: MiniMax has none; Llama 4's attention has it with a = 1.
 
 use ndarray::{Array2, ArrayView2};
 
@@ -7,7 +18,7 @@ use crate::semantics::Temperature;
 use crate::tracked::Tracked;
 use crate::{Real, RoundingContract};
 
-/// Queries \[n, H·d\] of positions from `first` on, each times its factor, rounded as they are stored.
+/// y of q, whose first row is at position `first`.
 pub fn tempered<T: Real>(
     contract: &RoundingContract,
     temperature: Temperature,
@@ -15,10 +26,10 @@ pub fn tempered<T: Real>(
     first: usize,
 ) -> Array2<T> {
     let stored = contract.stored();
-    Array2::from_shape_fn(q.dim(), |(i, j)| stored.round(q[[i, j]] * T::of(temperature.of(first + i))))
+    Array2::from_shape_fn(q.dim(), |(i, j)| stored.round(q[[i, j]] * T::of(temperature.of(first + i)))) // R1
 }
 
-/// The error of the queries times their factors, the product's own, and its rounding.
+/// The error of q times τ; 8·u for τ, which takes a logarithm in f32, and for the product; then R1.
 pub fn bound(
     contract: &RoundingContract,
     temperature: Temperature,
@@ -29,7 +40,6 @@ pub fn bound(
     let mut error = q.error_or_exact();
     let factor = |i: usize| temperature.of(first + i).abs();
     for (((i, j), e), y) in error.certain.indexed_iter_mut().zip(y) {
-        // The factor is a logarithm in f32.
         let own = 8.0 * contract.unit() * (y.abs() + *e * factor(i));
         *e = *e * factor(i) + own;
         error.sigma[[i, j]] = (error.sigma[[i, j]] * factor(i)).hypot(own).min(*e);

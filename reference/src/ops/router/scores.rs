@@ -42,18 +42,19 @@ pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &A
     error
 }
 
-/// d/dz √softplus(z) = σ(z) / (2·√softplus(z)), which is 1 at most and falls with |z| to the left: so it is taken at the
-/// right end. Own roundings: exponential and logarithm, each within 4·u of themselves, of which one argument is −|z|; the
-/// sum's and the root's.
+/// d/dz √softplus(z) = σ(z) / (2·√softplus(z)). σ and the root both grow with z: from z − δ to z + δ the slope is at most σ at
+/// the right end over twice the root at the left one. It is below 1 everywhere, and 1 is taken where that quotient is more, or
+/// has no value because both are 0. Own roundings, in shares of softplus and so of twice what they are of its root: of
+/// exponential and logarithm, each within 4·u of itself; u·|z| for the exponential's argument, −|z|; 3·u for the sum and the
+/// root. What is flushed of softplus, up to F, is up to √F of its root: |√a − √b| ≤ √|a − b|.
 pub(super) fn bound_sqrt_softplus(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
     let mut error = input.clone();
     Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
         let delta = input.certain[i];
-        let end = z + delta;
-        let slope = sigmoid(end) / (2.0 * sqrt_softplus(z - delta)).max(sigmoid(end));
+        let slope = (sigmoid(z + delta) / (2.0 * sqrt_softplus(z - delta))).min(1.0);
         let own = unit * (2.0 * EXPONENTIAL + z.abs() + delta + 3.0);
         *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED.sqrt();
-        *sigma = (slope * input.sigma[i]).hypot(own * r[i] / 3.0_f64.sqrt()).min(*certain);
+        *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED.sqrt()) / 3.0_f64.sqrt()).min(*certain);
     });
     error
 }

@@ -135,6 +135,23 @@ fn the_bound_of_scores_is_reached_by_the_exponential() {
     assert!((0.5..=1.0).contains(&most), "{most}");
 }
 
+/// Far below 0 σ and softplus are both 0 in f64; in f32 what is flushed of softplus is 2⁻¹²⁶ at most.
+#[test]
+fn roots_of_nothing_have_a_bound() {
+    let p = Router {
+        score: RouterScore::SqrtSoftplus,
+        ..Router::under(&RoundingContract::FUSED, &Semantics::DOCUMENTS, 1)
+    };
+    for z in [-800.0, -87.4] {
+        let z = array![[z]];
+        let want = scores(&p, z.view());
+        let bound = p.bound_scores(&tracked(z, 0.0), &want);
+        let flushed = 2.0_f64.powi(-63);
+        assert!((flushed..2.0 * flushed).contains(&bound.certain[[0, 0]]), "{bound:?}");
+        assert!(bound.sigma[[0, 0]] >= flushed / 2.0 && reached(&array![[0.0]], &want, &bound) <= 1.0, "{bound:?}");
+    }
+}
+
 #[test]
 fn the_bound_of_the_choice_is_reached() {
     // The score is off by its bound; then the sum rounds by nearly half an ulp of f32.

@@ -2,8 +2,9 @@
 
 use reference::LayerSite::{Output, PostAttentionNorm, Residual};
 use reference::Site;
+use reference::config::Config;
 
-use super::mistake::{Mistake, each, layer, reading};
+use super::mistake::{Change, Clue, Mistake, each, layer, reading};
 
 const FIRST: &[Site] = &[layer(Residual), layer(PostAttentionNorm)];
 const SECOND: &[Site] = &[layer(Output)];
@@ -19,7 +20,7 @@ pub(in crate::diagnose) const MLP_ALPHA: Mistake = scaled(SECOND, |_, _| each("m
 pub(in crate::diagnose) const ATTENTION_BETA: Mistake = weighed(FIRST, |_, _| each("attention_beta", &[2.0]));
 pub(in crate::diagnose) const MLP_BETA: Mistake = weighed(SECOND, |_, _| each("mlp_beta", &[2.0]));
 
-type Ways = fn(&reference::config::Config, super::mistake::Clue) -> Vec<super::mistake::Change>;
+type Ways = fn(&Config, Clue) -> Vec<Change>;
 
 const fn scaled(touches: &'static [Site], ways: Ways) -> Mistake {
     Mistake {

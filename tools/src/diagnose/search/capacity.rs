@@ -1,5 +1,7 @@
 //! How many tokens an expert takes.
 
+use std::collections::BTreeMap;
+
 use reference::LayerSite::Experts;
 use reference::Site;
 
@@ -35,7 +37,7 @@ fn assumed(capacity: usize) -> Assumed {
 
 /// Tokens of the expert that has the most.
 fn most(bench: &Bench<'_, '_>) -> usize {
-    let mut counts = std::collections::BTreeMap::<usize, usize>::new();
+    let mut counts = BTreeMap::<usize, usize>::new();
     for expert in bench.twin.experts.iter().flatten() {
         *counts.entry(*expert).or_default() += 1;
     }

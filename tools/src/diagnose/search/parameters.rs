@@ -1,5 +1,7 @@
 //! Numbers of the configuration, fitted to a site's values.
 
+use std::cell::OnceCell;
+
 use ndarray::Array2;
 use rayon::prelude::*;
 use reference::Site::{self, RopeCos, RopeSin};
@@ -37,20 +39,15 @@ fn all() -> impl Iterator<Item = &'static Parameter> {
 pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue, is_unexplained: bool) -> Result<Vec<Assumed>, Failure> {
     let config = bench.config();
     let mut found = Vec::new();
-    // Where one norm is on the way, every ε of norms is its own.
+    // Where one norm is on the way, every ε of norms is its own, and is searched for once.
     let is_alone = bench.suspects.iter().filter(|site| epsilons::is_norm(**site)).count() == 1;
-    let mut epsilon: Option<Option<Fit>> = None;
+    let epsilon = OnceCell::new();
     let touched = all().filter(|parameter| parameter.is_touched(bench));
     // The others are those of known mistakes, which the catalogue has with their usual numbers.
     for parameter in touched.filter(|parameter| is_unexplained || parameter.kind.is_searched()) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
-        let fit = match epsilon {
-            Some(fit) if is_alone && epsilons::is_one(parameter) => fit,
-            _ => parameter.search(bench),
-        };
-        if epsilons::is_one(parameter) {
-            epsilon = Some(fit);
-        }
+        let search = || parameter.search(bench);
+        let fit = if is_alone && epsilons::is_one(parameter) { *epsilon.get_or_init(search) } else { search() };
         let Some(fit) = fit else { continue };
         if (fit.value - configured).abs() <= fit.error {
             continue;
