@@ -29,7 +29,8 @@ pub fn tempered<T: Real>(
     Array2::from_shape_fn(q.dim(), |(i, j)| stored.round(q[[i, j]] * T::of(temperature.of(first + i)))) // R1
 }
 
-/// The error of q times τ; 8·u for τ, which takes a logarithm in f32, and for the product; then R1.
+/// The error of q times τ; 8·u of 1 + |τ − 1| for τ, which takes a logarithm in f32 and may cancel, and for the product; then
+/// R1.
 pub fn bound(
     contract: &RoundingContract,
     temperature: Temperature,
@@ -38,11 +39,11 @@ pub fn bound(
     y: &Array2<f64>,
 ) -> ErrorBound {
     let mut error = q.error_or_exact();
-    let factor = |i: usize| temperature.of(first + i).abs();
-    for (((i, j), e), y) in error.certain.indexed_iter_mut().zip(y) {
-        let own = 8.0 * contract.unit() * (y.abs() + *e * factor(i));
-        *e = *e * factor(i) + own;
-        error.sigma[[i, j]] = (error.sigma[[i, j]] * factor(i)).hypot(own).min(*e);
+    for (((i, j), e), q) in error.certain.indexed_iter_mut().zip(&q.value) {
+        let factor = temperature.of(first + i);
+        let own = 8.0 * contract.unit() * (1.0 + (factor - 1.0).abs()) * (q.abs() + *e);
+        *e = *e * factor.abs() + own;
+        error.sigma[[i, j]] = (error.sigma[[i, j]] * factor.abs()).hypot(own).min(*e);
     }
     error.rounded(y.view(), contract.stored().storage)
 }

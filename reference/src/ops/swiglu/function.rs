@@ -43,7 +43,9 @@ impl GateFunction {
         match self {
             GateFunction::Silu => g / (T::one() + (-g).map_once(f64::exp)),
             GateFunction::Gelu(kind) => g * kind.share(g),
-            GateFunction::Relu => g.max(T::zero()),
+            // Not a maximum, which would be 0 of NaN.
+            GateFunction::Relu if g <= T::zero() => T::zero(),
+            GateFunction::Relu => g,
         }
     }
 
