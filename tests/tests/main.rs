@@ -31,6 +31,7 @@ mod models;
 mod noise;
 mod ops;
 mod order;
+mod percentile;
 mod precision;
 mod products;
 mod quantized;

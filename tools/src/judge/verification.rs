@@ -17,6 +17,7 @@ use crate::judge::candidate::{Candidate, Start};
 use crate::judge::exact::{ExactTwin, Exactness};
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
+use crate::judge::percentile;
 use crate::judge::structure::Significant;
 use crate::judge::substitution::Loaded;
 use crate::judge::track::{Pass, Phase, Track};
@@ -219,6 +220,7 @@ impl Verification<'_> {
                 report.structures = structures;
             }
         }
+        percentile::mark(&mut gathered.found.sites);
         Ok(gathered)
     }
 

@@ -29,7 +29,11 @@ pub(crate) fn suspicion(site: &SiteReport) -> String {
         unequal.unwrap_or_default()
     );
     let told = (site.suspicious > 0).then_some(further);
-    told.into_iter().chain(site.structures.iter().map(ToString::to_string)).collect::<Vec<_>>().join("; ")
+    let mut told: Vec<String> = told.into_iter().chain(site.structures.iter().map(ToString::to_string)).collect();
+    if told.is_empty() {
+        told.extend(site.note.clone());
+    }
+    told.join("; ")
 }
 
 /// A line a fact.
