@@ -165,6 +165,12 @@ impl Comparison<'_> {
         Ok(self.put_next_to(assumption, layers, None, Depth::Verdicts)?.sites)
     }
 
+    /// The same, up to a step: later ones do not change it.
+    fn until(&self, assumption: &Assumption, layers: Range<usize>, step: usize) -> Result<Vec<SiteReport>, Failure> {
+        let verdicts = |all: Verification<'_>| Verification { steps: &all.steps[..=step], ..all }.verdicts();
+        Ok(self.under(assumption, layers, verdicts)?.sites)
+    }
+
     fn put_next_to(
         &self,
         assumption: &Assumption,
@@ -257,8 +263,14 @@ impl Comparison<'_> {
         fault: &SiteReport,
     ) -> Result<(Option<Tried>, f64), Failure> {
         let assumption = before.assumption.and_all(added)?;
-        let found = self.verdicts(&assumption, self.around(fault.site))?;
-        let far = deviation(fault, &found);
+        let layers = self.around(fault.site);
+        let until = self.until(&assumption, layers.clone(), fault.step)?;
+        let far = deviation(fault, &until);
+        if !fits(fault, &until, before.reports) {
+            return Ok((None, far));
+        }
+        let is_last = fault.step + 1 == self.compared.steps.len();
+        let found = if is_last { until } else { self.verdicts(&assumption, layers)? };
         if !fits(fault, &found, before.reports) {
             return Ok((None, far));
         }
