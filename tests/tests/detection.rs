@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ndarray::s;
 use rayon::prelude::*;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
 use reference::{LayerSite, RoundingContract, Site, Storage};
@@ -10,6 +11,7 @@ use tests::seen::Seen;
 use tools::compare::selection::Selection;
 use tools::diagnose::catalogue::mistake::Assumed;
 use tools::diagnose::detection::experts::ExpertsOf;
+use tools::diagnose::detection::gains::{Gain, Of};
 use tools::diagnose::detection::mistakes::Outcome;
 use tools::diagnose::detection::{Detection, detect};
 use tools::judge::candidate::{Candidate, Live};
@@ -159,6 +161,39 @@ fn an_expert_that_too_few_tokens_chose_hides_a_gain() {
     };
     assert!(is_blamed(&setting, &modules(&larger(seen))), "expert {seen}");
     assert!(!is_blamed(&setting, &modules(&larger(unseen.expert))), "{unseen:?}");
+}
+
+/// Routers, all experts of a layer, and heads, by the weights that are larger then.
+#[test]
+fn a_gain_is_found_where_it_is_said_that_it_would_be_seen() {
+    let setting = setting("m2-sharded-bf16", RoundingContract::EAGER_BF16, |_| ());
+    let detection = detected(&setting, &modules(&setting.with(&[])), None);
+    let larger = |gain: &Gain| {
+        setting.changed(|config, weights| {
+            let mut scale = |weight: LayerWeight, columns: Range<usize>| {
+                let weight = Weight::Layer(gain.layer, weight);
+                let mut values = weights.get(weight).expect("it is there").dense::<f64>();
+                values.slice_mut(s![.., columns]).mapv_inplace(|value| value * detection.gain);
+                weights.insert(weight, values.view(), Storage::F32);
+            };
+            let (hidden, intermediate, head) = (config.hidden_size, config.intermediate_size, config.head_dim);
+            match gain.of {
+                Of::Router => scale(LayerWeight::Gate, 0..hidden),
+                Of::AllExperts => (0..config.num_local_experts)
+                    .for_each(|expert| scale(LayerWeight::Expert(expert, Projection::Down), 0..intermediate)),
+                Of::Head(number) => scale(LayerWeight::OProj, number * head..(number + 1) * head),
+            }
+        })
+    };
+    let of_layer: Vec<&Gain> = detection.gains.iter().filter(|gain| gain.layer == 1).collect();
+    let kinds: [fn(&Of) -> bool; 3] =
+        [|of| *of == Of::Router, |of| *of == Of::AllExperts, |of| matches!(of, Of::Head(_))];
+    for is in kinds {
+        assert!(of_layer.iter().any(|gain| gain.seen && is(&gain.of)), "{:?}", detection.gains);
+    }
+    for gain in of_layer {
+        assert_eq!(is_blamed(&setting, &modules(&larger(gain))), gain.seen, "{gain:?}");
+    }
 }
 
 #[test]

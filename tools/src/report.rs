@@ -9,6 +9,7 @@ mod exactness;
 pub mod files;
 pub(crate) mod figures;
 pub(crate) mod finding;
+mod gains;
 pub mod header;
 pub mod html;
 pub mod json;

@@ -32,7 +32,7 @@ pub struct Verify {
     #[command(flatten)]
     part: Part,
     /// Say what this dump can show, too: of the known mistakes which it rules out, and which it could not have shown and
-    /// why, and of the experts those in which a gain of 1 % would go unseen.
+    /// why, and where a gain of 1 % would go unseen: in which experts, routers, heads, and layers of experts.
     ///
     /// PASS says that what was compared is right, and this says how much that is. Each known mistake is assumed in turn, and
     /// the dump put next to the reference with it. What is then a fault, or suspicious, was not made. The others are listed:

@@ -132,7 +132,7 @@ pub(super) fn evidence(evidence: &Evidence) -> String {
 }
 
 /// So many bounds.
-fn of_bounds(bounds: f64) -> String {
+pub(super) fn of_bounds(bounds: f64) -> String {
     match bounds {
         0.0..0.01 => format!("{bounds:.0e} bounds"),
         0.01..100.0 => format!("{bounds:.2} bounds"),

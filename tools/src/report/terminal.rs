@@ -10,6 +10,7 @@ use super::detection::{self, Unshown};
 use super::exactness;
 use super::figures::counted;
 use super::finding::{NOT_CAPTURED, another_token, lines, suspicion};
+use super::gains;
 use super::logits::Logits;
 use super::place::{Row, at, is_table, of_step};
 use super::table::{self, columns};
@@ -246,6 +247,8 @@ fn shown(report: &Report) -> String {
         let _ = writeln!(text, "\ncoverage of experts: {experts}");
         text += &unshown(&detection::unshown_experts(detected));
     }
+    let _ = writeln!(text, "\ncoverage of gains: {}", gains::gains(detected));
+    text += &unshown(&gains::unshown_gains(detected));
     text
 }
 

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::diagnose::detection::mistakes::{Known, Outcome};
 use crate::report::content::Report;
 use crate::report::detection::{Unshown, evidence, experts, mistakes, unshown_experts, unshown_mistakes};
+use crate::report::gains::{gains, unshown_gains};
 
 /// Counts, what cannot be shown by reason, and what is ruled out by what.
 pub(super) fn detection(report: &Report) -> Markup {
@@ -21,6 +22,8 @@ pub(super) fn detection(report: &Report) -> Markup {
             p { (experts) "." }
             (unshown(&unshown_experts(detection)))
         }
+        p { (gains(detection)) "." }
+        (unshown(&unshown_gains(detection)))
     }
 }
 
