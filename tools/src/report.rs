@@ -4,6 +4,7 @@ pub mod content;
 pub mod coverage;
 pub mod demands;
 mod detection;
+pub(crate) mod diagnosis;
 pub mod differences;
 mod exactness;
 pub mod files;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use roxmltree::Document;
 use scraper::Html;
+use tests::repository;
 
 use super::reports::{change_values, faults};
 use super::{Ran, case, parity};
@@ -138,4 +139,22 @@ fn several_models_are_one_page_and_one_document() {
     let judged = ["local lens", "layer lens", "global lens", "decode", "exact twin"];
     let expected = models.into_iter().flat_map(|model| judged.map(|what| format!("{model}: {what}")));
     assert_eq!(suites, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_diagnosis_is_a_page() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let witness = repository::path("fixtures/golden-mistakes/m2-gqa3-f32/eps_outside.safetensors");
+    fs::copy(witness, folder.path().join(DUMP)).expect("it is there");
+    let ran = parity(folder.path(), &["diagnose", CASE, DUMP, "--html", "d.html"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+
+    let page = parsed(&read(folder.path(), "d.html"));
+    stands_alone(&page);
+    let heads: Vec<String> = all(&page, "h3").iter().map(text).collect();
+    assert!(heads.first().is_some_and(|head| head.starts_with("1. eps_outside (")), "{heads:?}");
+    assert!(all(&page, "dd").iter().any(|fact| text(fact).contains(DUMP)));
+    let shares: Vec<&str> = all(&page, "meter").iter().filter_map(|meter| meter.value().attr("value")).collect();
+    let [without, with] = shares[..] else { panic!("without it, and with it: {shares:?}") };
+    assert!(without.parse::<usize>().expect("a count") < with.parse::<usize>().expect("a count"));
 }

@@ -56,6 +56,12 @@ impl BegunFiles {
         Failure::of_all(written.into_iter().filter_map(Result::err))
     }
 
+    /// Writes what a diagnosis says, each file whole or not at all.
+    pub fn write_diagnosis(self, told: &serde_json::Value, page: impl FnOnce() -> String) -> Result<(), Failure> {
+        let written = [self.json.write(told), self.html.map_or(Ok(()), |file| complete(file, &page()))];
+        Failure::of_all(written.into_iter().filter_map(Result::err))
+    }
+
     /// Whether one of them is standard output, so that nothing else may be.
     pub fn take_standard_output(&self) -> bool {
         self.named().iter().any(|(_, file)| *file.destination() == Destination::StandardOutput)

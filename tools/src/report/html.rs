@@ -1,13 +1,14 @@
 //! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
 //!
 //! Reading order: `cells`, what the map has; `map`, the map; `detail`, what is said of one of its cells;
-//! `shown`, errors over the images; `findings`, faults first; `detection`, what could have been found; `plot`, curves and histograms; `drift`, `routing` and
-//! `tokens`, the model as a whole.
+//! `shown`, errors over the images; `findings`, faults first; `detection`, what could have been found; `plot`, curves and
+//! histograms; `drift`, `routing` and `tokens`, the model as a whole; `diagnosis`, the page of known mistakes.
 
 mod cells;
 mod curves;
 mod detail;
 mod detection;
+pub mod diagnosis;
 mod drift;
 mod findings;
 mod levels;
@@ -37,6 +38,16 @@ pub fn html(reports: &[Report]) -> String {
     let conclusion = reports.iter().map(Report::conclusion).max();
     let word = conclusion.map_or_else(|| "NOTHING COMPARED".to_owned(), |conclusion| conclusion.to_string());
     let names: Vec<&str> = reports.iter().map(|report| report.header.model.as_str()).collect();
+    let body = html! {
+        h1 { "parity" @if let Some(conclusion) = conclusion { " " (badge(conclusion)) } }
+        @if reports.len() > 1 { (contents(reports)) }
+        @for (number, report) in reports.iter().enumerate() { (section(number, report)) }
+    };
+    page(&format!("{word} · parity · {}", names.join(", ")), &body)
+}
+
+/// A whole page.
+fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -45,15 +56,11 @@ pub fn html(reports: &[Report]) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (word) " · parity · " (names.join(", ")) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                main {
-                    h1 { "parity" @if let Some(conclusion) = conclusion { " " (badge(conclusion)) } }
-                    @if reports.len() > 1 { (contents(reports)) }
-                    @for (number, report) in reports.iter().enumerate() { (section(number, report)) }
-                }
+                main { (body) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
