@@ -117,7 +117,7 @@ fn vision() -> impl Strategy<Value = Semantics> {
         select(vec![VisionSpan::Segmented, VisionSpan::Global, VisionSpan::Frame, VisionSpan::Causal]),
         select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]),
         select(vec![AxialPair::Half, AxialPair::AxisContiguous, AxialPair::Interleaved]),
-        select(vec![MergeOrder::Block, MergeOrder::RowMajor]),
+        select(vec![MergeOrder::Block, MergeOrder::RowMajor, MergeOrder::ColumnMajor, MergeOrder::Reversed]),
         select(vec![ChunkTime::Reset, ChunkTime::Continued]),
         select(vec![PatchOrder::ColourFirst, PatchOrder::TimeFirst]),
         select(vec![PostNorm::None, PostNorm::Applied]),

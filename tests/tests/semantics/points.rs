@@ -128,7 +128,7 @@ pub(super) fn places() -> impl Strategy<Value = Semantics> {
             AxialAxes::HeightWidth,
         ]),
         select(vec![ScoreType::F32, ScoreType::Bf16]),
-        select(vec![FeaturePlaces::Own, FeaturePlaces::Reversed, FeaturePlaces::Early, FeaturePlaces::Late]),
+        select(vec![FeaturePlaces::Own, FeaturePlaces::ReversedVideos, FeaturePlaces::Early, FeaturePlaces::Late]),
     );
     (uniform11(of(0.0..1.0)), seen).prop_map(|(numbers, (gelu, axial_order, axial_axes, pixels, feature_places))| {
         let [input, post, last, q, k, index_q, index_k, all, layer, pre, scale] = numbers;
