@@ -142,7 +142,7 @@ fn sparse() -> impl Strategy<Value = Semantics> {
     use proptest::sample::select;
     let choice = (
         select(vec![MsaSelect::HeadMax, MsaSelect::PerGroup]),
-        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::None]),
+        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::CallBlock, MsaLocal::None]),
         select(vec![MsaScoreScale::One, MsaScoreScale::HeadDim]),
         select(vec![MsaPool::Max, MsaPool::Mean, MsaPool::Lse]),
     );
