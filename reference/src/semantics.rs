@@ -58,6 +58,8 @@ table! {
         rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim;
         /// What positions are kept in.
         rope_position: word RopePosition = RopePosition::F32;
+        /// Which channels of attention's heads rotate, instead of those of all.
+        attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
         position_shift: number Option<PositionShift> = None;
         /// By how much the positions of keys are off beside those of queries; 0.

@@ -267,7 +267,8 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, position_shift, key_shift, rope_call, rope_decode, rope_inv_freq, \
+             rope_frequency, rope_position, attention_rope_part, position_shift, key_shift, rope_call, rope_decode, \
+             rope_inv_freq, \
              rope_angle, rope_linear, rope_scale, norm_weight, eps_place, norm_eps, input_norm_eps, \
              post_attention_norm_eps, final_norm_eps, norm_mean, final_norm, qk_norm, qk_norm_on, qk_shards, \
              qk_norm_eps, q_norm_eps, k_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, \

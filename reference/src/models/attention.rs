@@ -45,7 +45,7 @@ impl Decoder<'_> {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
             QkNormOn::QueryKey | QkNormOn::Query => v,
         };
-        let head = (self.config().head_dim, reads.rope_part);
+        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
         let v = if reads.rope_on == RopeOn::QueryKeyValue { self.rotate(&v, head, table, run)? } else { v };
         let q = match reads.query_temperature {
             Some(temperature) => {
@@ -145,7 +145,7 @@ impl Decoder<'_> {
     ) -> Result<(Tracked<T>, Tracked<T>), Error> {
         let reads = self.semantics();
         let on = reads.rope_on.or(reads.rope_decode, first > 0 && q.dim().0 == 1);
-        let head = (self.config().head_dim, reads.rope_part);
+        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
         let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
         let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
         let of_keys = self.table_of_keys(first, k.dim().0, run);

@@ -37,7 +37,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     );
     let index = (
         select(vec![IndexInput::Normed, IndexInput::Stream]),
-        (select(vec![RopePart::First, RopePart::Last]), rope_on()),
+        (select(vec![RopePart::First, RopePart::Last]), rope_on(), of(select(vec![RopePart::First, RopePart::Last]))),
         select(vec![IndexHeads::Own, IndexHeads::Sum, IndexHeads::Mean, IndexHeads::Max, IndexHeads::Next]),
         of(-9..9_i32),
     );
@@ -75,6 +75,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         attention_beta: stream.1[1],
         mlp_alpha: stream.1[2],
         mlp_beta: stream.1[3],
+        attention_rope_part: index.1.2,
         post_norm_input: stream.2,
         logits_shift: stream.3,
         ..Semantics::RELEASED
