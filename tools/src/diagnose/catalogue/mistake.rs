@@ -111,6 +111,11 @@ pub struct Assumed {
 impl Change {
     /// Whether a reading has it already.
     pub fn is_in(&self, semantics: &Semantics) -> bool {
+    /// Whether it sets a number.
+    pub fn has_number(&self) -> bool {
+        matches!(self, Change::Reading(_, value) if value.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+    }
+
         match self {
             Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
             Change::Weights(_) | Change::Order(..) | Change::Unseen(_) => false,
