@@ -273,7 +273,8 @@ fn words_that_are_none() {
              post_attention_norm_eps, final_norm_eps, norm_mean, final_norm, qk_norm, qk_norm_on, qk_shards, \
              qk_norm_eps, q_norm_eps, k_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, \
              key_head, causal, attention_softmax, soft_cap, attention_sink, window, prefix, query_temperature, \
-             cache_type, cache_seam, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
+             cache_type, cache_seam, cache_read, whole_pages, shared_page, \
+             msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
              msa_pad, index_rope, index_norm, index_key, index_mask, index_q_norm_eps, index_k_norm_eps, \
              index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, \
              msa_own, msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, \

@@ -270,7 +270,8 @@ impl Comparison<'_> {
         let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
         let (first, last) = tokens.unwrap_or_default();
         let tokens = passed + self.compared.steps[fault.step].len();
-        Ok((Clue { position: passed + first, last: passed + last, tokens }, off.unwrap_or_default()))
+        let clue = Clue { position: passed + first, last: passed + last, tokens, context: passed };
+        Ok((clue, off.unwrap_or_default()))
     }
 
     /// The operators on the way to a fault.

@@ -46,6 +46,8 @@ pub struct Clue {
     pub last: usize,
     /// How many there are up to the end of that call.
     pub tokens: usize,
+    /// How many there are before it.
+    pub context: usize,
 }
 
 /// A site in some layer.
@@ -109,13 +111,13 @@ pub struct Assumed {
 }
 
 impl Change {
-    /// Whether a reading has it already.
-    pub fn is_in(&self, semantics: &Semantics) -> bool {
     /// Whether it sets a number.
     pub fn has_number(&self) -> bool {
         matches!(self, Change::Reading(_, value) if value.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
     }
 
+    /// Whether a reading has it already.
+    pub fn is_in(&self, semantics: &Semantics) -> bool {
         match self {
             Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
             Change::Weights(_) | Change::Order(..) | Change::Unseen(_) => false,
