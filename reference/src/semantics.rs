@@ -26,7 +26,7 @@ pub use blocks::{
     IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
     MsaScoreScale, MsaSelect,
 };
-pub use cache::{CacheSeam, CacheType};
+pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom};
@@ -58,6 +58,8 @@ table! {
         rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim;
         /// What positions are kept in.
         rope_position: word RopePosition = RopePosition::F32;
+        /// Which channels of attention's heads rotate, instead of those of all.
+        attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
         position_shift: number Option<PositionShift> = None;
         /// By how much the positions of keys are off beside those of queries; 0.
@@ -143,6 +145,12 @@ table! {
         cache_type: word CacheType = CacheType::Own;
         /// What becomes of the rows where one call's follow another's.
         cache_seam: word CacheSeam = CacheSeam::Kept;
+        /// What keys and values of the calls before are narrowed to as they are read.
+        cache_read: word CacheType = CacheType::Own;
+        /// Of which keys those of whole pages alone are seen, where a call follows others; all are seen.
+        whole_pages: number Option<WholePages> = None;
+        /// A page of positions that holds the keys and values of another; none.
+        shared_page: number Option<SharedPage> = None;
     }
     indexer {
         /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.

@@ -112,12 +112,21 @@ impl<T: Real> Tracked<T> {
     /// The same, rounded as the candidate rounds it, too: both are apart only where a middle of two neighbours is near.
     #[must_use]
     pub fn performed(self, storage: Storage) -> Self {
-        let mut error = self.error;
-        if let Some(error) = &mut error {
-            error.certain.zip_mut_with(&self.value, |e, x| *e = storage.apart(x.wide(), *e));
-            error.sigma.clone_from(&error.certain);
+        let rows = 0..self.value.nrows();
+        self.performed_in(rows, storage)
+    }
+
+    /// The same, of some rows.
+    #[must_use]
+    pub fn performed_in(mut self, rows: Range<usize>, storage: Storage) -> Self {
+        let rows = s![rows, ..];
+        if let Some(error) = &mut self.error {
+            let mut certain = error.certain.slice_mut(rows);
+            certain.zip_mut_with(&self.value.slice(rows), |e, x| *e = storage.apart(x.wide(), *e));
+            error.sigma.slice_mut(rows).assign(&certain);
         }
-        Tracked { value: self.value.mapv(|x| Rounding::nearest(storage).round(x)), error }
+        self.value.slice_mut(rows).mapv_inplace(|x| Rounding::nearest(storage).round(x));
+        self
     }
 
     /// Makes a row zeros.

@@ -128,7 +128,13 @@ fn a_proposed_prompt_shows_what_six_tokens_cannot() {
     let more = setting("m3-gqa4-f32", RoundingContract::EAGER_F32, |tokens| tokens.clone_from(&proposal.tokens));
     let long = detected(&more, &more.with(&[]), None);
     // A prompt in one call cannot show what goes wrong between calls.
-    let calls = ["rope_restarted", "rope_missing_in_decode", "kv_cache_seam", "index_rope_missing_in_decode"];
+    let calls = [
+        "rope_restarted",
+        "rope_missing_in_decode",
+        "kv_cache_seam",
+        "index_rope_missing_in_decode",
+        "local_restarted",
+    ];
     let (of_calls, others): (Vec<&str>, Vec<&str>) = left(&long).into_iter().partition(|name| calls.contains(name));
     assert_eq!((of_calls.len(), others), (calls.len(), vec!["rope_bf16_position"]));
     assert!(long.experts.iter().all(|ExpertsOf { compared, unseen, .. }| *compared && unseen.is_empty()), "{long:#?}");

@@ -117,7 +117,7 @@ fn vision() -> impl Strategy<Value = Semantics> {
         select(vec![VisionSpan::Segmented, VisionSpan::Global, VisionSpan::Frame, VisionSpan::Causal]),
         select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]),
         select(vec![AxialPair::Half, AxialPair::AxisContiguous, AxialPair::Interleaved]),
-        select(vec![MergeOrder::Block, MergeOrder::RowMajor]),
+        select(vec![MergeOrder::Block, MergeOrder::RowMajor, MergeOrder::ColumnMajor, MergeOrder::Reversed]),
         select(vec![ChunkTime::Reset, ChunkTime::Continued]),
         select(vec![PatchOrder::ColourFirst, PatchOrder::TimeFirst]),
         select(vec![PostNorm::None, PostNorm::Applied]),
@@ -142,7 +142,7 @@ fn sparse() -> impl Strategy<Value = Semantics> {
     use proptest::sample::select;
     let choice = (
         select(vec![MsaSelect::HeadMax, MsaSelect::PerGroup]),
-        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::None]),
+        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::CallBlock, MsaLocal::None]),
         select(vec![MsaScoreScale::One, MsaScoreScale::HeadDim]),
         select(vec![MsaPool::Max, MsaPool::Mean, MsaPool::Lse]),
     );
@@ -267,12 +267,14 @@ fn words_that_are_none() {
         (
             "documents,rope=first",
             "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, position_shift, key_shift, rope_call, rope_decode, rope_inv_freq, \
+             rope_frequency, rope_position, attention_rope_part, position_shift, key_shift, rope_call, rope_decode, \
+             rope_inv_freq, \
              rope_angle, rope_linear, rope_scale, norm_weight, eps_place, norm_eps, input_norm_eps, \
              post_attention_norm_eps, final_norm_eps, norm_mean, final_norm, qk_norm, qk_norm_on, qk_shards, \
              qk_norm_eps, q_norm_eps, k_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, \
              key_head, causal, attention_softmax, soft_cap, attention_sink, window, prefix, query_temperature, \
-             cache_type, cache_seam, msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
+             cache_type, cache_seam, cache_read, whole_pages, shared_page, \
+             msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
              msa_pad, index_rope, index_norm, index_key, index_mask, index_q_norm_eps, index_k_norm_eps, \
              index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, \
              msa_own, msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, \

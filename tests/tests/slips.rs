@@ -4,6 +4,7 @@ use ndarray::{Array2, array};
 use proptest::prelude::*;
 use reference::config::Coefficients;
 use reference::grid::Grid;
+use reference::media::Medium;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
 use reference::ops::gelu;
 use reference::ops::masked_scatter::{marked, order};
@@ -91,8 +92,10 @@ fn later_tokens_of_a_full_expert_have_no_weight() {
 #[test]
 fn features_in_other_places() {
     let grids = [Grid { t: 1, h: 2, w: 2 }, Grid { t: 1, h: 2, w: 4 }];
-    assert_eq!(order(FeaturePlaces::Own, &grids, 4), [0, 1, 2]);
-    assert_eq!(order(FeaturePlaces::Reversed, &grids, 4), [1, 2, 0]);
+    assert_eq!(order(false, &grids, 4), [0, 1, 2]);
+    assert_eq!(order(true, &grids, 4), [1, 2, 0]);
+    assert!(FeaturePlaces::ReversedVideos.is_reversed(Medium::Video));
+    assert!(!FeaturePlaces::ReversedVideos.is_reversed(Medium::Image));
     let m = || vec![false, true, true, false];
     assert_eq!(marked(FeaturePlaces::Early, m()), [true, true, false, false]);
     assert_eq!(marked(FeaturePlaces::Late, m()), [false, false, true, true]);

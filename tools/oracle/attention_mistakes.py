@@ -51,6 +51,16 @@ def attention_mistakes(library: ModuleType) -> dict[str, Mistake]:
             _attention(library, keys=_overwritten),
             calls=(16, 16, 8),
         ),
+        "kv_cache_read_narrow": Mistake(
+            "rotated keys, and values, of the calls before are rounded to float8_e4m3fn",
+            _attention(library, keys=_read_narrow),
+            calls=(16, 16, 8),
+        ),
+        "kv_cache_whole_pages": Mistake(
+            "of the calls before, keys of whole pages of 8 are seen alone",
+            _mask(library, _of_whole_pages),
+            calls=(20, 6, 6, 8),
+        ),
     }
 
 
@@ -90,6 +100,17 @@ def _overwritten(x: Tensor, first: int) -> Tensor:
     return x
 
 
+def _read_narrow(x: Tensor, first: int) -> Tensor:
+    return torch.cat((x[:, :, :first].to(torch.float8_e4m3fn).to(x.dtype), x[:, :, first:]), dim=2)
+
+
+def _of_whole_pages(seen: Tensor) -> Tensor:
+    first = seen.shape[-1] - seen.shape[-2]
+    seen = seen.clone()
+    seen[..., first // 8 * 8 : first] = False
+    return seen
+
+
 def _prefix(seen: Tensor) -> Tensor:
     seen = seen.clone()
     seen[..., :10, :10] = True
@@ -97,7 +118,7 @@ def _prefix(seen: Tensor) -> Tensor:
 
 
 def _mask(library: ModuleType, change: Callable[[Tensor], Tensor]) -> Inject:
-    """Replaces which token sees which, of one call over a prompt."""
+    """Replaces which token sees which of all keys, in each call."""
     make = library.create_causal_mask
 
     def wrong(**arguments: object) -> Tensor:

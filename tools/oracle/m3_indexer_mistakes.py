@@ -185,6 +185,33 @@ def _unrotated_in_decode(model: MiniMaxM3VLForCausalLM) -> AbstractContextManage
     return everywhere(of_indexer(one) for one in indexers(model))
 
 
+def _restarted(model: MiniMaxM3VLForCausalLM) -> AbstractContextManager[object]:
+    """Counts blocks that are forced from the call's first token, and positions that mask from the prompt's."""
+
+    def of_indexer(indexer: nn.Module) -> AbstractContextManager[object]:
+        choose = indexer.forward
+
+        def wrong(x: Tensor, rotation: Two, cache: object, position_ids: Tensor) -> Tensor:
+            return choose(x, rotation, cache, _Restarting(position_ids))
+
+        return patch.object(indexer, "forward", wrong)
+
+    return everywhere(of_indexer(one) for one in indexers(model))
+
+
+class _Restarting:
+    """Positions whose blocks count from the call's first."""
+
+    def __init__(self, positions: Tensor) -> None:
+        self.positions = positions
+
+    def __getitem__(self, at: object) -> Tensor:
+        return self.positions[at]
+
+    def __floordiv__(self, size: int) -> Tensor:
+        return (self.positions - self.positions[:, :1]) // size
+
+
 INDEXER_MISTAKES = {
     "head_max_selection": Mistake(
         "blocks are scored by the maximum over index heads, one choice for all groups",
@@ -247,6 +274,11 @@ INDEXER_MISTAKES = {
     ),
     "index_heads_swapped": Mistake(
         "each group has the choice of the next index head", _indexer(Steps(over_heads=lambda blocks: blocks.roll(-1, 1)))
+    ),
+    "local_restarted": Mistake(
+        "the block of a token's place in its call is always chosen, not its own",
+        _restarted,
+        calls=(20, 8, 1, 1, 1, 1, 1, 1),
     ),
     "local_is_next_block": Mistake("the next token's block is always chosen", _indexer(Steps(forced=_of_next))),
     "index_k_from_main_k": Mistake("index keys are the first key head of attention", _main_keys),

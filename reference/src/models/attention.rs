@@ -45,7 +45,7 @@ impl Decoder<'_> {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
             QkNormOn::QueryKey | QkNormOn::Query => v,
         };
-        let head = (self.config().head_dim, reads.rope_part);
+        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
         let v = if reads.rope_on == RopeOn::QueryKeyValue { self.rotate(&v, head, table, run)? } else { v };
         let q = match reads.query_temperature {
             Some(temperature) => {
@@ -67,10 +67,10 @@ impl Decoder<'_> {
             }
         };
         let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
-        let slipped = KvCache::slipping((k, v), reads.cache_seam, q.dim().0);
+        let slipped = KvCache::slipping((k, v), reads, q.dim().0);
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
-        let rows = q.dim().0;
-        let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, rows).query);
+        let shape = (q.dim().0, k.dim().0);
+        let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, shape).query);
         let context = match blocks {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,
@@ -90,7 +90,7 @@ impl Decoder<'_> {
         v: &Tracked<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| self.attention_params(contract, false, q.dim().0);
+        let params = |contract: &RoundingContract| self.attention_params(contract, false, (q.dim().0, k.dim().0));
         let p = params(&run.contract);
         run.visit_on_request(Site::Layer(layer, LayerSite::Scores), |run| {
             let scores = attention::scores(&p, q.view(), k.view())?;
@@ -113,11 +113,18 @@ impl Decoder<'_> {
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 
-    /// Of attention to chosen blocks or to all keys, in a call of so many rows.
-    pub(super) fn attention_params(&self, contract: &RoundingContract, to_blocks: bool, rows: usize) -> Attention {
+    /// Of attention to chosen blocks or to all keys, in a call of so many rows and keys.
+    pub(super) fn attention_params(
+        &self,
+        contract: &RoundingContract,
+        to_blocks: bool,
+        (rows, keys): (usize, usize),
+    ) -> Attention {
         let heads = (self.config().num_attention_heads, self.config().num_key_value_heads);
         let attention = Attention::under(&contract.attending(to_blocks), heads, self.config().head_dim).of_rows(rows);
-        attention.slipping(self.semantics(), self.config().rotary_dim)
+        let lost = self.semantics().whole_pages.and_then(|pages| pages.lost(rows, keys));
+        let lost = lost.map(|lost| [lost.start, lost.end]);
+        Attention { lost, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
     }
 
     fn norm_both<T: Real>(
@@ -145,7 +152,7 @@ impl Decoder<'_> {
     ) -> Result<(Tracked<T>, Tracked<T>), Error> {
         let reads = self.semantics();
         let on = reads.rope_on.or(reads.rope_decode, first > 0 && q.dim().0 == 1);
-        let head = (self.config().head_dim, reads.rope_part);
+        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
         let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
         let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
         let of_keys = self.table_of_keys(first, k.dim().0, run);

@@ -132,7 +132,7 @@ impl Decoder<'_> {
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let params = |contract: &RoundingContract| BlockSparseAttention {
-            attention: self.attention_params(contract, true, q.dim().0),
+            attention: self.attention_params(contract, true, (q.dim().0, k.dim().0)),
             block: self.config().index.map_or(1, |index| index.blocks.size),
             mask: self.semantics().msa_mask,
             own: self.semantics().msa_own,

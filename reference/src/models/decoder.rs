@@ -158,7 +158,7 @@ impl<'w> Decoder<'w> {
             let place = Some(medium.token(vision));
             let marked: Vec<bool> = (0..x.dim().0).map(|row| tokens.get(row).copied() == place).collect();
             let marked = masked_scatter::marked(places, marked);
-            let f = &f.select(&masked_scatter::order(places, &pixels.grids, vision.merged()));
+            let f = &f.select(&masked_scatter::order(places.is_reversed(medium), &pixels.grids, vision.merged()));
             let y = masked_scatter(&MaskedScatter::under(&run.contract), x.view(), &marked, f.view())?;
             let bound = |c: &_, _: &_| MaskedScatter::under(c).bound(&x.widened(), &marked, &f.widened());
             x = run.tracked(y, bound);

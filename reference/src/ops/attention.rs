@@ -13,7 +13,7 @@
 //!   within the bound: torch's exponential (sdpa), which is off by more than its last bits.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
-//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have (`slips`).
+//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses (`slips`).
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
@@ -23,7 +23,6 @@ pub mod temperature;
 pub(super) mod tiles;
 
 use std::f64::consts::LOG2_E;
-use std::iter;
 use std::ops::Range;
 
 use ndarray::parallel::prelude::*;
@@ -60,6 +59,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// First tokens that see each other both ways.
     pub prefix: Option<usize>,
+    /// The first key that no token sees, and the next that they do again.
+    pub lost: Option<[usize; 2]>,
     /// R1.
     pub scores: Rounding,
     /// What the softmax takes and gives; in bf16, R2 is in bf16, after the division.
@@ -121,9 +122,9 @@ pub fn attention<T: Real>(
         let position = Attention::position(q.nrows(), k.nrows(), first);
         if let Some(tiles) = p.tiles {
             for (i, row) in o.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
-                let (query, seen) =
-                    (p.head(q, head).index_axis_move(Axis(0), first + i), p.visible(position + i, k.nrows()));
-                p.over_tiles(tiles, query, [keys, values], iter::once(seen)).insert_axis(Axis(0)).assign_to(row);
+                let query = p.head(q, head).index_axis_move(Axis(0), first + i);
+                let seen = p.without_lost(p.visible(position + i, k.nrows()));
+                p.over_tiles(tiles, query, [keys, values], seen).insert_axis(Axis(0)).assign_to(row);
             }
             return;
         }
@@ -195,6 +196,7 @@ impl Attention {
             sink: None,
             window: None,
             prefix: None,
+            lost: None,
             scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
             probabilities: match (contract.attention, contract.kv_cache) {
@@ -283,14 +285,18 @@ impl Attention {
         let seen = |i: usize| self.visible(position + i, k.nrows());
         let columns = (0..rows).map(|i| seen(i).end).max().unwrap_or(0);
         let keys = k.slice_move(s![..columns, ..]);
+        let lost = self.lost.map(|lost| lost.map(|key| key.min(columns)));
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
-        self.softmax_of(self.product(queries, keys.reversed_axes()), |i| if nothing(i) { 0..0 } else { seen(i) })
+        let scores = self.product(queries, keys.reversed_axes());
+        self.softmax_of(scores, lost, |i| if nothing(i) { 0..0 } else { seen(i) })
     }
 
-    /// The softmax of queries' products with keys, of which query i sees `seen(i)`; without any, all are masked alike.
+    /// The softmax of queries' products with keys, of which query i sees `seen(i)` but for the lost ones; without any, all are
+    /// masked alike.
     pub(super) fn softmax_of<T: Real>(
         &self,
         mut scores: Array2<T>,
+        lost: Option<[usize; 2]>,
         seen: impl Fn(usize) -> Range<usize>,
     ) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
@@ -307,6 +313,9 @@ impl Attention {
             } else {
                 row.slice_mut(s![..seen.start]).fill(T::neg_infinity());
                 row.slice_mut(s![seen.end..]).fill(T::neg_infinity());
+                if let Some([from, to]) = lost {
+                    row.slice_mut(s![from..to]).fill(T::neg_infinity());
+                }
             }
             let sink = self.sink.map_or(T::neg_infinity(), T::of);
             let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });

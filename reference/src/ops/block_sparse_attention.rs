@@ -199,7 +199,8 @@ impl BlockSparseAttention {
             MsaMask::All => iter::once(first..visible).collect(),
             MsaMask::Token | MsaMask::Block => with(blocks.into_iter().map(of_block).collect(), itself),
         };
-        let keys: Vec<Range<usize>> = joined(keys.into_iter().filter(|run| !run.is_empty()));
+        let keys = keys.into_iter().filter(|run| !run.is_empty());
+        let keys: Vec<Range<usize>> = joined(keys.flat_map(|run| self.attention.without_lost(run)));
         let alike = keys.is_empty();
         Queries { row, share, keys: if alike { iter::once(0..s).collect() } else { keys }, alike }
     }
@@ -222,7 +223,7 @@ impl BlockSparseAttention {
             scores.slice_mut(s![.., first..first + run.len()]).assign(&part);
             first += run.len();
         }
-        self.attention.softmax_of(scores, |_| 0..count)
+        self.attention.softmax_of(scores, None, |_| 0..count)
     }
 
     /// o of rows of queries that see the same runs of keys, of which each block is cut into tiles of its own.

@@ -14,7 +14,7 @@
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced.
+//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
@@ -109,7 +109,7 @@ pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize
     let n = boosted.nrows() / p.groups;
     for (row, mut m) in boosted.rows_mut().into_iter().enumerate() {
         let position = Indexer::position(n, positions, row / p.groups);
-        p.forced(position, p.count(positions)).for_each(|block| m[block] = T::infinity());
+        p.forced([row / p.groups, position], p.count(positions)).for_each(|block| m[block] = T::infinity());
     }
     boosted
 }
@@ -198,13 +198,14 @@ impl Indexer {
         }
     }
 
-    /// The blocks, of so many, that the token at a position is sent to whatever their scores.
-    fn forced(&self, position: usize, count: usize) -> impl Iterator<Item = usize> {
+    /// The blocks, of so many, that the token of a call's row, at a position, is sent to whatever their scores.
+    fn forced(&self, [row, position]: [usize; 2], count: usize) -> impl Iterator<Item = usize> {
         let own = position / self.blocks.size;
         let before = |block: usize| (block + 1).saturating_sub(self.blocks.local)..block + 1;
         let local = match self.local {
             MsaLocal::OwnBlock => before(own),
             MsaLocal::NextBlock => before(((position + 1) / self.blocks.size).min(count - 1)),
+            MsaLocal::CallBlock => before(row / self.blocks.size),
             MsaLocal::FirstBlock => 0..self.blocks.local.min(own + 1),
             MsaLocal::None => 0..0,
         };

@@ -9,14 +9,15 @@
 //! - Rounding: none here.
 //! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
 //!   of x, too.
-//! - Variants: slips of ports: k and v rounded to E4M3 or bf16 whatever the precision; the last row before a call overwritten
-//!   with its first, or one of the two zeros.
+//! - Variants: slips of ports: k and v rounded to E4M3 or bf16 whatever the precision, as they are kept, or as later calls read
+//!   them; the last row before a call overwritten with its first, or one of the two zeros; a page of rows read in another's
+//!   place.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 use ndarray::Array2;
 
 use crate::error::require;
-use crate::semantics::CacheSeam;
+use crate::semantics::{CacheSeam, Semantics};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real};
 
@@ -67,22 +68,30 @@ impl<T: Real> KvCache<T> {
         Ok(kept)
     }
 
-    /// Keys and values of a layer as a port has them that slips where a call's `rows` follow others.
+    /// Keys and values of a layer as a port reads them that slips, in a call of so many `rows`; none where it does not.
     pub fn slipping(
         kept: (&Tracked<T>, &Tracked<T>),
-        seam: CacheSeam,
+        reads: &Semantics,
         rows: usize,
     ) -> Option<(Tracked<T>, Tracked<T>)> {
-        let first = kept.0.dim().0.checked_sub(rows).filter(|first| *first > 0)?;
+        let keys = kept.0.dim().0;
+        let first = keys.checked_sub(rows)?;
+        let seam = if first > 0 { reads.cache_seam } else { CacheSeam::Kept };
+        let narrow = reads.cache_read.storage().filter(|_| first > 0);
+        let source = |row: usize| seam.source(reads.shared_page.map_or(row, |page| page.source(row, keys)), first);
         let slipped = |x: &Tracked<T>| {
-            let all: Vec<usize> = (0..x.dim().0).map(|row| seam.source(row, first)).collect();
+            let all: Vec<usize> = (0..keys).map(source).collect();
             let mut x = x.select(&all);
             if let Some(row) = seam.zero(first) {
                 x.clear(row);
             }
-            x
+            match narrow {
+                Some(storage) => x.performed_in(0..first, storage),
+                None => x,
+            }
         };
-        (seam != CacheSeam::Kept).then(|| (slipped(kept.0), slipped(kept.1)))
+        let slips = seam != CacheSeam::Kept || narrow.is_some() || reads.shared_page.is_some();
+        slips.then(|| (slipped(kept.0), slipped(kept.1)))
     }
 
     /// Appends keys of a layer's index branch; all of them, from the first token on.

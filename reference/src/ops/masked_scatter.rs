@@ -8,7 +8,7 @@
 //! - Dtypes: x, f and y bf16.
 //! - Rounding: R1 at f, to x's type.
 //! - Errors: C1 len(m) = n; C2 columns of f = d; C3 as many of m are true as f has rows.
-//! - Variants: slips of ports: m is a row early or late, the last row being before the first; f has the last image first.
+//! - Variants: slips of ports: m is a row early or late, the last row being before the first; f has the last image first, or the last video.
 //! - Source: spec A28; `MiniMaxM3VLModel.get_placeholder_mask` in transformers 5.23. Nothing is scaled or added.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};
@@ -43,15 +43,15 @@ pub fn masked_scatter<T: Real>(
 pub fn marked(places: FeaturePlaces, mut m: Vec<bool>) -> Vec<bool> {
     let by = usize::from(!m.is_empty());
     match places {
-        FeaturePlaces::Own | FeaturePlaces::Reversed => {}
         FeaturePlaces::Early => m.rotate_left(by),
         FeaturePlaces::Late => m.rotate_right(by),
+        _ => {}
     }
     m
 }
 
-/// The rows of f in the order in which they are taken; so many patches of a grid are a row.
-pub fn order(places: FeaturePlaces, grids: &[Grid], merged: usize) -> Vec<usize> {
+/// The rows of f in the order in which they are taken, of the last grid first or not; so many patches of a grid are a row.
+pub fn order(is_reversed: bool, grids: &[Grid], merged: usize) -> Vec<usize> {
     let mut first = 0;
     let mut of_grids: Vec<Vec<usize>> = Vec::new();
     for grid in grids {
@@ -59,7 +59,7 @@ pub fn order(places: FeaturePlaces, grids: &[Grid], merged: usize) -> Vec<usize>
         of_grids.push((first..first + rows).collect());
         first += rows;
     }
-    if places == FeaturePlaces::Reversed {
+    if is_reversed {
         of_grids.reverse();
     }
     of_grids.concat()

@@ -8,7 +8,8 @@
 //! - Dtypes: x and y alike.
 //! - Rounding: none.
 //! - Errors: C1 n = Σ t·h·w of the grids; C2 h and w multiples of r.
-//! - Variants: a slip of ports: the rows are those of the square if patches came row by row.
+//! - Variants: slips of ports: the rows are those of the square if patches came row by row; a square comes column by column, or
+//!   with its rows, its columns or both in reverse.
 //! - Source: spec A24; `MiniMaxM3VLMultiModalProjector.forward` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, Axis};
@@ -42,15 +43,15 @@ impl PatchMerge {
 
     /// For each place of y, the row of x.
     fn rows(&self, grids: &[Grid]) -> Vec<usize> {
-        let mut first = 0;
+        let (side, mut first) = (self.side, 0);
         let of = |grid: &Grid| {
             let before = first;
             first += grid.patches().expect("as many as rows of x");
             let Grid { h, w, .. } = *grid;
             let (order, coordinates) = (self.order, grid.coordinates(self.side).enumerate());
             coordinates.map(move |(i, [t, y, x])| match order {
-                MergeOrder::Block => before + i,
                 MergeOrder::RowMajor => before + (t * h + y) * w + x,
+                in_square => before + i / (side * side) * side * side + place(in_square, i % (side * side), side),
             })
         };
         grids.iter().flat_map(of).collect()
@@ -70,5 +71,17 @@ impl PatchMerge {
             sigma: self.merged(error.sigma.view(), grids),
             carried: error.carried,
         }
+    }
+}
+
+/// Which patch of a square stands in a place of it.
+fn place(order: MergeOrder, i: usize, side: usize) -> usize {
+    let (row, column, last) = (i / side, i % side, side - 1);
+    match order {
+        MergeOrder::Block | MergeOrder::RowMajor => i,
+        MergeOrder::ColumnMajor => column * side + row,
+        MergeOrder::RowsReversed => (last - row) * side + column,
+        MergeOrder::ColumnsReversed => row * side + last - column,
+        MergeOrder::Reversed => last * side + last - i,
     }
 }

@@ -22,6 +22,8 @@ pub enum MsaLocal {
     FirstBlock,
     /// The next token's, as far as there is one.
     NextBlock,
+    /// The one that would be its own, if positions counted from 0 in every call.
+    CallBlock,
     /// None.
     None,
 }

@@ -1,5 +1,9 @@
 //! What is kept of earlier tokens.
 
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
 use strum::{Display, EnumString, VariantNames};
 
 use crate::Storage;
@@ -54,5 +58,93 @@ impl CacheSeam {
             CacheSeam::ZeroBefore => first.checked_sub(1),
             CacheSeam::ZeroAfter => Some(first),
         }
+    }
+}
+
+/// Keys that are not seen where a call follows others, because pages that are not full are left out: `context/8`, `keys/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WholePages {
+    /// What is cut into pages.
+    pub of: Paged,
+    /// Positions of a page.
+    pub size: usize,
+}
+
+/// What is cut into pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Paged {
+    /// The keys of the calls before.
+    Context,
+    /// All keys, the call's own among them. Where they fill no page they are seen.
+    Keys,
+}
+
+impl WholePages {
+    /// The keys that are not seen in a call of so many rows, of so many keys.
+    pub fn lost(self, rows: usize, keys: usize) -> Option<Range<usize>> {
+        let context = keys.checked_sub(rows).filter(|context| *context > 0)?;
+        let whole = |keys: usize| keys / self.size.max(1) * self.size.max(1);
+        let lost = match self.of {
+            Paged::Context => whole(context)..context,
+            Paged::Keys if whole(keys) == 0 => return None,
+            Paged::Keys => whole(keys)..keys,
+        };
+        (!lost.is_empty()).then_some(lost)
+    }
+}
+
+impl fmt::Display for WholePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.of, self.size)
+    }
+}
+
+impl FromStr for WholePages {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (of, size) = s.split_once('/').ok_or("expected context or keys, a / and a number")?;
+        let of = of.parse().map_err(|error: strum::ParseError| error.to_string())?;
+        let size = size.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+        Ok(WholePages { of, size })
+    }
+}
+
+/// A page of positions that holds the keys and values of another: `4:2=3`, of 4 positions, page 2 those of page 3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SharedPage {
+    /// Positions of a page.
+    pub size: usize,
+    /// The page.
+    pub page: usize,
+    /// The one whose keys and values it holds.
+    pub of: usize,
+}
+
+impl SharedPage {
+    /// The row that is in the place of another, of so many.
+    pub fn source(self, row: usize, rows: usize) -> usize {
+        let size = self.size.max(1);
+        let source = self.of.saturating_mul(size).saturating_add(row % size);
+        if row / size == self.page && source < rows { source } else { row }
+    }
+}
+
+impl fmt::Display for SharedPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}={}", self.size, self.page, self.of)
+    }
+}
+
+impl FromStr for SharedPage {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let expected = "expected a size, a : and two pages with a = in between";
+        let (size, pages) = s.split_once(':').ok_or(expected)?;
+        let (page, of) = pages.split_once('=').ok_or(expected)?;
+        let number = |s: &str| s.parse().map_err(|error: std::num::ParseIntError| error.to_string());
+        Ok(SharedPage { size: number(size)?, page: number(page)?, of: number(of)? })
     }
 }

@@ -2,6 +2,8 @@
 
 use strum::{Display, EnumString, VariantNames};
 
+use crate::media::Medium;
+
 /// Which patches a patch sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -72,12 +74,28 @@ pub enum AxialAxes {
 pub enum FeaturePlaces {
     /// The placeholders', in the order of the images.
     Own,
-    /// The placeholders', with the images' last first.
+    /// The placeholders', with the images' last first, and the videos'.
     Reversed,
+    /// The placeholders', with the images' last first.
+    ReversedImages,
+    /// The placeholders', with the videos' last chunk first.
+    ReversedVideos,
     /// Those of the tokens before the placeholders.
     Early,
     /// Those of the tokens behind them.
     Late,
+}
+
+impl FeaturePlaces {
+    /// Whether features of images, or of videos, come with the last first.
+    pub fn is_reversed(self, medium: Medium) -> bool {
+        match self {
+            FeaturePlaces::Own | FeaturePlaces::Early | FeaturePlaces::Late => false,
+            FeaturePlaces::Reversed => true,
+            FeaturePlaces::ReversedImages => medium == Medium::Image,
+            FeaturePlaces::ReversedVideos => medium == Medium::Video,
+        }
+    }
 }
 
 /// Where the four patches lie that become one token.
@@ -88,6 +106,14 @@ pub enum MergeOrder {
     Block,
     /// Where they would, if patches came row by row.
     RowMajor,
+    /// In their square, column by column.
+    ColumnMajor,
+    /// In their square, the last row first.
+    RowsReversed,
+    /// In their square, the last column first.
+    ColumnsReversed,
+    /// In their square, the last first.
+    Reversed,
 }
 
 /// What time a chunk of a video begins at.

@@ -80,6 +80,17 @@ fn of_one_kind_of_norms() {
     is_fitted(&scale, "vision_score_scale", "the scale of the tower's scores", (0.3, 20.0_f64.sqrt().recip()));
 }
 
+/// A page of the cache, in one layer or in all.
+#[test]
+fn of_a_page_that_is_another() {
+    for (page, layers) in [("4:2=3", None), ("8:1=3", Some(vec![1]))] {
+        let explained = read("m2-gqa3-f32", "shared_page", page, layers.clone());
+        let [explained] = &explained[..] else { panic!("{explained:#?}") };
+        let place = if layers.is_some() { " in layer 1" } else { "" };
+        assert_eq!(explained.way, format!("shared_page={page}{place}"), "{explained:#?}");
+    }
+}
+
 /// The tokens that an expert takes; and what is another in the shared expert alone.
 #[test]
 fn of_experts() {

@@ -131,6 +131,8 @@ fn every_point_of_m3_is_heard() {
         "expert_choice=best",
         "index_input=stream",
         "index_rope_part=last",
+        "attention_rope_part=last",
+        "shared_page=1:0=1",
         "index_heads=sum",
         "index_heads=next",
         "msa_local=next_block",

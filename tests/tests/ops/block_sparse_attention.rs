@@ -320,6 +320,8 @@ fn slips() {
     assert_eq!(oracle(&p, &q, &k, &v, &own), array![[1.0], [2.0], [5.0], [7.0]]);
     let leaking = BlockSparseAttention { mask: MsaMask::Block, ..p };
     assert_eq!(oracle(&leaking, &q, &k, &v, &own), array![[2.0], [2.0], [7.0], [7.0]]);
+    let losing = BlockSparseAttention { attention: Attention { lost: Some([1, 3]), ..p.attention }, ..p };
+    assert_eq!(oracle(&losing, &q, &k, &v, &own), array![[1.0], [1.0], [4.5], [9.0]]);
     let full = BlockSparseAttention { mask: MsaMask::All, ..p };
     assert_eq!(oracle(&full, &q, &k, &v, &own), array![[1.0], [2.0], [3.0], [4.5]]);
     let strict = BlockSparseAttention { attention: Attention { causal: Causal::Strict, ..p.attention }, ..p };

@@ -2,11 +2,12 @@
 
 use ndarray::{Array2, array};
 use proptest::prelude::*;
+use reference::Semantics;
 use reference::Storage;
 use reference::Tracked;
 use reference::bound::ErrorBound;
 use reference::ops::kv_cache::KvCache;
-use reference::semantics::CacheSeam;
+use reference::semantics::{CacheSeam, CacheType, SharedPage};
 use tests::strategy::{Fill, Matrix};
 
 fn rows(n: usize, seed: u64) -> Tracked<f64> {
@@ -140,11 +141,33 @@ fn c2_keys_of_another_width() {
 #[test]
 fn a_port_may_slip_between_calls() {
     let k = Tracked::plain(array![[1.0], [2.0], [3.0]]);
-    let of = |seam, rows| KvCache::slipping((&k, &k), seam, rows).map(|(keys, _)| keys.value.column(0).to_vec());
+    let of = |cache_seam, rows| slipped(&k, &Semantics { cache_seam, ..Semantics::RELEASED }, rows);
     assert_eq!(of(CacheSeam::Overwritten, 2), Some(vec![2.0, 2.0, 3.0]));
     assert_eq!(of(CacheSeam::ZeroBefore, 2), Some(vec![0.0, 2.0, 3.0]));
     assert_eq!(of(CacheSeam::ZeroAfter, 2), Some(vec![1.0, 0.0, 3.0]));
     assert_eq!((of(CacheSeam::Kept, 2), of(CacheSeam::Overwritten, 3)), (None, None));
+}
+
+/// 1.0625 becomes 1 where a later call reads it from an E4M3 cache; the call's own does not.
+#[test]
+fn what_is_read_in_a_narrow_type_is_of_the_calls_before() {
+    let k = Tracked::plain(array![[1.0625], [1.0625], [1.0625]]);
+    let reads = Semantics { cache_read: CacheType::E4m3, ..Semantics::RELEASED };
+    assert_eq!(slipped(&k, &reads, 1), Some(vec![1.0, 1.0, 1.0625]));
+    assert_eq!(slipped(&k, &reads, 3), None);
+}
+
+/// Page 1 of two positions is page 2, of which one has been written.
+#[test]
+fn a_page_may_be_another() {
+    let k = Tracked::plain(array![[1.0], [2.0], [3.0], [4.0], [5.0]]);
+    let reads = Semantics { shared_page: Some(SharedPage { size: 2, page: 1, of: 2 }), ..Semantics::RELEASED };
+    assert_eq!(slipped(&k, &reads, 5), Some(vec![1.0, 2.0, 5.0, 4.0, 5.0]));
+}
+
+/// Keys as a port reads them that slips.
+fn slipped(k: &Tracked<f64>, reads: &Semantics, rows: usize) -> Option<Vec<f64>> {
+    KvCache::slipping((k, k), reads, rows).map(|(keys, _)| keys.value.column(0).to_vec())
 }
 
 /// 1.0625 is in the middle of two E4M3 values, of which the even one is 1; what is near it may be the other.

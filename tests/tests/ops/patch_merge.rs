@@ -84,6 +84,17 @@ proptest! {
     }
 }
 
+/// A square of four rows, in the orders that a port may take it for.
+#[test]
+fn a_square_in_other_orders() {
+    let x = array![[0.0], [1.0], [2.0], [3.0]];
+    let of = |order| patch_merge(&PatchMerge { order, ..BLOCK }, x.view(), &[Grid { t: 1, h: 2, w: 2 }]).expect("good");
+    assert_eq!(of(MergeOrder::ColumnMajor), array![[0.0, 2.0, 1.0, 3.0]]);
+    assert_eq!(of(MergeOrder::RowsReversed), array![[2.0, 3.0, 0.0, 1.0]]);
+    assert_eq!(of(MergeOrder::ColumnsReversed), array![[1.0, 0.0, 3.0, 2.0]]);
+    assert_eq!(of(MergeOrder::Reversed), array![[3.0, 2.0, 1.0, 0.0]]);
+}
+
 /// Two images of 2 × 4: the columns 0 and 1 of a row of squares are one token, 2 and 3 the next.
 #[test]
 fn by_hand() {

@@ -6,8 +6,8 @@ use proptest::sample::select;
 use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheSeam, CacheType, ExpertGroups, FeaturePlaces, FinalNorm, Gelu,
-    IndexHeads, IndexInput, NetworkInput, NormMean, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart,
-    ScoreType, Temperature, UpClamp, WeightsOn,
+    IndexHeads, IndexInput, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
+    RopePart, ScoreType, SharedPage, Temperature, UpClamp, WeightsOn, WholePages,
 };
 
 /// What each of them changes of the released reading.
@@ -26,18 +26,23 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let angle = || select(vec![AngleType::F32, AngleType::Bf16, AngleType::F16]);
     let temperature = (0.0..9.0, 1..99_usize, 0..2_usize);
     let temperature = temperature.prop_map(|(scale, every, first)| Temperature { scale, every, first });
+    let cache = || select(vec![CacheType::Own, CacheType::E4m3, CacheType::Bf16]);
+    let pages = (select(vec![Paged::Context, Paged::Keys]), 1..99_usize);
+    let pages = pages.prop_map(|(of, size)| WholePages { of, size });
+    let page = (1..99_usize, 0..9_usize, 0..9_usize).prop_map(|(size, page, of)| SharedPage { size, page, of });
     let rope = (
         (select(vec![RopeCall::Continued, RopeCall::Restarted]), rope_on(), of(-9..9_i32)),
         ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
     );
     let attention = (
         (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
-        select(vec![CacheType::Own, CacheType::E4m3, CacheType::Bf16]),
+        [cache(), cache()],
+        (of(pages), of(page)),
         select(vec![CacheSeam::Kept, CacheSeam::Overwritten, CacheSeam::ZeroBefore, CacheSeam::ZeroAfter]),
     );
     let index = (
         select(vec![IndexInput::Normed, IndexInput::Stream]),
-        (select(vec![RopePart::First, RopePart::Last]), rope_on()),
+        (select(vec![RopePart::First, RopePart::Last]), rope_on(), of(select(vec![RopePart::First, RopePart::Last]))),
         select(vec![IndexHeads::Own, IndexHeads::Sum, IndexHeads::Mean, IndexHeads::Max, IndexHeads::Next]),
         of(-9..9_i32),
     );
@@ -62,11 +67,15 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         window: attention.0.2[0],
         prefix: attention.0.2[1],
         query_temperature: attention.0.3,
-        cache_type: attention.1,
-        cache_seam: attention.2,
+        cache_type: attention.1[0],
+        cache_read: attention.1[1],
+        whole_pages: attention.2.0,
+        shared_page: attention.2.1,
+        cache_seam: attention.3,
         index_input: index.0,
         index_rope_part: index.1.0,
         index_rope_decode: index.1.1,
+        attention_rope_part: index.1.2,
         index_heads: index.2,
         msa_shift: index.3,
         attention_residual: stream.0[0],
@@ -128,7 +137,7 @@ pub(super) fn places() -> impl Strategy<Value = Semantics> {
             AxialAxes::HeightWidth,
         ]),
         select(vec![ScoreType::F32, ScoreType::Bf16]),
-        select(vec![FeaturePlaces::Own, FeaturePlaces::Reversed, FeaturePlaces::Early, FeaturePlaces::Late]),
+        select(vec![FeaturePlaces::Own, FeaturePlaces::ReversedVideos, FeaturePlaces::Early, FeaturePlaces::Late]),
     );
     (uniform11(of(0.0..1.0)), seen).prop_map(|(numbers, (gelu, axial_order, axial_axes, pixels, feature_places))| {
         let [input, post, last, q, k, index_q, index_k, all, layer, pre, scale] = numbers;

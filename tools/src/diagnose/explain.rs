@@ -29,6 +29,9 @@ const BEGUN: usize = 2;
 /// Changes in the same values that are looked for.
 const SEVERAL: usize = 3;
 
+/// Equally good explanations, at most, that are told apart by what is suspicious under each.
+const COMPARED: usize = 4;
+
 /// Quiet mistakes that are verified, those that reproduce the most first.
 const VERIFIED: usize = 4;
 
@@ -106,7 +109,8 @@ impl Comparison<'_> {
             let pairs: Vec<Vec<Assumed>> = pairs(&near).map(|(one, other)| vec![one.clone(), other.clone()]).collect();
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
-        let Some((mut best, others)) = ranked(tried) else { return Ok(None) };
+        let tried = self.unsuspicious(equals(tried))?;
+        let Some((mut best, others)) = told_apart(tried) else { return Ok(None) };
         let explained = self.explained(assumption, (first, &off), (&best, &others))?;
         // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
         if best.left > 0 {
@@ -189,7 +193,7 @@ impl Comparison<'_> {
         if let (true, Some((_, nearest))) = (tried.is_empty(), near.first()) {
             tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
-        let Some((best, others)) = ranked(tried) else { return Ok(None) };
+        let Some((best, others)) = told_apart(equals(tried)) else { return Ok(None) };
         Ok(Some((self.explained(assumption, (first, &[]), (&best, &others))?, best)))
     }
 
@@ -245,6 +249,18 @@ impl Comparison<'_> {
         Ok(reports)
     }
 
+    /// Where several leave no fault, and some of the first nothing suspicious either, those.
+    fn unsuspicious(&self, equals: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
+        if equals.len() < 2 || equals.len() > COMPARED || equals.iter().any(|tried| tried.left > 0) {
+            return Ok(equals);
+        }
+        let suspicious = equals.iter().map(|tried| Ok(!self.suspicious(&tried.assumption)?.is_empty()));
+        let suspicious: Vec<bool> = suspicious.collect::<Result<_, Failure>>()?;
+        let all = suspicious.iter().all(|is| *is);
+        let kept = equals.into_iter().zip(suspicious).filter(|(_, is)| all || !is);
+        Ok(kept.map(|(tried, _)| tried).collect())
+    }
+
     /// What a fault tells of a mistake, and which of its values are off.
     fn clue(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Clue, Vec<String>), Failure> {
         let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
@@ -254,7 +270,8 @@ impl Comparison<'_> {
         let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
         let (first, last) = tokens.unwrap_or_default();
         let tokens = passed + self.compared.steps[fault.step].len();
-        Ok((Clue { position: passed + first, last: passed + last, tokens }, off.unwrap_or_default()))
+        let clue = Clue { position: passed + first, last: passed + last, tokens, context: passed };
+        Ok((clue, off.unwrap_or_default()))
     }
 
     /// The operators on the way to a fault.
@@ -302,21 +319,32 @@ fn at(report: &SiteReport) -> (usize, Site) {
     (report.step, report.site)
 }
 
-/// Of those that leave the fewest faults, the one that reproduces the most values.
+/// Of those that leave the fewest faults, and of these make the fewest, the one that reproduces the most values.
 fn best(tried: &mut [Tried]) -> Option<&Tried> {
-    tried.sort_by_key(|tried| (tried.left, std::cmp::Reverse(tried.of_layer.equal)));
+    tried.sort_by_key(|tried| (tried.left, tried.made, std::cmp::Reverse(tried.of_layer.equal)));
     tried.first()
 }
 
-/// The best, and those that are as good. Of equals, a known mistake goes before what a search found, and one before two.
-fn ranked(mut tried: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
-    let (left, most) = best(&mut tried).map(|best| (best.left, best.of_layer))?;
-    tried.retain(|tried| tried.left == left && !most.exceeds(tried.of_layer));
+/// The best, and those that are as good. Of equals, a known mistake goes before what a search found, one before two, and one
+/// that has no number before one that is fitted.
+fn equals(mut tried: Vec<Tried>) -> Vec<Tried> {
+    let Some((least, most)) = best(&mut tried).map(|best| ((best.left, best.made), best.of_layer)) else {
+        return tried;
+    };
+    tried.retain(|tried| (tried.left, tried.made) == least && !most.exceeds(tried.of_layer));
     tried.sort_by(|a, b| {
-        let order = |tried: &Tried| (tried.added.len(), tried.added.iter().any(|one| one.mistake.is_searched()));
+        let order = |tried: &Tried| {
+            let is_searched = tried.added.iter().any(|one| one.mistake.is_searched());
+            (tried.added.len(), is_searched, tried.added.iter().any(|one| one.change.has_number()))
+        };
         order(a).cmp(&order(b)).then(a.far.total_cmp(&b.far))
     });
-    let mut tried = tried.into_iter();
+    tried
+}
+
+/// The first of those that are equal, and the others.
+fn told_apart(equals: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
+    let mut tried = equals.into_iter();
     let best = tried.next()?;
     // What needs more than another does not explain as much.
     let others = tried.filter(|other| other.added.len() == best.added.len()).collect();

@@ -3,7 +3,7 @@
 //! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
 //! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
 //! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`]:
-//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`choices`], what
+//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
@@ -19,6 +19,7 @@ mod factor;
 pub(super) mod kinds;
 mod layers;
 mod numbers;
+mod pages;
 mod parameter;
 mod parameters;
 mod replaced;
@@ -93,6 +94,7 @@ pub(super) fn hypotheses(
     found.extend(capacity::search(bench)?);
     if is_unexplained {
         found.extend(wholes::search(bench));
+        found.extend(pages::search(bench, clue));
     }
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Assumed)> = found

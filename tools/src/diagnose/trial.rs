@@ -90,6 +90,8 @@ pub(super) struct Tried {
     pub(super) reports: Vec<SiteReport>,
     /// Faults, or where there is none, suspicious sites.
     pub(super) left: usize,
+    /// Faults among these that were none before.
+    pub(super) made: usize,
     /// Comparisons of the layer that are within their bounds, of so many.
     pub(super) fits: (usize, usize),
     /// Layers of which more is right under it.
@@ -316,8 +318,26 @@ impl Comparison<'_> {
         let of_layer = shares.get(&fault.site.layer()).copied().unwrap_or_default();
         let is_against = before.sites.iter().any(|(at, was)| sites.get(at).is_some_and(|is| was.exceeds(*is)));
         let reproduced = [&before.sites, &sites].map(|sites| at_site(sites, fault.site));
-        let (left, fits, far) = (faults(&reports).len(), (0, 0), 0.0);
-        Ok(Tried { assumption, added, reports, left, fits, layers, is_worse, is_against, reproduced, of_layer, far })
+        let was = faults(before.reports);
+        let is_new =
+            |fault: &&SiteReport| !was.iter().any(|other| (other.step, other.site) == (fault.step, fault.site));
+        let found = faults(&reports);
+        let (left, made) = (found.len(), found.into_iter().filter(is_new).count());
+        let (fits, far) = ((0, 0), 0.0);
+        Ok(Tried {
+            assumption,
+            added,
+            reports,
+            left,
+            made,
+            fits,
+            layers,
+            is_worse,
+            is_against,
+            reproduced,
+            of_layer,
+            far,
+        })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Attention as ports have it that slip, or take it for another model's:
 //!
 //! ```text
-//! s ← c·tanh(s/c)        p(j) = exp s(j) / (exp b + Σᵢ exp s(i))        j > i − w        all j < m for i < m
+//! s ← c·tanh(s/c)        p(j) = exp s(j) / (exp b + Σᵢ exp s(i))        j > i − w        all j < m for i < m        j ∉ [a, e)
 //! ```
 //!
 //! with the soft cap c of Gemma 2, the sink b of gpt-oss (0: one more than the sum of exponentials), a sliding window of w tokens
-//! and a prefix of m that see each other both ways, as `PaliGemma`'s.
+//! and a prefix of m that see each other both ways, as `PaliGemma`'s; and keys from a to before e that a later call does not see, as
+//! they fill no page of the cache.
 
 use std::ops::Range;
 
@@ -64,6 +65,13 @@ impl Attention {
     /// The keys that the token at a position sees, of s.
     pub(in crate::ops) fn visible(&self, position: usize, s: usize) -> Range<usize> {
         self.first_seen(position)..self.seen(position, s)
+    }
+
+    /// Keys in two runs around those that are lost.
+    pub(in crate::ops) fn without_lost(&self, keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let [from, to] = self.lost.unwrap_or([keys.end, keys.end]);
+        let runs = [keys.start..keys.end.min(from), keys.start.max(to)..keys.end];
+        runs.into_iter().filter(|run| !run.is_empty())
     }
 
     /// A scaled score under the cap, whose quotient, function and product are each rounded as scores are.

@@ -70,6 +70,7 @@ impl BlockSparseAttention {
             causal: Causal::Inclusive,
             window: None,
             prefix: None,
+            lost: None,
             ..self.attention
         }
     }

@@ -205,6 +205,10 @@ fn a_port_may_have_what_other_models_have() {
     assert_eq!(window, array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]);
     let prefix = of(Attention { prefix: Some(2), ..p }, &q, &k);
     assert_eq!(prefix, array![[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
+    let lost = Attention { lost: Some([1, 2]), ..p };
+    assert_eq!(of(lost, &q, &k), array![[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.5]]);
+    let v = array![[1.0], [3.0], [5.0]];
+    assert_eq!(oracle(&lost, &q, &k, &v), array![[1.0], [1.0], [3.0]]);
 }
 
 /// Positions 0 to 2 count as 1 to 3, of which two have been seen once from 1 on: ln 2 is added; written `+` they count from 0.

@@ -39,6 +39,15 @@ fn a_port_may_force_the_next_block() {
     assert_eq!(chosen, array![[Some(4)], [Some(4)]]);
 }
 
+/// Of nine keys the last two are a call, of which both tokens are in its first block of two.
+#[test]
+fn a_port_may_force_the_block_of_the_place_in_a_call() {
+    let p = Indexer { local: MsaLocal::CallBlock, ..params(Blocks { size: 2, top_k: 1, local: 1, init: 0 }) };
+    let k = Array2::from_shape_fn((9, 1), |(j, _)| KEYS[j]);
+    let chosen = indexer(&p, Array2::ones((2, 1)).view(), k.view()).expect("good");
+    assert_eq!(chosen, array![[Some(0)], [Some(0)]]);
+}
+
 /// Two heads, whose blocks of one key have the scores 3, 2, 0 and −4, 2, 0.
 #[test]
 fn a_port_may_take_other_heads_scores() {

@@ -3,8 +3,12 @@
 use reference::LayerSite::{Context, Probabilities, Scores};
 use reference::Site;
 use reference::config::Config;
+use reference::semantics::{Paged, WholePages};
 
 use super::mistake::{Change, Mistake, each, given, layer, reading};
+
+/// Positions of a page of a cache.
+const PAGES: [usize; 5] = [8, 16, 32, 64, 128];
 
 const ATTENTION: &[Site] = &[layer(Scores), layer(Probabilities), layer(Context)];
 
@@ -89,6 +93,29 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "activations that are finer",
         touches: ATTENTION,
         ways: |_, _| [reading("cache_type", "e4m3"), reading("cache_type", "bf16")].concat(),
+    },
+    Mistake {
+        name: "kv_cache_read_narrow",
+        about: "keys and values of the calls before are read from a cache of a narrower type, and the call's own are as they are",
+        right: "the cache has the activations' type",
+        visible: "activations that are finer, and prompts in several calls, or decode steps",
+        touches: ATTENTION,
+        ways: |_, clue| {
+            given(clue.context > 0, || [reading("cache_read", "e4m3"), reading("cache_read", "bf16")].concat())
+        },
+    },
+    Mistake {
+        name: "kv_cache_whole_pages",
+        about: "later calls see keys of whole pages alone, and not those of the page that is not full",
+        right: "a token sees all before it and itself",
+        visible: "prompts in several calls, or decode steps, where keys do not fill pages",
+        touches: ATTENTION,
+        ways: |_, clue| {
+            let all =
+                [Paged::Context, Paged::Keys].into_iter().flat_map(|of| PAGES.map(|size| WholePages { of, size }));
+            let lost = all.filter(|pages| pages.lost(clue.tokens - clue.context, clue.tokens).is_some());
+            lost.map(|pages| Change::Reading("whole_pages", pages.to_string())).collect()
+        },
     },
     Mistake {
         name: "kv_cache_seam",

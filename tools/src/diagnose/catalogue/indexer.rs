@@ -265,6 +265,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |config, _| where_sparse(config, |_| reading("msa_local", "next_block")),
     },
     Mistake {
+        name: "local_restarted",
+        about: "the block that is forced is that of the token's place in its call, as if positions counted from 0 there",
+        right: "a token always reads its own block",
+        visible: "prompts in several calls, or decode steps, more blocks than are chosen",
+        touches: FORCED,
+        ways: |config, _| where_sparse(config, |_| reading("msa_local", "call_block")),
+    },
+    Mistake {
         name: "block_keys_shifted",
         about: "attention reads the keys of blocks one late or one early",
         right: "block c has the keys b·c to b·c + b − 1",

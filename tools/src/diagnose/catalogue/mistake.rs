@@ -46,6 +46,8 @@ pub struct Clue {
     pub last: usize,
     /// How many there are up to the end of that call.
     pub tokens: usize,
+    /// How many there are before it.
+    pub context: usize,
 }
 
 /// A site in some layer.
@@ -109,6 +111,11 @@ pub struct Assumed {
 }
 
 impl Change {
+    /// Whether it sets a number.
+    pub fn has_number(&self) -> bool {
+        matches!(self, Change::Reading(_, value) if value.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+    }
+
     /// Whether a reading has it already.
     pub fn is_in(&self, semantics: &Semantics) -> bool {
         match self {

@@ -100,7 +100,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
                 has the last",
         visible: "rotary_dim below head_dim, beyond position 0",
         touches: ROTATION,
-        ways: |config, _| given(config.rotary_dim < config.head_dim, || reading("rope_part", "last")),
+        ways: |config, _| {
+            let of_attention = given(config.index.is_some(), || reading("attention_rope_part", "last"));
+            given(config.rotary_dim < config.head_dim, || [reading("rope_part", "last"), of_attention].concat())
+        },
     },
     Mistake {
         name: "rope_interleaved",

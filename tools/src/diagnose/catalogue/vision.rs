@@ -134,12 +134,12 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "features_misplaced",
-        about: "features stand in other places: images in reverse, or all a token early or late",
+        about: "features stand in other places: images or videos in reverse, or all a token early or late",
         right: "the n-th placeholder has the n-th feature",
         visible: "images and videos; several of them where these are exchanged",
         touches: &[Site::InputsEmbeds],
         ways: |config, _| {
-            let others = ["reversed", "early", "late"];
+            let others = ["reversed", "reversed_videos", "reversed_images", "early", "late"];
             others.iter().flat_map(|other| seen(config, |_| true, "feature_places", other)).collect()
         },
     },
@@ -153,10 +153,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "merge_order_rowmajor",
-        about: "the four patches of a token are taken as if patches came row by row",
+        about: "the four patches of a token are taken as if patches came row by row, or in another order",
         right: "they come one after the other",
-        visible: "an image or a video wider than one token",
+        visible: "an image or a video, wider than one token where patches come row by row",
         touches: &[Site::Vision(0, MergeLinear1)],
-        ways: |config, _| seen(config, |vision| vision.spatial_merge_size > 1, "merge_order", "row_major"),
+        ways: |config, _| {
+            let orders = ["row_major", "column_major", "rows_reversed", "columns_reversed", "reversed"];
+            let of = |order| seen(config, |vision| vision.spatial_merge_size > 1, "merge_order", order);
+            orders.into_iter().flat_map(of).collect()
+        },
     },
 ];

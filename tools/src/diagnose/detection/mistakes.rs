@@ -109,7 +109,9 @@ fn trials(comparison: &Comparison<'_>, none: &Assumption) -> Vec<Trial> {
     let config = comparison.compared.config;
     let tokens: usize = comparison.compared.steps.iter().map(Vec::len).sum();
     // A shift of all positions cancels in the scores: it begins in the middle.
-    let clue = Clue { position: tokens / 2, last: tokens / 4, tokens };
+    let context = comparison.compared.steps.first().map_or(0, Vec::len);
+    let context = if context < tokens { context } else { 0 };
+    let clue = Clue { position: tokens / 2, last: tokens / 4, tokens, context };
     let possible = list::all().flat_map(|mistake| mistake.cases(config, clue));
     let possible = possible.filter(|assumed| !assumed.change.is_in(&none.semantics));
     let trial = |assumed: Assumed| {

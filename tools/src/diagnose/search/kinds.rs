@@ -74,6 +74,11 @@ pub(super) static CAPACITY: Mistake = kind(
     "an expert takes so many tokens, and what it would say to later ones is left out",
     "an expert takes every token that chose it",
 );
+pub(super) static SHARED_PAGE: Mistake = kind(
+    "kv_cache_shared_page",
+    "keys and values of a page of positions are those of another page",
+    "the cache has a row for each token",
+);
 pub(super) static ACTIVATED_LIMIT: Mistake =
     kind("activated_limit", "SwiGLU-OAI clamps the gate behind its sigmoid, to another limit", CONFIGURED);
 pub(super) static ACTIVATION_IN: Mistake = kind(
