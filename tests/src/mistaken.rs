@@ -48,6 +48,11 @@ pub fn computed(model: &Decoder<'_>, tokens: &[u32], contract: RoundingContract)
     recorder.0
 }
 
+/// Whether a known mistake goes wrong between calls, so that a prompt in one call has nothing of it.
+pub fn needs_calls(name: &str) -> bool {
+    list::all().any(|mistake| mistake.name == name && mistake.visible.contains("decode steps"))
+}
+
 /// What the prompt of a case shows.
 pub fn shown(case: &Case) -> Option<Media> {
     let model = Model::of_case(case.clone()).expect("it is whole");
