@@ -129,6 +129,8 @@ fn a_proposed_prompt_shows_what_six_tokens_cannot() {
     let calls = [
         "rope_restarted",
         "rope_missing_in_decode",
+        "kv_cache_read_narrow",
+        "kv_cache_whole_pages",
         "kv_cache_seam",
         "index_rope_missing_in_decode",
         "local_restarted",
