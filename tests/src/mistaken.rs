@@ -152,7 +152,7 @@ impl Setting {
     pub fn mistakes(&self) -> Vec<Assumed> {
         let checkpoint = self.case.checkpoint().expect("it is whole");
         let tokens = self.case.tokens.len();
-        let clue = Clue { position: tokens / 2, last: tokens / 4, tokens, context: 0 };
+        let clue = Clue { position: tokens / 2, last: tokens / 4, tokens, context: tokens / 2 };
         let all = list::all().flat_map(|mistake| mistake.cases(checkpoint.config(), clue));
         all.filter(|assumed| !assumed.change.is_in(&self.semantics())).collect()
     }

@@ -108,9 +108,10 @@ pub(super) fn detect(
 fn trials(comparison: &Comparison<'_>, none: &Assumption) -> Vec<Trial> {
     let config = comparison.compared.config;
     let tokens: usize = comparison.compared.steps.iter().map(Vec::len).sum();
-    // A shift of all positions cancels in the scores: it begins in the middle.
-    let context = comparison.compared.steps.first().map_or(0, Vec::len);
-    let context = if context < tokens { context } else { 0 };
+    // A shift of all positions cancels in the scores: it begins in the middle. What only a second call shows is tried as if there
+    // were one.
+    let first = comparison.compared.steps.first().map_or(0, Vec::len);
+    let context = if first < tokens { first } else { tokens / 2 };
     let clue = Clue { position: tokens / 2, last: tokens / 4, tokens, context };
     let possible = list::all().flat_map(|mistake| mistake.cases(config, clue));
     let possible = possible.filter(|assumed| !assumed.change.is_in(&none.semantics));
