@@ -36,6 +36,8 @@ mod wholes;
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
 
+use std::collections::BTreeSet;
+
 use rayon::prelude::*;
 use reference::Site;
 use reference::config::Config;
@@ -130,6 +132,9 @@ fn nearest(bench: &Bench<'_, '_>, found: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>>
         })
         .collect();
     near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    // Of those that are told alike, and differ in what they round, the nearest.
+    let mut told = BTreeSet::new();
+    near.retain(|(_, added)| told.insert(added.iter().map(Assumed::way).collect::<Vec<_>>()));
     near.truncate(TRIED);
     near.into_iter().map(|(_, added)| added).collect()
 }

@@ -19,14 +19,23 @@ pub enum Grid {
     Mxfp8,
     /// 8-bit integers, scaled so that the largest of each row is 127.
     Int8,
-    /// 4-bit integers, scaled so that the largest of each so many input channels is 7.
-    Int4(usize),
-    /// 4-bit integers from 0 to 15, scaled so that the least and the largest of each so many input channels are among them.
-    Int4FromZero(usize),
+    /// 4-bit integers by groups of input channels.
+    Int4(Int4),
     /// bf16.
     Bf16,
     /// f16.
     F16,
+}
+
+/// 4-bit integers by groups of input channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Int4 {
+    /// Input channels that have a scale of their own.
+    group: usize,
+    /// Whether they are from 0 to 15, the least and the largest of a group among them; else the largest is 7.
+    from_zero: bool,
+    /// Whether their products with scales were rounded to the type that the checkpoint has.
+    stored: bool,
 }
 
 impl Grid {
@@ -42,7 +51,9 @@ impl Grid {
     /// 4-bit integers of matrices with so many input channels.
     pub fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
         let groups = Grid::GROUPS.into_iter().filter(move |group| columns.is_multiple_of(*group));
-        groups.flat_map(|group| [Grid::Int4(group), Grid::Int4FromZero(group)])
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        let of = move |group| ways.map(|(from_zero, stored)| Grid::Int4(Int4 { group, from_zero, stored }));
+        groups.flat_map(of)
     }
 
     pub(super) fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
@@ -53,8 +64,7 @@ impl Grid {
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
-            Grid::Int4(group) => by_groups(w, group, symmetric),
-            Grid::Int4FromZero(group) => by_groups(w, group, from_zero),
+            Grid::Int4(how) => by_groups(w, how),
             Grid::Int8 => {
                 let mut rounded: Array2<f64> = w.dense();
                 for mut row in rounded.rows_mut() {
@@ -73,12 +83,14 @@ fn stored(w: &Matrix<'_>, storage: Storage) -> Matrix<'static> {
     Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
 }
 
-/// Groups of input channels as `round` leaves them, in the type that the checkpoint has.
-fn by_groups(w: &Matrix<'_>, group: usize, round: fn(&mut [f64])) -> Matrix<'static> {
+fn by_groups(w: &Matrix<'_>, how: Int4) -> Matrix<'static> {
     let mut rounded: Array2<f64> = w.dense();
-    let rows = rounded.rows_mut().into_iter().filter_map(|row| row.into_slice());
-    rows.flat_map(|row| row.chunks_mut(group)).for_each(round);
-    Matrix::stored(rounded.view(), w.storage())
+    for mut row in rounded.rows_mut() {
+        for group in row.as_slice_mut().expect("a dense row").chunks_mut(how.group) {
+            if how.from_zero { from_zero(group) } else { symmetric(group) }
+        }
+    }
+    Matrix::stored(rounded.view(), if how.stored { w.storage() } else { Storage::F32 })
 }
 
 /// What f32 computes.
@@ -110,14 +122,11 @@ pub(super) fn largest(w: &Matrix<'_>) -> f64 {
     w.dense::<f64>().iter().fold(0.0, |most, w| most.max(w.abs()))
 }
 
-/// E4M3 by a scale, times another, in the type that the checkpoint has.
-pub(super) fn to_e4m3(w: &Matrix<'_>, by: f64, times: f64) -> Matrix<'static> {
+/// E4M3 by a scale, times another; `stored` says whether in the type that the checkpoint has.
+pub(super) fn to_e4m3(w: &Matrix<'_>, [by, times]: [f64; 2], stored: bool) -> Matrix<'static> {
     let (by, times) = (in_f32(by), in_f32(times));
-    let rounded = w.dense::<f64>().mapv(|w| match by {
-        0.0 => w,
-        _ => in_f32(Storage::E4m3.nearest(in_f32(w / by)) * times),
-    });
-    Matrix::stored(rounded.view(), w.storage())
+    let round = |w: f64| if by > 0.0 { in_f32(Storage::E4m3.nearest(in_f32(w / by)) * times) } else { w };
+    Matrix::stored(w.dense::<f64>().mapv(round).view(), if stored { w.storage() } else { Storage::F32 })
 }
 
 fn quantized(w: &Matrix<'_>, how: &Quantization) -> Matrix<'static> {
@@ -131,8 +140,10 @@ impl fmt::Display for Grid {
             Grid::E4m3Tensor => "E4M3 with one scale",
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
-            Grid::Int4(group) => return write!(f, "4-bit integers by groups of {group}, the largest of which is 7"),
-            Grid::Int4FromZero(group) => return write!(f, "4-bit integers from 0 to 15 by groups of {group}"),
+            Grid::Int4(Int4 { group, from_zero, .. }) => {
+                let range = if *from_zero { "from 0 to 15" } else { "up to 7" };
+                return write!(f, "4-bit integers {range} by groups of {group}");
+            }
             Grid::Bf16 => "bf16",
             Grid::F16 => "f16",
         })

@@ -41,10 +41,12 @@ pub enum TensorChange {
     Transposed(Weight),
     /// A tensor, or those of all experts, are rounded.
     Rounded(Tensors, Grid),
-    /// Experts' tensors are rounded to E4M3 with one scale for those of all experts: gate and up projections, or outputs.
-    RoundedTogether(Projections),
-    /// A tensor is rounded to E4M3 with one scale, and multiplied by that of another of its layer.
-    RoundedBeside(Weight, Weight),
+    /// Experts' tensors are rounded to E4M3 with one scale for those of all experts: gate and up projections, or outputs;
+    /// whether what they stand for was rounded to the type that the checkpoint has.
+    RoundedTogether(Projections, bool),
+    /// A tensor is rounded to E4M3 with one scale, and multiplied by that of another of its layer; whether that was rounded to the
+    /// type that the checkpoint has.
+    RoundedBeside(Weight, Weight, bool),
     /// Scales of quantized tensors are taken otherwise.
     Scales(Tensors, ScaleChange),
 }
@@ -127,15 +129,15 @@ impl TensorChange {
             },
             TensorChange::Transposed(of) if is(weight, *of) => mapped(&|w| w.t().to_owned()),
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
-            TensorChange::RoundedTogether(which) if Tensors::Experts(*which).have(weight) => {
+            TensorChange::RoundedTogether(which, stored) if Tensors::Experts(*which).have(weight) => {
                 let scale = largest_of_experts(weight, &get) / Storage::E4m3.largest();
-                Ok(grid::to_e4m3(&get(weight)?, scale, scale))
+                Ok(grid::to_e4m3(&get(weight)?, [scale; 2], *stored))
             }
-            TensorChange::RoundedBeside(of, other) if is(weight, *of) => {
+            TensorChange::RoundedBeside(of, other, stored) if is(weight, *of) => {
                 let w = get(weight)?;
                 let [own, others] = [grid::largest(&w), grid::largest(&beside(weight, *other, &get)?)];
                 let most = Storage::E4m3.largest();
-                Ok(grid::to_e4m3(&w, own / most, others / most))
+                Ok(grid::to_e4m3(&w, [own / most, others / most], *stored))
             }
             TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
@@ -154,7 +156,7 @@ impl TensorChange {
             | TensorChange::OfLayer(Tensors::One(of), _)
             | TensorChange::Inputs(Tensors::One(of), ..)
             | TensorChange::Exchanged(of, _)
-            | TensorChange::RoundedBeside(of, _)
+            | TensorChange::RoundedBeside(of, ..)
             | TensorChange::Rounded(Tensors::One(of), _)
             | TensorChange::Scales(Tensors::One(of), _) => of,
             TensorChange::Layers(..) => return false,
@@ -197,12 +199,12 @@ impl TensorChange {
                 let verb = if tensors.are_several() { "are" } else { "is" };
                 format!("{tensors}{place} {verb} rounded to {grid}")
             }
-            TensorChange::RoundedTogether(which) => {
+            TensorChange::RoundedTogether(which, _) => {
                 let tensors = Tensors::Experts(*which);
                 let verb = if tensors.are_several() { "are" } else { "is" };
                 format!("{tensors}{place} {verb} rounded to E4M3 with one scale for all experts")
             }
-            TensorChange::RoundedBeside(of, other) => {
+            TensorChange::RoundedBeside(of, other, _) => {
                 format!("{}{place} is rounded to E4M3 and multiplied by the scale of {}", named(*of), named(*other))
             }
             TensorChange::Scales(Tensors::All, change) => {

@@ -1,6 +1,6 @@
 //! Tensors rounded to four bits by groups, by a scale of several tensors, or by one scale and multiplied by another.
 
-use reference::config::FeedForward;
+use reference::config::{Config, FeedForward};
 use reference::weights::{LayerWeight, Projection, Weight, inventory};
 use reference::{LayerSite, Site};
 
@@ -38,7 +38,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             _ => four_bits(Tensors::One(of), columns),
         }
         if matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..))) && rows > 1 {
-            beside.extend(others(of, columns, &config).map(|other| TensorChange::RoundedBeside(of, other)));
+            let ways = |other| [false, true].map(|stored| TensorChange::RoundedBeside(of, other, stored));
+            beside.extend(others(of, columns, &config).flat_map(ways));
         }
     }
     if let Some(layer) = bench.site.layer().filter(|layer| config.layer(*layer).feed_forward == FeedForward::Experts) {
@@ -52,7 +53,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
                 four_bits(Tensors::Experts(which), columns);
             }
             if config.num_local_experts <= EXPERTS {
-                beside.push(TensorChange::RoundedTogether(which));
+                beside.extend([false, true].map(|stored| TensorChange::RoundedTogether(which, stored)));
             }
         }
     }
@@ -61,7 +62,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
 }
 
 /// Other matrices of a layer with as many input channels, with which one may be fused.
-fn others(of: Weight, columns: usize, config: &reference::config::Config) -> impl Iterator<Item = Weight> {
+fn others(of: Weight, columns: usize, config: &Config) -> impl Iterator<Item = Weight> {
     let mut seen: Vec<Weight> = Vec::new();
     for (other, (rows, width)) in inventory(config) {
         let Weight::Layer(_, inner) = other else { continue };
