@@ -73,14 +73,18 @@ fn to_four_bits() {
     let v_proj = Weight::Layer(1, LayerWeight::VProj);
     let symmetric = |group: &mut [f64]| {
         let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
-        group.iter_mut().for_each(|w| *w = scale * in_f32(*w / scale).round_ties_even());
+        for w in group {
+            *w = scale * in_f32(*w / scale).round_ties_even();
+        }
     };
     let from_zero = |group: &mut [f64]| {
         let (least, most) = group.iter().fold((0.0, 0.0), |(a, b), w| (f64::min(a, *w), f64::max(b, *w)));
         let scale = in_f32(in_f32(most - least) / 15.0);
         let zero = in_f32(-least / scale).round_ties_even();
         let round = |w: f64| (in_f32(w / scale).round_ties_even() + zero).clamp(0.0, 15.0) - zero;
-        group.iter_mut().for_each(|w| *w = scale * round(*w));
+        for w in group {
+            *w = scale * round(*w);
+        }
     };
     let ways: [(fn(&mut [f64]), &str); 2] = [(symmetric, "up to 7"), (from_zero, "from 0 to 15")];
     for (round, said) in ways {

@@ -102,7 +102,9 @@ fn in_f32(x: f64) -> f64 {
 fn symmetric(group: &mut [f64]) {
     let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
     if scale > 0.0 {
-        group.iter_mut().for_each(|w| *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-8.0, 7.0)));
+        for w in group {
+            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-8.0, 7.0));
+        }
     }
 }
 
@@ -113,7 +115,9 @@ fn from_zero(group: &mut [f64]) {
     if scale > 0.0 {
         let zero = in_f32(-least / scale).round_ties_even().clamp(0.0, 15.0);
         let round = |w: f64| (in_f32(w / scale).round_ties_even() + zero).clamp(0.0, 15.0) - zero;
-        group.iter_mut().for_each(|w| *w = in_f32(scale * round(*w)));
+        for w in group {
+            *w = in_f32(scale * round(*w));
+        }
     }
 }
 

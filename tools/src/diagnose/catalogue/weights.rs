@@ -56,6 +56,11 @@ pub enum Networks {
 }
 
 impl WeightChange {
+    /// Whether what it takes of other tensors is the checkpoint's, whatever else is assumed of these.
+    pub(super) fn takes_the_checkpoints(&self) -> bool {
+        matches!(self, WeightChange::Tensor(TensorChange::Taken(_) | TensorChange::RoundedBeside(..)))
+    }
+
     /// The weight as it is taken; `get` has them as they were.
     pub(super) fn apply<'w>(
         &self,

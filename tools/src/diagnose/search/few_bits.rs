@@ -21,7 +21,7 @@ const EXPERTS: usize = 16;
 /// Changes that are refined, those that come nearest first.
 const REFINED: usize = 4;
 
-/// Every matrix on the way, and those of the experts together.
+/// Every matrix of the text model on the way, and those of the experts together.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
     let mut found = Vec::new();
@@ -35,6 +35,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         let Some((rows, columns)) = suspects::dim(of, &config).filter(|(rows, _)| *rows > 1) else { continue };
         match of {
             Weight::Layer(_, LayerWeight::Expert(e, _)) if !standing_out.contains(&e) => {}
+            // Each would compute the whole tower again.
+            Weight::Vision(_) => {}
             _ => four_bits(Tensors::One(of), columns),
         }
         if matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..))) && rows > 1 {
