@@ -67,6 +67,9 @@ fn e4m3(w: Array2<f64>, by: f64, times: f64) -> Array2<f64> {
     w.mapv_into(|w| times * Storage::E4m3.nearest(in_f32(w / by)))
 }
 
+/// What is done to a group of input channels.
+type Round = fn(&mut [f64]);
+
 /// Of either kind, by groups of input channels.
 #[test]
 fn to_four_bits() {
@@ -86,8 +89,7 @@ fn to_four_bits() {
             *w = scale * round(*w);
         }
     };
-    let ways: [(fn(&mut [f64]), &str); 2] = [(symmetric, "up to 7"), (from_zero, "from 0 to 15")];
-    for (round, said) in ways {
+    for (round, said) in [(symmetric as Round, "up to 7"), (from_zero, "from 0 to 15")] {
         let [all, _] = diagnoses(&setting(false), |weights| {
             map(weights, v_proj, |mut w| {
                 w.as_slice_mut().expect("a dense matrix").chunks_mut(16).for_each(round);
@@ -106,7 +108,9 @@ fn by_one_scale_of_all_experts() {
         let all: Vec<Weight> = all.collect();
         let of = |weight: &Weight| largest(&weights.get(*weight).expect("it is there").dense());
         let most = all.iter().map(of).fold(0.0, f64::max);
-        all.into_iter().for_each(|weight| map(weights, weight, |w| e4m3(w, most, most)));
+        for weight in all {
+            map(weights, weight, |w| e4m3(w, most, most));
+        }
     }) {
         let way = "gate_proj and up_proj of every expert in layer 0 are rounded to E4M3 with one scale for all experts";
         told(&diagnosis, "weight_rounded", way);
