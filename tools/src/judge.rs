@@ -32,3 +32,4 @@ pub(crate) mod twin;
 mod unknown;
 pub mod verdict;
 pub mod verification;
+pub(crate) mod way;

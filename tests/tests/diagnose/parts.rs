@@ -12,7 +12,7 @@ use tools::diagnose::catalogue::part::{Part, Scaled};
 use tools::diagnose::catalogue::tensors::TensorChange;
 use tools::diagnose::catalogue::weights::WeightChange;
 
-use super::altered::{diagnoses, expert, map, setting, told};
+use super::altered::{diagnoses, exchange, expert, map, setting, told};
 
 /// Norms, and what attention and network give.
 fn few(site: Site) -> bool {
@@ -151,4 +151,81 @@ fn rows_of_the_head() {
             );
         }
     }
+}
+
+#[test]
+fn gate_and_up_of_one_expert() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        exchange(weights, expert(1, 3, Projection::Gate), expert(1, 3, Projection::Up));
+    }) {
+        told(&diagnosis, "one_expert", "w1 and w3 exchanged in expert 3 in layer 1");
+    }
+}
+
+/// Shares of input channels that devices have in each other's place.
+#[test]
+fn shares_of_input_channels() {
+    let setting = setting(false);
+    let rolled = |weights: &mut MemoryWeights, of: Weight, parts: usize| {
+        map(weights, of, |w| {
+            let each = w.ncols() / parts;
+            w.select(Axis(1), &(0..w.ncols()).map(|column| (column + each) % w.ncols()).collect::<Vec<usize>>())
+        });
+    };
+    let said = |shows: fn(Site) -> bool, change: &dyn Fn(&mut MemoryWeights), way: &str| {
+        let live = setting.changed(|_, weights| change(weights));
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows, value: |_, value| value });
+        let explained = told(&diagnosis, "columns_permuted", "");
+        assert!(explained.way.ends_with(way), "{}", explained.way);
+    };
+    let experts = |weights: &mut MemoryWeights| {
+        (0..8).for_each(|e| rolled(weights, expert(1, e, Projection::Down), 2));
+    };
+    said(few, &experts, "-column parts 0 and 1 of down_proj of every expert in layer 1 are exchanged");
+    let o_proj = |weights: &mut MemoryWeights| rolled(weights, Weight::Layer(0, LayerWeight::OProj), 4);
+    let way =
+        "-column parts of o_proj in layer 0 have each other's weights: 0 to 2 have those of 1 to 3, 3 has those of 0";
+    said(|_| true, &o_proj, way);
+}
+
+#[test]
+fn a_head_of_values_that_is_another() {
+    let setting = setting(false);
+    let live = setting.changed(|_, weights| {
+        map(weights, Weight::Layer(0, LayerWeight::VProj), |mut w| {
+            let first = w.slice(s![..16, ..]).to_owned();
+            w.slice_mut(s![16..32, ..]).assign(&first);
+            w
+        });
+    });
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
+    told(&diagnosis, "rows_permuted", "head 1 of v_proj in layer 0 has the weights of head 0");
+}
+
+/// Some choices are others under it.
+#[test]
+fn a_row_of_the_router_behind_the_choice() {
+    let setting = setting(false);
+    for factor in [1.01, 1.1] {
+        let live = setting.changed(|_, weights| {
+            map(weights, Weight::Layer(1, LayerWeight::Gate), |mut w| {
+                w.row_mut(5).mapv_inplace(|w| factor * w);
+                w
+            });
+        });
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
+        told(&diagnosis, "weight_scaled", &format!("row 5 of the router in layer 1 is {factor}"));
+    }
+}
+
+/// What only a norm shows of a projection is said of both, though other sites are shown between them.
+#[test]
+fn a_norm_is_compared_together_with_its_projection() {
+    let setting = setting(false);
+    let [k_proj, v_proj] = [LayerWeight::KProj, LayerWeight::VProj].map(|weight| Weight::Layer(1, weight));
+    let live = setting.changed(|_, weights| exchange(weights, k_proj, v_proj));
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
+    let explained = told(&diagnosis, "weights_exchanged", "k_proj and v_proj in layer 1 are exchanged");
+    assert_eq!(explained.fault.site, Site::Layer(1, LayerSite::KNorm));
+    assert!(explained.fault.segment.contains(&Site::Layer(1, LayerSite::KProj)), "{:?}", explained.fault.segment);
 }

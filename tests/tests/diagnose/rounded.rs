@@ -3,7 +3,7 @@
 use fixtures::quantize::quantize;
 use ndarray::Array2;
 use reference::config::Quantization;
-use reference::weights::{LayerWeight, Projection, Weight};
+use reference::weights::{LayerWeight, Projection, Weight, Weights};
 use reference::{Real, Storage};
 
 use super::altered::{diagnoses, expert, map, setting, told};
@@ -50,4 +50,103 @@ fn to_blocks_with_powers_of_two() {
         let way = "gate_proj and up_proj of every expert in layer 0 are rounded to E4M3 by blocks of 1 × 32";
         told(&diagnosis, "weight_rounded", way);
     }
+}
+
+/// What f32 computes.
+fn in_f32(x: f64) -> f64 {
+    Storage::F32.nearest(x)
+}
+
+fn largest(w: &Array2<f64>) -> f64 {
+    w.iter().fold(0.0, |most, w| most.max(w.abs()))
+}
+
+/// E4M3 by one scale, times another.
+fn e4m3(w: Array2<f64>, by: f64, times: f64) -> Array2<f64> {
+    let [by, times] = [by, times].map(|scale| in_f32(scale / Storage::E4m3.largest()));
+    w.mapv_into(|w| times * Storage::E4m3.nearest(in_f32(w / by)))
+}
+
+/// What is done to a group of input channels.
+type Round = fn(&mut [f64]);
+
+/// Of either kind, by groups of input channels.
+#[test]
+fn to_four_bits() {
+    let v_proj = Weight::Layer(1, LayerWeight::VProj);
+    let symmetric = |group: &mut [f64]| {
+        let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
+        for w in group {
+            *w = scale * in_f32(*w / scale).round_ties_even();
+        }
+    };
+    let from_zero = |group: &mut [f64]| {
+        let (least, most) = group.iter().fold((0.0, 0.0), |(a, b), w| (f64::min(a, *w), f64::max(b, *w)));
+        let scale = in_f32(in_f32(most - least) / 15.0);
+        let zero = in_f32(-least / scale).round_ties_even();
+        let round = |w: f64| (in_f32(w / scale).round_ties_even() + zero).clamp(0.0, 15.0) - zero;
+        for w in group {
+            *w = scale * round(*w);
+        }
+    };
+    for (round, said) in [(symmetric as Round, "up to 7"), (from_zero, "from 0 to 15")] {
+        let [all, _] = diagnoses(&setting(false), |weights| {
+            map(weights, v_proj, |mut w| {
+                w.as_slice_mut().expect("a dense matrix").chunks_mut(16).for_each(round);
+                w
+            });
+        });
+        let way = format!("v_proj in layer 1 is rounded to 4-bit integers {said} by groups of 16");
+        told(&all, "weight_rounded", &way);
+    }
+}
+
+#[test]
+fn by_one_scale_of_all_experts() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        let all = (0..8).flat_map(|e| [Projection::Gate, Projection::Up].map(|projection| expert(0, e, projection)));
+        let all: Vec<Weight> = all.collect();
+        let of = |weight: &Weight| largest(&weights.get(*weight).expect("it is there").dense());
+        let most = all.iter().map(of).fold(0.0, f64::max);
+        for weight in all {
+            map(weights, weight, |w| e4m3(w, most, most));
+        }
+    }) {
+        let way = "gate_proj and up_proj of every expert in layer 0 are rounded to E4M3 with one scale for all experts";
+        told(&diagnosis, "weight_rounded", way);
+    }
+}
+
+/// Fused with others, and multiplied by one scale of theirs.
+#[test]
+fn by_the_scale_of_another() {
+    let [k_proj, v_proj] = [LayerWeight::KProj, LayerWeight::VProj].map(|weight| Weight::Layer(1, weight));
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        let times = largest(&weights.get(v_proj).expect("it is there").dense());
+        map(weights, k_proj, |w| {
+            let by = largest(&w);
+            e4m3(w, by, times)
+        });
+    }) {
+        let way = "k_proj in layer 1 is rounded to E4M3 and multiplied by the scale of v_proj";
+        told(&diagnosis, "weight_rounded", way);
+    }
+}
+
+/// In all layers by the same.
+#[test]
+fn and_multiplied_by_a_factor() {
+    let [all, _] = diagnoses(&setting(false), |weights| {
+        for layer in 0..2 {
+            map(weights, Weight::Layer(layer, LayerWeight::VProj), |w| {
+                let most = largest(&w);
+                e4m3(w, most, 1.4 * most)
+            });
+        }
+    });
+    assert!(all.unexplained.is_none(), "{all:#?}");
+    let ways: Vec<&str> = all.explained.iter().map(|one| &one.way[..]).collect();
+    let [rounded, scaled] = ways[..] else { panic!("{ways:?}") };
+    assert_eq!(rounded, "v_proj is rounded to E4M3 with one scale");
+    assert!(scaled.starts_with("v_proj is 1.4000"), "{scaled}");
 }

@@ -127,6 +127,25 @@ fn tensors_in_the_wrong_place_are_named() {
     }
 }
 
+/// Behind values that nothing explains, too.
+#[test]
+fn a_change_in_another_operator_is_found_behind_what_nothing_explains() {
+    let setting = setting(false);
+    let live = setting.changed(|_, weights| {
+        map(weights, Weight::LmHead, |mut w| {
+            w.slice_mut(s![-8.., ..]).fill(0.0);
+            w
+        });
+    });
+    let at = Site::Layer(0, LayerSite::OProj);
+    let value = |site, value: Array2<f64>| if site == at { value.mapv(|x| x * x) } else { value };
+    let shows = |site| site != Site::Layer(0, LayerSite::Attention);
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows, value });
+    let names: Vec<&str> = diagnosis.explained.iter().map(|one| one.name).collect();
+    assert_eq!(names, ["weight_zero"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.unexplained.map(|fault| fault.site), Some(at));
+}
+
 /// Values that no change of weights or parameters makes: nothing is named.
 #[test]
 fn what_nothing_explains_is_not_explained() {

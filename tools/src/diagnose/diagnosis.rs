@@ -6,12 +6,12 @@
 //! are searched and parameters fitted. Then everything is verified again under what was found, so that a second mistake shows,
 //! too; and where no fault is left, what is suspicious is explained in the same way.
 
-use reference::Semantics;
+use reference::{Semantics, Site};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fit;
-use super::catalogue::mistake::Assumed;
+use super::catalogue::mistake::{Assumed, in_any_layer};
 use super::trial::{Share, Tried, faults};
 use super::{pattern, sizes};
 use crate::failure::Failure;
@@ -20,6 +20,9 @@ use crate::judge::verdict::SiteReport;
 
 /// Mistakes that are looked for, one behind the other.
 const MISTAKES: usize = 4;
+
+/// Operators whose faults nothing explains, after which none is looked at any more.
+const UNEXPLAINED: usize = 2;
 
 /// A mistake that explains a fault.
 #[derive(Debug, Clone, Serialize)]
@@ -93,9 +96,19 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = after;
     }
     let mut reports = comparison.verify(&assumption, comparison.all(), None)?.sites;
-    while explained.len() < MISTAKES {
-        let Some(first) = faults(&reports).first().map(|fault| (*fault).clone()) else { break };
-        let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else { break };
+    // What nothing explains in one layer tells nothing of other operators in others.
+    let mut unexplained: Vec<Site> = Vec::new();
+    while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
+        let is_other = |fault: &&&SiteReport| {
+            let site = fault.site;
+            let is_alike = |other: &Site| in_any_layer(*other) == in_any_layer(site) || other.layer() == site.layer();
+            !unexplained.iter().any(is_alike)
+        };
+        let Some(first) = faults(&reports).iter().find(is_other).map(|fault| (*fault).clone()) else { break };
+        let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else {
+            unexplained.push(first.site);
+            continue;
+        };
         explained.extend(mistakes);
         assumption = under.assumption;
         reports = under.reports;

@@ -86,6 +86,11 @@ impl Comparison<'_> {
             found = search::hypotheses(bench, clue, tried.is_empty(), progress)?;
             tried.extend(self.attempts(&before, &found, first, progress)?);
             if tried.is_empty() {
+                let dear = search::dear(bench, &found, progress)?;
+                tried.extend(self.attempts(&before, &dear, first, progress)?);
+                found.splice(..0, dear);
+            }
+            if tried.is_empty() {
                 let mut attempt = |added: &[Assumed]| Ok(self.attempt(&before, added, first)?.0);
                 for nearest in found.iter().take(BEGUN) {
                     tried.extend(self.several(assumption, nearest, (first, clue), progress, &mut attempt)?);
@@ -172,25 +177,24 @@ impl Comparison<'_> {
             progress(named.len() - i);
             all.push(vec![assumed.clone()]);
         }
-        all.extend(search::hypotheses(&bench, Clue::default(), true, progress)?);
-        let mut near: Vec<(usize, Vec<Assumed>)> = Vec::new();
-        for added in all {
-            // What is searched here is seen in this layer alone.
-            let Ok(values) = bench.twin_under(&added) else { continue };
-            if bench.is_more(&values) {
-                near.push((bench.equal(&values).equal, added));
-            }
-        }
-        near.sort_by_key(|(equal, _)| std::cmp::Reverse(*equal));
-        near.truncate(VERIFIED);
+        let found = search::hypotheses(&bench, Clue::default(), true, progress)?;
+        all.extend(found.iter().cloned());
         let known = self.before(assumption, suspicious, first)?;
         let mut attempt = |added: &[Assumed]| self.attempt_quiet(&known, added, first, suspicious);
         let mut tried = Vec::new();
-        for (_, added) in &near {
+        let mut near = reproducing(&bench, all);
+        for added in &near {
             tried.extend(attempt(added)?);
         }
+        if tried.is_empty() {
+            let dear = reproducing(&bench, search::dear(&bench, &found, progress)?);
+            for added in &dear {
+                tried.extend(attempt(added)?);
+            }
+            near.splice(..0, dear);
+        }
         // What is left may be another change in the same values.
-        if let (true, Some((_, nearest))) = (tried.is_empty(), near.first()) {
+        if let (true, Some(nearest)) = (tried.is_empty(), near.first()) {
             tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
         let Some((best, others)) = told_apart(equals(tried)) else { return Ok(None) };
@@ -317,6 +321,18 @@ impl Comparison<'_> {
 
 fn at(report: &SiteReport) -> (usize, Site) {
     (report.step, report.site)
+}
+
+/// Those under which a site reproduces more values, the most first. What is searched here is seen in its layer alone.
+fn reproducing(bench: &Bench<'_, '_>, all: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>> {
+    let share = |added: Vec<Assumed>| {
+        let values = bench.twin_under(&added).ok()?;
+        bench.is_more(&values).then(|| (bench.equal(&values).equal, added))
+    };
+    let mut near: Vec<(usize, Vec<Assumed>)> = all.into_iter().filter_map(share).collect();
+    near.sort_by_key(|(equal, _)| std::cmp::Reverse(*equal));
+    near.truncate(VERIFIED);
+    near.into_iter().map(|(_, added)| added).collect()
 }
 
 /// Of those that leave the fewest faults, and of these make the fewest, the one that reproduces the most values.

@@ -1,9 +1,10 @@
 //! What values tell of weights and parameters, where no known mistake explains them.
 //!
-//! Reading order: [`bench`], a site that is computed again under a change; [`way`], [`tower`] and [`suspects`], the tensors on the
-//! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them; [`parameters`], numbers of the configuration, each a [`parameter`]:
-//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another; [`choices`], what
+//! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the way
+//! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
+//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], [`few_bits`] and [`slices`], what
+//! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
+//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
@@ -16,23 +17,28 @@ mod embedding;
 mod epsilons;
 mod experts;
 mod factor;
+mod few_bits;
 pub(super) mod kinds;
 mod layers;
 mod numbers;
+mod one_expert;
 mod pages;
 mod parameter;
 mod parameters;
 mod replaced;
+mod router;
 mod rows;
 mod scaled;
+mod slices;
 mod suspects;
 mod taken;
 mod tower;
-mod way;
 mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
+
+use std::collections::BTreeSet;
 
 use rayon::prelude::*;
 use reference::Site;
@@ -41,6 +47,7 @@ use reference::config::Config;
 use self::bench::NEARER;
 use super::catalogue::mistake::{Assumed, Change, Clue};
 use crate::failure::Failure;
+use crate::judge::way;
 
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
@@ -96,16 +103,41 @@ pub(super) fn hypotheses(
         found.extend(wholes::search(bench));
         found.extend(pages::search(bench, clue));
     }
+    Ok(nearest(bench, found.into_iter().map(|assumed| vec![assumed]).collect()))
+}
+
+/// The same of what is dear to look for, where `near`, which is not, explains nothing.
+pub(super) fn dear(
+    bench: &Bench<'_, '_>,
+    near: &[Vec<Assumed>],
+    progress: &mut impl FnMut(usize),
+) -> Result<Vec<Vec<Assumed>>, Failure> {
+    progress(2);
+    let mut found = one_expert::search(bench);
+    found.extend(router::search(bench)?);
+    found.extend(few_bits::search(bench));
+    found.extend(slices::search(bench)?);
+    let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();
+    progress(1);
+    found.extend(few_bits::scaled_too(bench, near)?);
+    Ok(nearest(bench, found))
+}
+
+/// Those that come much nearer, or reproduce more, the nearest first.
+fn nearest(bench: &Bench<'_, '_>, found: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>> {
     let limit = NEARER * bench.off();
-    let mut near: Vec<(f64, Assumed)> = found
+    let mut near: Vec<(f64, Vec<Assumed>)> = found
         .into_par_iter()
-        .filter_map(|assumed| {
-            let values = bench.twin_under(std::slice::from_ref(&assumed)).ok()?;
+        .filter_map(|added| {
+            let values = bench.twin_under(&added).ok()?;
             let off = bench.distance(&values);
-            (off < limit || bench.is_more(&values)).then_some((off, assumed))
+            (off < limit || bench.is_more(&values)).then_some((off, added))
         })
         .collect();
     near.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    // Of those that are told alike, and differ in what they round, the nearest.
+    let mut told = BTreeSet::new();
+    near.retain(|(_, added)| told.insert(added.iter().map(Assumed::way).collect::<Vec<_>>()));
     near.truncate(TRIED);
-    Ok(near.into_iter().map(|(_, assumed)| vec![assumed]).collect())
+    near.into_iter().map(|(_, added)| added).collect()
 }

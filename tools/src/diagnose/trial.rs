@@ -279,10 +279,7 @@ impl Comparison<'_> {
         let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
         let mut tried = self.tried(before, added.to_vec(), fault)?;
         if let Some(layer) = fault.site.layer() {
-            let everywhere = match added {
-                [one] if one.layers.is_some() => self.widened(before, one, fault)?,
-                _ => None,
-            };
+            let everywhere = self.widened(before, added, fault)?;
             if let Some(wider) = everywhere.filter(|wider| wider.left < tried.left) {
                 tried = wider;
             }
@@ -299,13 +296,15 @@ impl Comparison<'_> {
     }
 
     /// What is found in one layer, assumed in all, where others have a fault, too.
-    fn widened(&self, before: &Before<'_>, one: &Assumed, fault: &SiteReport) -> Result<Option<Tried>, Failure> {
+    fn widened(&self, before: &Before<'_>, added: &[Assumed], fault: &SiteReport) -> Result<Option<Tried>, Failure> {
         let others = faults(before.reports).iter().any(|other| other.site.layer() != fault.site.layer());
-        let of_one = matches!(one.change, Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(..))));
-        if !others || of_one || !holds_in_some(&one.change) {
+        let of_one =
+            |change: &Change| matches!(change, Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(..))));
+        let is_wider = |one: &Assumed| one.layers.is_some() && !of_one(&one.change) && holds_in_some(&one.change);
+        if !others || !added.iter().all(is_wider) {
             return Ok(None);
         }
-        self.tried(before, vec![one.within(None)], fault).map(Some)
+        self.tried(before, added.iter().map(|one| one.within(None)).collect(), fault).map(Some)
     }
 
     pub(super) fn tried(&self, before: &Before<'_>, added: Vec<Assumed>, fault: &SiteReport) -> Result<Tried, Failure> {

@@ -9,8 +9,7 @@ use ndarray::{Array2, Axis};
 use reference::config::Config;
 use reference::probe::Probe;
 use reference::products::Products;
-use reference::site::Extent;
-use reference::site::NONE;
+use reference::site::{Extent, NONE};
 use reference::{LayerSite, Real, Site, Tracked};
 
 use super::lens::Lens;
@@ -18,6 +17,7 @@ use crate::failure::Failure;
 use crate::judge::candidate::{Candidate, other_size};
 use crate::judge::unknown::Unknown;
 use crate::judge::verdict::{SiteReport, Verdict};
+use crate::judge::way;
 
 /// A candidate's values of one step and layer, each read once.
 pub(crate) struct Loaded<'a> {
@@ -185,7 +185,7 @@ pub(crate) struct Seen {
     pub(crate) site: Site,
     /// Before the candidate's value was put in its place.
     pub(crate) computed: Tracked<f64>,
-    /// Sites on the way that the candidate does not show.
+    /// Sites on the way that the candidate does not show: operators that are judged together with this one.
     pub(crate) segment: Vec<Site>,
     /// The tokens that the candidate shows, if not all: `computed` has the rows of these.
     pub(crate) shown: Option<Rc<[usize]>>,
@@ -266,7 +266,8 @@ impl<'a> Substitution<'a> {
         let rows = shown.as_ref().map(|tokens| self.loaded.rows(site, tokens));
         if self.keeps(site) {
             let computed = rows.as_ref().map_or_else(|| value.clone(), |rows| value.select(rows));
-            let segment = std::mem::take(&mut self.segment);
+            let (passed, loaded) = (std::mem::take(&mut self.segment), self.loaded);
+            let segment = way::segment(site, passed, loaded.config, loaded.extent, |input| loaded.has(input));
             self.seen.push(Seen { site, computed, segment, shown: shown.clone(), unknown });
         }
         // What follows a value that is not a number is judged from the reference's own.

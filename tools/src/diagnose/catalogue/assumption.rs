@@ -114,7 +114,13 @@ impl AssumedWeights<'_> {
         let Some((last, before)) = changes.split_last() else { return self.inner.get(weight) };
         match (&last.layers, weight) {
             (Some(layers), Weight::Layer(layer, _)) if !layers.contains(&layer) => self.changed(before, weight),
-            _ => last.change.apply(weight, &self.config, |weight| self.changed(before, weight)),
+            _ => last.change.apply(weight, &self.config, &|wanted| {
+                if wanted != weight && last.change.takes_the_checkpoints() {
+                    self.inner.get(wanted)
+                } else {
+                    self.changed(before, wanted)
+                }
+            }),
         }
     }
 }

@@ -19,15 +19,42 @@ pub enum Grid {
     Mxfp8,
     /// 8-bit integers, scaled so that the largest of each row is 127.
     Int8,
+    /// 4-bit integers by groups of input channels.
+    Int4(Int4),
     /// bf16.
     Bf16,
     /// f16.
     F16,
 }
 
+/// 4-bit integers by groups of input channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Int4 {
+    /// Input channels that have a scale of their own.
+    group: usize,
+    /// Whether they are from 0 to 15, the least and the largest of a group among them; else the largest is 7.
+    from_zero: bool,
+    /// Whether their products with scales were rounded to the type that the checkpoint has.
+    stored: bool,
+}
+
 impl Grid {
-    /// Every one.
+    /// Those that any tensor may have.
     pub const ALL: [Grid; 6] = [Grid::E4m3, Grid::E4m3Tensor, Grid::Mxfp8, Grid::Int8, Grid::Bf16, Grid::F16];
+
+    /// Those of eight bits.
+    pub const EIGHT_BITS: [Grid; 4] = [Grid::E4m3, Grid::E4m3Tensor, Grid::Mxfp8, Grid::Int8];
+
+    /// Groups of input channels that have a scale of their own.
+    const GROUPS: [usize; 4] = [16, 32, 64, 128];
+
+    /// 4-bit integers of matrices with so many input channels.
+    pub fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
+        let groups = Grid::GROUPS.into_iter().filter(move |group| columns.is_multiple_of(*group));
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        let of = move |group| ways.map(|(from_zero, stored)| Grid::Int4(Int4 { group, from_zero, stored }));
+        groups.flat_map(of)
+    }
 
     pub(super) fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
         let scheme = |name| Quantization::released(name).expect("a scheme that is known");
@@ -37,6 +64,7 @@ impl Grid {
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
+            Grid::Int4(how) => by_groups(w, how),
             Grid::Int8 => {
                 let mut rounded: Array2<f64> = w.dense();
                 for mut row in rounded.rows_mut() {
@@ -55,6 +83,56 @@ fn stored(w: &Matrix<'_>, storage: Storage) -> Matrix<'static> {
     Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
 }
 
+fn by_groups(w: &Matrix<'_>, how: Int4) -> Matrix<'static> {
+    let mut rounded: Array2<f64> = w.dense();
+    for mut row in rounded.rows_mut() {
+        for group in row.as_slice_mut().expect("a dense row").chunks_mut(how.group) {
+            if how.from_zero { from_zero(group) } else { symmetric(group) }
+        }
+    }
+    Matrix::stored(rounded.view(), if how.stored { w.storage() } else { Storage::F32 })
+}
+
+/// What f32 computes.
+fn in_f32(x: f64) -> f64 {
+    Storage::F32.nearest(x)
+}
+
+/// To −8 … 7, by a scale of which the largest is 7.
+fn symmetric(group: &mut [f64]) {
+    let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
+    if scale > 0.0 {
+        for w in group {
+            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-8.0, 7.0));
+        }
+    }
+}
+
+/// To 0 … 15 less the number that stands for 0.
+fn from_zero(group: &mut [f64]) {
+    let (least, most) = group.iter().fold((0.0, 0.0), |(a, b), w| (f64::min(a, *w), f64::max(b, *w)));
+    let scale = in_f32(in_f32(most - least) / 15.0);
+    if scale > 0.0 {
+        let zero = in_f32(-least / scale).round_ties_even().clamp(0.0, 15.0);
+        let round = |w: f64| (in_f32(w / scale).round_ties_even() + zero).clamp(0.0, 15.0) - zero;
+        for w in group {
+            *w = in_f32(scale * round(*w));
+        }
+    }
+}
+
+/// The largest size of an element.
+pub(super) fn largest(w: &Matrix<'_>) -> f64 {
+    w.dense::<f64>().iter().fold(0.0, |most, w| most.max(w.abs()))
+}
+
+/// E4M3 by a scale, times another; `stored` says whether in the type that the checkpoint has.
+pub(super) fn to_e4m3(w: &Matrix<'_>, [by, times]: [f64; 2], stored: bool) -> Matrix<'static> {
+    let (by, times) = (in_f32(by), in_f32(times));
+    let round = |w: f64| if by > 0.0 { in_f32(Storage::E4m3.nearest(in_f32(w / by)) * times) } else { w };
+    Matrix::stored(w.dense::<f64>().mapv(round).view(), if stored { w.storage() } else { Storage::F32 })
+}
+
 fn quantized(w: &Matrix<'_>, how: &Quantization) -> Matrix<'static> {
     quantize(w.dense().view(), how).matrix(w.dim(), how)
 }
@@ -66,6 +144,10 @@ impl fmt::Display for Grid {
             Grid::E4m3Tensor => "E4M3 with one scale",
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
+            Grid::Int4(Int4 { group, from_zero, .. }) => {
+                let range = if *from_zero { "from 0 to 15" } else { "up to 7" };
+                return write!(f, "4-bit integers {range} by groups of {group}");
+            }
             Grid::Bf16 => "bf16",
             Grid::F16 => "f16",
         })

@@ -55,6 +55,16 @@ pub(super) const fn layer(site: LayerSite) -> Site {
     Site::Layer(0, site)
 }
 
+/// The operator of a site, whichever layer and pass it is of.
+pub(in crate::diagnose) const fn in_any_layer(site: Site) -> Site {
+    match site {
+        Site::Layer(_, site) => layer(site),
+        Site::Vision(_, VisionSite::Layer(_, site)) => Site::Vision(0, VisionSite::Layer(0, site)),
+        Site::Vision(_, site) => Site::Vision(0, site),
+        other => other,
+    }
+}
+
 /// The change of one field of the semantics.
 pub(super) fn reading(field: &'static str, value: &str) -> Vec<Change> {
     vec![Change::Reading(field, value.to_owned())]
@@ -79,13 +89,7 @@ pub(super) fn neighbours(field: &'static str, right: usize, least: usize) -> Vec
 impl Mistake {
     /// Whether an operator computes one of these sites otherwise.
     pub fn touches(&self, sites: &[Site]) -> bool {
-        let anywhere = |site: Site| match site {
-            Site::Layer(_, site) => layer(site),
-            Site::Vision(_, VisionSite::Layer(_, site)) => Site::Vision(0, VisionSite::Layer(0, site)),
-            Site::Vision(_, site) => Site::Vision(0, site),
-            other => other,
-        };
-        sites.iter().any(|site| self.touches.contains(&anywhere(*site)))
+        sites.iter().any(|site| self.touches.contains(&in_any_layer(*site)))
     }
 
     /// Whether it is a kind of what a search finds, instead of one of the catalogue.

@@ -11,7 +11,7 @@ pub(in crate::diagnose) fn is(weight: Weight, named: Weight) -> bool {
 }
 
 /// The weight of that name in a layer.
-pub(super) fn in_layer(weight: Weight, layer: usize) -> Weight {
+pub(in crate::diagnose) fn in_layer(weight: Weight, layer: usize) -> Weight {
     match weight {
         Weight::Layer(_, inner) => Weight::Layer(layer, inner),
         Weight::Vision(VisionWeight::Layer(_, module, part)) => {

@@ -8,7 +8,7 @@ use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
 
-use super::grid::Grid;
+use super::grid::{self, Grid};
 use super::names::{in_layer, is, named};
 use super::order::{self, ColumnOrder, Order, moved};
 use super::part::Scaled;
@@ -25,8 +25,12 @@ pub enum TensorChange {
     Rows(Weight, usize, Order),
     /// A matrix has its input channels in another order.
     Columns(Weight, ColumnOrder),
+    /// Of matrices, blocks of so many input channels; each has the values of the one that stands in its place.
+    Inputs(Tensors, usize, Order),
     /// A tensor has the values of one of another name.
     Taken(Taken),
+    /// Two tensors of a layer have each other's values.
+    Exchanged(Weight, Weight),
     /// A norm's weight plus a number.
     Plus(Weight, f64),
     /// Tensors are another layer's.
@@ -37,6 +41,12 @@ pub enum TensorChange {
     Transposed(Weight),
     /// A tensor, or those of all experts, are rounded.
     Rounded(Tensors, Grid),
+    /// Experts' tensors are rounded to E4M3 with one scale for those of all experts: gate and up projections, or outputs;
+    /// whether what they stand for was rounded to the type that the checkpoint has.
+    RoundedTogether(Projections, bool),
+    /// A tensor is rounded to E4M3 with one scale, and multiplied by that of another of its layer; whether that was rounded to the
+    /// type that the checkpoint has.
+    RoundedBeside(Weight, Weight, bool),
     /// Scales of quantized tensors are taken otherwise.
     Scales(Tensors, ScaleChange),
 }
@@ -102,7 +112,12 @@ impl TensorChange {
             },
             TensorChange::Rows(of, each, order) if is(weight, *of) => mapped(&|w| order::rows(w, *each, order)),
             TensorChange::Columns(of, order) if is(weight, *of) => mapped(&|w| order.apply(w)),
+            TensorChange::Inputs(tensors, each, order) if tensors.have(weight) => {
+                mapped(&|w| order::rows(&w.t().to_owned(), *each, order).reversed_axes())
+            }
             TensorChange::Taken(taken) if is(weight, taken.of) => taken.apply(weight, get),
+            TensorChange::Exchanged(a, b) if is(weight, *a) => beside(weight, *b, get),
+            TensorChange::Exchanged(a, b) if is(weight, *b) => beside(weight, *a, get),
             TensorChange::Plus(of, by) if is(weight, *of) => {
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w + by).view(), Storage::F32))
             }
@@ -114,6 +129,16 @@ impl TensorChange {
             },
             TensorChange::Transposed(of) if is(weight, *of) => mapped(&|w| w.t().to_owned()),
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
+            TensorChange::RoundedTogether(which, stored) if Tensors::Experts(*which).have(weight) => {
+                let scale = largest_of_experts(weight, &get) / Storage::E4m3.largest();
+                Ok(grid::to_e4m3(&get(weight)?, [scale; 2], *stored))
+            }
+            TensorChange::RoundedBeside(of, other, stored) if is(weight, *of) => {
+                let w = get(weight)?;
+                let [own, others] = [grid::largest(&w), grid::largest(&beside(weight, *other, &get)?)];
+                let most = Storage::E4m3.largest();
+                Ok(grid::to_e4m3(&w, [own / most, others / most], *stored))
+            }
             TensorChange::Scales(tensors, change) if tensors.have(weight) => Ok(change.apply(get(weight)?)),
             _ => get(weight),
         }
@@ -129,6 +154,9 @@ impl TensorChange {
             | TensorChange::Plus(of, _)
             | TensorChange::Transposed(of)
             | TensorChange::OfLayer(Tensors::One(of), _)
+            | TensorChange::Inputs(Tensors::One(of), ..)
+            | TensorChange::Exchanged(of, _)
+            | TensorChange::RoundedBeside(of, ..)
             | TensorChange::Rounded(Tensors::One(of), _)
             | TensorChange::Scales(Tensors::One(of), _) => of,
             TensorChange::Layers(..) => return false,
@@ -152,7 +180,11 @@ impl TensorChange {
             TensorChange::Rows(of, 1, order) => moved("row", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Rows(of, _, order) => moved("head", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Columns(of, order) => format!("the columns of {}{place} {order}", named(*of)),
+            TensorChange::Inputs(tensors, each, order) => {
+                moved(&format!("{each}-column part"), order, &format!(" of {tensors}{place}"))
+            }
             TensorChange::Taken(taken) => taken.said(place),
+            TensorChange::Exchanged(a, b) => format!("{} and {}{place} are exchanged", named(*a), named(*b)),
             TensorChange::Plus(of, by) => {
                 let [is, right] = if *by < 0.0 { ["w", "1 + w"] } else { ["1 + w", "w"] };
                 format!("{}{place} multiplies by {is} instead of {right}", named(*of))
@@ -167,12 +199,44 @@ impl TensorChange {
                 let verb = if tensors.are_several() { "are" } else { "is" };
                 format!("{tensors}{place} {verb} rounded to {grid}")
             }
+            TensorChange::RoundedTogether(which, _) => {
+                let tensors = Tensors::Experts(*which);
+                let verb = if tensors.are_several() { "are" } else { "is" };
+                format!("{tensors}{place} {verb} rounded to E4M3 with one scale for all experts")
+            }
+            TensorChange::RoundedBeside(of, other, _) => {
+                format!("{}{place} is rounded to E4M3 and multiplied by the scale of {}", named(*of), named(*other))
+            }
             TensorChange::Scales(Tensors::All, change) => {
                 format!("the scales of every quantized weight{place} {change}")
             }
             TensorChange::Scales(tensors, change) => format!("the scales of {tensors}{place} {change}"),
         }
     }
+}
+
+/// A tensor of the same layer, or where that has none, the tensor itself.
+fn beside<'w>(
+    weight: Weight,
+    other: Weight,
+    get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+) -> Result<Matrix<'w>, WeightError> {
+    match weight {
+        Weight::Layer(layer, _) => get(in_layer(other, layer)).or_else(|_| get(weight)),
+        _ => get(other),
+    }
+}
+
+/// The largest size of an element in the tensors that all experts of a layer have stacked with one.
+fn largest_of_experts<'w>(weight: Weight, get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>) -> f64 {
+    let Weight::Layer(layer, LayerWeight::Expert(_, projection)) = weight else { return 0.0 };
+    let stacked: &[Projection] =
+        if projection == Projection::Down { &[Projection::Down] } else { &[Projection::Gate, Projection::Up] };
+    let of = |e| -> Option<f64> {
+        let each = stacked.iter().map(|one| get(Weight::Layer(layer, LayerWeight::Expert(e, *one))).ok());
+        each.map(|w| w.map(|w| grid::largest(&w))).try_fold(0.0, |most, w| Some(f64::max(most, w?)))
+    };
+    (0..).map_while(of).fold(0.0, f64::max)
 }
 
 impl Taken {

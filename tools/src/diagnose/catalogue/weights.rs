@@ -40,6 +40,8 @@ pub enum WeightChange {
     Zero(LayerWeight),
     /// The embedding for the head.
     TiedHead,
+    /// Another change, of one routed expert alone.
+    OfExpert(usize, Box<WeightChange>),
     /// What a search finds.
     Tensor(TensorChange),
 }
@@ -54,15 +56,25 @@ pub enum Networks {
 }
 
 impl WeightChange {
+    /// Whether what it takes of other tensors is the checkpoint's, whatever else is assumed of these.
+    pub(super) fn takes_the_checkpoints(&self) -> bool {
+        matches!(self, WeightChange::Tensor(TensorChange::Taken(_) | TensorChange::RoundedBeside(..)))
+    }
+
     /// The weight as it is taken; `get` has them as they were.
     pub(super) fn apply<'w>(
         &self,
         weight: Weight,
         config: &Config,
-        get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+        get: &dyn Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
-        if let WeightChange::Tensor(change) = self {
-            return change.apply(weight, get);
+        match (self, weight) {
+            (WeightChange::Tensor(change), _) => return change.apply(weight, get),
+            (WeightChange::OfExpert(one, change), Weight::Layer(_, LayerWeight::Expert(e, _))) if *one == e => {
+                return change.apply(weight, config, get);
+            }
+            (WeightChange::OfExpert(..), _) => return get(weight),
+            _ => {}
         }
         let Weight::Layer(layer, inner) = weight else {
             return match (self, weight) {
@@ -135,6 +147,7 @@ impl fmt::Display for WeightChange {
             WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),
+            WeightChange::OfExpert(e, change) => write!(f, "{change} in expert {e}"),
             WeightChange::Tensor(change) => f.write_str(&change.said("")),
         }
     }

@@ -5,7 +5,6 @@ use ndarray::{Array1, Array2, Axis, Zip};
 use reference::config::Config;
 use reference::{RoundingContract, Site};
 
-use super::way;
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Mistake};
 use crate::diagnose::catalogue::tensors::TensorChange;
@@ -15,6 +14,7 @@ use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rerun::Rerun;
 use crate::judge::verdict::SiteReport;
+use crate::judge::way;
 
 /// How much nearer a hypothesis comes at least: a share of the squares of what was off.
 pub(super) const NEARER: f64 = 0.5;
@@ -23,6 +23,7 @@ pub(super) const NEARER: f64 = 0.5;
 pub(in crate::diagnose) struct Bench<'a, 'c> {
     comparison: &'a Comparison<'c>,
     before: &'a Assumption,
+    at: At,
     /// The site.
     pub(super) site: Site,
     /// It, and those on the way there that the candidate does not show.
@@ -44,7 +45,16 @@ impl<'a, 'c> Bench<'a, 'c> {
         before: &'a Assumption,
         fault: &SiteReport,
     ) -> Result<Option<Self>, Failure> {
-        let site = fault.site;
+        Bench::of(comparison, before, At { step: fault.step, site: fault.site })
+    }
+
+    /// Of the same site, with another assumption.
+    pub(super) fn under<'b>(&'b self, before: &'b Assumption) -> Result<Option<Bench<'b, 'c>>, Failure> {
+        Bench::of(self.comparison, before, self.at)
+    }
+
+    fn of(comparison: &'a Comparison<'c>, before: &'a Assumption, at: At) -> Result<Option<Self>, Failure> {
+        let At { step, site } = at;
         if site.is_choice() || site == Site::InputsEmbeds {
             return Ok(None);
         }
@@ -65,10 +75,10 @@ impl<'a, 'c> Bench<'a, 'c> {
         counts.zip_mut_with(&squares(&candidate), |mean, own| *mean = mean.max(*own));
         counts.mapv_inplace(|mean| if mean > 0.0 { mean.recip() } else { 0.0 });
         let config = comparison.compared.config.under(&before.semantics);
-        let is_shown = |site| comparison.compared.candidate.has(At { step: fault.step, site });
+        let is_shown = |site| comparison.compared.candidate.has(At { step, site });
         let mut suspects = way::to(site, is_shown);
         suspects.retain(|site| site.exists(&config));
-        Ok(Some(Bench { comparison, before, site, suspects, candidate, twin, ideal, counts }))
+        Ok(Some(Bench { comparison, before, at, site, suspects, candidate, twin, ideal, counts }))
     }
 
     /// The model's configuration as it is read there.

@@ -125,6 +125,7 @@ fn standing_out(
         columns: (0..apart.ncols()).collect(),
         explained: of.dot(&apart_weighed).powi(2) / of.dot(&of),
         derivative,
+        start: 1.0,
     };
     Some((blocks.into_iter().flatten().collect(), candidate))
 }

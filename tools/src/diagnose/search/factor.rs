@@ -34,6 +34,8 @@ pub(super) struct Candidate {
     pub(super) derivative: Array2<f64>,
     /// The squares that it explains.
     pub(super) explained: f64,
+    /// The factor that is tried first: 1, where nothing tells a nearer one.
+    pub(super) start: f64,
 }
 
 /// The factor, where it is not 1: of the numbers within its error, with few digits first, the one that reproduces the most, in the
@@ -69,7 +71,9 @@ impl Candidate {
             |a: &Array2<f64>, b: &Array2<f64>| -> f64 { self.columns.iter().map(|j| bench.product(a, b, *j)).sum() };
         let ideal = |factor: f64| bench.ideal_under(&of(factor, false));
         let mut derivative = self.derivative.clone();
-        let (mut factor, mut values, mut error) = (1.0, bench.twin.computed.clone(), f64::INFINITY);
+        let (mut factor, mut error) = (self.start, f64::INFINITY);
+        let mut values =
+            if factor == 1.0 { bench.twin.computed.clone() } else { bench.twin_under(&of(factor, stored))? };
         for round in 0..ROUNDS {
             let apart = &bench.candidate - &values;
             let step = sum(&apart, &derivative) / sum(&derivative, &derivative);

@@ -28,6 +28,10 @@ pub(super) static UNSEEN: Mistake = kind(
 );
 pub(super) static TAKEN: Mistake =
     kind("weight_of_another_name", "a weight has the values of another, or of a part of one", CHECKPOINT);
+pub(super) static EXCHANGED: Mistake =
+    kind("weights_exchanged", "two weights of a layer have each other's values", CHECKPOINT);
+pub(super) static ONE_EXPERT: Mistake =
+    kind("one_expert", "one expert's weights are taken otherwise", "every expert's weights are taken alike");
 pub(super) static PLUS_ONE: Mistake =
     kind("norm_weight_off_by_one", "one norm multiplies by its weight as another family's does", "all norms do alike");
 pub(super) static COLUMNS: Mistake =

@@ -71,7 +71,7 @@ fn order(bench: &Bench<'_, '_>, columns: Range<usize>, is_normed: bool) -> Optio
 }
 
 /// The same by blocks of so many, if blocks stay together.
-fn by_blocks(order: &Order, each: usize) -> Option<Order> {
+pub(super) fn by_blocks(order: &Order, each: usize) -> Option<Order> {
     let blocks: Order = order.iter().step_by(each).map(|first| first.map(|first| first / each)).collect();
     let is_block = |(i, from): (usize, &Option<usize>)| *from == blocks[i / each].map(|b| b * each + i % each);
     order.iter().enumerate().all(is_block).then_some(blocks)

@@ -56,6 +56,7 @@ fn parts(bench: &Bench<'_, '_>, suspect: Suspect, derivative: &Array2<f64>, apar
         explained: explained(&columns),
         columns,
         derivative: derivative.clone(),
+        start: 1.0,
     };
     let mut found = vec![candidate(Part::All, (0..columns).collect())];
     if let Some(first) = suspect.first {

@@ -1,43 +1,8 @@
-//! The way through the vision tower and the projector: what each place reads, and by what it multiplies.
+//! What each place of the vision tower and the projector multiplies by.
 
 use reference::site::VisionLayerSite as At;
 use reference::site::VisionSite::{self, Layer};
 use reference::weights::{Part, Stage, VisionLayerWeight, VisionWeight};
-
-/// What an operator reads in its own layer, or, outside of layers, before it.
-pub(super) fn inputs(site: VisionSite) -> Vec<VisionSite> {
-    let Layer(layer, at) = site else {
-        return match site {
-            VisionSite::PreNorm => vec![VisionSite::Embeddings],
-            VisionSite::Activation => vec![VisionSite::Linear1],
-            VisionSite::Linear2 => vec![VisionSite::Activation],
-            VisionSite::MergeLinear1 => vec![VisionSite::Linear2],
-            VisionSite::MergeActivation => vec![VisionSite::MergeLinear1],
-            VisionSite::MergeLinear2 => vec![VisionSite::MergeActivation],
-            VisionSite::Features => vec![VisionSite::MergeLinear2],
-            _ => Vec::new(),
-        };
-    };
-    let inputs: &[At] = match at {
-        At::Norm1 => &[],
-        At::QProj | At::KProj | At::VProj => &[At::Norm1],
-        At::QRope => &[At::QProj],
-        At::KRope => &[At::KProj],
-        At::Context => &[At::QRope, At::KRope, At::VProj],
-        At::OutProj => &[At::Context],
-        At::Attention => &[At::OutProj],
-        At::Residual => &[At::Attention],
-        At::Norm2 => &[At::Residual],
-        At::Fc1 => &[At::Norm2],
-        At::Activation => &[At::Fc1],
-        At::Fc2 => &[At::Activation],
-        At::Mlp => &[At::Fc2],
-        At::Output => &[At::Mlp, At::Residual],
-    };
-    let tables = [VisionSite::RopeCos, VisionSite::RopeSin];
-    let tables = tables.into_iter().filter(|_| matches!(at, At::QRope | At::KRope));
-    inputs.iter().map(|input| Layer(layer, *input)).chain(tables).collect()
-}
 
 /// The tensors of the operator whose output a place is.
 pub(super) fn multiplied(site: VisionSite) -> Vec<VisionWeight> {

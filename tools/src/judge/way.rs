@@ -1,13 +1,14 @@
 //! The way to a site: what it is computed from, back to what the candidate shows.
 
+use reference::config::Config;
 use reference::media::PASSES;
-use reference::site::VisionSite;
+use reference::site::Extent;
+use reference::site::VisionLayerSite as At;
+use reference::site::VisionSite::{self, Layer};
 use reference::{LayerSite, Site};
 
-use super::tower;
-
 /// A site and all that it is computed from, as far as that is not shown.
-pub(super) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
+pub(crate) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
     let mut way = vec![site];
     let mut next = 0;
     while let Some(&site) = way.get(next) {
@@ -21,8 +22,29 @@ pub(super) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
     way
 }
 
+/// The operators that a site is judged with: those that were passed over since the last that is shown, and before them those
+/// that it is computed from where others are shown beside them. Tables, which positions alone make, are no part of it.
+pub(crate) fn segment(
+    site: Site,
+    passed: Vec<Site>,
+    config: &Config,
+    extent: Extent,
+    is_shown: impl Fn(Site) -> bool,
+) -> Vec<Site> {
+    let is_run = |other: Site| match other {
+        Site::RopeCos | Site::RopeSin | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin) => false,
+        Site::Vision(pass, _) if extent.patches[pass] == 0 => false,
+        other => other.exists(config),
+    };
+    let mut way = to(site, is_shown);
+    way.retain(|other| *other != site && !passed.contains(other) && is_run(*other));
+    way.sort();
+    way.extend(passed);
+    way
+}
+
 /// What an operator reads in its own layer.
-pub(super) fn inputs(site: Site) -> Vec<Site> {
+pub(crate) fn inputs(site: Site) -> Vec<Site> {
     use LayerSite as S;
     let Site::Layer(layer, site) = site else {
         return match site {
@@ -32,9 +54,7 @@ pub(super) fn inputs(site: Site) -> Vec<Site> {
                 let features = (0..PASSES).map(|pass| Site::Vision(pass, VisionSite::Features));
                 features.chain([Site::Embedding]).collect()
             }
-            Site::Vision(pass, site) => {
-                tower::inputs(site).into_iter().map(|input| Site::Vision(pass, input)).collect()
-            }
+            Site::Vision(pass, site) => of_tower(site).into_iter().map(|input| Site::Vision(pass, input)).collect(),
             _ => Vec::new(),
         };
     };
@@ -79,4 +99,39 @@ pub(super) fn inputs(site: Site) -> Vec<Site> {
     let rotates = matches!(site, S::QRope | S::KRope | S::IndexQRope | S::IndexKRope);
     let tables = [Site::RopeCos, Site::RopeSin].into_iter().filter(|_| rotates);
     inputs.iter().map(|input| Site::Layer(layer, *input)).chain(tables).collect()
+}
+
+/// What an operator of the tower, or of the projector, reads in its own layer, or, outside of layers, before it.
+fn of_tower(site: VisionSite) -> Vec<VisionSite> {
+    let Layer(layer, at) = site else {
+        return match site {
+            VisionSite::PreNorm => vec![VisionSite::Embeddings],
+            VisionSite::Activation => vec![VisionSite::Linear1],
+            VisionSite::Linear2 => vec![VisionSite::Activation],
+            VisionSite::MergeLinear1 => vec![VisionSite::Linear2],
+            VisionSite::MergeActivation => vec![VisionSite::MergeLinear1],
+            VisionSite::MergeLinear2 => vec![VisionSite::MergeActivation],
+            VisionSite::Features => vec![VisionSite::MergeLinear2],
+            _ => Vec::new(),
+        };
+    };
+    let inputs: &[At] = match at {
+        At::Norm1 => &[],
+        At::QProj | At::KProj | At::VProj => &[At::Norm1],
+        At::QRope => &[At::QProj],
+        At::KRope => &[At::KProj],
+        At::Context => &[At::QRope, At::KRope, At::VProj],
+        At::OutProj => &[At::Context],
+        At::Attention => &[At::OutProj],
+        At::Residual => &[At::Attention],
+        At::Norm2 => &[At::Residual],
+        At::Fc1 => &[At::Norm2],
+        At::Activation => &[At::Fc1],
+        At::Fc2 => &[At::Activation],
+        At::Mlp => &[At::Fc2],
+        At::Output => &[At::Mlp, At::Residual],
+    };
+    let tables = [VisionSite::RopeCos, VisionSite::RopeSin];
+    let tables = tables.into_iter().filter(|_| matches!(at, At::QRope | At::KRope));
+    inputs.iter().map(|input| Layer(layer, *input)).chain(tables).collect()
 }
