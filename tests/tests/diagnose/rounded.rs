@@ -147,6 +147,9 @@ fn and_multiplied_by_a_factor() {
     assert!(all.unexplained.is_none(), "{all:#?}");
     let ways: Vec<&str> = all.explained.iter().map(|one| &one.way[..]).collect();
     let [rounded, scaled] = ways[..] else { panic!("{ways:?}") };
-    assert_eq!(rounded, "v_proj is rounded to E4M3 with one scale");
+    // The tensor is no larger than a block.
+    let said = "v_proj is rounded to E4M3 with one scale";
+    let equal = || all.explained[0].equivalent.iter().any(|other| other.contains(said));
+    assert!(rounded == said || equal(), "{all:#?}");
     assert!(scaled.starts_with("v_proj is 1.4000"), "{scaled}");
 }

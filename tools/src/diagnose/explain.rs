@@ -8,7 +8,7 @@ use super::catalogue::list;
 use super::catalogue::mistake::{Assumed, Change, Clue};
 use super::diagnosis::Explained;
 use super::search::{self, Bench};
-use super::trial::{Before, Tried};
+use super::trial::{Before, Tried, at};
 use super::{networks, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -317,10 +317,6 @@ impl Comparison<'_> {
             few && report.verdict < Verdict::Suspicious
         }))
     }
-}
-
-fn at(report: &SiteReport) -> (usize, Site) {
-    (report.step, report.site)
 }
 
 /// Those under which a site reproduces more values, the most first. What is searched here is seen in its layer alone.

@@ -317,11 +317,8 @@ impl Comparison<'_> {
         let of_layer = shares.get(&fault.site.layer()).copied().unwrap_or_default();
         let is_against = before.sites.iter().any(|(at, was)| sites.get(at).is_some_and(|is| was.exceeds(*is)));
         let reproduced = [&before.sites, &sites].map(|sites| at_site(sites, fault.site));
-        let was = faults(before.reports);
-        let is_new =
-            |fault: &&SiteReport| !was.iter().any(|other| (other.step, other.site) == (fault.step, fault.site));
-        let found = faults(&reports);
-        let (left, made) = (found.len(), found.into_iter().filter(is_new).count());
+        let [was, is] = [before.reports, &reports].map(|of| faults(of).into_iter().map(at).collect::<Vec<_>>());
+        let (left, made) = (is.len(), is.iter().filter(|at| !was.contains(at)).count());
         let (fits, far) = ((0, 0), 0.0);
         Ok(Tried {
             assumption,
@@ -338,6 +335,11 @@ impl Comparison<'_> {
             far,
         })
     }
+}
+
+/// Where a report is.
+pub(super) fn at(report: &SiteReport) -> (usize, Site) {
+    (report.step, report.site)
 }
 
 /// The share at a site, of all steps.
@@ -386,17 +388,12 @@ fn is_of_no_layer(field: &str) -> bool {
 
 /// Whether a fault is gone, and no other came in its place.
 fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool {
-    let same = |report: &&SiteReport| (report.step, report.site) == (fault.step, fault.site);
-    let was = |report: &SiteReport| {
-        let now = (report.step, report.site);
-        before.iter().any(|b| (b.step, b.site) == now && b.verdict == Verdict::Fault)
-    };
-    let gone = under.iter().filter(same).all(|report| report.verdict != Verdict::Fault);
+    let was = |report: &SiteReport| before.iter().any(|b| at(b) == at(report) && b.verdict == Verdict::Fault);
+    let gone = under.iter().filter(|report| at(report) == at(fault)).all(|report| report.verdict != Verdict::Fault);
     let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
-    gone && under.iter().any(|report| same(&report)) && new.next().is_none()
+    gone && under.iter().any(|report| at(report) == at(fault)) && new.next().is_none()
 }
 
 fn deviation(fault: &SiteReport, reports: &[SiteReport]) -> f64 {
-    let same = reports.iter().filter(|report| (report.step, report.site) == (fault.step, fault.site));
-    same.map(|report| report.deviation).sum()
+    reports.iter().filter(|report| at(report) == at(fault)).map(|report| report.deviation).sum()
 }

@@ -13,7 +13,7 @@ pub(crate) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
     let mut next = 0;
     while let Some(&site) = way.get(next) {
         next += 1;
-        for input in inputs(site) {
+        for input in inputs(site).into_iter().filter(|input| !is_hidden(site, *input, &is_shown)) {
             if !is_shown(input) && !way.contains(&input) {
                 way.push(input);
             }
@@ -22,8 +22,21 @@ pub(crate) fn to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
     way
 }
 
+/// Whether an attention's values tell nothing of an input, since what is computed from it on the way is shown.
+fn is_hidden(site: Site, input: Site, is_shown: impl Fn(Site) -> bool) -> bool {
+    use LayerSite::{Blocks, Context, KRope, Probabilities, QRope, Scores};
+    let (Site::Layer(layer, site), Site::Layer(_, input)) = (site, input) else { return false };
+    let is_shown = |site| is_shown(Site::Layer(layer, site));
+    match (site, input) {
+        (Context, QRope | KRope | Blocks) => is_shown(Probabilities),
+        (Probabilities, QRope | KRope) => is_shown(Scores),
+        _ => false,
+    }
+}
+
 /// The operators that a site is judged with: those that were passed over since the last that is shown, and before them those
-/// that it is computed from where others are shown beside them. Tables, which positions alone make, are no part of it.
+/// that it is computed from where others are shown beside them. Tables, which positions alone make, and what is made on
+/// request alone are no part of it.
 pub(crate) fn segment(
     site: Site,
     passed: Vec<Site>,
@@ -34,7 +47,7 @@ pub(crate) fn segment(
     let is_run = |other: Site| match other {
         Site::RopeCos | Site::RopeSin | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin) => false,
         Site::Vision(pass, _) if extent.patches[pass] == 0 => false,
-        other => other.exists(config),
+        other => other.exists(config) && !other.on_request(),
     };
     let mut way = to(site, is_shown);
     way.retain(|other| *other != site && !passed.contains(other) && is_run(*other));
