@@ -353,6 +353,21 @@ impl FromStr for Semantics {
 }
 
 /// The closest preset and what differs from it, in the form that parses.
+impl Semantics {
+    /// Which channels of a head rotate in attention.
+    pub fn part_of_attention(&self) -> RopePart {
+        self.attention_rope_part.unwrap_or(self.rope_part)
+    }
+
+    /// Which channels of an index head rotate.
+    pub fn part_of_index(&self) -> RopePart {
+        match self.index_rope_part {
+            RopePart::First => self.rope_part,
+            RopePart::Last => RopePart::Last,
+        }
+    }
+}
+
 impl fmt::Display for Semantics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let differing = |preset: &Semantics| {

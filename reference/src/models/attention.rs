@@ -45,7 +45,7 @@ impl Decoder<'_> {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
             QkNormOn::QueryKey | QkNormOn::Query => v,
         };
-        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
+        let head = (self.config().head_dim, reads.part_of_attention());
         let v = if reads.rope_on == RopeOn::QueryKeyValue { self.rotate(&v, head, table, run)? } else { v };
         let q = match reads.query_temperature {
             Some(temperature) => {
@@ -123,7 +123,6 @@ impl Decoder<'_> {
         let heads = (self.config().num_attention_heads, self.config().num_key_value_heads);
         let attention = Attention::under(&contract.attending(to_blocks), heads, self.config().head_dim).of_rows(rows);
         let lost = self.semantics().whole_pages.and_then(|pages| pages.lost(rows, keys));
-        let lost = lost.map(|lost| [lost.start, lost.end]);
         Attention { lost, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
     }
 
@@ -152,7 +151,7 @@ impl Decoder<'_> {
     ) -> Result<(Tracked<T>, Tracked<T>), Error> {
         let reads = self.semantics();
         let on = reads.rope_on.or(reads.rope_decode, first > 0 && q.dim().0 == 1);
-        let head = (self.config().head_dim, reads.attention_rope_part.unwrap_or(reads.rope_part));
+        let head = (self.config().head_dim, reads.part_of_attention());
         let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
         let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
         let of_keys = self.table_of_keys(first, k.dim().0, run);

@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexInput, IndexKey, IndexNorm, RopePart};
+use crate::semantics::{self, IndexInput, IndexKey, IndexNorm};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -55,8 +55,7 @@ impl Decoder<'_> {
         let k = run.visit(at(LayerSite::IndexKNorm), k);
         // 2. Rotation.
         let on = reads.index_rope.or(reads.index_rope_decode, first > 0 && x.dim().0 == 1);
-        let part = if reads.index_rope_part == RopePart::Last { RopePart::Last } else { reads.rope_part };
-        let head = (index.head_dim, part);
+        let head = (index.head_dim, reads.part_of_index());
         let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
         let q = run.visit(at(LayerSite::IndexQRope), q);
         let k = match self.semantics().index_key {

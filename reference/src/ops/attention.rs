@@ -13,7 +13,8 @@
 //!   within the bound: torch's exponential (sdpa), which is off by more than its last bits.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
-//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses (`slips`).
+//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses
+//!   (`slips`).
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;

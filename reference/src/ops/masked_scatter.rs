@@ -8,7 +8,8 @@
 //! - Dtypes: x, f and y bf16.
 //! - Rounding: R1 at f, to x's type.
 //! - Errors: C1 len(m) = n; C2 columns of f = d; C3 as many of m are true as f has rows.
-//! - Variants: slips of ports: m is a row early or late, the last row being before the first; f has the last image first, or the last video.
+//! - Variants: slips of ports: m is a row early or late, the last row being before the first; f has the last image first, or the
+//!   last video.
 //! - Source: spec A28; `MiniMaxM3VLModel.get_placeholder_mask` in transformers 5.23. Nothing is scaled or added.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};
@@ -45,7 +46,10 @@ pub fn marked(places: FeaturePlaces, mut m: Vec<bool>) -> Vec<bool> {
     match places {
         FeaturePlaces::Early => m.rotate_left(by),
         FeaturePlaces::Late => m.rotate_right(by),
-        _ => {}
+        FeaturePlaces::Own
+        | FeaturePlaces::Reversed
+        | FeaturePlaces::ReversedImages
+        | FeaturePlaces::ReversedVideos => {}
     }
     m
 }

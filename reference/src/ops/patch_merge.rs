@@ -48,10 +48,10 @@ impl PatchMerge {
             let before = first;
             first += grid.patches().expect("as many as rows of x");
             let Grid { h, w, .. } = *grid;
-            let (order, coordinates) = (self.order, grid.coordinates(self.side).enumerate());
-            coordinates.map(move |(i, [t, y, x])| match order {
-                MergeOrder::RowMajor => before + (t * h + y) * w + x,
-                in_square => before + i / (side * side) * side * side + place(in_square, i % (side * side), side),
+            let (order, square) = (self.order, side * side);
+            grid.coordinates(side).enumerate().map(move |(i, [t, y, x])| {
+                let in_square = place(order, i % square, side).map(|place| i / square * square + place);
+                before + in_square.unwrap_or((t * h + y) * w + x)
             })
         };
         grids.iter().flat_map(of).collect()
@@ -74,14 +74,15 @@ impl PatchMerge {
     }
 }
 
-/// Which patch of a square stands in a place of it.
-fn place(order: MergeOrder, i: usize, side: usize) -> usize {
+/// Which patch of a square stands in a place of it; `None` where squares are not kept together.
+fn place(order: MergeOrder, i: usize, side: usize) -> Option<usize> {
     let (row, column, last) = (i / side, i % side, side - 1);
-    match order {
-        MergeOrder::Block | MergeOrder::RowMajor => i,
+    Some(match order {
+        MergeOrder::RowMajor => return None,
+        MergeOrder::Block => i,
         MergeOrder::ColumnMajor => column * side + row,
         MergeOrder::RowsReversed => (last - row) * side + column,
         MergeOrder::ColumnsReversed => row * side + last - column,
         MergeOrder::Reversed => last * side + last - i,
-    }
+    })
 }

@@ -1,7 +1,6 @@
 //! What is kept of earlier tokens.
 
 use std::fmt;
-use std::ops::Range;
 use std::str::FromStr;
 
 use strum::{Display, EnumString, VariantNames};
@@ -81,16 +80,16 @@ pub enum Paged {
 }
 
 impl WholePages {
-    /// The keys that are not seen in a call of so many rows, of so many keys.
-    pub fn lost(self, rows: usize, keys: usize) -> Option<Range<usize>> {
+    /// The keys that are not seen in a call of so many rows, of so many keys: from one on, up to another.
+    pub fn lost(self, rows: usize, keys: usize) -> Option<[usize; 2]> {
         let context = keys.checked_sub(rows).filter(|context| *context > 0)?;
         let whole = |keys: usize| keys / self.size.max(1) * self.size.max(1);
-        let lost = match self.of {
-            Paged::Context => whole(context)..context,
+        let [first, end] = match self.of {
+            Paged::Context => [whole(context), context],
             Paged::Keys if whole(keys) == 0 => return None,
-            Paged::Keys => whole(keys)..keys,
+            Paged::Keys => [whole(keys), keys],
         };
-        (!lost.is_empty()).then_some(lost)
+        (first < end).then_some([first, end])
     }
 }
 

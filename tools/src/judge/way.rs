@@ -2,9 +2,8 @@
 
 use reference::config::Config;
 use reference::media::PASSES;
-use reference::site::Extent;
-use reference::site::VisionLayerSite as At;
 use reference::site::VisionSite::{self, Layer};
+use reference::site::{Extent, VisionLayerSite as At};
 use reference::{LayerSite, Site};
 
 /// A site and all that it is computed from, as far as that is not shown.

@@ -15,6 +15,7 @@ use ndarray::{Array2, ArrayView2};
 
 use crate::bound::ErrorBound;
 use crate::semantics::Temperature;
+use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{Real, RoundingContract};
 
@@ -29,8 +30,8 @@ pub fn tempered<T: Real>(
     Array2::from_shape_fn(q.dim(), |(i, j)| stored.round(q[[i, j]] * T::of(temperature.of(first + i)))) // R1
 }
 
-/// The error of q times τ; 8·u of 1 + |τ − 1| for τ, which takes a logarithm in f32 and may cancel, and for the product; then
-/// R1.
+/// The error of q times τ; 8·u of 1 + |τ − 1| for τ, which takes a logarithm in f32 and may cancel, and for the product,
+/// which may be flushed; then R1.
 pub fn bound(
     contract: &RoundingContract,
     temperature: Temperature,
@@ -41,7 +42,7 @@ pub fn bound(
     let mut error = q.error_or_exact();
     for (((i, j), e), q) in error.certain.indexed_iter_mut().zip(&q.value) {
         let factor = temperature.of(first + i);
-        let own = 8.0 * contract.unit() * (1.0 + (factor - 1.0).abs()) * (q.abs() + *e);
+        let own = 8.0 * contract.unit() * (1.0 + (factor - 1.0).abs()) * (q.abs() + *e) + FLUSHED;
         *e = *e * factor.abs() + own;
         error.sigma[[i, j]] = (error.sigma[[i, j]] * factor.abs()).hypot(own).min(*e);
     }
