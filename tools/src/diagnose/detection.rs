@@ -50,7 +50,7 @@ pub fn detect(
     Ok(Detection {
         tokens: comparison.compared.steps.iter().map(Vec::len).sum(),
         mistakes: mistakes::detect(comparison, layers, whole.as_ref(), &mut progress)?,
-        gain: experts::GAIN,
+        gain: gains::GAIN,
         experts: experts::detect(comparison, layers, whole.as_ref(), &mut progress)?,
         gains: gains::detect(comparison, layers, whole.as_ref(), &mut progress)?,
     })

@@ -9,27 +9,21 @@ use std::ops::Range;
 use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::config::FeedForward;
-use reference::weights::{LayerWeight, Projection, Weight};
+use reference::weights::{LayerWeight, Projection};
 use reference::{LayerSite, RoundingContract, Site};
 use serde::Serialize;
 
+use super::gains::larger;
 use super::stretch::{self, Stretch, Under, furthest};
 use crate::diagnose::catalogue::assumption::Assumption;
-use crate::diagnose::catalogue::fit::Fit;
-use crate::diagnose::catalogue::mistake::{Assumed, Change};
-use crate::diagnose::catalogue::part::{Part, Scaled};
-use crate::diagnose::catalogue::tensors::TensorChange;
-use crate::diagnose::catalogue::weights::WeightChange;
-use crate::diagnose::search::kinds;
+use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::part::Part;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
-use crate::judge::structure::{Group, Significant, Structure};
+use crate::judge::structure::Group;
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::Look;
-
-/// By what an expert's output projection is multiplied.
-pub(super) const GAIN: f64 = 1.01;
 
 /// The experts of a layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -135,7 +129,9 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
         let groups = self.groups(experts);
         for (number, group) in groups.iter().enumerate() {
             progress(groups.len() - number);
-            let assumed: Vec<Assumed> = group.iter().map(|expert| self.larger(*expert)).collect();
+            let down = |expert: &usize| LayerWeight::Expert(*expert, Projection::Down);
+            let assumed: Vec<Assumed> =
+                group.iter().map(|expert| larger(self.number, down(expert), Part::All)).collect();
             let none = Assumption::none(comparison.compared.semantics);
             let under = self.stretch.under(&none.and_all(&assumed)?, Some(self.sites()))?;
             for &expert in group {
@@ -183,14 +179,6 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
         groups.into_iter().map(|(_, group)| group).collect()
     }
 
-    fn larger(&self, expert: usize) -> Assumed {
-        let of = Weight::Layer(self.number, LayerWeight::Expert(expert, Projection::Down));
-        let factor = Fit { value: GAIN, error: 0.0 };
-        let change = TensorChange::Scaled(Scaled { of, part: Part::All, factor, stored: false });
-        let layers = Some(vec![self.number]);
-        Assumed { mistake: &kinds::SCALED, change: Change::Weights(WeightChange::Tensor(change)), layers }
-    }
-
     /// Whether a value of an expert's own rows is beyond its bound under the gain alone, and how far the gain moves them.
     fn by_bounds(&self, under: &Under, expert: usize) -> (bool, f64) {
         let tokens = self.tokens(expert);
@@ -227,13 +215,7 @@ impl<'s, 'a, 'c> Layer<'s, 'a, 'c> {
 
     /// Whether the twin finds a structure in an expert's rows under the gain alone.
     fn by_structure(&self, under: &Under, expert: usize) -> bool {
-        let Some(whole) = self.whole else { return false };
-        let limit = whole.significant().limit;
-        let sites = |significant: &Significant| -> BTreeSet<Site> {
-            let own = |found: &Structure| found.of == Group::Expert(expert) && found.probability <= limit;
-            significant.structures.iter().filter(|(_, found)| own(found)).map(|(site, _)| *site).collect()
-        };
-        !sites(&under.found.significant).is_subset(&sites(whole.significant()))
+        self.whole.is_some_and(|whole| whole.has_less_structure(under, |group| group == Group::Expert(expert)))
     }
 
     /// Tokens of an expert; where the twin is asked, those that differ from one another.

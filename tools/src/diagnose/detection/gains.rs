@@ -10,8 +10,7 @@ use reference::config::{Config, FeedForward};
 use reference::weights::{LayerWeight, Projection, Weight};
 use serde::Serialize;
 
-use super::experts::GAIN;
-use super::stretch::{self, Stretch, Under};
+use super::stretch::{self, Stretch};
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
@@ -21,8 +20,10 @@ use crate::diagnose::catalogue::weights::WeightChange;
 use crate::diagnose::search::kinds;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
-use crate::judge::structure::{Group, Significant};
 use crate::judge::verification::Look;
+
+/// By what values are multiplied.
+pub(super) const GAIN: f64 = 1.01;
 
 /// What has a gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,7 +71,8 @@ pub(super) fn detect(
                 progress(left);
                 left -= 1;
                 let under = stretch.under(&none.and_all(&of.larger(config, layer))?, Some(sites.clone()))?;
-                let seen = under.worse.is_some() || whole.is_some_and(|whole| has_structure(&under, whole));
+                let seen =
+                    under.worse.is_some() || whole.is_some_and(|whole| whole.has_less_structure(&under, |_| true));
                 gains.push(Gain { layer, of, seen, bounds: under.moved.bounds });
             }
         }
@@ -85,25 +87,10 @@ fn all(config: &Config, layer: usize) -> impl Iterator<Item = Of> + use<> {
     of_experts.chain((0..config.num_attention_heads).map(Of::Head))
 }
 
-/// Whether the twin finds a structure under a gain alone.
-fn has_structure(under: &Under, whole: &Stretch<'_, '_>) -> bool {
-    let limit = whole.significant().limit;
-    let groups = |significant: &Significant| -> BTreeSet<(Site, Group)> {
-        let structures = significant.structures.iter().filter(|(_, found)| found.probability <= limit);
-        structures.map(|(site, found)| (*site, found.of)).collect()
-    };
-    !groups(&under.found.significant).is_subset(&groups(whole.significant()))
-}
-
 impl Of {
     /// The weights whose values are larger.
     fn larger(self, config: &Config, layer: usize) -> Vec<Assumed> {
-        let scaled = |of: LayerWeight, part: Part| {
-            let factor = Fit { value: GAIN, error: 0.0 };
-            let scaled = Scaled { of: Weight::Layer(layer, of), part, factor, stored: false };
-            let change = Change::Weights(WeightChange::Tensor(TensorChange::Scaled(scaled)));
-            Assumed { mistake: &kinds::SCALED, change, layers: Some(vec![layer]) }
-        };
+        let scaled = |of, part| larger(layer, of, part);
         match self {
             Of::Router => vec![scaled(LayerWeight::Gate, Part::All)],
             Of::AllExperts => {
@@ -113,6 +100,14 @@ impl Of {
             Of::Head(head) => vec![scaled(LayerWeight::OProj, Part::InputHeads(config.head_dim, vec![head]))],
         }
     }
+}
+
+/// A layer's weight whose values, or a part of them, are larger.
+pub(super) fn larger(layer: usize, of: LayerWeight, part: Part) -> Assumed {
+    let factor = Fit { value: GAIN, error: 0.0 };
+    let scaled = Scaled { of: Weight::Layer(layer, of), part, factor, stored: false };
+    let change = Change::Weights(WeightChange::Tensor(TensorChange::Scaled(scaled)));
+    Assumed { mistake: &kinds::SCALED, change, layers: Some(vec![layer]) }
 }
 
 impl fmt::Display for Of {

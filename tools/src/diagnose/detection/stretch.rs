@@ -13,7 +13,7 @@ use crate::diagnose::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
-use crate::judge::structure::{Significant, Structure};
+use crate::judge::structure::{Group, Significant, Structure};
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::{Inspected, Look, Verification};
 
@@ -127,6 +127,16 @@ impl<'a, 'c> Stretch<'a, 'c> {
         });
         let (worse, moved) = (worst.map(Evidence::from), self.moved(&found));
         Ok(Under { found, worse, moved })
+    }
+
+    /// Whether the twin finds a structure, of some groups, that it does not find in this.
+    pub(super) fn has_less_structure(&self, under: &Under, of: impl Fn(Group) -> bool) -> bool {
+        let limit = self.significant().limit;
+        let places = |significant: &Significant| -> BTreeSet<(Site, Group)> {
+            let found = significant.structures.iter().filter(|(_, found)| found.probability <= limit && of(found.of));
+            found.map(|(site, found)| (*site, found.of)).collect()
+        };
+        !places(&under.found.significant).is_subset(&places(self.significant()))
     }
 
     fn was_bad(&self, place: At) -> bool {
