@@ -36,6 +36,14 @@ macro_rules! table {
                 vec![$($((stringify!($field), table!(@shown $read self.$field)),)+)+]
             }
 
+            /// Whether a field's value is a number, where it is not the configuration's.
+            pub fn is_number(field: &str) -> bool {
+                match field {
+                    $($(stringify!($field) => table!(@number $read),)+)+
+                    _ => false,
+                }
+            }
+
             /// `self` with one field changed.
             pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
                 match field {
@@ -49,6 +57,8 @@ macro_rules! table {
             }
         }
     };
+    (@number number) => { true };
+    (@number $read:ident) => { false };
     (@shown word $value:expr) => { $value.to_string() };
     (@shown $read:ident $value:expr) => { words::or_config($value) };
 }

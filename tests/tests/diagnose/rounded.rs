@@ -15,8 +15,8 @@ fn rounded_tensors_are_named() {
     for diagnosis in diagnoses(&setting(false), |weights| {
         map(weights, v_proj, |mut w| {
             for mut row in w.rows_mut() {
-                let scale = row.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0;
-                row.mapv_inplace(|w| scale * (w / scale).round());
+                let scale = in_f32(row.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0);
+                row.mapv_inplace(|w| scale * in_f32(w / scale).round_ties_even());
             }
             w
         });

@@ -114,12 +114,9 @@ impl AssumedWeights<'_> {
         let Some((last, before)) = changes.split_last() else { return self.inner.get(weight) };
         match (&last.layers, weight) {
             (Some(layers), Weight::Layer(layer, _)) if !layers.contains(&layer) => self.changed(before, weight),
+            // What is taken of another tensor is the checkpoint's, whatever is assumed of that.
             _ => last.change.apply(weight, &self.config, &|wanted| {
-                if wanted != weight && last.change.takes_the_checkpoints() {
-                    self.inner.get(wanted)
-                } else {
-                    self.changed(before, wanted)
-                }
+                if wanted == weight { self.changed(before, wanted) } else { self.inner.get(wanted) }
             }),
         }
     }

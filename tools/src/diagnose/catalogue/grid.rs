@@ -64,17 +64,16 @@ impl Grid {
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
-            Grid::Int4(how) => by_groups(w, how),
-            Grid::Int8 => {
-                let mut rounded: Array2<f64> = w.dense();
-                for mut row in rounded.rows_mut() {
-                    let scale = row.fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0;
-                    if scale > 0.0 {
-                        row.mapv_inplace(|w| scale * (w / scale).round_ties_even());
-                    }
-                }
-                Matrix::stored(rounded.view(), Storage::F32)
+            Grid::Int4(Int4 { group, from_zero: is_from_zero, stored }) => {
+                let storage = if stored { w.storage() } else { Storage::F32 };
+                by_groups(
+                    w,
+                    group,
+                    storage,
+                    |group| if is_from_zero { from_zero(group) } else { symmetric(group, 7.0) },
+                )
             }
+            Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
         }
     }
 }
@@ -83,14 +82,13 @@ fn stored(w: &Matrix<'_>, storage: Storage) -> Matrix<'static> {
     Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
 }
 
-fn by_groups(w: &Matrix<'_>, how: Int4) -> Matrix<'static> {
+/// Each group of so many input channels rounded.
+fn by_groups(w: &Matrix<'_>, channels: usize, storage: Storage, round: impl Fn(&mut [f64])) -> Matrix<'static> {
     let mut rounded: Array2<f64> = w.dense();
     for mut row in rounded.rows_mut() {
-        for group in row.as_slice_mut().expect("a dense row").chunks_mut(how.group) {
-            if how.from_zero { from_zero(group) } else { symmetric(group) }
-        }
+        row.as_slice_mut().expect("a dense row").chunks_mut(channels).for_each(&round);
     }
-    Matrix::stored(rounded.view(), if how.stored { w.storage() } else { Storage::F32 })
+    Matrix::stored(rounded.view(), storage)
 }
 
 /// What f32 computes.
@@ -98,12 +96,12 @@ fn in_f32(x: f64) -> f64 {
     Storage::F32.nearest(x)
 }
 
-/// To −8 … 7, by a scale of which the largest is 7.
-fn symmetric(group: &mut [f64]) {
-    let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
+/// To integers, by a scale of which the largest is `most`.
+fn symmetric(group: &mut [f64], most: f64) {
+    let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / most);
     if scale > 0.0 {
         for w in group {
-            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-8.0, 7.0));
+            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-most - 1.0, most));
         }
     }
 }

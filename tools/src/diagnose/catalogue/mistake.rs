@@ -117,7 +117,7 @@ pub struct Assumed {
 impl Change {
     /// Whether it sets a number.
     pub fn has_number(&self) -> bool {
-        matches!(self, Change::Reading(_, value) if value.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+        matches!(self, Change::Reading(field, _) if Semantics::is_number(field))
     }
 
     /// Whether a reading has it already.

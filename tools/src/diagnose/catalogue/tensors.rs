@@ -4,6 +4,7 @@ use std::fmt;
 
 use ndarray::Array2;
 use reference::Storage;
+use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
@@ -91,6 +92,7 @@ impl TensorChange {
     pub(super) fn apply<'w>(
         &self,
         weight: Weight,
+        config: &Config,
         get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
         let mapped = |f: &dyn Fn(&Array2<f64>) -> Array2<f64>| {
@@ -130,7 +132,7 @@ impl TensorChange {
             TensorChange::Transposed(of) if is(weight, *of) => mapped(&|w| w.t().to_owned()),
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
             TensorChange::RoundedTogether(which, stored) if Tensors::Experts(*which).have(weight) => {
-                let scale = largest_of_experts(weight, &get) / Storage::E4m3.largest();
+                let scale = largest_of_experts(weight, config.num_local_experts, &get)? / Storage::E4m3.largest();
                 Ok(grid::to_e4m3(&get(weight)?, [scale; 2], *stored))
             }
             TensorChange::RoundedBeside(of, other, stored) if is(weight, *of) => {
@@ -228,15 +230,17 @@ fn beside<'w>(
 }
 
 /// The largest size of an element in the tensors that all experts of a layer have stacked with one.
-fn largest_of_experts<'w>(weight: Weight, get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>) -> f64 {
-    let Weight::Layer(layer, LayerWeight::Expert(_, projection)) = weight else { return 0.0 };
+fn largest_of_experts<'w>(
+    weight: Weight,
+    experts: usize,
+    get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+) -> Result<f64, WeightError> {
+    let Weight::Layer(layer, LayerWeight::Expert(_, projection)) = weight else { return Ok(0.0) };
     let stacked: &[Projection] =
         if projection == Projection::Down { &[Projection::Down] } else { &[Projection::Gate, Projection::Up] };
-    let of = |e| -> Option<f64> {
-        let each = stacked.iter().map(|one| get(Weight::Layer(layer, LayerWeight::Expert(e, *one))).ok());
-        each.map(|w| w.map(|w| grid::largest(&w))).try_fold(0.0, |most, w| Some(f64::max(most, w?)))
-    };
-    (0..).map_while(of).fold(0.0, f64::max)
+    let all = (0..experts).flat_map(|e| stacked.iter().map(move |one| LayerWeight::Expert(e, *one)));
+    all.map(|one| Ok(grid::largest(&get(Weight::Layer(layer, one))?)))
+        .try_fold(0.0, |most, w: Result<f64, WeightError>| Ok(f64::max(most, w?)))
 }
 
 impl Taken {

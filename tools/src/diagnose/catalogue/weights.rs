@@ -56,11 +56,6 @@ pub enum Networks {
 }
 
 impl WeightChange {
-    /// Whether what it takes of other tensors is the checkpoint's, whatever else is assumed of these.
-    pub(super) fn takes_the_checkpoints(&self) -> bool {
-        matches!(self, WeightChange::Tensor(TensorChange::Taken(_) | TensorChange::RoundedBeside(..)))
-    }
-
     /// The weight as it is taken; `get` has them as they were.
     pub(super) fn apply<'w>(
         &self,
@@ -69,7 +64,7 @@ impl WeightChange {
         get: &dyn Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
         match (self, weight) {
-            (WeightChange::Tensor(change), _) => return change.apply(weight, get),
+            (WeightChange::Tensor(change), _) => return change.apply(weight, config, get),
             (WeightChange::OfExpert(one, change), Weight::Layer(_, LayerWeight::Expert(e, _))) if *one == e => {
                 return change.apply(weight, config, get);
             }
