@@ -99,12 +99,12 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
     // What nothing explains in one layer tells nothing of other operators in others.
     let mut unexplained: Vec<Site> = Vec::new();
     while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
-        let is_other = |fault: &&&SiteReport| {
+        let is_other = |fault: &&SiteReport| {
             let site = fault.site;
             let is_alike = |other: &Site| in_any_layer(*other) == in_any_layer(site) || other.layer() == site.layer();
             !unexplained.iter().any(is_alike)
         };
-        let Some(first) = faults(&reports).iter().find(is_other).map(|fault| (*fault).clone()) else { break };
+        let Some(first) = faults(&reports).into_iter().find(is_other).cloned() else { break };
         let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else {
             unexplained.push(first.site);
             continue;

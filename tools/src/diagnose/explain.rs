@@ -13,6 +13,7 @@ use super::{networks, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
+use crate::judge::way;
 
 /// Mistakes that come nearest alone, each of which is tried with others where none fits alone.
 const PAIRED: usize = 4;
@@ -253,7 +254,8 @@ impl Comparison<'_> {
         Ok(reports)
     }
 
-    /// Where several leave no fault, and some of the first nothing suspicious either, those.
+    /// Where equals leave no fault, those that leave nothing suspicious either; all of them where each does, and where they are too
+    /// many to be told apart.
     fn unsuspicious(&self, equals: Vec<Tried>) -> Result<Vec<Tried>, Failure> {
         if equals.len() < 2 || equals.len() > COMPARED || equals.iter().any(|tried| tried.left > 0) {
             return Ok(equals);
@@ -281,7 +283,7 @@ impl Comparison<'_> {
     /// The operators on the way to a fault.
     fn suspects(&self, first: &SiteReport) -> Vec<Site> {
         let is_shown = |site| self.compared.candidate.has(At { step: first.step, site });
-        first.segment.iter().copied().chain(search::way_to(first.site, is_shown)).collect()
+        first.segment.iter().copied().chain(way::to(first.site, is_shown)).collect()
     }
 
     /// Known mistakes of the operators on the way to a fault.
@@ -301,7 +303,7 @@ impl Comparison<'_> {
             let possible = self.possible(assumption, &report, clue).into_iter();
             possible.map(move |assumed| vec![assumed, search::unseen(site)])
         };
-        search::read_by(first.site).into_iter().filter(is_shown).flat_map(of).collect()
+        way::inputs(first.site).into_iter().filter(is_shown).flat_map(of).collect()
     }
 
     /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.

@@ -47,7 +47,6 @@ use reference::config::Config;
 use self::bench::NEARER;
 use super::catalogue::mistake::{Assumed, Change, Clue};
 use crate::failure::Failure;
-use crate::judge::way;
 
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
@@ -58,19 +57,9 @@ pub(super) fn of_site(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
     found.map(|assumed| vec![assumed]).collect()
 }
 
-/// Sites that an operator reads.
-pub(super) fn read_by(site: Site) -> Vec<Site> {
-    way::inputs(site)
-}
-
 /// An activation is another in the networks of one kind alone.
 pub(super) fn in_networks(kind: &str) -> Assumed {
     Assumed { mistake: &kinds::ACTIVATION_IN, change: Change::Reading("activation_in", kind.to_owned()), layers: None }
-}
-
-/// A site and all that it is computed from, as far as that is not shown.
-pub(super) fn way_to(site: Site, is_shown: impl Fn(Site) -> bool) -> Vec<Site> {
-    way::to(site, is_shown)
 }
 
 /// What a site shows is not taken behind it.

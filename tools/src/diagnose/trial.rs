@@ -273,7 +273,7 @@ impl Comparison<'_> {
         }
         let is_last = fault.step + 1 == self.compared.steps.len();
         let found = if is_last { until } else { self.verdicts(&assumption, layers)? };
-        if !fits(fault, &found, before.reports) {
+        if !is_last && !fits(fault, &found, before.reports) {
             return Ok((None, far));
         }
         let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();

@@ -8,7 +8,7 @@ use reference::semantics::{Paged, WholePages};
 use super::mistake::{Change, Mistake, each, given, layer, reading};
 
 /// Positions of a page of a cache.
-const PAGES: [usize; 5] = [8, 16, 32, 64, 128];
+pub(in crate::diagnose) const PAGES: [usize; 6] = [4, 8, 16, 32, 64, 128];
 
 const ATTENTION: &[Site] = &[layer(Scores), layer(Probabilities), layer(Context)];
 

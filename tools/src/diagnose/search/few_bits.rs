@@ -32,14 +32,14 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let mut beside = Vec::new();
     let standing_out = suspects::standing_out(bench, 1);
     for of in suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm()) {
-        let Some((rows, columns)) = suspects::dim(of, &config).filter(|(rows, _)| *rows > 1) else { continue };
+        let Some((_, columns)) = suspects::dim(of, &config).filter(|(rows, _)| *rows > 1) else { continue };
         match of {
             Weight::Layer(_, LayerWeight::Expert(e, _)) if !standing_out.contains(&e) => {}
             // Each would compute the whole tower again.
             Weight::Vision(_) => {}
             _ => four_bits(Tensors::One(of), columns),
         }
-        if matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..))) && rows > 1 {
+        if matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..))) {
             let ways = |other| [false, true].map(|stored| TensorChange::RoundedBeside(of, other, stored));
             beside.extend(others(of, columns, &config).flat_map(ways));
         }

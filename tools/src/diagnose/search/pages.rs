@@ -5,10 +5,8 @@ use reference::Site;
 use reference::semantics::SharedPage;
 
 use super::{Bench, kinds};
+use crate::diagnose::catalogue::attention::PAGES;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
-
-/// Positions of a page.
-const SIZES: [usize; 5] = [4, 8, 16, 32, 64];
 
 /// Pages of a size that are tried in another's place, the nearest first.
 const OTHERS: usize = 16;
@@ -23,7 +21,7 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Assumed> {
         change: Change::Reading("shared_page", page.to_string()),
         layers: None,
     };
-    SIZES.into_iter().flat_map(|size| others(size, clue)).map(assumed).collect()
+    PAGES.into_iter().flat_map(|size| others(size, clue)).map(assumed).collect()
 }
 
 /// Those that have been written, at least in part.

@@ -1,6 +1,5 @@
 //! A tensor that has the values of another, of a part of another, or of a part of its own again and again; two that have each
-//! other's; a norm's weight that is
-//! taken with one too many, or too few.
+//! other's; a norm's weight that is taken with one too many, or too few.
 
 use std::collections::BTreeSet;
 
