@@ -13,50 +13,35 @@ use tests::repository;
 
 mod points;
 
-use points::{attending, merged, places, slips};
+use points::{attending, merged, places, slips, word};
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
     use proptest::sample::select;
-    let rope = (
-        select(vec![RopePart::First, RopePart::Last]),
-        select(vec![RopePair::Half, RopePair::Interleaved]),
-        of(0..999_usize),
-        of(0.0..1e9),
-    );
+    let rope = (word::<RopePart>(), word::<RopePair>(), of(0..999_usize), of(0.0..1e9));
     let norm = (
         select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]),
-        select(vec![EpsPlace::Inside, EpsPlace::Outside]),
+        word::<EpsPlace>(),
         [of(0.0..1.0), of(0.0..1.0)],
     );
-    let router = (
-        of(0..99_usize),
-        select(vec![Expert::Gated, Expert::Nongated]),
-        select(vec![RoutingWeights::Unbiased, RoutingWeights::Biased, RoutingWeights::Uniform, RoutingWeights::Ones]),
-        select(vec![RouterEps::Zero, RouterEps::Tiny]),
-        select(vec![
-            RouterScore::Sigmoid,
-            RouterScore::SoftmaxTopk,
-            RouterScore::BiasedSigmoid,
-            RouterScore::SqrtSoftplus,
-        ]),
-    );
+    let router =
+        (of(0..99_usize), word::<Expert>(), word::<RoutingWeights>(), word::<RouterEps>(), word::<RouterScore>());
     let attention = (
-        (select(vec![AttentionScale::HeadDim, AttentionScale::None, AttentionScale::RotaryDim]), of(0.0..9.0)),
-        select(vec![KeyHead::Grouped, KeyHead::Tiled]),
-        select(vec![Causal::Inclusive, Causal::Ahead, Causal::Strict, Causal::All]),
-        select(vec![NormOrder::NormFirst, NormOrder::RopeFirst]),
-        select(vec![QkNormOn::QueryKey, QkNormOn::Query, QkNormOn::QueryKeyValue]),
+        (word::<AttentionScale>(), of(0.0..9.0)),
+        word::<KeyHead>(),
+        word::<Causal>(),
+        word::<NormOrder>(),
+        word::<QkNormOn>(),
         of(1..99_usize),
     );
     let rotation = (
-        select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
-        select(vec![RopeFrequency::RotaryDim, RopeFrequency::HeadDim]),
-        select(vec![RopePosition::F32, RopePosition::Bf16]),
+        word::<RopeOn>(),
+        word::<RopeFrequency>(),
+        word::<RopePosition>(),
         of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
-        select(vec![Renormalize::Chosen, Renormalize::Nothing, Renormalize::All]),
-        select(vec![ScoreType::F32, ScoreType::Bf16]),
-        select(vec![ExpertChoice::Distinct, ExpertChoice::Best, ExpertChoice::NotFirst, ExpertChoice::NotLast]),
+        word::<Renormalize>(),
+        word::<ScoreType>(),
+        word::<ExpertChoice>(),
     );
     let m2 = (rope, norm, router, attention, rotation);
     let m3 = (sparse(), attending(), slips(), places());
@@ -112,15 +97,14 @@ fn semantics() -> impl Strategy<Value = Semantics> {
 
 /// Points of the vision tower.
 fn vision() -> impl Strategy<Value = Semantics> {
-    use proptest::sample::select;
     let points = (
-        select(vec![VisionSpan::Segmented, VisionSpan::Global, VisionSpan::Frame, VisionSpan::Causal]),
-        select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]),
-        select(vec![AxialPair::Half, AxialPair::AxisContiguous, AxialPair::Interleaved]),
-        select(vec![MergeOrder::Block, MergeOrder::RowMajor, MergeOrder::ColumnMajor, MergeOrder::Reversed]),
-        select(vec![ChunkTime::Reset, ChunkTime::Continued]),
-        select(vec![PatchOrder::ColourFirst, PatchOrder::TimeFirst]),
-        select(vec![PostNorm::None, PostNorm::Applied]),
+        word::<VisionSpan>(),
+        word::<Gelu>(),
+        word::<AxialPair>(),
+        word::<MergeOrder>(),
+        word::<ChunkTime>(),
+        word::<PatchOrder>(),
+        word::<PostNorm>(),
     );
     points.prop_map(|(vision_attention, gelu, axial_pair, merge_order, chunk_time, patch_order, vision_post_norm)| {
         Semantics {
@@ -139,27 +123,9 @@ fn vision() -> impl Strategy<Value = Semantics> {
 /// Points of M3's attention.
 fn sparse() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
-    use proptest::sample::select;
-    let choice = (
-        select(vec![MsaSelect::HeadMax, MsaSelect::PerGroup]),
-        select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::CallBlock, MsaLocal::None]),
-        select(vec![MsaScoreScale::One, MsaScoreScale::HeadDim]),
-        select(vec![MsaPool::Max, MsaPool::Mean, MsaPool::Lse]),
-    );
-    let slips = (
-        select(vec![MsaPad::Masked, MsaPad::Zero]),
-        select(vec![MsaMask::Token, MsaMask::Block, MsaMask::All]),
-        select(vec![KeyHead::Grouped, KeyHead::Tiled]),
-        select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::None]),
-        select(vec![IndexNorm::Own, IndexNorm::Swapped, IndexNorm::None]),
-    );
-    let kernels = (
-        select(vec![MsaOwn::Once, MsaOwn::Twice]),
-        select(vec![MsaLayout::TokenMajor, MsaLayout::HeadMajor]),
-        select(vec![IndexKey::Own, IndexKey::Main]),
-        select(vec![IndexMask::Token, IndexMask::Block]),
-        select(vec![ScoreType::F32, ScoreType::Bf16]),
-    );
+    let choice = (word::<MsaSelect>(), word::<MsaLocal>(), word::<MsaScoreScale>(), word::<MsaPool>());
+    let slips = (word::<MsaPad>(), word::<MsaMask>(), word::<KeyHead>(), word::<RopeOn>(), word::<IndexNorm>());
+    let kernels = (word::<MsaOwn>(), word::<MsaLayout>(), word::<IndexKey>(), word::<IndexMask>(), word::<ScoreType>());
     let counts = (of(0..9_usize), of(0..99_usize));
     (choice, slips, kernels, counts).prop_map(|(choice, slips, kernels, (init, top_k))| Semantics {
         msa_select: choice.0,
@@ -185,17 +151,8 @@ fn sparse() -> impl Strategy<Value = Semantics> {
 /// Points of M3's norms and feed-forward networks.
 fn feed_forward() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
-    use proptest::sample::select;
-    let gate = (
-        select(vec![GateClamp::Upper, GateClamp::Symmetric, GateClamp::None]),
-        of(select(vec![Activation::Swiglu, Activation::SwigluOai, Activation::Geglu, Activation::Reglu])),
-        (of(-9.0..9.0), of(0.5..9.0), of(0.0..9.0)),
-    );
-    let rest = (
-        of(0.0..9.0),
-        select(vec![SharedScale::One, SharedScale::Routed, SharedScale::Reciprocal, SharedScale::Twice]),
-        of(select(vec![NormWeight::Plain, NormWeight::OnePlus])),
-    );
+    let gate = (word::<GateClamp>(), of(word::<Activation>()), (of(-9.0..9.0), of(0.5..9.0), of(0.0..9.0)));
+    let rest = (of(0.0..9.0), word::<SharedScale>(), of(word::<NormWeight>()));
     (gate, rest).prop_map(
         |((gate_clamp, activation, (up_beta, swiglu_limit, gate_alpha)), (routed_scale, shared_scale, norm_weight))| {
             Semantics {
@@ -264,31 +221,12 @@ fn words_that_are_none() {
         ("documents,router_eps=1", r#"router_eps = "1", expected 0 or 1e-20"#),
         ("documents,top_k=-1", r#"top_k = "-1", expected a number or config"#),
         ("documents,rope_theta=x", r#"rope_theta = "x", expected a number or config"#),
-        (
-            "documents,rope=first",
-            "semantics field = \"rope\", expected one of rope_part, rope_pair, rotary_dim, rope_theta, rope_on, \
-             rope_frequency, rope_position, attention_rope_part, position_shift, key_shift, rope_call, rope_decode, \
-             rope_inv_freq, \
-             rope_angle, rope_linear, rope_scale, norm_weight, eps_place, norm_eps, input_norm_eps, \
-             post_attention_norm_eps, final_norm_eps, norm_mean, final_norm, qk_norm, qk_norm_on, qk_shards, \
-             qk_norm_eps, q_norm_eps, k_norm_eps, query_norm, key_norm, norm_order, attention_scale, score_scale, \
-             key_head, causal, attention_softmax, soft_cap, attention_sink, window, prefix, query_temperature, \
-             cache_type, cache_seam, cache_read, whole_pages, shared_page, \
-             msa_select, msa_local, msa_init_block, msa_score_scale, msa_pool, msa_top_k, \
-             msa_pad, index_rope, index_norm, index_key, index_mask, index_q_norm_eps, index_k_norm_eps, \
-             index_scores, index_input, index_rope_part, index_rope_decode, index_heads, msa_mask, msa_group, \
-             msa_own, msa_layout, msa_shift, attention_residual, attention_alpha, attention_beta, mlp_residual, \
-             mlp_alpha, mlp_beta, post_norm_input, top_k, routing_weights, router_eps, router_score, renormalize, \
-             expert_choice, expert_groups, router_input, router_logits, activation, activation_in, \
-             expert, gate_clamp, up_clamp, activated_limit, gate_alpha, up_beta, swiglu_limit, routed_scale, \
-             weights_on, expert_capacity, shared_input, shared_scale, logits_shift, vision_attention, \
-             vision_score_scale, gelu, tower_gelu, projector_gelu, merge_gelu, axial_pair, axial_order, \
-             axial_axes, chunk_time, merge_order, patch_order, pixels, vision_post_norm, vision_norm_eps, \
-             vision_layer_norm_eps, vision_pre_norm_eps, feature_places",
-        ),
     ] {
         assert_eq!(text.parse::<Semantics>().expect_err("no semantics").to_string(), want);
     }
+    let names: Vec<&str> = Semantics::DOCUMENTS.fields().iter().map(|(name, _)| *name).collect();
+    let unknown = "documents,rope=first".parse::<Semantics>().expect_err("no such field");
+    assert_eq!(unknown.to_string(), format!("semantics field = \"rope\", expected one of {}", names.join(", ")));
 }
 
 /// A point concerns an operator of the reference, which has a file of that name; together they are the fields.

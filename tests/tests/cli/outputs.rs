@@ -168,6 +168,8 @@ fn two_outputs_are_two_files() {
             let ran = parity(folder.path(), &["verify", "no-such-model", a, one, b, two]);
             assert_refused(&ran, &["are the same file, expected two", one, two]);
         }
+        let ran = parity(folder.path(), &["diagnose", "no-such-model", "no-dump", "--json", one, "--html", two]);
+        assert_refused(&ran, &["are the same file, expected two", one, two]);
         assert_eq!(listing(folder.path()), ["f", "link", "pipe"]);
     }
 }

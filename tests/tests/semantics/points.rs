@@ -1,5 +1,8 @@
 //! Points of the semantics that ports are known to slip on, drawn.
 
+use std::fmt::Debug;
+use std::str::FromStr;
+
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -9,6 +12,12 @@ use reference::semantics::{
     IndexHeads, IndexInput, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
     RopePart, ScoreType, SharedPage, Temperature, UpClamp, WeightsOn, WholePages,
 };
+use strum::VariantNames;
+
+/// One of the words of a point.
+pub(super) fn word<E: Clone + Debug + FromStr<Err: Debug> + VariantNames + 'static>() -> impl Strategy<Value = E> {
+    select(E::VARIANTS).prop_map(|word| word.parse().expect("one of its words"))
+}
 
 /// What each of them changes of the released reading.
 pub(super) fn merged(parts: &[Semantics]) -> Semantics {
@@ -21,35 +30,35 @@ pub(super) fn merged(parts: &[Semantics]) -> Semantics {
 /// Points on which other models are otherwise: attention, the cache, the stream, and the index branch's own.
 pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let norms = select(vec![None, Some(QkNorm::FullProjection), Some(QkNorm::PerHead), Some(QkNorm::None)]);
-    let rope_on = || select(vec![RopeOn::QueryKey, RopeOn::Query, RopeOn::Key, RopeOn::None]);
-    let from = || select(vec![ResidualFrom::Stream, ResidualFrom::Normed]);
-    let angle = || select(vec![AngleType::F32, AngleType::Bf16, AngleType::F16]);
+    let rope_on = || word::<RopeOn>();
+    let from = || word::<ResidualFrom>();
+    let angle = || word::<AngleType>();
     let temperature = (0.0..9.0, 1..99_usize, 0..2_usize);
     let temperature = temperature.prop_map(|(scale, every, first)| Temperature { scale, every, first });
-    let cache = || select(vec![CacheType::Own, CacheType::E4m3, CacheType::Bf16]);
-    let pages = (select(vec![Paged::Context, Paged::Keys]), 1..99_usize);
+    let cache = || word::<CacheType>();
+    let pages = (word::<Paged>(), 1..99_usize);
     let pages = pages.prop_map(|(of, size)| WholePages { of, size });
     let page = (1..99_usize, 0..9_usize, 0..9_usize).prop_map(|(size, page, of)| SharedPage { size, page, of });
     let rope = (
-        (select(vec![RopeCall::Continued, RopeCall::Restarted]), rope_on(), of(-9..9_i32)),
+        (word::<RopeCall>(), rope_on(), of(-9..9_i32)),
         ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
     );
     let attention = (
         (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
         [cache(), cache()],
         (of(pages), of(page)),
-        select(vec![CacheSeam::Kept, CacheSeam::Overwritten, CacheSeam::ZeroBefore, CacheSeam::ZeroAfter]),
+        word::<CacheSeam>(),
     );
     let index = (
-        select(vec![IndexInput::Normed, IndexInput::Stream]),
-        (select(vec![RopePart::First, RopePart::Last]), rope_on(), of(select(vec![RopePart::First, RopePart::Last]))),
-        select(vec![IndexHeads::Own, IndexHeads::Sum, IndexHeads::Mean, IndexHeads::Max, IndexHeads::Next]),
+        word::<IndexInput>(),
+        (word::<RopePart>(), rope_on(), of(word::<RopePart>())),
+        word::<IndexHeads>(),
         of(-9..9_i32),
     );
     let stream = (
         [from(), from()],
         [of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0)],
-        select(vec![PostNormInput::Sum, PostNormInput::Layer, PostNormInput::Attention]),
+        word::<PostNormInput>(),
         of(-9..9_i32),
     );
     (rope, attention, index, stream).prop_map(|(rope, attention, index, stream)| Semantics {
@@ -92,20 +101,14 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
 
 /// Slips in the router, the experts and the norms.
 pub(super) fn slips() -> impl Strategy<Value = Semantics> {
-    let input = || select(vec![NetworkInput::Normed, NetworkInput::Residual, NetworkInput::LayerInput]);
+    let input = || word::<NetworkInput>();
     let router = (
         of((1..99_usize, 1..99_usize).prop_map(|(groups, chosen)| ExpertGroups { groups, chosen })),
-        (of(1..99_usize), select(vec![ActivationIn::All, ActivationIn::Routed, ActivationIn::Shared])),
+        (of(1..99_usize), word::<ActivationIn>()),
         (input(), input()),
-        select(vec![ScoreType::F32, ScoreType::Bf16]),
+        word::<ScoreType>(),
     );
-    let rest = (
-        select(vec![WeightsOn::Output, WeightsOn::Input]),
-        select(vec![UpClamp::Symmetric, UpClamp::Upper, UpClamp::None, UpClamp::Sum]),
-        of(0.5..9.0),
-        select(vec![NormMean::Kept, NormMean::Subtracted]),
-        select(vec![FinalNorm::Applied, FinalNorm::Missing]),
-    );
+    let rest = (word::<WeightsOn>(), word::<UpClamp>(), of(0.5..9.0), word::<NormMean>(), word::<FinalNorm>());
     (router, rest).prop_map(|(router, (weights_on, up_clamp, activated_limit, norm_mean, final_norm))| Semantics {
         expert_groups: router.0,
         expert_capacity: router.1.0,
@@ -125,19 +128,13 @@ pub(super) fn slips() -> impl Strategy<Value = Semantics> {
 /// Points that one place has of its own.
 pub(super) fn places() -> impl Strategy<Value = Semantics> {
     use proptest::array::uniform11;
-    let gelu = || of(select(vec![Gelu::Erf, Gelu::Tanh, Gelu::Quick]));
+    let gelu = || of(word::<Gelu>());
     let seen = (
         [gelu(), gelu(), gelu()],
-        select(vec![AxialOrder::Merged, AxialOrder::Raster]),
-        select(vec![
-            AxialAxes::TimeHeightWidth,
-            AxialAxes::TimeWidthHeight,
-            AxialAxes::HeightWidthTime,
-            AxialAxes::ZeroHeightWidth,
-            AxialAxes::HeightWidth,
-        ]),
-        select(vec![ScoreType::F32, ScoreType::Bf16]),
-        select(vec![FeaturePlaces::Own, FeaturePlaces::ReversedVideos, FeaturePlaces::Early, FeaturePlaces::Late]),
+        word::<AxialOrder>(),
+        word::<AxialAxes>(),
+        word::<ScoreType>(),
+        word::<FeaturePlaces>(),
     );
     (uniform11(of(0.0..1.0)), seen).prop_map(|(numbers, (gelu, axial_order, axial_axes, pixels, feature_places))| {
         let [input, post, last, q, k, index_q, index_k, all, layer, pre, scale] = numbers;
