@@ -26,6 +26,12 @@ pub trait Real:
         Self::of(f(self.wide()))
     }
 
+    /// σ(x).
+    #[must_use]
+    fn sigmoid(self) -> Self {
+        (Self::one() + (-self).map_once(f64::exp)).recip()
+    }
+
     /// 1/√x.
     #[must_use]
     fn reciprocal_root(self) -> Self {

@@ -29,7 +29,7 @@ pub use blocks::{
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
-pub use residual::{PostNormInput, ResidualFrom};
+pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
 pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
@@ -103,6 +103,10 @@ table! {
         qk_norm_on: word QkNormOn = QkNormOn::QueryKey;
         /// Parts of the projections, one on each device, that queries and keys are normed by, each for itself.
         qk_shards: number Option<usize> = None;
+        /// The same of queries alone.
+        q_shards: number Option<usize> = None;
+        /// The same of keys alone.
+        k_shards: number Option<usize> = None;
         /// ε of the query and key norms, instead of the others'.
         qk_norm_eps: number Option<f64> = None;
         /// ε of the query norm alone.
@@ -127,6 +131,8 @@ table! {
         key_head: word KeyHead = KeyHead::Grouped;
         /// Which tokens a token sees.
         causal: word Causal = Causal::Inclusive;
+        /// Positions of a tile that see each other both ways; none.
+        causal_tile: number Option<usize> = None;
         /// What attention's softmax takes and gives.
         attention_softmax: word ScoreType = ScoreType::F32;
         /// The number c of c·tanh(s/c), which a scaled score s becomes; without one it stays s.
@@ -173,6 +179,8 @@ table! {
         index_norm: word IndexNorm = IndexNorm::Own;
         /// What the index branch takes for its keys.
         index_key: word IndexKey = IndexKey::Own;
+        /// From where the index branch counts the positions of a call's queries.
+        index_call: word RopeCall = RopeCall::Continued;
         /// Which tokens the index branch scores.
         index_mask: word IndexMask = IndexMask::Token;
         /// ε of the index branch's query norm.
@@ -215,6 +223,8 @@ table! {
         mlp_alpha: number Option<f64> = None;
         /// By what the feed-forward network's output is multiplied; 1.
         mlp_beta: number Option<f64> = None;
+        /// Rows of what is added, or goes into it, that are never written; none.
+        unwritten: number Option<Unwritten> = None;
     }
     add_rms_norm {
         /// What the norm before the feed-forward network reads.
@@ -237,6 +247,8 @@ table! {
         expert_groups: number Option<ExpertGroups> = None;
         /// What the router reads.
         router_input: word NetworkInput = NetworkInput::Normed;
+        /// What the router's scores are rounded to.
+        router_scores: word ScoreType = ScoreType::F32;
         /// What the router's logits are computed in, from an input and a weight of that type.
         router_logits: word ScoreType = ScoreType::F32;
     }

@@ -7,9 +7,9 @@ use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::run::Run;
-use crate::semantics::{NormOrder, PositionShift, QkNormOn, RopeOn, RopePart};
+use crate::semantics::{NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Written};
 use crate::weights::LayerWeight;
-use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
+use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
 impl Decoder<'_> {
     /// Attention of a layer, of what its norm gives and of the stream that the norm reads.
@@ -59,14 +59,15 @@ impl Decoder<'_> {
             None => None,
         };
         let to_blocks = blocks.is_some();
-        let kept = |x: &Tracked<T>| {
+        let kept = |x: &Tracked<T>, narrow: Option<Storage>| {
             let x = run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
-            match reads.cache_type.storage() {
+            match narrow {
                 Some(storage) => x.performed(storage),
                 None => x,
             }
         };
-        let (k, v) = cache.append(layer, &kept(&k), &kept(&v))?;
+        let [of_keys, of_values] = reads.cache_type.storages();
+        let (k, v) = cache.append(layer, &kept(&k, of_keys), &kept(&v, of_values))?;
         let slipped = KvCache::slipping((k, v), reads, q.dim().0);
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
         let shape = (q.dim().0, k.dim().0);
@@ -76,7 +77,7 @@ impl Decoder<'_> {
             None => self.attend(layer, &q, k, v, run)?,
         };
         let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
-        let o = run.visit(at(LayerSite::OProj), o);
+        let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
     }
 
@@ -110,6 +111,7 @@ impl Decoder<'_> {
             let o = attention(&p, q.view(), k.view(), v.view())?;
             run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
         };
+        let context = self.written(Written::Context, k.dim().0 - q.dim().0, context);
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 

@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexInput, IndexKey, IndexNorm};
+use crate::semantics::{self, IndexInput, IndexKey, IndexNorm, Written};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -156,6 +156,7 @@ impl Decoder<'_> {
             let o = block_sparse_attention(&p, q.view(), k.view(), v.view(), chosen.view())?;
             run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), chosen.view(), o))
         };
+        let context = self.written(Written::Context, k.dim().0 - q.dim().0, context);
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 }

@@ -36,6 +36,8 @@ pub struct Decoder<'w> {
     media: Option<&'w Media>,
     /// Layers that are read otherwise.
     others: BTreeMap<usize, Decoder<'w>>,
+    /// Calls that begin at a position or later, and are read otherwise.
+    later: BTreeMap<usize, Decoder<'w>>,
 }
 
 impl<'w> Decoder<'w> {
@@ -54,13 +56,25 @@ impl<'w> Decoder<'w> {
             let fits = semantics.index_key == IndexKey::Own || head_dim == d;
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{d}, that of the keys it takes"))?;
         }
-        Ok(Decoder { config, semantics, weights, media: None, others: BTreeMap::new() })
+        Ok(Decoder { config, semantics, weights, media: None, others: BTreeMap::new(), later: BTreeMap::new() })
     }
 
     /// The same with one layer under another reading of `config`. The rotation table, which all layers share, stays as it is.
     pub fn with_layer(mut self, layer: usize, config: &Config, semantics: Semantics) -> Result<Self, Error> {
         self.others.insert(layer, Decoder::new(config, semantics, self.weights)?);
         Ok(self)
+    }
+
+    /// The same whose calls are computed by another model from the one on that begins at a position: rotation table and layers.
+    #[must_use]
+    pub fn with_calls(mut self, from: usize, other: Decoder<'w>) -> Self {
+        self.later.insert(from, other);
+        self
+    }
+
+    /// What computes a call that begins at a position, if that is another model.
+    fn of_call(&self, first: usize) -> Option<&Decoder<'w>> {
+        self.later.range(..=first).next_back().map(|(_, other)| other)
     }
 
     /// The same before a prompt with images or videos.
@@ -168,6 +182,9 @@ impl<'w> Decoder<'w> {
 
     /// The rotation table for tokens at `first` and after.
     pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
+        if let Some(other) = self.of_call(first) {
+            return other.rope_table(first, tokens, run);
+        }
         let first = if self.semantics.rope_call == RopeCall::Restarted { 0 } else { first };
         let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
         let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
@@ -186,7 +203,8 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Stream<T>, Error> {
-        if let Some(other) = self.others.get(&layer) {
+        let first = cache.len(layer);
+        if let Some(other) = self.of_call(first).or_else(|| self.others.get(&layer)) {
             return other.layer(layer, x, table, cache, run);
         }
         let at = |site| Site::Layer(layer, site);
@@ -204,7 +222,8 @@ impl<'w> Decoder<'w> {
         };
         let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::PostAttentionNorm), read, run)?;
         let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
-        let fed = self.feed_forward(layer, Inputs { normed: &normed, residual: &h.stored, layer: &x.stored }, run)?;
+        let fed =
+            self.feed_forward(layer, Inputs { normed: &normed, residual: &h.stored, layer: &x.stored, first }, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
         let factors = [reads.mlp_alpha, reads.mlp_beta].map(|factor| factor.unwrap_or(1.0));
         let from = added_to(reads.mlp_residual, &h, normed);

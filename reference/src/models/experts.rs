@@ -10,7 +10,7 @@ use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
 use crate::ops::router::{self, Router};
 use crate::run::{Run, vector};
-use crate::semantics::{ActivationIn, WeightsOn};
+use crate::semantics::{ActivationIn, ScoreType, WeightsOn, Written};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
@@ -60,7 +60,7 @@ impl Decoder<'_> {
         }
         let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;
         let y = run.tracked(y, |c, y| Moe::under(c).bound(&output.widened(), &weights.widened(), y));
-        Ok(run.visit(at(LayerSite::Experts), y))
+        Ok(run.visit(at(LayerSite::Experts), self.written(Written::Experts, inputs.first, y)))
     }
 
     /// Each token's experts and their weights.
@@ -78,6 +78,10 @@ impl Decoder<'_> {
         let logits = run.visit(at(LayerSite::GateLogits), logits);
         let scores = router::scores(&p, logits.view());
         let scores = run.tracked(scores, |c, scores| params(c).bound_scores(&logits.widened(), scores));
+        let scores = match self.semantics().router_scores {
+            ScoreType::F32 => scores,
+            ScoreType::Bf16 => scores.performed(Storage::Bf16),
+        };
         let scores = run.visit(at(LayerSite::GateScores), scores);
         let bias = vector::<T>(&self.layer_weight(layer, LayerWeight::CorrectionBias)?);
         let choice = router::choice(&p, scores.view(), bias.view())?;

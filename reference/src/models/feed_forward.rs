@@ -7,7 +7,7 @@ use crate::ops::dense_ffn::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{WithShared, with_shared};
 use crate::run::Run;
-use crate::semantics::{ActivationIn, UpClamp};
+use crate::semantics::{ActivationIn, UpClamp, Written};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
@@ -21,14 +21,14 @@ impl Decoder<'_> {
     ) -> Result<Tracked<T>, Error> {
         if self.config().layer(layer).feed_forward == FeedForward::Dense {
             let sites = [LayerSite::DenseGateUp, LayerSite::DenseDown];
-            return self.network(layer, x.normed, LayerWeight::Dense, sites, run);
+            return self.network(layer, (x.normed, x.first), LayerWeight::Dense, sites, run);
         }
         if !self.config().is_shared(layer) {
             return self.experts(layer, x, run);
         }
         let sites = [LayerSite::SharedGateUp, LayerSite::SharedDown];
         let read = x.of(self.semantics().shared_input);
-        let shared = self.network(layer, read, LayerWeight::Shared, sites, run)?;
+        let shared = self.network(layer, (read, x.first), LayerWeight::Shared, sites, run)?;
         let shared = run.visit(Site::Layer(layer, LayerSite::Shared), shared);
         let routed = self.experts(layer, x, run)?;
         let scale = self.config().routed_scaling_factor;
@@ -42,7 +42,7 @@ impl Decoder<'_> {
     fn network<T: Real>(
         &self,
         layer: usize,
-        x: &Tracked<T>,
+        (x, first): (&Tracked<T>, usize),
         of: fn(Projection) -> LayerWeight,
         [gate_up, down]: [LayerSite; 2],
         run: &mut Run<'_, T>,
@@ -56,13 +56,13 @@ impl Decoder<'_> {
         let (gate, up) = (project(x, Projection::Gate, params, run)?, project(x, Projection::Up, params, run)?);
         let width = gate.dim().1;
         let both = run.visit(gate_up, gate.beside(&up));
-        let kind = match of(Projection::Gate) {
-            LayerWeight::Shared(_) => ActivationIn::Shared,
-            _ => ActivationIn::All,
+        let (kind, written) = match of(Projection::Gate) {
+            LayerWeight::Shared(_) => (ActivationIn::Shared, Written::Shared),
+            _ => (ActivationIn::All, Written::Dense),
         };
         let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), run)?;
         let output = project(&hidden, Projection::Down, Linear::under, run)?;
-        Ok(run.visit(Site::Layer(layer, down), output))
+        Ok(run.visit(Site::Layer(layer, down), self.written(written, first, output)))
     }
 
     /// The model's function of gate and up projection.

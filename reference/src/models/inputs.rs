@@ -12,6 +12,8 @@ pub(super) struct Inputs<'x, T> {
     pub(super) residual: &'x Tracked<T>,
     /// The stream before the layer.
     pub(super) layer: &'x Tracked<T>,
+    /// The position that the call begins at.
+    pub(super) first: usize,
 }
 
 impl<'x, T> Inputs<'x, T> {

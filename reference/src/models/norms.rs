@@ -44,9 +44,9 @@ impl Decoder<'_> {
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let semantics = self.semantics();
-        let (eps, of_one) = match weight {
-            LayerWeight::QNorm => (semantics.q_norm_eps, semantics.query_norm),
-            _ => (semantics.k_norm_eps, semantics.key_norm),
+        let (eps, of_one, shards) = match weight {
+            LayerWeight::QNorm => (semantics.q_norm_eps, semantics.query_norm, semantics.q_shards),
+            _ => (semantics.k_norm_eps, semantics.key_norm, semantics.k_shards),
         };
         let eps = eps.or(semantics.qk_norm_eps);
         let params = |contract: &RoundingContract| {
@@ -54,7 +54,7 @@ impl Decoder<'_> {
             let head_dim = self.config().head_dim;
             // A part of the projection is one head at least: keys that have fewer are on several devices.
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(head_dim);
-            let (over, head_dim) = match semantics.qk_shards {
+            let (over, head_dim) = match shards.or(semantics.qk_shards) {
                 Some(shards) => (semantics::QkNorm::PerHead, part(shards)),
                 None => (of_one.or(semantics.qk_norm).unwrap_or(self.config().qk_norm), head_dim),
             };

@@ -60,6 +60,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// First tokens that see each other both ways.
     pub prefix: Option<usize>,
+    /// Positions of a tile that see each other both ways.
+    pub tile: Option<usize>,
     /// The first key that no token sees, and the next that they do again.
     pub lost: Option<[usize; 2]>,
     /// R1.
@@ -197,6 +199,7 @@ impl Attention {
             sink: None,
             window: None,
             prefix: None,
+            tile: None,
             lost: None,
             scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,

@@ -180,6 +180,10 @@ impl BlockSparseAttention {
         let blocks = chosen.row(match self.layout {
             MsaLayout::TokenMajor => row * self.attention.key_heads + share.group,
             MsaLayout::HeadMajor => share.group * n + row,
+            MsaLayout::Transposed => {
+                let place = row * self.attention.key_heads + share.group;
+                place % n * self.attention.key_heads + place / n
+            }
         });
         let mut blocks: Vec<usize> = blocks.iter().copied().flatten().collect();
         blocks.sort_unstable();

@@ -8,8 +8,11 @@
 //! - Dtypes: x and a bf16; all steps f32.
 //! - Rounding: R1 at a.
 //! - Errors: none.
-//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715. A slip of ports: Φ(x) = σ(α·x), α = 1.702.
+//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715. Slips of ports: Φ(x) = σ(α·x), α = 1.702; α·x
+//!   and σ rounded to bf16 before they are used (`steps`).
 //! - Source: spec A22, A24; `nn.functional.gelu`, exact.
+
+pub mod steps;
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
@@ -92,7 +95,7 @@ impl semantics::Gelu {
     pub(super) fn share<T: Real>(self, x: T) -> T {
         match self {
             Self::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
-            Self::Quick => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
+            Self::Quick | Self::QuickBf16 => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
             Self::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
         }
     }
@@ -107,7 +110,7 @@ impl semantics::Gelu {
         let of_sigmoid = |share: f64| share * (1.0 - share);
         match self {
             Self::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
-            Self::Quick => QUICK * of_sigmoid(self.share(x)),
+            Self::Quick | Self::QuickBf16 => QUICK * of_sigmoid(self.share(x)),
             Self::Tanh => 2.0 * of_sigmoid(self.share(x)) * SLOPE * (1.0 + 3.0 * CUBE * x * x),
         }
     }
@@ -116,7 +119,7 @@ impl semantics::Gelu {
         match self {
             Self::Erf => erf,
             Self::Tanh => tanh,
-            Self::Quick => quick,
+            Self::Quick | Self::QuickBf16 => quick,
         }
     }
 

@@ -14,7 +14,7 @@
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋.
+//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋; pᵢ = i.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
@@ -31,7 +31,7 @@ use crate::error::require;
 use crate::order::Order;
 use crate::ranking::ranked;
 use crate::semantics::{
-    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics,
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, ScoreType, Semantics,
 };
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -59,6 +59,8 @@ pub struct Indexer {
     pub pad: MsaPad,
     /// Which tokens have a score.
     pub mask: IndexMask,
+    /// Whether positions count on from one call to the next.
+    pub call: RopeCall,
     /// D24: σ.
     pub scale: f64,
     /// What s is kept in.
@@ -96,7 +98,7 @@ pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T
         let scores = p.scores(q, k, first, rows);
         let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
         for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
-            p.pool(scores, p.seen(Indexer::position(q.nrows(), k.nrows(), first + row / p.heads), k.nrows()), out);
+            p.pool(scores, p.seen(p.position(q.nrows(), k.nrows(), first + row / p.heads), k.nrows()), out);
         }
         p.of_groups(pooled)
     });
@@ -108,7 +110,7 @@ pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize
     let mut boosted = maxima.to_owned();
     let n = boosted.nrows() / p.groups;
     for (row, mut m) in boosted.rows_mut().into_iter().enumerate() {
-        let position = Indexer::position(n, positions, row / p.groups);
+        let position = p.position(n, positions, row / p.groups);
         p.forced([row / p.groups, position], p.count(positions)).for_each(|block| m[block] = T::infinity());
     }
     boosted
@@ -159,6 +161,7 @@ impl Indexer {
             pool: semantics.msa_pool,
             pad: semantics.msa_pad,
             mask: semantics.index_mask,
+            call: semantics.index_call,
             scale,
             kept: semantics.index_scores,
             unit: contract.unit(),
@@ -186,8 +189,11 @@ impl Indexer {
     }
 
     /// The position of query i of n, where the last is that of the last of s keys.
-    fn position(n: usize, s: usize, i: usize) -> usize {
-        s - n + i
+    fn position(&self, n: usize, s: usize, i: usize) -> usize {
+        match self.call {
+            RopeCall::Continued => s - n + i,
+            RopeCall::Restarted => i,
+        }
     }
 
     /// How many of s keys have a score for the token at a position.
@@ -215,7 +221,7 @@ impl Indexer {
     /// s of queries `first..first + rows`, all heads of a query one after the other.
     fn scores<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, first: usize, rows: usize) -> Array2<T> {
         let mut scores = Array2::from_elem((rows * self.heads, k.nrows()), T::neg_infinity());
-        let seen = |i: usize| self.seen(Indexer::position(q.nrows(), k.nrows(), first + i), k.nrows());
+        let seen = |i: usize| self.seen(self.position(q.nrows(), k.nrows(), first + i), k.nrows());
         let kept = Rounding::nearest(self.kept.storage());
         let keys = k.slice(s![..seen(rows - 1), ..]);
         for head in 0..self.heads {

@@ -9,7 +9,7 @@
 //! - Rounding: none here.
 //! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
 //!   of x, too.
-//! - Variants: slips of ports: k and v rounded to E4M3 or bf16 whatever the precision, as they are kept, or as later calls read
+//! - Variants: slips of ports: k and v, or one of them, rounded to E4M3 or bf16 whatever the precision, as they are kept, or as later calls read
 //!   them; the last row before a call overwritten with its first, or one of the two zeros; a page of rows read in another's
 //!   place.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
@@ -19,7 +19,7 @@ use ndarray::Array2;
 use crate::error::require;
 use crate::semantics::{CacheSeam, Semantics};
 use crate::tracked::Tracked;
-use crate::{ContractError, Real};
+use crate::{ContractError, Real, Storage};
 
 /// Keys and values of every layer, and keys of its index branch.
 #[derive(Debug, Clone)]
@@ -77,9 +77,9 @@ impl<T: Real> KvCache<T> {
         let keys = kept.0.dim().0;
         let first = keys.checked_sub(rows)?;
         let seam = if first > 0 { reads.cache_seam } else { CacheSeam::Kept };
-        let narrow = reads.cache_read.storage().filter(|_| first > 0);
+        let narrow = reads.cache_read.storages().map(|storage| storage.filter(|_| first > 0));
         let source = |row: usize| seam.source(reads.shared_page.map_or(row, |page| page.source(row, keys)), first);
-        let slipped = |x: &Tracked<T>| {
+        let slipped = |x: &Tracked<T>, narrow: Option<Storage>| {
             let all: Vec<usize> = (0..keys).map(source).collect();
             let mut x = x.select(&all);
             if let Some(row) = seam.zero(first) {
@@ -90,8 +90,8 @@ impl<T: Real> KvCache<T> {
                 None => x,
             }
         };
-        let slips = seam != CacheSeam::Kept || narrow.is_some() || reads.shared_page.is_some();
-        slips.then(|| (slipped(kept.0), slipped(kept.1)))
+        let slips = seam != CacheSeam::Kept || narrow != [None, None] || reads.shared_page.is_some();
+        slips.then(|| (slipped(kept.0, narrow[0]), slipped(kept.1, narrow[1])))
     }
 
     /// Appends keys of a layer's index branch; all of them, from the first token on.

@@ -71,12 +71,8 @@ impl PatchEmbedding {
         let Patch { channels, frames, side } = self.patch;
         match self.order {
             PatchOrder::ColourFirst => x.clone(),
-            PatchOrder::TimeFirst => {
-                let area = side * side;
-                let part = |t: usize, c: usize| (0..area).map(move |i| (c * frames + t) * area + i);
-                let columns = (0..frames).flat_map(|t| (0..channels).flat_map(move |c| part(t, c)));
-                x.select(Axis(1), &columns.collect::<Vec<_>>())
-            }
+            PatchOrder::TimeFirst => x.select(Axis(1), &transposed([channels, frames], side * side)),
+            PatchOrder::PixelsTimeFirst => x.select(Axis(1), &transposed([frames, channels], side * side)),
         }
     }
 
@@ -98,4 +94,10 @@ impl PatchEmbedding {
         };
         self.product(w).bound(&Tracked { value: self.ordered(&x.value), error: Some(error) }, w, y)
     }
+}
+
+/// Runs of columns as they come column by column, if they come row by row.
+fn transposed([rows, columns]: [usize; 2], run: usize) -> Vec<usize> {
+    let of = |i: usize, j: usize| (0..run).map(move |k| (i * columns + j) * run + k);
+    (0..columns).flat_map(|j| (0..rows).flat_map(move |i| of(i, j))).collect()
 }

@@ -8,7 +8,7 @@
 //! - Dtypes: x, f and y bf16; the sum f32.
 //! - Rounding: R1 at y.
 //! - Errors: C1 the shapes of x and f are equal.
-//! - Variants: slips of ports: α·x and β·f for x and f, rounded as y is.
+//! - Variants: slips of ports: α·x and β·f for x and f, rounded as y is; rows of f, or of what it is made of, are never written.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, CowArray, Ix2, Zip};

@@ -18,7 +18,7 @@ mod scores;
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip, s};
 
-use self::scores::{bound_sigmoid, bound_sigmoid_of_sum, bound_sqrt_softplus, sigmoid, softmax, sqrt_softplus};
+use self::scores::{bound_sigmoid, bound_sigmoid_of_sum, bound_sqrt_softplus, softmax, sqrt_softplus};
 use crate::bound::ErrorBound;
 use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
@@ -58,7 +58,7 @@ pub struct Router {
 /// r of z; where choice and weights are made of different things, z itself.
 pub fn scores<T: Real>(p: &Router, z: ArrayView2<'_, T>) -> Array2<T> {
     match p.score {
-        RouterScore::Sigmoid => z.mapv(sigmoid),
+        RouterScore::Sigmoid => z.mapv(T::sigmoid),
         RouterScore::SqrtSoftplus => z.mapv(sqrt_softplus),
         RouterScore::SoftmaxTopk | RouterScore::SoftmaxChosen | RouterScore::BiasedSigmoid => z.to_owned(),
         RouterScore::Softmax => {
@@ -75,8 +75,8 @@ pub fn choice<T: Real>(p: &Router, r: ArrayView2<'_, T>, b: ArrayView1<'_, T>) -
     let mut choice = match p.score {
         RouterScore::Sigmoid | RouterScore::Softmax | RouterScore::SqrtSoftplus => &r + &b,
         RouterScore::SoftmaxTopk => r.to_owned(),
-        RouterScore::SoftmaxChosen => r.mapv(sigmoid) + b,
-        RouterScore::BiasedSigmoid => (&r + &b).mapv_into(sigmoid),
+        RouterScore::SoftmaxChosen => r.mapv(T::sigmoid) + b,
+        RouterScore::BiasedSigmoid => (&r + &b).mapv_into(T::sigmoid),
     };
     p.masked(&mut choice);
     Ok(choice)

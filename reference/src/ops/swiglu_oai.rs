@@ -57,14 +57,10 @@ pub fn swiglu_oai<T: Real>(
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
         let (gate, up) = (p.gate(g), p.up(u));
-        let activated = p.activated(step(gate * step(sigmoid(step(T::of(alpha) * gate)))));
+        let activated = p.activated(step(gate * step(step(T::of(alpha) * gate).sigmoid())));
         *a = p.output.round(step(up) * activated); // R2
     });
     Ok(a)
-}
-
-fn sigmoid<T: Real>(x: T) -> T {
-    (T::one() + (-x).map_once(f64::exp)).recip()
 }
 
 /// x up to ℓ; NaN stays.
@@ -154,15 +150,15 @@ impl SwigluOai {
         let [from, to] = if alpha < 0.0 { [alpha * high, alpha * low] } else { [alpha * low, alpha * high] };
         let steepness = steepest_silu(from, to);
         let carried = steepness * (high - gate).max(gate - low);
-        let value = self.activated(gate * sigmoid(alpha * gate));
+        let value = self.activated(gate * (alpha * gate).sigmoid());
 
         let clamped = steepness * self.unit * gate.abs();
         let argument = from.abs().max(to.abs());
         let off = (ARGUMENT * self.unit * (1.0 + stored) + stored) * argument + underflow.max(FLUSHED);
         let nearest = (from - off).max(-(to + off)).max(0.0);
-        let tail = sigmoid(-nearest);
+        let tail = (-nearest).sigmoid();
         let scaled = (tail * (1.0 - tail)).min(0.25) * off * low.abs().max(high.abs());
-        let share = sigmoid(off - from);
+        let share = (off - from).sigmoid();
         let own = (share * EXPONENTIAL + 3.0) * self.unit + 2.0 * stored;
         let size = value.abs() + carried + scaled + clamped;
         let roundings = clamped + scaled + own * (1.0 + own) * size;

@@ -151,4 +151,6 @@ pub enum MsaLayout {
     TokenMajor,
     /// As if the tokens of a group were together.
     HeadMajor,
+    /// As if the groups of a token were together, where the tokens of a group are.
+    Transposed,
 }

@@ -17,15 +17,28 @@ pub enum CacheType {
     E4m3,
     /// bf16.
     Bf16,
+    /// E4M3, keys alone.
+    E4m3Keys,
+    /// E4M3, values alone.
+    E4m3Values,
+    /// bf16, keys alone.
+    Bf16Keys,
+    /// bf16, values alone.
+    Bf16Values,
 }
 
 impl CacheType {
-    /// What they are rounded to, beside what the precision says.
-    pub fn storage(self) -> Option<Storage> {
+    /// What keys and values are rounded to, beside what the precision says.
+    pub fn storages(self) -> [Option<Storage>; 2] {
+        let (e4m3, bf16) = (Some(Storage::E4m3), Some(Storage::Bf16));
         match self {
-            CacheType::Own => None,
-            CacheType::E4m3 => Some(Storage::E4m3),
-            CacheType::Bf16 => Some(Storage::Bf16),
+            CacheType::Own => [None, None],
+            CacheType::E4m3 => [e4m3, e4m3],
+            CacheType::Bf16 => [bf16, bf16],
+            CacheType::E4m3Keys => [e4m3, None],
+            CacheType::E4m3Values => [None, e4m3],
+            CacheType::Bf16Keys => [bf16, None],
+            CacheType::Bf16Values => [None, bf16],
         }
     }
 }

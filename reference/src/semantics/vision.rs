@@ -28,6 +28,8 @@ pub enum Gelu {
     Tanh,
     /// x·σ(1.702·x).
     Quick,
+    /// The same, each step rounded to bf16.
+    QuickBf16,
 }
 
 /// Which channels form a pair that rotates with time, height or width.
@@ -134,6 +136,8 @@ pub enum PatchOrder {
     ColourFirst,
     /// Time, colour, row, column.
     TimeFirst,
+    /// The checkpoint's, with pixels taken to come as time, colour, row, column.
+    PixelsTimeFirst,
 }
 
 /// Whether the tower's last layer is followed by a norm.

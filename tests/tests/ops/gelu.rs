@@ -4,7 +4,9 @@ use ndarray::{Array2, array};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reference::ops::gelu::{Gelu, gelu};
+use reference::ops::gelu::{Gelu, gelu, steps};
+use reference::probe::NoProbe;
+use reference::run::Run;
 use reference::{Real, RoundingContract, Storage, Tracked, semantics};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
@@ -57,7 +59,9 @@ fn kernel(p: &Gelu, x: &Array2<f32>, seed: u64) -> Array2<f64> {
                 let slope = f32::of((2.0 / std::f64::consts::PI).sqrt());
                 off((slope * (x + 0.044_715 * x * x * x)).wide().tanh())
             }
-            semantics::Gelu::Quick => 2.0 * (1.0 + off((-(1.702 * x)).wide().exp())).recip() - 1.0,
+            semantics::Gelu::Quick | semantics::Gelu::QuickBf16 => {
+                2.0 * (1.0 + off((-(1.702 * x)).wide().exp())).recip() - 1.0
+            }
         };
         p.output.round(0.5 * x * (1.0 + function)).wide()
     })
@@ -205,5 +209,30 @@ fn the_bound_is_reached_by_input_errors() {
             let most = [x - e, x + e].map(|moved| ratio(&ideal(kind), x, e, moved)).into_iter().fold(0.0, f64::max);
             assert!((least..=1.0).contains(&most), "{x} ± {e}: {most}");
         }
+    }
+}
+
+/// 1.702 is 218/128 in bf16, whose sigmoid, 0.8459…, is 217/256.
+#[test]
+fn a_port_may_round_each_step() {
+    let contract = RoundingContract::IDEAL;
+    let a = steps::quick(&Tracked::plain(array![[1.0]]), &Run::<f64>::new(contract, &mut NoProbe));
+    assert_eq!(a.value, array![[217.0 / 256.0]]);
+}
+
+proptest! {
+    /// In f32, with an exponential that is off by up to two ulps.
+    #[test]
+    fn a_port_that_rounds_each_step_stays_within_the_bound(case in case(), seed: u64) {
+        let x = case.noise.on(&case.x, 0);
+        let ideal = steps::quick(&x.tracked, &Run::<f64>::bounding(*case.contract, &mut NoProbe));
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut off = |f: f64| f * (1.0 + 3.0 * f32::UNIT_ROUNDOFF * rng.random_range(-1.0..=1.0));
+        let bf16 = |x: f32| f32::of(Storage::Bf16.nearest(x.wide()));
+        let got = x.f32().mapv(|x| {
+            let s = bf16((1.0 + f32::of(off((-bf16(1.702 * x)).wide().exp()))).recip());
+            case.contract.stored().round(x * s).wide()
+        });
+        within(&got, &ideal.value, &ideal.error.expect("it is kept"))?;
     }
 }

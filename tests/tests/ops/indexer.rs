@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use reference::config::Blocks;
 use reference::ops::indexer::{Indexer, block_max, boosted, choose, indexer, token_scores};
 use reference::semantics::{
-    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, ScoreType, Semantics,
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, ScoreType, Semantics,
 };
 use reference::{Real, RoundingContract, Tracked};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};

@@ -155,6 +155,9 @@ fn what_is_read_in_a_narrow_type_is_of_the_calls_before() {
     let reads = Semantics { cache_read: CacheType::E4m3, ..Semantics::RELEASED };
     assert_eq!(slipped(&k, &reads, 1), Some(vec![1.0, 1.0, 1.0625]));
     assert_eq!(slipped(&k, &reads, 3), None);
+    let values = Semantics { cache_read: CacheType::E4m3Values, ..Semantics::RELEASED };
+    let (keys, values) = KvCache::slipping((&k, &k), &values, 1).expect("values are narrowed");
+    assert_eq!((keys, values.value.column(0).to_vec()), (k, vec![1.0, 1.0, 1.0625]));
 }
 
 /// Page 1 of two positions is page 2, of which one has been written.

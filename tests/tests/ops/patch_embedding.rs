@@ -104,6 +104,19 @@ proptest! {
         prop_assert_eq!(bound.certain.dim(), case.want().dim());
     }
 
+    /// A port whose pixels come as (t, c, p, q): the same of pixels that come so.
+    #[test]
+    fn a_port_may_take_pixels_in_another_order(case in case_of(Just(Fill::Whole))) {
+        let Patch { channels, frames, side } = case.patch;
+        let area = side * side;
+        let slip = PatchEmbedding { order: PatchOrder::PixelsTimeFirst, ..ideal(case.patch) };
+        let reordered = Array2::from_shape_fn(case.x.dim(), |(row, column)| {
+            let (t, c, i) = (column / area / channels, column / area % channels, column % area);
+            case.x[[row, (c * frames + t) * area + i]]
+        });
+        prop_assert_eq!(oracle(&slip, &reordered, &case.w.stored()), case.want());
+    }
+
     #[test]
     fn a_device_stays_within_the_bound(case in case()) {
         let (p, x, want) = (case.params(), case.noise.on(&case.x, 0), case.want());

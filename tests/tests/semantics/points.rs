@@ -10,7 +10,7 @@ use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheSeam, CacheType, ExpertGroups, FeaturePlaces, FinalNorm, Gelu,
     IndexHeads, IndexInput, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
-    RopePart, ScoreType, SharedPage, Temperature, UpClamp, WeightsOn, WholePages,
+    RopePart, ScoreType, SharedPage, Temperature, Unwritten, UpClamp, WeightsOn, WholePages, Written,
 };
 use strum::VariantNames;
 
@@ -61,7 +61,11 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         word::<PostNormInput>(),
         of(-9..9_i32),
     );
-    (rope, attention, index, stream).prop_map(|(rope, attention, index, stream)| Semantics {
+    let unwritten = (word::<Written>(), 0..9_usize, of(9..99_usize));
+    let unwritten = unwritten.prop_map(|(of, from, until)| Unwritten { of, from, until });
+    let size = || of(1..99_usize);
+    let shards = (size(), size(), size(), of(unwritten), word::<RopeCall>(), word::<ScoreType>());
+    (rope, attention, index, stream, shards).prop_map(|(rope, attention, index, stream, shards)| Semantics {
         rope_call: rope.0.0,
         rope_decode: rope.0.1,
         key_shift: rope.0.2,
@@ -81,6 +85,12 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         whole_pages: attention.2.0,
         shared_page: attention.2.1,
         cache_seam: attention.3,
+        causal_tile: shards.0,
+        q_shards: shards.1,
+        k_shards: shards.2,
+        unwritten: shards.3,
+        index_call: shards.4,
+        router_scores: shards.5,
         index_input: index.0,
         index_rope_part: index.1.0,
         index_rope_decode: index.1.1,

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! s ← c·tanh(s/c)        p(j) = exp s(j) / (exp b + Σᵢ exp s(i))        j > i − w        all j < m for i < m        j ∉ [a, e)
+//! j < t·(⌊i/t⌋ + 1)
 //! ```
 //!
 //! with the soft cap c of Gemma 2, the sink b of gpt-oss (0: one more than the sum of exponentials), a sliding window of w tokens
-//! and a prefix of m that see each other both ways, as `PaliGemma`'s; and keys from a to before e that a later call does not see, as
+//! and a prefix of m that see each other both ways, as `PaliGemma`'s; tiles of t that do; and keys from a to before e that a later call does not see, as
 //! they fill no page of the cache.
 
 use std::ops::Range;
@@ -32,8 +33,8 @@ impl Attention {
             ScoreType::Bf16 => (bf16, AttentionRound::Eager),
         };
         let (key_head, causal) = (semantics.key_head, semantics.causal);
-        let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, .. } = *semantics;
-        Attention { scale, key_head, causal, cap, sink, window, prefix, softmax, probabilities, order, ..self }
+        let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, causal_tile: tile, .. } = *semantics;
+        Attention { scale, key_head, causal, cap, sink, window, prefix, tile, softmax, probabilities, order, ..self }
     }
 
     /// g of h.
@@ -54,7 +55,8 @@ impl Attention {
             Causal::Strict => position,
             Causal::All => s,
         };
-        seen.max(both_ways)
+        let of_tile = self.tile.map_or(0, |tile| s.min((position / tile.max(1) + 1) * tile.max(1)));
+        seen.max(both_ways).max(of_tile)
     }
 
     /// The first key that the token at a position sees.

@@ -44,7 +44,7 @@ impl Indexer {
         for (part, scores) in self.parts(q, k).enumerate() {
             for row in 0..scores.value.nrows() / self.heads * self.groups {
                 let (i, group) = (row / self.groups, row % self.groups);
-                let seen = self.seen(Indexer::position(n, s, part * TOGETHER + i), s);
+                let seen = self.seen(self.position(n, s, part * TOGETHER + i), s);
                 let heads = self.heads_of(group);
                 let heads = i * self.heads + heads.start..i * self.heads + heads.end;
                 for block in 0..seen.div_ceil(self.blocks.size) {

@@ -8,11 +8,6 @@ use crate::bound::elementary::EXPONENTIAL;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 
-/// σ(z).
-pub(super) fn sigmoid<T: Real>(z: T) -> T {
-    (T::one() + (-z).map_once(f64::exp)).recip()
-}
-
 /// √ln(1 + e^z).
 pub(super) fn sqrt_softplus<T: Real>(z: T) -> T {
     let tail = (-z.abs()).map_once(f64::exp);
@@ -51,7 +46,7 @@ pub(super) fn bound_sqrt_softplus(unit: f64, z: &Array2<f64>, input: ErrorBound,
     let mut error = input.clone();
     Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
         let delta = input.certain[i];
-        let slope = (sigmoid(z + delta) / (2.0 * sqrt_softplus(z - delta))).min(1.0);
+        let slope = ((z + delta).sigmoid() / (2.0 * sqrt_softplus(z - delta))).min(1.0);
         let own = unit * (2.0 * EXPONENTIAL + z.abs() + delta + 3.0);
         *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED.sqrt();
         *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED.sqrt()) / 3.0_f64.sqrt()).min(*certain);

@@ -61,13 +61,14 @@ proptest! {
         soft_cap in prop::option::of(0.5..60.0),
         attention_sink in prop::option::of(-5.0..5.0),
         (window, prefix) in (prop::option::of(1..20_usize), prop::option::of(1..20_usize)),
+        causal_tile in prop::option::of(1..20_usize),
     ) {
         // What is rounded twice may be two steps apart: that bound takes no other slip.
         let (soft_cap, attention_sink) = match attention_softmax {
             ScoreType::F32 => (soft_cap, attention_sink),
             ScoreType::Bf16 => (None, None),
         };
-        let slips = Semantics { soft_cap, attention_sink, window, prefix, ..Semantics::DOCUMENTS };
+        let slips = Semantics { soft_cap, attention_sink, window, prefix, causal_tile, ..Semantics::DOCUMENTS };
         let semantics = Semantics { causal, key_head, attention_softmax, ..slips };
         let slip = |p: Attention| p.slipping(&semantics, 0);
         let (p, ideal) = (slip(case.params()), slip(case.ideal()));

@@ -190,7 +190,8 @@ fn a_port_may_tile_the_key_heads() {
     assert_eq!(attention(&tiled, q.view(), kv.view(), kv.view()).expect("good"), array![[5.0, 7.0, 5.0, 7.0]]);
 }
 
-/// 20·tanh(30/20) = 18.1029…; a sink of 0 beside a score of 0 has half of all; a window of two, and a prefix of two.
+/// 20·tanh(30/20) = 18.1029…; a sink of 0 beside a score of 0 has half of all; a window of two, a prefix of two, and tiles
+/// of two.
 #[test]
 fn a_port_may_have_what_other_models_have() {
     let p = ONE.under(&RoundingContract::IDEAL);
@@ -205,6 +206,8 @@ fn a_port_may_have_what_other_models_have() {
     assert_eq!(window, array![[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]);
     let prefix = of(Attention { prefix: Some(2), ..p }, &q, &k);
     assert_eq!(prefix, array![[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
+    let tile = of(Attention { tile: Some(2), ..p }, &q, &k);
+    assert_eq!(tile, array![[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [third, third, third]]);
     let lost = Attention { lost: Some([1, 2]), ..p };
     assert_eq!(of(lost, &q, &k), array![[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.5]]);
     let v = array![[1.0], [3.0], [5.0]];

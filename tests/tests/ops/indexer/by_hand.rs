@@ -48,6 +48,16 @@ fn a_port_may_force_the_block_of_the_place_in_a_call() {
     assert_eq!(chosen, array![[Some(0)], [Some(0)]]);
 }
 
+/// Of nine keys the last two are a call, whose tokens see one key and two.
+#[test]
+fn a_port_may_count_positions_from_its_call() {
+    let p = Indexer { call: RopeCall::Restarted, ..params(Blocks { size: 1, top_k: 3, local: 0, init: 0 }) };
+    let k = Array2::from_shape_fn((9, 1), |(j, _)| KEYS[j]);
+    let chosen = indexer(&p, Array2::ones((2, 1)).view(), k.view()).expect("good");
+    let seen = |row: usize| chosen.row(row).iter().flatten().count();
+    assert_eq!([seen(0), seen(1)], [1, 2]);
+}
+
 /// Two heads, whose blocks of one key have the scores 3, 2, 0 and −4, 2, 0.
 #[test]
 fn a_port_may_take_other_heads_scores() {
