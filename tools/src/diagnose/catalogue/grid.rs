@@ -3,7 +3,7 @@
 use std::fmt;
 
 use fixtures::quantize::quantize;
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use reference::Storage;
 use reference::config::Quantization;
 use reference::matrix::Matrix;
@@ -11,10 +11,8 @@ use reference::matrix::Matrix;
 /// What values are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
-    /// E4M3, scaled so that the largest of each 128 × 128 block is the largest that there is.
-    E4m3,
-    /// E4M3 with one scale for the tensor.
-    E4m3Tensor,
+    /// E4M3 with scales.
+    E4m3(E4m3),
     /// E4M3 with a power of two for each 32 input channels.
     Mxfp8,
     /// 8-bit integers, scaled so that the largest of each row is 127.
@@ -25,6 +23,28 @@ pub enum Grid {
     Bf16,
     /// f16.
     F16,
+}
+
+/// E4M3, scaled so that the largest of some elements is the largest that there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct E4m3 {
+    /// What has a scale of its own.
+    each: Each,
+    /// Whether elements are divided by it; else they are multiplied by its reciprocal, as the released files' were.
+    is_divided: bool,
+    /// Whether what they stand for was rounded to the type that the checkpoint has.
+    is_stored: bool,
+}
+
+/// What has a scale of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Each {
+    /// A block of 128 × 128.
+    Block,
+    /// The tensor.
+    Tensor,
+    /// A row.
+    Row,
 }
 
 /// 4-bit integers by groups of input channels.
@@ -39,11 +59,17 @@ pub struct Int4 {
 }
 
 impl Grid {
-    /// Those that any tensor may have.
-    pub const ALL: [Grid; 6] = [Grid::E4m3, Grid::E4m3Tensor, Grid::Mxfp8, Grid::Int8, Grid::Bf16, Grid::F16];
-
     /// Those of eight bits.
-    pub const EIGHT_BITS: [Grid; 4] = [Grid::E4m3, Grid::E4m3Tensor, Grid::Mxfp8, Grid::Int8];
+    pub fn eight_bits() -> impl Iterator<Item = Grid> {
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        let of = move |each| ways.map(|(is_divided, is_stored)| Grid::E4m3(E4m3 { each, is_divided, is_stored }));
+        [Each::Block, Each::Tensor, Each::Row].into_iter().flat_map(of).chain([Grid::Mxfp8, Grid::Int8])
+    }
+
+    /// Those that any tensor may have.
+    pub fn all() -> impl Iterator<Item = Grid> {
+        Grid::eight_bits().chain([Grid::Bf16, Grid::F16])
+    }
 
     /// Groups of input channels that have a scale of their own.
     const GROUPS: [usize; 4] = [16, 32, 64, 128];
@@ -59,8 +85,7 @@ impl Grid {
     pub(super) fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
         let scheme = |name| Quantization::released(name).expect("a scheme that is known");
         match self {
-            Grid::E4m3 => quantized(w, &scheme("fp8")),
-            Grid::E4m3Tensor => quantized(w, &Quantization { block: w.dim(), ..scheme("fp8") }),
+            Grid::E4m3(how) => how.round(w, &scheme("fp8")),
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
@@ -75,6 +100,30 @@ impl Grid {
             }
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
         }
+    }
+}
+
+impl E4m3 {
+    fn round(self, w: &Matrix<'_>, released: &Quantization) -> Matrix<'static> {
+        let block = match self.each {
+            Each::Block => released.block,
+            Each::Tensor => w.dim(),
+            Each::Row => (1, w.dim().1),
+        };
+        let storage = if self.is_stored { w.storage() } else { Storage::F32 };
+        if !self.is_divided {
+            let rounded = quantized(w, &Quantization { block, ..released.clone() });
+            return if self.is_stored { Matrix::stored(rounded.dense::<f64>().view(), storage) } else { rounded };
+        }
+        let mut rounded: Array2<f64> = w.dense();
+        for mut rows in rounded.axis_chunks_iter_mut(Axis(0), block.0) {
+            for mut of_block in rows.axis_chunks_iter_mut(Axis(1), block.1) {
+                let largest = of_block.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+                let scale = in_f32(largest / Storage::E4m3.largest());
+                of_block.mapv_inplace(|w| scaled(w, [scale; 2]));
+            }
+        }
+        Matrix::stored(rounded.view(), storage)
     }
 }
 
@@ -126,9 +175,14 @@ pub(super) fn largest(w: &Matrix<'_>) -> f64 {
 
 /// E4M3 by a scale, times another; `stored` says whether in the type that the checkpoint has.
 pub(super) fn to_e4m3(w: &Matrix<'_>, [by, times]: [f64; 2], stored: bool) -> Matrix<'static> {
-    let (by, times) = (in_f32(by), in_f32(times));
-    let round = |w: f64| if by > 0.0 { in_f32(Storage::E4m3.nearest(in_f32(w / by)) * times) } else { w };
+    let scales = [in_f32(by), in_f32(times)];
+    let round = |w: f64| scaled(w, scales);
     Matrix::stored(w.dense::<f64>().mapv(round).view(), if stored { w.storage() } else { Storage::F32 })
+}
+
+/// An element in E4M3 by a scale, times another.
+fn scaled(w: f64, [by, times]: [f64; 2]) -> f64 {
+    if by > 0.0 { in_f32(Storage::E4m3.nearest(in_f32(w / by)) * times) } else { w }
 }
 
 fn quantized(w: &Matrix<'_>, how: &Quantization) -> Matrix<'static> {
@@ -138,8 +192,9 @@ fn quantized(w: &Matrix<'_>, how: &Quantization) -> Matrix<'static> {
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Grid::E4m3 => "E4M3 by blocks of 128 × 128",
-            Grid::E4m3Tensor => "E4M3 with one scale",
+            Grid::E4m3(E4m3 { each: Each::Block, .. }) => "E4M3 by blocks of 128 × 128",
+            Grid::E4m3(E4m3 { each: Each::Tensor, .. }) => "E4M3 with one scale",
+            Grid::E4m3(E4m3 { each: Each::Row, .. }) => "E4M3 with a scale a row",
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
             Grid::Int4(Int4 { group, from_zero, .. }) => {

@@ -84,7 +84,7 @@ pub(super) fn scaled_too(bench: &Bench<'_, '_>, near: &[Vec<Assumed>]) -> Result
         let [Assumed { change: Change::Weights(WeightChange::Tensor(change)), .. }] = &alone[..] else { continue };
         let (of, grids) = match change {
             TensorChange::Scaled(Scaled { of, part: Part::All, .. }) if !of.is_norm() => {
-                (*of, Grid::EIGHT_BITS.to_vec())
+                (*of, Grid::eight_bits().collect())
             }
             TensorChange::Rounded(Tensors::One(of), grid) if !of.is_norm() => (*of, vec![*grid]),
             _ => continue,
