@@ -7,6 +7,7 @@ use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
 
 mod altered;
+mod calls;
 mod dumps;
 mod elsewhere;
 mod fitted;

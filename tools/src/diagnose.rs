@@ -1,11 +1,13 @@
 //! Which known mistake makes a candidate what it is.
 //!
-//! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves; `view`, the
-//! candidate as it is seen under one;
-//! `search`, what values tell of weights and parameters where no known mistake explains them; `explain`, what explains
-//! a fault best, and `networks`, what is another in one kind of them alone; [`diagnosis`], one fault after the other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
+//! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves; `reach`, in which
+//! layers and calls a change can be made; `view`, the candidate as it is seen under one; `search`, what values tell of weights and
+//! parameters where no known mistake explains them; `explain`, what explains a fault best, with `networks`, what is another in one
+//! kind of them alone, and `choice`, which of several is the best; [`diagnosis`], one fault after the other. [`detection`] asks the
+//! reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
+mod choice;
 pub mod detection;
 pub mod diagnosis;
 mod explain;
@@ -13,6 +15,7 @@ mod networks;
 mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;
+mod reach;
 mod search;
 mod sizes;
 mod tokens;

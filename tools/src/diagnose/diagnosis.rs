@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fit;
 use super::catalogue::mistake::{Assumed, in_any_layer};
-use super::trial::{Share, Tried, faults};
+use super::trial::{Share, Tried, at, faults};
 use super::{pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -90,12 +90,12 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
     let mut explained = Vec::new();
     for assumed in comparison.of_other_sizes() {
         let after = assumption.and(assumed.clone())?;
-        let reports = comparison.verify(&after, comparison.all(), None)?.sites;
+        let reports = comparison.verdicts(&after, comparison.all())?;
         let fault = sizes::fault(comparison.compared.config, &assumed);
         explained.push(Explained { left: faults(&reports).len(), ..Explained::of(fault, &assumed) });
         assumption = after;
     }
-    let mut reports = comparison.verify(&assumption, comparison.all(), None)?.sites;
+    let mut reports = comparison.verdicts(&assumption, comparison.all())?;
     // What nothing explains in one layer tells nothing of other operators in others.
     let mut unexplained: Vec<Site> = Vec::new();
     while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
@@ -104,7 +104,8 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
             let is_alike = |other: &Site| in_any_layer(*other) == in_any_layer(site) || other.layer() == site.layer();
             !unexplained.iter().any(is_alike)
         };
-        let Some(first) = faults(&reports).into_iter().find(is_other).cloned() else { break };
+        let Some(first) = faults(&reports).into_iter().find(is_other) else { break };
+        let first = comparison.measured(&assumption, first)?;
         let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else {
             unexplained.push(first.site);
             continue;
@@ -125,14 +126,16 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = under.assumption;
         suspicious = under.reports;
     }
-    let pattern = match left.first() {
-        Some(first) => comparison.pattern(&assumption, first)?,
-        None => Vec::new(),
+    let (unexplained, pattern) = match left.first() {
+        Some(first) => {
+            (Some(comparison.measured(&assumption, first)?), comparison.pattern(&assumption, first)?)
+        }
+        None => (None, Vec::new()),
     };
     Ok(Diagnosis {
         suspicious,
         explained,
-        unexplained: left.first().map(|fault| Box::new((*fault).clone())),
+        unexplained: unexplained.map(Box::new),
         left: left.len(),
         pattern,
         semantics: assumption.semantics,
@@ -174,6 +177,13 @@ impl Explained {
 }
 
 impl Comparison<'_> {
+    /// The report of a fault with the noise that it is beyond, where it is judged by that.
+    fn measured(&self, assumption: &Assumption, fault: &SiteReport) -> Result<SiteReport, Failure> {
+        let reports = self.verify(assumption, self.around(fault.site), None)?.sites;
+        let measured = reports.into_iter().find(|report| at(report) == at(fault));
+        Ok(measured.unwrap_or_else(|| fault.clone()))
+    }
+
     fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
         let kept = self.kept(assumption, fault)?;
         let extent = self.extent(fault.step);

@@ -6,7 +6,9 @@ use reference::Site;
 use super::catalogue::assumption::Assumption;
 use super::catalogue::list;
 use super::catalogue::mistake::{Assumed, Change, Clue};
+use super::choice::{best, equals, pairs, told_apart};
 use super::diagnosis::Explained;
+use super::reach::{self, holds_in_some_calls};
 use super::search::{self, Bench};
 use super::trial::{Before, Tried, at};
 use super::{networks, pattern, sizes};
@@ -14,9 +16,6 @@ use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
 use crate::judge::way;
-
-/// Mistakes that come nearest alone, each of which is tried with others where none fits alone.
-const PAIRED: usize = 4;
 
 /// Mistakes that come nearest alone among which its partner is looked for.
 const PARTNERS: usize = 16;
@@ -80,15 +79,21 @@ impl Comparison<'_> {
             near.push((far, assumed));
         }
         let mut found = Vec::new();
-        let bench = Bench::new(self, assumption, first)?;
+        let calls = reach::calls(first, reports, self.compared.steps).filter(|_| tried.is_empty());
+        if calls.is_some() {
+            let known = possible.iter().filter(|assumed| holds_in_some_calls(&assumed.change));
+            let known: Vec<Vec<Assumed>> = known.map(|assumed| vec![assumed.during(calls)]).collect();
+            tried.extend(self.attempts(&before, &known, first, progress)?);
+        }
+        let bench = Bench::new(self, assumption, first)?.map(|bench| bench.during(calls));
         if let Some(bench) = &bench
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
             found = search::hypotheses(bench, clue, tried.is_empty(), progress)?;
-            tried.extend(self.attempts(&before, &found, first, progress)?);
+            tried.extend(self.widest(&before, &found, first, progress)?);
             if tried.is_empty() {
                 let dear = search::dear(bench, &found, progress)?;
-                tried.extend(self.attempts(&before, &dear, first, progress)?);
+                tried.extend(self.widest(&before, &dear, first, progress)?);
                 found.splice(..0, dear);
             }
             if tried.is_empty() {
@@ -116,12 +121,8 @@ impl Comparison<'_> {
             tried.extend(self.attempts(&before, &pairs, first, progress)?);
         }
         let tried = self.unsuspicious(equals(tried))?;
-        let Some((mut best, others)) = told_apart(tried) else { return Ok(None) };
+        let Some((best, others)) = told_apart(tried) else { return Ok(None) };
         let explained = self.explained(assumption, (first, &off), (&best, &others))?;
-        // Where no fault is left, nothing was beyond any noise, and the verdicts are the whole reports.
-        if best.left > 0 {
-            best.reports = self.verify(&best.assumption, self.all(), None)?.sites;
-        }
         Ok(Some((explained, best)))
     }
 
@@ -138,6 +139,7 @@ impl Comparison<'_> {
         while added.len() < SEVERAL {
             let under = assumption.and_all(&added)?;
             let Some(bench) = Bench::new(self, &under, fault)? else { return Ok(None) };
+            let bench = bench.during(nearest.iter().find_map(|one| one.calls));
             let found = search::hypotheses(&bench, clue, true, progress)?;
             let Some(next) = found.first() else { return Ok(None) };
             added.extend_from_slice(next);
@@ -161,6 +163,21 @@ impl Comparison<'_> {
             tried.extend(self.attempt(before, added, fault)?.0);
         }
         Ok(tried)
+    }
+
+    /// The same of what a search found in some calls, which is made in all if that explains as much.
+    fn widest(
+        &self,
+        before: &Before<'_>,
+        found: &[Vec<Assumed>],
+        fault: &SiteReport,
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Vec<Tried>, Failure> {
+        let everywhere = |added: &Vec<Assumed>| added.iter().map(|one| one.during(None)).collect();
+        let wide: Vec<Vec<Assumed>> = found.iter().map(everywhere).collect();
+        let tried = self.attempts(before, &wide, fault, progress)?;
+        let is_narrow = found.iter().flatten().any(|one| one.calls.is_some());
+        if is_narrow && tried.is_empty() { self.attempts(before, found, fault, progress) } else { Ok(tried) }
     }
 
     /// What explains a site that is suspicious: what reproduces more values, and leaves it, and no other, suspicious no more.
@@ -213,7 +230,7 @@ impl Comparison<'_> {
             let beside = best.added.iter().enumerate().filter(|(j, _)| i != *j).map(|(_, other)| other);
             let under = assumption.and_all(beside)?;
             let bench = Bench::new(self, &under, fault)?;
-            let fitted = bench.and_then(|bench| search::fitted(&bench, assumed));
+            let fitted = bench.and_then(|bench| search::fitted(&bench.during(assumed.calls), assumed));
             Ok(Explained { off: off.to_vec(), fitted, ..Explained::tried(fault, assumed, best, others) })
         });
         each.collect()
@@ -286,24 +303,36 @@ impl Comparison<'_> {
         first.segment.iter().copied().chain(way::to(first.site, is_shown)).collect()
     }
 
-    /// Known mistakes of the operators on the way to a fault.
+    /// Known mistakes of the operators on the way to a fault that make what is shown of the sizes that it has.
     fn possible(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
+        let mut possible = self.known(assumption, first, clue);
+        possible.retain(|assumed| !self.contradicts(assumption, assumed));
+        possible
+    }
+
+    /// All known mistakes of these operators.
+    fn known(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Assumed> {
         let suspects = self.suspects(first);
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
-        let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));
-        possible.filter(|assumed| !self.contradicts(assumption, assumed)).collect()
+        possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics)).collect()
     }
 
-    /// Known mistakes of the operators that give a fault's operator what it reads, where that is shown as if they were right.
+    /// Known mistakes of the operators that give those on the way to a fault what they read, where that is shown as if they were
+    /// right.
     fn behind(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Vec<Assumed>> {
         let is_shown = |site: &Site| self.compared.candidate.has(At { step: first.step, site: *site });
         let of = |site: Site| {
             let report = SiteReport { site, segment: Vec::new(), ..first.clone() };
-            let possible = self.possible(assumption, &report, clue).into_iter();
-            possible.map(move |assumed| vec![assumed, search::unseen(site)])
+            self.known(assumption, &report, clue).into_iter().map(move |assumed| vec![assumed, search::unseen(site)])
         };
-        way::inputs(first.site).into_iter().filter(is_shown).flat_map(of).collect()
+        let mut shown: Vec<Site> = Vec::new();
+        for site in self.suspects(first).into_iter().flat_map(way::inputs).filter(is_shown) {
+            if site != Site::RopeSin && !shown.contains(&site) {
+                shown.push(site);
+            }
+        }
+        shown.into_iter().flat_map(of).collect()
     }
 
     /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.
@@ -331,47 +360,4 @@ fn reproducing(bench: &Bench<'_, '_>, all: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed
     near.sort_by_key(|(equal, _)| std::cmp::Reverse(*equal));
     near.truncate(VERIFIED);
     near.into_iter().map(|(_, added)| added).collect()
-}
-
-/// Of those that leave the fewest faults, and of these make the fewest, the one that reproduces the most values.
-fn best(tried: &mut [Tried]) -> Option<&Tried> {
-    tried.sort_by_key(|tried| (tried.left, tried.made, std::cmp::Reverse(tried.of_layer.equal)));
-    tried.first()
-}
-
-/// The best, and those that are as good. Of equals, a known mistake goes before what a search found, one before two, and one
-/// that has no number before one that is fitted.
-fn equals(mut tried: Vec<Tried>) -> Vec<Tried> {
-    let Some((least, most)) = best(&mut tried).map(|best| ((best.left, best.made), best.of_layer)) else {
-        return tried;
-    };
-    tried.retain(|tried| (tried.left, tried.made) == least && !most.exceeds(tried.of_layer));
-    tried.sort_by(|a, b| {
-        let order = |tried: &Tried| {
-            let is_searched = tried.added.iter().any(|one| one.mistake.is_searched());
-            (tried.added.len(), is_searched, tried.added.iter().any(|one| one.change.has_number()))
-        };
-        order(a).cmp(&order(b)).then(a.far.total_cmp(&b.far))
-    });
-    tried
-}
-
-/// The first of those that are equal, and the others.
-fn told_apart(equals: Vec<Tried>) -> Option<(Tried, Vec<Tried>)> {
-    let mut tried = equals.into_iter();
-    let best = tried.next()?;
-    // What needs more than another does not explain as much.
-    let others = tried.filter(|other| other.added.len() == best.added.len()).collect();
-    Some((best, others))
-}
-
-/// Mistakes that come near, each with all others but those that change the same.
-fn pairs<'a>(near: &[(f64, &'a Assumed)]) -> impl Iterator<Item = (&'a Assumed, &'a Assumed)> {
-    let same = |a: &Assumed, b: &Assumed| match (&a.change, &b.change) {
-        (Change::Reading(a, _), Change::Reading(b, _)) => a == b,
-        (a, b) => a == b,
-    };
-    let all = near.iter().enumerate().take(PAIRED);
-    let others = all.flat_map(|(i, (_, one))| near[i + 1..].iter().map(move |(_, other)| (*one, *other)));
-    others.filter(move |(one, other)| !same(one, other))
 }

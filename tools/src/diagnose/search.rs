@@ -4,7 +4,8 @@
 //! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
 //! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], [`few_bits`] and [`slices`], what
 //! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
-//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another; [`choices`], what
+//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, and rows that stay
+//! [`unwritten`]; [`choices`], what
 //! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
@@ -33,6 +34,7 @@ mod slices;
 mod suspects;
 mod taken;
 mod tower;
+mod unwritten;
 mod wholes;
 
 pub(super) use bench::Bench;
@@ -59,12 +61,12 @@ pub(super) fn of_site(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
 
 /// An activation is another in the networks of one kind alone.
 pub(super) fn in_networks(kind: &str) -> Assumed {
-    Assumed { mistake: &kinds::ACTIVATION_IN, change: Change::Reading("activation_in", kind.to_owned()), layers: None }
+    Assumed::everywhere(&kinds::ACTIVATION_IN, Change::Reading("activation_in", kind.to_owned()))
 }
 
 /// What a site shows is not taken behind it.
 pub(super) fn unseen(site: Site) -> Assumed {
-    Assumed { mistake: &kinds::UNSEEN, change: Change::Unseen(site), layers: None }
+    Assumed::everywhere(&kinds::UNSEEN, Change::Unseen(site))
 }
 
 /// What values suggest, the nearest first: what comes much nearer, or reproduces more of them. What other models have and these
@@ -91,6 +93,7 @@ pub(super) fn hypotheses(
     if is_unexplained {
         found.extend(wholes::search(bench));
         found.extend(pages::search(bench, clue));
+        found.extend(unwritten::search(bench, clue));
     }
     Ok(nearest(bench, found.into_iter().map(|assumed| vec![assumed]).collect()))
 }
@@ -128,5 +131,5 @@ fn nearest(bench: &Bench<'_, '_>, found: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>>
     let mut told = BTreeSet::new();
     near.retain(|(_, added)| told.insert(added.iter().map(Assumed::way).collect::<Vec<_>>()));
     near.truncate(TRIED);
-    near.into_iter().map(|(_, added)| added).collect()
+    near.into_iter().map(|(_, added)| bench.in_calls(&added)).collect()
 }

@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use fixtures::names::at::At;
 use reference::site::Extent;
-use reference::{Semantics, Site, Storage};
+use reference::{Site, Storage};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
+use super::reach::holds_in_some_layers;
 use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -50,29 +51,6 @@ type Shares = BTreeMap<Option<usize>, Share>;
 /// Shares by step and site.
 type BySite = BTreeMap<(usize, Site), Share>;
 
-/// Readings that all layers have in common: the rotation table's, and those that have sizes.
-const OF_ALL_LAYERS: [&str; 15] = [
-    "rotary_dim",
-    "rope_theta",
-    "rope_frequency",
-    "rope_position",
-    "position_shift",
-    "rope_call",
-    "rope_inv_freq",
-    "rope_angle",
-    "rope_linear",
-    "rope_scale",
-    "logits_shift",
-    "top_k",
-    "msa_top_k",
-    "msa_select",
-    "msa_init_block",
-];
-
-/// Operators of the tower, and what stands before or behind all layers: no layer of the decoder has them.
-const OF_NO_LAYER: [&str; 7] =
-    ["vision_attention", "gelu", "axial_rope", "patch_merge", "patch_embedding", "layer_norm", "masked_scatter"];
-
 /// What is known before a mistake is assumed.
 pub(super) struct Before<'a> {
     pub(super) assumption: &'a Assumption,
@@ -110,7 +88,7 @@ pub(super) struct Tried {
 impl Tried {
     /// What was added, where it holds in all layers, in those alone of which more is right, and in one.
     fn narrowed(&self, layer: usize) -> Option<Vec<Assumed>> {
-        let is_wide = |one: &Assumed| one.layers.is_none() && holds_in_some(&one.change);
+        let is_wide = |one: &Assumed| one.layers.is_none() && holds_in_some_layers(&one.change);
         let layers: BTreeSet<usize> = self.layers.iter().copied().chain([layer]).collect();
         let within = |one: &Assumed| {
             if is_wide(one) { one.within(Some(layers.iter().copied().collect())) } else { one.clone() }
@@ -300,7 +278,8 @@ impl Comparison<'_> {
         let others = faults(before.reports).iter().any(|other| other.site.layer() != fault.site.layer());
         let of_one =
             |change: &Change| matches!(change, Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(..))));
-        let is_wider = |one: &Assumed| one.layers.is_some() && !of_one(&one.change) && holds_in_some(&one.change);
+        let is_wider =
+            |one: &Assumed| one.layers.is_some() && !of_one(&one.change) && holds_in_some_layers(&one.change);
         if !others || !added.iter().all(is_wider) {
             return Ok(None);
         }
@@ -369,21 +348,6 @@ fn stands(before: &Before<'_>, (reports, shares): (&[SiteReport], &Shares), laye
         std::cmp::Ordering::Equal if old.exceeds(new) => Stands::Worse,
         std::cmp::Ordering::Equal => Stands::Alike,
     }
-}
-
-/// Whether a change can be made in some layers alone.
-fn holds_in_some(change: &Change) -> bool {
-    match change {
-        Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field) && !is_of_no_layer(field),
-        Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
-        Change::Weights(_) => true,
-        Change::Order(..) | Change::Unseen(_) => false,
-    }
-}
-
-fn is_of_no_layer(field: &str) -> bool {
-    let mut operators = Semantics::OPERATORS.iter().filter(|(_, fields)| fields.contains(&field));
-    operators.any(|(operator, _)| OF_NO_LAYER.contains(operator))
 }
 
 /// Whether a fault is gone, and no other came in its place.

@@ -37,6 +37,8 @@ impl View {
     fn hides(&self, site: Site) -> bool {
         self.unseen.iter().any(|unseen| match (site, *unseen) {
             (Site::Layer(_, site), Site::Layer(_, unseen)) => site == unseen,
+            // The two halves of a table are taken together.
+            (Site::RopeCos | Site::RopeSin, Site::RopeCos | Site::RopeSin) => true,
             (site, unseen) => site == unseen,
         })
     }

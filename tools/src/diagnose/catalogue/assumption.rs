@@ -9,7 +9,7 @@ use reference::models::decoder::Decoder;
 use reference::weights::{Weight, Weights};
 use reference::{Error, Semantics, Site};
 
-use super::mistake::{Assumed, Change};
+use super::mistake::{Assumed, Calls, Change};
 use super::tensors::TensorChange;
 use super::weights::WeightChange;
 use crate::failure::Failure;
@@ -24,6 +24,8 @@ pub struct Assumption {
     /// Layers that are read otherwise.
     readings: BTreeMap<usize, Semantics>,
     changes: Vec<ChangedIn>,
+    /// What is assumed of calls that begin at a position or later, where that is something else.
+    later: BTreeMap<usize, Assumption>,
     /// Layers that run in each other's place.
     pub(in crate::diagnose) order: Vec<(usize, usize)>,
     /// Sites that show what is not taken behind them.
@@ -42,6 +44,8 @@ pub struct AssumedWeights<'w> {
     inner: &'w dyn Weights,
     config: Config,
     changes: Vec<ChangedIn>,
+    /// Those of later calls.
+    later: BTreeMap<usize, AssumedWeights<'w>>,
 }
 
 impl Assumption {
@@ -52,6 +56,7 @@ impl Assumption {
             mistakes: Vec::new(),
             readings: BTreeMap::new(),
             changes: Vec::new(),
+            later: BTreeMap::new(),
             order: Vec::new(),
             unseen: Vec::new(),
         }
@@ -60,25 +65,43 @@ impl Assumption {
     /// One more.
     pub fn and(&self, assumed: Assumed) -> Result<Self, Failure> {
         let mut more = self.clone();
+        let Calls { from, until } = assumed.calls.unwrap_or(Calls::ALL);
+        for begin in [Some(from), until].into_iter().flatten().filter(|begin| *begin > 0) {
+            let before = more.later.range(..begin).next_back().map_or(self, |(_, before)| before);
+            let before = Assumption { later: BTreeMap::new(), ..before.clone() };
+            more.later.entry(begin).or_insert(before);
+        }
+        if from == 0 {
+            more.make(&assumed)?;
+        }
+        let is_made = |begin: &usize| from <= *begin && until.is_none_or(|until| *begin < until);
+        for (_, later) in more.later.iter_mut().filter(|(begin, _)| is_made(begin)) {
+            later.make(&assumed)?;
+        }
+        more.mistakes.push(assumed);
+        Ok(more)
+    }
+
+    /// One more, in the calls that this is of.
+    fn make(&mut self, assumed: &Assumed) -> Result<(), Failure> {
         match (&assumed.change, assumed.layers.clone()) {
             (Change::Reading(field, value), None) => {
-                more.semantics = more.semantics.with(field, value)?;
-                for reading in more.readings.values_mut() {
+                self.semantics = self.semantics.with(field, value)?;
+                for reading in self.readings.values_mut() {
                     *reading = reading.with(field, value)?;
                 }
             }
             (Change::Reading(field, value), Some(layers)) => {
                 for layer in layers {
-                    let reading = more.readings.entry(layer).or_insert(self.semantics);
+                    let reading = self.readings.entry(layer).or_insert(self.semantics);
                     *reading = reading.with(field, value)?;
                 }
             }
-            (Change::Order(a, b), _) => more.order.push((*a, *b)),
-            (Change::Unseen(site), _) => more.unseen.push(*site),
-            (Change::Weights(change), layers) => more.changes.push(ChangedIn { change: change.clone(), layers }),
+            (Change::Order(a, b), _) => self.order.push((*a, *b)),
+            (Change::Unseen(site), _) => self.unseen.push(*site),
+            (Change::Weights(change), layers) => self.changes.push(ChangedIn { change: change.clone(), layers }),
         }
-        more.mistakes.push(assumed);
-        Ok(more)
+        Ok(())
     }
 
     /// Several more.
@@ -99,13 +122,20 @@ impl Assumption {
             .iter()
             .map(|&(a, b)| ChangedIn { change: WeightChange::Tensor(TensorChange::Layers(a, b)), layers: None });
         let changes = self.changes.iter().cloned().chain(ordered).collect();
-        AssumedWeights { inner, config: config.clone(), changes }
+        let later = self.later.iter().map(|(from, later)| (*from, later.weights(config, inner))).collect();
+        AssumedWeights { inner, config: config.clone(), changes, later }
     }
 
     /// The model under it.
     pub fn model<'w>(&self, config: &Config, weights: &'w AssumedWeights<'_>) -> Result<Decoder<'w>, Error> {
-        let model = Decoder::new(config, self.semantics, weights)?;
-        self.readings.iter().try_fold(model, |model, (layer, reading)| model.with_layer(*layer, config, *reading))
+        let mut model = Decoder::new(config, self.semantics, weights)?;
+        for (layer, reading) in &self.readings {
+            model = model.with_layer(*layer, config, *reading)?;
+        }
+        for (from, later) in &self.later {
+            model = model.with_calls(*from, later.model(config, &weights.later[from])?);
+        }
+        Ok(model)
     }
 }
 

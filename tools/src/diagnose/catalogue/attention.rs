@@ -88,21 +88,20 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "kv_cache_narrow",
-        about: "keys and values are kept in a narrower type, without a scale",
+        about: "keys and values, or one of them, are kept in a narrower type, without a scale",
         right: "the cache has the activations' type",
         visible: "activations that are finer",
         touches: ATTENTION,
-        ways: |_, _| [reading("cache_type", "e4m3"), reading("cache_type", "bf16")].concat(),
+        ways: |_, _| narrow("cache_type"),
     },
     Mistake {
         name: "kv_cache_read_narrow",
-        about: "keys and values of the calls before are read from a cache of a narrower type, and the call's own are as they are",
+        about: "keys and values of the calls before, or one of them, are read from a cache of a narrower type, and the call's \
+                own are as they are",
         right: "the cache has the activations' type",
         visible: "activations that are finer, and prompts in several calls, or decode steps",
         touches: ATTENTION,
-        ways: |_, clue| {
-            given(clue.context > 0, || [reading("cache_read", "e4m3"), reading("cache_read", "bf16")].concat())
-        },
+        ways: |_, clue| given(clue.context > 0, || narrow("cache_read")),
     },
     Mistake {
         name: "kv_cache_whole_pages",
@@ -178,4 +177,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
 
 fn partial(config: &Config) -> bool {
     config.rotary_dim < config.head_dim && config.rotary_dim != config.head_dim / 2 && config.rotary_dim > 0
+}
+
+/// Types of a cache that are narrower than the activations'.
+fn narrow(field: &'static str) -> Vec<Change> {
+    let types = ["e4m3", "bf16", "e4m3_keys", "e4m3_values", "bf16_keys", "bf16_values"];
+    types.into_iter().flat_map(|of| reading(field, of)).collect()
 }

@@ -81,9 +81,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
 ];
 
-/// In the routed experts, and where there are networks that all tokens go through, in these, too.
+/// In the routed experts, in the shared one, and where there are networks that all tokens go through, in these, too.
 fn of_networks(config: &Config, change: fn(Networks) -> WeightChange) -> Vec<Change> {
     let others = config.dense_intermediate_size + config.shared_intermediate_size > 0;
     let all = given(others, || vec![Change::Weights(change(Networks::All))]);
-    [vec![Change::Weights(change(Networks::Routed))], all].concat()
+    let shared = given(config.shared_intermediate_size > 0, || vec![Change::Weights(change(Networks::Shared))]);
+    [vec![Change::Weights(change(Networks::Routed))], shared, all].concat()
 }

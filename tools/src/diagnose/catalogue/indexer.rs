@@ -172,11 +172,15 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "topk_layout_token_major",
-        about: "choices are written with a token's groups together, and read as if a group's tokens were together",
+        about: "choices are written with a token's groups together, and read as if a group's tokens were together, or the other \
+                way round",
         right: "attention reads the choice of its own token and group",
         visible: "more than one group, and more than one token",
         touches: ATTENDED,
-        ways: |config, _| where_grouped(config, || reading("msa_layout", "head_major")),
+        ways: |config, _| {
+            let both = || [reading("msa_layout", "head_major"), reading("msa_layout", "transposed")].concat();
+            where_grouped(config, both)
+        },
     },
     Mistake {
         name: "duplicate_blocks",
@@ -266,11 +270,15 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "local_restarted",
-        about: "the block that is forced is that of the token's place in its call, as if positions counted from 0 there",
-        right: "a token always reads its own block",
+        about: "the block that is forced is that of the token's place in its call, as if positions counted from 0 there, or the \
+                whole index branch counts them so",
+        right: "a token always reads its own block, and scores those before it",
         visible: "prompts in several calls, or decode steps, more blocks than are chosen",
-        touches: FORCED,
-        ways: |config, _| where_sparse(config, |_| reading("msa_local", "call_block")),
+        touches: SCORED,
+        ways: |config, _| {
+            let both = || [reading("msa_local", "call_block"), reading("index_call", "restarted")].concat();
+            where_sparse(config, |_| both())
+        },
     },
     Mistake {
         name: "block_keys_shifted",

@@ -99,7 +99,7 @@ impl Mistake {
 
     /// The mistake in each of its ways.
     pub fn cases(&'static self, config: &Config, clue: Clue) -> impl Iterator<Item = Assumed> {
-        (self.ways)(config, clue).into_iter().map(move |change| Assumed { mistake: self, change, layers: None })
+        (self.ways)(config, clue).into_iter().map(move |change| Assumed::everywhere(self, change))
     }
 }
 
@@ -112,6 +112,17 @@ pub struct Assumed {
     pub change: Change,
     /// The layers in which it is made; all, if `None`.
     pub layers: Option<Vec<usize>>,
+    /// The calls in which it is made; all, if `None`.
+    pub calls: Option<Calls>,
+}
+
+/// Calls of the model, by the position that they begin at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calls {
+    /// The first.
+    pub from: usize,
+    /// The first behind them; none, if they are the last.
+    pub until: Option<usize>,
 }
 
 impl Change {
@@ -130,6 +141,17 @@ impl Change {
 }
 
 impl Assumed {
+    /// A mistake that is made in all layers and calls.
+    pub fn everywhere(mistake: &'static Mistake, change: Change) -> Self {
+        Assumed { mistake, change, layers: None, calls: None }
+    }
+
+    /// The same in some calls alone.
+    #[must_use]
+    pub fn during(&self, calls: Option<Calls>) -> Self {
+        Assumed { calls, ..self.clone() }
+    }
+
     /// The same in some layers alone.
     #[must_use]
     pub fn within(&self, layers: Option<Vec<usize>>) -> Self {
@@ -139,9 +161,25 @@ impl Assumed {
     /// How it is made, and in which layers.
     pub fn way(&self) -> String {
         let place = self.layers.as_ref().map(|layers| format!(" in {}", numbered("layer", layers)));
-        match &self.change {
+        let made = match &self.change {
             Change::Weights(WeightChange::Tensor(change)) => change.said(&place.unwrap_or_default()),
             change => format!("{change}{}", place.unwrap_or_default()),
+        };
+        self.calls.map_or_else(|| made.clone(), |calls| format!("{made} {calls}"))
+    }
+}
+
+impl Calls {
+    /// Every call.
+    pub(super) const ALL: Calls = Calls { from: 0, until: None };
+}
+
+impl std::fmt::Display for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Calls { from, until: None } => write!(f, "in calls from position {from} on"),
+            Calls { from: 0, until: Some(until) } => write!(f, "in calls before position {until}"),
+            Calls { from, until: Some(until) } => write!(f, "in calls from position {from} to before {until}"),
         }
     }
 }

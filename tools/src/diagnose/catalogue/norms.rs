@@ -61,8 +61,9 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: BOTH,
         ways: |config, _| {
             // As many parts as heads is the norm by head.
-            let parts = |n: &usize| parted(config, *n) && *n < config.num_attention_heads;
-            PARTS.iter().filter(|n| parts(n)).map(|n| Change::Reading("qk_shards", n.to_string())).collect()
+            let parts = |n: &&usize| parted(config, **n) && **n < config.num_attention_heads;
+            let of = |field| PARTS.iter().filter(parts).map(move |n| Change::Reading(field, n.to_string()));
+            ["qk_shards", "q_shards", "k_shards"].into_iter().flat_map(of).collect()
         },
     },
     Mistake {

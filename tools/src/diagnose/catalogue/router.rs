@@ -145,11 +145,11 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "router_bf16",
-        about: "the router's input, weight and logits are rounded to bf16",
+        about: "the router's input, weight and logits are rounded to bf16, or its scores",
         right: "the router is f32",
         visible: "inputs or a weight that are no bf16",
-        touches: &[layer(GateLogits)],
-        ways: |_, _| reading("router_logits", "bf16"),
+        touches: &[layer(GateLogits), layer(GateScores)],
+        ways: |_, _| [reading("router_logits", "bf16"), reading("router_scores", "bf16")].concat(),
     },
     Mistake {
         name: "routing_weights_dropped",

@@ -7,7 +7,7 @@ use reference::Storage;
 use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
-use reference::weights::{LayerWeight, Projection, Weight};
+use reference::weights::{LayerWeight, Projection, VisionWeight, Weight};
 
 use super::grid::{self, Grid};
 use super::names::{in_layer, is, named};
@@ -32,8 +32,8 @@ pub enum TensorChange {
     Taken(Taken),
     /// Two tensors of a layer have each other's values.
     Exchanged(Weight, Weight),
-    /// A norm's weight plus a number.
-    Plus(Weight, f64),
+    /// A norm multiplies by its weight and so many ones, instead of as many as are right.
+    Ones(Weight, [u8; 2]),
     /// Tensors are another layer's.
     OfLayer(Tensors, usize),
     /// Two layers have each other's weights.
@@ -83,6 +83,8 @@ pub enum Tensors {
     One(Weight),
     /// Those of all routed experts.
     Experts(Projections),
+    /// Those of the shared expert.
+    Shared(Projections),
     /// Every tensor.
     All,
 }
@@ -117,10 +119,11 @@ impl TensorChange {
             TensorChange::Inputs(tensors, each, order) if tensors.have(weight) => {
                 mapped(&|w| order::rows(&w.t().to_owned(), *each, order).reversed_axes())
             }
-            TensorChange::Taken(taken) if is(weight, taken.of) => taken.apply(weight, get),
+            TensorChange::Taken(taken) if taken.is_of(weight) => taken.apply(weight, get),
             TensorChange::Exchanged(a, b) if is(weight, *a) => beside(weight, *b, get),
             TensorChange::Exchanged(a, b) if is(weight, *b) => beside(weight, *a, get),
-            TensorChange::Plus(of, by) if is(weight, *of) => {
+            TensorChange::Ones(of, [is_added, right]) if is(weight, *of) => {
+                let by = f64::from(*is_added) - f64::from(*right);
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w + by).view(), Storage::F32))
             }
             TensorChange::OfLayer(tensors, layer) if tensors.have(weight) => get(in_layer(weight, *layer)),
@@ -153,7 +156,7 @@ impl TensorChange {
             | TensorChange::Rows(of, ..)
             | TensorChange::Columns(of, _)
             | TensorChange::Taken(Taken { of, .. })
-            | TensorChange::Plus(of, _)
+            | TensorChange::Ones(of, _)
             | TensorChange::Transposed(of)
             | TensorChange::OfLayer(Tensors::One(of), _)
             | TensorChange::Inputs(Tensors::One(of), ..)
@@ -187,8 +190,8 @@ impl TensorChange {
             }
             TensorChange::Taken(taken) => taken.said(place),
             TensorChange::Exchanged(a, b) => format!("{} and {}{place} are exchanged", named(*a), named(*b)),
-            TensorChange::Plus(of, by) => {
-                let [is, right] = if *by < 0.0 { ["w", "1 + w"] } else { ["1 + w", "w"] };
+            TensorChange::Ones(of, ones) => {
+                let [is, right] = ones.map(|ones| if ones == 0 { "w".into() } else { format!("{ones} + w") });
                 format!("{}{place} multiplies by {is} instead of {right}", named(*of))
             }
             TensorChange::OfLayer(tensors, layer) if tensors.are_several() => {
@@ -244,6 +247,28 @@ fn largest_of_experts<'w>(
 }
 
 impl Taken {
+    /// Whether it changes a weight. In the tower, a module's bias goes with its weight.
+    fn is_of(self, weight: Weight) -> bool {
+        match (weight, self.of) {
+            (Weight::Vision(VisionWeight::Layer(a, one, _)), Weight::Vision(VisionWeight::Layer(b, other, _))) => {
+                (a, one) == (b, other)
+            }
+            (weight, of) => is(weight, of),
+        }
+    }
+
+    /// The tensor that a weight of this name is taken from, in its own layer.
+    fn source(self, weight: Weight) -> Option<Weight> {
+        match (weight, self.from) {
+            (Weight::Layer(layer, _), from) => Some(in_layer(from, layer)),
+            (
+                Weight::Vision(VisionWeight::Layer(layer, _, part)),
+                Weight::Vision(VisionWeight::Layer(_, module, _)),
+            ) => Some(Weight::Vision(VisionWeight::Layer(layer, module, part))),
+            _ => None,
+        }
+    }
+
     /// In a layer that has no such tensor, nothing is taken.
     fn apply<'w>(
         self,
@@ -251,8 +276,8 @@ impl Taken {
         get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
     ) -> Result<Matrix<'w>, WeightError> {
         let own = get(weight)?;
-        let (Weight::Layer(layer, _), from) = (weight, self.from) else { return Ok(own) };
-        let Ok(from) = get(in_layer(from, layer)) else { return Ok(own) };
+        let Some(from) = self.source(weight) else { return Ok(own) };
+        let Ok(from) = get(from) else { return Ok(own) };
         let (rows, columns) = own.dim();
         let source: Array2<f64> = from.dense();
         let taken = match source.dim() {
@@ -300,13 +325,14 @@ impl Tensors {
         match (self, weight) {
             (Tensors::All, _) => true,
             (Tensors::One(of), weight) => is(weight, of),
-            (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection))) => which.has(projection),
+            (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection)))
+            | (Tensors::Shared(which), Weight::Layer(_, LayerWeight::Shared(projection))) => which.has(projection),
             _ => false,
         }
     }
 
     fn are_several(self) -> bool {
-        matches!(self, Tensors::Experts(Projections::GateUp))
+        matches!(self, Tensors::Experts(Projections::GateUp) | Tensors::Shared(Projections::GateUp))
     }
 }
 
@@ -315,6 +341,7 @@ impl fmt::Display for Tensors {
         match self {
             Tensors::One(weight) => f.write_str(&named(*weight)),
             Tensors::Experts(which) => write!(f, "{}every expert", which.of()),
+            Tensors::Shared(which) => write!(f, "{}the shared expert", which.of()),
             Tensors::All => f.write_str("every weight"),
         }
     }

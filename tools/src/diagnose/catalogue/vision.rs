@@ -31,13 +31,14 @@ fn in_each_place(config: &Config, kind: &str) -> Vec<Change> {
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "conv_weight_order",
-        about: "the patch embedding's weight is read with time before colour",
+        about: "the patch embedding's weight, or the pixels, are read with time before colour",
         right: "colour, time, row, column",
         visible: "images and videos, several colours and frames a patch",
         touches: &[Site::Vision(0, Embeddings)],
         ways: |config, _| {
             let both = |vision: &Vision| vision.patch.channels > 1 && vision.patch.frames > 1;
-            seen(config, both, "patch_order", "time_first")
+            let of = |order| seen(config, both, "patch_order", order);
+            [of("time_first"), of("pixels_time_first")].concat()
         },
     },
     Mistake {
@@ -118,11 +119,11 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "gelu_quick",
-        about: "GELU is approximated by x·σ(1.702·x), everywhere or in one place, as CLIP has it",
+        about: "GELU is approximated by x·σ(1.702·x), everywhere or in one place, as CLIP has it, in one step or by steps in bf16",
         right: "GELU is exact, by erf: so the released code; document 001 does not say",
         visible: "images and videos",
         touches: GELU,
-        ways: |config, _| in_each_place(config, "quick"),
+        ways: |config, _| [in_each_place(config, "quick"), in_each_place(config, "quick_bf16")].concat(),
     },
     Mistake {
         name: "pixels_bf16",

@@ -51,6 +51,8 @@ pub enum WeightChange {
 pub enum Networks {
     /// The routed experts.
     Routed,
+    /// The shared expert.
+    Shared,
     /// Routed and shared experts, and dense layers.
     All,
 }
@@ -152,8 +154,9 @@ impl Networks {
     /// Which projection of one of these networks a weight is, if it is one.
     fn projection(self, weight: LayerWeight) -> Option<Projection> {
         match (self, weight) {
-            (_, LayerWeight::Expert(_, projection))
-            | (Networks::All, LayerWeight::Shared(projection) | LayerWeight::Dense(projection)) => Some(projection),
+            (Networks::Routed | Networks::All, LayerWeight::Expert(_, projection))
+            | (Networks::Shared | Networks::All, LayerWeight::Shared(projection))
+            | (Networks::All, LayerWeight::Dense(projection)) => Some(projection),
             _ => None,
         }
     }
@@ -163,6 +166,7 @@ impl fmt::Display for Networks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Networks::Routed => "",
+            Networks::Shared => " in the shared expert",
             Networks::All => " in every network",
         })
     }

@@ -107,7 +107,7 @@ pub(super) fn larger(layer: usize, of: LayerWeight, part: Part) -> Assumed {
     let factor = Fit { value: GAIN, error: 0.0 };
     let scaled = Scaled { of: Weight::Layer(layer, of), part, factor, stored: false };
     let change = Change::Weights(WeightChange::Tensor(TensorChange::Scaled(scaled)));
-    Assumed { mistake: &kinds::SCALED, change, layers: Some(vec![layer]) }
+    Assumed::everywhere(&kinds::SCALED, change).within(Some(vec![layer]))
 }
 
 impl fmt::Display for Of {

@@ -6,7 +6,7 @@ use reference::config::Config;
 use reference::{RoundingContract, Site};
 
 use crate::diagnose::catalogue::assumption::Assumption;
-use crate::diagnose::catalogue::mistake::{Assumed, Change, Mistake};
+use crate::diagnose::catalogue::mistake::{Assumed, Calls, Change, Mistake};
 use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::diagnose::catalogue::weights::WeightChange;
 use crate::diagnose::trial::{SIGNIFICANT, Share};
@@ -24,6 +24,8 @@ pub(in crate::diagnose) struct Bench<'a, 'c> {
     comparison: &'a Comparison<'c>,
     before: &'a Assumption,
     at: At,
+    /// The calls in which what is assumed is made; all, if `None`.
+    calls: Option<Calls>,
     /// The site.
     pub(super) site: Site,
     /// It, and those on the way there that the candidate does not show.
@@ -45,15 +47,26 @@ impl<'a, 'c> Bench<'a, 'c> {
         before: &'a Assumption,
         fault: &SiteReport,
     ) -> Result<Option<Self>, Failure> {
-        Bench::of(comparison, before, At { step: fault.step, site: fault.site })
+        Bench::of(comparison, before, At { step: fault.step, site: fault.site }, None)
     }
 
     /// Of the same site, with another assumption.
     pub(super) fn under<'b>(&'b self, before: &'b Assumption) -> Result<Option<Bench<'b, 'c>>, Failure> {
-        Bench::of(self.comparison, before, self.at)
+        Bench::of(self.comparison, before, self.at, self.calls)
     }
 
-    fn of(comparison: &'a Comparison<'c>, before: &'a Assumption, at: At) -> Result<Option<Self>, Failure> {
+    /// The same, where what is assumed is made in some calls alone.
+    #[must_use]
+    pub(in crate::diagnose) fn during(self, calls: Option<Calls>) -> Self {
+        Bench { calls, ..self }
+    }
+
+    fn of(
+        comparison: &'a Comparison<'c>,
+        before: &'a Assumption,
+        at: At,
+        calls: Option<Calls>,
+    ) -> Result<Option<Self>, Failure> {
         let At { step, site } = at;
         if site.is_choice() || site == Site::InputsEmbeds {
             return Ok(None);
@@ -78,7 +91,7 @@ impl<'a, 'c> Bench<'a, 'c> {
         let is_shown = |site| comparison.compared.candidate.has(At { step, site });
         let mut suspects = way::to(site, is_shown);
         suspects.retain(|site| site.exists(&config));
-        Ok(Some(Bench { comparison, before, at, site, suspects, candidate, twin, ideal, counts }))
+        Ok(Some(Bench { comparison, before, at, calls, site, suspects, candidate, twin, ideal, counts }))
     }
 
     /// The model's configuration as it is read there.
@@ -92,6 +105,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.compared.steps.concat()
     }
 
+    /// What is assumed, in the calls in which it is made.
+    pub(super) fn in_calls(&self, more: &[Assumed]) -> Vec<Assumed> {
+        more.iter().map(|one| if one.calls.is_none() { one.during(self.calls) } else { one.clone() }).collect()
+    }
+
     /// What is assumed already.
     pub(super) fn before(&self) -> &Assumption {
         self.before
@@ -100,7 +118,7 @@ impl<'a, 'c> Bench<'a, 'c> {
     /// A change of weights, in the site's layer if they are of layers.
     pub(super) fn assumed(&self, kind: &'static Mistake, change: TensorChange) -> Assumed {
         let layers = self.site.layer().filter(|_| change.is_of_layers()).map(|layer| vec![layer]);
-        Assumed { mistake: kind, change: Change::Weights(WeightChange::Tensor(change)), layers }
+        Assumed::everywhere(kind, Change::Weights(WeightChange::Tensor(change))).within(layers)
     }
 
     /// What a run under a contract computes, with more assumed; `wanted` beside it.
@@ -110,7 +128,7 @@ impl<'a, 'c> Bench<'a, 'c> {
         contract: RoundingContract,
         wanted: &[Site],
     ) -> Result<Rerun, Failure> {
-        let assumption = self.before.and_all(more)?;
+        let assumption = self.before.and_all(&self.in_calls(more))?;
         let layers = self.comparison.around(self.site);
         self.comparison.under(&assumption, layers, |verification| verification.rerun(contract, self.site, wanted))
     }

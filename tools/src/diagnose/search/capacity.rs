@@ -32,7 +32,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Option<Assumed>, Failure> 
 
 fn assumed(capacity: usize) -> Assumed {
     let change = Change::Reading("expert_capacity", capacity.to_string());
-    Assumed { mistake: &kinds::CAPACITY, change, layers: None }
+    Assumed::everywhere(&kinds::CAPACITY, change)
 }
 
 /// Tokens of the expert that has the most.

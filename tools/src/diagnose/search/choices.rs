@@ -13,10 +13,9 @@ use crate::diagnose::catalogue::weights::WeightChange;
 pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
     let Site::Layer(layer, LayerSite::GateExperts) = site else { return Vec::new() };
     let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
-    let assumed = |other| Assumed {
-        mistake: &kinds::OTHER_LAYER,
-        change: Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other))),
-        layers: Some(vec![layer]),
+    let assumed = |other| {
+        let change = Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other)));
+        Assumed::everywhere(&kinds::OTHER_LAYER, change).within(Some(vec![layer]))
     };
     layers::alike(layer, config, |layer| layer.feed_forward).map(assumed).collect()
 }

@@ -21,6 +21,16 @@ pub(super) static LAYERS: Mistake =
     kind("layers_exchanged", "two layers have each other's weights", "each layer has its own weights");
 pub(super) static LAYER_ORDER: Mistake =
     kind("layer_order", "layers run in another order", "layers run in the order of their numbers");
+pub(super) static UNWRITTEN: Mistake = kind(
+    "rows_unwritten",
+    "rows of an operator's output are never written, and are 0",
+    "every token has a row of its own",
+);
+pub(super) static TILE: Mistake = kind(
+    "causal_mask_by_tiles",
+    "a token sees all keys of its own tile, those behind it, too",
+    "a token sees those before it and itself",
+);
 pub(super) static UNSEEN: Mistake = kind(
     "not_taken_as_shown",
     "what is shown of a module is not what the next one takes",
@@ -91,7 +101,9 @@ pub(super) static ACTIVATION_IN: Mistake = kind(
     "routed and shared experts compute alike",
 );
 pub(super) static LIMIT: Mistake = kind("swiglu_limit", "SwiGLU-OAI clamps to another limit", CONFIGURED);
-pub(super) static ALPHA: Mistake = kind("swiglu_alpha", "SwiGLU-OAI multiplies the gate by another α", CONFIGURED);
-pub(super) static BETA: Mistake = kind("swiglu_beta", "SwiGLU-OAI adds another β to the up projection", CONFIGURED);
+pub(in crate::diagnose) static ALPHA: Mistake =
+    kind("swiglu_alpha", "SwiGLU-OAI multiplies the gate by another α", CONFIGURED);
+pub(in crate::diagnose) static BETA: Mistake =
+    kind("swiglu_beta", "SwiGLU-OAI adds another β to the up projection", CONFIGURED);
 pub(super) static ROUTED_SCALE: Mistake =
     kind("routed_scale", "the routed experts' sum is multiplied by another factor", CONFIGURED);

@@ -27,11 +27,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
 /// The layer of a first norm run in the place of another of its kind: what it shows is not computed from what goes into it.
 pub(super) fn in_other_places(site: Site, config: &Config) -> Vec<Assumed> {
     let Site::Layer(layer, LayerSite::InputNorm) = site else { return Vec::new() };
-    let order = |other: usize| Assumed {
-        mistake: &kinds::LAYER_ORDER,
-        change: Change::Order(layer.min(other), layer.max(other)),
-        layers: None,
-    };
+    let order =
+        |other: usize| Assumed::everywhere(&kinds::LAYER_ORDER, Change::Order(layer.min(other), layer.max(other)));
     alike(layer, config, |layer| layer).map(order).collect()
 }
 

@@ -19,7 +19,6 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         let changes = [WeightChange::SwapGateAndUp, WeightChange::InterleaveHalves];
         changes.map(|change| WeightChange::OfExpert(e, Box::new(change(Networks::Routed))))
     };
-    let assumed =
-        |change| Assumed { mistake: &kinds::ONE_EXPERT, change: Change::Weights(change), layers: Some(vec![layer]) };
+    let assumed = |change| Assumed::everywhere(&kinds::ONE_EXPERT, Change::Weights(change)).within(Some(vec![layer]));
     suspects::standing_out(bench, EXPERTS).into_iter().flat_map(ways).map(assumed).collect()
 }

@@ -16,11 +16,8 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Assumed> {
     if !bench.suspects.iter().any(|site| matches!(site, Site::Layer(_, Context))) {
         return Vec::new();
     }
-    let assumed = |page: SharedPage| Assumed {
-        mistake: &kinds::SHARED_PAGE,
-        change: Change::Reading("shared_page", page.to_string()),
-        layers: None,
-    };
+    let assumed =
+        |page: SharedPage| Assumed::everywhere(&kinds::SHARED_PAGE, Change::Reading("shared_page", page.to_string()));
     PAGES.into_iter().flat_map(|size| others(size, clue)).map(assumed).collect()
 }
 

@@ -96,7 +96,7 @@ impl Parameter {
     }
 
     fn assumed(&self, value: f64) -> Assumed {
-        Assumed { mistake: self.kind, change: Change::Reading(self.field, value.to_string()), layers: None }
+        Assumed::everywhere(self.kind, Change::Reading(self.field, value.to_string()))
     }
 
     /// How far the site is from the candidate's, without rounding, by a value.
@@ -186,10 +186,9 @@ fn offset(bench: &Bench<'_, '_>, clue: Clue) -> Result<Option<Assumed>, Failure>
     if !is_rotated {
         return Ok(None);
     }
-    let assumed = |by: i32| Assumed {
-        mistake: &kinds::POSITION,
-        change: Change::Reading("position_shift", format!("{}{by:+}", clue.position)),
-        layers: None,
+    let assumed = |by: i32| {
+        let shift = format!("{}{by:+}", clue.position);
+        Assumed::everywhere(&kinds::POSITION, Change::Reading("position_shift", shift))
     };
     let tried: Vec<i32> = (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1).collect();
     let off = |by: i32| Ok::<_, Failure>((bench.distance(&bench.ideal_under(&[assumed(by)])?), by));

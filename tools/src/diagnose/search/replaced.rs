@@ -35,6 +35,11 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             (false, false) => {}
         }
     }
+    let has = |at: LayerSite| bench.suspects.iter().any(|site| matches!(site, Site::Layer(_, own) if *own == at));
+    if has(LayerSite::SharedGateUp) {
+        let with_down = has(LayerSite::SharedDown).then_some(Projections::All);
+        all.extend([Projections::GateUp].into_iter().chain(with_down).map(Tensors::Shared));
+    }
     let mut found = Vec::new();
     if config.quantization.is_some() {
         let experts = suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm());
@@ -50,7 +55,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             bench.assumed(&kinds::OTHER_LAYER, change)
         }));
         let rounded = |grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid));
-        found.extend(Grid::ALL.map(rounded));
+        found.extend(Grid::all().map(rounded));
         if let Tensors::One(of) = tensors
             && suspects::is_square(of, &config)
         {

@@ -15,8 +15,8 @@ use crate::diagnose::catalogue::order::Order;
 use crate::diagnose::catalogue::tensors::{Projections, TensorChange, Tensors};
 use crate::failure::Failure;
 
-/// Into how many parts input channels are cut: the most that leave none over.
-const PARTS: [usize; 3] = [8, 4, 2];
+/// Into how many parts input channels are cut: of each row, the most that leave none over.
+const PARTS: [&[usize]; 2] = [&[8, 4, 2], &[6, 3]];
 
 /// Heads of values, at most.
 const HEADS: usize = 8;
@@ -50,9 +50,10 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
 fn cuts(bench: &Bench<'_, '_>) -> Vec<Cut> {
     let config = bench.config();
     let inputs = |tensors, of| {
-        let (_, columns) = suspects::dim(of, &config)?;
-        let parts = PARTS.into_iter().find(|parts| columns.is_multiple_of(*parts))?;
-        Some(Cut { tensors, are_inputs: true, parts, each: columns / parts })
+        let columns = suspects::dim(of, &config).map_or(1, |(_, columns)| columns);
+        let most = PARTS.into_iter().filter_map(|parts| parts.iter().find(|parts| columns.is_multiple_of(**parts)));
+        let cut = |parts: &usize| Cut { tensors, are_inputs: true, parts: *parts, each: columns / parts };
+        most.map(cut).collect::<Vec<_>>()
     };
     let adds_up = |site| {
         use LayerSite::{Attention, Context, OProj, Residual};
@@ -81,7 +82,7 @@ fn cuts(bench: &Bench<'_, '_>) -> Vec<Cut> {
             _ => {}
         }
     }
-    cuts.extend(of_experts.and_then(|of| inputs(Tensors::Experts(Projections::Down), of)));
+    cuts.extend(of_experts.into_iter().flat_map(|of| inputs(Tensors::Experts(Projections::Down), of)));
     cuts
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use reference::config::Config;
 use reference::semantics::NormWeight;
-use reference::weights::{LayerWeight, Weight, inventory};
+use reference::weights::{LayerWeight, Part, VisionWeight, Weight, inventory};
 
 use super::suspects;
 use super::{Bench, kinds};
@@ -22,13 +22,15 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             let all = sources(of, &config).into_iter().map(TensorChange::Taken);
             found.extend(all.map(|change| bench.assumed(&kinds::TAKEN, change)));
             let whole = |taken: &Taken| taken.of != taken.from && taken.period == taken.whole;
-            let others = sources(of, &config).into_iter().filter(whole).map(|taken| names::in_layer(taken.from, 0));
+            let others = sources(of, &config).into_iter().filter(whole).map(|taken| taken.from);
             let both = others.map(|from| TensorChange::Exchanged(of.min(from), of.max(from)));
             exchanged.extend(both.filter(|change| !exchanged.contains(change)).collect::<Vec<_>>());
         }
         if of.is_norm() {
-            let by = if config.norm_weight == NormWeight::OnePlus { -1.0 } else { 1.0 };
-            found.push(bench.assumed(&kinds::PLUS_ONE, TensorChange::Plus(of, by)));
+            let right = u8::from(config.norm_weight == NormWeight::OnePlus);
+            let others =
+                (0..=right + 1).filter(|ones| *ones != right).map(|ones| TensorChange::Ones(of, [ones, right]));
+            found.extend(others.map(|change| bench.assumed(&kinds::PLUS_ONE, change)));
         }
     }
     found.extend(exchanged.into_iter().map(|change| bench.assumed(&kinds::EXCHANGED, change)));
@@ -37,7 +39,11 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
 
 /// Experts' tensors are found as such.
 fn is_compared(of: Weight) -> bool {
-    matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..)))
+    match of {
+        Weight::Layer(_, inner) => !matches!(inner, LayerWeight::Expert(..)),
+        Weight::Vision(VisionWeight::Layer(_, _, part)) => part == Part::Weight,
+        _ => false,
+    }
 }
 
 fn sources(of: Weight, config: &Config) -> Vec<Taken> {
@@ -45,11 +51,8 @@ fn sources(of: Weight, config: &Config) -> Vec<Taken> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (from, other) in inventory(config) {
-        let Weight::Layer(_, inner) = from else { continue };
-        if !is_compared(from) || !seen.insert(inner) {
-            continue;
-        }
-        let is_itself = matches!(of, Weight::Layer(_, own) if own == inner);
+        let Some(from) = beside(of, from).filter(|from| is_compared(*from) && seen.insert(*from)) else { continue };
+        let is_itself = names::is(of, from);
         if is_itself && of.is_norm() && config.head_dim < dim.1 {
             found.push(Taken { of, from, period: config.head_dim, whole: dim.1 });
         } else if !is_itself && of.is_norm() && from.is_norm() && other.1 >= dim.1 {
@@ -59,4 +62,15 @@ fn sources(of: Weight, config: &Config) -> Vec<Taken> {
         }
     }
     found
+}
+
+/// A weight of the model that stands beside another: in the text model, any layer's for its name; in the tower, one of its layer.
+fn beside(of: Weight, other: Weight) -> Option<Weight> {
+    match (of, other) {
+        (Weight::Layer(..), Weight::Layer(..)) => Some(names::in_layer(other, 0)),
+        (Weight::Vision(VisionWeight::Layer(layer, ..)), Weight::Vision(VisionWeight::Layer(own, ..))) => {
+            (own == layer).then_some(other)
+        }
+        _ => None,
+    }
 }

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 use reference::LayerSite::{self, Context, KRope, Probabilities, Scores};
 use reference::Site;
 
-use super::Bench;
 use super::bench::NEARER;
+use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Mistake};
 use crate::diagnose::catalogue::{attention, rotary};
 
@@ -21,9 +21,12 @@ struct Whole {
     change: fn(i64) -> Change,
 }
 
+/// Positions of a tile, at most.
+const TILE: i64 = 256;
+
 const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
 
-static WHOLES: [Whole; 4] = [
+static WHOLES: [Whole; 5] = [
     Whole {
         kind: &attention::WINDOW,
         touches: ATTENTION,
@@ -37,6 +40,13 @@ static WHOLES: [Whole; 4] = [
         range: |tokens| (2, tokens - 1),
         at_once: 32,
         change: |prefix| Change::Reading("prefix", prefix.to_string()),
+    },
+    Whole {
+        kind: &kinds::TILE,
+        touches: ATTENTION,
+        range: |tokens| (2, tokens.min(TILE)),
+        at_once: TILE,
+        change: |tile| Change::Reading("causal_tile", tile.to_string()),
     },
     Whole {
         kind: &attention::TEMPERATURE,
@@ -68,7 +78,7 @@ impl Whole {
     }
 
     fn assumed(&self, value: i64) -> Assumed {
-        Assumed { mistake: self.kind, change: (self.change)(value), layers: None }
+        Assumed::everywhere(self.kind, (self.change)(value))
     }
 
     /// The number under which the site is nearest: some over the whole range, then all that are near the best of them.

@@ -1,0 +1,159 @@
+//! What is wrong in some calls alone, or in some rows, is told with these.
+
+use fixtures::checkpoint::memory::MemoryWeights;
+use fixtures::names::at::At;
+use ndarray::Array2;
+use reference::config::Config;
+use reference::models::decoder::Decoder;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::Probe;
+use reference::run::Run;
+use reference::site::Extent;
+use reference::weights::{Projection, Weights};
+use reference::{RoundingContract, Semantics, Site, Tracked};
+use tests::mistaken::Setting;
+use tools::diagnose::diagnosis::{Diagnosis, diagnose};
+use tools::failure::Failure;
+use tools::judge::candidate::{Candidate, Live};
+use tools::judge::compared::Compared;
+use tools::judge::comparison::Comparison;
+
+use super::altered::{expert, map, told};
+
+/// One call after the other.
+#[derive(Default)]
+struct Calls(Vec<Live>);
+
+impl Calls {
+    fn of(&self, at: At) -> (&Live, At) {
+        (&self.0[at.step], At { step: 0, ..at })
+    }
+}
+
+impl Candidate for Calls {
+    fn has(&self, at: At) -> bool {
+        let (live, at) = self.of(at);
+        live.has(at)
+    }
+
+    fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
+        let (live, at) = self.of(at);
+        live.matrix(at, extent)
+    }
+
+    fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
+        let (live, at) = self.of(at);
+        live.choices(at, extent)
+    }
+
+    fn size(&self, at: At) -> Option<(usize, usize)> {
+        let (live, at) = self.of(at);
+        live.size(at)
+    }
+
+    fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
+        Box::new(self)
+    }
+}
+
+/// Keeps what the last call shows.
+struct Recorder(Calls);
+
+impl Probe<f32> for Recorder {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f32>) {
+        let live = self.0.0.last_mut().expect("a call has begun");
+        optimized::models::capture::Capture::value(live, site, value.value.clone());
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
+        let live = self.0.0.last_mut().expect("a call has begun");
+        optimized::models::capture::Capture::choices(live, site, chosen.clone());
+    }
+}
+
+/// What is said of an implementation that computes its first call, of so many tokens, as one model, and another as another.
+fn diagnosed(setting: &Setting, first: usize, models: [(Semantics, &dyn Weights); 2]) -> Diagnosis {
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let config = checkpoint.config();
+    let (one, other) = setting.case.tokens.split_at(first);
+    let steps = [one.to_vec(), other.to_vec()];
+    let (mut recorder, mut cache) = (Recorder(Calls::default()), KvCache::new(config.num_hidden_layers));
+    for (tokens, (semantics, weights)) in steps.iter().zip(models) {
+        recorder.0.0.push(Live::default());
+        let model = Decoder::new(config, semantics, weights).expect("a model");
+        let mut run = Run::<f32>::new(setting.contract, &mut recorder);
+        model.forward(tokens, &mut cache, &mut run).expect("it runs");
+    }
+    let compared = Compared {
+        config,
+        weights: &checkpoint,
+        semantics: setting.semantics(),
+        candidate: &recorder.0,
+        steps: &steps,
+        prompt: first,
+        media: None,
+    };
+    diagnose(&Comparison::new(compared, setting.contract), |_| ()).expect("it can be put next to the reference")
+}
+
+/// The checkpoint with the output projection of an expert half as large again.
+fn larger(setting: &Setting) -> MemoryWeights {
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let mut weights = MemoryWeights::copy(checkpoint.config(), &checkpoint).expect("it is whole");
+    map(&mut weights, expert(1, 3, Projection::Down), |w| 1.5 * w);
+    weights
+}
+
+#[test]
+fn a_reading_of_later_calls() {
+    let setting = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let (right, dense) = (setting.semantics(), setting.semantics().with("msa_mask", "all").expect("a reading"));
+    let first = setting.case.tokens.len() / 2;
+    let diagnosis = diagnosed(&setting, first, [(right, &checkpoint), (dense, &checkpoint)]);
+    told(&diagnosis, "sparse_as_full", &format!("msa_mask=all in calls from position {first} on"));
+}
+
+#[test]
+fn weights_of_the_first_call() {
+    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let (right, larger) = (setting.semantics(), larger(&setting));
+    let first = setting.case.tokens.len() / 2;
+    let diagnosis = diagnosed(&setting, first, [(right, &larger), (right, &checkpoint)]);
+    let explained = told(&diagnosis, "weight_scaled", "down_proj of expert 3 in layer 1 is 1.5");
+    let calls = format!("in calls before position {first}");
+    assert!(explained.way.ends_with(&calls), "{}", explained.way);
+}
+
+/// Of what holds in every call, the first may show nothing: then it is not told of some alone.
+#[test]
+fn weights_of_every_call() {
+    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
+    let (right, larger) = (setting.semantics(), larger(&setting));
+    for first in [1, setting.case.tokens.len() / 2] {
+        let diagnosis = diagnosed(&setting, first, [(right, &larger), (right, &larger)]);
+        let explained = told(&diagnosis, "weight_scaled", "down_proj of expert 3 in layer 1 is 1.5");
+        assert!(explained.way.ends_with("times the checkpoint's"), "{}", explained.way);
+    }
+}
+
+/// A whole tile is written, and what is left over is not.
+#[test]
+fn rows_that_are_not_written() {
+    for (case, contract, operators) in [
+        ("m2-gqa3-f32", RoundingContract::EAGER_F32, &["context", "o_proj", "experts"][..]),
+        ("m3-gqa4-f32", RoundingContract::EAGER_F32, &["shared", "dense"]),
+    ] {
+        let setting = Setting::of(case, contract);
+        let checkpoint = setting.case.checkpoint().expect("it is whole");
+        for of in operators {
+            let rows = format!("{of}:16..");
+            let semantics = setting.semantics().with("unwritten", &rows).expect("a reading");
+            let first = setting.case.tokens.len() - 1;
+            let diagnosis = diagnosed(&setting, first, [(semantics, &checkpoint), (semantics, &checkpoint)]);
+            let told = diagnosis.explained.first().map(|explained| (explained.name, explained.way.as_str()));
+            assert_eq!((told, diagnosis.left), (Some(("rows_unwritten", &*format!("unwritten={rows}"))), 0));
+        }
+    }
+}
