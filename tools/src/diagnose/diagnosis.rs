@@ -127,9 +127,7 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         suspicious = under.reports;
     }
     let (unexplained, pattern) = match left.first() {
-        Some(first) => {
-            (Some(comparison.measured(&assumption, first)?), comparison.pattern(&assumption, first)?)
-        }
+        Some(first) => (Some(comparison.measured(&assumption, first)?), comparison.pattern(&assumption, first)?),
         None => (None, Vec::new()),
     };
     Ok(Diagnosis {
