@@ -1,0 +1,4 @@
+//! `tools/src/claims`: what models' numbers are.
+
+mod laws;
+mod released;
