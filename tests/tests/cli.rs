@@ -2,6 +2,7 @@
 
 mod bad_files;
 mod bad_input;
+mod claims;
 mod coverage;
 mod help;
 mod outputs;

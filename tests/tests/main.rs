@@ -3,6 +3,7 @@
 mod accumulator;
 mod bound;
 mod chosen;
+mod claims;
 mod cli;
 mod compare;
 mod config;

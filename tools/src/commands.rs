@@ -1,6 +1,7 @@
 //! The subcommands, a file each: what is typed, and what is done.
 
 pub mod check;
+pub mod claims;
 pub mod cli;
 pub mod decode;
 pub mod diagnose;

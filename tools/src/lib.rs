@@ -2,8 +2,9 @@
 //!
 //! [`commands`] is the program: what is typed, what is printed, the exit code. [`session`] opens what is named. [`report`]
 //! tells what was found. [`diagnose`] names mistakes. [`judge`] puts a candidate next to the reference. [`compare`] puts two
-//! dumps side by side.
+//! dumps side by side. [`claims`] recomputes the documents' numbers.
 
+pub mod claims;
 pub mod commands;
 pub mod compare;
 pub mod diagnose;

@@ -7,9 +7,10 @@ use super::{assert_ran, parity};
 #[test]
 fn every_command_explains_itself() {
     assert_ran!(parity(Path::new("."), &["--help"]), "help");
-    for command in
-        ["check", "run", "verify", "diagnose", "prompt", "diff", "decode", "synth", "show", "kernels", "fixtures"]
-    {
+    for command in [
+        "check", "run", "verify", "diagnose", "prompt", "diff", "decode", "claims", "synth", "show", "kernels",
+        "fixtures",
+    ] {
         assert_ran!(parity(Path::new("."), &[command, "--help"]), format!("help_{command}"));
     }
 }

@@ -38,6 +38,7 @@ fn standard_output_that_is_full_is_no_success() {
         &["decode", "m2-mha-top1-f32", "-n", "1"],
         &["synth", config.to_str().expect("UTF-8"), "--out", "made"],
         &["show", dump],
+        &["claims"],
         &["fixtures", "list"],
         &["--help"],
         &["--version"],

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::interrupt::remove_unfinished_when_stopped;
-use crate::commands::{check, decode, diagnose, diff, fixtures, kernels, prompt, run, show, synth, verify};
+use crate::commands::{check, claims, decode, diagnose, diff, fixtures, kernels, prompt, run, show, synth, verify};
 use crate::report::output::Output;
 
 /// Proves fast implementations of MiniMax-M2 and M3 right, or names the operator that is wrong.
@@ -48,6 +48,17 @@ pub enum Command {
     Diff(diff::Diff),
     /// Decode on either backend: tokens and margins.
     Decode(decode::Decode),
+    /// Recompute the documents' numbers, or a model's: parameters, operations, cache.
+    ///
+    /// Without MODEL: every number in the documents that follows from hyperparameters, as it is stated and as it is when
+    /// it is computed again from the released configurations. It holds if it reads as stated at as many digits, is close if
+    /// it is within 1 %, and fails else, with the reason.
+    ///
+    /// With MODEL: the same quantities of that model, for who is to deploy it. Parameters in all and of a token, bytes of
+    /// weights and cache, operations of a token in prefill and decoding.
+    ///
+    /// GB are 10⁹ bytes, GiB 2³⁰, B 10⁹ parameters; a multiply-add is two operations. Exit code 0 whether claims hold or not.
+    Claims(claims::Claims),
     /// Write a seeded synthetic checkpoint of any size.
     Synth(synth::Synth),
     /// Show what is in a checkpoint or a dump.
@@ -77,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Prompt(command) => command.carry_out(output),
         Command::Diff(command) => command.carry_out(output),
         Command::Decode(command) => command.carry_out(output),
+        Command::Claims(command) => command.carry_out(output),
         Command::Synth(command) => command.carry_out(output),
         Command::Show(command) => command.carry_out(output),
         Command::Kernels(command) => command.carry_out(output),

@@ -1,10 +1,12 @@
 //! MODEL on the command line: a folder in the hub's format, or a built-in case's name.
 
+use std::fs;
 use std::path::Path;
 
 use fixtures::checkpoint::Checkpoint;
 use fixtures::checkpoint::naming::without_suffix;
 use fixtures::golden::{Case, Golden};
+use fixtures::synth::released::Released;
 use reference::Semantics;
 use reference::config::{Config, Vision};
 
@@ -92,6 +94,33 @@ impl Model {
             count(parameters)
         )
     }
+}
+
+/// The configuration of MODEL, where no weights are needed: a folder's `config.json`, such a file, a built-in case's, or a
+/// released model's by its name.
+pub fn configuration(name: &str) -> Result<Config, Failure> {
+    let path = Path::new(name);
+    let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+    if path.exists() {
+        let text = fs::read_to_string(&path).map_err(|error| {
+            Failure::new(format!("{}: cannot be read: {error}", path.display())).help("name a model's config.json")
+        })?;
+        return parsed(&path, &text);
+    }
+    if let Some(released) = Released::named(name) {
+        return parsed(&path, &released.config().to_string());
+    }
+    let built_in = Model::built_in()?;
+    if built_in.iter().any(|known| known == name) {
+        return Ok(Model::open(name)?.checkpoint.config().clone());
+    }
+    let released = Released::ALL.map(|released| released.name).join(", ");
+    Err(Failure::new(format!("{name} is neither a folder with config.json, nor a built-in case, nor a released model"))
+        .help(format!("name a folder or a config.json, one of {released}, or one of {}", built_in.join(", "))))
+}
+
+fn parsed(path: &Path, text: &str) -> Result<Config, Failure> {
+    Ok(Config::from_json(text).map_err(|source| fixtures::Error::Config { path: path.to_owned(), source })?)
 }
 
 /// A number with its magnitude.
