@@ -8,7 +8,6 @@ use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
-use fixtures::names::at::At;
 use ndarray::{Array1, Array2};
 use optimized::models::capture::Capture;
 use reference::config::Config;
@@ -18,7 +17,6 @@ use reference::probe::Probe;
 use reference::profiles::PROFILES;
 use reference::rounding::GateRound;
 use reference::run::Run;
-use reference::site::Extent;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
 use serde_json::json;
@@ -26,7 +24,7 @@ use tests::memory::{Memory, tiny, tiny_m3};
 use tests::mistaken::computed;
 use tests::seen::Seen;
 use tools::judge::agreement::Agreement;
-use tools::judge::candidate::{Candidate, Live};
+use tools::judge::candidate::Live;
 use tools::judge::compared::Compared;
 use tools::judge::lens::Lens;
 use tools::judge::profile::{FoundPrecision, find};
@@ -164,43 +162,6 @@ fn exchanging(exchanged: [usize; 2]) -> Option<Verdict> {
 #[test]
 fn a_tie_that_is_not_shown_is_recovered_from_the_values() {
     assert!(exchanging([2, 5]).expect("one of the two is chosen") <= Verdict::Tie);
-}
-
-/// Which blocks of keys were chosen shows in what attention makes of them, where it shows nothing but its probabilities.
-#[test]
-fn blocks_that_are_not_shown_are_recovered_from_probabilities() {
-    let config = tiny_m3();
-    let contract = RoundingContract::EAGER_BF16;
-    let memory = Memory::random(&config, 3);
-    let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
-    let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
-    let shows = |site: Site| {
-        use LayerSite::{InputNorm, Output, Probabilities};
-        !matches!(site, Site::Layer(..)) || matches!(site, Site::Layer(_, InputNorm | Probabilities | Output))
-    };
-    let mut chosen = BTreeSet::new();
-    for seed in 1..=16 {
-        let live = computed(&model, &TEXT, contract.stochastic(seed));
-        let at = At { step: 0, site: Site::Layer(2, LayerSite::Blocks) };
-        let blocks = live.choices(at, Extent::new(TEXT.len(), TEXT.len())).expect("it chose");
-        chosen.insert(
-            blocks.rows().into_iter().map(|row| row.iter().copied().collect::<BTreeSet<_>>()).collect::<Vec<_>>(),
-        );
-        let verification = Verification {
-            model: &model,
-            candidate: &Seen { live: &live, shows, value: |_, value| value },
-            contract,
-            steps: &[TEXT.to_vec()],
-            prompt: TEXT.len(),
-            lenses: &[Lens::Local],
-            layers: 2..3,
-            keep: None,
-        };
-        let sites = verification.run(|| ()).expect("it runs").sites;
-        let wrong = sites.into_iter().find(|report| report.verdict == Verdict::Fault);
-        assert!(wrong.is_none(), "seed {seed}: {wrong:#?}");
-    }
-    assert!(chosen.len() > 1, "rounding decides none of the choices");
 }
 
 /// No error of scores explains an expert that scores clearly less.
