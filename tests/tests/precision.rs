@@ -1,6 +1,7 @@
 //! `tools/src/judge/profile.rs` and `tools/src/judge/recover.rs`: what a candidate does not say of itself, found in its values.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use fixtures::Tensor;
 use fixtures::activations::dump::Dump;
@@ -22,11 +23,12 @@ use serde_json::json;
 use tests::memory::{Memory, tiny, tiny_m3};
 use tests::mistaken::computed;
 use tests::seen::Seen;
+use tools::judge::agreement::Agreement;
 use tools::judge::candidate::Live;
 use tools::judge::compared::Compared;
 use tools::judge::lens::Lens;
 use tools::judge::profile::{FoundPrecision, find};
-use tools::judge::verdict::Verdict;
+use tools::judge::verdict::{SiteReport, Verdict};
 use tools::judge::verification::Verification;
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
@@ -168,6 +170,56 @@ fn a_wrong_choice_that_is_not_shown_is_a_fault() {
     let others: Vec<Verdict> =
         (0..8).filter(|other| ![2, 5].contains(other)).filter_map(|other| exchanging([2, other])).collect();
     assert!(others.len() >= 5 && others.iter().all(|verdict| *verdict == Verdict::Fault), "{others:?}");
+}
+
+/// A dump by transformers that shows logits alone: its precision is found in them, and is not taken for another.
+#[test]
+fn the_precision_of_logits_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden-runs/m2-gqa3-f32/bf16-right.safetensors");
+    let whole = Dump::open(Path::new(golden)).expect("it is kept");
+    let mut writer = DumpWriter::create(&path).expect("writable");
+    writer.write("logits", &whole.tensor("logits").expect("it is there")).expect("writable");
+    let manifest = Manifest { producer: None, ..whole.manifest().expect("it has one").clone() };
+    writer.finish(&manifest).expect("writable");
+    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
+    let requests = Dumped::of(Dump::open(&path).expect("it was just written"), &Given::default(), &model);
+    for dumped in requests.expect("its rows are known") {
+        assert!(dumped.known.from.starts_with("found"), "{}", dumped.known.from);
+        assert_eq!(dumped.known.contract.gate, GateRound::Activations);
+    }
+}
+
+/// What equals its twin in every bit is what a right implementation computes, however rarely roundings add up so.
+#[test]
+fn nothing_is_suspicious_of_the_twin_itself() {
+    let missing = SiteReport::missing(0, Site::FinalNorm, Lens::Local);
+    let suspicious = SiteReport { verdict: Verdict::Suspicious, suspicious: 1, ..missing };
+    for (equal, expected) in [(8, (Verdict::Within, 0)), (7, (Verdict::Suspicious, 1))] {
+        let mut report = suspicious.clone();
+        report.stands_to_twin(Some(Agreement { count: 8, equal, bits: 1.0, unequal_expected: 0.0 }));
+        assert_eq!((report.verdict, report.suspicious), expected);
+    }
+}
+
+/// The same without a word of who made it: products are in a narrow type, and norms are not.
+#[test]
+fn a_dump_of_two_types_as_autocast_has_them_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let mut writer = DumpWriter::create(&path).expect("writable");
+    let stored =
+        |storage, width| Tensor::stored(storage, vec![1, 2, width], vec![1.2345678; 2 * width]).expect("it fits");
+    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
+    let config = model.checkpoint.config();
+    let heads = config.num_attention_heads * config.head_dim;
+    writer.write("model.layers.0.input_layernorm", &stored(Storage::F32, config.hidden_size)).expect("writable");
+    writer.write("model.layers.0.self_attn.q_proj", &stored(Storage::Bf16, heads)).expect("writable");
+    writer.finish(&Manifest { tokens: Some(vec![1, 2]), ..Manifest::default() }).expect("writable");
+    let dump = Dump::open(&path).expect("it was just written");
+    let refused = Dumped::of(dump, &Given::default(), &model).expect_err("nobody knows what was rounded");
+    assert!(refused.to_string().starts_with("products are stored in bf16, norms"), "{refused}");
 }
 
 /// Autocast has operators in two types, which no profile documents.

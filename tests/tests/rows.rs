@@ -3,6 +3,7 @@
 mod embedded;
 mod laid;
 mod refused;
+mod shown;
 
 use std::path::Path;
 

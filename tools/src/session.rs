@@ -6,11 +6,13 @@
 
 pub mod asked;
 pub mod backend;
+mod calls;
 pub mod check;
 pub mod decoding;
 pub mod diagnose;
 pub mod dumped;
 mod embedded;
+mod inputs;
 pub mod model;
 pub mod pixels;
 pub mod precision;
@@ -18,6 +20,7 @@ pub mod progress;
 pub mod prompt;
 pub mod propose;
 pub mod recorder;
+mod rotated;
 pub mod rows;
 pub mod run;
 pub mod verify;

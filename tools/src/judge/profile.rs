@@ -78,12 +78,16 @@ impl Compared<'_> {
         }
     }
 
-    /// The shares of values that equal the twin's and of bits that agree, in the first layers and the first forward pass.
+    /// The shares of values that equal the twin's and of bits that agree, in the first layers and the first forward pass; where
+    /// nothing of these layers is shown, in all.
     fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
         let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
         let model = comparison.model()?;
-        let layers = 0..telling_layers(model.config());
-        let agreements = comparison.verification(&model, &[Lens::Local], layers).agreements()?;
+        let of = |layers| comparison.verification(&model, &[Lens::Local], 0..layers).agreements();
+        let mut agreements = of(telling_layers(model.config()))?;
+        if agreements.is_empty() {
+            agreements = of(model.config().num_hidden_layers)?;
+        }
         let mean = |of: fn(&Agreement) -> f64| {
             agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
         };

@@ -13,7 +13,7 @@ use ndarray::Array2;
 use reference::bound::confidence;
 use reference::compare::ratio;
 use reference::site::NONE;
-use reference::{RoundingContract, Site};
+use reference::{LayerSite, RoundingContract, Site};
 
 use self::search::Search;
 use super::floor::{FAR, FEW, MEMBERS};
@@ -43,7 +43,7 @@ pub(super) struct Recovery {
 
 impl Recovery {
     /// Of the choices that a phase of so many tokens does not show. `None` where errors of scores settle them all, or no later site
-    /// has a row for each token, which would tell.
+    /// has rows of each token, which would tell.
     pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[Seen], tokens: usize) -> Option<Self> {
         unshown.retain(|unshown| seen.iter().any(|seen| tells_of(unshown.site, seen, tokens)));
         let mut open = vec![false; tokens];
@@ -58,7 +58,8 @@ impl Recovery {
         let (tokens, first) = (self.open.len(), self.unshown[0].site);
         for Seen { site, computed, .. } in seen.iter().filter(|seen| seen.unknown.is_none()) {
             let (Some(error), candidate) = (&computed.error, loaded.value(*site)?) else { continue };
-            let is_apart = |row: usize| *site < first || computed.value.nrows() == tokens && !self.open[row];
+            let is_apart =
+                |row: usize| *site < first || has_rows_of(*site, &computed.value, tokens) && !self.open[row % tokens];
             let beyond = computed
                 .value
                 .indexed_iter()
@@ -138,9 +139,16 @@ fn is_open(unshown: &Unshown, row: usize) -> bool {
     lowest.fold(f64::INFINITY, f64::min) <= highest.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Whether a site's values tell what was chosen: they come after it, with a row a token, and depend on nothing that nobody knows.
+/// Whether a site's values tell what was chosen: they come after it, with rows of each token, and depend on nothing that nobody
+/// knows.
 fn tells_of(choice: Site, seen: &Seen, tokens: usize) -> bool {
-    seen.site > choice && seen.computed.value.nrows() == tokens && seen.unknown.is_none()
+    seen.site > choice && has_rows_of(seen.site, &seen.computed.value, tokens) && seen.unknown.is_none()
+}
+
+/// Whether a site has a row for each token, or as attention's probabilities have them, for each token of each head.
+fn has_rows_of(site: Site, value: &Array2<f64>, tokens: usize) -> bool {
+    let by_head = matches!(site, Site::Layer(_, LayerSite::Probabilities));
+    value.nrows() == tokens || by_head && value.nrows().is_multiple_of(tokens)
 }
 
 /// How far what was seen of each token is from other values, in units of a site's own size, over the sites that tell of a choice.
@@ -154,8 +162,8 @@ fn distances(
         let (other, own) = (other(seen.site)?, &seen.computed.value);
         let squares_of_finite = other.iter().filter(|x| x.is_finite()).map(|x| x * x);
         let size = squares_of_finite.sum::<f64>().max(f64::MIN_POSITIVE);
-        for (square, (other, own)) in squares.iter_mut().zip(other.rows().into_iter().zip(own.rows())) {
-            *square += other.iter().zip(own).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / size;
+        for (row, (other, own)) in other.rows().into_iter().zip(own.rows()).enumerate() {
+            squares[row % tokens] += other.iter().zip(own).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / size;
         }
     }
     Ok(squares.into_iter().map(f64::sqrt).collect())

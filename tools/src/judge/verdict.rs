@@ -200,6 +200,18 @@ impl SiteReport {
     }
 }
 
+impl SiteReport {
+    /// Takes how the values stand to the twin's. A site whose every value is the twin's, bit for bit, is what a right
+    /// implementation of this precision computes, however far its roundings happen to add up.
+    pub fn stands_to_twin(&mut self, agreement: Option<Agreement>) {
+        self.twin = agreement;
+        let is_twin = agreement.is_some_and(|agreement| agreement.equal == agreement.count);
+        if is_twin && self.verdict == Verdict::Suspicious {
+            (self.verdict, self.suspicious) = (Verdict::Within, 0);
+        }
+    }
+}
+
 pub(super) fn as_path<S: serde::Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(site)
 }

@@ -206,7 +206,7 @@ impl Verification<'_> {
                 if let Some(twin) = &mut twin {
                     let agreements = twin.advance(phase, pass, &loaded)?;
                     let of_local = found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local);
-                    of_local.for_each(|report| report.twin = agreements.get(&report.site).copied());
+                    of_local.for_each(|report| report.stands_to_twin(agreements.get(&report.site).copied()));
                 }
                 progress();
             }

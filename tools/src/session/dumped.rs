@@ -43,6 +43,8 @@ pub struct Dumped {
     pub prompt: Prompt,
     /// Tokens at its end that are known by their embeddings alone.
     pub embedded: usize,
+    /// Tokens at the end of what was given that the dump has no rows of.
+    pub unread: usize,
     /// The tokens of each forward pass.
     pub steps: Vec<Vec<u32>>,
     /// How its engine rounds.
@@ -76,7 +78,7 @@ impl Dumped {
             return Err(Failure::new(problem).help("dump requests that see one by one"));
         }
         let mut known: Option<Known> = None;
-        let read = |RequestRows { request, prompt, embedded }: RequestRows| {
+        let read = |RequestRows { request, prompt, embedded, unread }: RequestRows| {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
@@ -95,7 +97,7 @@ impl Dumped {
                 Some(known) => known.clone(),
                 None => known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone(),
             };
-            Ok(Dumped { values, request, prompt, embedded, steps, known, semantics, media })
+            Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
         };
         asked.into_iter().map(read).collect()
     }

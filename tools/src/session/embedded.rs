@@ -1,5 +1,6 @@
 //! Tokens that a dump shows by their embeddings, where nobody says what they were.
 
+use fixtures::activations::rows::{Pass, Request};
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView1};
@@ -20,30 +21,41 @@ const FIRST: usize = 8;
 /// Rows of the embedding that are widened at once.
 const PANEL: usize = 1024;
 
-/// The tokens of each call, if each shows the embeddings of all its rows, and each of these is one token's.
-pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Vec<u32>>>, Failure> {
+/// The tokens of each slot of each list of a call; nothing, where a row is no token's embedding.
+pub(super) type Lists = Vec<Vec<Option<u32>>>;
+
+/// The tokens of each call, if each shows the embeddings of all its rows.
+pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>, Failure> {
     let mut calls = Vec::new();
-    for (step, size) in values.sizes().into_iter().enumerate() {
-        let at = At { step, site: Site::Embedding };
-        let Some(rows) = size.rows.filter(|_| size.batch.is_none() && values.has(at)) else { return Ok(None) };
-        let Ok(shown) = values.matrix::<f64>(at, Extent::new(rows, rows)) else { return Ok(None) };
+    for (call, size) in values.sizes().into_iter().enumerate() {
+        let batch = size.batch.unwrap_or(1);
+        let Some(rows) = size.rows.filter(|rows| rows.is_multiple_of(batch)) else { return Ok(None) };
+        let pass = Pass::of_all(call, (batch, rows / batch), rows / batch);
+        let (all, at) = (Request { passes: vec![pass], ..Request::default() }, At { step: 0, site: Site::Embedding });
+        let (all, extent) = (values.of(all), Extent::new(rows, rows));
+        if !all.has(at) || all.shown(at, extent)?.is_some() {
+            return Ok(None);
+        }
+        let Ok(shown) = all.matrix::<f64>(at, extent) else { return Ok(None) };
         if shown.nrows() != rows {
             return Ok(None);
         }
-        calls.push(shown);
+        calls.push((rows / batch, shown));
     }
     let table = model.checkpoint.get(Weight::Embedding).map_err(reference::Error::from)?;
-    let mut found: Vec<Vec<Option<u32>>> = calls.iter().map(|call| vec![None; call.nrows()]).collect();
+    let mut found: Vec<Vec<Option<u32>>> = calls.iter().map(|(_, shown)| vec![None; shown.nrows()]).collect();
     for first in (0..table.dim().0).step_by(PANEL) {
         let panel: Array2<f64> = table.panel(first, PANEL.min(table.dim().0 - first));
-        for (call, found) in calls.iter().zip(&mut found) {
-            for (row, found) in call.rows().into_iter().zip(found).filter(|(_, found)| found.is_none()) {
+        for ((_, shown), found) in calls.iter().zip(&mut found) {
+            for (row, found) in shown.rows().into_iter().zip(found).filter(|(_, found)| found.is_none()) {
                 let token = panel.rows().into_iter().position(|own| is_row(row, own));
                 *found = token.and_then(|token| u32::try_from(first + token).ok());
             }
         }
     }
-    Ok(found.into_iter().map(|call| call.into_iter().collect()).collect())
+    let in_lists =
+        |((width, _), found): (&(usize, _), Vec<Option<u32>>)| found.chunks(*width).map(<[_]>::to_vec).collect();
+    Ok(Some(calls.iter().zip(found).map(in_lists).collect()))
 }
 
 /// Whether a row is a token's embedding, perhaps cast. Of tokens with equal embeddings, which compute the same, any will do.

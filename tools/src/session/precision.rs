@@ -5,7 +5,7 @@ use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
-use reference::{RoundingContract, Site, Storage};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -27,6 +27,9 @@ pub struct Known {
 /// Values of a tensor that are looked at, at most, to see what grid it lies on.
 const LOOKED_AT: usize = 1 << 16;
 
+const HELP_AUTOCAST: &str = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with \
+                             --precision what was rounded";
+
 /// The contract of a dump: what is given counts, else what its manifest says, else it is found.
 pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -> Result<Known, Failure> {
     let manifest = dump.dump().manifest();
@@ -47,13 +50,20 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
             "the dump was made under autocast to {autocast}, which stores some operators' results in {autocast} and others' in \
              f32; no profile says which"
         );
-        let help = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with --precision what \
-                    was rounded";
-        return Err(Failure::new(problem).help(help));
+        return Err(Failure::new(problem).help(HELP_AUTOCAST));
     }
     let types = types(dump)?;
+    if let Some(narrow) = products_alone(&types) {
+        let problem = format!(
+            "products are stored in {narrow}, norms and the residual stream in f32, as under torch.autocast: no profile says which \
+             operators round to {narrow}"
+        );
+        return Err(Failure::new(problem).help(HELP_AUTOCAST));
+    }
     let Some((activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
-        return Err(Failure::new("the dump has no activation that is known").help("see --names"));
+        let problem =
+            "nothing that the dump shows is stored in the type of its activations, which would tell its precision";
+        return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let activations = *activations;
     let of_all: usize = types.iter().map(|(_, sites)| sites.len()).sum();
@@ -91,6 +101,19 @@ fn types(dump: &Sited) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
         }
     }
     Ok(types.into_iter().filter(|(_, sites)| !sites.is_empty()).collect())
+}
+
+/// The narrow type that projections of attention are stored in, all of them, where no norm and no residual stream is.
+fn products_alone(types: &[(Storage, Vec<At>)]) -> Option<Storage> {
+    let [(Storage::F32, wide), (narrow, stored)] = types else { return None };
+    let of = |sites: &[At], is: fn(&LayerSite) -> bool| {
+        sites.iter().filter(|at| matches!(at.site, Site::Layer(_, site) if is(&site))).count()
+    };
+    let is_product = |site: &LayerSite| matches!(site, LayerSite::QProj | LayerSite::KProj | LayerSite::VProj);
+    let is_wide =
+        |site: &LayerSite| matches!(site, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output);
+    let are_apart = of(stored, is_product) > 0 && of(wide, is_product) == 0;
+    (are_apart && of(wide, is_wide) > 0 && of(stored, is_wide) == 0).then_some(*narrow)
 }
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.

@@ -13,12 +13,10 @@ use reference::site::Extent;
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
-use crate::session::embedded;
+use crate::session::calls::{Inferred, first_difference, infer, misfit, require_same};
+use crate::session::inputs;
 use crate::session::model::Model;
-use crate::session::prompt::{HELP, Prompt};
-
-const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
-                         `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
+use crate::session::prompt::Prompt;
 
 /// A request of a dump.
 #[derive(Debug)]
@@ -29,6 +27,8 @@ pub struct RequestRows {
     pub prompt: Prompt,
     /// Tokens at its end that nobody said, and that are read from their embeddings.
     pub embedded: usize,
+    /// Tokens at the end of what was said that the dump has no rows of.
+    pub unread: usize,
 }
 
 /// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file.
@@ -54,9 +54,12 @@ pub fn requests(
         }
         (None, None) => None,
     };
-    let (calls, embedded) = match calls_stated(values, manifest).map_err(misfit)? {
-        Some(calls) => (calls, 0),
-        None => calls_inferred(values, known.as_deref(), model, manifest)?,
+    let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
+        Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
+        None => match inferred_from_own(values, known.as_deref(), model, manifest)? {
+            Some(found) => found,
+            None => infer(values, known.as_deref(), model, manifest)?,
+        },
     };
     let found = rows::requests(&calls).map_err(misfit)?;
     if let Some(known) = known.as_ref().filter(|known| known.len() != found.len()) {
@@ -67,13 +70,23 @@ pub fn requests(
     let decode = decode.map(|decode| &decode.tokens[..]);
     let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
-        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded })
+        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded, unread })
     });
     rows.collect()
 }
 
-fn misfit(problem: String) -> Failure {
-    Failure::new(problem).help(HELP_ROWS)
+/// What follows from the prompts that the dump shows itself, where nothing else says them and they fit.
+fn inferred_from_own(
+    values: &Sited,
+    known: Option<&[Fed]>,
+    model: &Model,
+    manifest: Option<&Manifest>,
+) -> Result<Option<Inferred>, Failure> {
+    if known.is_some() || manifest.is_some_and(|manifest| manifest.tokens.is_some()) {
+        return Ok(None);
+    }
+    let own = inputs::prompts(values, model.checkpoint.config())?;
+    Ok(own.and_then(|own| infer(values, Some(&own), model, manifest).ok()))
 }
 
 /// The calls that the manifest states, if it does; calls that were given embeddings say no tokens.
@@ -88,56 +101,6 @@ fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Ve
     let calls = stated::calls(calls).map_err(|problem| format!("the dump's manifest: {problem}"))?;
     require_sizes(&calls, &sizes)?;
     Ok(Some(calls))
-}
-
-/// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few, from
-/// what is shown of the tokens' embeddings; and how many tokens are known from there alone.
-fn calls_inferred(
-    values: &Sited,
-    known: Option<&[Fed]>,
-    model: &Model,
-    manifest: Option<&Manifest>,
-) -> Result<(Vec<rows::Call>, usize), Failure> {
-    let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
-    let fed = match (known, listed) {
-        (Some([one]), Some(listed)) => {
-            let given = [one.tokens(), one.decoded.clone()].concat();
-            require_same(&given, listed)?;
-            if is_unpadded(one) && given.len() < listed.len() { vec![Fed::new(listed, &[])] } else { vec![one.clone()] }
-        }
-        (Some(known), _) => known.to_vec(),
-        (None, Some(listed)) => vec![Fed::new(listed, &[])],
-        (None, None) => Vec::new(),
-    };
-    let of_fed = |fed: &[Fed]| inferred::calls(fed, &values.sizes()).map_err(misfit);
-    let (said, problem) = match &fed[..] {
-        [] => (Fed::default(), Failure::new(format!("{}: no tokens are known", model.name)).help(HELP)),
-        [one] if is_unpadded(one) => match of_fed(&fed) {
-            Ok(calls) => return Ok((calls, 0)),
-            Err(problem) => (one.clone(), problem),
-        },
-        all => return Ok((of_fed(all)?, 0)),
-    };
-    calls_embedded(values, &said, model)?.ok_or(problem)
-}
-
-/// The calls by what is shown of the tokens' embeddings, where these are more than the tokens that are known; and how many more.
-fn calls_embedded(values: &Sited, said: &Fed, model: &Model) -> Result<Option<(Vec<rows::Call>, usize)>, Failure> {
-    let prompt = said.tokens();
-    let known = [&prompt[..], &said.decoded].concat();
-    let Some(shown) = embedded::tokens(values, model)? else { return Ok(None) };
-    let all = shown.concat();
-    if all.len() <= known.len() {
-        return Ok(None);
-    }
-    require_same(&known, &all)?;
-    let prompt = if prompt.is_empty() { shown[0].len() } else { prompt.len() };
-    let calls = inferred::calls(&[Fed::new(&all[..prompt], &all[prompt..])], &values.sizes()).map_err(misfit)?;
-    Ok(Some((calls, all.len() - known.len())))
-}
-
-fn is_unpadded(fed: &Fed) -> bool {
-    fed.slots.iter().all(Option::is_some)
 }
 
 /// The prompt of a request: the one that is known, or what it was fed before it decoded. What it decoded is what its manifest
@@ -167,21 +130,6 @@ fn decoded_count(request: &Request, decode: Option<&[u32]>) -> usize {
     let Some(decode) = decode else { return single };
     let is = |count: &usize| *count <= decode.len() && fed[fed.len() - count..] == decode[..*count];
     (0..=single).rev().find(is).unwrap_or(0)
-}
-
-/// The first position at which tokens differ, as far as both are known.
-fn first_difference(one: &[u32], other: &[u32]) -> Option<usize> {
-    one.iter().zip(other).position(|(one, other)| one != other)
-}
-
-/// Demands that the given tokens are those that went in, as far as both are known.
-fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
-    let Some(at) = first_difference(given, dumped) else { return Ok(()) };
-    let problem = format!(
-        "the dump was made from other tokens: they differ from position {at} (given {}, dumped {})",
-        given[at], dumped[at]
-    );
-    Err(Failure::new(problem).help("give the dump's own tokens, or dump again"))
 }
 
 /// Demands that tensors have the rows that the manifest states.

@@ -57,6 +57,12 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let tokens = counted(dumped.embedded, "token");
         notes.push(format!("{tokens} that nobody named: read from the rows of {} in the dump", Site::Embedding));
     }
+    if dumped.unread > 0 {
+        let tokens = counted(dumped.unread, "token");
+        notes.push(format!(
+            "{tokens} at the end of what was given that the dump has no rows of: the last is never read"
+        ));
+    }
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {

@@ -1,0 +1,300 @@
+//! The calls of a dump whose manifest does not state them: from the prompts that are known, the shapes of its tensors, and where
+//! these are not enough, from what it shows of its own rows: the tokens by their embeddings, positions by the rotation table.
+//!
+//! ```text
+//! all rows, in order           tokens that nobody named are read from their embeddings, of each request of a batch
+//! a call from position 0 on    reads anew: a model without a cache, or one that is called twice
+//! rows of the last call alone  are those of the position that they are rotated by; what came before is not in the dump
+//! a batch of one prompt        each list of slots has it
+//! ```
+
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::rows::inferred::{self, Fed, Size};
+use fixtures::activations::rows::{Call, Segment, Slot};
+use fixtures::names::sited::Sited;
+use reference::Site;
+
+use crate::failure::Failure;
+use crate::session::embedded::{self, Lists};
+use crate::session::model::Model;
+use crate::session::prompt::HELP;
+use crate::session::rotated::first_position;
+
+const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
+                         `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
+
+/// The calls of a dump, and what is known of its requests.
+pub(super) struct Inferred {
+    /// The calls.
+    pub calls: Vec<Call>,
+    /// Each request's prompt, where it is known.
+    pub known: Option<Vec<Fed>>,
+    /// Tokens that nobody said, and that are read from their embeddings.
+    pub embedded: usize,
+    /// Tokens at the end of what was said that the dump has no rows of.
+    pub unread: usize,
+}
+
+/// What does not fit, with what to do.
+pub(super) fn misfit(problem: String) -> Failure {
+    Failure::new(problem).help(HELP_ROWS)
+}
+
+/// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few or too
+/// many, from what is shown.
+pub(super) fn infer(
+    values: &Sited,
+    known: Option<&[Fed]>,
+    model: &Model,
+    manifest: Option<&Manifest>,
+) -> Result<Inferred, Failure> {
+    let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
+    let fed = match (known, listed) {
+        (Some([one]), Some(listed)) => {
+            let given = all_of(one);
+            require_same(&given, listed)?;
+            if is_unpadded(one) && given.len() < listed.len() { vec![Fed::new(listed, &[])] } else { vec![one.clone()] }
+        }
+        (Some(known), _) => known.to_vec(),
+        (None, Some(listed)) => vec![Fed::new(listed, &[])],
+        (None, None) => Vec::new(),
+    };
+    let sizes = sizes_of_prompts(values);
+    let problem = match inferred::calls(&fed, &sizes) {
+        _ if fed.is_empty() => Failure::new(format!("{}: no tokens are known", model.name)).help(HELP),
+        Ok(calls) => {
+            let known = known.map(<[Fed]>::to_vec);
+            return Ok(Inferred { calls, known, embedded: 0, unread: 0 });
+        }
+        Err(problem) => misfit(problem),
+    };
+    let lists = embedded::tokens(values, model)?;
+    let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
+        return without_last(&fed, &sizes).ok_or(problem);
+    };
+    let fed = shown.spread(&fed)?;
+    if let Some(found) = shown.continued(&fed, &sizes)? {
+        return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
+    }
+    shown.placed(&fed)?.ok_or(problem)
+}
+
+/// The rows of each call; of a first call that shows logits alone, these may be of its last rows, and say nothing of the others.
+fn sizes_of_prompts(values: &Sited) -> Vec<Size> {
+    let mut sizes = values.sizes();
+    let of_first = || values.sites().filter(|at| at.step == 0);
+    if of_first().all(|at| matches!(at.site, Site::LmHead | Site::Logits))
+        && let Some(first) = sizes.first_mut().filter(|first| first.rows == Some(1))
+    {
+        *first = Size::default();
+    }
+    sizes
+}
+
+/// Of a prompt and all that was decoded after it, the last token was never read: a dump that shows no embeddings and has rows of
+/// all others is of these.
+fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
+    let [one] = fed else { return None };
+    let (tokens, last) = one.slots.split_last().map(|(last, _)| (one.tokens(), last))?;
+    let rows: usize = sizes.iter().map(|size| size.rows).sum::<Option<usize>>()?;
+    if !is_unpadded(one) || last.is_none() || !one.decoded.is_empty() || rows == 0 || rows + 1 != tokens.len() {
+        return None;
+    }
+    let read = vec![Fed::new(&tokens[..rows], &[])];
+    let calls = inferred::calls(&read, sizes).ok()?;
+    Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })
+}
+
+fn is_unpadded(fed: &Fed) -> bool {
+    fed.slots.iter().all(Option::is_some)
+}
+
+/// The prompt, and what was decoded after it.
+fn all_of(fed: &Fed) -> Vec<u32> {
+    [fed.tokens(), fed.decoded.clone()].concat()
+}
+
+/// What a dump shows of its own rows.
+struct Shown {
+    /// The tokens of each slot of each list of each call.
+    calls: Vec<Lists>,
+    /// The position of each call's first slot, where it is shown.
+    positions: Vec<Option<usize>>,
+}
+
+impl Shown {
+    /// Nothing, where calls have different numbers of lists.
+    fn of(values: &Sited, model: &Model, calls: Vec<Lists>, sizes: &[Size]) -> Option<Self> {
+        let lists = calls.first()?.len();
+        if lists == 0 || calls.iter().any(|call| call.len() != lists) {
+            return None;
+        }
+        let place = |(number, size): (usize, &Size)| {
+            let width = size.rows.unwrap_or(0) / lists;
+            first_position(values, model.checkpoint.config(), number, (lists, width))
+        };
+        let positions = sizes.iter().enumerate().map(place).collect();
+        Some(Shown { calls, positions })
+    }
+
+    fn lists(&self) -> usize {
+        self.calls[0].len()
+    }
+
+    /// A prompt for each list: of a batch of one prompt, each has it; where none is known, nothing is said of each.
+    fn spread(&self, fed: &[Fed]) -> Result<Vec<Fed>, Failure> {
+        let lists = self.lists();
+        match fed {
+            [] if lists == 1 || self.calls[0].iter().all(|list| *list == self.calls[0][0]) => {
+                Ok(vec![Fed::default(); lists])
+            }
+            [one] if lists > 1 => {
+                if self.calls.len() > 1 {
+                    let problem = format!(
+                        "the dump has {lists} lists of rows in {} calls, and one prompt came with it: they may be beams, whose rows \
+                         change places between calls",
+                        self.calls.len()
+                    );
+                    let help = "give a list of tokens for each, --tokens @file.json with [[1, 2, 3], [1, 2, 3]], if they keep their \
+                                places; else dump with num_beams=1";
+                    return Err(Failure::new(problem).help(help));
+                }
+                Ok(vec![one.clone(); lists])
+            }
+            _ if self.is_ragged(fed) => Ok((0..lists).map(|list| self.padded(list, &fed[list])).collect()),
+            _ => Ok(fed.to_vec()),
+        }
+    }
+
+    /// Whether some of a batch's prompts fill their lists of slots, and others do not.
+    fn is_ragged(&self, fed: &[Fed]) -> bool {
+        let fills: Vec<bool> =
+            fed.iter().zip(&self.calls[0]).map(|(one, list)| one.slots.len() == list.len()).collect();
+        fed.len() == self.lists() && fills.contains(&true) && fills.contains(&false)
+    }
+
+    /// A prompt that is shorter than its list of slots and was padded, on the side on which the list shows it, if that is one side
+    /// alone.
+    fn padded(&self, list: usize, one: &Fed) -> Fed {
+        let (width, own) = (self.calls[0][list].len(), one.slots.len());
+        if own == 0 || own >= width || !is_unpadded(one) {
+            return one.clone();
+        }
+        let is_at = |first: &usize| {
+            let shown = &self.calls[0][list][*first..*first + own];
+            one.tokens().into_iter().zip(shown).all(|(said, shown)| Some(said) == *shown)
+        };
+        let sides: Vec<usize> = [0, width - own].into_iter().filter(is_at).collect();
+        let [first] = sides[..] else { return one.clone() };
+        let (before, after) = (vec![None; first], vec![None; width - own - first]);
+        Fed { slots: [before, one.slots.clone(), after].concat(), decoded: one.decoded.clone() }
+    }
+
+    /// The calls, if every request goes on from call to call; and each request's tokens.
+    fn continued(&self, fed: &[Fed], sizes: &[Size]) -> Result<Option<Inferred>, Failure> {
+        let lists = self.lists();
+        if fed.len() != lists || (1..self.calls.len()).any(|call| self.begins_anew(call, fed)) {
+            return Ok(None);
+        }
+        let mut requests = Vec::with_capacity(lists);
+        let mut embedded = 0;
+        for (list, one) in fed.iter().enumerate() {
+            let shown: Vec<Option<u32>> = self.calls.iter().flat_map(|call| call[list].clone()).collect();
+            let said: Vec<Option<u32>> = one.slots.iter().map(|slot| slot.map(|slot| slot.token)).collect();
+            let said = [said, one.decoded.iter().copied().map(Some).collect()].concat();
+            let differs = said.iter().zip(&shown).any(|(said, shown)| said.is_some() && said != shown);
+            let Some(rest) = shown.get(said.len()..).filter(|_| !differs) else { return Ok(None) };
+            let Some(rest) = rest.iter().copied().collect::<Option<Vec<u32>>>() else { return Ok(None) };
+            embedded += rest.len();
+            requests.push(if one.slots.is_empty() {
+                let width = self.calls[0][list].len();
+                Fed::new(&rest[..width], &rest[width..])
+            } else {
+                Fed { slots: one.slots.clone(), decoded: [one.decoded.clone(), rest].concat() }
+            });
+        }
+        let calls = inferred::calls(&requests, sizes).map_err(misfit)?;
+        Ok(Some(Inferred { calls, known: None, embedded, unread: 0 }))
+    }
+
+    /// Whether a call begins at position 0 again: it is rotated so, or where that is not shown, it has all of the first call's
+    /// tokens. A prompt whose tokens are said and go on there is fed in chunks, whatever it is rotated by; a single row is a step.
+    fn begins_anew(&self, call: usize, fed: &[Fed]) -> bool {
+        let before: usize = self.calls[..call].iter().map(|call| call[0].len()).sum();
+        let goes_on = |(one, list): (&Fed, &Vec<Option<u32>>)| {
+            let all = all_of(one);
+            let next = all.get(before..).unwrap_or_default();
+            !next.is_empty() && next.iter().zip(list).all(|(said, shown)| Some(*said) == *shown)
+        };
+        let (first, own) = (&self.calls[0], &self.calls[call]);
+        let repeats = || first.iter().zip(own).all(|(first, own)| first.len() > 1 && own.starts_with(first));
+        let is_first = self.positions[call].map_or_else(repeats, |position| position == 0);
+        own[0].len() > 1 && is_first && !fed.iter().zip(own).any(goes_on) && fed.iter().all(is_unpadded)
+    }
+
+    /// The calls, each at the position that it shows; of prompts without padding.
+    fn placed(&self, fed: &[Fed]) -> Result<Option<Inferred>, Failure> {
+        if fed.len() != self.lists() || !fed.iter().all(is_unpadded) {
+            return Ok(None);
+        }
+        let said: Vec<Vec<u32>> = fed.iter().map(all_of).collect();
+        let rows: usize = self.calls.iter().map(|call| call[0].len()).sum();
+        let all = || said.iter().all(|said| said.len() <= rows).then_some(0);
+        let Some(first) = self.positions[0].or_else(|| self.found_in(&said)).or_else(all) else { return Ok(None) };
+        let (mut calls, mut next, mut embedded) = (Vec::new(), first, 0);
+        for (number, lists) in self.calls.iter().enumerate() {
+            let width = lists[0].len();
+            let is_anew = number > 0 && self.begins_anew(number, fed);
+            let start = if is_anew { 0 } else { next };
+            let mut segments = Vec::with_capacity(lists.len());
+            for (request, list) in lists.iter().enumerate() {
+                let Some(tokens) = list.iter().copied().collect::<Option<Vec<u32>>>() else { return Ok(None) };
+                let known = said[request].get(start..).unwrap_or_default();
+                if number == 0 {
+                    require_same_from(start, known, &tokens)?;
+                }
+                embedded += if is_anew { 0 } else { tokens.len().saturating_sub(known.len()) };
+                let slot = |(i, token)| Some(Slot { token, position: Some(start + i) });
+                let slots = tokens.into_iter().enumerate().map(slot).collect();
+                segments.push(Segment { request, start: request * width, slots });
+            }
+            calls.push(Call { batch: lists.len(), width, segments, cached: None });
+            next = start + width;
+        }
+        let longest = said.iter().map(Vec::len).max().unwrap_or(0);
+        Ok(Some(Inferred { calls, known: None, embedded, unread: longest.saturating_sub(next) }))
+    }
+
+    /// The position at which the first call's tokens are in what was said, if that is one position alone.
+    fn found_in(&self, said: &[Vec<u32>]) -> Option<usize> {
+        let is_at = |position: usize| {
+            said.iter().zip(&self.calls[0]).all(|(said, list)| {
+                let there = said.get(position..position + list.len());
+                there.is_some_and(|there| there.iter().zip(list).all(|(said, shown)| Some(*said) == *shown))
+            })
+        };
+        let mut found = (0..said.first()?.len()).filter(|&position| is_at(position));
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
+/// The first position at which tokens differ, as far as both are known.
+pub(super) fn first_difference(one: &[u32], other: &[u32]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
+/// Demands that the given tokens are those that went in, as far as both are known.
+pub(super) fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
+    require_same_from(0, given, dumped)
+}
+
+fn require_same_from(first: usize, given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
+    let Some(at) = first_difference(given, dumped) else { return Ok(()) };
+    let problem = format!(
+        "the dump was made from other tokens: they differ from position {} (given {}, dumped {})",
+        first + at,
+        given[at],
+        dumped[at]
+    );
+    Err(Failure::new(problem).help("give the dump's own tokens, or dump again"))
+}

@@ -1,0 +1,47 @@
+//! Positions that a dump shows by its rotation table, where nobody says what they were.
+
+use fixtures::activations::rows::{Pass, Request};
+use fixtures::names::at::At;
+use fixtures::names::sited::Sited;
+use reference::Site;
+use reference::config::Config;
+use reference::ops::rope::inverse_frequencies;
+use reference::site::Extent;
+
+/// How far a cosine or a sine that was cast to bfloat16, the coarsest type, is from its own value: half a step below 1.
+const APART: f64 = 1.0 / 512.0;
+
+/// What the angle itself is off by for each radian, for it is an f32.
+const ANGLE: f64 = 1.0 / 8_388_608.0;
+
+/// Positions that are looked through.
+const POSITIONS: usize = 1 << 20;
+
+/// The position of a call's first slot, if its rotation table shows one position alone, the same in all of its lists.
+pub(super) fn first_position(values: &Sited, config: &Config, call: usize, size: (usize, usize)) -> Option<usize> {
+    let pass = Pass::of_all(call, size, size.1);
+    let values = values.of(Request { passes: vec![pass], ..Request::default() });
+    let rows = |site: Site| {
+        let (at, extent) = (At { step: 0, site }, Extent::new(size.0 * size.1, size.1));
+        let table = if values.has(at) { values.matrix::<f64>(at, extent).ok() } else { None };
+        table.filter(|table| table.nrows() == size.0 * size.1)
+    };
+    let (cos, sin) = (rows(Site::RopeCos), rows(Site::RopeSin));
+    let frequencies = inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim);
+    let is = |position: usize| {
+        let near = |table: &Option<ndarray::Array2<f64>>, f: fn(f64) -> f64| {
+            table.as_ref().is_none_or(|table| {
+                let lists = (0..size.0).map(|list| table.row(list * size.1));
+                let shown = lists.flat_map(|row| row.to_vec().into_iter().zip(&frequencies).collect::<Vec<_>>());
+                shown.into_iter().all(|(x, frequency)| {
+                    let angle = position as f64 * f64::from(*frequency);
+                    (x - f(angle)).abs() <= APART + ANGLE * angle
+                })
+            })
+        };
+        near(&cos, f64::cos) && near(&sin, f64::sin)
+    };
+    cos.as_ref().or(sin.as_ref())?;
+    let mut found = (0..config.max_position_embeddings.min(POSITIONS)).filter(|&position| is(position));
+    found.next().filter(|_| found.next().is_none())
+}
