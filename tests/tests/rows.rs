@@ -2,6 +2,7 @@
 
 mod embedded;
 mod laid;
+mod padding;
 mod refused;
 mod shown;
 

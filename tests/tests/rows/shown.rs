@@ -71,7 +71,9 @@ fn the_last_call_alone() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let both = unstated(&model, vec![json!({ "tokens": [A] }), json!({ "tokens": [B] })]).write(folder.path());
         let last = |name: &str| Some(At::split(name)).filter(|(step, _)| *step == 1).map(|(_, path)| path.to_owned());
-        for given in [Some(text(&[&A[..], &B].concat())), Some(text(&A))] {
+        // Of a million positions, the two frequencies of this M3 do not tell one.
+        let told = if case == CASES[0] { vec![Some(text(&A)), None] } else { Vec::new() };
+        for given in [Some(text(&[&A[..], &B].concat()))].into_iter().chain(told) {
             let dump = rewritten(&both, folder.path(), last, &[]);
             let found = requests_of(&model, dump, given.as_deref()).expect("its rows are known");
             let [one] = &found[..] else { panic!("{case}: one request") };
@@ -92,7 +94,7 @@ fn calls_that_begin_anew() {
     for case in CASES {
         let model = open(case);
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // M3's table has too few frequencies to tell positions apart: there only what is repeated is told.
+        // Where the rotation table does not tell a position, only what is repeated is told.
         let seconds = if case == CASES[0] { vec![more.clone(), B.to_vec()] } else { vec![more.clone()] };
         for second in seconds {
             let positions = |tokens: &[u32]| (0..tokens.len()).collect::<Vec<_>>();

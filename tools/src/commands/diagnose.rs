@@ -13,8 +13,8 @@ use crate::report::diagnosis::text;
 use crate::report::files::ReportFiles;
 use crate::report::html::diagnosis::diagnoses as page;
 use crate::report::output::Output;
-use crate::session::diagnose::diagnose;
-use crate::session::dumped::{Dumped, open_dump};
+use crate::session::diagnose::{diagnose, diagnose_padded};
+use crate::session::dumped::{Dumped, Given, open_dump};
 use crate::session::model::Model;
 
 /// What is typed.
@@ -45,7 +45,7 @@ impl Diagnose {
             if let (number, 2..) = dumped.request {
                 output.say(&format!("request {number}"));
             }
-            diagnoses.push(diagnosed(&model, dumped, output)?);
+            diagnoses.push(self.diagnosed(&model, dumped, output)?);
         }
         let told = match &diagnoses[..] {
             [diagnosis] => serde_json::json!({ "schema": 1, "diagnosis": diagnosis }),
@@ -57,14 +57,25 @@ impl Diagnose {
         };
         Ok(if diagnoses.iter().all(right) { Outcome::Good } else { Outcome::Fault })
     }
-}
 
-/// One request's diagnosis, which is told.
-fn diagnosed(model: &Model, dumped: &Dumped, output: Output) -> Result<Diagnosis, Failure> {
-    if let Some(note) = &dumped.known.coarser {
-        output.say(note);
+    /// One request's diagnosis, which is told.
+    fn diagnosed(&self, model: &Model, dumped: &Dumped, output: Output) -> Result<Diagnosis, Failure> {
+        if let Some(note) = &dumped.known.coarser {
+            output.say(note);
+        }
+        let diagnosis = diagnose(model, dumped, &mut bars(output))?;
+        let diagnosis = diagnose_padded(model, diagnosis, || self.padded(model, dumped))?;
+        output.say(&text(&diagnosis));
+        Ok(diagnosis)
     }
-    let diagnosis = diagnose(model, dumped, &mut bars(output))?;
-    output.say(&text(&diagnosis));
-    Ok(diagnosis)
+
+    /// A request of the dump with its padding as tokens, if it has padding that can be read so.
+    fn padded(&self, model: &Model, dumped: &Dumped) -> Result<Option<Dumped>, Failure> {
+        if dumped.values.request().is_none_or(|request| request.padding == 0) {
+            return Ok(None);
+        }
+        let given = Given { padding_is_seen: true, ..self.given.given() };
+        let all = Dumped::of(open_dump(Some(&self.dump), model)?, &given, model).unwrap_or_default();
+        Ok(all.into_iter().find(|padded| padded.request == dumped.request))
+    }
 }

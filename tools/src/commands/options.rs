@@ -153,7 +153,7 @@ impl DumpOptions {
     /// What is known of the dump.
     pub fn given(&self) -> Given {
         let DumpOptions { tokens, precision, names, shown, reading } = self.clone();
-        Given { tokens, precision, names, shown: shown.shown(), semantics: reading.semantics }
+        Given { tokens, precision, names, shown: shown.shown(), semantics: reading.semantics, padding_is_seen: false }
     }
 
     /// The options again, as they were typed.

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fit;
-use super::catalogue::mistake::{Assumed, in_any_layer};
+use super::catalogue::mistake::{Assumed, Change, in_any_layer};
+use super::search::kinds;
 use super::trial::{Share, Tried, at, faults};
 use super::{pattern, sizes};
 use crate::failure::Failure;
@@ -138,6 +139,30 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         pattern,
         semantics: assumption.semantics,
     })
+}
+
+/// What is said of a request whose padding is read as tokens, where then nothing is wrong: its mask was ignored. `fault` is the
+/// first where it is not.
+pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Option<Diagnosis>, Failure> {
+    let semantics = padded.compared.semantics;
+    let reports = padded.verdicts(&Assumption::none(semantics), padded.all())?;
+    if !faults(&reports).is_empty() {
+        return Ok(None);
+    }
+    let seen = Assumed::everywhere(&kinds::PADDING, Change::Padding);
+    let explained = Explained {
+        layers: padded.all().collect(),
+        fits: (reports.len(), reports.len()),
+        ..Explained::of(fault, &seen)
+    };
+    Ok(Some(Diagnosis {
+        explained: vec![explained],
+        unexplained: None,
+        left: 0,
+        pattern: Vec::new(),
+        suspicious: Vec::new(),
+        semantics,
+    }))
 }
 
 impl Explained {

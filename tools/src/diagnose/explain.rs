@@ -68,7 +68,8 @@ impl Comparison<'_> {
         progress: &mut impl FnMut(usize),
     ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
         let (clue, off) = self.clue(assumption, first)?;
-        let before = self.before(assumption, reports, first)?;
+        let everywhere = Bench::new(self, assumption, first)?;
+        let before = self.before(assumption, reports, first, everywhere.as_ref())?;
         let possible = self.possible(assumption, first, clue);
         let mut tried = Vec::new();
         let mut near: Vec<(f64, &Assumed)> = Vec::new();
@@ -85,8 +86,11 @@ impl Comparison<'_> {
             let known: Vec<Vec<Assumed>> = known.map(|assumed| vec![assumed.during(calls)]).collect();
             tried.extend(self.attempts(&before, &known, first, progress)?);
         }
-        let bench = Bench::new(self, assumption, first)?.map(|bench| bench.during(calls));
-        if let Some(bench) = &bench
+        let during = match calls {
+            Some(_) => Bench::new(self, assumption, first)?.map(|bench| bench.during(calls)),
+            None => None,
+        };
+        if let Some(bench) = during.as_ref().or(everywhere.as_ref())
             && !self.is_complete(best(&mut tried).as_ref(), first)?
         {
             found = search::hypotheses(bench, clue, tried.is_empty(), progress)?;
@@ -197,7 +201,7 @@ impl Comparison<'_> {
         }
         let found = search::hypotheses(&bench, Clue::default(), true, progress)?;
         all.extend(found.iter().cloned());
-        let known = self.before(assumption, suspicious, first)?;
+        let known = self.before(assumption, suspicious, first, None)?;
         let mut attempt = |added: &[Assumed]| self.attempt_quiet(&known, added, first, suspicious);
         let mut tried = Vec::new();
         let mut near = reproducing(&bench, all);

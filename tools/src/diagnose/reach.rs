@@ -55,7 +55,7 @@ pub(super) fn holds_in_some_layers(change: &Change) -> bool {
         Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field) && !is_of_no_layer(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
-        Change::Order(..) | Change::Unseen(_) => false,
+        Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn holds_in_some_calls(change: &Change) -> bool {
         Change::Reading(field, _) => !OF_ALL_CALLS.contains(field) && !is_of_no_layer(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
-        Change::Order(..) | Change::Unseen(_) => false,
+        Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
     }
 }
 

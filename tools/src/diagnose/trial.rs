@@ -13,6 +13,7 @@ use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
 use super::reach::holds_in_some_layers;
+use super::search::Bench;
 use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -55,6 +56,9 @@ type BySite = BTreeMap<(usize, Site), Share>;
 pub(super) struct Before<'a> {
     pub(super) assumption: &'a Assumption,
     pub(super) reports: &'a [SiteReport],
+    /// The site of the fault, where values are so coarse that much is within its bounds: an explanation has to make more of them
+    /// the candidate's there.
+    pub(super) bench: Option<&'a Bench<'a, 'a>>,
     shares: Shares,
     /// Of the sites of the fault's layer.
     sites: BySite,
@@ -215,9 +219,11 @@ impl Comparison<'_> {
         assumption: &'a Assumption,
         reports: &'a [SiteReport],
         fault: &SiteReport,
+        bench: Option<&'a Bench<'a, 'a>>,
     ) -> Result<Before<'a>, Failure> {
         let (shares, sites) = self.shares(assumption, fault.site)?;
-        Ok(Before { assumption, reports, shares, sites })
+        let bench = bench.filter(|_| self.tells_structure());
+        Ok(Before { assumption, reports, bench, shares, sites })
     }
 
     /// How many values equal the twin's under an assumption: by layer, and by site in the layer of one.
@@ -268,6 +274,11 @@ impl Comparison<'_> {
             }
         }
         if tried.is_against {
+            return Ok((None, far));
+        }
+        if let Some(bench) = before.bench
+            && !bench.is_more(&bench.twin_under(&tried.added)?)
+        {
             return Ok((None, far));
         }
         Ok((Some(Tried { fits: (right, found.len()), far, ..tried }), far))

@@ -193,7 +193,8 @@ impl Shown {
     /// The calls, if every request goes on from call to call; and each request's tokens.
     fn continued(&self, fed: &[Fed], sizes: &[Size]) -> Result<Option<Inferred>, Failure> {
         let lists = self.lists();
-        if fed.len() != lists || (1..self.calls.len()).any(|call| self.begins_anew(call, fed)) {
+        let is_later = fed.iter().all(|one| one.slots.is_empty()) && self.positions[0].is_some_and(|first| first > 0);
+        if fed.len() != lists || is_later || (1..self.calls.len()).any(|call| self.begins_anew(call, fed)) {
             return Ok(None);
         }
         let mut requests = Vec::with_capacity(lists);

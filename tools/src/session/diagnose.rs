@@ -18,3 +18,17 @@ pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Resu
     watch(Progress::Ends);
     Ok(diagnosis)
 }
+
+/// The same of a request with padding that nothing explains, where `padded` reads it with its padding as tokens.
+pub fn diagnose_padded(
+    model: &Model,
+    diagnosis: Diagnosis,
+    padded: impl FnOnce() -> Result<Option<Dumped>, Failure>,
+) -> Result<Diagnosis, Failure> {
+    let Some(fault) = diagnosis.unexplained.as_deref().filter(|_| diagnosis.explained.is_empty()) else {
+        return Ok(diagnosis);
+    };
+    let Some(padded) = padded()? else { return Ok(diagnosis) };
+    let seen = diagnosis::of_seen_padding(&padded.comparison(model), fault.clone())?;
+    Ok(seen.unwrap_or(diagnosis))
+}

@@ -30,6 +30,8 @@ pub struct Given {
     pub shown: Shown,
     /// The reading of the documents, as a text.
     pub semantics: Option<String>,
+    /// Whether slots of padding are read as tokens, as an engine takes them that ignores its mask.
+    pub padding_is_seen: bool,
 }
 
 /// One request of a dump, as it can be put next to a model.
@@ -58,7 +60,10 @@ pub struct Dumped {
 impl Dumped {
     /// Understands an opened dump of a model: each of its requests, of which there is one at least.
     pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
-        let manifest = dump.manifest().cloned();
+        let mut manifest = dump.manifest().cloned();
+        if given.padding_is_seen {
+            manifest.iter_mut().flat_map(|manifest| &mut manifest.calls).for_each(|call| call.mask = None);
+        }
         let semantics: Semantics =
             match (given.semantics.as_ref(), manifest.as_ref().and_then(|m| m.semantics.as_ref())) {
                 (Some(given), _) => given.parse()?,

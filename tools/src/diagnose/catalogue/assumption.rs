@@ -99,6 +99,8 @@ impl Assumption {
             }
             (Change::Order(a, b), _) => self.order.push((*a, *b)),
             (Change::Unseen(site), _) => self.unseen.push(*site),
+            // It is in how the candidate is read.
+            (Change::Padding, _) => {}
             (Change::Weights(change), layers) => self.changes.push(ChangedIn { change: change.clone(), layers }),
         }
         Ok(())

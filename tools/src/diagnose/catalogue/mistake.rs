@@ -35,6 +35,8 @@ pub enum Change {
     Order(usize, usize),
     /// What a site shows is not what is taken behind it; the layer's number does not count.
     Unseen(Site),
+    /// Slots of padding are tokens like others.
+    Padding,
 }
 
 /// What the first fault tells.
@@ -135,7 +137,7 @@ impl Change {
     pub fn is_in(&self, semantics: &Semantics) -> bool {
         match self {
             Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
-            Change::Weights(_) | Change::Order(..) | Change::Unseen(_) => false,
+            Change::Weights(_) | Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
         }
     }
 }
@@ -201,6 +203,7 @@ impl std::fmt::Display for Change {
                 write!(f, "{} is not taken as it is shown", path.trim_start_matches("model.layers.0."))
             }
             Change::Unseen(site) => write!(f, "{site} is not taken as it is shown"),
+            Change::Padding => f.write_str("padding is seen as tokens are"),
         }
     }
 }

@@ -61,9 +61,13 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: BOTH,
         ways: |config, _| {
             // As many parts as heads is the norm by head.
-            let parts = |n: &&usize| parted(config, **n) && **n < config.num_attention_heads;
-            let of = |field| PARTS.iter().filter(parts).map(move |n| Change::Reading(field, n.to_string()));
-            ["qk_shards", "q_shards", "k_shards"].into_iter().flat_map(of).collect()
+            let parts = |n: &&usize| parted(config, **n);
+            let of = |field, heads| {
+                let parts = PARTS.iter().filter(parts).filter(move |n| **n < heads);
+                parts.map(move |n| Change::Reading(field, n.to_string()))
+            };
+            let (queries, keys) = (config.num_attention_heads, config.num_key_value_heads);
+            of("qk_shards", queries).chain(of("q_shards", queries)).chain(of("k_shards", keys)).collect()
         },
     },
     Mistake {

@@ -31,6 +31,11 @@ pub(super) static TILE: Mistake = kind(
     "a token sees all keys of its own tile, those behind it, too",
     "a token sees those before it and itself",
 );
+pub(in crate::diagnose) static PADDING: Mistake = kind(
+    "padding_seen",
+    "slots of padding are computed, and seen by the tokens behind them, as if they were tokens",
+    "the attention mask leaves them out",
+);
 pub(super) static UNSEEN: Mistake = kind(
     "not_taken_as_shown",
     "what is shown of a module is not what the next one takes",
