@@ -9,3 +9,4 @@ mod inputs;
 mod norms;
 mod stream;
 pub mod vision;
+mod written;

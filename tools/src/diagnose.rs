@@ -1,7 +1,7 @@
 //! Which known mistake makes a candidate what it is.
 //!
 //! Reading order: [`catalogue`], the known mistakes; `trial`, the reference with one assumed, and what it leaves; `reach`, in which
-//! layers and calls a change can be made; `view`, the candidate as it is seen under one; `search`, what values tell of weights and
+//! layers and calls a change can be made; `share`, how many values are the twin's; `view`, the candidate as it is seen under one; `search`, what values tell of weights and
 //! parameters where no known mistake explains them; `explain`, what explains a fault best, with `networks`, what is another in one
 //! kind of them alone, and `choice`, which of several is the best; [`diagnosis`], one fault after the other. [`detection`] asks the
 //! reverse of a dump: which mistakes it is free of.
@@ -17,6 +17,7 @@ mod pattern;
 mod rank;
 mod reach;
 mod search;
+mod share;
 mod sizes;
 mod tokens;
 mod trial;

@@ -2,11 +2,9 @@
 
 use ndarray::Array2;
 
-use super::decoder::Decoder;
 use crate::ops::residual::{Residual, residual};
 use crate::rounding::NormInput;
 use crate::run::Run;
-use crate::semantics::Written;
 use crate::{Error, Real, Rounding, Site, Tracked};
 
 /// The residual stream in between two blocks.
@@ -27,16 +25,6 @@ impl<T> Stream<T> {
 impl<T> From<Tracked<T>> for Stream<T> {
     fn from(stored: Tracked<T>) -> Self {
         Stream { stored, unrounded: None }
-    }
-}
-
-impl Decoder<'_> {
-    /// An operator's output, of a call that begins at a position, without the rows that are never written.
-    pub(super) fn written<T: Real>(&self, of: Written, first: usize, mut x: Tracked<T>) -> Tracked<T> {
-        if let Some(unwritten) = self.semantics().unwritten.filter(|unwritten| unwritten.of == of) {
-            (0..x.dim().0).filter(|row| unwritten.has(first + row)).for_each(|row| x.clear(row));
-        }
-        x
     }
 }
 

@@ -141,19 +141,14 @@ fn weights_of_every_call() {
 /// A whole tile is written, and what is left over is not.
 #[test]
 fn rows_that_are_not_written() {
-    for (case, contract, operators) in [
-        ("m2-gqa3-f32", RoundingContract::EAGER_F32, &["context", "o_proj", "experts"][..]),
-        ("m3-gqa4-f32", RoundingContract::EAGER_F32, &["shared", "dense"]),
-    ] {
-        let setting = Setting::of(case, contract);
+    for (case, of) in [("m2-gqa3-f32", "experts"), ("m3-gqa4-f32", "o_proj")] {
+        let setting = Setting::of(case, RoundingContract::EAGER_F32);
         let checkpoint = setting.case.checkpoint().expect("it is whole");
-        for of in operators {
-            let rows = format!("{of}:16..");
-            let semantics = setting.semantics().with("unwritten", &rows).expect("a reading");
-            let first = setting.case.tokens.len() - 1;
-            let diagnosis = diagnosed(&setting, first, [(semantics, &checkpoint), (semantics, &checkpoint)]);
-            let told = diagnosis.explained.first().map(|explained| (explained.name, explained.way.as_str()));
-            assert_eq!((told, diagnosis.left), (Some(("rows_unwritten", &*format!("unwritten={rows}"))), 0));
-        }
+        let rows = format!("{of}:16..");
+        let semantics = setting.semantics().with("unwritten", &rows).expect("a reading");
+        let first = setting.case.tokens.len() - 1;
+        let diagnosis = diagnosed(&setting, first, [(semantics, &checkpoint), (semantics, &checkpoint)]);
+        let told = diagnosis.explained.first().map(|explained| (explained.name, explained.way.as_str()));
+        assert_eq!((told, diagnosis.left), (Some(("rows_unwritten", &*format!("unwritten={rows}"))), 0));
     }
 }

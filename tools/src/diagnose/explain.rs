@@ -322,21 +322,21 @@ impl Comparison<'_> {
         possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics)).collect()
     }
 
-    /// Known mistakes of the operators that give those on the way to a fault what they read, where that is shown as if they were
-    /// right.
+    /// Known mistakes of the operators that give a fault's operator what it reads, or of the rotation table on the way to it, where
+    /// that is shown as if they were right.
     fn behind(&self, assumption: &Assumption, first: &SiteReport, clue: Clue) -> Vec<Vec<Assumed>> {
         let is_shown = |site: &Site| self.compared.candidate.has(At { step: first.step, site: *site });
         let of = |site: Site| {
             let report = SiteReport { site, segment: Vec::new(), ..first.clone() };
             self.known(assumption, &report, clue).into_iter().map(move |assumed| vec![assumed, search::unseen(site)])
         };
-        let mut shown: Vec<Site> = Vec::new();
-        for site in self.suspects(first).into_iter().flat_map(way::inputs).filter(is_shown) {
-            if site != Site::RopeSin && !shown.contains(&site) {
-                shown.push(site);
-            }
-        }
-        shown.into_iter().flat_map(of).collect()
+        let suspects = self.suspects(first);
+        let rotates = suspects.iter().any(|site| *site != first.site && way::inputs(*site).contains(&Site::RopeCos));
+        let table = rotates.then_some(Site::RopeCos);
+        // The two halves of a table are taken together.
+        let inputs = way::inputs(first.site).into_iter().filter(|site| *site != Site::RopeSin);
+        let shown = inputs.chain(table).filter(is_shown);
+        shown.flat_map(of).collect()
     }
 
     /// Whether nothing can explain more than what was tried: the values that are not the twin's are as many as a right candidate's.

@@ -6,7 +6,6 @@ use std::ops::Range;
 use fixtures::names::at::At;
 use reference::site::Extent;
 use reference::{Site, Storage};
-use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::mistake::{Assumed, Change};
@@ -14,6 +13,7 @@ use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
 use super::reach::holds_in_some_layers;
 use super::search::Bench;
+use super::share::Share;
 use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -33,18 +33,6 @@ pub(super) enum Depth {
     /// The twin beside it.
     Twin,
 }
-
-/// Values that equal the twin's, bit for bit, of so many.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Share {
-    /// Values.
-    pub count: usize,
-    /// Those that are the twin's.
-    pub equal: usize,
-}
-
-/// How many more standard deviations of what differs by chance are significant.
-pub(super) const SIGNIFICANT: f64 = 3.0;
 
 /// Shares by layer; what is in none together.
 type Shares = BTreeMap<Option<usize>, Share>;
@@ -98,21 +86,6 @@ impl Tried {
             if is_wide(one) { one.within(Some(layers.iter().copied().collect())) } else { one.clone() }
         };
         self.added.iter().any(is_wide).then(|| self.added.iter().map(within).collect())
-    }
-}
-
-impl std::ops::AddAssign for Share {
-    fn add_assign(&mut self, other: Share) {
-        self.count += other.count;
-        self.equal += other.equal;
-    }
-}
-
-impl Share {
-    /// Whether it is more than another by more than what differs by chance.
-    pub(super) fn exceeds(self, other: Share) -> bool {
-        let unequal = (self.count - self.equal) + (other.count - other.equal);
-        self.equal as f64 - other.equal as f64 > SIGNIFICANT * (unequal as f64).sqrt()
     }
 }
 
@@ -277,7 +250,7 @@ impl Comparison<'_> {
             return Ok((None, far));
         }
         if let Some(bench) = before.bench
-            && !bench.is_more(&bench.twin_under(&tried.added)?)
+            && !bench.has_more(&bench.twin_under(&tried.added)?)
         {
             return Ok((None, far));
         }

@@ -9,7 +9,7 @@ use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::mistake::{Assumed, Calls, Change, Mistake};
 use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::diagnose::catalogue::weights::WeightChange;
-use crate::diagnose::trial::{SIGNIFICANT, Share};
+use crate::diagnose::share::{SIGNIFICANT, Share};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rerun::Rerun;
@@ -218,6 +218,11 @@ impl<'a, 'c> Bench<'a, 'c> {
             lost += usize::from(own != after && own == before);
         });
         won as f64 - lost as f64 > SIGNIFICANT * ((won + lost) as f64).sqrt()
+    }
+
+    /// Whether more values are the candidate's than the twin has.
+    pub(in crate::diagnose) fn has_more(&self, values: &Array2<f64>) -> bool {
+        self.equal(values).equal > self.equal(&self.twin.computed).equal
     }
 
     /// Values that are the candidate's.

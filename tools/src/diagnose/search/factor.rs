@@ -9,7 +9,7 @@ use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::part::{Part, Scaled};
 use crate::diagnose::catalogue::tensors::TensorChange;
-use crate::diagnose::trial::Share;
+use crate::diagnose::share::Share;
 use crate::failure::Failure;
 
 /// By how much a factor is moved for a derivative: a power of 2, by which products round least.

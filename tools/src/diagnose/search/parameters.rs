@@ -15,7 +15,7 @@ use super::{Bench, epsilons, kinds};
 use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::diagnosis::Fitted;
-use crate::diagnose::trial::Share;
+use crate::diagnose::share::Share;
 use crate::failure::Failure;
 
 /// By how much positions may be off.
