@@ -210,7 +210,7 @@ fn a_dump_of_two_types_as_autocast_has_them_is_refused() {
     let path = folder.path().join("dump.safetensors");
     let mut writer = DumpWriter::create(&path).expect("writable");
     let stored =
-        |storage, width| Tensor::stored(storage, vec![1, 2, width], vec![1.2345678; 2 * width]).expect("it fits");
+        |storage, width| Tensor::stored(storage, vec![1, 2, width], vec![1.234_567_8; 2 * width]).expect("it fits");
     let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
     let config = model.checkpoint.config();
     let heads = config.num_attention_heads * config.head_dim;

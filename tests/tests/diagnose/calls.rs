@@ -72,7 +72,7 @@ impl Probe<f32> for Recorder {
 }
 
 /// What is said of an implementation that computes its first call, of so many tokens, as one model, and another as another.
-fn diagnosed(setting: &Setting, first: usize, models: [(Semantics, &dyn Weights); 2]) -> Diagnosis {
+fn diagnosed(setting: &Setting, first: usize, models: &[(Semantics, &dyn Weights); 2]) -> Diagnosis {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let config = checkpoint.config();
     let (one, other) = setting.case.tokens.split_at(first);
@@ -80,7 +80,7 @@ fn diagnosed(setting: &Setting, first: usize, models: [(Semantics, &dyn Weights)
     let (mut recorder, mut cache) = (Recorder(Calls::default()), KvCache::new(config.num_hidden_layers));
     for (tokens, (semantics, weights)) in steps.iter().zip(models) {
         recorder.0.0.push(Live::default());
-        let model = Decoder::new(config, semantics, weights).expect("a model");
+        let model = Decoder::new(config, *semantics, *weights).expect("a model");
         let mut run = Run::<f32>::new(setting.contract, &mut recorder);
         model.forward(tokens, &mut cache, &mut run).expect("it runs");
     }
@@ -110,7 +110,7 @@ fn a_reading_of_later_calls() {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let (right, dense) = (setting.semantics(), setting.semantics().with("msa_mask", "all").expect("a reading"));
     let first = setting.case.tokens.len() / 2;
-    let diagnosis = diagnosed(&setting, first, [(right, &checkpoint), (dense, &checkpoint)]);
+    let diagnosis = diagnosed(&setting, first, &[(right, &checkpoint), (dense, &checkpoint)]);
     told(&diagnosis, "sparse_as_full", &format!("msa_mask=all in calls from position {first} on"));
 }
 
@@ -120,7 +120,7 @@ fn weights_of_the_first_call() {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let (right, larger) = (setting.semantics(), larger(&setting));
     let first = setting.case.tokens.len() / 2;
-    let diagnosis = diagnosed(&setting, first, [(right, &larger), (right, &checkpoint)]);
+    let diagnosis = diagnosed(&setting, first, &[(right, &larger), (right, &checkpoint)]);
     let explained = told(&diagnosis, "weight_scaled", "down_proj of expert 3 in layer 1 is 1.5");
     let calls = format!("in calls before position {first}");
     assert!(explained.way.ends_with(&calls), "{}", explained.way);
@@ -132,7 +132,7 @@ fn weights_of_every_call() {
     let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
     let (right, larger) = (setting.semantics(), larger(&setting));
     for first in [1, setting.case.tokens.len() / 2] {
-        let diagnosis = diagnosed(&setting, first, [(right, &larger), (right, &larger)]);
+        let diagnosis = diagnosed(&setting, first, &[(right, &larger), (right, &larger)]);
         let explained = told(&diagnosis, "weight_scaled", "down_proj of expert 3 in layer 1 is 1.5");
         assert!(explained.way.ends_with("times the checkpoint's"), "{}", explained.way);
     }
@@ -147,7 +147,7 @@ fn rows_that_are_not_written() {
         let rows = format!("{of}:16..");
         let semantics = setting.semantics().with("unwritten", &rows).expect("a reading");
         let first = setting.case.tokens.len() - 1;
-        let diagnosis = diagnosed(&setting, first, [(semantics, &checkpoint), (semantics, &checkpoint)]);
+        let diagnosis = diagnosed(&setting, first, &[(semantics, &checkpoint), (semantics, &checkpoint)]);
         let told = diagnosis.explained.first().map(|explained| (explained.name, explained.way.as_str()));
         assert_eq!((told, diagnosis.left), (Some(("rows_unwritten", &*format!("unwritten={rows}"))), 0));
     }

@@ -40,7 +40,9 @@ fn rewritten(dump: &Dump, folder: &Path, name: impl Fn(&str) -> Option<String>, 
     for (old, new) in dump.names().filter_map(|old| Some((old, name(old)?))) {
         writer.write(&new, &dump.tensor(old).expect("it is there")).expect("writable");
     }
-    more.iter().for_each(|(name, tensor)| writer.write(name, tensor).expect("writable"));
+    for (name, tensor) in more {
+        writer.write(name, tensor).expect("writable");
+    }
     writer.finish(dump.manifest().expect("it has one")).expect("writable");
     Dump::open(&path).expect("it was just written")
 }
