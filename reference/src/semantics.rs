@@ -61,7 +61,7 @@ table! {
         /// Which channels of attention's heads rotate, instead of those of all.
         attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
-        position_shift: number Option<PositionShift> = None;
+        position_shift: form Option<PositionShift> = None;
         /// By how much the positions of keys are off beside those of queries; 0.
         key_shift: number Option<i32> = None;
         /// Where the positions of a call begin.
@@ -144,7 +144,7 @@ table! {
         /// First tokens that see each other both ways; none.
         prefix: number Option<usize> = None;
         /// What queries are multiplied by, by their position; 1.
-        query_temperature: number Option<Temperature> = None;
+        query_temperature: form Option<Temperature> = None;
     }
     kv_cache {
         /// What keys and values are kept in.
@@ -154,9 +154,9 @@ table! {
         /// What keys and values of the calls before are narrowed to as they are read.
         cache_read: word CacheType = CacheType::Own;
         /// Of which keys those of whole pages alone are seen, where a call follows others; all are seen.
-        whole_pages: number Option<WholePages> = None;
+        whole_pages: form Option<WholePages> = None;
         /// A page of positions that holds the keys and values of another; none.
-        shared_page: number Option<SharedPage> = None;
+        shared_page: form Option<SharedPage> = None;
     }
     indexer {
         /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
@@ -224,7 +224,7 @@ table! {
         /// By what the feed-forward network's output is multiplied; 1.
         mlp_beta: number Option<f64> = None;
         /// Rows of what is added, or goes into it, that are never written; none.
-        unwritten: number Option<Unwritten> = None;
+        unwritten: form Option<Unwritten> = None;
     }
     add_rms_norm {
         /// What the norm before the feed-forward network reads.
@@ -244,7 +244,7 @@ table! {
         /// Which experts a token is sent to.
         expert_choice: word ExpertChoice = ExpertChoice::Distinct;
         /// Groups that experts are chosen from.
-        expert_groups: number Option<ExpertGroups> = None;
+        expert_groups: form Option<ExpertGroups> = None;
         /// What the router reads.
         router_input: word NetworkInput = NetworkInput::Normed;
         /// What the router's scores are rounded to.

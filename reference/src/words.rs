@@ -26,6 +26,13 @@ pub(crate) fn number<N: FromStr>(field: &str, value: &str) -> Result<Option<N>, 
     }
 }
 
+pub(crate) fn form<F: FromStr<Err: ToString>>(field: &str, value: &str) -> Result<Option<F>, ParseError> {
+    match value {
+        "config" => Ok(None),
+        _ => value.parse().map(Some).map_err(|error: F::Err| ParseError::new(field, value, error.to_string())),
+    }
+}
+
 pub(crate) fn or_config<N: ToString>(value: Option<N>) -> String {
     value.map_or_else(|| "config".to_owned(), |n| n.to_string())
 }

@@ -6,7 +6,7 @@ use reference::config::Coefficients;
 use reference::grid::Grid;
 use reference::media::Medium;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
-use reference::ops::gelu;
+use reference::ops::gelu::{self, Share};
 use reference::ops::masked_scatter::{marked, order};
 use reference::ops::moe::{Moe, weighed_input, within_capacity};
 use reference::ops::rms_norm::{RmsNorm, centred};
@@ -14,7 +14,7 @@ use reference::ops::router::{Router, choice, chosen, scores, top_k, weights};
 use reference::ops::swiglu::{GateFunction, Swiglu, swiglu};
 use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{
-    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp, Gelu,
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, Expert, ExpertChoice, ExpertGroups, FeaturePlaces, GateClamp,
     RouterScore, RoutingWeights, Semantics, UpClamp,
 };
 use reference::{Rounding, RoundingContract, Tracked};
@@ -132,10 +132,10 @@ proptest! {
     /// A GELU in SiLU's place, without an up projection, is `gelu`.
     #[test]
     fn gates_are_gelus((contract, g, _, noise) in pair(), which in 0..3_usize) {
-        let kind = [Gelu::Erf, Gelu::Tanh, Gelu::Quick][which];
-        let function = GateFunction::Gelu(kind);
+        let share = [Share::Erf, Share::Tanh, Share::Sigmoid][which];
+        let function = GateFunction::Gelu(share);
         let p = Swiglu { function, ..Swiglu::under(&contract, Expert::Nongated) };
-        let whole = gelu::Gelu::under(&contract, kind);
+        let whole = gelu::Gelu::under(&contract, share);
         let g = noise.on(&g, 0);
         let got = swiglu(&p, g.f32().view(), g.f32().view()).expect("good");
         prop_assert_eq!(&got, &gelu::gelu(&whole, g.f32().view()));
@@ -144,8 +144,8 @@ proptest! {
     /// The gate's other functions.
     #[test]
     fn gates_stay_within_the_bound((contract, g, u, noise) in pair(), which in 0..4_usize) {
-        let gelus = [Gelu::Erf, Gelu::Tanh, Gelu::Quick];
-        let function = gelus.get(which).map_or(GateFunction::Relu, |kind| GateFunction::Gelu(*kind));
+        let shares = [Share::Erf, Share::Tanh, Share::Sigmoid];
+        let function = shares.get(which).map_or(GateFunction::Relu, |share| GateFunction::Gelu(*share));
         let of = |contract: &RoundingContract| Swiglu { function, ..Swiglu::under(contract, Expert::Gated) };
         let want = swiglu(&of(&RoundingContract::IDEAL), g.view(), u.view()).expect("good");
         let (g, u) = (noise.on(&g, 0), noise.on(&u, 1));

@@ -72,9 +72,16 @@ impl<'w> Decoder<'w> {
         self
     }
 
-    /// What computes a call that begins at a position, if that is another model.
-    fn of_call(&self, first: usize) -> Option<&Decoder<'w>> {
-        self.later.range(..=first).next_back().map(|(_, other)| other)
+    /// What computes rotation table and layers of a call that begins at a position.
+    #[must_use]
+    pub fn of_call(&self, first: usize) -> &Self {
+        self.later.range(..=first).next_back().map_or(self, |(_, other)| other)
+    }
+
+    /// What computes a layer in a call that begins at a position.
+    fn of_layer(&self, layer: usize, first: usize) -> &Self {
+        let own = self.of_call(first);
+        own.others.get(&layer).unwrap_or(own)
     }
 
     /// The same before a prompt with images or videos.
@@ -134,7 +141,7 @@ impl<'w> Decoder<'w> {
         let features = if first == 0 { self.features(run)? } else { Vec::new() };
         let embedded = self.embed(tokens, first, run)?;
         let mut x = Stream::from(self.scatter(tokens, embedded, &features, run)?);
-        let table = self.rope_table(first, tokens.len(), run);
+        let table = self.of_call(first).rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
             x = self.layer(layer, &x, &table, cache, run)?;
         }
@@ -180,11 +187,8 @@ impl<'w> Decoder<'w> {
         Ok(run.visit(Site::InputsEmbeds, x))
     }
 
-    /// The rotation table for tokens at `first` and after.
+    /// The rotation table for tokens at `first` and after, as this model has it in every call.
     pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
-        if let Some(other) = self.of_call(first) {
-            return other.rope_table(first, tokens, run);
-        }
         let first = if self.semantics.rope_call == RopeCall::Restarted { 0 } else { first };
         let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
         let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
@@ -204,8 +208,9 @@ impl<'w> Decoder<'w> {
         run: &mut Run<'_, T>,
     ) -> Result<Stream<T>, Error> {
         let first = cache.len(layer);
-        if let Some(other) = self.of_call(first).or_else(|| self.others.get(&layer)) {
-            return other.layer(layer, x, table, cache, run);
+        let own = self.of_layer(layer, first);
+        if !std::ptr::eq(own, self) {
+            return own.layer(layer, x, table, cache, run);
         }
         let at = |site| Site::Layer(layer, site);
         let reads = self.semantics;

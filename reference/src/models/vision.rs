@@ -15,7 +15,7 @@ use crate::grid::{Grid, frames, segments};
 use crate::matrix::Matrix;
 use crate::media::Pixels;
 use crate::ops::axial_rope::{AxialRope, axial_rope};
-use crate::ops::gelu::{Gelu, gelu, steps};
+use crate::ops::gelu::{Gelu, Share, gelu, steps};
 use crate::ops::layer_norm::{LayerNorm, layer_norm};
 use crate::ops::patch_embedding::{PatchEmbedding, patch_embedding};
 use crate::ops::patch_merge::{PatchMerge, patch_merge};
@@ -244,11 +244,13 @@ impl<'m> VisionTower<'m> {
 
     /// That of its place, if it has one of its own.
     fn gelu<T: Real>(&self, own: Option<semantics::Gelu>, x: &Tracked<T>, run: &Run<'_, T>) -> Tracked<T> {
-        let kind = own.unwrap_or(self.semantics.gelu);
-        if kind == semantics::Gelu::QuickBf16 {
-            return steps::quick(x, run);
-        }
-        let params = |c: &RoundingContract| Gelu::under(c, kind);
+        let share = match own.unwrap_or(self.semantics.gelu) {
+            semantics::Gelu::Erf => Share::Erf,
+            semantics::Gelu::Tanh => Share::Tanh,
+            semantics::Gelu::Quick => Share::Sigmoid,
+            semantics::Gelu::QuickBf16 => return steps::quick(x, run),
+        };
+        let params = |c: &RoundingContract| Gelu::under(c, share);
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
 }

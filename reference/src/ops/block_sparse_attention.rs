@@ -10,7 +10,9 @@
 //! - Rounding: as `attention`.
 //! - Errors: C1 rows of C = n·G; C2 each block is one of ⌈s/b⌉, and once in its row; C3 b ≥ 1; and `attention`'s.
 //! - Variants: those of `attention`. Slips of ports: J is all of the chosen blocks, or all j ≤ pᵢ; it has those of ⌊pᵢ/b⌋
-//!   twice; C(h mod G, i); row g·n + i of C for token i; ⌊(j − z)/b⌋, at least 0, in C for a shift of z, and j = pᵢ in any case. A token that would see nothing weighs all s alike.
+//!   twice; C(h mod G, i); row g·n + i of C for token i, or C's rows as if token i's choice were kept at row g·n + i and
+//!   read at i·G + g; ⌊(j − z)/b⌋, at least 0, in C for a shift of z, and j = pᵢ in any case. A token that would see
+//!   nothing weighs all s alike.
 //! - Source: spec A16; `MiniMaxM3VLIndexer.build_block_mask` in transformers 5.23, which masks what is gathered here.
 
 mod bound;

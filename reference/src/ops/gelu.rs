@@ -8,8 +8,8 @@
 //! - Dtypes: x and a bf16; all steps f32.
 //! - Rounding: R1 at a.
 //! - Errors: none.
-//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715. Slips of ports: Φ(x) = σ(α·x), α = 1.702; α·x
-//!   and σ rounded to bf16 before they are used (`steps`).
+//! - Variants: D50 Φ(x) = ½·(1 + tanh(√(2/π)·(x + κ·x³))), κ = 0.044715. A slip of ports: Φ(x) = σ(α·x), α = 1.702,
+//!   which `steps` has with each step stored in bf16.
 //! - Source: spec A22, A24; `nn.functional.gelu`, exact.
 
 pub mod steps;
@@ -20,16 +20,26 @@ use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::bound::elementary::steepest;
-use crate::semantics;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{Real, Rounding, RoundingContract};
+
+/// Φ, or what approximates it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// ½·(1 + erf(x/√2)).
+    Erf,
+    /// ½·(1 + tanh(√(2/π)·(x + κ·x³))).
+    Tanh,
+    /// σ(α·x).
+    Sigmoid,
+}
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gelu {
     /// D50.
-    pub kind: semantics::Gelu,
+    pub share: Share,
     /// R1.
     pub output: Rounding,
     /// u of the arithmetic.
@@ -59,13 +69,13 @@ const TURNING: [f64; 3] = [std::f64::consts::SQRT_2, 1.418_504_008_790_828_4, 1.
 
 /// a of x.
 pub fn gelu<T: Real>(p: &Gelu, x: ArrayView2<'_, T>) -> Array2<T> {
-    Zip::from(&x).par_map_collect(|&x| p.output.round(x * p.kind.share(x))) // R1
+    Zip::from(&x).par_map_collect(|&x| p.output.round(x * p.share.of(x))) // R1
 }
 
 impl Gelu {
     /// Under a contract.
-    pub fn under(contract: &RoundingContract, kind: semantics::Gelu) -> Self {
-        Gelu { kind, output: contract.stored(), unit: contract.unit() }
+    pub fn under(contract: &RoundingContract, share: Share) -> Self {
+        Gelu { share, output: contract.stored(), unit: contract.unit() }
     }
 
     /// By δ and its own roundings; then R1.
@@ -76,7 +86,7 @@ impl Gelu {
         let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
         elements.par_for_each(|i, certain, sigma, &x, &a| {
             let (delta, deviation) = (input.certain[i], input.sigma[i]);
-            let Off { steepest, own } = self.kind.off(x, delta, a, self.unit);
+            let Off { steepest, own } = self.share.off(x, delta, a, self.unit);
             *certain = steepest * delta + own;
             *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
         });
@@ -90,19 +100,19 @@ pub(super) struct Off {
     pub(super) own: f64,
 }
 
-impl semantics::Gelu {
-    /// Φ. All kinds are written without 1 − 1, which is nothing far below 0.
-    pub(super) fn share<T: Real>(self, x: T) -> T {
+impl Share {
+    /// Φ. All are written without 1 − 1, which is nothing far below 0.
+    pub(super) fn of<T: Real>(self, x: T) -> T {
         match self {
             Self::Erf => T::of(0.5) * (-x * T::of(FRAC_1_SQRT_2)).map_once(libm::erfc),
-            Self::Quick | Self::QuickBf16 => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
+            Self::Sigmoid => T::of(((-QUICK * x.wide()).exp() + 1.0).recip()),
             Self::Tanh => T::of(((-2.0 * argument(x.wide())).exp() + 1.0).recip()),
         }
     }
 
     /// Φ + x·Φ′.
     fn slope(self, x: f64) -> f64 {
-        self.share(x) + x * self.density(x)
+        self.of(x) + x * self.density(x)
     }
 
     /// Φ′.
@@ -110,16 +120,16 @@ impl semantics::Gelu {
         let of_sigmoid = |share: f64| share * (1.0 - share);
         match self {
             Self::Erf => FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0 * (-x * x / 2.0).exp(),
-            Self::Quick | Self::QuickBf16 => QUICK * of_sigmoid(self.share(x)),
-            Self::Tanh => 2.0 * of_sigmoid(self.share(x)) * SLOPE * (1.0 + 3.0 * CUBE * x * x),
+            Self::Sigmoid => QUICK * of_sigmoid(self.of(x)),
+            Self::Tanh => 2.0 * of_sigmoid(self.of(x)) * SLOPE * (1.0 + 3.0 * CUBE * x * x),
         }
     }
 
-    fn one_of(self, [erf, tanh, quick]: [f64; 3]) -> f64 {
+    fn one_of(self, [erf, tanh, sigmoid]: [f64; 3]) -> f64 {
         match self {
             Self::Erf => erf,
             Self::Tanh => tanh,
-            Self::Quick | Self::QuickBf16 => quick,
+            Self::Sigmoid => sigmoid,
         }
     }
 

@@ -9,9 +9,9 @@
 //! - Rounding: none here.
 //! - Errors: C1 the shapes of k and v are equal; C2 their columns are those of what is kept, those
 //!   of x, too.
-//! - Variants: slips of ports: k and v, or one of them, rounded to E4M3 or bf16 whatever the precision, as they are kept, or as later calls read
-//!   them; the last row before a call overwritten with its first, or one of the two zeros; a page of rows read in another's
-//!   place.
+//! - Variants: slips of ports: k and v, or one of them, rounded to E4M3 or bf16 whatever the precision, as they are kept, or
+//!   as later calls read them; the last row before a call overwritten with its first, or one of the two zeros; a page of
+//!   rows read in another's place.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 use ndarray::Array2;

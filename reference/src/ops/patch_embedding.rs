@@ -8,7 +8,7 @@
 //! - Dtypes: x f32, w as stored, y bf16; the sum f32.
 //! - Rounding: R1 at both ρ, to the activations' type; R2 at y.
 //! - Errors: C1 columns of x = C·T·P·P; and `linear`'s.
-//! - Variants: a slip of ports: w is read as if its columns were (t, c, p, q).
+//! - Variants: slips of ports: the columns of w are read as if they were (t, c, p, q), or those of x.
 //! - Source: spec A21; `MiniMaxM3VLVisionEmbeddings` in transformers 5.23: a convolution whose stride is its kernel.
 
 use ndarray::{Array2, ArrayView2, Axis, Zip};

@@ -10,7 +10,8 @@
 //! - Errors: C1 len(b) = E; C2 1 ≤ k ≤ E; C3 groups divide E, and those chosen have k experts.
 //! - Variants: D35 bias in the weights, ε in the sum; D36 w is the softmax of the k largest logits. Slips of ports: r is the
 //!   softmax of all logits, or √softplus(z); C is the best expert k times, of the best groups alone, or without the first or
-//!   last expert; b goes into σ; w is of the chosen logits' softmax, 1 or 1/k; the sum is over all experts, or there is none.
+//!   last expert; b goes into σ; r is rounded to bf16 (`router_scores`); w is of the chosen logits' softmax, 1 or 1/k; the
+//!   sum is over all experts, or there is none.
 //! - Source: spec A9; `MiniMaxM2TopKRouter` in transformers 5.23. The order of equal experts is not defined there; here
 //!   the lowest index comes first.
 

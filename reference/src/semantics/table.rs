@@ -7,8 +7,8 @@
 /// field: read type = what the documents say [, released what the released model has];
 /// ```
 ///
-/// `read` is the function of [`crate::words`] that reads its value: `word`; `number` or `word_or_config`, where `config`
-/// leaves the point to the configuration.
+/// `read` is the function of [`crate::words`] that reads its value: `word`; `number`, `form` for what is written in a form of
+/// its own, or `word_or_config`, where `config` leaves the point to the configuration.
 macro_rules! table {
     ($(
         $operator:ident {
@@ -36,8 +36,8 @@ macro_rules! table {
                 vec![$($((stringify!($field), table!(@shown $read self.$field)),)+)+]
             }
 
-            /// Whether a field's value is a number, where it is not the configuration's.
-            pub fn is_number(field: &str) -> bool {
+            /// Whether a field's value is a number, or has one, where it is not the configuration's.
+            pub fn has_number(field: &str) -> bool {
                 match field {
                     $($(stringify!($field) => table!(@number $read),)+)+
                     _ => false,
@@ -58,6 +58,7 @@ macro_rules! table {
         }
     };
     (@number number) => { true };
+    (@number form) => { true };
     (@number $read:ident) => { false };
     (@shown word $value:expr) => { $value.to_string() };
     (@shown $read:ident $value:expr) => { words::or_config($value) };

@@ -29,7 +29,7 @@ fn every_value_is_within_the_bound() {
     let columns = 85;
     let rows = x.len() / columns;
     let x = Array2::from_shape_vec((rows, columns), x[..rows * columns].to_vec()).expect("so many");
-    let p = |contract| oracle::Gelu::under(contract, Gelu::Erf);
+    let p = |contract| oracle::Gelu::under(contract, oracle::Share::Erf);
     let exact = Tracked::exact(wide(&x));
     let want = oracle::gelu(&p(&RoundingContract::IDEAL), exact.view());
     let error = p(&RoundingContract::PARITY).bound(&exact, &want);

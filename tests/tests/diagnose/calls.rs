@@ -3,6 +3,7 @@
 use fixtures::checkpoint::memory::MemoryWeights;
 use fixtures::names::at::At;
 use ndarray::Array2;
+use optimized::models::capture::Capture;
 use reference::config::Config;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
@@ -62,12 +63,12 @@ struct Recorder(Calls);
 impl Probe<f32> for Recorder {
     fn visit(&mut self, site: Site, value: &mut Tracked<f32>) {
         let live = self.0.0.last_mut().expect("a call has begun");
-        optimized::models::capture::Capture::value(live, site, value.value.clone());
+        Capture::value(live, site, value.value.clone());
     }
 
     fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
         let live = self.0.0.last_mut().expect("a call has begun");
-        optimized::models::capture::Capture::choices(live, site, chosen.clone());
+        Capture::choices(live, site, chosen.clone());
     }
 }
 

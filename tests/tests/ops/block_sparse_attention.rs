@@ -336,8 +336,8 @@ fn slips() {
     assert_eq!(oracle(&tiled, &q, &k, &v, &chosen), array![[1.0, 2.0, 10.0, 20.0]]);
 }
 
-/// Of the keys 1, 3, 5, 9 in blocks of two, the last two count double; rows of two tokens and groups change places, and a
-/// token that is left with what comes later weighs all alike.
+/// Of the keys 1, 3, 5, 9 in blocks of two, the last two count double; rows of three tokens and two groups change places, and
+/// a token that is left with what comes later weighs all alike.
 #[test]
 fn slips_of_kernels_that_read_blocks() {
     let p = params(&RoundingContract::IDEAL, (1, 1), 1, 2);
@@ -354,13 +354,13 @@ fn slips_of_kernels_that_read_blocks() {
     assert_eq!(shown, Ok(array![[sixth, sixth, third, third]]));
 
     let p = params(&RoundingContract::IDEAL, (2, 2), 1, 1);
-    let (q, k, v) = (Array2::zeros((2, 2)), Array2::zeros((2, 2)), array![[1.0, 10.0], [2.0, 20.0]]);
-    let chosen = array![[Some(0)], [Some(0)], [Some(1)], [Some(0)]];
-    assert_eq!(oracle(&p, &q, &k, &v, &chosen), array![[1.0, 10.0], [2.0, 10.0]]);
-    let head_major = BlockSparseAttention { layout: MsaLayout::HeadMajor, ..p };
-    assert_eq!(oracle(&head_major, &q, &k, &v, &chosen), array![[1.0, 15.0], [1.0, 10.0]]);
-    let transposed = BlockSparseAttention { layout: MsaLayout::Transposed, ..p };
-    assert_eq!(oracle(&transposed, &q, &k, &v, &chosen), array![[1.0, 15.0], [1.0, 10.0]]);
+    let (q, k) = (Array2::zeros((3, 2)), Array2::zeros((3, 2)));
+    let v = array![[1.0, 10.0], [2.0, 20.0], [6.0, 60.0]];
+    let chosen = array![[Some(0)], [Some(0)], [Some(0)], [Some(1)], [Some(2)], [Some(2)]];
+    let read = |layout| oracle(&BlockSparseAttention { layout, ..p }, &q, &k, &v, &chosen);
+    assert_eq!(read(MsaLayout::TokenMajor), array![[1.0, 10.0], [1.0, 20.0], [6.0, 60.0]]);
+    assert_eq!(read(MsaLayout::HeadMajor), array![[1.0, 30.0], [1.0, 30.0], [1.0, 60.0]]);
+    assert_eq!(read(MsaLayout::Transposed), array![[1.0, 10.0], [3.0, 10.0], [2.0, 60.0]]);
 }
 
 /// Two keys of two blocks with opposite values, and scores of 8.2035 and 8.5502 that both of R1's roundings move apart, to

@@ -4,42 +4,42 @@ use ndarray::{Array2, array};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reference::ops::gelu::{Gelu, gelu, steps};
+use reference::ops::gelu::{Gelu, Share, gelu, steps};
 use reference::probe::NoProbe;
 use reference::run::Run;
-use reference::{Real, RoundingContract, Storage, Tracked, semantics};
+use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
 
-const KINDS: [semantics::Gelu; 3] = [semantics::Gelu::Erf, semantics::Gelu::Tanh, semantics::Gelu::Quick];
+const SHARES: [Share; 3] = [Share::Erf, Share::Tanh, Share::Sigmoid];
 
 /// x \[n, d\], under a contract, with its errors.
 #[derive(Debug, Clone)]
 struct Case {
     contract: Contract,
-    kind: semantics::Gelu,
+    share: Share,
     x: Matrix,
     noise: Noise,
 }
 
 impl Case {
     fn params(&self) -> Gelu {
-        Gelu::under(&self.contract, self.kind)
+        Gelu::under(&self.contract, self.share)
     }
 
     fn want(&self) -> Array2<f64> {
-        gelu(&ideal(self.kind), self.x.view())
+        gelu(&ideal(self.share), self.x.view())
     }
 }
 
-fn ideal(kind: semantics::Gelu) -> Gelu {
-    Gelu::under(&RoundingContract::IDEAL, kind)
+fn ideal(share: Share) -> Gelu {
+    Gelu::under(&RoundingContract::IDEAL, share)
 }
 
 fn case_of(fill: impl Strategy<Value = Fill> + Clone) -> impl Strategy<Value = Case> {
-    let drawn = (contract(), proptest::sample::select(&KINDS[..]), noise(), (1..4_usize, 1..40_usize));
-    drawn.prop_flat_map(move |(contract, kind, noise, dim)| {
-        filled(dim, fill.clone(), contract.activations).prop_map(move |x| Case { contract, kind, x, noise })
+    let drawn = (contract(), proptest::sample::select(&SHARES[..]), noise(), (1..4_usize, 1..40_usize));
+    drawn.prop_flat_map(move |(contract, share, noise, dim)| {
+        filled(dim, fill.clone(), contract.activations).prop_map(move |x| Case { contract, share, x, noise })
     })
 }
 
@@ -53,15 +53,13 @@ fn kernel(p: &Gelu, x: &Array2<f32>, seed: u64) -> Array2<f64> {
     // Two ulps are at most 4·u; the rounding to f32 takes one of these.
     let mut off = |f: f64| f32::of(f * (1.0 + 3.0 * f32::UNIT_ROUNDOFF * rng.random_range(-1.0..=1.0)));
     x.mapv(|x| {
-        let function = match p.kind {
-            semantics::Gelu::Erf => off(libm_erf((x * std::f32::consts::FRAC_1_SQRT_2).wide())),
-            semantics::Gelu::Tanh => {
+        let function = match p.share {
+            Share::Erf => off(libm_erf((x * std::f32::consts::FRAC_1_SQRT_2).wide())),
+            Share::Tanh => {
                 let slope = f32::of((2.0 / std::f64::consts::PI).sqrt());
                 off((slope * (x + 0.044_715 * x * x * x)).wide().tanh())
             }
-            semantics::Gelu::Quick | semantics::Gelu::QuickBf16 => {
-                2.0 * (1.0 + off((-(1.702 * x)).wide().exp())).recip() - 1.0
-            }
+            Share::Sigmoid => 2.0 * (1.0 + off((-(1.702 * x)).wide().exp())).recip() - 1.0,
         };
         p.output.round(0.5 * x * (1.0 + function)).wide()
     })
@@ -93,7 +91,7 @@ proptest! {
     /// x·Φ(x) by another formula for Φ.
     #[test]
     fn is_the_definition(x in -12.0..12.0_f64) {
-        let a = gelu(&ideal(semantics::Gelu::Erf), array![[x]].view())[[0, 0]];
+        let a = gelu(&ideal(Share::Erf), array![[x]].view())[[0, 0]];
         let share = 0.5 * (1.0 + libm_erf(x / 2.0_f64.sqrt()));
         prop_assert!((a - x * share).abs() <= 1e-13 * (1.0 + x.abs()), "{} {}", a, x * share);
     }
@@ -101,7 +99,7 @@ proptest! {
     /// Φ(x) + Φ(−x) = 1: x·Φ(x) − (−x)·Φ(−x)… is x.
     #[test]
     fn both_sides_of_zero_add_up(case in case()) {
-        let (above, below) = (case.want(), gelu(&ideal(case.kind), (-&*case.x).view()));
+        let (above, below) = (case.want(), gelu(&ideal(case.share), (-&*case.x).view()));
         for ((&x, above), below) in case.x.iter().zip(&above).zip(&below) {
             prop_assert!((above - below - x).abs() <= 4.0 * f64::UNIT_ROUNDOFF * x.abs() + f64::MIN_POSITIVE);
         }
@@ -110,7 +108,7 @@ proptest! {
     /// D50: the approximation is within 4.74·10⁻⁴ of the exact one.
     #[test]
     fn d50_kinds_are_close(x in -20.0..20.0_f64) {
-        let [erf, tanh, quick] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
+        let [erf, tanh, quick] = SHARES.map(|share| gelu(&ideal(share), array![[x]].view())[[0, 0]]);
         prop_assert!((erf - tanh).abs() <= 4.74e-4);
         prop_assert!((erf - quick).abs() <= 0.0204);
     }
@@ -128,7 +126,7 @@ proptest! {
         let bound = p.bound(&x.tracked, &want);
         within(&gelu(&p, x.f32().view()).mapv(f64::from), &want, &bound)?;
         within(&kernel(&p, &x.f32(), 1), &want, &bound)?;
-        if case.kind == semantics::Gelu::Erf {
+        if case.share == Share::Erf {
             let share = |x: f32| 0.5 * (1.0 + in_one_polynomial(x * std::f32::consts::FRAC_1_SQRT_2));
             within(&x.f32().mapv(|x| p.output.round(x * share(x)).wide()), &want, &bound)?;
         }
@@ -142,12 +140,12 @@ proptest! {
 
     /// Larger errors than a rounding's, anywhere on the curve.
     #[test]
-    fn any_error_stays_within_the_bound(x in -6.0..6.0_f64, delta in 0.0..8.0_f64, share in -1.0..=1.0_f64) {
-        for kind in KINDS {
-            let (p, mut tracked) = (ideal(kind), Tracked::exact(array![[x]]));
+    fn any_error_stays_within_the_bound(x in -6.0..6.0_f64, delta in 0.0..8.0_f64, moved in -1.0..=1.0_f64) {
+        for share in SHARES {
+            let (p, mut tracked) = (ideal(share), Tracked::exact(array![[x]]));
             tracked.error.as_mut().expect("exact is tracked").certain.fill(delta);
             let want = gelu(&p, tracked.view());
-            within(&gelu(&p, array![[x + share * delta]].view()), &want, &p.bound(&tracked, &want))?;
+            within(&gelu(&p, array![[x + moved * delta]].view()), &want, &p.bound(&tracked, &want))?;
         }
     }
 }
@@ -156,7 +154,7 @@ proptest! {
 #[test]
 fn d50_kinds_are_apart() {
     let apart = |x: f64| {
-        let [erf, tanh, _] = KINDS.map(|kind| gelu(&ideal(kind), array![[x]].view())[[0, 0]]);
+        let [erf, tanh, _] = SHARES.map(|share| gelu(&ideal(share), array![[x]].view())[[0, 0]]);
         (erf - tanh).abs()
     };
     let most = (0..=6000).map(|i| apart(f64::from(i) / 1000.0)).fold(0.0, f64::max);
@@ -166,35 +164,35 @@ fn d50_kinds_are_apart() {
 /// Of tables of the normal distribution: Φ(1) = 0.841344746068543, Φ(−2) = 0.0227501319481792, Φ(−6) = 9.8658764503770·10⁻¹⁰.
 #[test]
 fn by_hand() {
-    let a = gelu(&ideal(semantics::Gelu::Erf), array![[0.0, 1.0, -2.0, -6.0, f64::INFINITY]].view());
+    let a = gelu(&ideal(Share::Erf), array![[0.0, 1.0, -2.0, -6.0, f64::INFINITY]].view());
     let want: [f64; 5] =
         [0.0, 0.841_344_746_068_542_9, -0.045_500_263_896_358_4, -5.919_525_870_226_2e-9, f64::INFINITY];
     for (a, want) in a.iter().zip(want) {
         assert!(*a == want || (*a - want).abs() <= 1e-13 * want.abs(), "{a} {want}");
     }
-    let tanh: f64 = gelu(&ideal(semantics::Gelu::Tanh), array![[1.0]].view())[[0, 0]];
+    let tanh: f64 = gelu(&ideal(Share::Tanh), array![[1.0]].view())[[0, 0]];
     assert!((tanh - 0.841_191_990_608_276_8).abs() < 1e-14, "{tanh}");
-    assert!(gelu(&ideal(semantics::Gelu::Erf), array![[f64::NAN]].view())[[0, 0]].is_nan());
+    assert!(gelu(&ideal(Share::Erf), array![[f64::NAN]].view())[[0, 0]].is_nan());
 }
 
 /// Φ(1) is 0.8413…, between the bf16 0.83984375 and 0.84375.
 #[test]
 fn r1_rounds_the_product() {
-    let p = Gelu::under(&RoundingContract::EAGER_BF16, semantics::Gelu::Erf);
+    let p = Gelu::under(&RoundingContract::EAGER_BF16, Share::Erf);
     assert_eq!(gelu(&p, array![[1.0]].view()), array![[0.839_843_75]]);
 }
 
 fn ratio(p: &Gelu, x: f64, e: f64, moved: f64) -> f64 {
     let mut tracked = Tracked::exact(array![[x]]);
     tracked.error.as_mut().expect("exact is tracked").certain.fill(e);
-    let want = gelu(&ideal(p.kind), array![[x]].view());
+    let want = gelu(&ideal(p.share), array![[x]].view());
     reached(&gelu(p, array![[moved]].view()), &want, &p.bound(&tracked, &want))
 }
 
 #[test]
 fn the_bound_is_reached_by_the_rounding() {
-    for kind in KINDS {
-        let p = Gelu::under(&RoundingContract::EAGER_BF16, kind);
+    for share in SHARES {
+        let p = Gelu::under(&RoundingContract::EAGER_BF16, share);
         let most = (1..2000).map(|i| Storage::Bf16.nearest(f64::from(i) / 256.0)).map(|x| ratio(&p, x, 0.0, x));
         let most = most.fold(0.0, f64::max);
         assert!((0.98..=1.0).contains(&most), "{most}");
@@ -204,9 +202,9 @@ fn the_bound_is_reached_by_the_rounding() {
 /// On the slope, where it is steepest on either side, and over the least value.
 #[test]
 fn the_bound_is_reached_by_input_errors() {
-    for kind in KINDS {
+    for share in SHARES {
         for (x, e, least) in [(0.5, 0.01, 0.99), (1.418, 0.01, 0.999), (-1.418, 0.01, 0.999), (3.0, 0.01, 0.99)] {
-            let most = [x - e, x + e].map(|moved| ratio(&ideal(kind), x, e, moved)).into_iter().fold(0.0, f64::max);
+            let most = [x - e, x + e].map(|moved| ratio(&ideal(share), x, e, moved)).into_iter().fold(0.0, f64::max);
             assert!((least..=1.0).contains(&most), "{x} ± {e}: {most}");
         }
     }

@@ -75,7 +75,7 @@ impl Diagnose {
             return Ok(None);
         }
         let given = Given { padding_is_seen: true, ..self.given.given() };
-        let all = Dumped::of(open_dump(Some(&self.dump), model)?, &given, model).unwrap_or_default();
+        let all = Dumped::of(open_dump(Some(&self.dump), model)?, &given, model)?;
         Ok(all.into_iter().find(|padded| padded.request == dumped.request))
     }
 }

@@ -51,18 +51,17 @@ const OF_NO_LAYER: [&str; 7] =
 
 /// Whether a change can be made in some layers alone.
 pub(super) fn holds_in_some_layers(change: &Change) -> bool {
-    match change {
-        Change::Reading(field, _) => !OF_ALL_LAYERS.contains(field) && !is_of_no_layer(field),
-        Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
-        Change::Weights(_) => true,
-        Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
-    }
+    holds_in_some(change, &OF_ALL_LAYERS)
 }
 
 /// Whether a change can be made in some calls alone.
 pub(super) fn holds_in_some_calls(change: &Change) -> bool {
+    holds_in_some(change, &OF_ALL_CALLS)
+}
+
+fn holds_in_some(change: &Change, common: &[&str]) -> bool {
     match change {
-        Change::Reading(field, _) => !OF_ALL_CALLS.contains(field) && !is_of_no_layer(field),
+        Change::Reading(field, _) => !common.contains(field) && !is_of_no_layer(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
         Change::Order(..) | Change::Unseen(_) | Change::Padding => false,

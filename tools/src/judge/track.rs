@@ -306,6 +306,7 @@ impl<T: Real> State<T> {
                 let unseen = pass.start.position == 0 && features.is_empty() && model.media().is_some();
                 let stream = if unseen { embedded } else { model.scatter(pass.prompt, embedded, &features, run)? };
                 self.stream = Some(stream.into());
+                let model = model.of_call(pass.start.position);
                 self.table = Some(model.rope_table(pass.start.rotated, pass.tokens.len(), run));
             }
             Phase::Layer(layer) => {

@@ -1,13 +1,13 @@
 //! Attention as ports have it that slip, or take it for another model's:
 //!
 //! ```text
-//! s ← c·tanh(s/c)        p(j) = exp s(j) / (exp b + Σᵢ exp s(i))        j > i − w        all j < m for i < m        j ∉ [a, e)
-//! j < t·(⌊i/t⌋ + 1)
+//! s ← c·tanh(s/c)                             soft cap c, as in Gemma 2
+//! p(j) = exp s(j) / (exp b + Σᵢ exp s(i))     sink b, as in gpt-oss; 0: one more than the sum of exponentials
+//! j > i − w                                   window of the last w tokens
+//! j ≤ i, or j < m where i < m                 prefix of m tokens that see each other both ways, as PaliGemma's
+//! j < t·(⌊i/t⌋ + 1)                           mask by tiles: those of a tile of t tokens see each other both ways
+//! j ∉ [a, e)                                  keys a to e − 1, which fill no page of the cache, are not seen by a later call
 //! ```
-//!
-//! with the soft cap c of Gemma 2, the sink b of gpt-oss (0: one more than the sum of exponentials), a sliding window of w tokens
-//! and a prefix of m that see each other both ways, as `PaliGemma`'s; tiles of t that do; and keys from a to before e that a later call does not see, as
-//! they fill no page of the cache.
 
 use std::ops::Range;
 

@@ -19,6 +19,9 @@ use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{Real, Storage};
 
+/// σ's error in u of 1, as `gelu` has that of 2·σ − 1.
+const SIGMOID: f64 = 0.5 * FUNCTION[2];
+
 /// A sigmoid's steepest slope.
 const STEEPEST: f64 = 0.25;
 
@@ -31,7 +34,7 @@ pub fn quick<T: Real>(x: &Tracked<T>, run: &Run<'_, T>) -> Tracked<T> {
     });
     let z = z.performed(Storage::Bf16); // R1
     let s = run.tracked(z.value.mapv(T::sigmoid), |c, s| {
-        let own = 0.5 * FUNCTION[2] * c.unit();
+        let own = SIGMOID * c.unit();
         of_one(&z.widened(), s, |_, e| STEEPEST * e + own + FLUSHED)
     });
     let s = s.performed(Storage::Bf16); // R2

@@ -2,8 +2,8 @@
 
 use crate::Real;
 use crate::bound::elementary::{EXPONENTIAL, silu_slope, steepest_silu};
-use crate::ops::gelu;
-use crate::semantics::{Activation, Gelu};
+use crate::ops::gelu::{self, Share};
+use crate::semantics::Activation;
 
 /// A function of the gate g.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum GateFunction {
     /// g·σ(g).
     Silu,
     /// g·Φ(g), as `gelu` has it.
-    Gelu(Gelu),
+    Gelu(Share),
     /// max(g, 0).
     Relu,
 }
@@ -31,9 +31,9 @@ impl GateFunction {
     pub(crate) fn of(activation: Activation) -> Self {
         match activation {
             Activation::Swiglu | Activation::SwigluOai => GateFunction::Silu,
-            Activation::Geglu => GateFunction::Gelu(Gelu::Erf),
-            Activation::GegluTanh => GateFunction::Gelu(Gelu::Tanh),
-            Activation::GegluQuick => GateFunction::Gelu(Gelu::Quick),
+            Activation::Geglu => GateFunction::Gelu(Share::Erf),
+            Activation::GegluTanh => GateFunction::Gelu(Share::Tanh),
+            Activation::GegluQuick => GateFunction::Gelu(Share::Sigmoid),
             Activation::Reglu => GateFunction::Relu,
         }
     }
@@ -42,7 +42,7 @@ impl GateFunction {
     pub(super) fn of_gate<T: Real>(self, g: T) -> T {
         match self {
             GateFunction::Silu => g / (T::one() + (-g).map_once(f64::exp)),
-            GateFunction::Gelu(kind) => g * kind.share(g),
+            GateFunction::Gelu(share) => g * share.of(g),
             // Not a maximum, which would be 0 of NaN.
             GateFunction::Relu if g <= T::zero() => T::zero(),
             GateFunction::Relu => g,
@@ -61,8 +61,8 @@ impl GateFunction {
                 let steepest = slope.min(steepest_silu(g - delta, g + delta));
                 Off { steepest, relative: exponential + 5.0 * unit, absolute: 0.0 }
             }
-            GateFunction::Gelu(kind) => {
-                let gelu::Off { steepest, own } = kind.off(g, delta, self.of_gate(g), unit);
+            GateFunction::Gelu(share) => {
+                let gelu::Off { steepest, own } = share.off(g, delta, self.of_gate(g), unit);
                 Off { steepest, relative: unit, absolute: own }
             }
             GateFunction::Relu => {

@@ -53,9 +53,9 @@ pub struct Int4 {
     /// Input channels that have a scale of their own.
     group: usize,
     /// Whether they are from 0 to 15, the least and the largest of a group among them; else the largest is 7.
-    from_zero: bool,
+    is_from_zero: bool,
     /// Whether their products with scales were rounded to the type that the checkpoint has.
-    stored: bool,
+    is_stored: bool,
 }
 
 impl Grid {
@@ -78,7 +78,7 @@ impl Grid {
     pub fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
         let groups = Grid::GROUPS.into_iter().filter(move |group| columns.is_multiple_of(*group));
         let ways = [(false, false), (false, true), (true, false), (true, true)];
-        let of = move |group| ways.map(|(from_zero, stored)| Grid::Int4(Int4 { group, from_zero, stored }));
+        let of = move |group| ways.map(|(is_from_zero, is_stored)| Grid::Int4(Int4 { group, is_from_zero, is_stored }));
         groups.flat_map(of)
     }
 
@@ -89,15 +89,7 @@ impl Grid {
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
-            Grid::Int4(Int4 { group, from_zero: is_from_zero, stored }) => {
-                let storage = if stored { w.storage() } else { Storage::F32 };
-                by_groups(
-                    w,
-                    group,
-                    storage,
-                    |group| if is_from_zero { from_zero(group) } else { symmetric(group, 7.0) },
-                )
-            }
+            Grid::Int4(how) => how.round(w),
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
         }
     }
@@ -127,6 +119,14 @@ impl E4m3 {
     }
 }
 
+impl Int4 {
+    fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
+        let storage = if self.is_stored { w.storage() } else { Storage::F32 };
+        let round = if self.is_from_zero { from_zero } else { up_to_seven };
+        by_groups(w, self.group, storage, round)
+    }
+}
+
 fn stored(w: &Matrix<'_>, storage: Storage) -> Matrix<'static> {
     Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage())
 }
@@ -153,6 +153,10 @@ fn symmetric(group: &mut [f64], most: f64) {
             *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-most - 1.0, most));
         }
     }
+}
+
+fn up_to_seven(group: &mut [f64]) {
+    symmetric(group, 7.0);
 }
 
 /// To 0 … 15 less the number that stands for 0.
@@ -197,8 +201,8 @@ impl fmt::Display for Grid {
             Grid::E4m3(E4m3 { each: Each::Row, .. }) => "E4M3 with a scale a row",
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
-            Grid::Int4(Int4 { group, from_zero, .. }) => {
-                let range = if *from_zero { "from 0 to 15" } else { "up to 7" };
+            Grid::Int4(Int4 { group, is_from_zero, .. }) => {
+                let range = if *is_from_zero { "from 0 to 15" } else { "up to 7" };
                 return write!(f, "4-bit integers {range} by groups of {group}");
             }
             Grid::Bf16 => "bf16",

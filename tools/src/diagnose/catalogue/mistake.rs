@@ -128,9 +128,9 @@ pub struct Calls {
 }
 
 impl Change {
-    /// Whether it sets a number.
+    /// Whether it sets a number, or what has one.
     pub fn has_number(&self) -> bool {
-        matches!(self, Change::Reading(field, _) if Semantics::is_number(field))
+        matches!(self, Change::Reading(field, _) if Semantics::has_number(field))
     }
 
     /// Whether a reading has it already.

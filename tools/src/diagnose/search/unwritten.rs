@@ -1,19 +1,18 @@
 //! Rows of an operator's output that are never written.
 
-use reference::LayerSite::{Context, DenseDown, Experts, OProj, SharedDown};
-use reference::Site;
 use reference::semantics::{Unwritten, Written};
+use reference::{LayerSite, Site};
 
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 
 /// Operators whose rows may stay unwritten, by their sites.
-const OPERATORS: [(reference::LayerSite, Written); 5] = [
-    (Context, Written::Context),
-    (OProj, Written::OProj),
-    (Experts, Written::Experts),
-    (SharedDown, Written::Shared),
-    (DenseDown, Written::Dense),
+const OPERATORS: [(LayerSite, Written); 5] = [
+    (LayerSite::Context, Written::Context),
+    (LayerSite::OProj, Written::OProj),
+    (LayerSite::Experts, Written::Experts),
+    (LayerSite::SharedDown, Written::Shared),
+    (LayerSite::DenseDown, Written::Dense),
 ];
 
 /// Of each operator on the way, the rows that are off in a call, or all from there on.
