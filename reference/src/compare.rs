@@ -71,7 +71,7 @@ pub fn compare(
             // `ratio` is never NaN.
             if ratio > 1.0 {
                 found.faults += 1;
-            } else if (c - r).abs() > error.probable(at, r, storage, lambda) {
+            } else if c != r && (c - r).abs() > error.probable(at, r, storage, lambda) {
                 found.suspicious += 1;
             }
             if found.worst.is_none_or(|worst| ratio > worst.ratio) {

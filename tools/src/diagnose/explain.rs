@@ -1,6 +1,7 @@
 //! What explains a fault best: what leaves the fewest faults in all, and of these what reproduces the most values.
 
 use fixtures::names::at::At;
+use rayon::prelude::*;
 use reference::Site;
 
 use super::catalogue::assumption::Assumption;
@@ -22,6 +23,9 @@ const PARTNERS: usize = 16;
 
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;
+
+/// Attempts that are made at a time.
+const TOGETHER: usize = 32;
 
 /// Changes from which several are begun: some that come alike near alone are told apart by what stands behind them.
 const BEGUN: usize = 2;
@@ -71,14 +75,10 @@ impl Comparison<'_> {
         let everywhere = Bench::new(self, assumption, first)?;
         let before = self.before(assumption, reports, first, everywhere.as_ref())?;
         let possible = self.possible(assumption, first, clue);
-        let mut tried = Vec::new();
-        let mut near: Vec<(f64, &Assumed)> = Vec::new();
-        for (i, assumed) in possible.iter().enumerate() {
-            progress(possible.len() - i);
-            let (fitting, far) = self.attempt(&before, std::slice::from_ref(assumed), first)?;
-            tried.extend(fitting);
-            near.push((far, assumed));
-        }
+        let alone: Vec<Vec<Assumed>> = possible.iter().map(|assumed| vec![assumed.clone()]).collect();
+        let (tried, far): (Vec<_>, Vec<f64>) = self.each(&before, &alone, first, progress)?.into_iter().unzip();
+        let mut tried: Vec<Tried> = tried.into_iter().flatten().collect();
+        let mut near: Vec<(f64, &Assumed)> = far.into_iter().zip(&possible).collect();
         let mut found = Vec::new();
         let calls = reach::calls(first, reports, self.compared.steps).filter(|_| tried.is_empty());
         if calls.is_some() {
@@ -161,12 +161,25 @@ impl Comparison<'_> {
         fault: &SiteReport,
         progress: &mut impl FnMut(usize),
     ) -> Result<Vec<Tried>, Failure> {
-        let mut tried = Vec::new();
-        for (i, added) in all.iter().enumerate() {
-            progress(all.len() - i);
-            tried.extend(self.attempt(before, added, fault)?.0);
+        Ok(self.each(before, all, fault, progress)?.into_iter().filter_map(|(tried, _)| tried).collect())
+    }
+
+    /// Each of them attempted, with how far it is from the candidate at the fault.
+    fn each(
+        &self,
+        before: &Before<'_>,
+        all: &[Vec<Assumed>],
+        fault: &SiteReport,
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Vec<(Option<Tried>, f64)>, Failure> {
+        let mut each = Vec::with_capacity(all.len());
+        for some in all.chunks(TOGETHER) {
+            progress(all.len() - each.len());
+            let some: Vec<_> =
+                some.par_iter().map(|added| self.attempt(before, added, fault)).collect::<Result<_, _>>()?;
+            each.extend(some);
         }
-        Ok(tried)
+        Ok(each)
     }
 
     /// The same of what a search found in some calls, which is made in all if that explains as much.

@@ -34,6 +34,9 @@ pub(super) enum Depth {
     Twin,
 }
 
+/// A deviation from its twin that no right candidate has, in roots of the unit roundoff: 0.002 in f32, 0.5 in bf16.
+const LARGEST: f64 = 8.0;
+
 /// Shares by layer; what is in none together.
 type Shares = BTreeMap<Option<usize>, Share>;
 
@@ -223,6 +226,11 @@ impl Comparison<'_> {
     ) -> Result<(Option<Tried>, f64), Failure> {
         let assumption = before.assumption.and_all(added)?;
         let layers = self.around(fault.site);
+        if let Some(far) = self.far(&assumption, layers.clone(), fault)?
+            && far > beyond_rounding(self.contract.activations)
+        {
+            return Ok((None, far));
+        }
         let until = self.until(&assumption, layers.clone(), fault.step)?;
         let far = deviation(fault, &until);
         if !fits(fault, &until, before.reports) {
@@ -255,6 +263,17 @@ impl Comparison<'_> {
             return Ok((None, far));
         }
         Ok((Some(Tried { fits: (right, found.len()), far, ..tried }), far))
+    }
+
+    /// How far the candidate is at a fault from what its twin has there, of that.
+    fn far(&self, assumption: &Assumption, layers: Range<usize>, fault: &SiteReport) -> Result<Option<f64>, Failure> {
+        if fault.site.is_choice() {
+            return Ok(None);
+        }
+        let rerun = self.under(assumption, layers, |all| {
+            Verification { steps: &all.steps[..=fault.step], ..all }.rerun(self.contract, fault.site, &[])
+        })?;
+        Ok(rerun.deviation())
     }
 
     /// What is found in one layer, assumed in all, where others have a fault, too.
@@ -340,6 +359,11 @@ fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool
     let gone = under.iter().filter(|report| at(report) == at(fault)).all(|report| report.verdict != Verdict::Fault);
     let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
     gone && under.iter().any(|report| at(report) == at(fault)) && new.next().is_none()
+}
+
+/// A deviation of all values together that is more than any order of sums in one layer leaves.
+fn beyond_rounding(activations: Storage) -> f64 {
+    LARGEST * activations.unit_roundoff().max(Storage::F32.unit_roundoff()).sqrt()
 }
 
 fn deviation(fault: &SiteReport, reports: &[SiteReport]) -> f64 {

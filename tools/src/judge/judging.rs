@@ -31,6 +31,8 @@ const FAMILY: usize = 1 << 30;
 pub(crate) struct Judge {
     seen: Seen,
     members: Vec<Array2<f64>>,
+    /// Whether more is told than the verdict.
+    is_told: bool,
     /// Whether it is so far from what noise runs computed that no more of them were needed.
     is_far: bool,
 }
@@ -49,8 +51,8 @@ pub struct Kept {
 }
 
 impl Judge {
-    pub(crate) fn new(seen: Seen) -> Self {
-        Judge { seen, members: Vec::new(), is_far: false }
+    pub(crate) fn new(seen: Seen, is_told: bool) -> Self {
+        Judge { seen, members: Vec::new(), is_told, is_far: false }
     }
 
     pub(crate) fn site(&self) -> Site {
@@ -158,11 +160,14 @@ impl Judge {
         let error = self.seen.computed.error_or_exact();
         let lambda = confidence(FAMILY.max(reference.len()), FALSE_SUSPICION);
         let found = compare(candidate.view(), reference.view(), &error, storage, lambda);
-        report.unequal_expected = Some(expected_unequal(reference, &error, storage));
         (report.faults, report.suspicious) = (found.faults, found.suspicious);
-        let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
-        report.spread = Some(Spread::of(reference.dim(), ratio));
-        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| error.certain[at]));
+        if self.is_told {
+            report.unequal_expected = Some(expected_unequal(reference, &error, storage));
+            let ratio = |at| ratio(candidate[at], reference[at], error.certain[at]);
+            report.spread = Some(Spread::of(reference.dim(), ratio));
+            let bound = |at| error.certain[at];
+            report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, bound));
+        }
         report.worst = found.worst.map(|worst| Worst {
             index: unravel(worst.at.0 * reference.ncols() + worst.at.1, shape),
             candidate: worst.candidate,
@@ -191,8 +196,11 @@ impl Judge {
         report.limit = Some(floor.limit() / signal);
         report.quantile = Some(floor.quantile(&deviation));
         let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
-        report.spread = Some(Spread::of(reference.dim(), ratio_at));
-        report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, |at| floor.bound(at)));
+        if self.is_told {
+            report.spread = Some(Spread::of(reference.dim(), ratio_at));
+            let bound = |at| floor.bound(at);
+            report.likelihood = has_logits(self.site()).then(|| likelihood(candidate, reference, bound));
+        }
         let mut worst: Option<Worst> = None;
         Zip::indexed(&deviation).for_each(|at, &d| {
             let (bound, ratio) = (floor.bound(at), ratio_at(at));
@@ -253,6 +261,6 @@ fn is_zero_by_nature(site: Site) -> bool {
 }
 
 /// ‖x‖ of what is not masked or forced.
-fn norm(x: &Array2<f64>) -> f64 {
+pub(super) fn norm(x: &Array2<f64>) -> f64 {
     x.iter().filter(|x| !x.is_infinite()).map(|x| x * x).sum::<f64>().sqrt()
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Axis, s};
 use reference::probe::Probe;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
+use super::judging::norm;
 use super::lens::Lens;
 use super::stored::storage_at;
 use super::substitution::Substitution;
@@ -27,12 +28,26 @@ pub(crate) struct Rerun {
     pub(crate) beside: HashMap<Site, Array2<f64>>,
     /// The experts that each token was sent to.
     pub(crate) experts: Option<Array2<usize>>,
+    /// Rows of the last pass.
+    last: usize,
 }
 
 impl Rerun {
+    /// How far the candidate is from what was computed in the last pass, of that; `None` where there is nothing to compare.
+    pub(crate) fn deviation(&self) -> Option<f64> {
+        if self.computed.dim() != self.candidate.dim() || self.last == 0 {
+            return None;
+        }
+        let last = |values: &Array2<f64>| values.slice(s![values.nrows() - self.last.., ..]).to_owned();
+        let [computed, candidate] = [&self.computed, &self.candidate].map(last);
+        let signal = norm(&computed);
+        (signal > 0.0).then(|| norm(&(&candidate - &computed)) / signal)
+    }
+
     fn append(&mut self, computed: &Array2<f64>, candidate: &Array2<f64>, tokens: usize) {
         let (first, each) = (self.tokens.last().map_or(0, |last| last + 1), candidate.nrows() / tokens.max(1));
         self.tokens.extend((0..candidate.nrows()).map(|row| first + row / each.max(1)));
+        self.last = candidate.nrows();
         stack(&mut self.computed, computed);
         stack(&mut self.candidate, candidate);
     }

@@ -68,7 +68,7 @@ pub(crate) struct Track<'m> {
     candidate: RoundingContract,
     main: State,
     members: Vec<State>,
-    /// Whether noise is measured even where a value is beyond any noise.
+    /// Whether noise is measured even where a value is beyond any noise, and more is told than verdicts.
     thorough: bool,
     /// Whether the members' streams are where the main run's is.
     abreast: bool,
@@ -127,7 +127,7 @@ impl<'m> Track<'m> {
             return self.advance(phase, pass, loaded);
         }
         loaded.recover(settled);
-        let mut seen: Vec<Judge> = probe.seen.into_iter().map(Judge::new).collect();
+        let mut seen: Vec<Judge> = probe.seen.into_iter().map(|seen| Judge::new(seen, self.thorough)).collect();
         let mut floored = Vec::new();
         for judge in &seen {
             if judge.needs_floor() && (self.thorough || !judge.is_beyond(loaded)?) {
