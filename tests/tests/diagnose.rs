@@ -15,6 +15,7 @@ mod parts;
 mod places;
 mod rounded;
 mod searched;
+mod solved;
 mod tower;
 
 #[test]

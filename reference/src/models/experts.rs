@@ -63,6 +63,18 @@ impl Decoder<'_> {
         Ok(run.visit(at(LayerSite::Experts), self.written(Written::Experts, inputs.first, y)))
     }
 
+    /// What one expert makes of tokens, whichever they were sent to.
+    pub fn expert<T: Real>(
+        &self,
+        layer: usize,
+        expert: usize,
+        x: &Tracked<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let hidden = self.activate(layer, expert, x, run)?;
+        run.linear(Linear::under, &hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
+    }
+
     /// Each token's experts and their weights.
     fn route<T: Real>(
         &self,

@@ -10,9 +10,9 @@ use reference::{Semantics, Site};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
-use super::catalogue::fit::Fit;
+use super::catalogue::fit::Fitted;
 use super::catalogue::mistake::{Assumed, Change, in_any_layer};
-use super::search::kinds;
+use super::search::{self, Bench, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
 use super::{pattern, sizes};
@@ -57,17 +57,6 @@ pub struct Explained {
     pub left: usize,
 }
 
-/// A parameter as values have it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Fitted {
-    /// Its name.
-    pub parameter: &'static str,
-    /// The value, and three standard deviations of it.
-    pub fit: Fit,
-    /// What the configuration says.
-    pub configured: f64,
-}
-
 /// What was found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Diagnosis {
@@ -79,6 +68,8 @@ pub struct Diagnosis {
     pub left: usize,
     /// What can be said of the first of them, a sentence each.
     pub pattern: Vec<String>,
+    /// What its values say was done there, where an operator's equation has a solution that says so.
+    pub solved: Vec<String>,
     /// Where no fault is left, sites that are suspicious, and that nothing explains.
     pub suspicious: Vec<SiteReport>,
     /// The reading of the documents under the mistakes.
@@ -128,9 +119,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = under.assumption;
         suspicious = under.reports;
     }
-    let (unexplained, pattern) = match left.first() {
-        Some(first) => (Some(comparison.measured(&assumption, first)?), comparison.pattern(&assumption, first)?),
-        None => (None, Vec::new()),
+    let (unexplained, (pattern, solved)) = match left.first() {
+        Some(first) => (Some(comparison.measured(&assumption, first)?), comparison.described(&assumption, first)?),
+        None => (None, Default::default()),
     };
     Ok(Diagnosis {
         suspicious,
@@ -138,6 +129,7 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         unexplained: unexplained.map(Box::new),
         left: left.len(),
         pattern,
+        solved,
         semantics: assumption.semantics,
     })
 }
@@ -161,6 +153,7 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         unexplained: None,
         left: 0,
         pattern: Vec::new(),
+        solved: Vec::new(),
         suspicious: Vec::new(),
         semantics,
     }))
@@ -208,10 +201,15 @@ impl Comparison<'_> {
         Ok(measured.unwrap_or_else(|| fault.clone()))
     }
 
-    fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
+    /// The pattern of a fault, and what was done there.
+    fn described(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Vec<String>, Vec<String>), Failure> {
         let kept = self.kept(assumption, fault)?;
         let extent = self.extent(fault.step);
-        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, self.compared.config, extent)).unwrap_or_default())
+        let config = self.compared.config;
+        let pattern = kept.map(|kept| pattern::describe(&kept, fault.site, config, extent)).unwrap_or_default();
+        let bench = Bench::new(self, assumption, fault)?;
+        let solved = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))?;
+        Ok((pattern, solved))
     }
 }
 

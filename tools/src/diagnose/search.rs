@@ -5,8 +5,7 @@
 //! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], [`few_bits`] and [`slices`], what
 //! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
 //! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, and rows that stay
-//! [`unwritten`]; [`choices`], what
-//! has no numbers; [`kinds`], how each is told. Whatever is found here is a hypothesis like a known mistake: it counts only if
+//! [`unwritten`]; [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever is found here is a hypothesis like a known mistake: it counts only if
 //! the layer, computed under it, comes within its bounds.
 
 mod bench;
@@ -31,6 +30,7 @@ mod router;
 mod rows;
 mod scaled;
 mod slices;
+mod solved;
 mod suspects;
 mod taken;
 mod tower;
@@ -39,6 +39,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
+pub(super) use solved::describe;
 
 use std::collections::BTreeSet;
 

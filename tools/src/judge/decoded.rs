@@ -14,6 +14,7 @@ use reference::{Error, RoundingContract, Tracked};
 use serde::Serialize;
 use strum::Display;
 
+use crate::failure::Failure;
 use crate::judge::floor::{MEMBERS, difference_limit};
 use crate::judge::replay::Choices;
 use crate::judge::verdict::Verdict;
@@ -57,15 +58,17 @@ pub enum Cause {
     Tie,
     /// The noise of the whole model.
     Drift,
+    /// The candidate's own logits have another token first: it was sampled, given, or put behind the end.
+    NotGreedy,
     /// Neither.
     Fault,
 }
 
 impl Divergence {
-    /// A tie or a fault.
+    /// A tie, or what stands for another choice that is legal, or a fault.
     pub fn verdict(&self) -> Verdict {
         match self.cause {
-            Cause::Tie | Cause::Drift => Verdict::Tie,
+            Cause::Tie | Cause::Drift | Cause::NotGreedy => Verdict::Tie,
             Cause::Fault => Verdict::Fault,
         }
     }
@@ -78,15 +81,17 @@ impl Decoded {
     }
 }
 
-/// Judges `tokens`, which the candidate decoded greedily after `prompt`, choosing the experts in `choices` as far as they
-/// are known; `progress` is told of each of `1 + MEMBERS` passes.
+/// Judges `tokens`, which the candidate decoded after `prompt`, choosing the experts in `choices` as far as they are known.
+/// `is_first` says whether a position's token is first in the candidate's own logits, if these are known; if it is not, it was
+/// not decoded greedily, and nothing is to be said of it. `progress` is told of each of `1 + MEMBERS` passes.
 pub fn judge_decoded(
     model: &Decoder<'_>,
     (prompt, tokens): (&[u32], &[u32]),
     contract: RoundingContract,
     choices: &mut Choices,
+    is_first: impl Fn(usize) -> Result<Option<bool>, Failure>,
     mut progress: impl FnMut(),
-) -> Result<Decoded, Error> {
+) -> Result<Decoded, Failure> {
     let read = [prompt, &tokens[..tokens.len().saturating_sub(1)]].concat();
     let stream = stream(model, &read, prompt, &mut Run::new(RoundingContract::IDEAL, choices))?;
     let exact = Stream::from(Tracked::exact(stream.stored.value));
@@ -95,17 +100,21 @@ pub fn judge_decoded(
     progress();
     let mut found = Decoded { tokens: tokens.to_vec(), margins: Vec::new(), divergences: Vec::new() };
     for (position, (&candidate, row)) in tokens.iter().zip(truth.rows()).enumerate() {
-        let own = argmax(row)?;
+        let own = argmax(row).map_err(Error::from)?;
         found.margins.push(own.margin);
         if own.token != candidate {
             let margin = row[own.token as usize] - row.get(candidate as usize).copied().unwrap_or(f64::NEG_INFINITY);
             let at = |token: u32| error.get((position, token as usize)).copied().unwrap_or(0.0);
             let (reference, rounding) = (own.token, at(own.token) + at(candidate));
-            let cause = if margin <= rounding { Cause::Tie } else { Cause::Fault };
+            let cause = match is_first(position)? {
+                _ if margin <= rounding => Cause::Tie,
+                Some(false) => Cause::NotGreedy,
+                Some(true) | None => Cause::Fault,
+            };
             found.divergences.push(Divergence { position, candidate, reference, margin, rounding, limit: 0.0, cause });
         }
     }
-    if found.divergences.is_empty() {
+    if found.divergences.iter().all(|divergence| divergence.cause == Cause::NotGreedy) {
         return Ok(found);
     }
     let mut drawn: Vec<Array2<f64>> = Vec::with_capacity(MEMBERS);

@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use ndarray::{Array2, Zip};
+use reference::Storage;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Runs that measure a floor.
@@ -61,12 +62,13 @@ pub(super) fn apart(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
 }
 
 impl NoiseFloor {
-    /// Of the values that the runs computed, and the truth.
-    pub(super) fn of(truth: &Array2<f64>, members: &[Array2<f64>]) -> Self {
+    /// Of the values that the runs computed, and the truth, as they are stored.
+    pub(super) fn of(truth: &Array2<f64>, members: &[Array2<f64>], storage: Storage) -> Self {
         let squares: Vec<Array2<f64>> = members.iter().map(|m| apart(m, truth).mapv_into(|d| d * d)).collect();
-        let scale = typical(&squares, None);
+        let least = truth.mapv(|x| LEAST * storage.spacing(x));
+        let scale = typical(&squares, None, &least);
         let figures: Vec<Figures> = (0..members.len())
-            .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out))))
+            .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out), &least)))
             .collect();
         let peak = Prediction::of(figures.iter().map(|f| f.peak));
         let rms = Prediction::of(figures.iter().map(|f| f.rms));
@@ -125,8 +127,13 @@ impl Figures {
 /// where others are not.
 const WHOLE: f64 = 1e-3;
 
-/// The root of the mean of an element's own mean square over the runs and that of its row, and a little of the whole.
-fn typical(squares: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
+/// What is typical of an element at least, in distances of its neighbours: few runs may store one value all of them, and
+/// another implementation the next to it.
+const LEAST: f64 = 0.25;
+
+/// The root of the mean of an element's own mean square over the runs and that of its row, and a little of the whole; at
+/// least so much.
+fn typical(squares: &[Array2<f64>], left_out: Option<usize>, least: &Array2<f64>) -> Array2<f64> {
     let mut sum = Array2::zeros(squares[0].dim());
     let mut count = 0.0;
     for (_, square) in squares.iter().enumerate().filter(|(i, _)| Some(*i) != left_out) {
@@ -138,6 +145,7 @@ fn typical(squares: &[Array2<f64>], left_out: Option<usize>) -> Array2<f64> {
         let mean = row.sum() / row.len() as f64;
         row.mapv_inplace(|own| ((own + mean + whole) / (2.0 * count)).sqrt());
     }
+    sum.zip_mut_with(least, |own, least| *own = own.max(*least));
     sum
 }
 

@@ -94,12 +94,12 @@ impl Judge {
     }
 
     /// The values as they are judged.
-    pub(crate) fn kept(&self, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
+    pub(crate) fn kept(&self, contract: &RoundingContract, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
         let reference = self.computed().clone();
         let bound = if self.members.is_empty() {
             self.seen.computed.error_or_exact().certain
         } else {
-            let floor = NoiseFloor::of(&reference, &self.members);
+            let floor = NoiseFloor::of(&reference, &self.members, storage_at(self.seen.site, contract));
             Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
         };
         let candidate = loaded.value(self.site())?.as_ref().clone();
@@ -138,7 +138,7 @@ impl Judge {
         } else if self.members.is_empty() {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
-            self.by_floor(candidate, &shape, signal, &mut report);
+            self.by_floor(candidate, storage, (&shape, signal), &mut report);
         }
         if report.verdict != Verdict::Fault && equal == report.count {
             report.verdict = Verdict::Exact;
@@ -186,9 +186,15 @@ impl Judge {
         }
     }
 
-    fn by_floor(&self, candidate: &Array2<f64>, shape: &[usize], signal: f64, report: &mut SiteReport) {
+    fn by_floor(
+        &self,
+        candidate: &Array2<f64>,
+        storage: Storage,
+        (shape, signal): (&[usize], f64),
+        report: &mut SiteReport,
+    ) {
         let reference = &self.seen.computed.value;
-        let floor = NoiseFloor::of(reference, &self.members);
+        let floor = NoiseFloor::of(reference, &self.members, storage);
         let deviation = apart(candidate, reference);
         let together = floor.ratio(&deviation);
         report.judged_by = JudgedBy::NoiseFloor(self.members.len());

@@ -71,7 +71,7 @@ impl<'m> Twin<'m> {
         let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
         for stored in &mut own.values {
             stored.is_known &= self.is_known;
-            self.is_known |= stored.site.is_stream();
+            self.is_known = stored.site.is_stream() || (self.is_known && stored.leaves_known);
         }
         self.is_known &= own.is_known;
         let Went { values: own, choices, experts, .. } = own;
@@ -83,7 +83,7 @@ impl<'m> Twin<'m> {
         if self.replays.is_empty() {
             agreements.extend(choices);
         }
-        for (number, Stored { site, value: own, is_known, way }) in own.iter().enumerate() {
+        for (number, Stored { site, value: own, is_known, way, .. }) in own.iter().enumerate() {
             let candidate = loaded.value(*site)?;
             let others: Vec<&Array2<f64>> = replays.iter().map(|replay| &replay[number].value).collect();
             agreements.insert(*site, agreement(own, &candidate, &others));
@@ -143,6 +143,8 @@ struct Stored {
     value: Array2<f64>,
     /// Whether all roundings on the way there are performed.
     is_known: bool,
+    /// Whether those are that go into the residual stream on that way.
+    leaves_known: bool,
     /// Sites on that way that the candidate does not show.
     way: Vec<Site>,
 }
@@ -182,18 +184,36 @@ fn went(
     let are_known = |sites: &[Site]| sites.iter().all(|site| rounds_as_known(*site, &contract));
     let is_known = are_known(&probe.segment);
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
-        let is_known = are_known(&[site]) && are_known(&segment);
+        let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
+        let is_known = is_told && are_known(&[site]) && are_known(&segment);
+        let into_stream = segment.iter().rposition(|site| site.is_stream()).unwrap_or(0);
+        let leaves_known = is_told && are_known(&segment[..into_stream]);
         let storage = storage_at(site, &contract);
-        Stored { site, value: computed.value.mapv_into(|x| storage.nearest(x)), is_known, way: segment }
+        let value = computed.value.mapv_into(|x| storage.nearest(x));
+        Stored { site, value, is_known, leaves_known, way: segment }
     });
     Ok(Went { values: stored.collect(), choices, experts, is_known })
+}
+
+fn is_context(site: Site) -> bool {
+    matches!(site, Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)))
+}
+
+/// Whether values tell how the attention before them rounds: its output, or the residual stream. Behind the next norm little
+/// is left of what one attention has otherwise than another, and the precision that was found may not be its own.
+fn tells_attention(site: Site) -> bool {
+    let is_output = |site: &LayerSite| matches!(site, LayerSite::Context | LayerSite::OProj | LayerSite::Attention);
+    match site {
+        Site::Layer(_, own) => site.is_stream() || is_output(&own),
+        _ => true,
+    }
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
 /// unknown sizes, experts may be added in any order, and a sum that norms read before it is rounded is not what is shown of it.
 fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
     match site {
-        Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)) => {
+        site if is_context(site) => {
             matches!(contract.attention, AttentionRound::Eager | AttentionRound::Operands)
         }
         Site::Layer(_, LayerSite::Experts) => contract.experts != ExpertSum::EachUnordered,

@@ -291,10 +291,10 @@ impl Verification<'_> {
                 }
                 let at = At { step: loaded.step(), site: judge.site() };
                 if self.keep == Some(at) && track.lens == Lens::Local {
-                    found.kept = Some(judge.kept(loaded)?);
+                    found.kept = Some(judge.kept(&self.contract, loaded)?);
                 }
                 if look.is_some_and(|look| look.values) {
-                    values.push((at, judge.kept(loaded)?));
+                    values.push((at, judge.kept(&self.contract, loaded)?));
                 }
                 found.sites.push(judge.report(track.lens, &self.contract, loaded)?);
             }

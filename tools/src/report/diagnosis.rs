@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::figures::{apart, counted, numbered};
 use super::finding::suspicion;
 use super::place::of_step;
-use crate::diagnose::diagnosis::{Diagnosis, Explained, Fitted};
+use crate::diagnose::catalogue::fit::Fitted;
+use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Columns of a label.
@@ -29,6 +30,9 @@ pub(crate) fn text(diagnosis: &Diagnosis) -> String {
     }
     for sentence in &diagnosis.pattern {
         let _ = writeln!(text, "  {sentence}");
+    }
+    for sentence in &diagnosis.solved {
+        let _ = writeln!(text, "{:<LABEL$}{sentence}", "values say");
     }
     text
 }

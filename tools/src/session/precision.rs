@@ -20,12 +20,15 @@ pub struct Known {
     pub contract: RoundingContract,
     /// In words.
     pub from: String,
-    /// That the values are coarser than this says, where they are.
+    /// That the values are coarser than this says, or may have been saved in another type, where they are.
     pub coarser: Option<String>,
 }
 
 /// Values of a tensor that are looked at, at most, to see what grid it lies on.
 const LOOKED_AT: usize = 1 << 16;
+
+/// The share of values that any documented precision makes its twin's, at least, where most operators are right.
+const OWN: f64 = 0.75;
 
 const HELP_AUTOCAST: &str = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with \
                              --precision what was rounded";
@@ -77,11 +80,20 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         Some(found) => {
             let share = 100.0 * found.share;
             let from = format!("found: {stored}, and {share:.1} % of values are its twin's");
-            return Ok(Known { contract: found.contract, from, coarser: None });
+            let coarser = (found.share < OWN).then(|| saved_otherwise(activations));
+            return Ok(Known { contract: found.contract, from, coarser });
         }
         None => RoundingContract { activations, ..RoundingContract::EAGER_BF16 },
     };
     Ok(Known { contract, from: stored, coarser: None })
+}
+
+/// What is said where too few values are what their type's precisions compute.
+fn saved_otherwise(activations: Storage) -> String {
+    format!(
+        "few values are what any documented precision computes that stores {activations}: if they were converted to it when they \
+         were saved, save them in the type that they were computed in; an operator's inputs are not known otherwise"
+    )
 }
 
 /// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding

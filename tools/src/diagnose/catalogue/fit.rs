@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// A number and three standard deviations of it.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fit {
     /// The number.
     pub value: f64,
@@ -12,6 +14,18 @@ pub struct Fit {
 }
 
 /// "1.0100 ± 0.0003", "1.00e-5 ± 0.02e-5".
+
+/// A parameter as values have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fitted {
+    /// Its name.
+    pub parameter: &'static str,
+    /// The value, and three standard deviations of it.
+    pub fit: Fit,
+    /// What the configuration says.
+    pub configured: f64,
+}
+
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fit { value, error } = *self;

@@ -3,7 +3,8 @@
 use fixtures::names::at::At;
 use ndarray::{Array1, Array2, Axis, Zip};
 use reference::config::Config;
-use reference::{RoundingContract, Site};
+use reference::models::decoder::Decoder;
+use reference::{RoundingContract, Site, Storage};
 
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::mistake::{Assumed, Calls, Change, Mistake};
@@ -100,6 +101,16 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.compared.config.under(&reading)
     }
 
+    /// What `f` makes of the model.
+    pub(super) fn with_model<R>(&self, f: impl FnOnce(&Decoder<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
+        self.comparison.under(self.before, self.comparison.around(self.site), |verification| f(verification.model))
+    }
+
+    /// The unit roundoff of what the candidate keeps activations in, or of what it computes in.
+    pub(super) fn unit(&self) -> f64 {
+        self.comparison.contract.activations.unit_roundoff().max(Storage::F32.unit_roundoff())
+    }
+
     /// The tokens, of all steps.
     pub(super) fn tokens(&self) -> Vec<u32> {
         self.comparison.compared.steps.concat()
@@ -167,6 +178,12 @@ impl<'a, 'c> Bench<'a, 'c> {
         }
         let apart = &self.candidate - values;
         (0..apart.ncols()).map(|column| self.product(&apart, &apart, column)).sum()
+    }
+
+    /// Whether a row is off by more than a few roundings.
+    pub(super) fn row_is_off(&self, row: usize) -> bool {
+        let norm = |x: Array1<f64>| x.dot(&x).sqrt();
+        norm(&self.candidate.row(row) - &self.ideal.row(row)) > 4.0 * self.unit() * norm(self.ideal.row(row).to_owned())
     }
 
     /// How far each row of the twin is.

@@ -13,8 +13,8 @@ use super::numbers::{self, ROTATED};
 use super::parameter::Parameter;
 use super::{Bench, epsilons, kinds};
 use crate::diagnose::catalogue::fit::Fit;
+use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
-use crate::diagnose::diagnosis::Fitted;
 use crate::diagnose::share::Share;
 use crate::failure::Failure;
 

@@ -34,6 +34,7 @@ fn one(diagnosis: &Diagnosis) -> Markup {
         p { (rest(diagnosis)) "." }
         (list(&left))
         @if !diagnosis.pattern.is_empty() { ul { @for sentence in &diagnosis.pattern { li { (sentence) } } } }
+        @for sentence in &diagnosis.solved { p { strong { "Its values say: " } (sentence) "." } }
         dl.facts { dt { "semantics under the mistakes" } dd { (diagnosis.semantics) } }
     }
 }

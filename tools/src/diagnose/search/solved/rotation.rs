@@ -1,0 +1,98 @@
+//! The frequencies that a rotation table has.
+//!
+//! ```text
+//! αᵢₚ = p·fᵢ        of cos αᵢₚ and sin αᵢₚ at the positions p of a prompt; solved for f
+//! ```
+
+use std::f64::consts::{PI, TAU};
+
+use ndarray::{Array1, Array2};
+use reference::{RoundingContract, Site};
+
+use super::least_squares::solve;
+use crate::diagnose::search::Bench;
+use crate::failure::Failure;
+
+/// How far angles may be off, a position.
+const SAME: f64 = 1e-5;
+
+/// Frequencies that are told one by one.
+const TOLD: usize = 4;
+
+pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
+    if !matches!(bench.site, Site::RopeCos | Site::RopeSin) || bench.candidate.nrows() < 3 {
+        return Ok(Vec::new());
+    }
+    let wanted = [Site::RopeCos, Site::RopeSin];
+    let of = |contract| bench.rerun(&[], contract, &wanted);
+    let beside = of(RoundingContract::IDEAL)?.beside;
+    let (Some(cos), Some(sin)) = (beside.get(&wanted[0]), beside.get(&wanted[1])) else { return Ok(Vec::new()) };
+    let (n, width) = bench.candidate.dim();
+    if cos.dim() != (n, width) || sin.dim() != (n, width) {
+        return Ok(Vec::new());
+    }
+    // Of the two halves that a table has, or its pairs, one has all frequencies.
+    let config = bench.config();
+    let right: Vec<f64> =
+        reference::ops::rope::inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim)
+            .into_iter()
+            .map(f64::from)
+            .collect();
+    let columns = right.len().min(width);
+    let angles = Array2::from_shape_fn((n, columns), |(p, i)| sin[[p, i]].atan2(cos[[p, i]]));
+    Ok(told(&angles, &right[..columns]).into_iter().collect())
+}
+
+/// What differs in the angles of positions from 0 on.
+fn told(angles: &Array2<f64>, right: &[f64]) -> Option<String> {
+    if let Some(said) = behind(angles, right) {
+        return Some(said);
+    }
+    let found: Vec<f64> =
+        angles.columns().into_iter().zip(right).map(|(column, f)| frequency(&column.to_owned(), *f)).collect();
+    let is = |(found, right): (&f64, &f64)| (found - right).abs() <= SAME * (1.0 + right);
+    if found.iter().zip(right).all(is) {
+        return None;
+    }
+    // Frequencies that are a power of one number, as θ^(−2i/D).
+    let logs: Array1<f64> = found.iter().map(|f| f.ln()).collect();
+    let steps = Array2::from_shape_fn((found.len(), 1), |(i, _)| i as f64);
+    if let Some(fit) = solve(steps.view(), logs.view()).filter(|fit| fit.left < 1e-8 && found.len() > 2) {
+        let own = right.get(1).map_or(f64::NAN, |f| f.ln());
+        return Some(format!(
+            "each frequency is exp({:.5}) times the one before it, where exp({own:.5}) is right: θ, or what its exponent \
+             is divided by, is another",
+            fit.x[0]
+        ));
+    }
+    let off: Vec<usize> = (0..found.len()).filter(|i| !is((&found[*i], &right[*i]))).collect();
+    let each = off.iter().take(TOLD).map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i]));
+    Some(format!("{} of {} frequencies are others: {}", off.len(), found.len(), each.collect::<Vec<_>>().join(", ")))
+}
+
+/// The frequency whose angles are nearest, beginning with that of the first positions.
+fn frequency(angles: &Array1<f64>, right: f64) -> f64 {
+    let nearest = |angle: f64, near: f64| near + (angle - near + PI).rem_euclid(TAU) - PI;
+    let mut f = nearest(angles[1], right);
+    for (p, angle) in angles.iter().enumerate().skip(2).take(6) {
+        f = nearest(*angle, p as f64 * f) / p as f64;
+    }
+    f
+}
+
+/// Where the first angles are right and later ones are not: by how much a whole turn is missed.
+fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<String> {
+    let (mut turns, mut missed) = (Vec::new(), Vec::new());
+    for (column, f) in angles.columns().into_iter().zip(right) {
+        for (p, angle) in column.iter().enumerate() {
+            let exact = p as f64 * f;
+            turns.push((exact / TAU).floor());
+            missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
+        }
+    }
+    let count = turns.len();
+    let turns = Array2::from_shape_vec((count, 1), turns).ok()?;
+    let fit = solve(turns.view(), Array1::from(missed).view()).filter(|fit| fit.left < 0.05)?;
+    let by = fit.x[0];
+    Some(format!("angles are off by {by:.6} with each whole turn: {:.6} is taken for 2π", TAU - by))
+}
