@@ -1,0 +1,3 @@
+//! `reference/src/models/mtp.rs`.
+
+mod by_hand;
