@@ -1,3 +1,4 @@
-//! `reference/src/models/mtp.rs`.
+//! `reference/src/models/mtp.rs`, `reference/src/speculative/mtp.rs`.
 
 mod by_hand;
+mod drafts;
