@@ -2,3 +2,4 @@
 
 mod by_hand;
 mod drafts;
+mod golden;
