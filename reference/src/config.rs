@@ -4,6 +4,7 @@ mod architecture;
 pub mod families;
 pub mod m2;
 pub mod m3;
+mod mtp;
 mod quantization;
 mod reader;
 mod sizes;
@@ -70,6 +71,8 @@ pub struct Config {
     pub index: Option<Index>,
     /// The vision tower of a model that sees.
     pub vision: Option<Vision>,
+    /// Modules of multi-token prediction that are announced; no released checkpoint has any.
+    pub num_mtp_modules: usize,
     /// How weights are quantized, if they are.
     pub quantization: Option<Quantization>,
 }

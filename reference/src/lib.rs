@@ -30,6 +30,7 @@ pub mod rounding;
 pub mod run;
 pub mod semantics;
 pub mod site;
+pub mod speculative;
 pub mod storage;
 pub mod tracked;
 pub mod weights;

@@ -6,6 +6,7 @@ pub mod decoder;
 mod experts;
 mod feed_forward;
 mod inputs;
+pub mod mtp;
 mod norms;
 mod stream;
 pub mod vision;

@@ -18,6 +18,7 @@ pub mod swiglu;
 pub mod swiglu_oai;
 pub mod dense_ffn;
 pub mod moe;
+pub mod mtp;
 pub mod sampling;
 pub mod patch_embedding;
 pub mod layer_norm;

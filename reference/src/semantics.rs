@@ -11,15 +11,14 @@ mod attention;
 mod blocks;
 mod cache;
 mod feed_forward;
+mod mtp;
 mod norms;
 mod residual;
 mod rope;
 mod router;
 mod table;
+mod text;
 mod vision;
-
-use std::fmt;
-use std::str::FromStr;
 
 pub use attention::{AttentionScale, Causal, KeyHead, ScoreType, Temperature};
 pub use blocks::{
@@ -28,6 +27,7 @@ pub use blocks::{
 };
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
+pub use mtp::{MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
 pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
@@ -288,6 +288,16 @@ table! {
         /// By what the shared expert's output is multiplied.
         shared_scale: word SharedScale = SharedScale::One;
     }
+    mtp {
+        /// D17: how modules of multi-token prediction are put together, instead of as the config's family has them.
+        mtp_topology: word_or_config Option<MtpTopology> = None;
+        /// What stands first in the row that a module projects.
+        mtp_concat: word MtpConcat = MtpConcat::EmbeddingFirst;
+        /// What becomes of the embedding at position 0, instead of what the topology says.
+        mtp_first_embedding: word_or_config Option<MtpFirstEmbedding> = None;
+        /// Which of the model's hidden states the first module reads, instead of the topology's.
+        mtp_hidden: word_or_config Option<MtpHidden> = None;
+    }
     sampling {
         /// By how many rows logits are late; 0.
         logits_shift: number Option<i32> = None;
@@ -345,26 +355,6 @@ table! {
     }
 }
 
-/// The presets by name.
-const PRESETS: [(&str, Semantics); 2] = [("documents", Semantics::DOCUMENTS), ("released", Semantics::RELEASED)];
-
-/// `PRESET[,field=value]…`, where the preset is `documents` or `released`.
-impl FromStr for Semantics {
-    type Err = ParseError;
-
-    fn from_str(s: &str) -> Result<Self, ParseError> {
-        let mut parts = s.split(',');
-        let name = parts.next().unwrap_or_default();
-        let preset = PRESETS.into_iter().find(|(preset, _)| *preset == name).map(|(_, semantics)| semantics);
-        let preset = preset.ok_or_else(|| ParseError::new("semantics preset", name, "documents or released"))?;
-        parts.try_fold(preset, |semantics, part| match part.split_once('=') {
-            Some((field, value)) => semantics.with(field, value),
-            None => Err(ParseError::new("semantics override", part, "field=value")),
-        })
-    }
-}
-
-/// The closest preset and what differs from it, in the form that parses.
 impl Semantics {
     /// Which channels of a head rotate in attention.
     pub fn part_of_attention(&self) -> RopePart {
@@ -377,19 +367,6 @@ impl Semantics {
             RopePart::First => self.rope_part,
             RopePart::Last => RopePart::Last,
         }
-    }
-}
-
-impl fmt::Display for Semantics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differing = |preset: &Semantics| {
-            let own = self.fields().into_iter().zip(preset.fields());
-            own.filter(|(own, preset)| own != preset).map(|((name, value), _)| format!(",{name}={value}"))
-        };
-        let (name, closest) =
-            PRESETS.iter().min_by_key(|(_, preset)| differing(preset).count()).expect("there are presets");
-        f.write_str(name)?;
-        differing(closest).try_for_each(|field| f.write_str(&field))
     }
 }
 

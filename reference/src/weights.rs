@@ -1,5 +1,7 @@
 //! The model's weights, by typed name, wherever they are kept.
 
+mod layer;
+mod mtp;
 mod vision;
 
 use std::fmt;
@@ -7,7 +9,10 @@ use std::fmt;
 use crate::config::{Config, FeedForward};
 use crate::error::WeightError;
 use crate::matrix::Matrix;
+use crate::semantics::MtpTopology;
 
+pub use layer::{LayerWeight, Projection};
+pub use mtp::MtpWeight;
 pub use vision::{Part, Stage, VisionLayerWeight, VisionWeight};
 
 /// A weight of the model.
@@ -23,70 +28,20 @@ pub enum Weight {
     Layer(usize, LayerWeight),
     /// A weight of the vision tower or the projector.
     Vision(VisionWeight),
+    /// A weight of a module of multi-token prediction.
+    Mtp(usize, MtpWeight),
 }
 
 impl Weight {
     /// Whether it is that of an RMSNorm.
     pub fn is_norm(self) -> bool {
-        use LayerWeight::{IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
         match self {
             Weight::FinalNorm => true,
-            Weight::Layer(_, weight) => {
-                matches!(weight, InputNorm | QNorm | KNorm | IndexQNorm | IndexKNorm | PostAttentionNorm)
-            }
+            Weight::Layer(_, weight) => weight.is_norm(),
+            Weight::Mtp(_, weight) => weight.is_norm(),
             Weight::Embedding | Weight::LmHead | Weight::Vision(_) => false,
         }
     }
-}
-
-/// A weight of one decoder layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LayerWeight {
-    /// Norm before attention \[hidden\].
-    InputNorm,
-    /// Query projection \[query heads · head, hidden\].
-    QProj,
-    /// Key projection \[key heads · head, hidden\].
-    KProj,
-    /// Value projection \[key heads · head, hidden\].
-    VProj,
-    /// Query norm \[query heads · head\], or \[head\] where each head is normed.
-    QNorm,
-    /// Key norm \[key heads · head\], or \[head\].
-    KNorm,
-    /// Output projection \[hidden, query heads · head\].
-    OProj,
-    /// Query projection of the index branch \[index heads · index head, hidden\].
-    IndexQProj,
-    /// Its key projection \[index head, hidden\].
-    IndexKProj,
-    /// Its query norm \[index head\].
-    IndexQNorm,
-    /// Its key norm \[index head\].
-    IndexKNorm,
-    /// Norm before the feed-forward network \[hidden\].
-    PostAttentionNorm,
-    /// Router \[experts, hidden\].
-    Gate,
-    /// Router's correction bias \[experts\].
-    CorrectionBias,
-    /// A projection of one expert.
-    Expert(usize, Projection),
-    /// A projection of the expert that all tokens share.
-    Shared(Projection),
-    /// A projection of a dense layer.
-    Dense(Projection),
-}
-
-/// The three projections of a gated feed-forward network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Projection {
-    /// w1 \[intermediate, hidden\].
-    Gate,
-    /// w3 \[intermediate, hidden\].
-    Up,
-    /// w2 \[hidden, intermediate\].
-    Down,
 }
 
 /// Where weights are kept: a checkpoint on disk, or memory.
@@ -95,7 +50,7 @@ pub trait Weights: Sync {
     fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError>;
 }
 
-/// Every weight of a model, with its shape (a vector has one row).
+/// Every weight of a model but those of [`mtp_inventory`], with its shape (a vector has one row).
 pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
     let (h, v) = (config.hidden_size, config.vocab_size);
     let (q, k) = (config.query_width(), config.key_width());
@@ -141,6 +96,17 @@ pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
     all
 }
 
+/// Every weight of so many modules of multi-token prediction, with its shape (a vector has one row).
+pub fn mtp_inventory(config: &Config, topology: MtpTopology, modules: usize) -> Vec<(Weight, (usize, usize))> {
+    let layer = inventory(&config.mtp_module(topology)).into_iter().filter_map(|(weight, dim)| match weight {
+        Weight::Layer(_, inner) => Some((MtpWeight::Layer(inner), dim)),
+        _ => None,
+    });
+    let all: Vec<(MtpWeight, (usize, usize))> = mtp::around_layer(config, topology).into_iter().chain(layer).collect();
+    let of_module = |module| all.iter().map(move |(weight, dim)| (Weight::Mtp(module, *weight), *dim));
+    (0..modules).flat_map(of_module).collect()
+}
+
 /// The name in the hub's files, below what a text model is a part of.
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,55 +116,7 @@ impl fmt::Display for Weight {
             Weight::LmHead => f.write_str("lm_head.weight"),
             Weight::Layer(layer, weight) => write!(f, "model.layers.{layer}.{weight}"),
             Weight::Vision(weight) => weight.fmt(f),
+            Weight::Mtp(module, weight) => write!(f, "model.mtp.layers.{module}.{weight}"),
         }
-    }
-}
-
-impl fmt::Display for LayerWeight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LayerWeight::InputNorm => "input_layernorm.weight",
-            LayerWeight::QProj => "self_attn.q_proj.weight",
-            LayerWeight::KProj => "self_attn.k_proj.weight",
-            LayerWeight::VProj => "self_attn.v_proj.weight",
-            LayerWeight::QNorm => "self_attn.q_norm.weight",
-            LayerWeight::KNorm => "self_attn.k_norm.weight",
-            LayerWeight::OProj => "self_attn.o_proj.weight",
-            LayerWeight::IndexQProj => "self_attn.index_q_proj.weight",
-            LayerWeight::IndexKProj => "self_attn.index_k_proj.weight",
-            LayerWeight::IndexQNorm => "self_attn.index_q_norm.weight",
-            LayerWeight::IndexKNorm => "self_attn.index_k_norm.weight",
-            LayerWeight::PostAttentionNorm => "post_attention_layernorm.weight",
-            LayerWeight::Gate => "block_sparse_moe.gate.weight",
-            LayerWeight::CorrectionBias => "block_sparse_moe.e_score_correction_bias",
-            LayerWeight::Expert(expert, projection) => {
-                return write!(f, "block_sparse_moe.experts.{expert}.{projection}.weight");
-            }
-            LayerWeight::Shared(projection) => {
-                return write!(f, "block_sparse_moe.shared_experts.{}.weight", projection.module());
-            }
-            LayerWeight::Dense(projection) => return write!(f, "mlp.{}.weight", projection.module()),
-        })
-    }
-}
-
-impl Projection {
-    /// The module of a network that is not one of many experts.
-    fn module(self) -> &'static str {
-        match self {
-            Projection::Gate => "gate_proj",
-            Projection::Up => "up_proj",
-            Projection::Down => "down_proj",
-        }
-    }
-}
-
-impl fmt::Display for Projection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Projection::Gate => "w1",
-            Projection::Up => "w3",
-            Projection::Down => "w2",
-        })
     }
 }

@@ -13,8 +13,8 @@ use reference::config::m3::M3;
 use reference::config::{Attention, Config, FeedForward, Index, Layer};
 use reference::error::WeightError;
 use reference::matrix::Matrix;
-use reference::semantics::{NormWeight, QkNorm};
-use reference::weights::{LayerWeight, Weight, Weights, inventory};
+use reference::semantics::{MtpTopology, NormWeight, QkNorm};
+use reference::weights::{LayerWeight, MtpWeight, Weight, Weights, inventory, mtp_inventory};
 
 /// Weights by name, each kept in a storage of its own.
 #[derive(Debug, Clone)]
@@ -50,6 +50,7 @@ pub fn tiny() -> Config {
         routed_scaling_factor: 1.0,
         index: None,
         vision: None,
+        num_mtp_modules: 0,
         quantization: None,
     }
 }
@@ -81,8 +82,19 @@ pub fn tiny_m3() -> Config {
 impl Memory {
     /// Random weights: norms about 1, biases about 0, gate and bias in f32, the rest in bf16.
     pub fn random(config: &Config, seed: u64) -> Self {
+        Memory::drawn(config, inventory(config), seed)
+    }
+
+    /// The same with modules of multi-token prediction.
+    pub fn with_modules(config: &Config, (topology, modules): (MtpTopology, usize), seed: u64) -> Self {
+        let all = inventory(config).into_iter().chain(mtp_inventory(config, topology, modules));
+        Memory::drawn(config, all.collect(), seed)
+    }
+
+    fn drawn(config: &Config, all: Vec<(Weight, (usize, usize))>, seed: u64) -> Self {
+        use LayerWeight::{CorrectionBias, Gate};
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let weights = inventory(config).into_iter().map(|(weight, dim)| {
+        let weights = all.into_iter().map(|(weight, dim)| {
             let one = unit(config);
             let (mean, width) = match weight {
                 Weight::Embedding => (0.0, 1.0),
@@ -92,7 +104,9 @@ impl Memory {
             // Three uniform numbers between −1 and 1 have a variance of 1 together.
             let mut draw = |_| mean + width * (0..3).map(|_| rng.random_range(-1.0..1.0)).sum::<f64>();
             let storage = match weight {
-                Weight::Layer(_, LayerWeight::Gate | LayerWeight::CorrectionBias) => Storage::F32,
+                Weight::Layer(_, Gate | CorrectionBias) | Weight::Mtp(_, MtpWeight::Layer(Gate | CorrectionBias)) => {
+                    Storage::F32
+                }
                 _ => Storage::Bf16,
             };
             (weight, Matrix::stored(Array2::from_shape_fn(dim, &mut draw).view(), storage))

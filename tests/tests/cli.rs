@@ -14,6 +14,7 @@ mod quiet;
 mod reports;
 mod runs;
 mod scales;
+mod speculate;
 mod stopped;
 mod written;
 

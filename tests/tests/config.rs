@@ -80,6 +80,7 @@ fn the_released_config() {
         routed_scaling_factor: 1.0,
         index: None,
         vision: None,
+        num_mtp_modules: 3,
         quantization: None,
     };
     assert_eq!(config, want);
@@ -93,6 +94,18 @@ fn what_may_be_absent() {
     assert_eq!((config.tie_word_embeddings, config.eos_token_id.len()), (false, 0));
     assert_eq!(Config { eos_token_id: vec![200_020], ..config }, read(&[]));
     assert_eq!(read(&[("model_type", "")]), read(&[]));
+}
+
+/// Modules of multi-token prediction are announced, whether or not there are any.
+#[test]
+fn modules_that_are_announced() {
+    let modules = |changes: &[(&str, &str)]| read(changes).num_mtp_modules;
+    assert_eq!(modules(&[("num_mtp_modules", "5")]), 5);
+    assert_eq!(modules(&[("num_mtp_modules", "null")]), 3);
+    assert_eq!(modules(&[("num_mtp_modules", "5"), ("use_mtp", "false")]), 0);
+    let refused = |value: &str| problems(&[("num_mtp_modules", value)]);
+    assert_eq!(refused("-1"), ["num_mtp_modules = -1, expected a whole number"]);
+    assert_eq!(refused("999999"), ["num_mtp_modules = 999999, expected at most 4096"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod forms;
 mod golden;
 mod habits;
 mod images;
+mod modules;
 mod names;
 mod quantized;
 mod refused;

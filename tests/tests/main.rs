@@ -45,6 +45,7 @@ mod semantics;
 mod site;
 mod skip;
 mod slips;
+mod speculative;
 mod storage;
 mod structure;
 mod weights;

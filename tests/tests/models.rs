@@ -1,3 +1,4 @@
 //! `reference/src/models`.
 
 mod decoder;
+mod mtp;

@@ -14,6 +14,7 @@ mod linear;
 mod linear_bias;
 mod masked_scatter;
 mod moe;
+mod mtp;
 mod patch_embedding;
 mod patch_merge;
 mod qk_norm;

@@ -13,7 +13,7 @@ use tests::repository;
 
 mod points;
 
-use points::{attending, merged, places, slips, word};
+use points::{attending, merged, places, predicting, slips, word};
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
@@ -44,8 +44,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         word::<ExpertChoice>(),
     );
     let m2 = (rope, norm, router, attention, rotation);
-    let m3 = (sparse(), attending(), slips(), places());
-    let m3 = m3.prop_map(|(sparse, attending, slips, places)| merged(&[sparse, attending, slips, places]));
+    let m3 = (sparse(), attending(), slips(), places(), predicting());
+    let m3 = m3.prop_map(|(sparse, attending, slips, places, mtp)| merged(&[sparse, attending, slips, places, mtp]));
     (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
         Semantics {
             gate_clamp: ffn.gate_clamp,

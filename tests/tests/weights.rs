@@ -2,7 +2,8 @@
 
 use ndarray::Array2;
 use reference::Storage;
-use reference::weights::{LayerWeight, Projection, Weight, Weights, inventory};
+use reference::semantics::MtpTopology::{Doc000, HfGeneric, VllmM3};
+use reference::weights::{LayerWeight, Projection, Weight, Weights, inventory, mtp_inventory};
 use tests::memory::{Memory, tiny, tiny_m3};
 use tests::strategy::{Fill, Matrix};
 
@@ -88,6 +89,49 @@ fn the_inventory_of_m3_by_hand() {
     assert_eq!(found(2), sorted(&[&attention, &index, &dense]));
     assert_eq!(found(3), sorted(&[&attention, &index, &shared]));
     assert_eq!(of(3).len() - found(3).len(), 8 * 3);
+}
+
+/// What a module has around its layer, and that the layer has what the model's own of its kind has.
+#[test]
+fn the_modules_of_multi_token_prediction_by_hand() {
+    let of = |config, topology, of: usize| -> Vec<(String, (usize, usize))> {
+        let all = mtp_inventory(config, topology, of + 1).into_iter();
+        let names = all.map(|(weight, dim)| (weight.to_string(), dim));
+        let before = format!("model.mtp.layers.{of}.");
+        names.filter_map(|(name, dim)| Some((name.strip_prefix(&before)?.to_owned(), dim))).collect()
+    };
+    let around = |all: &[(String, (usize, usize))]| -> Vec<(String, (usize, usize))> {
+        all.iter().filter(|(name, _)| !name.starts_with("transformer_layer.")).cloned().collect()
+    };
+    let layer = |config, layer: usize| -> Vec<(String, (usize, usize))> {
+        let mine = inventory(config).into_iter().filter_map(move |(weight, dim)| match weight {
+            Weight::Layer(l, inner) if l == layer => Some((format!("transformer_layer.{inner}"), dim)),
+            _ => None,
+        });
+        mine.collect()
+    };
+    let named = |parts: &[(&str, (usize, usize))]| -> Vec<(String, (usize, usize))> {
+        parts.iter().map(|(name, dim)| ((*name).to_owned(), *dim)).collect()
+    };
+    let concatenated = named(&[
+        ("enorm.weight", (1, 48)),
+        ("hnorm.weight", (1, 48)),
+        ("eh_proj.weight", (48, 96)),
+        ("final_layernorm.weight", (1, 48)),
+    ]);
+    let m3 = tiny_m3();
+    for (topology, kind) in [(VllmM3, 3), (HfGeneric, 1)] {
+        let all = of(&m3, topology, 2);
+        assert_eq!(around(&all), concatenated);
+        assert_eq!(all[4..], layer(&m3, kind));
+    }
+    let m2 = tiny();
+    let all = of(&m2, Doc000, 0);
+    let summed = [("mtp_proj.weight", (48, 48)), ("final_layernorm.weight", (1, 48)), ("mtp_head.weight", (40, 48))];
+    assert_eq!(around(&all), named(&summed));
+    assert_eq!(all[3..], layer(&m2, 1));
+    assert_eq!(mtp_inventory(&m3, VllmM3, 0), []);
+    assert_eq!(of(&m3, VllmM3, 1).len(), of(&m3, VllmM3, 0).len());
 }
 
 #[test]

@@ -20,5 +20,6 @@ mod logits;
 pub mod output;
 pub mod pictures;
 pub(crate) mod place;
+pub mod speculation;
 pub mod table;
 pub mod terminal;

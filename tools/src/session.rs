@@ -23,5 +23,6 @@ pub mod recorder;
 mod rotated;
 pub mod rows;
 pub mod run;
+pub mod speculating;
 pub mod verify;
 pub mod work;

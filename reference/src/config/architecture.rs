@@ -1,4 +1,6 @@
-//! What a family of decoders has of its own beside its sizes: names.
+//! What a family of decoders has of its own beside its sizes: names, and how it predicts several tokens.
+
+use crate::semantics::MtpTopology;
 
 /// A family of decoders. Which operators a layer has is the configuration's to say ([`Layer`](super::Layer)); this is how the
 /// family's tensors are named, and what there is to say of it.
@@ -14,4 +16,8 @@ pub struct Architecture {
     pub bias_module: &'static str,
     /// Why a checkpoint of it without a vision tower takes no images.
     pub blind: &'static str,
+    /// How its modules of multi-token prediction are put together (D17).
+    pub mtp: MtpTopology,
+    /// As many of them as the documents state (D16).
+    pub mtp_modules: usize,
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::reader::Reader;
 use super::sizes::{MOST_ELEMENTS, MOST_EXPERTS, MOST_LAYERS, elements};
 use super::{Architecture, Config};
-use crate::semantics::{NormWeight, QkNorm};
+use crate::semantics::{MtpTopology, NormWeight, QkNorm};
 
 /// M2, M2.1, M2.5 and M2.7.
 pub const M2: Architecture = Architecture {
@@ -14,12 +14,14 @@ pub const M2: Architecture = Architecture {
     module_prefix: "model.",
     bias_module: "mlp.",
     blind: "M2 reads text alone",
+    mtp: MtpTopology::Doc000,
+    mtp_modules: 3,
 };
 
 impl Reader<'_> {
     /// M2, M2.1, M2.5 and M2.7.
     pub(super) fn m2(&mut self) -> Config {
-        let config = self.common();
+        let config = Config { num_mtp_modules: self.mtp_modules(&M2), ..self.common() };
         self.word("qk_norm_type", &["per_layer"]);
         self.word("hidden_act", &["silu"]);
         self.only("shared_intermediate_size", &Value::from(0), "0: M2 has no shared expert");
@@ -58,6 +60,7 @@ impl Reader<'_> {
             routed_scaling_factor: 1.0,
             index: None,
             vision: None,
+            num_mtp_modules: 0,
             quantization: self.quantization(),
         };
         self.check(&config);

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::reader::Reader;
 use super::{Architecture, Attention, Blocks, Coefficients, Config, FeedForward, Index, Layer};
-use crate::semantics::{NormWeight, QkNorm};
+use crate::semantics::{MtpTopology, NormWeight, QkNorm};
 
 /// M3, whose text model is a part of it.
 pub const M3: Architecture = Architecture {
@@ -13,6 +13,8 @@ pub const M3: Architecture = Architecture {
     module_prefix: "model.language_model.",
     bias_module: "mlp.gate.",
     blind: "its checkpoint has no tensor of a vision tower",
+    mtp: MtpTopology::VllmM3,
+    mtp_modules: 7,
 };
 
 /// M3's text model alone.
@@ -22,6 +24,8 @@ pub const M3_TEXT: Architecture = Architecture {
     module_prefix: "model.",
     bias_module: "mlp.gate.",
     blind: "this is M3's text model alone",
+    mtp: MtpTopology::VllmM3,
+    mtp_modules: 7,
 };
 
 /// What is taken where SwiGLU-OAI's coefficients are absent (SPEC B3).
@@ -96,6 +100,7 @@ impl Reader<'_> {
             },
             index,
             layers,
+            num_mtp_modules: self.mtp_modules(&architecture),
             ..common
         }
     }

@@ -40,6 +40,17 @@ pub struct Decoder<'w> {
     later: BTreeMap<usize, Decoder<'w>>,
 }
 
+/// What a pass over n tokens gives.
+#[derive(Debug, Clone)]
+pub struct Pass<T> {
+    /// The last layer's output \[n, H\].
+    pub stream: Tracked<T>,
+    /// The same behind the final norm \[n, H\].
+    pub normed: Tracked<T>,
+    /// The head's output \[n, V\].
+    pub logits: Tracked<T>,
+}
+
 impl<'w> Decoder<'w> {
     /// A model; `config` as changed by what `semantics` overrides.
     pub fn new(config: &Config, semantics: Semantics, weights: &'w dyn Weights) -> Result<Self, Error> {
@@ -123,21 +134,31 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let first = cache.len(0);
-        let logits = self.forward_from(first, tokens, cache, run);
-        if logits.is_err() {
-            cache.truncate(first);
-        }
-        logits
+        Ok(self.pass(tokens, cache, run)?.logits)
     }
 
-    fn forward_from<T: Real>(
+    /// The same, with the hidden states that the logits are made of.
+    pub fn pass<T: Real>(
+        &self,
+        tokens: &[u32],
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Pass<T>, Error> {
+        let first = cache.len(0);
+        let pass = self.pass_from(first, tokens, cache, run);
+        if pass.is_err() {
+            cache.truncate(first);
+        }
+        pass
+    }
+
+    fn pass_from<T: Real>(
         &self,
         first: usize,
         tokens: &[u32],
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
+    ) -> Result<Pass<T>, Error> {
         let features = if first == 0 { self.features(run)? } else { Vec::new() };
         let embedded = self.embed(tokens, first, run)?;
         let mut x = Stream::from(self.scatter(tokens, embedded, &features, run)?);
@@ -145,7 +166,7 @@ impl<'w> Decoder<'w> {
         for layer in 0..self.config.num_hidden_layers {
             x = self.layer(layer, &x, &table, cache, run)?;
         }
-        self.head(&x, run)
+        self.output(x, run)
     }
 
     /// The residual stream before the first layer.
@@ -237,8 +258,13 @@ impl<'w> Decoder<'w> {
 
     /// Logits of the last layer's residual stream.
     pub fn head<T: Real>(&self, x: &Stream<T>, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
+        Ok(self.output(x.clone(), run)?.logits)
+    }
+
+    /// The same, with the hidden states that they are made of.
+    pub(super) fn output<T: Real>(&self, x: Stream<T>, run: &mut Run<'_, T>) -> Result<Pass<T>, Error> {
         let normed = match self.semantics.final_norm {
-            FinalNorm::Applied => self.rms_norm(Weight::FinalNorm, x, run)?,
+            FinalNorm::Applied => self.rms_norm(Weight::FinalNorm, &x, run)?,
             FinalNorm::Missing => x.stored.clone(),
         };
         let normed = run.visit(Site::FinalNorm, normed);
@@ -249,7 +275,8 @@ impl<'w> Decoder<'w> {
             None => logits,
         };
         let logits = run.visit(Site::LmHead, logits);
-        Ok(run.visit(Site::Logits, logits))
+        let logits = run.visit(Site::Logits, logits);
+        Ok(Pass { stream: x.stored, normed, logits })
     }
 
     pub(super) fn layer_weight(&self, layer: usize, weight: LayerWeight) -> Result<Matrix<'w>, WeightError> {

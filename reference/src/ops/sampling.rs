@@ -79,6 +79,25 @@ pub fn argmax<T: Real>(z: ArrayView1<'_, T>) -> Result<Choice, ContractError> {
 
 impl Random {
     fn draw<T: Real>(&self, z: ArrayView1<'_, T>, rng: &mut impl Rng) -> Result<u32, ContractError> {
+        let (order, mass) = self.kept(z)?;
+        let drawn = draw(&mass, rng) as usize;
+        Ok(u32::try_from(order[drawn]).expect("a vocabulary is below 2³²"))
+    }
+
+    /// What each token is drawn with by z \[v\].
+    pub fn probabilities<T: Real>(&self, z: ArrayView1<'_, T>) -> Result<Vec<f64>, ContractError> {
+        argmax(z)?;
+        let (order, mass) = self.kept(z)?;
+        let total: f64 = mass.iter().sum();
+        let mut all = vec![0.0; z.len()];
+        for (token, mass) in order.into_iter().zip(mass) {
+            all[token] = mass / total;
+        }
+        Ok(all)
+    }
+
+    /// The tokens that may be drawn, the likeliest first, and what each is drawn with, but for a factor.
+    fn kept<T: Real>(&self, z: ArrayView1<'_, T>) -> Result<(Vec<usize>, Vec<f64>), ContractError> {
         let k = self.top_k.unwrap_or(z.len());
         require(self.temperature > 0.0, "sampling C3", "temperature", self.temperature, "above 0")?;
         require(k >= 1, "sampling C3", "top-k", k, "at least 1")?;
@@ -97,11 +116,18 @@ impl Random {
         });
         let kept = kept.count().max(1);
         mass.truncate(kept);
-        let mut left = rng.random::<f64>() * mass.iter().sum::<f64>();
-        let drawn = mass.iter().position(|&m| {
-            left -= m;
-            left < 0.0
-        });
-        Ok(u32::try_from(order[drawn.unwrap_or(kept - 1)]).expect("a vocabulary is below 2³²"))
+        order.truncate(kept);
+        Ok((order, mass))
     }
+}
+
+/// One of the numbers of `mass`, drawn with what it is of their sum, which is above 0.
+pub fn draw(mass: &[f64], rng: &mut impl Rng) -> u32 {
+    let mut left = rng.random::<f64>() * mass.iter().sum::<f64>();
+    let drawn = mass.iter().position(|&m| {
+        left -= m;
+        left < 0.0
+    });
+    let last = || mass.iter().rposition(|&m| m > 0.0).unwrap_or(0);
+    u32::try_from(drawn.unwrap_or_else(last)).expect("a vocabulary is below 2³²")
 }

@@ -27,7 +27,7 @@ const SMALL: &str = r#"{
 static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("model");
-    let synthesis = Synthesis { seed: 0, storage: Storage::Bf16, wide: Storage::F32, file_size: 1 << 8 };
+    let synthesis = Synthesis { seed: 0, storage: Storage::Bf16, wide: Storage::F32, file_size: 1 << 8, modules: 0 };
     synthesis.write(SMALL, &path, &|_| {}).expect("the folder is writable");
     let names = Folder::Disk(path.clone()).files().expect("the folder is there");
     names.into_iter().map(|name| (name.clone(), fs::read(path.join(name)).expect("a file"))).collect()

@@ -1,6 +1,6 @@
 //! What holds of every model's numbers.
 
-use fixtures::synth;
+use fixtures::synth::Synthesis;
 use proptest::prelude::*;
 use reference::config::{Attention, Config, FeedForward, Index, Layer};
 use tests::memory::{tiny, tiny_m3};
@@ -58,7 +58,7 @@ proptest! {
     fn parts_are_the_whole_of_the_checkpoint_s_tensors(config in config()) {
         let model = Hyperparameters::of(config.clone());
         prop_assert_eq!(Part::all().map(|part| model.part(part)).sum::<usize>(), model.total());
-        prop_assert_eq!(model.total() as u128, synth::parameters(&config));
+        prop_assert_eq!(model.total() as u128, Synthesis::default().parameters(&config));
         let all: Vec<Part> = Part::all().collect();
         prop_assert_eq!(model.parts(&all), model.total());
     }

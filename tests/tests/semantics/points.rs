@@ -9,8 +9,9 @@ use proptest::sample::select;
 use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheSeam, CacheType, ExpertGroups, FeaturePlaces, FinalNorm, Gelu,
-    IndexHeads, IndexInput, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
-    RopePart, ScoreType, SharedPage, Temperature, Unwritten, UpClamp, WeightsOn, WholePages, Written,
+    IndexHeads, IndexInput, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, Paged,
+    PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, ScoreType, SharedPage, Temperature, Unwritten,
+    UpClamp, WeightsOn, WholePages, Written,
 };
 use strum::VariantNames;
 
@@ -25,6 +26,19 @@ pub(super) fn merged(parts: &[Semantics]) -> Semantics {
     let changed =
         parts.iter().flat_map(|part| part.fields().into_iter().zip(&usual)).filter(|(drawn, usual)| drawn != *usual);
     changed.fold(Semantics::RELEASED, |all, ((field, value), _)| all.with(field, &value).expect("a field"))
+}
+
+/// Points of modules of multi-token prediction.
+pub(super) fn predicting() -> impl Strategy<Value = Semantics> {
+    let points =
+        (of(word::<MtpTopology>()), word::<MtpConcat>(), of(word::<MtpFirstEmbedding>()), of(word::<MtpHidden>()));
+    points.prop_map(|(mtp_topology, mtp_concat, mtp_first_embedding, mtp_hidden)| Semantics {
+        mtp_topology,
+        mtp_concat,
+        mtp_first_embedding,
+        mtp_hidden,
+        ..Semantics::RELEASED
+    })
 }
 
 /// Points on which other models are otherwise: attention, the cache, the stream, and the index branch's own.

@@ -1,6 +1,6 @@
 //! Parameters by part, counted in the inventory that checkpoints are read with.
 
-use reference::weights::{LayerWeight, VisionWeight, Weight};
+use reference::weights::{LayerWeight, MtpWeight, VisionWeight, Weight};
 use serde::Serialize;
 use strum::{Display, EnumIter, IntoEnumIterator};
 
@@ -50,10 +50,13 @@ impl Part {
     /// The part that a weight belongs to.
     pub fn of(weight: Weight) -> Self {
         use LayerWeight as L;
+        use MtpWeight as M;
         match weight {
-            Weight::Embedding => Part::Embedding,
-            Weight::LmHead => Part::LmHead,
-            Weight::FinalNorm | Weight::Layer(_, L::InputNorm | L::PostAttentionNorm) => Part::Norms,
+            Weight::Embedding | Weight::Mtp(_, M::BothProj | M::HiddenProj) => Part::Embedding,
+            Weight::LmHead | Weight::Mtp(_, M::Head) => Part::LmHead,
+            Weight::FinalNorm
+            | Weight::Layer(_, L::InputNorm | L::PostAttentionNorm)
+            | Weight::Mtp(_, M::EmbeddingNorm | M::HiddenNorm | M::FinalNorm) => Part::Norms,
             Weight::Layer(_, L::QProj | L::KProj | L::VProj | L::OProj | L::QNorm | L::KNorm) => Part::Attention,
             Weight::Layer(_, L::IndexQProj | L::IndexKProj | L::IndexQNorm | L::IndexKNorm) => Part::Index,
             Weight::Layer(_, L::Gate | L::CorrectionBias) => Part::Router,
@@ -62,6 +65,7 @@ impl Part {
             Weight::Layer(_, L::Dense(_)) => Part::Dense,
             Weight::Vision(VisionWeight::Projector(..)) => Part::Projector,
             Weight::Vision(_) => Part::VisionTower,
+            Weight::Mtp(_, M::Layer(inner)) => Part::of(Weight::Layer(0, inner)),
         }
     }
 

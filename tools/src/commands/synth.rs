@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use fixtures::synth::Synthesis;
 use fixtures::synth::released::Released;
-use fixtures::synth::{Synthesis, parameters};
 use reference::Storage;
 use reference::config::{Config, Quantization};
 use serde_json::Value;
@@ -42,6 +42,10 @@ pub struct Synth {
     /// What weights are stored in; the router's are f32, as released. Without it what the configuration says, else bf16.
     #[arg(long, value_enum)]
     pub dtype: Option<Type>,
+    /// Modules of multi-token prediction beside the model, for `decode --speculate`. Each repeats the last layer, and the
+    /// layers before say less than in a model without, so that some of what modules predict is right.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=64), hide_default_value = true)]
+    pub mtp_modules: u8,
     /// GiB of a file, at most, if it has more than one tensor.
     #[arg(long, value_name = "GIB", default_value_t = 4.0)]
     pub shard_size: f64,
@@ -100,7 +104,8 @@ impl Synth {
             None => text,
         };
         let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
-        let synthesis = Synthesis { seed: self.seed, storage, file_size, ..Synthesis::default() };
+        let synthesis =
+            Synthesis { seed: self.seed, storage, file_size, modules: self.mtp_modules.into(), ..Synthesis::default() };
         let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
             output.say(&inventory(&synthesis, &text, path)?);
             return Ok(Outcome::Good);
@@ -135,7 +140,7 @@ fn inventory(synthesis: &Synthesis, text: &str, path: PathBuf) -> Result<String,
     let config = Config::from_json(text).map_err(|source| fixtures::Error::Config { path, source })?;
     let tensors = synthesis.tensors(&config);
     let bytes: u64 = tensors.iter().map(|tensor| tensor.size() as u64).sum();
-    Ok(format!("{} tensors, {} parameters, {bytes} bytes", tensors.len(), parameters(&config)))
+    Ok(format!("{} tensors, {} parameters, {bytes} bytes", tensors.len(), synthesis.parameters(&config)))
 }
 
 /// A `config.json` under another scheme, or without any; `None` if it is under this one already, or none that can be read.

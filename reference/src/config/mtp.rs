@@ -1,0 +1,41 @@
+//! The configuration of a module of multi-token prediction.
+
+use serde_json::Value;
+
+use super::reader::Reader;
+use super::sizes::MOST_LAYERS;
+use super::{Architecture, Attention, Config, FeedForward, Layer};
+use crate::semantics::MtpTopology;
+
+impl Reader<'_> {
+    /// Modules that are announced: none where `use_mtp` is false; the documents' number where no field says.
+    pub(super) fn mtp_modules(&mut self, architecture: &Architecture) -> usize {
+        if self.value("use_mtp") == Some(&Value::Bool(false)) {
+            return 0;
+        }
+        if self.value("num_mtp_modules").is_none() {
+            return architecture.mtp_modules;
+        }
+        let n = self.count("num_mtp_modules");
+        self.require(n <= MOST_LAYERS, || format!("num_mtp_modules = {n}, expected at most {MOST_LAYERS}"));
+        n.min(MOST_LAYERS)
+    }
+}
+
+impl Config {
+    /// Of the model that a module is for itself: one layer with experts, block-sparse where the model has an index branch.
+    /// transformers' has full attention: with the other its index branch would count positions of queries from further on than
+    /// those of keys.
+    #[must_use]
+    pub fn mtp_module(&self, topology: MtpTopology) -> Config {
+        let is_sparse = self.index.is_some() && topology != MtpTopology::HfGeneric;
+        let attention = if is_sparse { Attention::BlockSparse } else { Attention::Full };
+        Config {
+            num_hidden_layers: 1,
+            layers: vec![Layer { attention, feed_forward: FeedForward::Experts }],
+            tie_word_embeddings: self.tie_word_embeddings && topology.is_concatenated(),
+            vision: None,
+            ..self.clone()
+        }
+    }
+}

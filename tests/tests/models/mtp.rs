@@ -1,0 +1,5 @@
+//! `reference/src/models/mtp.rs`, `reference/src/speculative/mtp.rs`.
+
+mod by_hand;
+mod drafts;
+mod golden;
