@@ -5,6 +5,7 @@ mod laid;
 mod padding;
 mod refused;
 mod shown;
+mod unsaid;
 
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fixtures::Tensor;
+use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use reference::Storage;
@@ -89,4 +90,24 @@ fn a_prompt_that_shows_something_is_read_at_once() {
         let options = ["decode", "vision-images-f32", "--chunk", "4", "--device", "emulated", "--backend", backend];
         assert_refused(&parity(folder.path(), &options), &["--chunk 4: the prompt shows images or videos"]);
     }
+}
+
+/// What a vision tower computes alone is of no prompt: its pixels say all.
+#[test]
+fn a_tower_alone_needs_no_tokens() {
+    let golden = case("vision-images-f32");
+    let (model, pixels) = (golden.join("model").display().to_string(), golden.join("pixels.safetensors"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let dump = Dump::open(&golden.join("expected.safetensors")).expect("it is there");
+    let mut writer = DumpWriter::create(&folder.path().join("tower.safetensors")).expect("writable");
+    for name in dump.names().filter(|name| name.starts_with("model.vision_tower.")) {
+        writer.write(name, &dump.tensor(name).expect("it is there")).expect("writable");
+    }
+    writer.finish(&Manifest::default()).expect("writable");
+    let shown = pixels.display().to_string();
+    let ran = parity(folder.path(), &["verify", &model, "tower.safetensors", "--pixels", &shown]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("PASS"), "{ran}");
+    let unknown = parity(folder.path(), &["verify", &model, "tower.safetensors"]);
+    assert_refused(&unknown, &["no tokens are known"]);
 }

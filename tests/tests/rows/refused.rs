@@ -14,7 +14,7 @@ fn stated(calls: &Value) -> String {
 /// What is said of prompts, and of how many rows each call has.
 fn unstated(prompts: &[&[u32]], decoded: &[u32], rows: &[usize]) -> String {
     let fed: Vec<Fed> = prompts.iter().map(|prompt| Fed::new(prompt, decoded)).collect();
-    let sizes: Vec<Size> = rows.iter().map(|&rows| Size { rows: Some(rows), batch: None }).collect();
+    let sizes: Vec<Size> = rows.iter().map(|&rows| Size { rows: Some(rows), ..Size::default() }).collect();
     inferred::calls(&fed, &sizes).map(|calls| format!("{calls:?}")).expect_err("it is refused")
 }
 

@@ -9,18 +9,18 @@ use serde_json::json;
 use super::laid::{Laid, one_each, padded};
 use super::*;
 
-fn unstated(model: &Model, calls: Vec<Value>) -> Laid<'_> {
+pub(super) fn unstated(model: &Model, calls: Vec<Value>) -> Laid<'_> {
     Laid { states: false, ..whole(model, calls) }
 }
 
 /// The requests of a dump of a model that is no built-in case.
-fn requests_of(model: &Model, dump: Dump, tokens: Option<&str>) -> Result<Vec<Dumped>, String> {
+pub(super) fn requests_of(model: &Model, dump: Dump, tokens: Option<&str>) -> Result<Vec<Dumped>, String> {
     let given = Given { tokens: tokens.map(str::to_owned), ..Given::default() };
     let model = Model { case: None, ..open(&model.name) };
     Dumped::of(dump, &given, &model).map_err(|failure| failure.to_string())
 }
 
-fn assert_all_right(what: &str, requests: &[Dumped], model: &Model) {
+pub(super) fn assert_all_right(what: &str, requests: &[Dumped], model: &Model) {
     for (number, dumped) in requests.iter().enumerate() {
         let wrong = reports(model, dumped)
             .into_iter()
@@ -29,12 +29,17 @@ fn assert_all_right(what: &str, requests: &[Dumped], model: &Model) {
     }
 }
 
-fn text(tokens: &[u32]) -> String {
+pub(super) fn text(tokens: &[u32]) -> String {
     tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// A dump with other names, or without some tensors, and with others.
-fn rewritten(dump: &Dump, folder: &Path, name: impl Fn(&str) -> Option<String>, more: &[(&str, Tensor<'_>)]) -> Dump {
+pub(super) fn rewritten(
+    dump: &Dump,
+    folder: &Path,
+    name: impl Fn(&str) -> Option<String>,
+    more: &[(&str, Tensor<'_>)],
+) -> Dump {
     let path = folder.join("rewritten.safetensors");
     let mut writer = DumpWriter::create(&path).expect("writable");
     for (old, new) in dump.names().filter_map(|old| Some((old, name(old)?))) {

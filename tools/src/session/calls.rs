@@ -61,7 +61,7 @@ pub(super) fn infer(
     };
     let sizes = sizes_of_prompts(values);
     let problem = match inferred::calls(&fed, &sizes) {
-        _ if fed.is_empty() => Failure::new(format!("{}: no tokens are known", model.name)).help(HELP),
+        Err(_) if fed.is_empty() => Failure::new(format!("{}: no tokens are known", model.name)).help(HELP),
         Ok(calls) => {
             let known = known.map(<[Fed]>::to_vec);
             return Ok(Inferred { calls, known, embedded: 0, unread: 0 });
@@ -73,6 +73,9 @@ pub(super) fn infer(
         return without_last(&fed, &sizes).ok_or(problem);
     };
     let fed = shown.spread(&fed)?;
+    if fed.iter().all(|one| one.slots.is_empty()) {
+        shown.require_places(&fed)?;
+    }
     if let Some(found) = shown.continued(&fed, &sizes)? {
         return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
     }
@@ -216,6 +219,25 @@ impl Shown {
         }
         let calls = inferred::calls(&requests, sizes).map_err(misfit)?;
         Ok(Some(Inferred { calls, known: None, embedded, unread: 0 }))
+    }
+
+    /// Demands that it shows where calls begin of which nobody says the tokens.
+    fn require_places(&self, fed: &[Fed]) -> Result<(), Failure> {
+        let width = |call: usize| self.calls[call][0].len();
+        let is_unknown = |call: &usize| self.positions[*call].is_none() && width(*call) > 1;
+        let may_be_another = |call: &usize| is_unknown(call) && !self.begins_anew(*call, fed);
+        let problem = if self.positions[0].is_some() {
+            return Ok(());
+        } else if width(0) == 1 {
+            "the dump's first call has one row: the last of a prompt, or of all that was decoded".to_owned()
+        } else if let Some(call) = (1..self.calls.len()).find(may_be_another) {
+            format!("call {call} of the dump has {} rows: a prompt of its own, or more of the first one", width(call))
+        } else {
+            return Ok(());
+        };
+        let help =
+            "give --tokens: the prompt from its first token on, and what was decoded; or dump model.rotary_emb, too";
+        Err(Failure::new(format!("{problem}; no value shows its position")).help(help))
     }
 
     /// Whether a call begins at position 0 again: it is rotated so, or where that is not shown, it has all of the first call's

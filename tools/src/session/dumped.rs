@@ -76,6 +76,11 @@ impl Dumped {
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
+        let is_known =
+            given.tokens.is_some() || model.case.is_some() || manifest.as_ref().is_some_and(|m| m.tokens.is_some());
+        if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
+            manifest.get_or_insert_default().tokens = given.shown.places(model)?;
+        }
         let asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
         let count = asked.len();
         if count > 1 && given.shown.is_some() {

@@ -46,25 +46,42 @@ impl Shown {
     /// What the files hold, or a built-in case's own; nothing, where the prompt shows nothing. The prompt must have a
     /// place for each feature, and no other.
     pub fn find(&self, model: &Model, prompt: &Prompt) -> Result<Option<Media>, Failure> {
+        let found = self.media(model)?;
+        if let Some(vision) = &model.checkpoint.config().vision {
+            match &found {
+                Some(media) => require_places(vision, media, &prompt.tokens)?,
+                None => require_no_places(vision, &prompt.tokens)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// A place for each feature of what is shown, and no other token: the prompt of a tower that is computed alone.
+    pub fn places(&self, model: &Model) -> Result<Option<Vec<u32>>, Failure> {
+        let (found, vision) = (self.media(model)?, model.checkpoint.config().vision.as_ref());
+        Ok(found.zip(vision).map(|(media, vision)| {
+            let places = |(medium, pixels): (Medium, &Pixels)| {
+                vec![medium.token(vision); pixels.values.nrows() / vision.merged()]
+            };
+            media.passes().flat_map(places).collect()
+        }))
+    }
+
+    fn media(&self, model: &Model) -> Result<Option<Media>, Failure> {
         let config = model.checkpoint.config();
         let Some(vision) = &config.vision else {
             return if self.is_empty() { Ok(None) } else { Err(blind(model, config)) };
         };
         if !self.image.is_empty() || !self.video.is_empty() {
             let [images, videos] = files::read(model, vision, &self.image, &self.video)?;
-            let media = Media::new(vision, images, videos).map_err(Error::from)?;
-            require_places(vision, &media, &prompt.tokens)?;
-            return Ok(Some(media));
+            return Ok(Some(Media::new(vision, images, videos).map_err(Error::from)?));
         }
         let dump = match (&self.pixels, &model.case) {
             (Some(path), _) => Some(Dump::open(path)?),
             (None, Some(case)) => case.pixels()?,
             (None, None) => None,
         };
-        let Some(dump) = dump else {
-            require_no_places(vision, &prompt.tokens)?;
-            return Ok(None);
-        };
+        let Some(dump) = dump else { return Ok(None) };
         let [images, videos] = NAMES.map(|(_, values, grids, _)| read(&dump, vision, values, grids));
         let path = dump.path().display();
         let media = Media::new(vision, images?, videos?)
@@ -73,7 +90,6 @@ impl Shown {
             let problem = format!("{path}: has neither pixel_values nor pixel_values_videos");
             return Err(Failure::new(problem).help(HELP));
         }
-        require_places(vision, &media, &prompt.tokens)?;
         Ok(Some(media))
     }
 }

@@ -1,0 +1,115 @@
+//! Dumps of hooks that say neither calls nor tokens, in shapes of other engines.
+
+use fixtures::Tensor;
+
+use super::laid::second_call;
+use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
+use super::*;
+
+/// The tensors of a dump in which lists stand before slots, with slots before lists.
+fn across(dump: &Dump, lists: usize, slots: usize, folder: &Path) -> Dump {
+    let turned = |name: &str| {
+        let tensor = dump.tensor(name).expect("it is there");
+        let [first, second, behind @ ..] = tensor.shape() else { return None };
+        if [*first, *second] != [lists, slots] {
+            return None;
+        }
+        let width = tensor.bytes().len() / (lists * slots);
+        let row = |list: usize, slot: usize| &tensor.bytes()[(list * slots + slot) * width..][..width];
+        let bytes: Vec<u8> =
+            (0..slots).flat_map(|slot| (0..lists).flat_map(move |list| row(list, slot).to_vec())).collect();
+        Tensor::new(tensor.dtype(), [&[slots, lists], behind].concat(), bytes)
+    };
+    let more: Vec<(&str, Tensor<'static>)> = dump.names().filter_map(|name| Some((name, turned(name)?))).collect();
+    let is_turned = |name: &str| more.iter().any(|(turned, _)| *turned == name);
+    assert!(more.len() > 20, "{} tensors", more.len());
+    rewritten(dump, folder, |name| (!is_turned(name)).then(|| name.to_owned()), &more)
+}
+
+/// Megatron's order.
+#[test]
+fn slots_stand_before_lists() {
+    let other = [&B[..], &A[..3]].concat();
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for prompts in [vec![A.to_vec()], vec![A.to_vec(), other.clone()]] {
+            let dump = unstated(&model, vec![json!({ "tokens": prompts })]).write(folder.path());
+            let dump = across(&dump, prompts.len(), A.len(), folder.path());
+            let file = folder.path().join("tokens.json");
+            std::fs::write(&file, json!(prompts).to_string()).expect("writable");
+            let found = requests_of(&model, dump, Some(&format!("@{}", file.display()))).expect("its rows are known");
+            assert_eq!(found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), prompts, "{case}");
+            assert_all_right(case, &found, &model);
+        }
+    }
+}
+
+/// Hooks that stay while several prompts are computed one after the other.
+#[test]
+fn a_call_of_each_prompt() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let calls = vec![json!({ "tokens": [A], "requests": [0] }), json!({ "tokens": [B], "requests": [1] })];
+        let found = of_file(&unstated(&model, calls.clone()), &json!([A.to_vec(), B.to_vec()]));
+        assert_right(case, &found, 2);
+        // Without tokens and rotation tables, the second may be a prompt, or more of the first.
+        let hidden = |_: usize, site: Site| match site {
+            Site::RopeCos | Site::RopeSin => Form::Absent,
+            _ => Form::Batch,
+        };
+        let dump = Laid { form: &hidden, ..unstated(&model, calls) }.write(folder.path());
+        let refused = requests_of(&model, dump, None).expect_err("it may be either");
+        assert!(refused.contains("call 1 of the dump has 4 rows: a prompt of its own, or more of"), "{refused}");
+    }
+}
+
+/// A row alone, of which nothing shows the position.
+#[test]
+fn a_single_row_is_of_any_position() {
+    let model = open(CASES[0]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let hidden = |_: usize, site: Site| match site {
+        Site::RopeCos | Site::RopeSin => Form::Absent,
+        _ => Form::Batch,
+    };
+    let calls = vec![json!({ "tokens": [A] }), one_each(&[8])];
+    let dump = Laid { form: &hidden, ..unstated(&model, calls) }.write(folder.path());
+    let last = || {
+        rewritten(&second_call(&dump, &one_each(&[8]), folder.path()), folder.path(), |name| Some(name.to_owned()), &[])
+    };
+    let unstated = |dump: Dump| {
+        let mut manifest = dump.manifest().expect("it has one").clone();
+        manifest.calls.clear();
+        let path = folder.path().join("unstated.safetensors");
+        let mut writer = fixtures::activations::writer::DumpWriter::create(&path).expect("writable");
+        dump.names().for_each(|name| writer.write(name, &dump.tensor(name).expect("there")).expect("writable"));
+        writer.finish(&manifest).expect("writable");
+        Dump::open(&path).expect("it was just written")
+    };
+    let refused = requests_of(&model, unstated(last()), None).expect_err("its position is not known");
+    assert!(refused.contains("one row: the last of a prompt, or of all that was decoded"), "{refused}");
+    let given = text(&[&A[..], &[8]].concat());
+    let found = requests_of(&model, unstated(last()), Some(&given)).expect("its position is known");
+    assert_all_right("the last row", &found, &model);
+}
+
+/// The logits that the next token is chosen by, without an axis for rows.
+#[test]
+fn logits_of_one_row() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
+        let logits = dump.tensor("logits").expect("it is there");
+        let width = *logits.shape().last().expect("it has axes");
+        let last = logits.bytes()[logits.bytes().len() - width * logits.dtype().size()..].to_vec();
+        let row = || [("logits", Tensor::new(logits.dtype(), [width], last.clone()).expect("one row"))];
+        let alone = || rewritten(&dump, folder.path(), |_| None, &row());
+        let found = requests_of(&model, alone(), Some(&text(&A))).expect("it is the last");
+        assert_all_right(case, &found, &model);
+        let refused = requests_of(&model, alone(), None).expect_err("nobody says the prompt");
+        assert!(refused.contains("no tokens are known"), "{refused}");
+    }
+}
