@@ -71,7 +71,7 @@ impl<'m> Twin<'m> {
         let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
         for stored in &mut own.values {
             stored.is_known &= self.is_known;
-            self.is_known = stored.site.is_stream() || (self.is_known && stored.leaves_known);
+            self.is_known = is_stream(stored.site) || (self.is_known && stored.leaves_known);
         }
         self.is_known &= own.is_known;
         let Went { values: own, choices, experts, .. } = own;
@@ -186,13 +186,18 @@ fn went(
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
         let is_known = is_told && are_known(&[site]) && are_known(&segment);
-        let into_stream = segment.iter().rposition(|site| site.is_stream()).unwrap_or(0);
+        let into_stream = segment.iter().rposition(|site| is_stream(*site)).unwrap_or(0);
         let leaves_known = is_told && are_known(&segment[..into_stream]);
         let storage = storage_at(site, &contract);
         let value = computed.value.mapv_into(|x| storage.nearest(x));
         Stored { site, value, is_known, leaves_known, way: segment }
     });
     Ok(Went { values: stored.collect(), choices, experts, is_known })
+}
+
+/// Whether values are the residual stream's, between layers or within one.
+fn is_stream(site: Site) -> bool {
+    site.is_stream() || matches!(site, Site::Layer(_, LayerSite::Residual))
 }
 
 fn is_context(site: Site) -> bool {
@@ -204,7 +209,7 @@ fn is_context(site: Site) -> bool {
 fn tells_attention(site: Site) -> bool {
     let is_output = |site: &LayerSite| matches!(site, LayerSite::Context | LayerSite::OProj | LayerSite::Attention);
     match site {
-        Site::Layer(_, own) => site.is_stream() || is_output(&own),
+        Site::Layer(_, own) => is_stream(site) || is_output(&own),
         _ => true,
     }
 }

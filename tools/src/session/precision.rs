@@ -80,7 +80,9 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         Some(found) => {
             let share = 100.0 * found.share;
             let from = format!("found: {stored}, and {share:.1} % of values are its twin's");
-            let coarser = (found.share < OWN).then(|| saved_otherwise(activations));
+            // In wide types the order of sums alone makes most values others.
+            let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
+            let coarser = (is_narrow && found.share < OWN).then(|| saved_otherwise(activations));
             return Ok(Known { contract: found.contract, from, coarser });
         }
         None => RoundingContract { activations, ..RoundingContract::EAGER_BF16 },

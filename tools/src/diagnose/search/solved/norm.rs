@@ -14,8 +14,8 @@ use reference::{LayerSite, Site};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// How far values may be off, in roundings, to be the same.
-const SAME: f64 = 16.0;
+/// How far values may be off, in what roundings leave, to be the same.
+const SAME: f64 = 4.0;
 
 /// Rounds in which s and v are solved for in turn.
 const ROUNDS: usize = 40;
@@ -38,9 +38,10 @@ struct Norm {
 
 pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let Some(of) = weight(bench.site) else { return Ok(Vec::new()) };
-    // Of its input at most the last sum is not shown, and attention under its second name.
-    let is_sum = |site: &Site| site.is_stream() || matches!(site, Site::Layer(_, LayerSite::Attention));
-    if bench.suspects.iter().any(|site| *site != bench.site && !is_sum(site)) {
+    // Of its input at most the last sum is not shown, attention under its second name, and what stands before all layers.
+    let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Attention));
+    let in_layer = bench.suspects.iter().filter(|site| site.layer() == bench.site.layer() && **site != bench.site);
+    if in_layer.into_iter().any(|site| !is_sum(site)) {
         return Ok(Vec::new());
     }
     let w = effective(bench, of)?;
@@ -49,7 +50,7 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
         return Ok(Vec::new());
     }
     let others = others(bench, of)?;
-    let same = SAME * bench.unit();
+    let same = SAME * bench.rounding();
     let heads = bench.candidate.ncols() / width;
     let mut said = Vec::new();
     for head in 0..heads {
