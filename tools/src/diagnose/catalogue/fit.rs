@@ -13,8 +13,6 @@ pub struct Fit {
     pub error: f64,
 }
 
-/// "1.0100 ± 0.0003", "1.00e-5 ± 0.02e-5".
-
 /// A parameter as values have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fitted {
@@ -26,6 +24,7 @@ pub struct Fitted {
     pub configured: f64,
 }
 
+/// "1.0100 ± 0.0003", "1.00e-5 ± 0.02e-5".
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fit { value, error } = *self;

@@ -8,8 +8,8 @@ use crate::diagnose::search::Bench;
 /// How many times as large as the next singular value the last of those is that count.
 const GAP: f64 = 4.0;
 
-/// Directions at most, as a share of what there could be.
-const FEW: f64 = 0.25;
+/// What there could be for each direction, at least.
+const FEW: usize = 4;
 
 /// Elements of a difference whose directions are computed.
 const MOST: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Option<String> {
     let apart = &bench.candidate - &bench.ideal;
     let (n, m) = apart.dim();
     let values = DMatrix::from_row_iterator(n, m, apart.iter().copied()).singular_values();
-    let most = (FEW * n.min(m) as f64) as usize;
+    let most = n.min(m) / FEW;
     // Roundings of so many independent values have no larger singular value than this.
     let size = (bench.ideal.iter().map(|y| y * y).sum::<f64>() / bench.ideal.len() as f64).sqrt();
     let noise = 2.0 * bench.unit() * size * ((n as f64).sqrt() + (m as f64).sqrt());

@@ -32,7 +32,7 @@ const NONE: f64 = 0.02;
 const SAME: f64 = 0.05;
 
 /// Multiplications that are spent on experts.
-const BUDGET: f64 = 4e10;
+const BUDGET: usize = 40_000_000_000;
 
 /// Experts of a token whose subsets are gone through.
 const MOST_CHOICES: usize = 12;
@@ -70,7 +70,7 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     }
     let scale = if at == LayerSite::Experts { 1.0 } else { config.routed_scaling_factor };
     let apart = &bench.candidate - &bench.ideal;
-    let rows = furthest(bench, 3.0 * (experts * config.intermediate_size * config.hidden_size) as f64);
+    let rows = furthest(bench, 3 * experts * config.intermediate_size * config.hidden_size);
     let read = Tracked { value: x.select(Axis(0), &rows), error: None };
     let each: Vec<Array2<f64>> = bench.with_model(|model| {
         let mut probe = NoProbe;
@@ -103,11 +103,11 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
 }
 
 /// Tokens, as many as the budget has, the furthest off first; in their order.
-fn furthest(bench: &Bench<'_, '_>, cost: f64) -> Vec<usize> {
+fn furthest(bench: &Bench<'_, '_>, cost: usize) -> Vec<usize> {
     let off = bench.off_by_row();
     let mut rows: Vec<usize> = (0..off.len()).collect();
     rows.sort_by(|a, b| off[*b].total_cmp(&off[*a]));
-    rows.truncate((BUDGET / cost.max(1.0)) as usize);
+    rows.truncate(BUDGET / cost.max(1));
     rows.sort_unstable();
     rows
 }

@@ -229,11 +229,11 @@ impl Norm {
 }
 
 /// The weight, and the channel of it, from which on so many channels are what is looked for.
-fn of_others<'o>(
-    others: &'o [(String, Array1<f64>)],
+fn of_others(
+    others: &[(String, Array1<f64>)],
     width: usize,
     is: impl Fn(&Array1<f64>) -> bool,
-) -> Option<(&'o str, usize)> {
+) -> Option<(&str, usize)> {
     others.iter().find_map(|(name, w)| {
         let firsts = 0..(w.len() + 1).saturating_sub(width);
         firsts

@@ -18,14 +18,14 @@ use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
 /// Multiplications that are spent on ways.
-const BUDGET: f64 = 2e10;
+const BUDGET: usize = 20_000_000_000;
 
 pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let Some(heads) = Heads::of(bench)? else { return Ok(Vec::new()) };
     let n = bench.candidate.nrows();
     let off: Vec<usize> = (0..n).filter(|row| bench.row_is_off(*row)).collect();
-    let cost = (3 * n * heads.heads * heads.d * bench.candidate.ncols().max(n)) as f64;
-    let told: Vec<usize> = some(&off, (BUDGET / cost) as usize);
+    let cost = 3 * n * heads.count * heads.d * bench.candidate.ncols().max(n);
+    let told: Vec<usize> = some(&off, BUDGET / cost.max(1));
     let mut found: Vec<(usize, Way)> = Vec::new();
     for &row in &told {
         let right = heads.output(heads.right(row).view());

@@ -26,7 +26,7 @@ const NEARER: f64 = 0.8;
 
 /// Queries, keys and values of a layer, and what attention's output is multiplied by.
 pub(super) struct Heads {
-    pub(super) heads: usize,
+    pub(super) count: usize,
     groups: usize,
     pub(super) d: usize,
     q: Array2<f64>,
@@ -65,7 +65,7 @@ impl Heads {
             })?)
         };
         let (heads, groups) = (config.num_attention_heads, config.num_key_value_heads);
-        Ok(Some(Heads { heads, groups, d: config.head_dim, q, k, v, output }))
+        Ok(Some(Heads { count: heads, groups, d: config.head_dim, q, k, v, output }))
     }
 
     fn columns(&self, head: usize) -> Range<usize> {
@@ -75,18 +75,18 @@ impl Heads {
     /// A token's scores of the keys in a head.
     fn scores(&self, row: usize, head: usize) -> Array1<f64> {
         let query = self.q.slice(s![row, self.columns(head)]);
-        let keys = self.k.slice(s![.., self.columns(head * self.groups / self.heads)]);
+        let keys = self.k.slice(s![.., self.columns(head * self.groups / self.count)]);
         keys.dot(&query) / (self.d as f64).sqrt()
     }
 
     fn values(&self, head: usize) -> ArrayView2<'_, f64> {
-        self.v.slice(s![.., self.columns(head * self.groups / self.heads)])
+        self.v.slice(s![.., self.columns(head * self.groups / self.count)])
     }
 
     /// A token's context by what each head makes of its scores and values.
     fn context(&self, row: usize, of: impl Fn(Array1<f64>, ArrayView2<'_, f64>) -> Array1<f64>) -> Array1<f64> {
         let each: Vec<Array1<f64>> =
-            (0..self.heads).map(|head| of(self.scores(row, head), self.values(head))).collect();
+            (0..self.count).map(|head| of(self.scores(row, head), self.values(head))).collect();
         concatenate(Axis(0), &each.iter().map(|of| of.view()).collect::<Vec<_>>()).expect("heads of one width")
     }
 
@@ -116,13 +116,13 @@ impl Heads {
     /// By how much the scores of each head fall with a key's distance, if that is all: solved for by Newton's method.
     pub(super) fn slopes(&self, rows: &[usize], bench: &Bench<'_, '_>) -> Option<String> {
         let ideal: f64 = rows.iter().map(|row| squares(&(&bench.candidate.row(*row) - &bench.ideal.row(*row)))).sum();
-        let mut slopes = vec![0.0; self.heads];
+        let mut slopes = vec![0.0; self.count];
         for _ in 0..STEPS {
             let (mut apart, mut columns) = (Vec::new(), Vec::new());
             for &row in rows {
                 let (context, derivative) = self.sloping(row, &slopes);
                 apart.extend(&bench.candidate.row(row) - &self.output(context.view()));
-                let each: Vec<Array1<f64>> = (0..self.heads)
+                let each: Vec<Array1<f64>> = (0..self.count)
                     .map(|head| {
                         let mut alone = Array1::zeros(context.len());
                         alone.slice_mut(s![self.columns(head)]).assign(&derivative.slice(s![self.columns(head)]));
@@ -133,7 +133,7 @@ impl Heads {
                     (0..each[0].len()).flat_map(|j| each.iter().map(move |column| column[j]).collect::<Vec<_>>()),
                 );
             }
-            let columns = Array2::from_shape_vec((apart.len(), self.heads), columns).ok()?;
+            let columns = Array2::from_shape_vec((apart.len(), self.count), columns).ok()?;
             let apart = Array1::from(apart);
             if squares(&apart) <= LEFT * LEFT * ideal {
                 let told: Vec<String> = slopes.iter().map(|slope| format!("{slope:.4}")).collect();

@@ -15,8 +15,10 @@ const SHARE: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Key(usize),
-    /// Before the token.
-    Distance(i64),
+    /// So many before the token.
+    Before(usize),
+    /// So many behind it.
+    Behind(usize),
 }
 
 /// What several tokens have in common.
@@ -35,7 +37,8 @@ impl Alike {
     /// Which of several tokens' ways it is alike: by the key, by its distance, or by what has no key.
     fn of(way: Way, row: usize) -> [Option<Alike>; 2] {
         let keyed = |key: usize, what: fn(Place) -> Alike| {
-            [Some(what(Place::Key(key))), Some(what(Place::Distance(row as i64 - key as i64)))]
+            let place = row.checked_sub(key).map_or_else(|| Place::Behind(key - row), Place::Before);
+            [Some(what(Place::Key(key))), Some(what(place))]
         };
         match way {
             Way::Without(key) => keyed(key, Alike::Without),
@@ -81,9 +84,9 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Key(key) => write!(f, "key {key}"),
-            Place::Distance(0) => write!(f, "the token's own key"),
-            Place::Distance(by @ 1..) => write!(f, "the key {by} before the token"),
-            Place::Distance(by) => write!(f, "the key {} behind the token", -by),
+            Place::Before(0) => write!(f, "the token's own key"),
+            Place::Before(by) => write!(f, "the key {by} before the token"),
+            Place::Behind(by) => write!(f, "the key {by} behind the token"),
         }
     }
 }
