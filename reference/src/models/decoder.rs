@@ -144,12 +144,7 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Pass<T>, Error> {
-        let first = cache.len(0);
-        let pass = self.pass_from(first, tokens, cache, run);
-        if pass.is_err() {
-            cache.truncate(first);
-        }
-        pass
+        cache.attempt(|cache| self.pass_from(cache.len(0), tokens, cache, run))
     }
 
     fn pass_from<T: Real>(

@@ -46,8 +46,7 @@ impl Decoder<'_> {
         })?;
         let hidden = run.visit(at(LayerSite::ExpertHidden), hidden);
         let output = self.each_expert(&chosen, self.config().hidden_size, run, |expert, rows, run| {
-            let down = self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?;
-            run.linear(Linear::under, &hidden.select(rows), &down)
+            self.project_down(layer, expert, &hidden.select(rows), run)
         })?;
         let output = run.visit(at(LayerSite::ExpertOutput), output);
         for expert in 0..self.config().num_local_experts {
@@ -71,8 +70,7 @@ impl Decoder<'_> {
         x: &Tracked<T>,
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let hidden = self.activate(layer, expert, x, run)?;
-        run.linear(Linear::under, &hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
+        self.project_down(layer, expert, &self.activate(layer, expert, x, run)?, run)
     }
 
     /// Each token's experts and their weights.
@@ -135,6 +133,17 @@ impl Decoder<'_> {
         };
         let (gate, up) = (project(Projection::Gate)?, project(Projection::Up)?);
         self.activation(ActivationIn::Routed, &gate, &up, run)
+    }
+
+    /// One expert's output of its activation.
+    fn project_down<T: Real>(
+        &self,
+        layer: usize,
+        expert: usize,
+        hidden: &Tracked<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        run.linear(Linear::under, hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
     }
 
     /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read.

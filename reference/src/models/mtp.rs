@@ -7,8 +7,8 @@
 //! hf_generic   u = Wₑₕ·[norm(Emb[t]); norm(h)]                   y = layer(u)   z = head(norm y)    h of the next: norm y
 //! ```
 //!
-//! Row i of module k has the model's hidden state of token i and the embedding of token i + k + 1, and tells of token i + k + 2. vLLM's one
-//! module stands at the position of h, the others' at that of t. The embedding is the model's; so is the head but in `doc000`.
+//! Row i of module k has the model's hidden state of token i and the embedding of token i + k + 1, and tells of token i + k + 2.
+//! vLLM's one module stands at the position of h, the others' at that of t. The embedding is the model's; so is the head but in `doc000`.
 
 use super::decoder::{Decoder, Pass};
 use super::stream::{Stream, residual_stream};
@@ -54,21 +54,16 @@ impl<'w> MtpModule<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Pass<T>, Error> {
-        let first = cache.len(0);
-        let pass = self.pass_from(first, (tokens, hidden), cache, run);
-        if pass.is_err() {
-            cache.truncate(first);
-        }
-        pass
+        cache.attempt(|cache| self.pass_behind(cache, (tokens, hidden), run))
     }
 
-    fn pass_from<T: Real>(
+    fn pass_behind<T: Real>(
         &self,
-        first: usize,
-        (tokens, hidden): (&[u32], &Tracked<T>),
         cache: &mut KvCache<T>,
+        (tokens, hidden): (&[u32], &Tracked<T>),
         run: &mut Run<'_, T>,
     ) -> Result<Pass<T>, Error> {
+        let first = cache.len(0);
         mtp::check((tokens.len(), self.config.hidden_size), hidden.dim())?;
         let layer = Decoder::new(&self.config, self.semantics, &self.weights)?;
         let position = first + self.ahead();

@@ -121,6 +121,16 @@ impl<T: Real> KvCache<T> {
         self.index[layer] = from.index[layer].as_ref().filter(|_| tokens > 0).map(|keys| keys.select(&rows));
     }
 
+    /// What is done to the cache, and undone where it ends in an error.
+    pub fn attempt<R, E>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, E>) -> Result<R, E> {
+        let first = self.len(0);
+        let result = f(self);
+        if result.is_err() {
+            self.truncate(first);
+        }
+        result
+    }
+
     /// Forgets all but the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
         for (keys, values) in self.layers.iter_mut().flatten() {

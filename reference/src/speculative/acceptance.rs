@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! greedy     dᵢ where dᵢ = argmax Pᵢ                          else argmax Pᵢ, and stop
-//! sampled    dᵢ where u ≤ Pᵢ(dᵢ) / Qᵢ(dᵢ), u even in (0, 1)   else a draw from max(Pᵢ − Qᵢ, 0), and stop
+//! sampled    dᵢ where u·Qᵢ(dᵢ) < Pᵢ(dᵢ), u even in [0, 1)     else a draw from max(Pᵢ − Qᵢ, 0), and stop
 //! ```
 //!
 //! - Shapes: z \[k + 1, v\], row i the logits after draft i − 1; P the distribution that a token is drawn from by z; Q \[v\].
@@ -10,8 +10,10 @@
 //! - Rounding: none.
 //! - Errors: C1 a row of z for each draft and one more; C2 a draft is below v; C3 len(Q) = v.
 //! - Variants: slips of engines ([`Slip`]).
-//! - Source: spec A20; `rejection_sampler.py` in vLLM 0.33. Where all k are accepted, a token more comes from row k + 1. A draft without
-//!   Q counts as certain; one of Q = 0 is rejected.
+//! - Source: spec A20; `rejection_sampler.py` in vLLM 0.33.
+//!
+//! Where all k are accepted, a token more comes from the last row of z. A draft without Q counts as certain; one of Q = 0 is rejected.
+//! The documents' u ≤ P/Q differs from u·Q < P in ties alone, where one of P = 0 must not be accepted.
 
 use ndarray::ArrayView2;
 use rand::RngExt;

@@ -1,7 +1,7 @@
 //! Drafts of a model's modules of multi-token prediction (SPEC A18, A19).
 //!
-//! In a series, the last k rows of module k have drafts for tokens; in the next round they are dropped, and computed anew of the tokens
-//! that the model verified. vLLM's one module drops the rows of all drafts.
+//! In a series, the last k rows of module k have drafts for tokens. In the next round they are dropped, and computed anew of the
+//! tokens that the model verified. vLLM's one module drops the rows of all drafts.
 //!
 //! Errors: C1 at least one module; C2 a module has read all rows before; C3 the model's passes follow each other.
 
@@ -17,6 +17,18 @@ use crate::probe::NoProbe;
 use crate::run::Run;
 use crate::semantics::MtpTopology;
 use crate::{ContractError, Error, Real, RoundingContract, Tracked};
+
+/// What a drafter knows before a round.
+struct Known<'a, T> {
+    text: &'a [u32],
+    /// The model's hidden states of all tokens but the last.
+    hidden: &'a Tracked<T>,
+    /// How many of them modules have read before.
+    old: usize,
+}
+
+/// How a draft comes of a module's last logits.
+type Choose<'a, T> = dyn FnMut(&Pass<T>) -> Result<Draft, ContractError> + 'a;
 
 /// A model's modules, with a cache each.
 pub struct MtpDrafter<'m, 'w, T> {
@@ -40,10 +52,11 @@ impl<'m, 'w, T: Real> MtpDrafter<'m, 'w, T> {
     /// A module a draft: each reads the tokens a place further on.
     fn in_series(
         &mut self,
-        (text, hidden, old): (&[u32], &Tracked<T>, usize),
+        known: &Known<'_, T>,
         most: usize,
-        choose: &mut dyn FnMut(&Pass<T>) -> Result<Draft, ContractError>,
+        choose: &mut Choose<'_, T>,
     ) -> Result<Vec<Draft>, Error> {
+        let Known { text, hidden, old } = *known;
         let topology = topology(self.model);
         let first = old.saturating_sub(self.modules.len() - 1);
         let mut tokens = text[first + 1..].to_vec();
@@ -65,12 +78,8 @@ impl<'m, 'w, T: Real> MtpDrafter<'m, 'w, T> {
     }
 
     /// One module for all drafts: each after the first is a row more, of the draft before and the module's output there.
-    fn by_one(
-        &mut self,
-        (text, hidden, old): (&[u32], &Tracked<T>, usize),
-        most: usize,
-        choose: &mut dyn FnMut(&Pass<T>) -> Result<Draft, ContractError>,
-    ) -> Result<Vec<Draft>, Error> {
+    fn by_one(&mut self, known: &Known<'_, T>, most: usize, choose: &mut Choose<'_, T>) -> Result<Vec<Draft>, Error> {
+        let Known { text, hidden, old } = *known;
         let topology = topology(self.model);
         let (module, cache) = &mut self.modules[0];
         cache.truncate(old);
@@ -117,10 +126,10 @@ impl<T: Real> Drafter<T> for MtpDrafter<'_, '_, T> {
                 }
             }
         };
-        let known = (verified.text, &hidden, old);
+        let known = Known { text: verified.text, hidden: &hidden, old };
         let drafts = match topology(self.model) {
-            MtpTopology::VllmM3 => self.by_one(known, most, &mut choose),
-            MtpTopology::Doc000 | MtpTopology::HfGeneric => self.in_series(known, most, &mut choose),
+            MtpTopology::VllmM3 => self.by_one(&known, most, &mut choose),
+            MtpTopology::Doc000 | MtpTopology::HfGeneric => self.in_series(&known, most, &mut choose),
         };
         self.hidden = Some(hidden);
         drafts
