@@ -5,10 +5,11 @@ use reference::{LayerSite, Site};
 
 use crate::diagnose::search::Bench;
 
-/// How many times as large as the next singular value the last of those is that count.
+/// How many times as large as the next singular value the last of those is that count: neighbours in what fills all directions
+/// evenly are far closer.
 const GAP: f64 = 4.0;
 
-/// What there could be for each direction, at least.
+/// What there could be for each direction, at least: of low rank is what has a quarter of them at most.
 const FEW: usize = 4;
 
 /// Elements of a difference whose directions are computed.
@@ -28,7 +29,8 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Option<String> {
     let (n, m) = apart.dim();
     let values = DMatrix::from_row_iterator(n, m, apart.iter().copied()).singular_values();
     let most = n.min(m) / FEW;
-    // Roundings of so many independent values have no larger singular value than this.
+    // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); roundings of values
+    // of this size have at most twice the unit for σ.
     let size = (bench.ideal.iter().map(|y| y * y).sum::<f64>() / bench.ideal.len() as f64).sqrt();
     let noise = 2.0 * bench.unit() * size * ((n as f64).sqrt() + (m as f64).sqrt());
     let rank = values.iter().take_while(|value| **value > noise).count();

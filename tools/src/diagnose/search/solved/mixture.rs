@@ -5,9 +5,10 @@
 //! ```
 //!
 //! with y the candidate's and ŷ the right values at the experts' sum or behind it. That expert e was used with the weight
-//! wᵢₑ + dᵢₑ, where wᵢₑ is the right one, is said where the equation leaves next to nothing.
+//! wᵢₑ + dᵢₑ, where wᵢₑ is the right one, is said where the equation leaves next to nothing: of a layer of at least twice as many
+//! channels as experts, so that as many equations as unknowns are left to hold it to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ndarray::{Array1, Array2, Axis};
 use reference::probe::NoProbe;
@@ -19,16 +20,17 @@ use super::rule::{self, Entry};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// What may be left of the squares of a difference that the experts' outputs explain.
+/// What may be left of the squares of a difference that the experts' outputs explain. E columns that have nothing to do with it
+/// leave 1 − E/H of it, at least a half; roundings a seventh as large as the fault leave so much.
 const LEFT: f64 = 0.02;
 
 /// Standard deviations that a weight is not off by chance.
 const CERTAIN: f64 = 8.0;
 
-/// A share of a token's largest weight below which a weight is none.
+/// A share of a token's largest weight below which a weight is none: what bf16 leaves of it, several times.
 const NONE: f64 = 0.02;
 
-/// How far a weight may be from another's place, as a share, to be the same.
+/// How far a weight may be from another's, as a share, to be the same: experts' weights of one token differ by more.
 const SAME: f64 = 0.05;
 
 /// Multiplications that are spent on experts.
@@ -241,10 +243,11 @@ fn told_unsolved(unsolved: &BTreeSet<usize>, all: &[Entry]) -> Option<String> {
 }
 
 fn entries(chosen: &Array2<usize>) -> Vec<Entry> {
-    let mut passed = std::collections::HashMap::new();
+    let mut passed: HashMap<usize, usize> = HashMap::new();
     let each = chosen.indexed_iter().map(|((token, slot), &expert)| {
-        let seen: &mut usize = passed.entry(expert).or_default();
-        let rank = std::mem::replace(seen, *seen + 1);
+        let seen = passed.entry(expert).or_default();
+        let rank = *seen;
+        *seen += 1;
         let is_paired = chosen.row(token).iter().any(|other| *other == expert ^ 1);
         Entry { token, slot, expert, rank, is_paired }
     });

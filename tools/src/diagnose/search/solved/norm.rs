@@ -6,7 +6,9 @@
 //!
 //! with y the candidate's and ŷ the right values, w the weight.
 
-use ndarray::{Array1, Array2, ArrayView1, Zip, s};
+use std::ops::Range;
+
+use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
 use reference::semantics::NormWeight;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
@@ -14,13 +16,14 @@ use reference::{LayerSite, Site};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// How far values may be off, in what roundings leave, to be the same.
+/// How far values may be off, in what roundings leave of a row, to be the same: s and v carry those of others, too.
 const SAME: f64 = 4.0;
 
-/// Rounds in which s and v are solved for in turn.
+/// Rounds in which s and v are solved for in turn. Each is exact given the other, and their product has rank 1, so each round
+/// squares what separates it from that.
 const ROUNDS: usize = 40;
 
-/// What may be left of how far rows' mean squares are off.
+/// What may be left of how far rows' mean squares are off: what ε, which these squares have not, does to a sum of few channels.
 const MOVED: f64 = 0.01;
 
 /// Channels that are told one by one.
@@ -40,8 +43,8 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let Some(of) = weight(bench.site) else { return Ok(Vec::new()) };
     // Of its input at most the last sum is not shown, attention under its second name, and what stands before all layers.
     let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Attention));
-    let in_layer = bench.suspects.iter().filter(|site| site.layer() == bench.site.layer() && **site != bench.site);
-    if in_layer.into_iter().any(|site| !is_sum(site)) {
+    let mut in_layer = bench.suspects.iter().filter(|site| site.layer() == bench.site.layer() && **site != bench.site);
+    if in_layer.any(|site| !is_sum(site)) {
         return Ok(Vec::new());
     }
     let w = effective(bench, of)?;
@@ -150,7 +153,6 @@ impl Norm {
         // 1/s² is the mean square that was taken, where the right one is 1.
         let taken = s.mapv(|s| (s * s).recip());
         let squares = self.z.mapv(|z| z * z);
-        // Where few channels count, ε, which these squares have not, counts for more.
         let moved = taken.iter().fold(0.0, |most: f64, taken| most.max((taken - 1.0).abs()));
         let limit = (4.0 * self.same).max(MOVED * moved);
         let is = |sums: &Array1<f64>, count: usize| {
@@ -159,7 +161,7 @@ impl Norm {
         if n < 2 || taken.iter().all(|taken| (taken - 1.0).abs() <= 4.0 * self.same) {
             return None;
         }
-        let of = |range: std::ops::Range<usize>| squares.slice(s![.., range]).sum_axis(ndarray::Axis(1));
+        let of = |range: Range<usize>| squares.slice(s![.., range]).sum_axis(Axis(1));
         for count in (1..width).rev() {
             for (range, which) in [(0..count, "first"), (width - count..width, "last")] {
                 let sums = of(range);

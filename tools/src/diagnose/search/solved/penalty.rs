@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 
-use ndarray::Array2;
+use ndarray::{Array1, Array2};
 use reference::Site;
 
 use super::least_squares::solve;
 use crate::diagnose::search::Bench;
 
-/// How far logits may be off, in roundings, to be the same.
+/// How far logits may be off, in roundings, to be the same: each was rounded on both sides, and what is divided by p or less by a
+/// once more; the rest is for p, a and b themselves.
 const SAME: f64 = 8.0;
 
 /// A logit of a token that is there already.
@@ -64,12 +65,14 @@ fn repetition(seen: &[Seen], is: impl Fn(f64, f64) -> bool) -> Option<String> {
 
 fn presence(seen: &[Seen], is: impl Fn(f64, f64) -> bool) -> Option<String> {
     let columns = Array2::from_shape_fn((seen.len(), 2), |(i, j)| if j == 0 { 1.0 } else { seen[i].times as f64 });
-    let less = seen.iter().map(|s| s.right - s.own).collect::<ndarray::Array1<f64>>();
+    let less = seen.iter().map(|s| s.right - s.own).collect::<Array1<f64>>();
     let solution = solve(columns.view(), less.view())?;
     let [once, each] = solution.x[..] else { return None };
     let holds = seen.iter().all(|s| is(s.own, s.right - once - each * s.times as f64));
-    holds.then(|| format!(
+    holds.then(|| {
+        format!(
             "logits of tokens that came before are less by {once:.4}, and by {each:.4} each time: a penalty on presence or \
              frequency"
-        ))
+        )
+    })
 }

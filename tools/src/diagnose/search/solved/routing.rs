@@ -11,7 +11,8 @@ use super::least_squares::solve;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// How far weights may be off, in roundings, to be the same.
+/// How far weights may be off, in roundings of f32, to be the same: a score, a sum of up to eight, a quotient and a product on both
+/// sides.
 const SAME: f64 = 16.0;
 
 pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
