@@ -2,7 +2,7 @@
 
 use fixtures::Dtype;
 use fixtures::activations::rows::inferred::Fed;
-use fixtures::activations::rows::stated::slots;
+use fixtures::activations::rows::stated::prompts_of;
 use fixtures::names::sited::Sited;
 use reference::config::Config;
 
@@ -10,23 +10,28 @@ use crate::failure::Failure;
 use crate::session::rotated::first_position;
 
 /// What people call the tensor of a prompt's tokens.
-const TOKENS: [&str; 4] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids"];
+const TOKENS: [&str; 5] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "sequences"];
 
-/// The prompts that the tensors `input_ids` and `attention_mask` are of, \[T\] or \[B, T\]. None, where these are another call's:
+/// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are another call's:
 /// of one token, or rotated by later positions than the dump's first call is.
 pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>>, Failure> {
     let Some((ids, width)) = first_of(values, &TOKENS)? else { return Ok(None) };
     let mask = numbers::<u8>(values, "attention_mask")?.filter(|(mask, of)| (mask.len(), *of) == (ids.len(), width));
     let mask: Option<Vec<u8>> = mask.map(|(mask, _)| mask);
+    let positions = numbers::<usize>(values, "position_ids")?;
+    let positions = positions.filter(|(own, of)| mask.is_none() && (own.len(), *of) == (ids.len(), width));
     let lists = ids.len() / width.max(1);
     if width < 2 || first_position(values, config, 0, (lists, width)).is_some_and(|position| position > 0) {
         return Ok(None);
     }
     let list = |(number, tokens): (usize, &[u32])| {
-        let mask = mask.as_ref().map(|mask| &mask[number * width..][..width]);
-        Some(Fed { slots: slots(tokens, mask, None).ok()?, decoded: Vec::new() })
+        let own = number * width..(number + 1) * width;
+        let mask = mask.as_ref().map(|mask| &mask[own.clone()]);
+        prompts_of(tokens, mask, positions.as_ref().map(|(all, _)| &all[own])).ok()
     };
-    Ok(ids.chunks(width).enumerate().map(list).collect())
+    let lists: Option<Vec<_>> = ids.chunks(width).enumerate().map(list).collect();
+    let fed = |slots| Fed { slots, decoded: Vec::new() };
+    Ok(lists.map(|lists| lists.into_iter().flatten().map(fed).collect()))
 }
 
 /// The first of these tensors that the dump has.
