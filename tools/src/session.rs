@@ -12,6 +12,7 @@ pub mod decoding;
 pub mod diagnose;
 pub mod dumped;
 mod embedded;
+mod generated;
 mod inputs;
 pub mod model;
 pub mod pixels;

@@ -5,7 +5,7 @@
 
 use reference::{LayerSite, Site};
 
-/// What is unknown on the way through a layer.
+/// What is unknown on the way through a phase.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unknown {
     /// Positions whose keys and values are not in the dump.
@@ -20,6 +20,16 @@ impl Unknown {
     /// Nothing yet, where so many positions are not in the dump.
     pub(super) fn new(absent: usize) -> Self {
         Unknown { absent, branch: false, stream: false }
+    }
+
+    /// The same, or what goes into the phase.
+    pub(super) fn going_on(self, stream: bool) -> Self {
+        Unknown { branch: stream, stream, ..self }
+    }
+
+    /// Whether the residual stream is unknown.
+    pub(super) fn is_stream(self) -> bool {
+        self.stream
     }
 
     /// Why nothing can be said of a site's value, if so; `shown` if what follows goes on from the candidate's.

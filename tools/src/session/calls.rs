@@ -6,6 +6,7 @@
 //! a call from position 0 on    reads anew: a model without a cache, or one that is called twice
 //! rows of the last call alone  are those of the position that they are rotated by; what came before is not in the dump
 //! a batch of one prompt        each list of slots has it
+//! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed
 //! ```
 
 use fixtures::activations::manifest::Manifest;
@@ -16,6 +17,7 @@ use reference::Site;
 
 use crate::failure::Failure;
 use crate::session::embedded::{self, Lists};
+use crate::session::generated::{Generated, generated};
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
@@ -68,6 +70,16 @@ pub(super) fn infer(
         }
         Err(problem) => misfit(problem),
     };
+    if let [one] = &fed[..]
+        && is_unpadded(one)
+        && one.decoded.is_empty()
+        && let Some(Generated { fed, unread }) = generated(values, &one.tokens(), &sizes)?
+    {
+        let mut unsaid = sizes.clone();
+        unsaid[0] = Size::default();
+        let calls = inferred::calls(std::slice::from_ref(&fed), &unsaid).map_err(misfit)?;
+        return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
+    }
     let lists = embedded::tokens(values, model)?;
     let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
         return without_last(&fed, &sizes).ok_or(problem);

@@ -161,10 +161,15 @@ fn require_known(dump: &Sited) -> Result<(), Failure> {
     }))
 }
 
+const HELP_SCORES: &str = "scores are what generate makes of logits, by temperature, penalties and filters: keep these, with \
+                           generate(output_logits=True, return_dict_in_generate=True), and save them as logits.0, logits.1, …";
+
 fn no_site(dump: &Sited) -> Failure {
     let names: Vec<&str> = dump.dump().names().take(5).collect();
     let path = dump.dump().path().display();
-    Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(naming())
+    let are_scores = names.iter().all(|name| name.split('.').any(|part| part == "scores"));
+    let help = if are_scores { HELP_SCORES.to_owned() } else { naming() };
+    Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(help)
 }
 
 fn naming() -> String {
