@@ -11,6 +11,7 @@ pub mod qk_norm_rope;
 pub mod attention;
 pub mod indexer;
 pub mod block_sparse_attention;
+pub mod all_reduce;
 pub mod residual;
 pub mod add_rms_norm;
 pub mod router;

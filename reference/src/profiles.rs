@@ -41,8 +41,11 @@ const TRANSFORMERS: RoundingContract = RoundingContract {
 /// Of quantized checkpoints on a GPU: transformers' `finegrained_fp8.py`, vLLM's `fp8_utils.py`, `SGLang`'s `fp8_kernel.py`.
 const QUANTIZED: &[&str] = &["inputs=fp8", "inputs=fp8_powers"];
 
+/// Under tensor parallelism: transformers' `RowwiseParallel`, vLLM's and `SGLang`'s `RowParallelLinear`.
+const RANKS: &[&str] = &["ranks=2", "ranks=4", "ranks=8"];
+
 const TRANSFORMERS_MODES: &[&[&str]] =
-    &[&["attention=eager", "attention=flash"], &["gate=stored", "gate=bias"], &["experts=each"], QUANTIZED];
+    &[&["attention=eager", "attention=flash"], &["gate=stored", "gate=bias"], &["experts=each"], RANKS, QUANTIZED];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
@@ -67,6 +70,7 @@ const VLLM_MODES: &[&[&str]] = &[
     &["attention=sdpa"],
     &["swiglu=each"],
     &["experts=once"],
+    RANKS,
     QUANTIZED,
 ];
 
@@ -91,6 +95,7 @@ const SGLANG_MODES: &[&[&str]] = &[
     &["attention=flash"],
     &["swiglu=stored"],
     &["experts=products"],
+    RANKS,
     QUANTIZED,
 ];
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, s};
 
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
+use crate::ops::all_reduce::{AllReduce, all_reduce};
 use crate::ops::linear::{self, Linear, linear};
 use crate::ops::linear_bias::{self, LinearBias, linear_bias};
 use crate::probe::Probe;
@@ -115,6 +116,24 @@ impl<'p, T: Real> Run<'p, T> {
             None => self.product(params, &x, w),
             Some(scales) => self.product(params, &self.quantized(&x, scales.block.1), w),
         }
+    }
+
+    /// x·wᵀ where ranks have columns of x each, whose parts are added up. A quantized w is multiplied whole.
+    pub fn row_parallel(&self, x: &Tracked<T>, w: &Matrix<'_>) -> Result<Tracked<T>, Error> {
+        let (columns, candidate) = (x.dim().1, self.candidate.map_or(1, |candidate| candidate.ranks));
+        let ranks = self.contract.ranks.max(candidate);
+        if ranks == 1 || columns % ranks != 0 || w.scales().is_some() {
+            return self.linear(Linear::under, x, w);
+        }
+        let dense = w.dense::<f64>();
+        let part = |rank: usize| {
+            let own = rank * columns / ranks..(rank + 1) * columns / ranks;
+            let weight = Matrix::stored(dense.slice(s![.., own.clone()]), w.storage());
+            self.linear(Linear::under, &x.columns(own), &weight)
+        };
+        let parts: Vec<Tracked<T>> = (0..ranks).map(part).collect::<Result<_, _>>()?;
+        let y = all_reduce(&AllReduce::under(&self.contract), &parts)?;
+        Ok(self.tracked(y, |c, _| AllReduce::under(c).bound(&parts.iter().map(Tracked::widened).collect::<Vec<_>>())))
     }
 
     /// The same of x as it is.

@@ -1,6 +1,7 @@
 //! The operators, one by one. Each file holds one together: laws, rounding points, bound with a witness, constraints.
 
 mod add_rms_norm;
+mod all_reduce;
 mod attention;
 mod axial_rope;
 mod block_sparse_attention;

@@ -76,7 +76,7 @@ impl Decoder<'_> {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,
         };
-        let o = run.linear(Linear::under, &context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let o = run.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
         let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
     }

@@ -61,7 +61,7 @@ impl Decoder<'_> {
             _ => (ActivationIn::All, Written::Dense),
         };
         let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), run)?;
-        let output = project(&hidden, Projection::Down, Linear::under, run)?;
+        let output = run.row_parallel(&hidden, &self.layer_weight(layer, of(Projection::Down))?)?;
         Ok(run.visit(Site::Layer(layer, down), self.written(written, first, output)))
     }
 
