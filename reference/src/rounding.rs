@@ -19,6 +19,9 @@ use crate::storage::Mode;
 use crate::words::word;
 use crate::{Real, Rounding, Storage};
 
+/// Ranks at most.
+const MOST_RANKS: usize = 64;
+
 /// How an implementation rounds and accumulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RoundingContract {
@@ -61,6 +64,11 @@ pub struct RoundingContract {
     pub experts: ExpertSum,
     /// D60.
     pub norm_input: NormInput,
+    /// How many ranks share the products that go into the residual stream: each stores its part, and these are added up.
+    pub ranks: usize,
+    /// What values were converted to when they were saved, after all was computed; [`Storage::Real`] where they are shown as they
+    /// were.
+    pub saved: Storage,
 }
 
 /// What an implementation holds weights in; [`Storage::Real`] stands for the type that they are stored in.
@@ -100,6 +108,8 @@ impl RoundingContract {
         swiglu: ActivationRound::Once,
         experts: ExpertSum::Once,
         norm_input: NormInput::Stored,
+        ranks: 1,
+        saved: Storage::Real,
     };
 
     /// Fused kernels on any device: bf16 between kernels, f32 within.
@@ -138,6 +148,8 @@ impl RoundingContract {
         swiglu: ActivationRound::Each,
         experts: ExpertSum::Each,
         norm_input: NormInput::Stored,
+        ranks: 1,
+        saved: Storage::Real,
     };
 
     /// The same in f32.
@@ -161,6 +173,12 @@ impl RoundingContract {
     /// The rounding of an activation that is stored.
     pub fn stored(&self) -> Rounding {
         Rounding { storage: self.activations, mode: self.mode }
+    }
+
+    /// What activations are shown in: the coarser of what they are stored in and what they were converted to.
+    pub fn shown(&self) -> Storage {
+        let is_coarser = self.saved.unit_roundoff() > self.activations.unit_roundoff();
+        if is_coarser { self.saved } else { self.activations }
     }
 
     /// The rounding between two steps of a chain.
@@ -220,7 +238,8 @@ impl RoundingContract {
     /// The same contract in a run whose sums are in the order that it fixes; `None` where it fixes none.
     pub fn ordered(mut self) -> Option<Self> {
         let steps = matches!(self.accumulator, Accumulator::TensorCore(TensorCore { promote: Some(_), .. }));
-        let fixed = self.reduction == Reduction::Parity && steps && self.attention == AttentionRound::Flash;
+        let shown = self.saved == Storage::Real;
+        let fixed = shown && self.reduction == Reduction::Parity && steps && self.attention == AttentionRound::Flash;
         self.mode = Mode::Ordered;
         fixed.then_some(self)
     }
@@ -280,7 +299,7 @@ impl RoundingContract {
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 18] {
+    pub fn fields(&self) -> [(&'static str, String); 20] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
@@ -300,6 +319,8 @@ impl RoundingContract {
             ("swiglu", self.swiglu.to_string()),
             ("experts", self.experts.to_string()),
             ("norm_input", self.norm_input.to_string()),
+            ("ranks", self.ranks.to_string()),
+            ("saved", self.saved.to_string()),
         ]
     }
 
@@ -324,6 +345,8 @@ impl RoundingContract {
             "swiglu" => self.swiglu = word(field, value)?,
             "experts" => self.experts = word(field, value)?,
             "norm_input" => self.norm_input = word(field, value)?,
+            "ranks" => self.ranks = ranks(value)?,
+            "saved" => self.saved = value.parse()?,
             _ => {
                 let names = self.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("precision field", field, format!("one of {names}")));
@@ -331,4 +354,10 @@ impl RoundingContract {
         }
         Ok(self)
     }
+}
+
+/// A number of ranks.
+fn ranks(text: &str) -> Result<usize, ParseError> {
+    let count = text.parse().ok().filter(|count: &usize| (1..=MOST_RANKS).contains(count));
+    count.ok_or_else(|| ParseError::new("ranks", text, format!("a number from 1 to {MOST_RANKS}")))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 
 use crate::bound::ErrorBound;
+use crate::storage::{Mode, drawn};
 use crate::{Real, Rounding, Storage};
 
 /// A value of the model at one site: a matrix, one row a token unless the site says otherwise.
@@ -26,6 +27,20 @@ impl<T: Real> Tracked<T> {
     pub fn exact(value: Array2<T>) -> Self {
         let error = Some(ErrorBound::exact(value.dim()));
         Tracked { value, error }
+    }
+
+    /// A candidate's value that was rounded to `saved` when it was saved: what it was lies within half a step of it. A stochastic
+    /// run draws it there.
+    #[must_use]
+    pub fn before_saved(value: Array2<T>, saved: Storage, mode: Mode) -> Self {
+        let half = |x: T| saved.spacing(x.wide()) / 2.0;
+        let (Mode::Stochastic(seed) | Mode::Sums(seed)) = mode else {
+            let certain = value.mapv(half);
+            // Each value between its neighbours' middles is as probable as any other.
+            let sigma = certain.mapv(|half| half / 3.0_f64.sqrt());
+            return Tracked { value, error: Some(ErrorBound { certain, sigma, carried: 0 }) };
+        };
+        Tracked::plain(value.mapv(|x| T::of(drawn(seed, x.wide(), half(x) / 3.0_f64.sqrt()))))
     }
 
     /// Rows and columns.

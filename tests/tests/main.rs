@@ -41,6 +41,7 @@ mod report;
 mod rounding;
 mod routing;
 mod rows;
+mod saved;
 mod semantics;
 mod site;
 mod skip;

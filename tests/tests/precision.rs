@@ -56,7 +56,7 @@ fn found(config: &Config, weights: &Memory, live: &Live, stored: Storage, engine
         prompt: TEXT.len(),
         media: None,
     };
-    find(&compared, stored, engine).expect("it runs").expect("there are profiles")
+    find(&compared, (stored, Storage::Real), engine).expect("it runs").expect("there are profiles")
 }
 
 /// What is found computes what was computed, though two precisions may be one for a model: M3's norms round once in all.

@@ -86,7 +86,7 @@ fn words_that_are_none() {
             "fused,norm=two",
             "precision field = \"norm\", expected one of activations, accumulator, reduction, weights, one_plus, operands, inputs, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
-             gate, routing, swiglu, experts, norm_input",
+             gate, routing, swiglu, experts, norm_input, ranks, saved",
         ),
     ] {
         assert_eq!(text.parse::<RoundingContract>().expect_err("no contract").to_string(), want);

@@ -17,6 +17,7 @@ pub(crate) mod floor;
 pub mod judging;
 pub mod lens;
 mod likelihood;
+pub(crate) mod loaded;
 pub mod percentile;
 pub mod profile;
 mod recover;

@@ -37,7 +37,7 @@ impl Comparison<'_> {
         let mut row = vec![0.0; table.dim().1];
         let mut is = |token: usize, shown: ArrayView1<'_, f64>| {
             table.row_into(token, &mut row);
-            row.iter().zip(shown).all(|(x, shown)| self.contract.activations.nearest(*x) == *shown)
+            row.iter().zip(shown).all(|(x, shown)| self.contract.shown().nearest(*x) == *shown)
         };
         let Some(i) = (0..tokens.len()).find(|&i| !is(tokens[i] as usize, shown.row(i))) else { return Ok(()) };
         // No token's embedding: the embedding is at fault, not the prompt.

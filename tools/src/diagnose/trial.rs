@@ -34,7 +34,8 @@ pub(super) enum Depth {
     Twin,
 }
 
-/// A deviation from its twin that no right candidate has, in roots of the unit roundoff: 0.002 in f32, 0.5 in bf16.
+/// A deviation from its twin that no right candidate has, in roots of the unit roundoff: 0.002 in f32, 0.5 in bf16. Roundings go
+/// as the unit itself, so this is thousands of them in f32 and hundreds in bf16, where one is already as far as values are apart.
 const LARGEST: f64 = 8.0;
 
 /// Shares by layer; what is in none together.
@@ -112,7 +113,7 @@ impl Comparison<'_> {
 
     /// Whether values are so coarse that the twin tells structure.
     pub(super) fn tells_structure(&self) -> bool {
-        matches!(self.contract.activations, Storage::Bf16 | Storage::F16)
+        matches!(self.contract.shown(), Storage::Bf16 | Storage::F16)
     }
 
     /// What the twin says, too: verdicts with what is suspicious by its structure.
@@ -227,7 +228,7 @@ impl Comparison<'_> {
         let assumption = before.assumption.and_all(added)?;
         let layers = self.around(fault.site);
         if let Some(far) = self.far(&assumption, layers.clone(), fault)?
-            && far > beyond_rounding(self.contract.activations)
+            && far > beyond_rounding(self.contract.shown())
         {
             return Ok((None, far));
         }
@@ -362,8 +363,8 @@ fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool
 }
 
 /// A deviation of all values together that is more than any order of sums in one layer leaves.
-fn beyond_rounding(activations: Storage) -> f64 {
-    LARGEST * activations.unit_roundoff().max(Storage::F32.unit_roundoff()).sqrt()
+fn beyond_rounding(shown: Storage) -> f64 {
+    LARGEST * shown.unit_roundoff().max(Storage::F32.unit_roundoff()).sqrt()
 }
 
 fn deviation(fault: &SiteReport, reports: &[SiteReport]) -> f64 {

@@ -10,8 +10,9 @@ use reference::{Real, RoundingContract, Site};
 use serde::Serialize;
 
 use super::lens::Lens;
+use super::loaded::Loaded;
 use super::stored::storage_at;
-use super::substitution::{Loaded, Seen, SeenChoice, Substitution};
+use super::substitution::{Seen, SeenChoice, Substitution};
 use super::track::{Pass, Phase, State};
 use crate::compare::metrics::unravel;
 use crate::compare::selection::Selection;
@@ -92,7 +93,7 @@ impl<'m> ExactTwin<'m> {
 
     /// Goes on from a candidate's residual stream.
     pub(super) fn jump(&mut self, stream: &Array2<f64>) {
-        self.state.jump(stream);
+        self.state.jump(stream, &self.contract);
     }
 
     /// Runs one phase of a forward pass: every site that the candidate shows, and how its values stand.
@@ -100,7 +101,7 @@ impl<'m> ExactTwin<'m> {
         if phase == Phase::Start {
             self.state.truncate(pass.kept());
         }
-        let mut probe = Substitution::new(Lens::Local, loaded, None);
+        let mut probe = Substitution::new(Lens::Local, loaded, &self.contract, None);
         let mut run = Run::<f32>::new(self.contract, &mut probe);
         self.state.advance(self.model, phase, pass, &mut run)?;
         if let Some(failure) = probe.failure {

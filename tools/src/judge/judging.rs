@@ -11,11 +11,12 @@ use super::chance::beyond;
 use super::floor::{FAR, NoiseFloor, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
-use super::substitution::{Loaded, Seen};
+use super::loaded::Loaded;
+use super::substitution::Seen;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 use crate::judge::spread::Spread;
-use crate::judge::stored::storage_at;
+use crate::judge::stored::shown_in;
 use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
@@ -96,13 +97,13 @@ impl Judge {
     /// The values as they are judged.
     pub(crate) fn kept(&self, contract: &RoundingContract, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
         let reference = self.computed().clone();
+        let candidate = loaded.value(self.site())?.as_ref().clone();
         let bound = if self.members.is_empty() {
             self.seen.computed.error_or_exact().certain
         } else {
-            let floor = NoiseFloor::of(&reference, &self.members, storage_at(self.seen.site, contract));
+            let floor = NoiseFloor::of(&reference, &self.members, shown_in(self.site(), contract, &candidate));
             Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
         };
-        let candidate = loaded.value(self.site())?.as_ref().clone();
         Ok(Kept { shape: loaded.shape(self.site(), self.seen.shown.as_deref()), candidate, reference, bound })
     }
 
@@ -115,7 +116,7 @@ impl Judge {
     ) -> Result<SiteReport, Failure> {
         let candidate = loaded.value(self.seen.site)?;
         let candidate = candidate.as_ref();
-        let storage = storage_at(self.seen.site, contract);
+        let storage = shown_in(self.seen.site, contract, candidate);
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();

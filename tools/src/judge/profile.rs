@@ -2,10 +2,11 @@
 //!
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
+use fixtures::names::at::At;
 use reference::config::{Config, FeedForward};
 use reference::error::ParseError;
 use reference::profiles::{PROFILES, Profile};
-use reference::{RoundingContract, Storage};
+use reference::{RoundingContract, Site, Storage};
 
 use super::agreement::Agreement;
 use super::compared::Compared;
@@ -26,11 +27,16 @@ pub struct FoundPrecision {
     pub profile: &'static str,
 }
 
-/// Among the profiles that store activations in `activations`, and of the engine if it has any, the modes that agree best.
-/// `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
+/// By how much more bits have to agree for another profile to count where values were converted when they were saved: a quarter of
+/// one, for all that is left of what precisions differ by is in the last bits of those that are left.
+const MORE: f64 = 0.01;
+
+/// Among the profiles that store activations in `activations`, and of the engine if it has any, the modes that agree best, where
+/// values were converted to `saved` when they were saved, which leaves too little to tell modes apart. `None` where no such profile is known, or the candidate shows nothing to
+/// tell them apart by.
 pub fn find(
     compared: &Compared<'_>,
-    activations: Storage,
+    (activations, saved): (Storage, Storage),
     engine: Option<&str>,
 ) -> Result<Option<FoundPrecision>, Failure> {
     let stores = |profile: &&Profile| profile.contract.activations == activations;
@@ -39,8 +45,12 @@ pub fn find(
     let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
     for profile in if named.is_empty() { known } else { named } {
-        let Some(found) = compared.best_mode(profile)? else { continue };
-        if best.as_ref().is_none_or(|best| found.bits > best.bits) {
+        let (found, more) = match saved {
+            Storage::Real => (compared.best_mode(profile)?, 0.0),
+            _ => (compared.plain(profile, RoundingContract { saved, ..profile.contract })?, MORE),
+        };
+        let Some(found) = found else { continue };
+        if best.as_ref().is_none_or(|best| found.bits > best.bits + more) {
             best = Some(found);
         }
     }
@@ -48,10 +58,15 @@ pub fn find(
 }
 
 impl Compared<'_> {
+    /// A profile in one mode.
+    fn plain(&self, profile: &'static Profile, contract: RoundingContract) -> Result<Option<FoundPrecision>, Failure> {
+        let agreement = self.agreement(contract)?;
+        Ok(agreement.map(|(share, bits)| FoundPrecision { contract, share, bits, profile: profile.name }))
+    }
+
     /// A profile's modes are tried point by point, until none agrees better.
     fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
-        let Some((share, bits)) = self.agreement(profile.contract)? else { return Ok(None) };
-        let mut best = FoundPrecision { contract: profile.contract, share, bits, profile: profile.name };
+        let Some(mut best) = self.plain(profile, profile.contract)? else { return Ok(None) };
         loop {
             let before = best.bits;
             for others in profile.modes {
@@ -78,9 +93,28 @@ impl Compared<'_> {
         }
     }
 
-    /// The shares of values that equal the twin's and of bits that agree, in the first layers and the first forward pass; where
-    /// nothing of these layers is shown, in all.
+    /// The share of values that equal the twin's at some sites; `None` where none of these is shown.
+    pub fn share_at(&self, contract: RoundingContract, is_of: fn(Site) -> bool) -> Result<Option<f64>, Failure> {
+        let of_sites = self.agreements(contract)?.into_iter().filter(|(at, _)| is_of(at.site));
+        let (count, equal) =
+            of_sites.fold((0, 0), |(count, equal), (_, agreement)| (count + agreement.count, equal + agreement.equal));
+        Ok((count > 0).then(|| equal as f64 / count as f64))
+    }
+
+    /// The shares of values that equal the twin's and of bits that agree, as means over sites.
     fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
+        let agreements = self.agreements(contract)?;
+        let mean = |of: fn(&Agreement) -> f64| {
+            agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
+        };
+        let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
+        let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
+        Ok((!agreements.is_empty()).then(|| (share, mean(bits))))
+    }
+
+    /// How values stand to the twin's in the first layers and the first forward pass; where nothing of these layers is shown, in
+    /// all.
+    fn agreements(&self, contract: RoundingContract) -> Result<Vec<(At, Agreement)>, Failure> {
         let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
         let model = comparison.model()?;
         let of = |layers| comparison.verification(&model, &[Lens::Local], 0..layers).agreements();
@@ -88,12 +122,7 @@ impl Compared<'_> {
         if agreements.is_empty() {
             agreements = of(model.config().num_hidden_layers)?;
         }
-        let mean = |of: fn(&Agreement) -> f64| {
-            agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
-        };
-        let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
-        let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
-        Ok((!agreements.is_empty()).then(|| (share, mean(bits))))
+        Ok(agreements)
     }
 }
 

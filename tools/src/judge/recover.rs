@@ -17,7 +17,8 @@ use reference::{LayerSite, RoundingContract, Site};
 
 use self::search::Search;
 use super::floor::{FAR, FEW, MEMBERS};
-use super::substitution::{Forced, Loaded, Seen, Unshown};
+use super::loaded::{Forced, Loaded};
+use super::substitution::{Seen, Unshown};
 use crate::failure::Failure;
 
 /// Configurations that are tried for a token, at most: runs of the phase.

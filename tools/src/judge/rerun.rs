@@ -9,7 +9,7 @@ use reference::{LayerSite, RoundingContract, Site, Tracked};
 
 use super::judging::norm;
 use super::lens::Lens;
-use super::stored::storage_at;
+use super::stored::{shown_in, storage_at};
 use super::substitution::Substitution;
 use super::track::{Phase, State};
 use super::verification::Verification;
@@ -105,9 +105,9 @@ impl Verification<'_> {
                 state.truncate(pass.kept());
             }
             if let Some(stream) = stream {
-                state.jump(&stream);
+                state.jump(&stream, &contract);
             }
-            let substitution = Substitution::new(Lens::Local, loaded, Some(vec![at]));
+            let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(vec![at]));
             let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None };
             state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
             if let Some(failure) = probe.substitution.failure {
@@ -115,9 +115,9 @@ impl Verification<'_> {
             }
             let Some(seen) = probe.substitution.seen.into_iter().find(|seen| seen.site == at) else { return Ok(()) };
             let tokens = seen.shown.as_ref().map_or(loaded.tokens(), |shown| shown.len());
-            let storage = storage_at(at, &contract);
             let candidate = loaded.value(at)?;
-            found.append(&seen.computed.value.mapv(|x| storage.nearest(x)), &candidate, tokens);
+            let (storage, shown) = (storage_at(at, &contract), shown_in(at, &contract, &candidate));
+            found.append(&seen.computed.value.mapv(|x| shown.nearest(storage.nearest(x))), &candidate, tokens);
             if seen.shown.is_none() {
                 for (site, value) in probe.values {
                     stack(found.beside.entry(site).or_default(), &value);

@@ -1,5 +1,6 @@
 //! What an engine stores a site's values in.
 
+use ndarray::Array2;
 use reference::rounding::Chain;
 use reference::site::Kept;
 use reference::{RoundingContract, Site, Storage};
@@ -10,6 +11,17 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
         Storage::F16 | Storage::Bf16 if is_wide(site, contract) => Storage::F32,
         activations => activations,
     }
+}
+
+/// What a candidate's values at a site are shown in: what they were converted to when they were saved, if all of them have been, or
+/// as they are stored.
+pub(crate) fn shown_in(site: Site, contract: &RoundingContract, values: &Array2<f64>) -> Storage {
+    saved_as(contract.saved, values).unwrap_or_else(|| storage_at(site, contract))
+}
+
+/// What values were converted to when they were saved, if all of them are of its grid.
+pub(super) fn saved_as(saved: Storage, values: &Array2<f64>) -> Option<Storage> {
+    (saved != Storage::Real && values.iter().all(|x| saved.holds(*x))).then_some(saved)
 }
 
 /// Whether a site's values are f32 at least: the router's, the index branch's scores, the rotation table's, and what goes into

@@ -7,14 +7,16 @@ use reference::models::vision::Patches;
 use reference::ops::kv_cache::KvCache;
 use reference::ops::rope::RopeTable;
 use reference::run::Run;
-use reference::{Error, Real, RoundingContract, Site, Tracked};
+use reference::{Error, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 use super::candidate::Start;
 use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
+use super::loaded::{Forced, Loaded};
 use super::recover::{self, Ran, Recovery};
-use super::substitution::{Forced, Loaded, SeenChoice, Substitution};
+use super::stored::saved_as;
+use super::substitution::{SeenChoice, Substitution, before_saved};
 use crate::failure::Failure;
 
 /// A part of a forward pass.
@@ -72,6 +74,8 @@ pub(crate) struct Track<'m> {
     thorough: bool,
     /// Whether the members' streams are where the main run's is.
     abreast: bool,
+    /// Whether the stream depends on what nobody knows.
+    unknown: bool,
 }
 
 /// Where a run stands.
@@ -87,13 +91,22 @@ pub(super) struct State<T = f64> {
 impl<'m> Track<'m> {
     pub(crate) fn new(lens: Lens, model: &'m Decoder<'m>, candidate: RoundingContract, thorough: bool) -> Self {
         let main = State::new(model);
-        Track { lens, model, candidate, members: vec![main.clone(); MEMBERS], main, thorough, abreast: false }
+        Track {
+            lens,
+            model,
+            candidate,
+            members: vec![main.clone(); MEMBERS],
+            main,
+            thorough,
+            abreast: false,
+            unknown: false,
+        }
     }
 
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
-        self.main.jump(stream);
-        self.abreast = false;
+        self.main.jump(stream, &self.candidate);
+        (self.abreast, self.unknown) = (false, false);
     }
 
     /// Runs one phase of a forward pass.
@@ -102,9 +115,11 @@ impl<'m> Track<'m> {
             // What is read anew was a draft that was rejected.
             let kept = pass.kept();
             std::iter::once(&mut self.main).chain(&mut self.members).for_each(|state| state.truncate(kept));
+            self.unknown = false;
         }
         let (before, stream) = (self.main.flow(), self.main.stream.clone());
-        let mut probe = Substitution::new(self.lens, loaded, None);
+        let mut probe = Substitution::new(self.lens, loaded, &self.candidate, None);
+        probe.unknown = probe.unknown.going_on(self.unknown);
         let mut run = if self.lens.bounds() {
             Run::bounding(self.candidate, &mut probe)
         } else {
@@ -126,6 +141,7 @@ impl<'m> Track<'m> {
             loaded.recover(choices);
             return self.advance(phase, pass, loaded);
         }
+        self.unknown = probe.unknown.is_stream();
         loaded.recover(settled);
         let mut seen: Vec<Judge> = probe.seen.into_iter().map(|seen| Judge::new(seen, self.thorough)).collect();
         let mut floored = Vec::new();
@@ -153,7 +169,7 @@ impl<'m> Track<'m> {
         (contract, choices): (RoundingContract, &Forced),
     ) -> Result<Ran, Failure> {
         let loaded = loaded.with(choices.clone());
-        let mut probe = Substitution::new(self.lens, &loaded, None);
+        let mut probe = Substitution::new(self.lens, &loaded, &contract, None);
         probe.records = true;
         let mut state = self.main.only(layer, pass.kept());
         state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
@@ -204,8 +220,9 @@ impl<'m> Track<'m> {
             {
                 member.cache.adopt(layer, &self.main.cache, pass.kept());
             }
-            let mut probe = Substitution::new(self.lens, loaded, Some(floored.clone()));
-            let mut run = Run::new(self.candidate.stochastic(seed), &mut probe).sharing(loaded.products());
+            let contract = self.candidate.stochastic(seed);
+            let mut probe = Substitution::new(self.lens, loaded, &contract, Some(floored.clone()));
+            let mut run = Run::new(contract, &mut probe).sharing(loaded.products());
             member.advance(self.model, phase, pass, &mut run)?;
             if let Some(failure) = probe.failure {
                 return Err(failure);
@@ -272,9 +289,11 @@ impl<T: Real> State<T> {
         self.cache.truncate(kept);
     }
 
-    /// Goes on from a candidate's residual stream.
-    pub(super) fn jump(&mut self, stream: &Array2<f64>) {
-        self.stream = Some(Tracked::exact(stream.mapv(T::of)).into());
+    /// Goes on from the residual stream of a candidate that rounds as a contract says.
+    pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract) {
+        let saved = saved_as(contract.saved, stream).unwrap_or(Storage::Real);
+        let Tracked { value, error } = before_saved(stream, Rounding { storage: saved, mode: contract.mode }, true);
+        self.stream = Some(Tracked { value: value.mapv(T::of), error }.into());
     }
 
     pub(super) fn advance(

@@ -15,10 +15,11 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use super::agreement::Agreement;
 use super::lens::Lens;
-use super::stored::storage_at;
+use super::loaded::Loaded;
+use super::stored::{shown_in, storage_at};
 use super::structure::chances::REPLAYS;
 use super::structure::{Shown, Significant, Structure, Structures};
-use super::substitution::{Loaded, Seen, Substitution, Unshown};
+use super::substitution::{Seen, Substitution, Unshown};
 use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
 
@@ -39,7 +40,7 @@ pub(crate) struct Twin<'m> {
 impl<'m> Twin<'m> {
     /// Of a model whose weights are held as the contract says.
     pub(crate) fn new(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
-        let is_narrow = matches!(contract.activations, Storage::F16 | Storage::Bf16);
+        let is_narrow = matches!(contract.shown(), Storage::F16 | Storage::Bf16);
         let replays = if is_narrow { REPLAYS } else { REPLAYS_OF_WIDE };
         let replays = (0..replays).map(|_| State::new(model)).collect();
         Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
@@ -53,8 +54,10 @@ impl<'m> Twin<'m> {
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
         self.is_known = true;
-        self.main.jump(stream);
-        self.replays.iter_mut().for_each(|replay| replay.jump(stream));
+        self.main.jump(stream, &self.contract);
+        for (replay, seed) in self.replays.iter_mut().zip(1..) {
+            replay.jump(stream, &self.contract.reordered(seed));
+        }
     }
 
     /// Runs one phase of a forward pass: every site that the candidate shows, and how its values stand.
@@ -94,7 +97,7 @@ impl<'m> Twin<'m> {
                 own,
                 candidate: &candidate,
                 replays: others,
-                storage: storage_at(*site, &self.contract),
+                storage: shown_in(*site, &self.contract, &candidate),
                 is_known: *is_known,
                 way,
                 tokens,
@@ -167,7 +170,7 @@ fn went(
     contract: RoundingContract,
     (phase, pass, loaded): (Phase, Pass<'_>, &Loaded<'_>),
 ) -> Result<Went, Failure> {
-    let mut probe = Substitution::new(Lens::Local, loaded, None);
+    let mut probe = Substitution::new(Lens::Local, loaded, &contract, None);
     probe.records = true;
     state.advance(model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
     if let Some(failure) = probe.failure {
@@ -181,18 +184,20 @@ fn went(
     });
     let chosen = shown.chain(unshown);
     let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
-    let are_known = |sites: &[Site]| sites.iter().all(|site| rounds_as_known(*site, &contract));
+    // What values were before they were saved nobody knows.
+    let is_shown = contract.saved == Storage::Real;
+    let are_known = |sites: &[Site]| is_shown && sites.iter().all(|site| rounds_as_known(*site, &contract));
     let is_known = are_known(&probe.segment);
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
         let is_known = is_told && are_known(&[site]) && are_known(&segment);
         let into_stream = segment.iter().rposition(|site| is_stream(*site)).unwrap_or(0);
         let leaves_known = is_told && are_known(&segment[..into_stream]);
-        let storage = storage_at(site, &contract);
-        let value = computed.value.mapv_into(|x| storage.nearest(x));
-        Stored { site, value, is_known, leaves_known, way: segment }
+        let (storage, shown) = (storage_at(site, &contract), shown_in(site, &contract, &*loaded.value(site)?));
+        let value = computed.value.mapv_into(|x| shown.nearest(storage.nearest(x)));
+        Ok(Stored { site, value, is_known, leaves_known, way: segment })
     });
-    Ok(Went { values: stored.collect(), choices, experts, is_known })
+    Ok(Went { values: stored.collect::<Result<_, Failure>>()?, choices, experts, is_known })
 }
 
 /// Whether values are the residual stream's, between layers or within one.
@@ -215,12 +220,13 @@ fn tells_attention(site: Site) -> bool {
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
-/// unknown sizes, experts may be added in any order, and a sum that norms read before it is rounded is not what is shown of it.
+/// unknown sizes, experts may be added in any order, and more than two ranks' parts, and a sum that norms read before it is rounded is not what is shown of it.
 fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
     match site {
         site if is_context(site) => {
             matches!(contract.attention, AttentionRound::Eager | AttentionRound::Operands)
         }
+        Site::Layer(_, LayerSite::OProj | LayerSite::DenseDown | LayerSite::SharedDown) => contract.ranks <= 2,
         Site::Layer(_, LayerSite::Experts) => contract.experts != ExpertSum::EachUnordered,
         Site::FinalNorm | Site::Layer(_, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output) => {
             contract.norm_input == NormInput::Stored

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
-use crate::judge::profile::find;
+use crate::judge::profile::{FoundPrecision, find};
 use crate::judge::stored::storage_at;
 
 /// A contract, and from where it is known.
@@ -20,15 +20,20 @@ pub struct Known {
     pub contract: RoundingContract,
     /// In words.
     pub from: String,
-    /// That the values are coarser than this says, or may have been saved in another type, where they are.
+    /// That the values are coarser than this says, or were converted when they were saved, where they are.
     pub coarser: Option<String>,
 }
 
 /// Values of a tensor that are looked at, at most, to see what grid it lies on.
 const LOOKED_AT: usize = 1 << 16;
 
-/// The share of values that any documented precision makes its twin's, at least, where most operators are right.
+/// The share of values that a documented precision makes its twin's, at least, for it not to be asked whether they were converted
+/// when they were saved, which costs time: no verdict depends on it.
 const OWN: f64 = 0.75;
+
+/// The share of products that are their twin's, at least, where they were computed in f32 and converted when they were saved. Of those
+/// whose operands are narrow, too, half are others, for these are off by as much as the result is rounded by.
+const WIDE: f64 = 0.9;
 
 const HELP_AUTOCAST: &str = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with \
                              --precision what was rounded";
@@ -55,17 +60,12 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         );
         return Err(Failure::new(problem).help(HELP_AUTOCAST));
     }
-    let types = types(dump)?;
-    if let Some(narrow) = products_alone(&types) {
-        let problem = format!(
-            "products are stored in {narrow}, norms and the residual stream in f32, as under torch.autocast: no profile says which \
-             operators round to {narrow}"
-        );
-        return Err(Failure::new(problem).help(HELP_AUTOCAST));
+    let mut types = types(dump, is_activation)?;
+    if types.is_empty() {
+        types = self::types(dump, |site| !site.is_choice())?;
     }
     let Some((activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
-        let problem =
-            "nothing that the dump shows is stored in the type of its activations, which would tell its precision";
+        let problem = "nothing that the dump shows has a type that would tell its precision";
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let activations = *activations;
@@ -76,34 +76,64 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let engine = dump.dump().manifest().map(Manifest::producer_text);
     let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
-    let contract = match find(compared, activations, engine.as_deref())? {
-        Some(found) => {
-            let share = 100.0 * found.share;
-            let from = format!("found: {stored}, and {share:.1} % of values are its twin's");
-            // In wide types the order of sums alone makes most values others.
-            let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
-            let coarser = (is_narrow && found.share < OWN).then(|| saved_otherwise(activations));
-            return Ok(Known { contract: found.contract, from, coarser });
-        }
-        None => RoundingContract { activations, ..RoundingContract::EAGER_BF16 },
+    let Some(mut found) = find(compared, (activations, converted(dump, activations)), engine.as_deref())? else {
+        let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
+        return Ok(Known { contract, from: stored, coarser: None });
     };
-    Ok(Known { contract, from: stored, coarser: None })
+    if let Some(narrow) = products_alone(&types)
+        && compared.share_at(found.contract, is_projection)?.is_none_or(|share| share < WIDE)
+    {
+        let problem = format!(
+            "products are stored in {narrow}, norms and the residual stream in f32, as under torch.autocast: no profile says which \
+             operators round to {narrow}"
+        );
+        return Err(Failure::new(problem).help(HELP_AUTOCAST));
+    }
+    // In wide types the order of sums alone makes most values others.
+    let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
+    if is_narrow && found.share < OWN {
+        for computed in [Storage::F32, Storage::Bf16].into_iter().filter(|computed| *computed != activations) {
+            let converted = find(compared, (computed, activations), engine.as_deref())?;
+            found = converted.filter(|converted| converted.bits > found.bits).unwrap_or(found);
+        }
+    }
+    let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
+    let from = if contract.activations == activations {
+        format!("found: {stored}, and {share:.1} % of values are its twin's")
+    } else {
+        let computed = contract.activations;
+        format!(
+            "found: {stored}, converted from {computed} when they were saved; {share:.1} % of values are its twin's"
+        )
+    };
+    let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
+    Ok(Known { contract: *contract, from, coarser })
 }
 
-/// What is said where too few values are what their type's precisions compute.
-fn saved_otherwise(activations: Storage) -> String {
+/// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they were
+/// saved. One that lies on a coarser grid than its own type's was computed so.
+fn converted(dump: &Sited, activations: Storage) -> Storage {
+    let dtypes: Vec<Dtype> = dump.sites().filter_map(|at| dump.dtype(at).filter(|_| !at.site.is_choice())).collect();
+    let narrow = [(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)];
+    let coarsest = narrow.into_iter().find(|(dtype, _)| dtypes.contains(dtype)).map(|(_, storage)| storage);
+    coarsest.filter(|_| activations == Storage::F32).unwrap_or(Storage::Real)
+}
+
+/// What is said of values that were converted when they were saved.
+fn saved_otherwise(contract: &RoundingContract) -> String {
     format!(
-        "few values are what any documented precision computes that stores {activations}: if they were converted to it when they \
-         were saved, save them in the type that they were computed in; an operator's inputs are not known otherwise"
+        "values were computed in {} and saved in {}, all or some of them, and an operator's inputs are then known to half a step \
+         alone: save them as they were computed, and more is seen",
+        contract.activations, contract.saved
     )
 }
 
 /// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding
 /// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case. The wider
 /// types come first.
-fn types(dump: &Sited) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
+fn types(dump: &Sited, of: fn(Site) -> bool) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
     let mut types = [Storage::F32, Storage::F16, Storage::Bf16].map(|storage| (storage, Vec::new()));
-    for at in dump.sites().filter(|at| is_activation(at.site)) {
+    for at in dump.sites().filter(|at| of(at.site)) {
         let stored = match dump.dtype(at) {
             Some(Dtype::Bf16) => Some(Storage::Bf16),
             Some(Dtype::F16) => Some(Storage::F16),
@@ -123,11 +153,15 @@ fn products_alone(types: &[(Storage, Vec<At>)]) -> Option<Storage> {
     let of = |sites: &[At], is: fn(&LayerSite) -> bool| {
         sites.iter().filter(|at| matches!(at.site, Site::Layer(_, site) if is(&site))).count()
     };
-    let is_product = |site: &LayerSite| matches!(site, LayerSite::QProj | LayerSite::KProj | LayerSite::VProj);
+    let is_product = |site: &LayerSite| is_projection(Site::Layer(0, *site));
     let is_wide =
         |site: &LayerSite| matches!(site, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output);
     let are_apart = of(stored, is_product) > 0 && of(wide, is_product) == 0;
     (are_apart && of(wide, is_wide) > 0 && of(stored, is_wide) == 0).then_some(*narrow)
+}
+
+fn is_projection(site: Site) -> bool {
+    matches!(site, Site::Layer(_, LayerSite::QProj | LayerSite::KProj | LayerSite::VProj))
 }
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.
@@ -145,14 +179,15 @@ fn grid(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
 
 /// A sentence, where all activations lie on a coarser grid than the contract stores them on.
 fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, Failure> {
-    if matches!(contract.activations, Storage::Bf16 | Storage::F16) {
+    if matches!(contract.activations, Storage::Bf16 | Storage::F16) || contract.saved != Storage::Real {
         return Ok(None);
     }
-    let types = types(dump)?;
+    let types = types(dump, is_activation)?;
     let [(grid, _)] = &types[..] else { return Ok(None) };
     Ok((*grid != Storage::F32).then(|| {
         format!(
-            "every activation lies on the grid of {grid}, which is coarser than {contract} stores: give --precision"
+            "every activation lies on the grid of {grid}, which is coarser than {contract} stores: give --precision, with \
+             ,saved={grid} if values were converted when they were saved"
         )
     }))
 }

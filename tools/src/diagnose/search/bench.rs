@@ -106,9 +106,9 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.under(self.before, self.comparison.around(self.site), |verification| f(verification.model))
     }
 
-    /// The unit roundoff of what the candidate keeps activations in, or of what it computes in.
+    /// The unit roundoff of what the candidate shows activations in, or of what it computes in.
     pub(super) fn unit(&self) -> f64 {
-        self.comparison.contract.activations.unit_roundoff().max(Storage::F32.unit_roundoff())
+        self.comparison.contract.shown().unit_roundoff().max(Storage::F32.unit_roundoff())
     }
 
     /// The tokens, of all steps.

@@ -8,7 +8,8 @@ use reference::Site;
 use reference::site::NONE;
 
 use crate::judge::floor::difference_limit;
-use crate::judge::substitution::{Forced, Unshown};
+use crate::judge::loaded::Forced;
+use crate::judge::substitution::Unshown;
 
 /// How many of the chosen, from the lowest score up, and of the others, from the highest down, are exchanged with one another.
 const NEAREST: usize = 3;

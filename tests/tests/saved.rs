@@ -1,0 +1,96 @@
+//! Values that were converted to a narrower type when they were saved.
+
+use std::path::Path;
+
+use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::golden::Golden;
+use fixtures::{Dtype, Tensor};
+use ndarray::{Array2, array};
+use reference::storage::Mode;
+use reference::{RoundingContract, Site, Storage, Tracked};
+use tests::mistaken::Setting;
+use tests::seen::{Seen, modules};
+use tools::judge::lens::Lens;
+use tools::judge::verdict::Verdict;
+use tools::session::dumped::{Dumped, Given};
+use tools::session::model::Model;
+
+/// What transformers computed in f32 for a built-in case, as someone saves it: some of it in another type.
+fn converted(case: &str, saved: Storage, is_saved: fn(&str) -> bool, path: &Path) {
+    let case = Golden::embedded().case(case).expect("it is built in");
+    let expected = case.expected().expect("it is whole");
+    let mut writer = DumpWriter::create(path).expect("writable");
+    for name in expected.names() {
+        let tensor = expected.tensor(name).expect("it is listed");
+        let values = || tensor.values::<f64>().into_iter().map(|x| saved.nearest(x)).collect::<Vec<f64>>();
+        let narrower = match tensor.dtype() {
+            Dtype::F32 if is_saved(name) => Tensor::stored(saved, tensor.shape().to_vec(), values()).expect("as many"),
+            _ => tensor,
+        };
+        writer.write(name, &narrower).expect("writable");
+    }
+    writer.finish(&Manifest { tokens: Some(case.tokens.clone()), ..Manifest::default() }).expect("writable");
+}
+
+/// Nothing of a right run is a fault, or suspicious, under any lens, and that its values were converted is found.
+#[test]
+fn right_values_are_right_as_they_were_saved() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let saves: [(&str, Storage, fn(&str) -> bool); 5] = [
+        ("m2-gqa3-f32", Storage::F16, |_| true),
+        ("m2-gqa3-f32", Storage::Bf16, |_| true),
+        ("m3-gqa4-f32", Storage::F16, |_| true),
+        ("m2-gqa3-f32", Storage::F16, |name| name == "logits"),
+        ("m2-gqa3-f32", Storage::Bf16, |name| name.contains("_proj")),
+    ];
+    for (case, saved, is_saved) in saves {
+        let path = folder.path().join("dump.safetensors");
+        converted(case, saved, is_saved, &path);
+        let model = Model { case: None, ..Model::open(case).expect("it is built in") };
+        let requests = Dumped::of(Dump::open(&path).expect("it was just written"), &Given::default(), &model);
+        let [dumped] = &requests.expect("its rows are known")[..] else { panic!("one request") };
+        let RoundingContract { activations, saved: found, .. } = dumped.known.contract;
+        assert_eq!((activations, found), (Storage::F32, saved), "{case}: {}", dumped.known.from);
+        let comparison = dumped.comparison(&model);
+        let layers = 0..model.checkpoint.config().num_hidden_layers;
+        let lenses = [Lens::Local, Lens::Layer, Lens::Global];
+        let reference = comparison.model().expect("it fits");
+        let sites = comparison.verification(&reference, &lenses, layers).run(|| ()).expect("it runs").sites;
+        assert!(sites.len() > 30, "{case}: {} sites", sites.len());
+        let is_wrong = |verdict| matches!(verdict, Verdict::Fault | Verdict::Suspicious);
+        let wrong: Vec<_> = sites.iter().filter(|report| is_wrong(report.verdict)).collect();
+        assert!(wrong.is_empty(), "{case} in {saved}: {wrong:#?}");
+    }
+}
+
+/// What is wrong is named through the conversion.
+#[test]
+fn mistakes_are_named_through_it() {
+    for (name, saved) in [("no_renorm", Storage::F16), ("rope_interleaved", Storage::Bf16)] {
+        let contract = RoundingContract { saved, ..RoundingContract::EAGER_F32 };
+        let setting = Setting::of("m2-gqa3-f32", contract);
+        let live = setting.with(&[setting.mistake(name)]);
+        let value = |_: Site, value: Array2<f64>| value.mapv(|x| saved.nearest(x));
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows: modules, value });
+        let named: Vec<&str> = diagnosis.explained.iter().map(|explained| explained.name).collect();
+        assert_eq!((named, diagnosis.left), (vec![name], 0), "{diagnosis:#?}");
+    }
+}
+
+/// Half a step of f16 at 1, at 1.5 and at 0, and what is drawn is within it.
+#[test]
+fn what_a_value_was_lies_within_half_a_step() {
+    let values = array![[1.0, -1.5, 0.0]];
+    let before = |mode| Tracked::before_saved(values.clone(), Storage::F16, mode);
+    let error = before(Mode::Nearest).error.expect("it is bounded");
+    let half = [f64::powi(2.0, -11), f64::powi(2.0, -11), f64::powi(2.0, -25)];
+    assert_eq!(error.certain, array![half]);
+    let drawn: Vec<Tracked<f64>> = (0..64).map(|seed| before(Mode::Stochastic(seed))).collect();
+    for (column, half) in half.into_iter().enumerate() {
+        let off = drawn.iter().map(|drawn| drawn.value[[0, column]] - values[[0, column]]);
+        let (least, most) = off.fold((f64::MAX, f64::MIN), |(least, most), off| (least.min(off), most.max(off)));
+        assert!((-half..-half / 2.0).contains(&least) && (half / 2.0..half).contains(&most), "{least:e} {most:e}");
+    }
+}
