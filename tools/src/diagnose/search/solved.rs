@@ -1,17 +1,23 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! [`mixture`] has the experts of each token and their weights, [`weighing`] the keys that a token saw, [`norm`] a norm's statistic
-//! and weight, [`routing`] what a router's weights are divided by, [`rotation`] the [`frequencies`] and [`places`] of a table,
-//! [`directions`] those in which a product is off, [`penalty`] what a sampler made of logits. [`solution`] is what is said of them;
-//! [`rule`], which of many have something in common; [`least_squares`].
+//! Of the text model: [`mixture`], the experts of each token and their weights; [`weighing`], the keys that a token saw; [`norm`],
+//! a norm's statistic and weight; [`routing`], what a router's weights are divided by; [`rotation`], the [`frequencies`] and
+//! [`places`] of a table; [`directions`], those in which a product is off; [`penalty`], what a sampler made of logits. Of the vision
+//! tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the projector reads. [`solution`] is
+//! what is said of them; [`rule`], which of many have something in common; [`least_squares`].
 
+mod axial;
 mod directions;
+mod features;
 mod frequencies;
+mod inputs;
+mod layer_norm;
 mod least_squares;
 mod mixture;
 mod norm;
 mod penalty;
+mod pixels;
 mod places;
 mod rotation;
 mod routing;
@@ -31,6 +37,11 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
         norm::solve,
         routing::solve,
         rotation::solve,
+        layer_norm::solve,
+        axial::solve,
+        pixels::solve,
+        features::solve,
+        inputs::solve,
     ];
     let mut said = Vec::new();
     for solve in fallible {
