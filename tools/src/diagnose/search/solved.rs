@@ -1,24 +1,30 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of the text model: [`mixture`], the experts of each token and their weights; [`weighing`], the keys that a token saw; [`norm`],
-//! a norm's statistic and weight; [`routing`], what a router's weights are divided by; [`rotation`], the [`frequencies`] and
-//! [`places`] of a table; [`directions`], those in which a product is off; [`penalty`], what a sampler made of logits. Of the vision
-//! tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the projector reads. [`solution`] is
-//! what is said of them; [`rule`], which of many have something in common; [`least_squares`].
+//! Of the text model: [`mixture`], the experts of each token and their weights; [`weighing`], the keys that a token saw, and
+//! [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
+//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`directions`], those in which
+//! a product is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, and
+//! [`multiples`], rows with factors of their own. [`solution`] is what is said of them; [`rule`], which of many have something in
+//! common; [`least_squares`].
 
 mod axial;
+mod blocks;
 mod directions;
 mod features;
 mod frequencies;
+mod function;
 mod inputs;
 mod layer_norm;
 mod least_squares;
 mod mixture;
+mod multiples;
 mod norm;
 mod penalty;
 mod pixels;
 mod places;
+mod probabilities;
 mod rotation;
 mod routing;
 mod rule;
@@ -34,6 +40,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     let fallible = [
         mixture::solve,
         weighing::solve,
+        probabilities::solve,
+        blocks::solve,
         norm::solve,
         routing::solve,
         rotation::solve,
@@ -41,6 +49,7 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
         axial::solve,
         pixels::solve,
         features::solve,
+        function::solve,
         inputs::solve,
     ];
     let mut said = Vec::new();
@@ -49,6 +58,9 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     }
     for solution in penalty::solve(bench).into_iter().chain(directions::solve(bench)) {
         said.extend(solution.told(bench));
+    }
+    if said.is_empty() {
+        said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
     }
     Ok(said)
 }
