@@ -68,7 +68,8 @@ pub struct Diagnosis {
     pub left: usize,
     /// What can be said of the first of them, a sentence each.
     pub pattern: Vec<String>,
-    /// What its values say was done there, where an operator's equation has a solution that says so.
+    /// What its values, or those of the first suspicious site, say was done there, where an operator's equation has a solution
+    /// that says so.
     pub solved: Vec<String>,
     /// Where no fault is left, sites that are suspicious, and that nothing explains.
     pub suspicious: Vec<SiteReport>,
@@ -119,9 +120,12 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = under.assumption;
         suspicious = under.reports;
     }
-    let (unexplained, (pattern, solved)) = match left.first() {
-        Some(first) => (Some(comparison.measured(&assumption, first)?), comparison.described(&assumption, first)?),
-        None => (None, Default::default()),
+    let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
+    let (pattern, solved) = if let Some(first) = left.first() {
+        (comparison.pattern(&assumption, first)?, comparison.solved(&assumption, with_values(&left).unwrap_or(first))?)
+    } else {
+        let solved = suspicious.first().map(|first| comparison.solved(&assumption, first)).transpose()?;
+        (Vec::new(), solved.unwrap_or_default())
     };
     Ok(Diagnosis {
         suspicious,
@@ -157,6 +161,12 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         suspicious: Vec::new(),
         semantics,
     }))
+}
+
+/// The first fault that has values: of a choice, what follows from it in its layer.
+fn with_values<'r>(left: &[&'r SiteReport]) -> Option<&'r SiteReport> {
+    let first = left.first()?;
+    left.iter().copied().find(|fault| fault.site.layer() == first.site.layer() && !fault.site.is_choice())
 }
 
 impl Explained {
@@ -201,15 +211,17 @@ impl Comparison<'_> {
         Ok(measured.unwrap_or_else(|| fault.clone()))
     }
 
-    /// The pattern of a fault, and what was done there.
-    fn described(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Vec<String>, Vec<String>), Failure> {
-        let kept = self.kept(assumption, fault)?;
-        let extent = self.extent(fault.step);
+    /// The pattern of a fault.
+    fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
+        let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
         let config = self.compared.config;
-        let pattern = kept.map(|kept| pattern::describe(&kept, fault.site, config, extent)).unwrap_or_default();
-        let bench = Bench::new(self, assumption, fault)?;
-        let solved = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))?;
-        Ok((pattern, solved))
+        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, config, extent)).unwrap_or_default())
+    }
+
+    /// What a site's values say was done there.
+    fn solved(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
+        let bench = Bench::described(self, assumption, fault)?;
+        bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Rerun {
     pub(crate) beside: HashMap<Site, Array2<f64>>,
     /// The experts that each token was sent to.
     pub(crate) experts: Option<Array2<usize>>,
+    /// The blocks of keys that the tokens of the last pass attended to: all tokens' of one choice, then of the next.
+    pub(crate) blocks: Option<Array2<usize>>,
     /// Rows of the last pass.
     last: usize,
 }
@@ -68,6 +70,7 @@ struct Watch<'a> {
     wanted: &'a [Site],
     values: HashMap<Site, Array2<f64>>,
     experts: Option<Array2<usize>>,
+    blocks: Option<Array2<usize>>,
 }
 
 impl Probe<f64> for Watch<'_> {
@@ -80,8 +83,10 @@ impl Probe<f64> for Watch<'_> {
 
     fn choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) {
         Probe::<f64>::choose(&mut self.substitution, site, scores, chosen);
-        if matches!(site, Site::Layer(_, LayerSite::GateExperts)) {
-            self.experts = Some(chosen.clone());
+        match site {
+            Site::Layer(_, LayerSite::GateExperts) => self.experts = Some(chosen.clone()),
+            Site::Layer(_, LayerSite::Blocks) => self.blocks = Some(chosen.clone()),
+            _ => {}
         }
     }
 
@@ -108,7 +113,7 @@ impl Verification<'_> {
                 state.jump(&stream, &contract);
             }
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(vec![at]));
-            let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None };
+            let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None, blocks: None };
             state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
             if let Some(failure) = probe.substitution.failure {
                 return Err(failure);
@@ -128,6 +133,7 @@ impl Verification<'_> {
                     }
                     (all, chosen) => *all = chosen,
                 }
+                found.blocks = probe.blocks;
             }
             Ok(())
         })?;

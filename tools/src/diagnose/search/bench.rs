@@ -2,7 +2,8 @@
 
 use fixtures::names::at::At;
 use ndarray::{Array1, Array2, Axis, Zip};
-use reference::config::Config;
+use reference::config::{Config, Vision};
+use reference::media::Pixels;
 use reference::models::decoder::Decoder;
 use reference::{RoundingContract, Site, Storage};
 
@@ -14,6 +15,7 @@ use crate::diagnose::share::{SIGNIFICANT, Share};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rerun::Rerun;
+use crate::judge::stored::storage_at;
 use crate::judge::verdict::SiteReport;
 use crate::judge::way;
 
@@ -42,8 +44,20 @@ pub(in crate::diagnose) struct Bench<'a, 'c> {
 }
 
 impl<'a, 'c> Bench<'a, 'c> {
-    /// Of a site that has numbers.
+    /// Of a site that has numbers, and tensors before it.
     pub(in crate::diagnose) fn new(
+        comparison: &'a Comparison<'c>,
+        before: &'a Assumption,
+        fault: &SiteReport,
+    ) -> Result<Option<Self>, Failure> {
+        if fault.site == Site::InputsEmbeds {
+            return Ok(None);
+        }
+        Bench::described(comparison, before, fault)
+    }
+
+    /// Of any site that has numbers: what stands before the first layer is described, though nothing is searched there.
+    pub(in crate::diagnose) fn described(
         comparison: &'a Comparison<'c>,
         before: &'a Assumption,
         fault: &SiteReport,
@@ -69,7 +83,7 @@ impl<'a, 'c> Bench<'a, 'c> {
         calls: Option<Calls>,
     ) -> Result<Option<Self>, Failure> {
         let At { step, site } = at;
-        if site.is_choice() || site == Site::InputsEmbeds {
+        if site.is_choice() {
             return Ok(None);
         }
         let run = |contract| {
@@ -106,9 +120,34 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.under(self.before, self.comparison.around(self.site), |verification| f(verification.model))
     }
 
+    /// How the candidate rounds.
+    pub(super) fn contract(&self) -> RoundingContract {
+        self.comparison.contract
+    }
+
     /// The unit roundoff of what the candidate shows activations in, or of what it computes in.
     pub(super) fn unit(&self) -> f64 {
         self.comparison.contract.shown().unit_roundoff().max(Storage::F32.unit_roundoff())
+    }
+
+    /// The tower's configuration, and what goes through it on a pass.
+    pub(super) fn vision(&self, pass: usize) -> Option<(Vision, &'a Pixels)> {
+        let pixels = self.comparison.compared.media?.passes().nth(pass).map(|(_, pixels)| pixels)?;
+        Some((self.config().vision?, pixels))
+    }
+
+    /// What the candidate has at another site, in the site's step.
+    pub(super) fn shown(&self, site: Site) -> Result<Option<Array2<f64>>, Failure> {
+        let at = At { site, ..self.at };
+        let candidate = self.comparison.compared.candidate;
+        let shown = candidate.has(at).then(|| candidate.matrix(at, self.comparison.extent(at.step)));
+        shown.transpose()
+    }
+
+    /// The tokens in whose places features are put, pass by pass.
+    pub(super) fn media(&self) -> Vec<u32> {
+        let Some((vision, media)) = self.config().vision.zip(self.comparison.compared.media) else { return Vec::new() };
+        media.passes().map(|(medium, _)| medium.token(&vision)).collect()
     }
 
     /// The tokens, of all steps.
@@ -186,10 +225,28 @@ impl<'a, 'c> Bench<'a, 'c> {
         (4.0 * self.unit()).max(64.0 * Storage::F32.unit_roundoff())
     }
 
+    /// What rounding to what is stored leaves of a row: twice as much as one may at most, as both sides round.
+    pub(super) fn noise(&self, row: usize) -> f64 {
+        let right = self.ideal.row(row);
+        2.0 * self.unit() * right.dot(&right).sqrt()
+    }
+
     /// Whether a row is off by more than roundings.
     pub(super) fn row_is_off(&self, row: usize) -> bool {
         let norm = |x: Array1<f64>| x.dot(&x).sqrt();
         norm(&self.candidate.row(row) - &self.ideal.row(row)) > self.rounding() * norm(self.ideal.row(row).to_owned())
+    }
+
+    /// Values that were computed without rounding, as the candidate would store them; rows that are the reference's are the twin's.
+    pub(super) fn stored(&self, values: &Array2<f64>) -> Array2<f64> {
+        let storage = storage_at(self.site, &self.comparison.contract);
+        let mut stored = values.mapv(|x| storage.nearest(x));
+        for (row, mut own) in stored.rows_mut().into_iter().enumerate() {
+            if values.row(row) == self.ideal.row(row) {
+                own.assign(&self.twin.computed.row(row));
+            }
+        }
+        stored
     }
 
     /// How far each row of the twin is.

@@ -1,30 +1,66 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
-//! its quantities. [`mixture`] has the experts of each token and their weights, [`weighing`] the keys that a token saw,
-//! [`norm`] a norm's statistic and weight, [`routing`] what a router's weights are divided by, [`rotation`] the frequencies of a
-//! table, [`directions`] those in which a product is off, [`penalty`] what a sampler made of logits; [`rule`], which of many have
-//! something in common; [`least_squares`].
+//! its quantities.
+//!
+//! Of the text model: [`mixture`], the experts of each token and their weights; [`weighing`], the keys that a token saw, and
+//! [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
+//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`directions`], those in which
+//! a product is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, and
+//! [`multiples`], rows with factors of their own. [`solution`] is what is said of them; [`rule`], which of many have something in
+//! common; [`least_squares`].
 
+mod axial;
+mod blocks;
 mod directions;
+mod features;
+mod frequencies;
+mod function;
+mod inputs;
+mod layer_norm;
 mod least_squares;
 mod mixture;
+mod multiples;
 mod norm;
 mod penalty;
+mod pixels;
+mod places;
+mod probabilities;
 mod rotation;
 mod routing;
 mod rule;
+mod solution;
 mod weighing;
 
+use self::solution::Solution;
 use super::Bench;
 use crate::failure::Failure;
 
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
 pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
-    let mut said = mixture::describe(bench)?;
-    said.extend(weighing::describe(bench)?);
-    said.extend(norm::describe(bench)?);
-    said.extend(routing::describe(bench)?);
-    said.extend(rotation::describe(bench)?);
-    said.extend(penalty::describe(bench));
-    said.extend(directions::describe(bench));
+    let fallible = [
+        mixture::solve,
+        weighing::solve,
+        probabilities::solve,
+        blocks::solve,
+        norm::solve,
+        routing::solve,
+        rotation::solve,
+        layer_norm::solve,
+        axial::solve,
+        pixels::solve,
+        features::solve,
+        function::solve,
+        inputs::solve,
+    ];
+    let mut said = Vec::new();
+    for solve in fallible {
+        said.extend(solve(bench)?.into_iter().flat_map(|solution: Solution| solution.told(bench)));
+    }
+    for solution in penalty::solve(bench).into_iter().chain(directions::solve(bench)) {
+        said.extend(solution.told(bench));
+    }
+    if said.is_empty() {
+        said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
+    }
     Ok(said)
 }

@@ -1,8 +1,16 @@
 //! The few directions in which a product's output is off, as where a matrix of low rank is added to its weight.
+//!
+//! ```text
+//! y − ŷ = x·(A·B)ᵀ        solved for the rank of A·B
+//! ```
+//!
+//! with y the candidate's and ŷ the right values.
 
 use nalgebra::DMatrix;
+use ndarray::Array2;
 use reference::{LayerSite, Site};
 
+use super::solution::Solution;
 use crate::diagnose::search::Bench;
 
 /// How many times as large as the next singular value the last of those is that count: neighbours in what fills all directions
@@ -15,7 +23,7 @@ const FEW: usize = 4;
 /// Elements of a difference whose directions are computed.
 const MOST: usize = 1 << 20;
 
-pub(super) fn describe(bench: &Bench<'_, '_>) -> Option<String> {
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     use LayerSite as S;
     let Site::Layer(_, site) = bench.site else { return None };
     let is_product = matches!(
@@ -27,20 +35,39 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Option<String> {
     }
     let apart = &bench.candidate - &bench.ideal;
     let (n, m) = apart.dim();
-    let values = DMatrix::from_row_iterator(n, m, apart.iter().copied()).singular_values();
+    let parts = DMatrix::from_row_iterator(n, m, apart.iter().copied()).svd(true, true);
+    let values = &parts.singular_values;
     let most = n.min(m) / FEW;
-    // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); roundings of values
-    // of this size have at most twice the unit for σ.
-    let size = (bench.ideal.iter().map(|y| y * y).sum::<f64>() / bench.ideal.len() as f64).sqrt();
-    let noise = 2.0 * bench.unit() * size * ((n as f64).sqrt() + (m as f64).sqrt());
+    // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); of values of this
+    // size, sums' roundings have less than a row's for σ.
+    let noise = bench.rounding() * size_of(&bench.ideal) * ((n as f64).sqrt() + (m as f64).sqrt());
     let rank = values.iter().take_while(|value| **value > noise).count();
     let next = values.get(rank).copied().unwrap_or(0.0);
     let is_few = (1..=most).contains(&rank) && values[rank - 1] > GAP * next;
-    is_few.then(|| {
+    // A few rows, or columns, have no more directions than they are many.
+    let strays = |size: f64, count: usize| size > bench.rounding() * size_of(&bench.ideal) * (count as f64).sqrt();
+    let rows = apart.rows().into_iter().filter(|row| strays(row.dot(row).sqrt(), m)).count();
+    let columns = apart.columns().into_iter().filter(|column| strays(column.dot(column).sqrt(), n)).count();
+    if !is_few || rows.min(columns) < FEW * rank {
+        return None;
+    }
+    let (u, vt) = (parts.u.as_ref()?, parts.v_t.as_ref()?);
+    let added = |(i, j)| (0..rank).map(|k| u[(i, k)] * values[k] * vt[(k, j)]).sum::<f64>();
+    let first = apart.row(0);
+    let is_same = apart.rows().into_iter().all(|row| !strays((&row - &first).mapv(|x| x * x).sum().sqrt(), m));
+    let said = if is_same {
+        "every row has the same added to it: a bias that the model has not".to_owned()
+    } else {
         format!(
             "what is added to it lies in {rank} of {} directions: the weight has a matrix of rank {rank} more, as of an \
              adapter that was merged",
             n.min(m)
         )
-    })
+    };
+    Some(Solution::new(vec![said], &bench.ideal + &Array2::from_shape_fn((n, m), added)))
+}
+
+/// The root of the mean square.
+fn size_of(values: &Array2<f64>) -> f64 {
+    (values.iter().map(|y| y * y).sum::<f64>() / values.len() as f64).sqrt()
 }

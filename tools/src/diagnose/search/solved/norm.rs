@@ -13,6 +13,7 @@ use reference::semantics::NormWeight;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
 
+use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
@@ -39,7 +40,16 @@ struct Norm {
     same: f64,
 }
 
-pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
+/// What a norm's values say.
+struct Found {
+    what: String,
+    /// Of each row.
+    s: Array1<f64>,
+    /// Of each channel.
+    v: Array1<f64>,
+}
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some(of) = weight(bench.site) else { return Ok(Vec::new()) };
     // Of its input at most the last sum is not shown, attention under its second name, and what stands before all layers.
     let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Attention));
@@ -55,15 +65,16 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let others = others(bench, of)?;
     let same = SAME * bench.rounding();
     let heads = bench.candidate.ncols() / width;
-    let mut said = Vec::new();
+    let (mut said, mut values) = (Vec::new(), bench.ideal.clone());
     for head in 0..heads {
         let columns = head * width..(head + 1) * width;
         let of_head = |values: &Array2<f64>| values.slice(s![.., columns.clone()]).to_owned();
         let norm = Norm { z: of_head(&bench.ideal) / &w, y: of_head(&bench.candidate), w: w.clone(), same };
-        let found = norm.describe(&others);
-        said.extend(found.map(|found| if heads > 1 { format!("head {head}: {found}") } else { found }));
+        let Some(Found { what, s, v }) = norm.solve(&others) else { continue };
+        said.push(if heads > 1 { format!("head {head}: {what}") } else { what });
+        values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
     }
-    Ok(said)
+    Ok((!said.is_empty()).then(|| Solution::new(said, values)).into_iter().collect())
 }
 
 /// The weight of a norm.
@@ -82,7 +93,7 @@ fn weight(site: Site) -> Option<Weight> {
 }
 
 /// What a norm multiplies by.
-fn effective(bench: &Bench<'_, '_>, of: Weight) -> Result<Array1<f64>, Failure> {
+pub(super) fn effective(bench: &Bench<'_, '_>, of: Weight) -> Result<Array1<f64>, Failure> {
     let one = if bench.config().norm_weight == NormWeight::OnePlus { 1.0 } else { 0.0 };
     bench.with_model(|model| {
         let w = model.weights().get(of).map_err(reference::Error::from)?;
@@ -104,12 +115,15 @@ fn others(bench: &Bench<'_, '_>, own: Weight) -> Result<Vec<(String, Array1<f64>
 
 impl Norm {
     /// What differs, if this equation holds of it.
-    fn describe(&self, others: &[(String, Array1<f64>)]) -> Option<String> {
+    fn solve(&self, others: &[(String, Array1<f64>)]) -> Option<Found> {
         let right = self.factors(self.w.view());
         if self.holds(&right, self.w.view()) {
-            return self.statistic(&right);
+            let (what, s) = self.statistic(&right)?;
+            return Some(Found { what, s, v: self.w.clone() });
         }
-        self.weight(&self.both(right)?, others)
+        let v = self.both(right)?;
+        let what = self.weight(&v, others)?;
+        Some(Found { what, s: self.factors(v.view()), v })
     }
 
     /// sᵢ by least squares, where the weight is v.
@@ -148,7 +162,7 @@ impl Norm {
     }
 
     /// What is summed in place of all squares, by what rows are too large.
-    fn statistic(&self, s: &Array1<f64>) -> Option<String> {
+    fn statistic(&self, s: &Array1<f64>) -> Option<(String, Array1<f64>)> {
         let (n, width) = self.z.dim();
         // 1/s² is the mean square that was taken, where the right one is 1.
         let taken = s.mapv(|s| (s * s).recip());
@@ -167,9 +181,10 @@ impl Norm {
                 let sums = of(range);
                 for divisor in [width, count] {
                     if is(&sums, divisor) {
-                        return Some(format!(
+                        let what = format!(
                             "the mean square has the {which} {count} of {width} channels, divided by {divisor}"
-                        ));
+                        );
+                        return Some((what, sums.mapv(|sum| (sum / divisor as f64).sqrt().recip())));
                     }
                 }
             }

@@ -1,39 +1,18 @@
-//! The frequencies that a rotation table has, or what it takes for a turn.
-//!
-//! ```text
-//! αᵢₚ = p·fᵢ                        of cos αᵢₚ and sin αᵢₚ at the positions p of a prompt; solved for f
-//! αᵢₚ = p·fᵢ + δ·⌊p·fᵢ / 2π⌋        solved for δ: angles are reduced by 2π − δ
-//! ```
+//! The frequencies that the text model's rotation table has, or what it takes for a turn ([`frequencies`]), or whose angles
+//! a position has ([`places`]).
 //!
 //! Of a table of two equal halves, as the models' are: its first has all frequencies.
 
-use std::f64::consts::{PI, TAU};
-
-use ndarray::{Array1, Array2};
+use ndarray::Array2;
 use reference::ops::rope::inverse_frequencies;
-use reference::{RoundingContract, Site, Storage};
+use reference::{RoundingContract, Site};
 
-use super::least_squares::solve;
+use super::solution::Solution;
+use super::{frequencies, places};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// How far a frequency may be off, in roundings of f32 and as a share of 1 + f: cos and sin are off by half of one each, their
-/// angle by no more, f and p·f by half of one each. All of a table in bf16 is off by 2¹⁶ times as much, and is not told.
-const SAME: f64 = 64.0;
-
-/// What may be left of the logarithms' squares where frequencies are powers of one number.
-const POWERS: f64 = 1e-8;
-
-/// What may be left of the squares where angles are off by turns: those of angles near a whole turn go either way.
-const TURNS: f64 = 0.05;
-
-/// Positions that a frequency is found by: each next one has a turn less room, and a digit more.
-const POSITIONS: usize = 8;
-
-/// Frequencies that are told one by one.
-const TOLD: usize = 4;
-
-pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     if !matches!(bench.site, Site::RopeCos | Site::RopeSin) || bench.candidate.nrows() < 3 {
         return Ok(Vec::new());
     }
@@ -49,60 +28,12 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let right: Vec<f64> = right.into_iter().map(f64::from).collect();
     let columns = right.len().min(width);
     let angles = Array2::from_shape_fn((n, columns), |(p, i)| sin[[p, i]].atan2(cos[[p, i]]));
-    Ok(told(&angles, &right[..columns]).into_iter().collect())
-}
-
-/// What differs in the angles of positions from 0 on.
-fn told(angles: &Array2<f64>, right: &[f64]) -> Option<String> {
-    if let Some(said) = behind(angles, right) {
-        return Some(said);
-    }
-    let found: Vec<f64> =
-        angles.columns().into_iter().zip(right).map(|(column, f)| frequency(&column.to_owned(), *f)).collect();
-    let is =
-        |(found, right): (&f64, &f64)| (found - right).abs() <= SAME * Storage::F32.unit_roundoff() * (1.0 + right);
-    if found.iter().zip(right).all(is) {
-        return None;
-    }
-    // Frequencies that are a power of one number, as θ^(−2i/D).
-    let logs: Array1<f64> = found.iter().map(|f| f.ln()).collect();
-    let steps = Array2::from_shape_fn((found.len(), 1), |(i, _)| i as f64);
-    if let Some(fit) = solve(steps.view(), logs.view()).filter(|fit| fit.left < POWERS && found.len() > 2) {
-        let own = right.get(1).map_or(f64::NAN, |f| f.ln());
-        return Some(format!(
-            "each frequency is exp({:.5}) times the one before it, where exp({own:.5}) is right: θ, or what its exponent \
-             is divided by, is another",
-            fit.x[0]
-        ));
-    }
-    let off: Vec<usize> = (0..found.len()).filter(|i| !is((&found[*i], &right[*i]))).collect();
-    let each = off.iter().take(TOLD).map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i]));
-    Some(format!("{} of {} frequencies are others: {}", off.len(), found.len(), each.collect::<Vec<_>>().join(", ")))
-}
-
-/// The frequency whose angles are nearest, beginning with that of the first positions.
-fn frequency(angles: &Array1<f64>, right: f64) -> f64 {
-    let nearest = |angle: f64, near: f64| near + (angle - near + PI).rem_euclid(TAU) - PI;
-    let mut f = nearest(angles[1], right);
-    for (p, angle) in angles.iter().enumerate().take(POSITIONS).skip(2) {
-        f = nearest(*angle, p as f64 * f) / p as f64;
-    }
-    f
-}
-
-/// Where the first angles are right and later ones are not: by how much a whole turn is missed.
-fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<String> {
-    let (mut turns, mut missed) = (Vec::new(), Vec::new());
-    for (column, f) in angles.columns().into_iter().zip(right) {
-        for (p, angle) in column.iter().enumerate() {
-            let exact = p as f64 * f;
-            turns.push((exact / TAU).floor());
-            missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
-        }
-    }
-    let count = turns.len();
-    let turns = Array2::from_shape_vec((count, 1), turns).ok()?;
-    let fit = solve(turns.view(), Array1::from(missed).view()).filter(|fit| fit.left < TURNS)?;
-    let by = fit.x[0];
-    Some(format!("angles are off by {by:.6} with each whole turn: {:.6} is taken for 2π", TAU - by))
+    let right = &right[..columns];
+    let positions: Vec<usize> = (0..n).collect();
+    let found = frequencies::told(&angles, right).or_else(|| places::told((&angles, &positions), right, "positions"));
+    let solution = found.map(|(said, angles)| {
+        let function = if bench.site == Site::RopeCos { f64::cos } else { f64::sin };
+        Solution::new(vec![said], Array2::from_shape_fn((n, width), |(p, j)| function(angles[[p, j % columns]])))
+    });
+    Ok(solution.into_iter().collect())
 }

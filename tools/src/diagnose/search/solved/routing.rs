@@ -7,7 +7,8 @@
 use ndarray::{Array2, Axis, stack};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 
-use super::least_squares::solve;
+use super::least_squares;
+use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
@@ -15,7 +16,11 @@ use crate::failure::Failure;
 /// sides.
 const SAME: f64 = 16.0;
 
-pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
+/// The steepest sigmoid that is looked for, and how often its interval is halved: beyond f64's digits.
+const STEEPEST: f64 = 16.0;
+const HALVES: usize = 64;
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::GateWeights) = bench.site else { return Ok(Vec::new()) };
     let of = Site::Layer(layer, LayerSite::GateScores);
     let rerun = bench.rerun(&[], RoundingContract::IDEAL, &[of])?;
@@ -25,16 +30,18 @@ pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     }
     let r = Array2::from_shape_fn(chosen.dim(), |(i, s)| scores[[i, chosen[[i, s]]]]);
     let same = SAME * Storage::F32.unit_roundoff();
-    let said = of_sums(&r, &bench.candidate, same).or_else(|| in_place(&r, &bench.candidate, same));
-    Ok(said.into_iter().collect())
+    let said = of_sums(&r, &bench.candidate, same)
+        .or_else(|| in_place(&r, &bench.candidate, same))
+        .or_else(|| steeper(&r, &bench.candidate, same));
+    Ok(said.map(|(said, values)| Solution::new(vec![said], values)).into_iter().collect())
 }
 
 fn are_same(a: &Array2<f64>, b: &Array2<f64>, same: f64) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= same * b.abs())
 }
 
-/// One factor for each token, by the sum of its scores.
-fn of_sums(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<String> {
+/// One factor for each token, by the sum of its scores; with the weights that follow.
+fn of_sums(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
     let sums = r.sum_axis(Axis(1));
     let factors = w.sum_axis(Axis(1)) / &sums;
     if !are_same(&(r * &factors.view().insert_axis(Axis(1))), w, same) {
@@ -43,17 +50,20 @@ fn of_sums(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<String> {
     // Σ + δ = c/f, where f is the factor.
     let ones = sums.mapv(|_| 1.0);
     let columns = stack(Axis(1), &[sums.view(), ones.view()]).ok()?;
-    let solution = solve(columns.view(), factors.mapv(f64::recip).view()).filter(|solution| solution.left < same)?;
+    let solution = least_squares::solve(columns.view(), factors.mapv(f64::recip).view())
+        .filter(|solution| solution.left < same)?;
     let [slope, rest] = solution.x[..] else { return None };
     if slope.abs() <= same * rest.abs() {
-        return Some(format!("the weights are the scores times {:.5}, whatever their sum", rest.recip()));
+        let said = format!("the weights are the scores times {:.5}, whatever their sum", rest.recip());
+        return Some((said, r / rest));
     }
     let (c, delta) = (slope.recip(), rest / slope);
-    Some(format!("the weights are the scores divided by their sum and {delta:.5} more, times {c:.5}"))
+    let said = format!("the weights are the scores divided by their sum and {delta:.5} more, times {c:.5}");
+    Some((said, c * r / sums.mapv(|sum| sum + delta).insert_axis(Axis(1))))
 }
 
 /// Each score divided by a sum in which those before it are divided already.
-fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<String> {
+fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
     let mut divided = r.clone();
     for mut row in divided.rows_mut() {
         for slot in 0..row.len() {
@@ -62,5 +72,33 @@ fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<String> {
     }
     let said =
         "each score is divided by a sum in which those before it are divided already: it is summed again and in place";
-    are_same(&divided, w, same).then(|| said.to_owned())
+    are_same(&divided, w, same).then(|| (said.to_owned(), divided))
+}
+
+/// Scores that are the sigmoid of logits times a factor: with zᵢₛ = ln(r/(1 − r)), a factor for which the quotients of weights
+/// are those of σ(β·z). Solved by halves of an interval, since a steeper sigmoid sets weights further apart.
+fn steeper(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let z = r.mapv(|r| (r / (1.0 - r)).ln());
+    let weights = |beta: f64| {
+        let scores = z.mapv(|z| (1.0 + (-beta * z).exp()).recip());
+        let sums = scores.sum_axis(Axis(1)).insert_axis(Axis(1));
+        scores / sums
+    };
+    // How far apart a token's weights are: the sum of squares.
+    let spread = |w: &Array2<f64>| w.iter().map(|w| w * w).sum::<f64>();
+    let wanted = spread(w);
+    let (mut low, mut high) = (0.0, STEEPEST);
+    for _ in 0..HALVES {
+        let middle = f64::midpoint(low, high);
+        if spread(&weights(middle)) < wanted {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let beta = f64::midpoint(low, high);
+    let values = weights(beta);
+    // Its last digits are those of all weights together.
+    are_same(&values, w, 4.0 * same)
+        .then(|| (format!("the scores are the sigmoid of {beta:.4} times the router's logits"), values))
 }

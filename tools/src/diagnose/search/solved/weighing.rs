@@ -4,42 +4,56 @@
 //! o(h,i) = Σⱼ pᵢⱼ·v(g,j)        with other p for one token after the other
 //! ```
 //!
-//! Of the ways to weigh keys in [`way`], the one under which a token's row is the candidate's, and what tokens have in
-//! common ([`told`]); [`heads`] computes them.
+//! Of the ways to weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in
+//! common ([`told`]); or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their own
+//! keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es. Of the text
+//! model, and of the vision tower, whose tokens are patches.
 
+mod bent;
 mod heads;
+mod reads;
+mod softmax;
 mod told;
 mod way;
+mod ways;
 
-use self::heads::Heads;
-use self::told::tell;
-use self::way::Way;
+use reference::config::Attention;
+
+pub(super) use self::heads::Heads;
+pub(super) use self::softmax::{Sums, joined};
+use self::told::{Weighed, tell};
+pub(super) use self::ways::limit;
+use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
 /// Multiplications that are spent on ways.
 const BUDGET: usize = 20_000_000_000;
 
-pub(super) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
-    let Some(heads) = Heads::of(bench)? else { return Ok(Vec::new()) };
+/// Ways of a key: without it, with zeros for it, up to it, and the runs that begin with it.
+const WAYS: usize = 40;
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
+    let Some(heads) = Heads::of(bench, Attention::Full)? else { return Ok(Vec::new()) };
     let n = bench.candidate.nrows();
     let off: Vec<usize> = (0..n).filter(|row| bench.row_is_off(*row)).collect();
-    let cost = 3 * n * heads.count * heads.d * bench.candidate.ncols().max(n);
-    let told: Vec<usize> = some(&off, BUDGET / cost.max(1));
-    let mut found: Vec<(usize, Way)> = Vec::new();
-    for &row in &told {
-        let right = heads.output(heads.right(row).view());
-        let is = bench.ideal.row(row);
-        let apart = &right - &is;
-        if apart.dot(&apart).sqrt() > 1e-6 * is.dot(&is).sqrt() {
-            return Ok(Vec::new()); // there is more to its attention than what is solved here
-        }
-        found.extend(heads.ways(row, bench).into_iter().map(|way| (row, way)));
+    let cost = WAYS * n * heads.count * heads.d * bench.candidate.ncols();
+    let tried = some(&off, BUDGET / cost.max(1));
+    let mut found: Vec<Weighed> = Vec::new();
+    let mut values = bench.ideal.clone();
+    for &row in &tried {
+        let Some((ways, own)) = ways::of_row(&heads, row, bench) else { continue };
+        values.row_mut(row).assign(&own);
+        found.extend(ways.into_iter().map(|way| Weighed { row, span: heads.spans[row], way }));
     }
-    if found.is_empty() {
-        return Ok(heads.slopes(&told, bench).into_iter().collect());
+    let (said, told) = tell(&found, tried.len(), off.len());
+    if said.is_empty() {
+        let other = reads::solve(&heads, &tried, bench).or_else(|| bent::solve(&heads, &tried, bench));
+        return Ok(other.into_iter().collect());
     }
-    Ok(tell(&found, &told, &off))
+    let untold = (0..n).filter(|row| !told.contains(row));
+    untold.for_each(|row| values.row_mut(row).assign(&bench.ideal.row(row)));
+    Ok(vec![Solution::new(said, values)])
 }
 
 /// So many of them, the first and the last.

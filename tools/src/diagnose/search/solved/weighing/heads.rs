@@ -1,263 +1,197 @@
-//! Attention's heads in a layer, computed again with other keys.
+//! Attention's heads in a layer, of the text model or of the tower, computed again.
 
 use std::ops::Range;
 
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate, s, stack};
+use ndarray::{Array1, Array2, ArrayView1, s};
 use reference::config::Attention;
-use reference::weights::{LayerWeight, Weight};
-use reference::{LayerSite, RoundingContract, Site};
+use reference::grid::segments;
+use reference::site::{VisionLayerSite, VisionSite};
+use reference::weights::{LayerWeight, Part, VisionLayerWeight, VisionWeight, Weight};
+use reference::{Error, LayerSite, RoundingContract, Site};
 
-use super::super::least_squares::solve;
-use super::way::Way;
+use super::softmax::{Sums, joined};
+use super::way::Run;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// What may be left of a row's difference under a way, as a share of its norm. What is left of a right way is rounding, and this
-/// allows roundings a tenth as large as the fault; that one of a few hundred wrong ways leaves so little of as many independent
-/// differences as a row has channels, does not happen from some ten channels on.
-const LEFT: f64 = 0.1;
-
-/// Steps of Newton's method: it doubles its digits with each, from slopes of 0 on, which are far below the scores.
-const STEPS: usize = 12;
-
-/// Keys of a token that are looked for together.
-const KEYS: usize = 4;
-
-/// What a key more has to leave of the distance, at most: a fifth less, where keys by chance take next to nothing off.
-const NEARER: f64 = 0.8;
+/// Tokens by which it is found that an attention is what is solved here.
+const CHECKED: usize = 8;
 
 /// Queries, keys and values of a layer, and what attention's output is multiplied by.
-pub(super) struct Heads {
-    pub(super) count: usize,
-    groups: usize,
-    pub(super) d: usize,
-    q: Array2<f64>,
-    k: Array2<f64>,
-    v: Array2<f64>,
-    /// o's weight, transposed; without one, o itself is shown.
-    output: Option<Array2<f64>>,
+pub(in crate::diagnose::search::solved) struct Heads {
+    pub(in crate::diagnose::search::solved) count: usize,
+    pub(in crate::diagnose::search::solved) groups: usize,
+    pub(in crate::diagnose::search::solved) d: usize,
+    /// q, k and v.
+    inputs: [Array2<f64>; 3],
+    /// The output projection's weight, transposed, and its bias; without one, o itself is shown.
+    output: Option<(Array2<f64>, Array1<f64>)>,
+    /// The keys that each token has to see.
+    pub(super) spans: Vec<Run>,
+}
+
+/// Where an attention's parts are.
+struct Places {
+    context: Site,
+    /// Of q, k and v.
+    inputs: [Site; 3],
+    /// The output projection, with its bias if it has one, where it is behind the site.
+    output: Option<(Weight, Option<Weight>)>,
 }
 
 impl Heads {
-    /// Of attention to all keys whose output, or context, is at fault.
-    pub(super) fn of(bench: &Bench<'_, '_>) -> Result<Option<Self>, Failure> {
-        let Site::Layer(layer, at @ (LayerSite::Context | LayerSite::OProj | LayerSite::Attention)) = bench.site else {
+    /// Of attention whose output, or context, is at fault, if it is of that kind.
+    pub(in crate::diagnose::search::solved) fn of(
+        bench: &Bench<'_, '_>,
+        kind: Attention,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(places) = Places::of(bench.site).filter(|places| bench.suspects.contains(&places.context)) else {
             return Ok(None);
         };
-        let of_layer = |site| Site::Layer(layer, site);
-        let config = bench.config();
-        let is_seen = bench.suspects.contains(&of_layer(LayerSite::Context));
-        if config.layer(layer).attention != Attention::Full || !is_seen {
-            return Ok(None);
-        }
-        let wanted = [LayerSite::QRope, LayerSite::KRope, LayerSite::VProj].map(of_layer);
-        let mut beside = bench.rerun(&[], RoundingContract::IDEAL, &wanted)?.beside;
-        let [Some(q), Some(k), Some(v)] = wanted.map(|site| beside.remove(&site)) else { return Ok(None) };
-        let n = bench.candidate.nrows();
-        if [&q, &k, &v].into_iter().any(|rows| rows.nrows() != n) {
-            return Ok(None);
-        }
-        let output = if at == LayerSite::Context {
-            None
-        } else {
-            let of = Weight::Layer(layer, LayerWeight::OProj);
-            Some(bench.with_model(|model| {
-                let w = model.weights().get(of).map_err(reference::Error::from)?;
-                Ok(w.dense::<f64>().reversed_axes())
-            })?)
+        let (config, n) = (bench.config(), bench.candidate.nrows());
+        let (count, groups, d, spans) = match bench.site {
+            Site::Layer(layer, _) if config.layer(layer).attention == kind => {
+                let spans = (0..n).map(|row| Run { from: 0, to: row + 1 }).collect();
+                (config.num_attention_heads, config.num_key_value_heads, config.head_dim, spans)
+            }
+            Site::Vision(pass, _) if kind == Attention::Full => {
+                let Some((vision, pixels)) = bench.vision(pass) else { return Ok(None) };
+                let heads = vision.num_attention_heads;
+                (heads, heads, vision.head_dim(), of_segments(&segments(&pixels.grids)))
+            }
+            _ => return Ok(None),
         };
-        let (heads, groups) = (config.num_attention_heads, config.num_key_value_heads);
-        Ok(Some(Heads { count: heads, groups, d: config.head_dim, q, k, v, output }))
+        let inputs = |contract| {
+            let mut beside = bench.rerun(&[], contract, &places.inputs)?.beside;
+            let found = places.inputs.map(|site| beside.remove(&site).filter(|rows| rows.nrows() == n));
+            let [Some(q), Some(k), Some(v)] = found else { return Ok(None) };
+            Ok::<_, Failure>(Some([q, k, v]))
+        };
+        let (Some(exact), true) = (inputs(RoundingContract::IDEAL)?, spans.len() == n) else { return Ok(None) };
+        let output = places.output.map(|(of, bias)| projection(bench, of, bias)).transpose()?;
+        let mut heads = Heads { count, groups, d, inputs: exact, output, spans };
+        if kind == Attention::Full && !heads.are_right(bench) {
+            return Ok(None); // there is more to its attention than what is solved here
+        }
+        // What is rounded on the way is rounded in the twin, too.
+        if let Some(rounded) = inputs(bench.contract())? {
+            heads.inputs = rounded;
+        }
+        Ok(Some(heads))
     }
 
-    fn columns(&self, head: usize) -> Range<usize> {
-        head * self.d..(head + 1) * self.d
-    }
-
-    /// A token's scores of the keys in a head.
-    fn scores(&self, row: usize, head: usize) -> Array1<f64> {
-        let query = self.q.slice(s![row, self.columns(head)]);
-        let keys = self.k.slice(s![.., self.columns(head * self.groups / self.count)]);
-        keys.dot(&query) / (self.d as f64).sqrt()
-    }
-
-    fn values(&self, head: usize) -> ArrayView2<'_, f64> {
-        self.v.slice(s![.., self.columns(head * self.groups / self.count)])
-    }
-
-    /// A token's context by what each head makes of its scores and values.
-    fn context(&self, row: usize, of: impl Fn(&Array1<f64>, ArrayView2<'_, f64>) -> Array1<f64>) -> Array1<f64> {
-        joined(&(0..self.count).map(|head| of(&self.scores(row, head), self.values(head))).collect::<Vec<_>>())
-    }
-
-    pub(super) fn right(&self, row: usize) -> Array1<f64> {
-        self.context(row, |scores, values| mean(scores, values, |j| j <= row, 0))
-    }
-
-    fn under(&self, row: usize, way: Way) -> Array1<f64> {
-        self.context(row, |scores, values| match way {
-            Way::Without(key) => mean(scores, values, |j| j <= row && j != key, 0),
-            Way::Zeroed(key) => mean(scores, values, |j| j <= row && j != key, 1),
-            Way::Ahead(key) => mean(scores, values, |j| j <= row || j == key, 0),
-            Way::From(first) => mean(scores, values, |j| (first..=row).contains(&j), 0),
-            Way::Before(end) => mean(scores, values, |j| j < end, 0),
-            Way::Zeros(count) => mean(scores, values, |j| j <= row, count),
-            Way::Unsummed(size) => unsummed(scores, values, row, size),
+    /// Whether some of the rows are what they are without rounding, but for that of probabilities that are shown.
+    fn are_right(&self, bench: &Bench<'_, '_>) -> bool {
+        let n = self.spans.len();
+        (0..n).step_by(n.div_ceil(CHECKED).max(1)).all(|row| {
+            let is = bench.ideal.row(row);
+            let apart = &self.output(self.right(row).view()) - &is;
+            apart.dot(&apart).sqrt() <= bench.rounding() * is.dot(&is).sqrt()
         })
     }
 
-    pub(super) fn output(&self, context: ArrayView1<'_, f64>) -> Array1<f64> {
+    pub(super) fn columns(&self, head: usize) -> Range<usize> {
+        head * self.d..(head + 1) * self.d
+    }
+
+    /// The key head that a query head reads.
+    pub(in crate::diagnose::search::solved) fn group(&self, head: usize) -> usize {
+        head * self.groups / self.count
+    }
+
+    /// Sums of each head over a token's keys.
+    pub(in crate::diagnose::search::solved) fn sums(&self, row: usize) -> Vec<Sums> {
+        let [q, k, v] = &self.inputs;
+        let of = |head: usize| {
+            let columns = self.columns(self.group(head));
+            let keys = k.slice(s![.., columns.clone()]);
+            let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
+            Sums::of(scores, v.slice(s![.., columns]))
+        };
+        (0..self.count).map(of).collect()
+    }
+
+    /// The same of heads that read other keys and values: `read` makes a key head's rows of all, `is_key` says whose.
+    pub(super) fn reading(
+        &self,
+        row: usize,
+        which: impl Fn(usize) -> bool,
+        read: impl Fn(&Array2<f64>, bool, usize) -> Array2<f64>,
+    ) -> Array1<f64> {
+        let [q, k, v] = &self.inputs;
+        let of = |head: usize| {
+            let group = self.group(head);
+            let own = |of: &Array2<f64>| of.slice(s![.., self.columns(group)]).to_owned();
+            let other = which(group);
+            let (keys, values) = if other { (read(k, true, group), read(v, false, group)) } else { (own(k), own(v)) };
+            let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
+            Sums::of(scores, values.view()).right(self.spans[row])
+        };
+        joined(&(0..self.count).map(of).collect::<Vec<_>>())
+    }
+
+    pub(super) fn right(&self, row: usize) -> Array1<f64> {
+        joined(&self.sums(row).iter().map(|sums| sums.right(self.spans[row])).collect::<Vec<_>>())
+    }
+
+    /// What the site has by a token's context.
+    pub(in crate::diagnose::search::solved) fn output(&self, context: ArrayView1<'_, f64>) -> Array1<f64> {
         match &self.output {
-            Some(w) => context.dot(w),
+            Some((w, bias)) => context.dot(w) + bias,
             None => context.to_owned(),
         }
     }
 
-    /// By how much the scores of each head fall with a key's distance, if that is all: solved for by Newton's method.
-    pub(super) fn slopes(&self, rows: &[usize], bench: &Bench<'_, '_>) -> Option<String> {
-        let ideal: f64 = rows.iter().map(|row| squares(&(&bench.candidate.row(*row) - &bench.ideal.row(*row)))).sum();
-        let mut slopes = vec![0.0; self.count];
-        for _ in 0..STEPS {
-            let (mut apart, mut columns) = (Vec::new(), Vec::new());
-            for &row in rows {
-                let (context, derivative) = self.sloping(row, &slopes);
-                apart.extend(&bench.candidate.row(row) - &self.output(context.view()));
-                let each: Vec<Array1<f64>> = (0..self.count)
-                    .map(|head| {
-                        let mut alone = Array1::zeros(context.len());
-                        alone.slice_mut(s![self.columns(head)]).assign(&derivative.slice(s![self.columns(head)]));
-                        self.output(alone.view())
-                    })
-                    .collect();
-                columns.extend(
-                    (0..each[0].len()).flat_map(|j| each.iter().map(move |column| column[j]).collect::<Vec<_>>()),
-                );
-            }
-            let columns = Array2::from_shape_vec((apart.len(), self.count), columns).ok()?;
-            let apart = Array1::from(apart);
-            if squares(&apart) <= LEFT * LEFT * ideal {
-                let told: Vec<String> = slopes.iter().map(|slope| format!("{slope:.4}")).collect();
-                return Some(format!("scores fall with each token of distance, in its heads by {}", told.join(", ")));
-            }
-            let solution = solve(columns.view(), apart.view())?;
-            slopes.iter_mut().zip(solution.x).for_each(|(slope, by)| *slope += by);
+    /// The same of several, and of changes of contexts, which have no bias.
+    pub(super) fn outputs(&self, contexts: &Array2<f64>, is_change: bool) -> Array2<f64> {
+        match &self.output {
+            Some((w, _)) if is_change => contexts.dot(w),
+            Some((w, bias)) => contexts.dot(w) + bias,
+            None => contexts.clone(),
         }
-        None
     }
+}
 
-    /// A token's context where scores fall with distance, and its derivative by each head's slope.
-    ///
-    /// ```text
-    /// ∂o/∂m = o·Σⱼ pⱼδⱼ − Σⱼ pⱼδⱼvⱼ        with pⱼ ∝ exp(sⱼ − m·δⱼ) and the distances δⱼ
-    /// ```
-    fn sloping(&self, row: usize, slopes: &[f64]) -> (Array1<f64>, Array1<f64>) {
-        let distances: Array1<f64> = (0..self.k.nrows()).map(|j| row as f64 - j as f64).collect();
-        let distances = distances.insert_axis(Axis(1));
-        let each = slopes.iter().enumerate().map(|(head, slope)| {
-            let scores = self.scores(row, head) - distances.column(0).mapv(|distance| slope * distance);
-            let mean_of = |values: ArrayView2<'_, f64>| mean(&scores, values, |j| j <= row, 0);
-            let context = mean_of(self.values(head));
-            let far = mean_of(distances.view())[0];
-            let derivative = &context * far - mean_of((&distances * &self.values(head)).view());
-            (context, derivative)
-        });
-        let (contexts, derivatives): (Vec<_>, Vec<_>) = each.unzip();
-        (joined(&contexts), joined(&derivatives))
-    }
+/// The rows of segments of so many rows.
+fn of_segments(segments: &[usize]) -> Vec<Run> {
+    let mut from = 0;
+    let each = segments.iter().flat_map(|rows| {
+        let run = Run { from, to: from + rows };
+        from = run.to;
+        vec![run; *rows]
+    });
+    each.collect()
+}
 
-    /// The way under which a row is the candidate's, the nearest of those under which it is; or several keys that are missing, or
-    /// are zeros.
-    pub(super) fn ways(&self, row: usize, bench: &Bench<'_, '_>) -> Vec<Way> {
-        let limit = LEFT * Self::distance(row, bench.ideal.row(row), bench);
-        let ways = Way::all(row, self.k.nrows());
-        let contexts = ways.iter().map(|way| self.under(row, *way)).collect();
-        if let Some((least, nearest)) = self.nearest(row, contexts, bench)
-            && least <= limit
-        {
-            return vec![ways[nearest]];
-        }
-        let lost = [(0, Way::Without as fn(usize) -> Way), (1, Way::Zeroed)];
-        let mut several =
-            lost.into_iter().filter_map(|(zeros, way)| Some((self.keys(row, (zeros, limit), bench)?, way)));
-        several.next().map(|(keys, way)| keys.into_iter().map(way).collect()).unwrap_or_default()
-    }
+/// A projection's weight, transposed, and its bias, or zeros.
+fn projection(bench: &Bench<'_, '_>, of: Weight, bias: Option<Weight>) -> Result<(Array2<f64>, Array1<f64>), Failure> {
+    bench.with_model(|model| {
+        let dense = |of| Ok::<Array2<f64>, Failure>(model.weights().get(of).map_err(Error::from)?.dense());
+        let w = dense(of)?.reversed_axes();
+        let bias = bias.map(dense).transpose()?.map(|bias| bias.into_iter().collect());
+        let width = w.ncols();
+        Ok((w, bias.unwrap_or_else(|| Array1::zeros(width))))
+    })
+}
 
-    /// Keys without which, or with so many zeros in the place of each, a row is the candidate's: the one that leaves least, then the
-    /// next.
-    fn keys(&self, row: usize, (zeros, limit): (usize, f64), bench: &Bench<'_, '_>) -> Option<Vec<usize>> {
-        let mut keys: Vec<usize> = Vec::new();
-        let mut left = f64::INFINITY;
-        while keys.len() < KEYS.min(row) {
-            let others: Vec<usize> = (0..=row).filter(|key| !keys.contains(key)).collect();
-            let without = |key: usize| {
-                let is_seen = |j: usize| j <= row && j != key && !keys.contains(&j);
-                self.context(row, |scores, values| mean(scores, values, is_seen, zeros * (keys.len() + 1)))
-            };
-            let (least, nearest) = self.nearest(row, others.iter().map(|key| without(*key)).collect(), bench)?;
-            if least > NEARER * left {
-                return None;
+impl Places {
+    fn of(site: Site) -> Option<Self> {
+        use VisionLayerSite as At;
+        match site {
+            Site::Layer(layer, at @ (LayerSite::Context | LayerSite::OProj | LayerSite::Attention)) => {
+                let of = |site| Site::Layer(layer, site);
+                let inputs = [LayerSite::QRope, LayerSite::KRope, LayerSite::VProj].map(of);
+                let projection = (Weight::Layer(layer, LayerWeight::OProj), None);
+                let output = (at != LayerSite::Context).then_some(projection);
+                Some(Places { context: of(LayerSite::Context), inputs, output })
             }
-            left = least;
-            keys.push(others[nearest]);
-            if least <= limit {
-                return Some(keys);
+            Site::Vision(pass, VisionSite::Layer(layer, at @ (At::Context | At::OutProj | At::Attention))) => {
+                let of = |site| Site::Vision(pass, VisionSite::Layer(layer, site));
+                let out = |part| Weight::Vision(VisionWeight::Layer(layer, VisionLayerWeight::Out, part));
+                let output = (at != At::Context).then(|| (out(Part::Weight), Some(out(Part::Bias))));
+                Some(Places { context: of(At::Context), inputs: [At::QRope, At::KRope, At::VProj].map(of), output })
             }
+            _ => None,
         }
-        None
     }
-
-    fn distance(row: usize, values: ArrayView1<'_, f64>, bench: &Bench<'_, '_>) -> f64 {
-        squares(&(&values - &bench.candidate.row(row))).sqrt()
-    }
-
-    /// How far the nearest of some contexts is from a candidate's row, and which it is.
-    fn nearest(&self, row: usize, contexts: Vec<Array1<f64>>, bench: &Bench<'_, '_>) -> Option<(f64, usize)> {
-        let contexts: Array2<f64> = stack(Axis(0), &contexts.iter().map(|of| of.view()).collect::<Vec<_>>()).ok()?;
-        let outputs = match &self.output {
-            Some(w) => contexts.dot(w),
-            None => contexts,
-        };
-        let each = outputs.rows().into_iter().enumerate().map(|(i, values)| (Self::distance(row, values, bench), i));
-        each.min_by(|a, b| a.0.total_cmp(&b.0))
-    }
-}
-
-fn squares(x: &Array1<f64>) -> f64 {
-    x.dot(x)
-}
-
-fn joined(heads: &[Array1<f64>]) -> Array1<f64> {
-    concatenate(Axis(0), &heads.iter().map(|head| head.view()).collect::<Vec<_>>()).expect("vectors")
-}
-
-/// The mean of the values of the keys that are seen, and of so many zeros whose score is 0.
-fn mean(
-    scores: &Array1<f64>,
-    values: ArrayView2<'_, f64>,
-    is_seen: impl Fn(usize) -> bool,
-    zeros: usize,
-) -> Array1<f64> {
-    let seen = scores.indexed_iter().filter(|(j, _)| is_seen(*j));
-    let largest = seen.map(|(_, score)| *score).fold(if zeros > 0 { 0.0 } else { f64::NEG_INFINITY }, f64::max);
-    let weights = Array1::from_iter(
-        scores.indexed_iter().map(|(j, score)| if is_seen(j) { (score - largest).exp() } else { 0.0 }),
-    );
-    let sum = weights.sum() + zeros as f64 * (-largest).exp();
-    weights.dot(&values) / sum
-}
-
-/// Of splits' means by what their largest scores alone make of them.
-fn unsummed(scores: &Array1<f64>, values: ArrayView2<'_, f64>, row: usize, size: usize) -> Array1<f64> {
-    let splits = (0..=row).step_by(size).map(|first| first..(first + size).min(row + 1));
-    let each: Vec<(f64, Array1<f64>)> = splits
-        .map(|split| {
-            let largest = scores.slice(s![split.clone()]).fold(f64::NEG_INFINITY, |most, score| f64::max(most, *score));
-            (largest, mean(scores, values, |j| split.contains(&j), 0))
-        })
-        .collect();
-    let largest = each.iter().map(|(largest, _)| *largest).fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = each.iter().map(|(of, _)| (of - largest).exp()).sum();
-    let total =
-        each.iter().fold(Array1::zeros(values.ncols()), |total, (of, mean)| total + mean * (of - largest).exp());
-    total / sum
 }

@@ -1,9 +1,9 @@
 //! What tokens have in common in how they weigh keys.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use super::way::Way;
+use super::way::{Run, Way};
 
 /// Things said at most.
 const STATEMENTS: usize = 3;
@@ -11,94 +11,195 @@ const STATEMENTS: usize = 3;
 /// Tokens for each that has a way in common with others, at most, where the way is told.
 const SHARE: usize = 3;
 
-/// Where a key is.
+/// Tokens that are listed.
+const LISTED: usize = 6;
+
+/// A token's place, the keys that it has to see, and how it weighs them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weighed {
+    pub(super) row: usize,
+    pub(super) span: Run,
+    pub(super) way: Way,
+}
+
+/// Where a run of keys begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Key(usize),
-    /// So many before the token.
-    Before(usize),
-    /// So many behind it.
-    Behind(usize),
+enum Edge {
+    /// With what the token has to see.
+    Span,
+    /// At a key.
+    At(usize),
+    /// So many behind the token; before it, if negative.
+    Off(isize),
+}
+
+/// What is done with a run of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Without,
+    Zeroed,
+    Ahead,
+    Only,
 }
 
 /// What several tokens have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Alike {
-    Without(Place),
-    Zeroed(Place),
-    Ahead(Place),
-    From(Place),
-    Before(Place),
+    Keys(What, Edge, Edge),
     Zeros(usize),
     Unsummed(usize),
 }
 
-impl Alike {
-    /// Which of several tokens' ways it is alike: by the key, by its distance, or by what has no key.
-    fn of(way: Way, row: usize) -> [Option<Alike>; 2] {
-        let keyed = |key: usize, what: fn(Place) -> Alike| {
-            let place = row.checked_sub(key).map_or_else(|| Place::Behind(key - row), Place::Before);
-            [Some(what(Place::Key(key))), Some(what(place))]
-        };
-        match way {
-            Way::Without(key) => keyed(key, Alike::Without),
-            Way::Zeroed(key) => keyed(key, Alike::Zeroed),
-            Way::Ahead(key) => keyed(key, Alike::Ahead),
-            Way::From(key) => keyed(key, Alike::From),
-            Way::Before(key) => keyed(key, Alike::Before),
-            Way::Zeros(count) => [Some(Alike::Zeros(count)), None],
-            Way::Unsummed(size) => [Some(Alike::Unsummed(size)), None],
+impl Edge {
+    /// The key, as the first or the end of a run.
+    fn of(self, row: usize, own: usize) -> usize {
+        match self {
+            Edge::Span => own,
+            Edge::At(key) => key,
+            Edge::Off(by) => row.saturating_add_signed(by),
         }
     }
 }
 
-/// What most of the tokens have in common, then what most of the others have.
-pub(super) fn tell(found: &[(usize, Way)], tried: &[usize], off: &[usize]) -> Vec<String> {
-    let mut left = found.to_vec();
-    let mut said = Vec::new();
-    while !left.is_empty() && said.len() < STATEMENTS {
-        let mut by: BTreeMap<Alike, BTreeSet<usize>> = BTreeMap::new();
-        for (row, way) in &left {
-            for alike in Alike::of(*way, *row).into_iter().flatten() {
-                by.entry(alike).or_default().insert(*row);
-            }
+impl Weighed {
+    fn run(&self) -> Option<(What, Run)> {
+        match self.way {
+            Way::Without(run) => Some((What::Without, run)),
+            Way::Zeroed(run) => Some((What::Zeroed, run)),
+            Way::Ahead(key) => Some((What::Ahead, Run::one(key))),
+            Way::Only(run) => Some((What::Only, run)),
+            Way::Zeros(_) | Way::Unsummed(_) => None,
         }
-        let Some((alike, rows)) = by.into_iter().max_by_key(|(_, rows)| rows.len()) else { break };
-        if SHARE * rows.len() < tried.len() {
+    }
+
+    /// The keys that it sees, and how many are zeros; a key that it sees beside its own apart.
+    fn seen(&self, what: What, run: Run) -> (Vec<Run>, usize) {
+        let span = self.span;
+        let rest = || {
+            let parts = [Run { to: run.from.max(span.from), ..span }, Run { from: run.to.min(span.to), ..span }];
+            parts.into_iter().filter(|part| part.len() > 0).collect()
+        };
+        match what {
+            What::Without => (rest(), 0),
+            What::Zeroed => (rest(), run.len()),
+            What::Ahead => (vec![span, run], 0),
+            What::Only => (vec![run], 0),
+        }
+    }
+
+    /// Whether what is alike is how this token weighs its keys.
+    fn is(&self, alike: Alike) -> bool {
+        match (alike, self.way) {
+            (Alike::Zeros(count), Way::Zeros(own)) | (Alike::Unsummed(count), Way::Unsummed(own)) => count == own,
+            (Alike::Keys(what, from, to), _) => {
+                let Some((own, run)) = self.run() else { return false };
+                let alike = Run { from: from.of(self.row, self.span.from), to: to.of(self.row, self.span.to) };
+                let is = |alike| self.seen(own, run) == self.seen(what, alike);
+                is(alike.within(self.span)) || !matches!(what, What::Without | What::Zeroed) && is(alike)
+            }
+            _ => false,
+        }
+    }
+
+    /// What it may have in common with others.
+    fn alikes(&self) -> Vec<Alike> {
+        let (what, run) = match self.way {
+            Way::Zeros(count) => return vec![Alike::Zeros(count)],
+            Way::Unsummed(size) => return vec![Alike::Unsummed(size)],
+            _ => self.run().expect("the others have runs"),
+        };
+        let off = |key: usize| Edge::Off(key.cast_signed() - self.row.cast_signed());
+        let edges = |key: usize, own: usize| if key == own { vec![Edge::Span] } else { Vec::new() };
+        let from = [edges(run.from, self.span.from), vec![Edge::At(run.from), off(run.from)]].concat();
+        let to = [edges(run.to, self.span.to), vec![Edge::At(run.to), off(run.to)]].concat();
+        let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+        let mixed = |(from, to): &(Edge, Edge)| {
+            matches!((from, to), (Edge::At(_), Edge::Off(_)) | (Edge::Off(_), Edge::At(_)) | (Edge::Span, Edge::Span))
+        };
+        pairs.filter(|pair| !mixed(pair)).map(|(from, to)| Alike::Keys(what, from, to)).collect()
+    }
+}
+
+/// What most of the tokens have in common, then what most of the others have; and the tokens of which that is said.
+pub(super) fn tell(found: &[Weighed], tried: usize, off: usize) -> (Vec<String>, BTreeSet<usize>) {
+    let mut left = found.to_vec();
+    let (mut said, mut told) = (Vec::new(), BTreeSet::new());
+    while !left.is_empty() && said.len() < STATEMENTS {
+        let alikes: BTreeSet<Alike> = left.iter().flat_map(Weighed::alikes).collect();
+        let rows_of = |alike: Alike| -> BTreeSet<usize> {
+            left.iter().filter(|weighed| weighed.is(alike)).map(|weighed| weighed.row).collect()
+        };
+        // Of several that as many have in common, the plainest, which is the first.
+        let each = alikes.into_iter().map(|alike| (rows_of(alike), alike));
+        let most = each.reduce(|most, next| if next.0.len() > most.0.len() { next } else { most });
+        let Some((rows, alike)) = most else { break };
+        if SHARE * rows.len() < tried {
             break; // by chance one way or another comes near a few
         }
-        left.retain(|(row, way)| !Alike::of(*way, *row).contains(&Some(alike)));
-        let which = if rows.len() == tried.len() && tried.len() == off.len() {
+        left.retain(|weighed| !weighed.is(alike));
+        let which = if rows.len() == tried && tried == off {
             "all tokens that are off".to_owned()
         } else {
-            let listed: Vec<String> = rows.iter().take(6).map(ToString::to_string).collect();
-            let more = if rows.len() > 6 { ", …" } else { "" };
-            format!("{} of {} tokens that are off, {}{more}", rows.len(), tried.len(), listed.join(", "))
+            let listed: Vec<String> = rows.iter().take(LISTED).map(ToString::to_string).collect();
+            let more = if rows.len() > LISTED { ", …" } else { "" };
+            format!("{} of {tried} tokens that are off, {}{more}", rows.len(), listed.join(", "))
         };
         said.push(format!("{alike}: {which}"));
+        told.extend(rows);
     }
-    said
+    (said, told)
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Key(key) => write!(f, "key {key}"),
-            Place::Before(0) => write!(f, "the token's own key"),
-            Place::Before(by) => write!(f, "the key {by} before the token"),
-            Place::Behind(by) => write!(f, "the key {by} behind the token"),
-        }
+/// One key.
+fn key(edge: Edge) -> String {
+    match edge {
+        Edge::Span => "its first key".to_owned(),
+        Edge::At(key) => format!("key {key}"),
+        Edge::Off(0) => "the token's own key".to_owned(),
+        Edge::Off(by) if by < 0 => format!("the key {} before the token", -by),
+        Edge::Off(by) => format!("the key {by} behind the token"),
+    }
+}
+
+/// Whether a run is one key.
+fn is_one(from: Edge, to: Edge) -> bool {
+    match (from, to) {
+        (Edge::At(from), Edge::At(to)) => from + 1 == to,
+        (Edge::Off(from), Edge::Off(to)) => from + 1 == to,
+        _ => false,
+    }
+}
+
+/// The last of a run that ends before an edge.
+fn last(to: Edge) -> Edge {
+    match to {
+        Edge::Span => Edge::Off(0),
+        Edge::At(key) => Edge::At(key.saturating_sub(1)),
+        Edge::Off(by) => Edge::Off(by - 1),
+    }
+}
+
+fn keys(from: Edge, to: Edge) -> String {
+    match (from, to) {
+        _ if is_one(from, to) => key(from),
+        (Edge::At(from), Edge::At(to)) => format!("keys {from} to {}", to - 1),
+        (Edge::Span, to) => format!("the keys before {}", key(to)),
+        (from, Edge::Span) => format!("the keys from {} on", key(from)),
+        (from, to) => format!("the keys from {} to {}", key(from), key(last(to))),
     }
 }
 
 impl fmt::Display for Alike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Alike::Without(place) => write!(f, "attention does not see {place}"),
-            Alike::Zeroed(place) => write!(f, "attention has zeros for {place} and its value"),
-            Alike::Ahead(place) => write!(f, "attention sees {place}, too"),
-            Alike::From(place) => write!(f, "attention sees no key before {place}"),
-            Alike::Before(place) => write!(f, "attention sees the keys before {place} alone"),
+        match *self {
+            Alike::Keys(What::Without, from, to) => write!(f, "attention does not see {}", keys(from, to)),
+            Alike::Keys(What::Zeroed, from, to) => {
+                let values = if is_one(from, to) { "its value" } else { "their values" };
+                write!(f, "attention has zeros for {} and {values}", keys(from, to))
+            }
+            Alike::Keys(What::Ahead, from, to) => write!(f, "attention sees {}, too", keys(from, to)),
+            Alike::Keys(What::Only, from, Edge::Span) => write!(f, "attention sees no key before {}", key(from)),
+            Alike::Keys(What::Only, from, to) => write!(f, "attention sees {} alone", keys(from, to)),
             Alike::Zeros(1) => {
                 write!(f, "attention sees one key and value of zeros more, as of a slot that nothing filled")
             }

@@ -1,0 +1,53 @@
+//! Blocks of keys that tokens do not see although they were chosen.
+
+use ndarray::{Array1, Array2, s};
+use reference::models::decoder::Decoder;
+use reference::site::NONE;
+use reference::{LayerSite, RoundingContract, Site};
+
+use super::{Shown, Subject, has};
+
+/// A layer whose tokens attend to chosen blocks.
+const LAYER: usize = 2;
+
+/// What is said where `sees` says of a token, the places of its blocks in its choice, and a block whether it sees that.
+fn said(sees: impl Fn(usize, &[usize], usize) -> bool) -> Vec<String> {
+    let m3 = Subject { case: "m3-gqa4-f32", contract: RoundingContract::EAGER_F32, shows: &[LayerSite::Blocks] };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let config = model.config();
+        let index = config.index.expect("M3 has one");
+        let [q, k, v] = [LayerSite::QRope, LayerSite::KRope, LayerSite::VProj].map(|site| shown.of(LAYER, site));
+        let chosen = &shown.chosen[&Site::Layer(LAYER, LayerSite::Blocks)];
+        let (heads, groups, d, n) =
+            (config.num_attention_heads, config.num_key_value_heads, config.head_dim, q.nrows());
+        let mut o = Array2::zeros(q.dim());
+        for (head, token) in (0..heads).flat_map(|head| (0..n).map(move |token| (head, token))) {
+            let (own, group) = (head * d..(head + 1) * d, head * groups / heads);
+            let columns = group * d..(group + 1) * d;
+            let row = chosen.row(group % index.choices * n + token);
+            let blocks: Vec<usize> = row.iter().copied().filter(|block| *block != NONE).collect();
+            let weight = |j: usize| {
+                let product = q.slice(s![token, own.clone()]).dot(&k.slice(s![j, columns.clone()]));
+                let is_seen = j <= token && sees(token, &blocks, j / index.blocks.size);
+                if is_seen { (product / (d as f32).sqrt()).exp() } else { 0.0 }
+            };
+            let weights: Array1<f32> = (0..n).map(weight).collect();
+            let mean = weights.dot(&v.slice(s![.., columns.clone()])) / weights.sum();
+            o.slice_mut(s![token, own]).assign(&mean);
+        }
+        o
+    };
+    m3.said(&[(Site::Layer(LAYER, LayerSite::Context), &port)])
+}
+
+#[test]
+fn the_second_choice_is_not_seen() {
+    let said = said(|_, blocks, block| blocks.iter().position(|own| *own == block).is_some_and(|place| place != 1));
+    has(&said, "attention does not see the choice 2 of its blocks, which was chosen: ");
+}
+
+#[test]
+fn the_first_block_is_seen_by_all() {
+    let said = said(|_, blocks, block| block == 0 || blocks.contains(&block));
+    has(&said, "attention sees block 0, which was not chosen: ");
+}

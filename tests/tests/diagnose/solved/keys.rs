@@ -1,0 +1,170 @@
+//! Keys that tokens do not see, that are zeros, or that count otherwise.
+
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use reference::models::decoder::Decoder;
+use reference::{LayerSite, Storage};
+
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
+
+/// A head of attention in layer 1.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) number: usize,
+    pub(super) group: usize,
+    q: ArrayView2<'a, f32>,
+    k: ArrayView2<'a, f32>,
+    pub(super) v: ArrayView2<'a, f32>,
+}
+
+impl Head<'_> {
+    /// A token's scores.
+    pub(super) fn scores(&self, token: usize) -> Array1<f32> {
+        self.k.dot(&self.q.row(token)) / (self.q.ncols() as f32).sqrt()
+    }
+}
+
+/// Attention by what `of` makes of each head and token.
+pub(super) fn attention(
+    model: &Decoder<'_>,
+    shown: &Shown,
+    of: impl Fn(&Head<'_>, usize) -> Array1<f32>,
+) -> Array2<f32> {
+    let config = model.config();
+    let [q, k, v] = [LayerSite::QRope, LayerSite::KRope, LayerSite::VProj].map(|site| shown.of(1, site));
+    let (heads, groups, d) = (config.num_attention_heads, config.num_key_value_heads, config.head_dim);
+    let columns = |head: usize| s![.., head * d..(head + 1) * d];
+    let mut o = Array2::zeros(q.dim());
+    for number in 0..heads {
+        let group = number * groups / heads;
+        let [q, k, v] = [(q, number), (k, group), (v, group)].map(|(of, head)| of.slice(columns(head)));
+        let head = Head { number, group, q, k, v };
+        for token in 0..q.nrows() {
+            o.slice_mut(s![token, number * d..(number + 1) * d]).assign(&of(&head, token));
+        }
+    }
+    o
+}
+
+/// The mean of values by the exponentials of their scores, where `count` says with what score and times what a value counts.
+pub(super) fn mean(head: &Head<'_>, token: usize, count: impl Fn(usize, f32) -> Option<(f32, f32)>) -> Array1<f32> {
+    let counted: Vec<Option<(f32, f32)>> =
+        head.scores(token).indexed_iter().map(|(key, score)| count(key, *score)).collect();
+    let weights: Array1<f32> = counted.iter().map(|of| of.map_or(0.0, |(score, _)| score.exp())).collect();
+    let times: Array1<f32> = counted.iter().map(|of| of.map_or(0.0, |(_, times)| times)).collect();
+    (&weights * &times).dot(&head.v) / weights.sum()
+}
+
+/// What is said where every token's keys count so: by token, head and key.
+fn said(count: impl Fn((usize, usize, usize), f32) -> Option<(f32, f32)>) -> Vec<String> {
+    said_of(&M2, count)
+}
+
+fn said_of(subject: &Subject, count: impl Fn((usize, usize, usize), f32) -> Option<(f32, f32)>) -> Vec<String> {
+    let is_narrow = subject.contract.activations == Storage::Bf16;
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let context = attention(model, shown, |head, token| {
+            mean(head, token, |key, score| if key <= token { count((token, head.number, key), score) } else { None })
+        });
+        if is_narrow { narrowed(context) } else { context }
+    };
+    subject.said_of(LayerSite::Context, &port)
+}
+
+#[test]
+fn a_key_that_is_not_seen() {
+    let said = said(|(token, _, key), score| (key != 2 || token == 2).then_some((score, 1.0)));
+    has(&said, "attention does not see key 2: all tokens that are off");
+}
+
+#[test]
+fn several_keys_that_are_not_seen() {
+    let said = said(|(token, _, key), score| (![2, 5].contains(&key) || token == key).then_some((score, 1.0)));
+    for key in [2, 5] {
+        has(&said, &format!("attention does not see key {key}: "));
+    }
+}
+
+#[test]
+fn a_key_and_a_value_of_zeros() {
+    let said = said(|(_, _, key), score| Some(if key == 3 { (0.0, 0.0) } else { (score, 1.0) }));
+    has(&said, "attention has zeros for key 3 and its value: all tokens that are off");
+}
+
+/// A page of a cache that nothing was written to.
+#[test]
+fn a_run_of_keys_and_values_of_zeros() {
+    let said = said(|(_, _, key), score| Some(if (8..12).contains(&key) { (0.0, 0.0) } else { (score, 1.0) }));
+    has(&said, "attention has zeros for keys 8 to 11 and their values: all tokens that are off");
+}
+
+#[test]
+fn a_run_of_keys_that_is_not_seen() {
+    let said = said(|(token, _, key), score| (!(8..12).contains(&key) || token < 12).then_some((score, 1.0)));
+    has(&said, "attention does not see keys 8 to 11: all tokens that are off");
+}
+
+#[test]
+fn a_key_that_is_not_seen_in_bf16() {
+    let said = said_of(&M2_BF16, |(token, _, key), score| (key != 2 || token == 2).then_some((score, 1.0)));
+    has(&said, "attention does not see key 2: ");
+}
+
+/// As of `ALiBi`.
+#[test]
+fn scores_that_fall_with_distance() {
+    let slope = |head: usize| 0.3 - 0.04 * head as f32;
+    let said = said(|(token, head, key), score| Some((score - slope(head) * (token - key) as f32, 1.0)));
+    let slopes: Vec<String> = (0..6).map(|head| format!("{:.4}", slope(head))).collect();
+    has(&said, &format!("scores fall with each token of distance, in its heads by {}", slopes.join(", ")));
+}
+
+#[test]
+fn values_of_the_token_before() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        attention(model, shown, |head, token| {
+            let rows: Vec<usize> = (0..head.v.nrows()).map(|row| row.saturating_sub(1)).collect();
+            let late = head.v.select(Axis(0), &rows);
+            let head = Head { v: if head.group == 1 { late.view() } else { head.v }, ..*head };
+            mean(&head, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    has(&M2.said_of(LayerSite::Context, &port), "attention reads for key head 1 the token before's values");
+}
+
+/// Tiles that overlap by a key.
+#[test]
+fn keys_that_are_counted_twice() {
+    let m2 = Subject { shows: &[LayerSite::QNorm, LayerSite::Probabilities], ..M2 };
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut p = shown.of(1, LayerSite::Probabilities).clone();
+        for mut row in p.rows_mut() {
+            row.iter_mut().skip(8).step_by(8).for_each(|p| *p *= 2.0);
+            let sum = row.sum();
+            row /= sum;
+        }
+        p
+    };
+    has(&m2.said_of(LayerSite::Probabilities, &port), "keys 8, 16, 24, 32 are counted 2.0000 times");
+}
+
+/// Splits of eight keys whose means are put together by their largest scores alone.
+#[test]
+fn splits_without_their_sums() {
+    const SIZE: usize = 8;
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        attention(model, shown, |head, token| {
+            let scores = head.scores(token);
+            let (mut sum, mut total) = (0.0, Array1::zeros(head.v.ncols()));
+            for first in (0..=token).step_by(SIZE) {
+                let keys = first..(first + SIZE).min(token + 1);
+                let largest = scores.slice(s![keys.clone()]).fold(f32::NEG_INFINITY, |most, score| most.max(*score));
+                let of_split = mean(head, token, |key, score| keys.contains(&key).then_some((score - largest, 1.0)));
+                sum += largest.exp();
+                total = total + of_split * largest.exp();
+            }
+            total / sum
+        })
+    };
+    let sentence = "attention's splits of 8 keys are put together by their largest scores, without their sums";
+    has(&M2.said_of(LayerSite::Context, &port), sentence);
+}

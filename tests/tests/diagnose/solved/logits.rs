@@ -1,0 +1,42 @@
+//! Logits with a sampler's penalties.
+
+use reference::models::decoder::Decoder;
+use reference::{RoundingContract, Site};
+use tests::mistaken::Setting;
+
+use super::{M2, Shown, has, number};
+
+/// What is said of logits of which `penalized` makes others, where a token came before so many times.
+fn said(penalized: impl Fn(f32, usize) -> f32) -> Vec<String> {
+    let tokens = Setting::of(M2.case, RoundingContract::EAGER_F32).case.tokens;
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut logits = shown.values[&Site::Logits].clone();
+        for ((row, token), z) in logits.indexed_iter_mut() {
+            let times = tokens[..=row].iter().filter(|seen| **seen as usize == token).count();
+            if times > 0 {
+                *z = penalized(*z, times);
+            }
+        }
+        logits
+    };
+    M2.said(&[(Site::Logits, &port)])
+}
+
+#[test]
+fn a_repetition_penalty() {
+    let said = said(|z, _| if z > 0.0 { z / 1.1 } else { z * 1.1 });
+    has(&said, "logits of tokens that came before are divided by 1.1000 where they are positive, and multiplied else");
+}
+
+#[test]
+fn penalties_on_presence_and_frequency() {
+    let said = said(|z, times| z - 0.5 - 0.25 * times as f32);
+    has(&said, "logits of tokens that came before are less by 0.5000, and by 0.2500 each time");
+}
+
+#[test]
+fn logits_that_are_capped() {
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.values[&Site::LmHead].mapv(|z| 30.0 * (z / 30.0).tanh());
+    let cap = number(&M2.said(&[(Site::LmHead, &port)]), "each value is capped softly, c·tanh(z/c) with c = ");
+    assert!((cap - 30.0).abs() < 0.01, "{cap}");
+}

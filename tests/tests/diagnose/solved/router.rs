@@ -1,0 +1,43 @@
+//! A router's weights, which are divided by another sum.
+
+use ndarray::{Array2, Axis};
+use reference::models::decoder::Decoder;
+use reference::{LayerSite, RoundingContract, Site};
+
+use super::{Shown, Subject, has};
+
+/// M2, whose router's weights are shown.
+const M2: Subject = Subject {
+    case: "m2-gqa3-f32",
+    contract: RoundingContract::EAGER_F32,
+    shows: &[LayerSite::QNorm, LayerSite::GateWeights],
+};
+
+/// What is said where `of` makes weights of the scores of each token's experts.
+fn said(of: impl Fn(Array2<f32>) -> Array2<f32>) -> Vec<String> {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
+        let scores = shown.of(1, LayerSite::GateScores);
+        of(Array2::from_shape_fn(chosen.dim(), |(token, slot)| scores[[token, chosen[[token, slot]]]]))
+    };
+    M2.said_of(LayerSite::GateWeights, &port)
+}
+
+fn sums(r: &Array2<f32>) -> Array2<f32> {
+    r.sum_axis(Axis(1)).insert_axis(Axis(1))
+}
+
+#[test]
+fn weights_divided_by_their_sum_and_one() {
+    let said = said(|r| &r / &(sums(&r) + 1.0));
+    has(&said, "the weights are the scores divided by their sum and 1.00000 more, times 1.00000");
+}
+
+#[test]
+fn a_steeper_sigmoid() {
+    let said = said(|r| {
+        let r = r.mapv(|r| 1.0 / (1.0 + (-1.1 * (r / (1.0 - r)).ln()).exp()));
+        &r / &sums(&r)
+    });
+    has(&said, "the scores are the sigmoid of 1.1000 times the router's logits");
+}

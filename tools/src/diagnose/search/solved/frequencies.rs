@@ -1,0 +1,112 @@
+//! The frequencies of angles, or what is taken for a turn.
+//!
+//! ```text
+//! αᵢₚ = p·fᵢ                        at positions p from 0 on; solved for f
+//! αᵢₚ = p·fᵢ + δ·⌊p·fᵢ / 2π⌋        solved for δ: angles are reduced by 2π − δ
+//! ```
+
+use std::f64::consts::{PI, TAU};
+
+use ndarray::{Array1, Array2};
+use reference::Storage;
+
+use super::least_squares::solve;
+
+/// How far a frequency may be off, in roundings of f32 and as a share of 1 + f: cos and sin are off by half of one each, their
+/// angle by no more, f and p·f by half of one each. All of a table in bf16 is off by 2¹⁶ times as much, and is not told.
+const SAME: f64 = 64.0;
+
+/// What may be left of the logarithms' squares where frequencies are powers of one number.
+const POWERS: f64 = 1e-8;
+
+/// What may be left of the squares where angles are off by turns: those of angles near a whole turn go either way.
+const TURNS: f64 = 0.05;
+
+/// How far an angle may be from what its frequency makes of its position: 1 of f32 has so much at positions of some thousands.
+const FOLLOWS: f64 = 1e-3;
+
+/// Positions that a frequency is found by: each next one has a turn less room, and a digit more.
+const POSITIONS: usize = 8;
+
+/// Frequencies that are told one by one.
+const TOLD: usize = 4;
+
+/// What differs in the angles \[positions, pairs\] of positions from 0 on, and the angles that follow from it.
+pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> {
+    if let Some(said) = behind(angles, right) {
+        return Some(said);
+    }
+    let found: Vec<f64> =
+        angles.columns().into_iter().zip(right).map(|(column, f)| frequency(&column.to_owned(), *f)).collect();
+    let is =
+        |(found, right): (&f64, &f64)| (found - right).abs() <= SAME * Storage::F32.unit_roundoff() * (1.0 + right);
+    if found.iter().zip(right).all(is) {
+        return None;
+    }
+    let follow = Array2::from_shape_fn(angles.dim(), |(p, i)| p as f64 * found[i]);
+    if angles.iter().zip(&follow).any(|(own, follow)| (own - follow).sin().abs() > FOLLOWS) {
+        return None;
+    }
+    if let Some(times) = alike(&found, right) {
+        return Some((
+            format!("every frequency is {times:.6} times the right one, as of positions that are scaled"),
+            follow,
+        ));
+    }
+    // Frequencies that are a power of one number, as θ^(−2i/D).
+    let logs: Array1<f64> = found.iter().map(|f| f.ln()).collect();
+    let steps = Array2::from_shape_fn((found.len(), 1), |(i, _)| i as f64);
+    if let Some(fit) = solve(steps.view(), logs.view()).filter(|fit| fit.left < POWERS && found.len() > 2) {
+        let own = right.get(1).map_or(f64::NAN, |f| f.ln());
+        let said = format!(
+            "each frequency is exp({:.5}) times the one before it, where exp({own:.5}) is right: θ, or what its exponent \
+             is divided by, is another",
+            fit.x[0]
+        );
+        return Some((said, follow));
+    }
+    let off: Vec<usize> = (0..found.len()).filter(|i| !is((&found[*i], &right[*i]))).collect();
+    let each = off.iter().take(TOLD).map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i]));
+    let each = each.collect::<Vec<_>>().join(", ");
+    Some((format!("{} of {} frequencies are others: {each}", off.len(), found.len()), follow))
+}
+
+/// What all frequencies are times the right ones.
+fn alike(found: &[f64], right: &[f64]) -> Option<f64> {
+    let times = found.first()? / right.first()?;
+    let is = |(found, right): (&f64, &f64)| {
+        (found - times * right).abs() <= SAME * Storage::F32.unit_roundoff() * (1.0 + times * right)
+    };
+    (found.len() > 1 && found.iter().zip(right).all(is)).then_some(times)
+}
+
+/// The frequency whose angles are nearest, beginning with that of the first positions.
+fn frequency(angles: &Array1<f64>, right: f64) -> f64 {
+    let nearest = |angle: f64, near: f64| near + (angle - near + PI).rem_euclid(TAU) - PI;
+    let mut f = nearest(angles[1], right);
+    for (p, angle) in angles.iter().enumerate().take(POSITIONS).skip(2) {
+        f = nearest(*angle, p as f64 * f) / p as f64;
+    }
+    f
+}
+
+/// Where the first angles are right and later ones are not: by how much a whole turn is missed.
+fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> {
+    let (mut turns, mut missed) = (Vec::new(), Vec::new());
+    for (column, f) in angles.columns().into_iter().zip(right) {
+        for (p, angle) in column.iter().enumerate() {
+            let exact = p as f64 * f;
+            turns.push((exact / TAU).floor());
+            missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
+        }
+    }
+    let count = turns.len();
+    let turns = Array2::from_shape_vec((count, 1), turns).ok()?;
+    let fit = solve(turns.view(), Array1::from(missed).view()).filter(|fit| fit.left < TURNS)?;
+    let by = fit.x[0];
+    let follow = Array2::from_shape_fn(angles.dim(), |(p, i)| {
+        let exact = p as f64 * right[i];
+        exact + by * (exact / TAU).floor()
+    });
+    Some((format!("angles are off by {by:.6} with each whole turn: {:.6} is taken for 2π", TAU - by), follow))
+}

@@ -1,0 +1,130 @@
+//! What a layer norm of the vision tower takes off, divides by, multiplies with and adds.
+//!
+//! ```text
+//! yᵢⱼ = bⱼ + wⱼ·(sᵢ·xᵢⱼ − tᵢ)        solved for s and t of each row; right are s = r and t = μ·r
+//! yᵢⱼ = cⱼ + vⱼ·zᵢⱼ                   solved for c and v of each channel; right are c = b and v = w
+//! ```
+//!
+//! with y the candidate's values, x what goes in, and z what is right before w and b: (x − μ)·r. [`moments`] has what s and t
+//! may be made of, [`tensors`] what c and v may be.
+
+mod moments;
+mod tensors;
+
+use ndarray::{Array1, Array2, ArrayView1, Axis, stack};
+use reference::site::{VisionLayerSite, VisionSite};
+use reference::{RoundingContract, Site};
+
+use self::tensors::Module;
+use super::least_squares;
+use super::solution::Solution;
+use crate::diagnose::search::Bench;
+use crate::failure::Failure;
+
+/// A norm, with what goes in and what comes out.
+struct Norm {
+    x: Array2<f64>,
+    y: Array2<f64>,
+    w: Array1<f64>,
+    b: Array1<f64>,
+    eps: f64,
+    /// How far a row may be off to be the same, as a share of its norm.
+    same: f64,
+}
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
+    let Site::Vision(pass, at) = bench.site else { return Ok(Vec::new()) };
+    let (Some(module), Some((vision, _))) = (Module::of(at), bench.vision(pass)) else { return Ok(Vec::new()) };
+    let input = Site::Vision(pass, module.input());
+    // Of its input at most the sum is not shown.
+    let is_sum = |site: &Site| {
+        let Site::Vision(_, VisionSite::Layer(_, site)) = site else { return false };
+        matches!(site, VisionLayerSite::Residual | VisionLayerSite::Attention)
+    };
+    let is_alone = bench.suspects.iter().all(|site| *site == bench.site || *site == input || is_sum(site));
+    let mut beside = bench.rerun(&[], RoundingContract::IDEAL, &[input])?.beside;
+    // Another layer is run before.
+    let x = beside.remove(&input).map_or_else(|| bench.shown(input), |x| Ok(Some(x)))?;
+    let Some(x) = x.filter(|x| is_alone && x.dim() == bench.candidate.dim()) else {
+        return Ok(Vec::new());
+    };
+    let [w, b] = module.tensors(bench)?;
+    if w.iter().any(|w| w.abs() < 1e-6) {
+        return Ok(Vec::new());
+    }
+    let norm = Norm { x, y: bench.candidate.clone(), w, b, eps: vision.layer_norm_eps, same: bench.rounding() };
+    let found = match norm.of_rows() {
+        Some(found) => Some(found),
+        None => norm.of_channels(&Module::all(bench)?),
+    };
+    Ok(found.map(|(said, values)| Solution::new(vec![said], values)).into_iter().collect())
+}
+
+impl Norm {
+    /// The values of s and t.
+    fn by_rows(&self, of: &[(f64, f64)]) -> Array2<f64> {
+        let value = |(i, j)| {
+            let (s, t): (f64, f64) = of[i];
+            self.b[j] + self.w[j] * (s * self.x[[i, j]] - t)
+        };
+        Array2::from_shape_fn(self.x.dim(), value)
+    }
+
+    /// Whether values are the candidate's.
+    fn holds(&self, values: &Array2<f64>) -> bool {
+        let rows = values.rows().into_iter().zip(self.y.rows());
+        rows.into_iter().all(|(own, y): (ArrayView1<'_, f64>, _)| {
+            let apart = &own - &y;
+            apart.dot(&apart).sqrt() <= self.same * y.dot(&y).sqrt()
+        })
+    }
+
+    /// What rows are less and divided by, where each is so by a number of its own; with the values that follow.
+    fn of_rows(&self) -> Option<(String, Array2<f64>)> {
+        let of_row = |(x, y): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {
+            let columns = stack(Axis(1), &[(&self.w * &x).view(), self.w.view()]).ok()?;
+            let solution = least_squares::solve(columns.view(), (&y - &self.b).view())?;
+            let [s, less] = solution.x[..] else { return None };
+            Some((s, -less))
+        };
+        let found: Option<Vec<(f64, f64)>> = self.x.rows().into_iter().zip(self.y.rows()).map(of_row).collect();
+        if !self.holds(&self.by_rows(&found?)) {
+            return None;
+        }
+        let rows = || self.x.rows().into_iter();
+        moments::ways(self.x.ncols()).find_map(|way| {
+            let of: Vec<(f64, f64)> = rows().map(|row| way.of(row, self.eps)).collect();
+            let values = self.by_rows(&of);
+            (!way.is_right() && self.holds(&values)).then(|| (way.to_string(), values))
+        })
+    }
+
+    /// What channels are multiplied with and have added, where each is so by numbers of its own; with the values that follow.
+    fn of_channels(&self, others: &[(String, Array1<f64>)]) -> Option<(String, Array2<f64>)> {
+        let right: Vec<(f64, f64)> = self.x.rows().into_iter().map(|row| moments::RIGHT.of(row, self.eps)).collect();
+        let z = Array2::from_shape_fn(self.x.dim(), |(i, j)| right[i].0 * self.x[[i, j]] - right[i].1);
+        let of_channel = |(z, y): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {
+            let columns = stack(Axis(1), &[z, Array1::ones(z.len()).view()]).ok()?;
+            let solution = least_squares::solve(columns.view(), y)?;
+            let [v, c] = solution.x[..] else { return None };
+            Some((v, c))
+        };
+        let found: Option<Vec<(f64, f64)>> = z.columns().into_iter().zip(self.y.columns()).map(of_channel).collect();
+        let (v, c): (Vec<f64>, Vec<f64>) = found?.into_iter().unzip();
+        let (v, c) = (Array1::from(v), Array1::from(c));
+        let values = |v: &Array1<f64>, c: &Array1<f64>| &z * v + c;
+        if !self.holds(&values(&v, &c)) {
+            return None;
+        }
+        // Each of the two as it was solved, or what it is found to be.
+        let size = (v.dot(&v) / v.len() as f64).sqrt();
+        let same = 4.0 * self.same * size;
+        let said: Vec<String> = [("weight", &v, &self.w), ("bias", &c, &self.b)]
+            .into_iter()
+            .filter_map(|(name, own, right)| {
+                tensors::told(own, right, others, same).map(|what| format!("its {name} {what}"))
+            })
+            .collect();
+        (!said.is_empty()).then(|| (said.join(", and "), values(&v, &c)))
+    }
+}

@@ -1,0 +1,198 @@
+//! What tokens have in common in the experts that they used.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ndarray::{Array1, Array2};
+
+use super::row::Row;
+use crate::diagnose::search::solved::rule::{self, Entry};
+
+/// How far a weight may be from another's, as a share, to be the same: experts' weights of one token differ by more.
+const SAME: f64 = 0.05;
+
+/// Experts of a token whose subsets are gone through.
+const MOST_CHOICES: usize = 12;
+
+/// Rows told one by one.
+const TOLD: usize = 4;
+
+/// Sentences on rows whose weights were solved for.
+pub(super) fn of_solved(solved: &[Row], chosen: &Array2<usize>) -> Vec<String> {
+    let known = |token: &usize| solved.iter().any(|row| row.token == *token);
+    let all = entries(chosen);
+    let of = |entry: &Entry| solved.iter().find(|row| row.token == entry.token).expect("a token that is known");
+    // What counts for next to nothing tells nothing.
+    let counts = |entry: &&Entry| known(&entry.token) && of(entry).right[entry.expert] > of(entry).none;
+    let of_known: Vec<Entry> = all.iter().filter(counts).copied().collect();
+    let is_lost = |entry: &&Entry| of(entry).used[entry.expert].abs() <= of(entry).none;
+    let lost: Vec<Entry> = of_known.iter().filter(is_lost).copied().collect();
+    let mut said = Vec::new();
+    if let Some(shifted) = told_shifted(solved, &of_known) {
+        said.push(shifted);
+        return said;
+    }
+    if let Some(exchanged) = told_exchanged(solved) {
+        return vec![exchanged];
+    }
+    if lost.is_empty() {
+        said.extend(told_more(solved));
+    } else {
+        said.push(told_lost(&lost, &of_known, &of));
+    }
+    let is_other = |entry: &&Entry| {
+        let row = of(entry);
+        let (right, used) = (row.right[entry.expert], row.used[entry.expert]);
+        (used - right).abs() > row.none && used.abs() > row.none
+    };
+    let other: Vec<Entry> = of_known.iter().filter(is_other).copied().collect();
+    if !other.is_empty() {
+        let times = |entry: &Entry| of(entry).used[entry.expert] / of(entry).right[entry.expert];
+        said.push(told_times(&other, &of_known, times));
+    }
+    said
+}
+
+/// Where some of the tokens' experts are computed by those so many further, and nothing else differs.
+fn told_shifted(solved: &[Row], all: &[Entry]) -> Option<String> {
+    let experts = solved.first()?.right.len();
+    let shifts = [1, experts - 1].into_iter().chain(2..experts - 1);
+    let found = shifts.filter_map(|shift| Some((shift, shifted(solved, all, shift)?)));
+    let (shift, affected) = found.filter(|(_, affected)| !affected.is_empty()).min_by_key(|(_, of)| of.len())?;
+    let what = match shift {
+        1 => "the next expert computes in an expert's place".to_owned(),
+        _ if shift + 1 == experts => "the expert before it computes in an expert's place".to_owned(),
+        _ => format!("expert (e + {shift}) mod {experts} computes in place of expert e"),
+    };
+    Some(format!("{what}: {}", told_where(&affected, all)))
+}
+
+/// The choices that have to be another expert's for the weights to be those that were used.
+fn shifted(solved: &[Row], all: &[Entry], shift: usize) -> Option<Vec<Entry>> {
+    let mut affected = Vec::new();
+    for row in solved {
+        let own: Vec<Entry> = all.iter().filter(|entry| entry.token == row.token).copied().collect();
+        let experts = row.right.len();
+        let is = |subset: &u32| {
+            let mut weights = row.right.clone();
+            for entry in own.iter().filter(|entry| subset >> entry.slot & 1 == 1) {
+                weights[entry.expert] -= row.right[entry.expert];
+                weights[(entry.expert + shift) % experts] += row.right[entry.expert];
+            }
+            weights.iter().zip(&row.used).all(|(w, used)| (w - used).abs() <= SAME * w.abs() + row.none)
+        };
+        if own.len() > MOST_CHOICES {
+            return None;
+        }
+        let subset = (0..1_u32 << own.len()).find(is)?;
+        affected.extend(own.into_iter().filter(|entry| subset >> entry.slot & 1 == 1));
+    }
+    Some(affected)
+}
+
+/// What became of the outputs that a sum lacks: another expert's in their place, or nothing.
+fn told_lost<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row) -> String {
+    let experts = of(&lost[0]).right.len();
+    let instead = |entry: &Entry| {
+        let row = of(entry);
+        let wanted = row.right[entry.expert];
+        let is = |e: &usize| (row.used[*e] - row.right[*e] - wanted).abs() <= SAME * wanted.abs() + row.none;
+        (0..experts).find(is)
+    };
+    let places: Option<Vec<usize>> = lost.iter().map(instead).collect();
+    let what = match &places {
+        Some(places) => {
+            let told = lost.iter().zip(places).take(TOLD);
+            let told = told.map(|(entry, e)| format!("{e} for {} at token {}", entry.expert, entry.token));
+            format!("another expert computes in an expert's place, {}", told.collect::<Vec<_>>().join(", "))
+        }
+        None => "what an expert says is left out of the sum".to_owned(),
+    };
+    format!("{what}: {}", told_where(lost, all))
+}
+
+/// Where each token's weights are those of its experts in another order.
+fn told_exchanged(solved: &[Row]) -> Option<String> {
+    let sorted = |weights: &Array1<f64>| {
+        let mut sorted = weights.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    };
+    let is = |row: &Row, a: f64, b: f64| (a - b).abs() <= SAME * a.abs() + row.none;
+    let of_same = |row: &Row| sorted(&row.right).iter().zip(sorted(&row.used)).all(|(a, b)| is(row, *a, b));
+    let chosen =
+        |row: &Row| row.right.iter().zip(&row.used).all(|(right, used)| *right != 0.0 || used.abs() <= row.none);
+    let off: Vec<&Row> =
+        solved.iter().filter(|row| row.right.iter().zip(&row.used).any(|(a, b)| !is(row, *a, *b))).collect();
+    let first = off.first()?;
+    (off.len() > 1 && off.iter().all(|row| of_same(row) && chosen(row))).then(|| {
+        format!(
+            "a token's experts have each other's weights: in {} tokens, the first of them token {}",
+            off.len(),
+            first.token
+        )
+    })
+}
+
+/// Experts in a sum that the router did not choose.
+fn told_more(solved: &[Row]) -> Option<String> {
+    let of = |row: &Row| {
+        let more = row.used.indexed_iter().filter(|(e, used)| row.right[*e] == 0.0 && used.abs() > row.none);
+        more.map(|(expert, used)| format!("{expert} at token {}, with weight {used:.3}", row.token)).collect::<Vec<_>>()
+    };
+    let more: Vec<String> = solved.iter().flat_map(of).collect();
+    let listed = more.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+    let rest = if more.len() > TOLD { "; …" } else { "" };
+    (!more.is_empty()).then(|| format!("experts are in the sum that were not chosen: expert {listed}{rest}"))
+}
+
+fn told_times(other: &[Entry], all: &[Entry], times: impl Fn(&Entry) -> f64) -> String {
+    let factors: Vec<f64> = other.iter().map(&times).collect();
+    let (least, most) = factors.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), f| (a.min(*f), b.max(*f)));
+    let range = if most - least < SAME * most.abs() {
+        format!("{:.3}", f64::midpoint(least, most))
+    } else {
+        format!("{least:.3} to {most:.3}")
+    };
+    format!("an expert's weight is {range} times the right one: {}", told_where(other, all))
+}
+
+/// Which they are: a rule that they alone follow, or the first.
+fn told_where(affected: &[Entry], all: &[Entry]) -> String {
+    let rule = rule::common(all, affected);
+    rule.unwrap_or_else(|| {
+        let first = affected.iter().take(TOLD).map(|entry| format!("{} at token {}", entry.expert, entry.token));
+        let listed = first.collect::<Vec<_>>().join(", ");
+        format!("{} of {}, expert {listed}, …", affected.len(), all.len())
+    })
+}
+
+/// Tokens whose difference no expert's output explains, where each was sent to one that is alone concerned.
+pub(super) fn of_unsolved(unsolved: &BTreeSet<usize>, chosen: &Array2<usize>) -> Option<String> {
+    let all = entries(chosen);
+    let of = |token: &usize| all.iter().filter(|entry| entry.token == *token).map(|e| e.expert).collect();
+    let sets: Vec<BTreeSet<usize>> = unsolved.iter().map(of).collect();
+    let (first, others) = sets.split_first()?;
+    let common = others.iter().fold(first.clone(), |common, set| &common & set);
+    if others.is_empty() || common.len() != 1 {
+        return None;
+    }
+    let affected: Vec<Entry> =
+        all.iter().filter(|e| unsolved.contains(&e.token) && common.contains(&e.expert)).copied().collect();
+    let expert = affected[0].expert;
+    let of_expert: Vec<Entry> = all.iter().filter(|entry| entry.expert == expert).copied().collect();
+    let rule = rule::common(&of_expert, &affected).unwrap_or_else(|| format!("{} tokens", affected.len()));
+    Some(format!("what is off is no expert's output; it is there where expert {expert} was chosen: {rule}"))
+}
+
+/// Each choice of each token.
+fn entries(chosen: &Array2<usize>) -> Vec<Entry> {
+    let mut passed: HashMap<usize, usize> = HashMap::new();
+    let each = chosen.indexed_iter().map(|((token, slot), &expert)| {
+        let seen = passed.entry(expert).or_default();
+        let rank = *seen;
+        *seen += 1;
+        let is_paired = chosen.row(token).iter().any(|other| *other == expert ^ 1);
+        Entry { token, slot, expert, rank, is_paired }
+    });
+    each.collect()
+}

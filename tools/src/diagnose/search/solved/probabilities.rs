@@ -1,0 +1,125 @@
+//! What attention's probabilities are made of, where they are shown.
+//!
+//! ```text
+//! p′(h,i,j) = cⱼ·p(h,i,j) / Σₖ cₖ·p(h,i,k)        solved for c; or of head h's queries and another head's keys
+//! ```
+
+use std::collections::BTreeMap;
+
+use ndarray::{Array2, ArrayView1, s};
+use reference::{LayerSite, RoundingContract, Site};
+
+use super::solution::Solution;
+use crate::diagnose::search::Bench;
+use crate::failure::Failure;
+
+/// How far counts may be apart to be the same, as a share: exponentials have the absolute errors of their scores, which are sums
+/// of products; and in roundings of what is stored, of two probabilities and of the row's middle one.
+const SAME: f64 = 1e-3;
+const ROUNDINGS: f64 = 16.0;
+
+/// Keys that are told one by one.
+const TOLD: usize = 6;
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
+    let Site::Layer(layer, LayerSite::Probabilities) = bench.site else { return Ok(Vec::new()) };
+    let config = bench.config();
+    let (heads, n) = (config.num_attention_heads, bench.candidate.ncols());
+    if bench.candidate.nrows() != heads * n {
+        return Ok(Vec::new());
+    }
+    if let Some(solution) = counted(bench, n) {
+        return Ok(vec![solution]);
+    }
+    let wanted = [LayerSite::QRope, LayerSite::KRope].map(|site| Site::Layer(layer, site));
+    let beside = bench.rerun(&[], RoundingContract::IDEAL, &wanted)?.beside;
+    let (Some(q), Some(k)) = (beside.get(&wanted[0]), beside.get(&wanted[1])) else { return Ok(Vec::new()) };
+    let groups = config.num_key_value_heads;
+    let (mut said, mut values) = (Vec::new(), bench.ideal.clone());
+    for head in (0..heads).filter(|head| (head * n..(head + 1) * n).any(|row| bench.row_is_off(row))) {
+        let own = head * groups / heads;
+        let found = (0..groups).filter(|group| *group != own).find_map(|group| {
+            let of = of_heads(bench, (q, head), (k, group), config.head_dim);
+            is(bench, &of, head * n).then_some((group, of))
+        });
+        let Some((group, of)) = found else { return Ok(Vec::new()) };
+        said.push(format!("head {head} reads the keys of key head {group} in place of {own}"));
+        values.slice_mut(s![head * n..(head + 1) * n, ..]).assign(&of);
+    }
+    Ok((!said.is_empty()).then(|| Solution::new(said, values)).into_iter().collect())
+}
+
+/// Whether rows from one on are the candidate's.
+fn is(bench: &Bench<'_, '_>, values: &Array2<f64>, first: usize) -> bool {
+    values.rows().into_iter().enumerate().all(|(i, row)| {
+        let apart = &row - &bench.candidate.row(first + i);
+        apart.dot(&apart).sqrt() <= bench.rounding() * row.dot(&row).sqrt()
+    })
+}
+
+/// The probabilities of a head's queries and a key head's keys, of the keys that are seen.
+fn of_heads(
+    bench: &Bench<'_, '_>,
+    (q, head): (&Array2<f64>, usize),
+    (k, group): (&Array2<f64>, usize),
+    d: usize,
+) -> Array2<f64> {
+    let n = q.nrows();
+    let (q, k) = (q.slice(s![.., head * d..(head + 1) * d]), k.slice(s![.., group * d..(group + 1) * d]));
+    let mut scores = q.dot(&k.t()) / (d as f64).sqrt();
+    for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
+        let is_seen = bench.ideal.row(head * n + i).mapv(|p| p > 0.0);
+        let largest = row.iter().zip(&is_seen).filter(|(_, is)| **is).fold(f64::NEG_INFINITY, |a, (s, _)| a.max(*s));
+        row.zip_mut_with(&is_seen, |s, is| *s = if *is { (*s - largest).exp() } else { 0.0 });
+        let sum = row.sum();
+        row /= sum;
+    }
+    scores
+}
+
+/// Where some keys count so many times, or not at all.
+fn counted(bench: &Bench<'_, '_>, n: usize) -> Option<Solution> {
+    let same = SAME.max(ROUNDINGS * bench.unit());
+    let mut factors: BTreeMap<usize, f64> = BTreeMap::new();
+    let off: Vec<usize> = (0..bench.candidate.nrows()).filter(|row| bench.row_is_off(*row)).collect();
+    for row in &off {
+        for (key, factor) in counts(bench.candidate.row(*row), bench.ideal.row(*row)) {
+            if (factor - 1.0).abs() <= same {
+                continue;
+            }
+            let known = *factors.entry(key).or_insert(factor);
+            if (known - factor).abs() > same * known {
+                return None;
+            }
+        }
+    }
+    let (first, last) = (factors.values().copied().reduce(f64::min)?, factors.values().copied().reduce(f64::max)?);
+    if 2 * factors.len() >= n || last - first > same * last {
+        return None;
+    }
+    let mut values = bench.ideal.clone();
+    for row in off {
+        let mut own = values.row_mut(row);
+        for (key, factor) in &factors {
+            own[*key] *= factor;
+        }
+        let sum = own.sum();
+        own /= sum;
+    }
+    let listed: Vec<String> = factors.keys().take(TOLD).map(ToString::to_string).collect();
+    let rest = if factors.len() > TOLD { ", …" } else { "" };
+    let keys = if factors.len() == 1 { "key" } else { "keys" };
+    let how = if last == 0.0 { "not seen".to_owned() } else { format!("counted {last:.4} times") };
+    let verb = if factors.len() == 1 { "is" } else { "are" };
+    Some(Solution::new(vec![format!("{keys} {}{rest} {verb} {how}", listed.join(", "))], values))
+}
+
+/// How often each key of a row is counted, beside the one in the middle.
+fn counts(own: ArrayView1<'_, f64>, right: ArrayView1<'_, f64>) -> Vec<(usize, f64)> {
+    let seen = own.iter().zip(right).enumerate().filter(|(_, (_, right))| **right > 0.0);
+    let ratios: Vec<(usize, f64)> = seen.map(|(key, (own, right))| (key, own / right)).collect();
+    let mut sorted: Vec<f64> = ratios.iter().map(|(_, ratio)| *ratio).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(middle) = sorted.get(sorted.len() / 2).copied().filter(|middle| *middle > 0.0) else { return Vec::new() };
+    ratios.into_iter().map(|(key, ratio)| (key, ratio / middle)).collect()
+}

@@ -1,0 +1,40 @@
+//! What is said of a site, and what follows from it for the site's values.
+
+use ndarray::Array2;
+
+use crate::diagnose::search::Bench;
+use crate::diagnose::share::Share;
+
+/// Sentences that hold together.
+pub(super) struct Solution {
+    said: Vec<String>,
+    /// The site's values under them, without rounding; `None` where the sentences do not say what they are.
+    values: Option<Array2<f64>>,
+}
+
+impl Solution {
+    pub(super) fn new(said: Vec<String>, values: Array2<f64>) -> Self {
+        Solution { said, values: Some(values) }
+    }
+
+    /// Of a sentence from which no value follows.
+    pub(super) fn without_values(said: String) -> Self {
+        Solution { said: vec![said], values: None }
+    }
+
+    /// The sentences, the last with the share of values that they reproduce; none where that is no more than the unchanged twin's.
+    pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
+        let Some(values) = self.values else { return self.said };
+        let stored = bench.stored(&values);
+        if !bench.has_more(&stored) {
+            return Vec::new();
+        }
+        let percent = |share: Share| 100.0 * share.equal as f64 / share.count.max(1) as f64;
+        let (under, without) = (percent(bench.equal(&stored)), percent(bench.equal(&bench.twin.computed)));
+        let together = if self.said.len() > 1 { "together these reproduce" } else { "reproduces" };
+        if let Some(last) = self.said.last_mut() {
+            *last = format!("{last} ({together} {under:.1} % of values bit for bit, without it {without:.1} %)");
+        }
+        self.said
+    }
+}

@@ -1,0 +1,101 @@
+//! What heads read in the place of their own keys or values: those of a token before or behind, or another key head's.
+
+use ndarray::{Array2, Axis, s};
+
+use super::heads::Heads;
+use super::ways::limit;
+use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::solution::Solution;
+
+/// Tokens by which it is found, and key heads among which another is looked for.
+const TOKENS: usize = 12;
+const GROUPS: usize = 16;
+
+/// Whose keys or values.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// So many tokens before, the first ones' own.
+    Before(usize),
+    /// So many behind, the last ones' own.
+    Behind(usize),
+    Group(usize),
+}
+
+/// What is read otherwise: keys, values, or both.
+const WHAT: [(&str, bool, bool); 3] = [("values", false, true), ("keys", true, false), ("keys and values", true, true)];
+
+/// The plainest reading under which some rows are the candidate's.
+pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
+    let groups = heads.groups.min(GROUPS);
+    let others = (0..groups).map(From::Group);
+    let from: Vec<From> = [From::Before(1), From::Behind(1)].into_iter().chain(others).collect();
+    let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
+    let whose = [None].into_iter().chain((0..groups).map(Some));
+    for of in whose {
+        for (what, keys, values) in WHAT {
+            for from in &from {
+                // All key heads do not read one of theirs, and none reads its own in another's place.
+                let is_own = matches!(from, From::Group(group) if of.is_none_or(|of| of == *group));
+                let output = |row: usize| {
+                    let which = |group: usize| of.is_none_or(|of| of == group);
+                    let read = |all: &Array2<f64>, is_key: bool, group: usize| {
+                        let own = |group: usize| all.slice(s![.., group * heads.d..(group + 1) * heads.d]).to_owned();
+                        if if is_key { keys } else { values } { from.read(&own, group) } else { own(group) }
+                    };
+                    heads.output(heads.reading(row, which, read).view())
+                };
+                let is = |row: &usize| {
+                    let apart = output(*row) - bench.candidate.row(*row);
+                    apart.dot(&apart).sqrt() <= limit(*row, bench)
+                };
+                if is_own || some.len() < 2 || !some.iter().all(is) {
+                    continue;
+                }
+                let mut all = bench.ideal.clone();
+                for row in rows {
+                    all.row_mut(*row).assign(&output(*row));
+                }
+                let whose = of.map_or_else(|| "every key head".to_owned(), |of| format!("key head {of}"));
+                return Some(Solution::new(vec![format!("attention reads for {whose} {} {what}", from.told())], all));
+            }
+        }
+    }
+    None
+}
+
+impl From {
+    /// The rows of a key head.
+    fn read(self, own: &impl Fn(usize) -> Array2<f64>, group: usize) -> Array2<f64> {
+        let of = own(if let From::Group(other) = self { other } else { group });
+        let n = of.nrows();
+        let rows: Vec<usize> = (0..n)
+            .map(|row| match self {
+                From::Before(by) => {
+                    if row < by {
+                        row
+                    } else {
+                        row - by
+                    }
+                }
+                From::Behind(by) => {
+                    if row + by < n {
+                        row + by
+                    } else {
+                        row
+                    }
+                }
+                From::Group(_) => row,
+            })
+            .collect();
+        of.select(Axis(0), &rows)
+    }
+
+    fn told(self) -> String {
+        match self {
+            From::Before(1) => "the token before's".to_owned(),
+            From::Before(by) => format!("those {by} tokens before, their"),
+            From::Behind(by) => format!("those {by} tokens behind, their"),
+            From::Group(group) => format!("key head {group}'s"),
+        }
+    }
+}

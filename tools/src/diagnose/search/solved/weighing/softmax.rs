@@ -1,0 +1,121 @@
+//! Means of values by a softmax of their scores, of keys that are seen.
+
+use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
+
+use super::way::{Run, Way};
+
+/// Sums over the keys before each, of which those of any run follow.
+pub(in crate::diagnose::search::solved) struct Sums {
+    scores: Array1<f64>,
+    /// The largest score, which all are less by.
+    largest: f64,
+    /// Σ exp(sⱼ − largest) over the keys before \[keys + 1\].
+    weights: Array1<f64>,
+    /// Σ exp(sⱼ − largest)·vⱼ over the keys before \[keys + 1, d\].
+    values: Array2<f64>,
+    /// vⱼ \[keys, d\].
+    each: Array2<f64>,
+}
+
+impl Sums {
+    pub(super) fn of(scores: Array1<f64>, values: ArrayView2<'_, f64>) -> Self {
+        let largest = scores.fold(0.0, |most: f64, score| most.max(*score));
+        let exponentials = scores.mapv(|score| (score - largest).exp());
+        let (n, d) = values.dim();
+        let (mut sums, mut weighed) = (Array1::zeros(n + 1), Array2::zeros((n + 1, d)));
+        for (j, weight) in exponentials.iter().enumerate() {
+            sums[j + 1] = sums[j] + weight;
+            let next = &weighed.row(j) + &(&values.row(j) * *weight);
+            weighed.row_mut(j + 1).assign(&next);
+        }
+        Sums { scores, largest, weights: sums, values: weighed, each: values.to_owned() }
+    }
+
+    /// The sums over runs, those that count −1 taken off.
+    fn over(&self, runs: &[(Run, f64)]) -> (f64, Array1<f64>) {
+        let mut sum = 0.0;
+        let mut total = Array1::zeros(self.values.ncols());
+        for (run, sign) in runs {
+            sum += sign * (self.weights[run.to] - self.weights[run.from]);
+            total = total + *sign * (&self.values.row(run.to) - &self.values.row(run.from));
+        }
+        (sum, total)
+    }
+
+    /// The mean over runs, and so many zeros whose score is 0.
+    fn mean(&self, runs: &[(Run, f64)], zeros: usize) -> Array1<f64> {
+        let (sum, total) = self.over(runs);
+        total / (sum + zeros as f64 * (-self.largest).exp())
+    }
+
+    pub(super) fn under(&self, span: Run, way: Way) -> Array1<f64> {
+        match way {
+            Way::Without(run) => self.mean(&[(span, 1.0), (run, -1.0)], 0),
+            Way::Zeroed(run) => self.mean(&[(span, 1.0), (run, -1.0)], run.len()),
+            Way::Ahead(key) => self.mean(&[(span, 1.0), (Run::one(key), 1.0)], 0),
+            Way::Only(run) => self.mean(&[(run, 1.0)], 0),
+            Way::Zeros(count) => self.mean(&[(span, 1.0)], count),
+            Way::Unsummed(size) => self.unsummed(span, size),
+        }
+    }
+
+    pub(super) fn right(&self, span: Run) -> Array1<f64> {
+        self.mean(&[(span, 1.0)], 0)
+    }
+
+    /// Without some keys, or with zeros in their places.
+    pub(super) fn without(&self, span: Run, keys: &[usize], is_zeroed: bool) -> Array1<f64> {
+        let lost = keys.iter().map(|key| (Run::one(*key), -1.0));
+        let runs: Vec<(Run, f64)> = [(span, 1.0)].into_iter().chain(lost).collect();
+        self.mean(&runs, if is_zeroed { keys.len() } else { 0 })
+    }
+
+    /// Of splits' means by what their largest scores alone make of them.
+    fn unsummed(&self, span: Run, size: usize) -> Array1<f64> {
+        let splits = (span.from..span.to).step_by(size).map(|from| Run { from, to: from + size }.within(span));
+        let each: Vec<(f64, Array1<f64>)> = splits
+            .map(|split| {
+                let own = self.scores.slice(s![split.from..split.to]);
+                (own.fold(f64::NEG_INFINITY, |most, score| f64::max(most, *score)), self.right(split))
+            })
+            .collect();
+        let sum: f64 = each.iter().map(|(of, _)| (of - self.largest).exp()).sum();
+        let zero = Array1::zeros(self.values.ncols());
+        each.iter().fold(zero, |total, (of, mean)| total + mean * (of - self.largest).exp()) / sum
+    }
+
+    /// The mean of other values than the keys', and the keys' weights, where scores are others.
+    pub(super) fn weighed(&self, span: Run, scores: &Array1<f64>) -> (Array1<f64>, Array1<f64>) {
+        let own = scores.slice(s![span.from..span.to]);
+        let largest = own.fold(f64::NEG_INFINITY, |most, score| f64::max(most, *score));
+        let mut weights = own.mapv(|score| (score - largest).exp());
+        weights /= weights.sum();
+        let mean = weights.dot(&self.each.slice(s![span.from..span.to, ..]));
+        (mean, weights)
+    }
+
+    pub(super) fn scores(&self) -> &Array1<f64> {
+        &self.scores
+    }
+
+    /// Σⱼ cⱼ·(vⱼ − o) over the keys of a run: how a mean o moves where its weights do by c.
+    pub(super) fn moved(&self, span: Run, mean: &Array1<f64>, by: &Array1<f64>) -> Array1<f64> {
+        by.dot(&self.each.slice(s![span.from..span.to, ..])) - mean * by.sum()
+    }
+
+    /// The same over whole blocks of so many keys, up to a token's own key: the sums of each.
+    pub(in crate::diagnose::search::solved) fn of_block(
+        &self,
+        block: usize,
+        size: usize,
+        row: usize,
+    ) -> (f64, Array1<f64>) {
+        let run = Run { from: block * size, to: (block + 1) * size }.within(Run { from: 0, to: row + 1 });
+        self.over(&[(run, 1.0)])
+    }
+}
+
+/// Vectors one behind the other.
+pub(in crate::diagnose::search::solved) fn joined(heads: &[Array1<f64>]) -> Array1<f64> {
+    concatenate(Axis(0), &heads.iter().map(|head| head.view()).collect::<Vec<_>>()).expect("vectors")
+}
