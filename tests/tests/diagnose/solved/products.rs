@@ -1,6 +1,6 @@
 //! Products whose weight has a matrix of low rank more.
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array1, Array2, Axis};
 use reference::LayerSite;
 use reference::models::decoder::Decoder;
 
@@ -12,7 +12,7 @@ fn a_matrix_of_rank_1_is_added() {
         let (x, y) = (shown.of(1, LayerSite::InputNorm), shown.of(1, LayerSite::QProj));
         let column = |width: usize, by: f32| {
             let wave = (0..width).map(|i| (by * i as f32).sin());
-            wave.collect::<ndarray::Array1<f32>>().insert_axis(Axis(1))
+            wave.collect::<Array1<f32>>().insert_axis(Axis(1))
         };
         let [a, b]: [Array2<f32>; 2] = [column(x.ncols(), 1.3), column(y.ncols(), 0.7)];
         y + &(0.05 * x.dot(&a).dot(&b.t()))

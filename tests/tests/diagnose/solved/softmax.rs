@@ -1,5 +1,7 @@
 //! Attention whose keys and values are scaled, or whose exponential is another function.
 
+use std::f32::consts::LOG2_E;
+
 use ndarray::Array1;
 use reference::models::decoder::Decoder;
 use reference::{LayerSite, RoundingContract};
@@ -58,7 +60,7 @@ fn an_exponential_by_its_limit() {
 #[test]
 fn an_exponential_of_bits() {
     let said = said(|x| {
-        let power = x * std::f32::consts::LOG2_E;
+        let power = x * LOG2_E;
         power.floor().exp2() * (1.0 + (power - power.floor()))
     });
     let words = "the softmax's exponential is put together of bits: ";

@@ -237,16 +237,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         norm(&self.candidate.row(row) - &self.ideal.row(row)) > self.rounding() * norm(self.ideal.row(row).to_owned())
     }
 
-    /// Values that were computed without rounding, as the candidate would store them; rows that are the reference's are the twin's.
+    /// Values that were computed without rounding, as the candidate would store them; those that are the reference's are the twin's.
     pub(super) fn stored(&self, values: &Array2<f64>) -> Array2<f64> {
         let storage = storage_at(self.site, &self.comparison.contract);
-        let mut stored = values.mapv(|x| storage.nearest(x));
-        for (row, mut own) in stored.rows_mut().into_iter().enumerate() {
-            if values.row(row) == self.ideal.row(row) {
-                own.assign(&self.twin.computed.row(row));
-            }
-        }
-        stored
+        let of = |value: &f64, ideal: &f64, twin: &f64| if value == ideal { *twin } else { storage.nearest(*value) };
+        Zip::from(values).and(&self.ideal).and(&self.twin.computed).map_collect(of)
     }
 
     /// How far each row of the twin is.

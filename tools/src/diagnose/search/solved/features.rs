@@ -6,6 +6,7 @@
 //!
 //! with e the tokens' embeddings and f the features. Behind the first layer's norm x is known but for a factor.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, concatenate, stack};
@@ -81,7 +82,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
 /// What the places have, those first of which most have it.
 fn said(found: &BTreeMap<Has, Vec<usize>>, all: usize) -> Vec<String> {
     let mut each: Vec<(&Has, &Vec<usize>)> = found.iter().collect();
-    each.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
+    each.sort_by_key(|(_, rows)| Reverse(rows.len()));
     let told = each.into_iter().take(TOLD).map(|(has, rows)| {
         let what = match has {
             Has::Other(by) if *by > 0 => format!("the feature {by} behind its own"),

@@ -20,6 +20,7 @@ mod ways;
 use reference::config::Attention;
 
 pub(super) use self::heads::Heads;
+use self::heads::SOME;
 pub(super) use self::softmax::{Sums, joined};
 use self::told::{Weighed, tell};
 pub(super) use self::ways::limit;
@@ -37,7 +38,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some(heads) = Heads::of(bench, Attention::Full)? else { return Ok(Vec::new()) };
     let n = bench.candidate.nrows();
     let off: Vec<usize> = (0..n).filter(|row| bench.row_is_off(*row)).collect();
-    let cost = WAYS * n * heads.count * heads.d * bench.candidate.ncols();
+    let cost = WAYS * n * heads.count * heads.d * bench.candidate.ncols().min(SOME);
     let tried = some(&off, BUDGET / cost.max(1));
     let mut found: Vec<Weighed> = Vec::new();
     let mut values = bench.ideal.clone();

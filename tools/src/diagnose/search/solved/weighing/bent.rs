@@ -83,7 +83,7 @@ impl Bend {
                 let output = heads.output(context.view());
                 apart.extend(&bench.candidate.row(row) - &output);
                 values.row_mut(row).assign(&output);
-                columns.extend(heads.outputs(&derivatives, true).reversed_axes().iter().copied());
+                columns.extend(heads.changes(&derivatives).reversed_axes().iter().copied());
             }
             let columns = Array2::from_shape_vec((apart.len(), count), columns).ok()?;
             let apart = Array1::from(apart);

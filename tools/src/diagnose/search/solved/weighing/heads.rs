@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ndarray::{Array1, Array2, ArrayView1, s};
+use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 use reference::config::Attention;
 use reference::grid::segments;
 use reference::site::{VisionLayerSite, VisionSite};
@@ -14,18 +14,24 @@ use super::way::Run;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
+/// Columns by which ways are told apart, several times those that are needed.
+pub(super) const SOME: usize = 64;
+
 /// Tokens by which it is found that an attention is what is solved here.
 const CHECKED: usize = 8;
 
 /// Queries, keys and values of a layer, and what attention's output is multiplied by.
-pub(in crate::diagnose::search::solved) struct Heads {
-    pub(in crate::diagnose::search::solved) count: usize,
-    pub(in crate::diagnose::search::solved) groups: usize,
-    pub(in crate::diagnose::search::solved) d: usize,
+pub(in crate::diagnose) struct Heads {
+    pub(in crate::diagnose) count: usize,
+    pub(in crate::diagnose) groups: usize,
+    pub(in crate::diagnose) d: usize,
     /// q, k and v.
     inputs: [Array2<f64>; 3],
     /// The output projection's weight, transposed, and its bias; without one, o itself is shown.
     output: Option<(Array2<f64>, Array1<f64>)>,
+    /// Columns of the site by which ways are told apart, and the projection to these.
+    some: Vec<usize>,
+    to_some: Option<(Array2<f64>, Array1<f64>)>,
     /// The keys that each token has to see.
     pub(super) spans: Vec<Run>,
 }
@@ -41,10 +47,7 @@ struct Places {
 
 impl Heads {
     /// Of attention whose output, or context, is at fault, if it is of that kind.
-    pub(in crate::diagnose::search::solved) fn of(
-        bench: &Bench<'_, '_>,
-        kind: Attention,
-    ) -> Result<Option<Self>, Failure> {
+    pub(in crate::diagnose) fn of(bench: &Bench<'_, '_>, kind: Attention) -> Result<Option<Self>, Failure> {
         let Some(places) = Places::of(bench.site).filter(|places| bench.suspects.contains(&places.context)) else {
             return Ok(None);
         };
@@ -69,24 +72,28 @@ impl Heads {
         };
         let (Some(exact), true) = (inputs(RoundingContract::IDEAL)?, spans.len() == n) else { return Ok(None) };
         let output = places.output.map(|(of, bias)| projection(bench, of, bias)).transpose()?;
-        let mut heads = Heads { count, groups, d, inputs: exact, output, spans };
-        if kind == Attention::Full && !heads.are_right(bench) {
-            return Ok(None); // there is more to its attention than what is solved here
-        }
+        let width = bench.candidate.ncols();
+        let some: Vec<usize> = (0..width).step_by(width.div_ceil(SOME)).collect();
+        let to_some = output.as_ref().map(|(w, bias)| (w.select(Axis(1), &some), bias.select(Axis(0), &some)));
+        let mut heads = Heads { count, groups, d, inputs: exact, output, some, to_some, spans };
+        let is_right = kind != Attention::Full || heads.are_right(&bench.ideal, bench.rounding());
         // What is rounded on the way is rounded in the twin, too.
         if let Some(rounded) = inputs(bench.contract())? {
             heads.inputs = rounded;
         }
+        if !is_right && !heads.are_right(&bench.twin.computed, bench.rounding()) {
+            return Ok(None); // there is more to its attention than what is solved here
+        }
         Ok(Some(heads))
     }
 
-    /// Whether some of the rows are what they are without rounding, but for that of probabilities that are shown.
-    fn are_right(&self, bench: &Bench<'_, '_>) -> bool {
+    /// Whether some of the rows are those that a run has, but for roundings.
+    fn are_right(&self, computed: &Array2<f64>, rounding: f64) -> bool {
         let n = self.spans.len();
         (0..n).step_by(n.div_ceil(CHECKED).max(1)).all(|row| {
-            let is = bench.ideal.row(row);
+            let is = computed.row(row);
             let apart = &self.output(self.right(row).view()) - &is;
-            apart.dot(&apart).sqrt() <= bench.rounding() * is.dot(&is).sqrt()
+            apart.dot(&apart).sqrt() <= rounding * is.dot(&is).sqrt()
         })
     }
 
@@ -95,12 +102,17 @@ impl Heads {
     }
 
     /// The key head that a query head reads.
-    pub(in crate::diagnose::search::solved) fn group(&self, head: usize) -> usize {
+    pub(in crate::diagnose) fn group(&self, head: usize) -> usize {
         head * self.groups / self.count
     }
 
+    /// The key head that a column of the site is of, where heads are shown.
+    pub(super) fn group_at(&self, column: usize) -> Option<usize> {
+        self.output.is_none().then(|| self.group(column / self.d))
+    }
+
     /// Sums of each head over a token's keys.
-    pub(in crate::diagnose::search::solved) fn sums(&self, row: usize) -> Vec<Sums> {
+    pub(in crate::diagnose) fn sums(&self, row: usize) -> Vec<Sums> {
         let [q, k, v] = &self.inputs;
         let of = |head: usize| {
             let columns = self.columns(self.group(head));
@@ -135,20 +147,32 @@ impl Heads {
     }
 
     /// What the site has by a token's context.
-    pub(in crate::diagnose::search::solved) fn output(&self, context: ArrayView1<'_, f64>) -> Array1<f64> {
+    pub(in crate::diagnose) fn output(&self, context: ArrayView1<'_, f64>) -> Array1<f64> {
         match &self.output {
             Some((w, bias)) => context.dot(w) + bias,
             None => context.to_owned(),
         }
     }
 
-    /// The same of several, and of changes of contexts, which have no bias.
-    pub(super) fn outputs(&self, contexts: &Array2<f64>, is_change: bool) -> Array2<f64> {
+    /// The same of changes of several contexts, which have no bias.
+    pub(super) fn changes(&self, contexts: &Array2<f64>) -> Array2<f64> {
         match &self.output {
-            Some((w, _)) if is_change => contexts.dot(w),
-            Some((w, bias)) => contexts.dot(w) + bias,
+            Some((w, _)) => contexts.dot(w),
             None => contexts.clone(),
         }
+    }
+
+    /// Some columns of what the site has by several contexts.
+    pub(super) fn some_outputs(&self, contexts: &Array2<f64>) -> Array2<f64> {
+        match &self.to_some {
+            Some((w, bias)) => contexts.dot(w) + bias,
+            None => contexts.select(Axis(1), &self.some),
+        }
+    }
+
+    /// The same columns of a row.
+    pub(super) fn some_of(&self, row: ArrayView1<'_, f64>) -> Array1<f64> {
+        row.select(Axis(0), &self.some)
     }
 }
 

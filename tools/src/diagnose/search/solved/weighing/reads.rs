@@ -53,7 +53,11 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
                 }
                 let mut all = bench.ideal.clone();
                 for row in rows {
-                    all.row_mut(*row).assign(&output(*row));
+                    let own = output(*row);
+                    // Where heads are shown, others are as they were.
+                    let is_other = |column: usize| heads.group_at(column).is_none_or(|at| of.is_none_or(|of| of == at));
+                    let changed = (0..own.len()).filter(|column| is_other(*column));
+                    changed.for_each(|column| all[[*row, column]] = own[column]);
                 }
                 let whose = of.map_or_else(|| "every key head".to_owned(), |of| format!("key head {of}"));
                 return Some(Solution::new(vec![format!("attention reads for {whose} {} {what}", from.told())], all));

@@ -5,7 +5,7 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 use super::way::{Run, Way};
 
 /// Sums over the keys before each, of which those of any run follow.
-pub(in crate::diagnose::search::solved) struct Sums {
+pub(in crate::diagnose) struct Sums {
     scores: Array1<f64>,
     /// The largest score, which all are less by.
     largest: f64,
@@ -104,18 +104,13 @@ impl Sums {
     }
 
     /// The same over whole blocks of so many keys, up to a token's own key: the sums of each.
-    pub(in crate::diagnose::search::solved) fn of_block(
-        &self,
-        block: usize,
-        size: usize,
-        row: usize,
-    ) -> (f64, Array1<f64>) {
+    pub(in crate::diagnose) fn of_block(&self, block: usize, size: usize, row: usize) -> (f64, Array1<f64>) {
         let run = Run { from: block * size, to: (block + 1) * size }.within(Run { from: 0, to: row + 1 });
         self.over(&[(run, 1.0)])
     }
 }
 
 /// Vectors one behind the other.
-pub(in crate::diagnose::search::solved) fn joined(heads: &[Array1<f64>]) -> Array1<f64> {
+pub(in crate::diagnose) fn joined(heads: &[Array1<f64>]) -> Array1<f64> {
     concatenate(Axis(0), &heads.iter().map(|head| head.view()).collect::<Vec<_>>()).expect("vectors")
 }

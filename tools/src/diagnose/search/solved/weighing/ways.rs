@@ -1,6 +1,6 @@
 //! The way under which a token's row is the candidate's.
 
-use ndarray::{Array1, Array2, ArrayView1, Axis, stack};
+use ndarray::{Array1, ArrayView1, Axis, stack};
 
 use super::heads::Heads;
 use super::softmax::joined;
@@ -24,31 +24,41 @@ const KEYS: usize = 4;
 const NEARER: f64 = 0.8;
 
 /// How far a row of values may be from the candidate's to be its.
-pub(in crate::diagnose::search::solved) fn limit(row: usize, bench: &Bench<'_, '_>) -> f64 {
+pub(in crate::diagnose) fn limit(row: usize, bench: &Bench<'_, '_>) -> f64 {
     let off = distance(row, bench.ideal.row(row), bench);
     bench.noise(row).clamp(LEFT * off, COARSE * off)
 }
 
 /// The way under which a row is the candidate's, the nearest of those under which it is; or several keys that are missing, or are
-/// zeros. With the values that the row has then.
+/// zeros. With the values that the row has then. Ways are told apart by some columns, and the one that is found is held to all.
 pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option<(Vec<Way>, Array1<f64>)> {
-    let (sums, span, limit) = (heads.sums(row), heads.spans[row], limit(row, bench));
+    let (sums, span) = (heads.sums(row), heads.spans[row]);
+    let own = heads.some_of(bench.candidate.row(row));
+    let limit = {
+        let right = heads.some_of(bench.ideal.row(row));
+        let off = size(&(&own - &right));
+        (2.0 * bench.unit() * size(&right)).clamp(LEFT * off, COARSE * off)
+    };
     let ways = Way::all(span, row, heads.spans.len());
     let context = |way: &Way| joined(&sums.iter().map(|sums| sums.under(span, *way)).collect::<Vec<_>>());
-    let outputs = outputs(heads, ways.iter().map(context).collect())?;
-    let off: Vec<f64> = outputs.rows().into_iter().map(|values| distance(row, values, bench)).collect();
+    let held = |context: Array1<f64>| {
+        let values = heads.output(context.view());
+        (distance(row, values.view(), bench) <= self::limit(row, bench)).then_some(values)
+    };
+    let off = distances(heads, ways.iter().map(context).collect(), &own)?;
     let nearest = |is: &dyn Fn(usize) -> bool| {
         (0..ways.len()).filter(|i| is(*i) && off[*i] <= limit).min_by(|a, b| off[*a].total_cmp(&off[*b]))
     };
     let plain = nearest(&|i| ways[i].is_plain());
     let any = nearest(&|i| plain.is_none_or(|plain| off[i] <= NEARER * off[plain]));
     if let Some(found) = any.or(plain) {
-        return Some((vec![ways[found]], outputs.row(found).to_owned()));
+        return held(context(&ways[found])).map(|values| (vec![ways[found]], values));
     }
     [(false, Way::Without as fn(Run) -> Way), (true, Way::Zeroed)].into_iter().find_map(|(is_zeroed, way)| {
         let without =
             |keys: &[usize]| joined(&sums.iter().map(|sums| sums.without(span, keys, is_zeroed)).collect::<Vec<_>>());
-        let (keys, values) = keys(heads, row, limit, &without, bench)?;
+        let keys = keys(heads, span, (&own, limit), &without)?;
+        let values = held(without(&keys))?;
         Some((keys.into_iter().map(|key| way(Run::one(key))).collect(), values))
     })
 }
@@ -56,38 +66,40 @@ pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option
 /// Keys without which a row is the candidate's: the one that leaves least, then the next.
 fn keys(
     heads: &Heads,
-    row: usize,
-    limit: f64,
+    span: Run,
+    (own, limit): (&Array1<f64>, f64),
     without: &impl Fn(&[usize]) -> Array1<f64>,
-    bench: &Bench<'_, '_>,
-) -> Option<(Vec<usize>, Array1<f64>)> {
-    let span = heads.spans[row];
+) -> Option<Vec<usize>> {
     let mut keys: Vec<usize> = Vec::new();
     let mut left = f64::INFINITY;
     while keys.len() < KEYS.min(span.len() - 1) {
         let others: Vec<usize> = (span.from..span.to).filter(|key| !keys.contains(key)).collect();
         let with = |key: &usize| without(&[&keys[..], &[*key]].concat());
-        let outputs = outputs(heads, others.iter().map(with).collect())?;
-        let off = outputs.rows().into_iter().map(|values| distance(row, values, bench));
-        let (nearest, least) = off.enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let off = distances(heads, others.iter().map(with).collect(), own)?;
+        let (nearest, least) = off.into_iter().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
         if least > NEARER * left {
             return None;
         }
         left = least;
         keys.push(others[nearest]);
         if least <= limit {
-            return Some((keys, outputs.row(nearest).to_owned()));
+            return Some(keys);
         }
     }
     None
 }
 
-fn outputs(heads: &Heads, contexts: Vec<Array1<f64>>) -> Option<Array2<f64>> {
+/// How far some columns of a row are from what contexts make of them.
+fn distances(heads: &Heads, contexts: Vec<Array1<f64>>, own: &Array1<f64>) -> Option<Vec<f64>> {
     let views: Vec<ArrayView1<'_, f64>> = contexts.iter().map(|of| of.view()).collect();
-    Some(heads.outputs(&stack(Axis(0), &views).ok()?, false))
+    let outputs = heads.some_outputs(&stack(Axis(0), &views).ok()?);
+    Some(outputs.rows().into_iter().map(|values| size(&(&values - own))).collect())
 }
 
 fn distance(row: usize, values: ArrayView1<'_, f64>, bench: &Bench<'_, '_>) -> f64 {
-    let apart = &values - &bench.candidate.row(row);
-    apart.dot(&apart).sqrt()
+    size(&(&values - &bench.candidate.row(row)))
+}
+
+fn size(x: &Array1<f64>) -> f64 {
+    x.dot(x).sqrt()
 }
