@@ -17,8 +17,11 @@ use tools::judge::verdict::Verdict;
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
+/// Which tensors are converted, by name.
+type Saved = fn(&str) -> bool;
+
 /// What transformers computed in f32 for a built-in case, as someone saves it: some of it in another type.
-fn converted(case: &str, saved: Storage, is_saved: fn(&str) -> bool, path: &Path) {
+fn converted(case: &str, saved: Storage, is_saved: Saved, path: &Path) {
     let case = Golden::embedded().case(case).expect("it is built in");
     let expected = case.expected().expect("it is whole");
     let mut writer = DumpWriter::create(path).expect("writable");
@@ -38,7 +41,7 @@ fn converted(case: &str, saved: Storage, is_saved: fn(&str) -> bool, path: &Path
 #[test]
 fn right_values_are_right_as_they_were_saved() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let saves: [(&str, Storage, fn(&str) -> bool); 5] = [
+    let saves: [(&str, Storage, Saved); 5] = [
         ("m2-gqa3-f32", Storage::F16, |_| true),
         ("m2-gqa3-f32", Storage::Bf16, |_| true),
         ("m3-gqa4-f32", Storage::F16, |_| true),

@@ -9,7 +9,7 @@
 //! - Rounding: R1 at each sum of two, in the order of ranks; for R = 2 any order is this one.
 //! - Errors: C1 R ≥ 1; C2 the shapes of all pᵣ are equal.
 //! - Variants: none.
-//! - Source: spec A32; `RowParallelLinear` in vLLM 0.33 and SGLang 0.5.23, `RowwiseParallel` in transformers 5.23. A ring adds in
+//! - Source: spec A32; `RowParallelLinear` in vLLM 0.33 and `SGLang` 0.5.23, `RowwiseParallel` in transformers 5.23. A ring adds in
 //!   another order for each part of y, and one that adds in f32 rounds once: the bound holds for all.
 
 use ndarray::{Array2, Zip};
@@ -57,7 +57,9 @@ impl AllReduce {
         let errors: Vec<ErrorBound> = parts.iter().map(Tracked::error_or_exact).collect();
         let mut error = errors[1..].iter().fold(errors[0].clone(), |all, error| all.plus(error));
         let mut s = error.certain.clone();
-        parts.iter().for_each(|part| s.zip_mut_with(&part.value, |s, y| *s += y.abs()));
+        for part in parts {
+            s.zip_mut_with(&part.value, |s, y| *s += y.abs());
+        }
         let sums = parts.len() - 1;
         let u = self.unit + self.output.storage.unit_roundoff() * (1.0 + self.unit);
         let grown = (1.0 + u).powi(i32::try_from(sums).expect("few ranks")) - 1.0;
