@@ -8,8 +8,8 @@
 //!          t(N−1) behind them: this was never read
 //! ```
 //!
-//! Which of both it is, decoding tells, greedy or not: tokens that were drawn by their rows have about the probability that a row
-//! gives to what is drawn by it.
+//! Which of both it is, decoding tells: greedily, a row's likeliest token is the one behind it; else tokens that were drawn by their rows
+//! have about the probability that a row gives to what is drawn by it.
 //!
 //! ```text
 //! Σ log pᵢ(t) ≥ −Σ Hᵢ − 4·√Σ Vᵢ        Hᵢ = E[−log pᵢ], Vᵢ its variance, where t is drawn by pᵢ = softmax(zᵢ), or is likelier
@@ -51,8 +51,11 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     if of_rows >= count || calls > 1 && of_rows != calls {
         return Ok(None);
     }
-    let (all_read, last_is_not) =
-        (are_drawn(&rows, &tokens[count - of_rows + 1..]), are_drawn(&rows, &tokens[count - of_rows..]));
+    let both = |follow: fn(&[Vec<f64>], &[u32]) -> bool| {
+        (follow(&rows, &tokens[count - of_rows + 1..]), follow(&rows, &tokens[count - of_rows..]))
+    };
+    let (greedy, drawn) = (both(are_likeliest), both(are_drawn));
+    let (all_read, last_is_not) = if greedy.0 == greedy.1 { drawn } else { greedy };
     // One row alone has no token behind it, or a token that may be any.
     let unread = match (calls, of_rows) {
         (1, 1) => 0,
@@ -63,6 +66,13 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     let prompt = if calls == 1 { count - unread } else { count + 1 - of_rows - unread };
     let fed = Fed::new(&tokens[..prompt], &tokens[prompt..count - unread]);
     Ok(Some(Generated { fed, unread }))
+}
+
+/// Whether these tokens are the likeliest, each by its row of logits.
+fn are_likeliest(rows: &[Vec<f64>], tokens: &[u32]) -> bool {
+    let is_likeliest =
+        |(row, token): (&Vec<f64>, &u32)| row.get(*token as usize).is_some_and(|own| row.iter().all(|z| z <= own));
+    rows.iter().zip(tokens).all(is_likeliest)
 }
 
 /// Whether these tokens may have been drawn, each by its row of logits.
