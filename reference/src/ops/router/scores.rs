@@ -22,7 +22,8 @@ pub(super) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
     row.mapv_inplace(|r| r / sum);
 }
 
-/// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives.
+/// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives: its own, and where
+/// it is one to base 2, u·|z| for its argument's rounding and as much for that of log₂e.
 pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
     let mut error = input.clone();
     Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
@@ -30,7 +31,7 @@ pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &A
         let nearest = (z.abs() - delta).max(0.0);
         let tail = 1.0 / (1.0 + nearest.exp());
         let slope = (tail * (1.0 - tail)).min(0.25);
-        let own = unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + z.abs() + delta) + 3.0);
+        let own = unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + 2.0 * (z.abs() + delta)) + 3.0);
         *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED;
         *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
     });
