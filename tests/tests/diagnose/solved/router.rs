@@ -41,3 +41,30 @@ fn a_steeper_sigmoid() {
     });
     has(&said, "the scores are the sigmoid of 1.1000 times the router's logits");
 }
+
+#[test]
+fn scores_divided_in_place() {
+    let said = said(|mut r| {
+        for mut row in r.rows_mut() {
+            for slot in 0..row.len() {
+                let sum = row.sum();
+                row[slot] /= sum;
+            }
+        }
+        r
+    });
+    has(&said, "each score is divided by a sum in which those before it are divided already");
+}
+
+/// Roundings of another kind than the reference's are no other sum and no other sigmoid.
+#[test]
+fn weights_that_are_right_but_for_a_rounding() {
+    let said = said(|r| {
+        let mut w = &r / &sums(&r);
+        for (i, w) in w.iter_mut().enumerate() {
+            *w = f32::from_bits(w.to_bits() + u32::from(i % 3 == 0));
+        }
+        w
+    });
+    assert!(said.is_empty(), "{said:#?}");
+}
