@@ -11,7 +11,7 @@ use super::coverage::Coverage;
 use super::demands::Demands;
 use super::figures::counted;
 pub use super::header::Header;
-use super::place;
+use super::{place, roundings};
 use crate::compare::selection::Selection;
 use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ pub const SCHEMA: u32 = 3;
 
 impl Report {
     /// What was found at the selected sites. Refused if nothing was compared there.
-    pub fn of(header: Header, found: Found, selection: &Selection, config: &Config) -> Result<Self, Failure> {
+    pub fn of(mut header: Header, found: Found, selection: &Selection, config: &Config) -> Result<Self, Failure> {
         let Found { mut sites, mut missing, .. } = found;
         let shown: BTreeSet<Site> = sites.iter().map(|report| report.site).collect();
         sites.retain(|report| selection.has(report.site));
@@ -77,6 +77,7 @@ impl Report {
         let coverage = Coverage::of(config, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
         let (decode, exact, detection) = (None, None, None);
+        header.notes.extend(roundings::elsewhere(&header, &sites));
         Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode, exact, detection })
     }
 
