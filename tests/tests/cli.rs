@@ -5,6 +5,7 @@ mod bad_input;
 mod claims;
 mod coverage;
 mod help;
+mod jobs;
 mod memory;
 mod outputs;
 mod pages;
