@@ -238,8 +238,8 @@ impl RoundingContract {
     /// The same contract in a run whose sums are in the order that it fixes; `None` where it fixes none.
     pub fn ordered(mut self) -> Option<Self> {
         let steps = matches!(self.accumulator, Accumulator::TensorCore(TensorCore { promote: Some(_), .. }));
-        let shown = self.saved == Storage::Real;
-        let fixed = shown && self.reduction == Reduction::Parity && steps && self.attention == AttentionRound::Flash;
+        let own = self.reduction == Reduction::Parity && self.ranks == 1 && self.saved == Storage::Real;
+        let fixed = own && steps && self.attention == AttentionRound::Flash;
         self.mode = Mode::Ordered;
         fixed.then_some(self)
     }

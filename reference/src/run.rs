@@ -118,7 +118,8 @@ impl<'p, T: Real> Run<'p, T> {
         }
     }
 
-    /// x·wᵀ where ranks have columns of x each, whose parts are added up. A quantized w is multiplied whole.
+    /// x·wᵀ where ranks have columns of x each, whose parts are added up. A quantized w is multiplied whole, and so is one whose
+    /// columns the ranks cannot share evenly, for no engine splits it.
     pub fn row_parallel(&self, x: &Tracked<T>, w: &Matrix<'_>) -> Result<Tracked<T>, Error> {
         let (columns, candidate) = (x.dim().1, self.candidate.map_or(1, |candidate| candidate.ranks));
         let ranks = self.contract.ranks.max(candidate);

@@ -46,6 +46,7 @@ impl Mode {
 
     /// y with an error of arithmetic that is no sum's: in a stochastic run it is drawn, of a variance of so many u²/3, u that of
     /// `size`. That of f64 is none.
+    #[inline]
     pub(crate) fn strayed<T: Real>(self, y: T, size: f64, unit: f64, squares: f64) -> T {
         let Mode::Stochastic(seed) = self else { return y };
         if unit <= f64::UNIT_ROUNDOFF { y } else { T::of(drawn(seed, y.wide(), unit * size * (squares / 3.0).sqrt())) }
@@ -124,9 +125,22 @@ impl Storage {
 
     /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "that cast rounds to nearest, ties to even")]
     pub fn nearest(self, x: f64) -> f64 {
+        match self {
+            Storage::Real => x,
+            Storage::F32 => f64::from(x as f32),
+            Storage::F16 => Storage::F16.nearest_of_bits(x),
+            Storage::Bf16 => Storage::Bf16.nearest_of_bits(x),
+            Storage::E4m3 => Storage::E4m3.nearest_of_bits(x),
+        }
+    }
+
+    /// The same by the bits that are dropped; inlined where the storage is known, so that all about it is constant.
+    #[inline]
+    fn nearest_of_bits(self, x: f64) -> f64 {
         let (bits, smallest, largest) = self.format();
-        if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
+        if !is_between(x, smallest) {
             return self.on_grid(x, f64::round_ties_even);
         }
         // Adding just under half of the last kept bit, or half if that bit is odd, carries exactly when x rounds up.
@@ -136,24 +150,32 @@ impl Storage {
         if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
     }
 
-    /// x to one of its two neighbours in this storage: to the upper where x is further than `threshold` of the way to it.
+    /// x to one of its two neighbours in this storage, by random bits: to the farther from 0 as often as x is on the way to it.
     #[inline]
-    #[expect(clippy::needless_bitwise_bool, reason = "a branch would go either way at random")]
-    fn at_random(self, x: f64, threshold: f64) -> f64 {
+    fn at_random(self, x: f64, random: u64) -> f64 {
+        match self {
+            Storage::Real => x,
+            Storage::F32 => Storage::F32.at_random_of_bits(x, random),
+            Storage::F16 => Storage::F16.at_random_of_bits(x, random),
+            Storage::Bf16 => Storage::Bf16.at_random_of_bits(x, random),
+            Storage::E4m3 => Storage::E4m3.at_random_of_bits(x, random),
+        }
+    }
+
+    /// The same by the bits that are dropped; inlined where the storage is known.
+    #[inline]
+    fn at_random_of_bits(self, x: f64, random: u64) -> f64 {
         let (bits, smallest, largest) = self.format();
-        if self == Storage::Real || !x.is_finite() || exponent(x) < smallest {
+        if !is_between(x, smallest) {
             return self.on_grid(x, |units| {
-                let below = units.floor();
-                if units - below > threshold { below + 1.0 } else { below }
+                let (size, whole) = (units.abs(), units.abs().floor());
+                let rounded = if size - whole > unit_interval(random) { whole + 1.0 } else { whole };
+                rounded.copysign(units)
             });
         }
-        // What the dropped bits make of a neighbours' distance is exact.
-        let step = 1_u64 << (53 - bits);
-        let dropped = x.to_bits() & (step - 1);
-        let from_zero = dropped as f64 / step as f64;
-        let up = (x > 0.0) & (from_zero > threshold);
-        let down = (x < 0.0) & (from_zero > 0.0) & (1.0 - from_zero <= threshold);
-        let rounded = f64::from_bits(x.to_bits() - dropped + step * u64::from(up | down));
+        // As many random bits as are dropped carry as often as what is dropped is of a neighbours' distance.
+        let dropped = 53 - bits;
+        let rounded = f64::from_bits((x.to_bits() + (random >> (64 - dropped))) >> dropped << dropped);
         if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
     }
 
@@ -174,6 +196,8 @@ impl Storage {
     }
 
     /// x in units of its neighbours' distance, rounded by `to_integer`, and back. Scaling by a power of two is exact.
+    #[cold]
+    #[inline(never)]
     fn on_grid(self, x: f64, to_integer: impl Fn(f64) -> f64) -> f64 {
         if self == Storage::Real || x == 0.0 || x.is_nan() {
             return x;
@@ -199,15 +223,22 @@ impl Rounding {
     /// x, rounded.
     #[inline]
     pub fn round<T: Real>(self, x: T) -> T {
-        if self.storage == Storage::Real {
-            return x;
-        }
-        let x = x.wide();
-        T::of(match self.mode {
-            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => self.storage.nearest(x),
-            Mode::Stochastic(seed) => self.storage.at_random(x, uniform(seed, x)),
-        })
+        if self.storage == Storage::Real { x } else { T::of(self.rounded(x.wide())) }
     }
+
+    /// The same of a storage that rounds, apart, so that [`Rounding::round`] is small enough to be inlined.
+    fn rounded(self, x: f64) -> f64 {
+        match self.mode {
+            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => self.storage.nearest(x),
+            Mode::Stochastic(seed) => self.storage.at_random(x, random(seed, x)),
+        }
+    }
+}
+
+/// Whether x is finite and not below the power of two of that exponent in magnitude.
+#[inline]
+fn is_between(x: f64, smallest: i32) -> bool {
+    x.is_finite() && exponent(x) >= smallest
 }
 
 /// The exponent e of 2ᵉ ≤ |x| < 2ᵉ⁺¹, for a finite x that is not 0 (subnormal f64 count as the smallest).
@@ -235,18 +266,27 @@ pub(crate) fn power_of_two(n: i32) -> f64 {
     })
 }
 
-/// A number in [0, 1) that depends on the seed and on every bit of x (the finalizer of splitmix64).
+/// Bits that depend on the seed and on every bit of x (the finalizer of splitmix64).
 #[inline]
-fn uniform(seed: u64, x: f64) -> f64 {
+fn random(seed: u64, x: f64) -> u64 {
     let mut z = x.to_bits() ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ z >> 31) as f64 * power_of_two(-64)
+    z ^ z >> 31
+}
+
+/// The number in [0, 1) that random bits stand for.
+#[inline]
+fn unit_interval(random: u64) -> f64 {
+    f64::from_bits(1.0_f64.to_bits() | random >> 12) - 1.0
 }
 
 /// x with an error of such a standard deviation, each as probable as any other.
+#[inline]
 pub(crate) fn drawn(seed: u64, x: f64, deviation: f64) -> f64 {
-    x + 12.0_f64.sqrt() * deviation * (uniform(seed, x) - 0.5)
+    // √12: what is drawn from [0, 1) has a standard deviation of 1 of it.
+    const WIDTH: f64 = 3.464_101_615_137_754_4;
+    x + WIDTH * deviation * (unit_interval(random(seed, x)) - 0.5)
 }
 
 impl fmt::Display for Storage {

@@ -1,6 +1,7 @@
 //! Dumps whose rows are not one prompt: each request is judged alone, whatever the layout.
 
 mod embedded;
+mod generated;
 mod laid;
 mod padding;
 mod refused;

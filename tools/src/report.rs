@@ -20,6 +20,7 @@ mod logits;
 pub mod output;
 pub mod pictures;
 pub(crate) mod place;
+mod roundings;
 pub mod speculation;
 pub mod table;
 pub mod terminal;

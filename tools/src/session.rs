@@ -1,9 +1,9 @@
 //! From what is named (a model, a prompt, a dump) to what is judged, run and written, as a library: inputs and reports are
 //! values, progress is told to a callback, and nothing is printed.
 //!
-//! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`run`], what a backend computes; [`propose`], a prompt; [`asked`], what they are asked; [`work`], the
-//! list of what is done, [`units`], parts of it that are done by themselves, [`shard`], those of one machine; [`dumped`] and
-//! [`model`], what is opened.
+//! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`run`], what a backend computes; [`propose`], a prompt;
+//! [`asked`], what they are asked; [`work`], the list of what is done, [`units`], parts of it that are done by themselves,
+//! [`shard`], those of one machine; [`dumped`] and [`model`], what is opened.
 
 pub mod asked;
 pub mod backend;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Row i of module k has the model's hidden state of token i and the embedding of token i + k + 1, and tells of token i + k + 2.
-//! vLLM's one module stands at the position of h, the others' at that of t. The embedding is the model's; so is the head but in `doc000`.
+//! vLLM's one module stands at the position of h, the others' at that of t. The embedding is the model's; so is the head but in
+//! `doc000`.
 
 use super::decoder::{Decoder, Pass};
 use super::stream::{Stream, residual_stream};

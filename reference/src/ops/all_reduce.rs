@@ -9,8 +9,8 @@
 //! - Rounding: R1 at each sum of two, in the order of ranks; for R = 2 any order is this one.
 //! - Errors: C1 R ≥ 1; C2 the shapes of all pᵣ are equal.
 //! - Variants: none.
-//! - Source: spec A32; `RowParallelLinear` in vLLM 0.33 and `SGLang` 0.5.23, `RowwiseParallel` in transformers 5.23. A ring adds in
-//!   another order for each part of y, and one that adds in f32 rounds once: the bound holds for all.
+//! - Source: `RowParallelLinear` in vLLM 0.33 and `SGLang` 0.5.23, `RowwiseParallel` in transformers 5.23 (spec A17 has what they
+//!   fuse it with). A ring adds in another order for each part of y, and one that adds in f32 rounds once: the bound holds for all.
 
 use ndarray::{Array2, Zip};
 
@@ -51,7 +51,7 @@ impl AllReduce {
         require(*other == parts[0], "all_reduce C2", "shape of a part", format!("{other:?}"), format!("{:?}", parts[0]))
     }
 
-    /// With eᵣ the errors of pᵣ, s = Σ|pᵣ| + eᵣ, which no sum of some of them exceeds, and u of the sum and of R1 together:
+    /// With eᵣ the errors of pᵣ, s = Σ(|pᵣ| + eᵣ), which no sum of some of them exceeds, and u of the sum and of R1 together:
     /// |ŷ − y| ≤ Σeᵣ + ((1 + u)^(R − 1) − 1)·s, and what underflows at each of R − 1 roundings.
     pub fn bound(&self, parts: &[Tracked<f64>]) -> ErrorBound {
         let errors: Vec<ErrorBound> = parts.iter().map(Tracked::error_or_exact).collect();

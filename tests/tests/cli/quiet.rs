@@ -58,3 +58,20 @@ fn a_quiet_fault_is_suspicious_and_told() {
     let [before, under] = [0, 1].map(|i| explained["reproduced"][i]["equal"].as_u64().expect("a number"));
     assert!(under > 2 * before, "{ran}");
 }
+
+/// One rounding fewer than the precision has, in every value of one operator: each fault is as small as a rounding, and it is said.
+#[test]
+fn roundings_in_other_places_are_told_as_such() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = ["run", "m2-sharded-bf16", "--precision", "transformers_bf16", "--out", "dump.safetensors"];
+    assert_eq!(parity(folder.path(), &run).code, Some(0));
+    let verify = |precision: &str| {
+        let verify = ["verify", "m2-sharded-bf16", "dump.safetensors", "--lens", "local", "--precision", precision];
+        parity(folder.path(), &verify)
+    };
+    let said = "every fault is as small as a rounding to bf16 (mlp.experts.hidden)";
+    let ran = verify("transformers_bf16,swiglu=once");
+    assert!(ran.code == Some(1) && ran.stdout.contains(said), "{ran}");
+    let ran = verify("transformers_bf16");
+    assert!(ran.code == Some(0) && !ran.stdout.contains("every fault"), "{ran}");
+}

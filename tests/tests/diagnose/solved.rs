@@ -23,7 +23,9 @@ use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 use tests::mistaken::{Setting, shown};
 use tests::seen::{Seen, modules};
+use tools::diagnose::diagnosis::solved;
 use tools::judge::candidate::Live;
+use tools::judge::comparison::Comparison;
 
 /// What an operator gives in place of its own, of all that was computed so far, its own values included.
 type Port<'a> = dyn Fn(&Decoder<'_>, &Shown) -> Array2<f32> + 'a;
@@ -91,8 +93,8 @@ const M2_BF16: Subject =
     Subject { case: "m2-sharded-bf16", contract: RoundingContract::EAGER_BF16, shows: &[LayerSite::QNorm] };
 
 impl Subject {
-    /// What is said of an implementation that has ports' values at some sites.
-    fn said(&self, ports: &[(Site, &Port<'_>)]) -> Vec<String> {
+    /// What `f` makes of an implementation that has ports' values at some sites.
+    fn with<R>(&self, ports: &[(Site, &Port<'_>)], f: impl FnOnce(&Comparison<'_>) -> R) -> R {
         let setting = Setting::of(self.case, self.contract);
         let checkpoint = setting.case.checkpoint().expect("it is whole");
         let media = shown(&setting.case);
@@ -103,9 +105,12 @@ impl Subject {
         model.forward(&setting.case.tokens, &mut cache, &mut Run::new(setting.contract, &mut ported)).expect("it runs");
         let beside = |site| matches!(site, Site::Layer(_, site) if self.shows.contains(&site));
         let seen = Seen { live: &ported.live, shows: |site| modules(site) || beside(site), value: |_, value| value };
-        let diagnosis = setting.diagnose(&seen);
-        assert!(diagnosis.explained.is_empty(), "{diagnosis:#?}");
-        diagnosis.solved
+        setting.compare(&seen, f)
+    }
+
+    /// What is said of it.
+    fn said(&self, ports: &[(Site, &Port<'_>)]) -> Vec<String> {
+        self.with(ports, |comparison| solved(comparison).expect("it can be put next to the reference"))
     }
 
     /// The same, of one site of layer 1.

@@ -116,56 +116,6 @@ fn logits_of_one_row() {
     }
 }
 
-/// Tokens and what a model decodes after them, greedily.
-fn continued(model: &Model, folder: &Path, tokens: &[u32], more: usize) -> Vec<u32> {
-    let mut tokens = tokens.to_vec();
-    for _ in 0..more {
-        let dump = unstated(model, vec![json!({ "tokens": [tokens] })]).write(folder);
-        let logits = dump.tensor("logits").expect("it is there").values::<f64>();
-        let last = &logits[logits.len() - logits.len() / tokens.len()..];
-        let best = (0..last.len()).max_by(|a, b| last[*a].total_cmp(&last[*b])).expect("a vocabulary");
-        tokens.push(u32::try_from(best).expect("small"));
-    }
-    tokens
-}
-
-/// The last rows of the logits of a prompt, in one tensor.
-fn last_logits(dump: &Dump, rows: usize) -> Tensor<'static> {
-    let logits = dump.tensor("logits").expect("it is there");
-    let width = *logits.shape().last().expect("it has axes");
-    let bytes = logits.bytes()[logits.bytes().len() - rows * width * logits.dtype().size()..].to_vec();
-    Tensor::new(logits.dtype(), [1, rows, width], bytes).expect("as many rows")
-}
-
-/// `generate(output_logits=True)`, one step behind the other or stacked, with all tokens that it returns, or those that it read.
-#[test]
-fn logits_of_a_generation() {
-    for case in CASES {
-        let model = open(case);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let tokens = continued(&model, folder.path(), &A, 3);
-        let [prompt, one, two, three] = [A.len(), A.len() + 1, A.len() + 2, A.len() + 3];
-        let dump = unstated(&model, vec![json!({ "tokens": [tokens[..two]] })]).write(folder.path());
-        let stacked = || rewritten(&dump, folder.path(), |_| None, &[("logits", last_logits(&dump, 3))]);
-        for given in [two, three] {
-            let found = requests_of(&model, stacked(), Some(&text(&tokens[..given]))).expect("the last of these");
-            assert_eq!(found[0].steps.concat(), tokens[..two], "{case}");
-            assert_all_right(case, &found, &model);
-        }
-        let calls = vec![json!({ "tokens": [A] }), one_each(&tokens[prompt..one]), one_each(&tokens[one..two])];
-        let dump = unstated(&model, calls).write(folder.path());
-        let first = [("logits", last_logits(&dump, 1))];
-        let is_later = |name: &str| (name.starts_with("step") && name.ends_with(".logits")).then(|| name.to_owned());
-        for given in [two, three] {
-            let steps = rewritten(&dump, folder.path(), is_later, &first);
-            let found = requests_of(&model, steps, Some(&text(&tokens[..given]))).expect("a prompt, and two more");
-            let read: Vec<usize> = found[0].steps.iter().map(Vec::len).collect();
-            assert_eq!((read, found[0].steps.concat()), (vec![prompt, 1, 1], tokens[..two].to_vec()), "{case}");
-            assert_all_right(case, &found, &model);
-        }
-    }
-}
-
 /// What stands behind attention to keys that nobody knows is not judged, up to the next value that is shown, in whatever layer.
 #[test]
 fn the_last_layer_behind_an_unknown_prefix() {

@@ -6,6 +6,7 @@
 //! are searched and parameters fitted. Then everything is verified again under what was found, so that a second mistake shows,
 //! too; and where no fault is left, what is suspicious is explained in the same way.
 
+use fixtures::names::at::At;
 use reference::{Semantics, Site};
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ use super::trial::{Tried, at, faults};
 use super::{pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
+use crate::judge::judging::Kept;
 use crate::judge::verdict::SiteReport;
 
 /// Mistakes that are looked for, one behind the other.
@@ -78,6 +80,13 @@ pub struct Diagnosis {
     pub semantics: Semantics,
 }
 
+/// A fault as it was measured, not only judged.
+pub(super) struct Measured {
+    pub(super) report: SiteReport,
+    /// Its values.
+    pub(super) kept: Option<Kept>,
+}
+
 /// Finds the mistakes; `progress` is told, before each that is tried, how many of this round are left.
 pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) -> Result<Diagnosis, Failure> {
     let mut assumption = Assumption::none(comparison.compared.semantics);
@@ -99,9 +108,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
             !unexplained.iter().any(is_alike)
         };
         let Some(first) = faults(&reports).into_iter().find(is_other) else { break };
-        let first = comparison.measured(&assumption, first)?;
-        let Some((mistakes, under)) = comparison.explain(&assumption, &first, &reports, &mut progress)? else {
-            unexplained.push(first.site);
+        let measured = comparison.measured(&assumption, first)?;
+        let Some((mistakes, under)) = comparison.explain(&assumption, &measured, &reports, &mut progress)? else {
+            unexplained.push(measured.report.site);
             continue;
         };
         explained.extend(mistakes);
@@ -121,21 +130,26 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         suspicious = under.reports;
     }
     let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
-    let (pattern, solved) = if let Some(first) = left.first() {
-        (comparison.pattern(&assumption, first)?, comparison.solved(&assumption, with_values(&left).unwrap_or(first))?)
-    } else {
-        let solved = suspicious.first().map(|first| comparison.solved(&assumption, first)).transpose()?;
-        (Vec::new(), solved.unwrap_or_default())
-    };
+    let pattern = unexplained.as_ref().map(|measured| comparison.pattern(measured)).unwrap_or_default();
+    let solved = comparison.solved(&assumption, &left, &suspicious)?;
     Ok(Diagnosis {
         suspicious,
         explained,
-        unexplained: unexplained.map(Box::new),
+        unexplained: unexplained.map(|measured| Box::new(measured.report)),
         left: left.len(),
         pattern,
         solved,
         semantics: assumption.semantics,
     })
+}
+
+/// What the values say was done at the first fault, or else at the first suspicious site, before anything known is tried.
+pub fn solved(comparison: &Comparison<'_>) -> Result<Vec<String>, Failure> {
+    let assumption = Assumption::none(comparison.compared.semantics);
+    let reports = comparison.verdicts(&assumption, comparison.all())?;
+    let left = faults(&reports);
+    let suspicious = if left.is_empty() { comparison.suspicious(&assumption)? } else { Vec::new() };
+    comparison.solved(&assumption, &left, &suspicious)
 }
 
 /// What is said of a request whose padding is read as tokens, where then nothing is wrong: its mask was ignored. `fault` is the
@@ -204,23 +218,32 @@ impl Explained {
 }
 
 impl Comparison<'_> {
-    /// The report of a fault with the noise that it is beyond, where it is judged by that.
-    fn measured(&self, assumption: &Assumption, fault: &SiteReport) -> Result<SiteReport, Failure> {
-        let reports = self.verify(assumption, self.around(fault.site), None)?.sites;
-        let measured = reports.into_iter().find(|report| at(report) == at(fault));
-        Ok(measured.unwrap_or_else(|| fault.clone()))
+    /// A fault with the noise that it is beyond, where it is judged by that, and its values.
+    fn measured(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Measured, Failure> {
+        let keep = At { step: fault.step, site: fault.site };
+        let found = self.verify(assumption, self.around(fault.site), Some(keep))?;
+        let report = found.sites.into_iter().find(|report| at(report) == at(fault));
+        Ok(Measured { report: report.unwrap_or_else(|| fault.clone()), kept: found.kept })
     }
 
     /// The pattern of a fault.
-    fn pattern(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
-        let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
-        let config = self.compared.config;
-        Ok(kept.map(|kept| pattern::describe(&kept, fault.site, config, extent)).unwrap_or_default())
+    fn pattern(&self, fault: &Measured) -> Vec<String> {
+        let Measured { report, kept } = fault;
+        let (config, extent) = (self.compared.config, self.extent(report.step));
+        kept.as_ref().map(|kept| pattern::describe(kept, report.site, config, extent)).unwrap_or_default()
     }
 
-    /// What a site's values say was done there.
-    fn solved(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Vec<String>, Failure> {
-        let bench = Bench::described(self, assumption, fault)?;
+    /// What the values say was done at the first fault, or where there is none, at the first suspicious site.
+    fn solved(
+        &self,
+        assumption: &Assumption,
+        left: &[&SiteReport],
+        suspicious: &[SiteReport],
+    ) -> Result<Vec<String>, Failure> {
+        let Some(site) = with_values(left).or(left.first().copied()).or(suspicious.first()) else {
+            return Ok(Vec::new());
+        };
+        let bench = Bench::described(self, assumption, site)?;
         bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))
     }
 }

@@ -8,7 +8,7 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::list;
 use super::catalogue::mistake::{Assumed, Change, Clue};
 use super::choice::{best, equals, pairs, told_apart};
-use super::diagnosis::Explained;
+use super::diagnosis::{Explained, Measured};
 use super::reach::{self, holds_in_some_calls};
 use super::search::{self, Bench};
 use super::trial::{Before, Tried, at};
@@ -67,11 +67,11 @@ impl Comparison<'_> {
     pub(super) fn explain(
         &self,
         assumption: &Assumption,
-        first: &SiteReport,
+        measured: &Measured,
         reports: &[SiteReport],
         progress: &mut impl FnMut(usize),
     ) -> Result<Option<(Vec<Explained>, Tried)>, Failure> {
-        let (clue, off) = self.clue(assumption, first)?;
+        let (first, (clue, off)) = (&measured.report, self.clue(measured));
         let everywhere = Bench::new(self, assumption, first)?;
         let before = self.before(assumption, reports, first, everywhere.as_ref())?;
         let possible = self.possible(assumption, first, clue);
@@ -302,16 +302,16 @@ impl Comparison<'_> {
     }
 
     /// What a fault tells of a mistake, and which of its values are off.
-    fn clue(&self, assumption: &Assumption, fault: &SiteReport) -> Result<(Clue, Vec<String>), Failure> {
-        let (kept, extent) = (self.kept(assumption, fault)?, self.extent(fault.step));
-        let config = self.compared.config;
-        let tokens = kept.as_ref().and_then(|kept| pattern::tokens_off(kept, fault.site, config, extent));
-        let passed: usize = self.compared.steps[..fault.step].iter().map(Vec::len).sum();
-        let off = kept.map(|kept| pattern::places(&kept, fault.site, config, extent));
+    fn clue(&self, fault: &Measured) -> (Clue, Vec<String>) {
+        let Measured { report, kept } = fault;
+        let (config, extent) = (self.compared.config, self.extent(report.step));
+        let tokens = kept.as_ref().and_then(|kept| pattern::tokens_off(kept, report.site, config, extent));
+        let passed: usize = self.compared.steps[..report.step].iter().map(Vec::len).sum();
+        let off = kept.as_ref().map(|kept| pattern::places(kept, report.site, config, extent));
         let (first, last) = tokens.unwrap_or_default();
-        let tokens = passed + self.compared.steps[fault.step].len();
+        let tokens = passed + self.compared.steps[report.step].len();
         let clue = Clue { position: passed + first, last: passed + last, tokens, context: passed };
-        Ok((clue, off.unwrap_or_default()))
+        (clue, off.unwrap_or_default())
     }
 
     /// The operators on the way to a fault.

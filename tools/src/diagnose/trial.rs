@@ -19,7 +19,6 @@ use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::judge::found::Found;
-use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
 use crate::judge::verification::{Verification, extent};
@@ -179,12 +178,6 @@ impl Comparison<'_> {
             Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0..1,
             Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1..layers,
         }
-    }
-
-    /// The values at a fault.
-    pub(super) fn kept(&self, assumption: &Assumption, fault: &SiteReport) -> Result<Option<Kept>, Failure> {
-        let at = At { step: fault.step, site: fault.site };
-        Ok(self.verify(assumption, self.around(fault.site), Some(at))?.kept)
     }
 
     pub(super) fn extent(&self, step: usize) -> Extent {

@@ -31,9 +31,18 @@ pub struct Found {
 /// The same as it is stored: a site's report with what a report in JSON leaves out; values that were to be kept are not.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    sites: Vec<(SiteReport, Option<Spread>, Option<Chosen>, Vec<Top>)>,
+    sites: Vec<StoredSite>,
     missing: BTreeSet<Site>,
     open: Open,
+}
+
+/// A site's report, and what it leaves out.
+#[derive(Serialize, Deserialize)]
+struct StoredSite {
+    report: SiteReport,
+    spread: Option<Spread>,
+    chosen: Option<Chosen>,
+    tops: Vec<Top>,
 }
 
 /// What says something of sites only when all that was found is known.
@@ -49,7 +58,7 @@ impl From<Found> for Stored {
     fn from(Found { sites, missing, open, .. }: Found) -> Self {
         let of_site = |mut report: SiteReport| {
             let (spread, chosen, tops) = (report.spread.take(), report.chosen.take(), std::mem::take(&mut report.tops));
-            (report, spread, chosen, tops)
+            StoredSite { report, spread, chosen, tops }
         };
         Stored { sites: sites.into_iter().map(of_site).collect(), missing, open }
     }
@@ -57,7 +66,7 @@ impl From<Found> for Stored {
 
 impl From<Stored> for Found {
     fn from(Stored { sites, missing, open }: Stored) -> Self {
-        let of_site = |(report, spread, chosen, tops)| SiteReport { spread, chosen, tops, ..report };
+        let of_site = |StoredSite { report, spread, chosen, tops }| SiteReport { spread, chosen, tops, ..report };
         Found { sites: sites.into_iter().map(of_site).collect(), missing, open, kept: None }
     }
 }

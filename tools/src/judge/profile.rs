@@ -27,13 +27,13 @@ pub struct FoundPrecision {
     pub profile: &'static str,
 }
 
-/// By how much more bits have to agree for another profile to count where values were converted when they were saved: a quarter of
-/// one, for all that is left of what precisions differ by is in the last bits of those that are left.
+/// By what share more bits have to agree for another profile to count where values were converted when they were saved: a quarter
+/// of a bit of f32's 24, for what precisions differ by is in the last of those that are left. Of two as good the first stays.
 const MORE: f64 = 0.01;
 
-/// Among the profiles that store activations in `activations`, and of the engine if it has any, the modes that agree best, where
-/// values were converted to `saved` when they were saved, which leaves too little to tell modes apart. `None` where no such profile is known, or the candidate shows nothing to
-/// tell them apart by.
+/// Among the profiles that store activations in `activations`, and of the engine if it has any, the one and its modes that agree
+/// best. Where values were converted to `saved` when they were saved, too little is left to tell modes apart, and each profile is
+/// tried in its own alone. `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
 pub fn find(
     compared: &Compared<'_>,
     (activations, saved): (Storage, Storage),

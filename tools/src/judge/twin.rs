@@ -216,7 +216,8 @@ fn tells_attention(site: Site) -> bool {
 }
 
 /// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
-/// unknown sizes, experts may be added in any order, and more than two ranks' parts, and a sum that norms read before it is rounded is not what is shown of it.
+/// unknown sizes, experts may be added in any order, and so may the parts of more than two ranks, and a sum that norms read before
+/// it is rounded is not what is shown of it.
 fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
     match site {
         site if is_context(site) => {

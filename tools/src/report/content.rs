@@ -10,7 +10,7 @@ use super::coverage::Coverage;
 use super::demands::Demands;
 use super::figures::counted;
 pub use super::header::Header;
-use super::place;
+use super::{place, roundings};
 use crate::compare::selection::Selection;
 use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
@@ -63,7 +63,12 @@ pub const SCHEMA: u32 = 3;
 
 impl Report {
     /// What was found at the selected sites of a model that has these operators. Refused if nothing was compared there.
-    pub fn of(header: Header, found: Found, selection: &Selection, operators: BTreeSet<Site>) -> Result<Self, Failure> {
+    pub fn of(
+        mut header: Header,
+        found: Found,
+        selection: &Selection,
+        operators: BTreeSet<Site>,
+    ) -> Result<Self, Failure> {
         let Found { mut sites, mut missing, .. } = found;
         let shown: BTreeSet<Site> = sites.iter().map(|report| report.site).collect();
         sites.retain(|report| selection.has(report.site));
@@ -74,6 +79,7 @@ impl Report {
         let coverage = Coverage::of(operators, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
         let (decode, exact, detection) = (None, None, None);
+        header.notes.extend(roundings::elsewhere(&header, &sites));
         Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode, exact, detection })
     }
 

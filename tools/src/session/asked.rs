@@ -138,7 +138,7 @@ impl<'a> Asking<'a> {
                 let items = unit.items(&self.lenses);
                 let found = self.execute(&items, watch)?.swap_remove(unit.request);
                 let exact = if unit.kind == Kind::Layers { self.exact(subject, &unit.layers, watch)? } else { None };
-                Part::Lenses { found, exact }
+                Part::Lenses { found: Box::new(found), exact }
             }
             Kind::Decode => Part::Decode(judge_tokens(&subject.comparison, subject.prompt, watch)?),
             Kind::Coverage => Part::Coverage(detected(&subject.comparison, &self.layers, watch)?),
@@ -151,7 +151,7 @@ impl<'a> Asking<'a> {
         let mut parts = Vec::new();
         for (request, (subject, found)) in self.subjects.iter().zip(self.execute(&items, watch)?).enumerate() {
             let exact = self.exact(subject, &self.layers, watch)?;
-            parts.push((request, Part::Lenses { found, exact }));
+            parts.push((request, Part::Lenses { found: Box::new(found), exact }));
             let Whole { decode, coverage } = self.whole(request);
             let others = [(Kind::Coverage, coverage), (Kind::Decode, decode)].into_iter().filter(|(_, is)| *is);
             for (kind, _) in others {

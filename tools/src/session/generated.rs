@@ -1,5 +1,5 @@
-//! What was decoded of the tokens that came with a dump, where it shows logits alone, or the norm before them, in fewer rows than there
-//! are tokens.
+//! What was decoded of the tokens that came with a dump, where it shows logits alone, or the norm before them, in fewer rows than
+//! there are tokens.
 //!
 //! ```text
 //! tokens   t₀ … t(N−1), prompt and what was decoded
@@ -8,11 +8,11 @@
 //!          t(N−1) behind them: this was never read
 //! ```
 //!
-//! Which of both it is, decoding tells: greedily, a row's likeliest token is the one behind it; else tokens that were drawn by their rows
-//! have about the probability that a row gives to what is drawn by it.
+//! Which of both it is, decoding tells: greedily, a row's likeliest token is the one behind it; else tokens that were drawn by
+//! their rows have about the probability that a row gives to what is drawn by it.
 //!
 //! ```text
-//! Σ log pᵢ(t) ≥ −Σ Hᵢ − 4·√Σ Vᵢ        Hᵢ = E[−log pᵢ], Vᵢ its variance, where t is drawn by pᵢ = softmax(zᵢ), or is likelier
+//! Σ log pᵢ(t) ≥ −Σ Hᵢ − 4·√Σ Vᵢ        t drawn by pᵢ = softmax(zᵢ), or likelier; Hᵢ = E[−log pᵢ], Vᵢ its variance
 //! ```
 
 use fixtures::activations::rows::inferred::{Fed, Size};

@@ -12,8 +12,8 @@ use crate::session::rotated::first_position;
 /// What people call the tensor of a prompt's tokens.
 const TOKENS: [&str; 5] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "sequences"];
 
-/// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are another call's:
-/// of one token, or rotated by later positions than the dump's first call is.
+/// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are
+/// another call's: of one token, or rotated by later positions than the dump's first call is.
 pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>>, Failure> {
     let Some((ids, width)) = first_of(values, &TOKENS)? else { return Ok(None) };
     let mask = numbers::<u8>(values, "attention_mask")?.filter(|(mask, of)| (mask.len(), *of) == (ids.len(), width));

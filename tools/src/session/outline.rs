@@ -81,7 +81,7 @@ fn report(
     for part in parts {
         match part {
             Part::Lenses { found, exact } => {
-                all.add(found);
+                all.add(*found);
                 if let Some(exact) = exact {
                     bits.get_or_insert_default().extend(exact);
                 }

@@ -17,7 +17,7 @@ pub enum Part {
     /// What lenses find on layers.
     Lenses {
         /// At sites.
-        found: Found,
+        found: Box<Found>,
         /// How the values stand to those of the candidate's exact twin, where there is one.
         exact: Option<Vec<Bits>>,
     },

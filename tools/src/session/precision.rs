@@ -31,8 +31,8 @@ const LOOKED_AT: usize = 1 << 16;
 /// when they were saved, which costs time: no verdict depends on it.
 const OWN: f64 = 0.75;
 
-/// The share of products that are their twin's, at least, where they were computed in f32 and converted when they were saved. Of those
-/// whose operands are narrow, too, half are others, for these are off by as much as the result is rounded by.
+/// The share of products that are their twin's, at least, where they were computed in f32 and converted when they were saved. Of
+/// those whose operands are narrow, too, half are others, for these are off by as much as the result is rounded by.
 const WIDE: f64 = 0.9;
 
 const HELP_AUTOCAST: &str = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with \
@@ -110,8 +110,8 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     Ok(Known { contract: *contract, from, coarser })
 }
 
-/// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they were
-/// saved. One that lies on a coarser grid than its own type's was computed so.
+/// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they
+/// were saved. One that lies on a coarser grid than its own type's was computed so.
 fn converted(dump: &Sited, activations: Storage) -> Storage {
     let dtypes: Vec<Dtype> = dump.sites().filter_map(|at| dump.dtype(at).filter(|_| !at.site.is_choice())).collect();
     let narrow = [(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)];

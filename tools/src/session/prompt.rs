@@ -21,16 +21,22 @@ pub struct Prompt {
 pub(super) const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
 
 impl Prompt {
-    /// From `--tokens`: numbers with commas, in brackets or not, or `@` and the name of a JSON file.
+    /// From `--tokens`: numbers with commas or blanks between them, in brackets or not, or `@` and the name of a file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let Some(file) = text.strip_prefix('@') else {
             if text.trim().is_empty() {
                 return Prompt::default().nonempty("--tokens");
             }
             let list = text.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or(text);
-            let tokens = list.split(',').map(|token| token.trim().parse()).collect::<Result<_, _>>();
-            let tokens = tokens
-                .map_err(|error| Failure::new(format!("--tokens {text}: {error}, expected token ids")).help(HELP))?;
+            let separated = list.split([',', ' ', '\n']).filter(|token| !token.is_empty());
+            let tokens = separated.map(str::parse).collect::<Result<_, _>>().map_err(|error| {
+                let failure = Failure::new(format!("--tokens {text}: {error}, expected token ids"));
+                if Path::new(text).is_file() {
+                    failure.help(format!("a file has @ before its name: --tokens @{text}"))
+                } else {
+                    failure.help(HELP)
+                }
+            })?;
             return Prompt { tokens, decoded: Vec::new() }.nonempty("--tokens");
         };
         let Tokens { prompt, decoded } = Tokens::load(Path::new(file))?;

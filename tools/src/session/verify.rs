@@ -115,15 +115,14 @@ fn in_units(
     watch(Progress::Begins { what: "verifying unit by unit", steps: units.len() });
     let mut parts = Vec::with_capacity(units.len());
     for (unit, kept) in units.iter().zip(kept) {
-        parts.push(match kept {
-            Some(part) => part,
-            None => {
-                let part = asking.part(unit, &mut |_| ())?;
-                folder.as_ref().map_or(Ok(()), |folder| folder.keep(unit, &part))?;
-                model.checkpoint.release();
-                requests[0].values.dump().release();
-                part
-            }
+        parts.push(if let Some(part) = kept {
+            part
+        } else {
+            let part = asking.part(unit, &mut |_| ())?;
+            folder.as_ref().map_or(Ok(()), |folder| folder.keep(unit, &part))?;
+            model.checkpoint.release();
+            requests[0].values.dump().release();
+            part
         });
         watch(Progress::Step);
     }

@@ -22,8 +22,8 @@ pub(super) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
     row.mapv_inplace(|r| r / sum);
 }
 
-/// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives: its own, and where
-/// it is one to base 2, u·|z| for its argument's rounding and as much for that of log₂e.
+/// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives: its own,
+/// and where it is one to base 2, u·|z| for its argument's rounding and as much for that of log₂e.
 pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
     let mut error = input.clone();
     Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {

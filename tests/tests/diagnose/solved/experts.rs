@@ -6,26 +6,30 @@ use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
-use super::{M2, M2_BF16, Shown, has, narrowed};
+use super::{M2, M2_BF16, Shown, has, narrowed, number};
+
+/// What all experts make of all tokens.
+fn outputs(model: &Decoder<'_>, shown: &Shown) -> Vec<Array2<f32>> {
+    let x = Tracked { value: shown.of(1, LayerSite::PostAttentionNorm).clone(), error: None };
+    let mut probe = NoProbe;
+    let run = Run::new(RoundingContract::EAGER_F32, &mut probe);
+    let experts = model.config().num_local_experts;
+    (0..experts).map(|expert| model.expert(1, expert, &x, &run).expect("it runs").value).collect()
+}
 
 /// The sum over a token's experts of their weights' products with what `computes` says for each: of an expert and how many tokens
 /// were sent there before.
 fn mixture(model: &Decoder<'_>, shown: &Shown, computes: impl Fn(usize, usize) -> Option<usize>) -> Array2<f32> {
-    let x = Tracked { value: shown.of(1, LayerSite::PostAttentionNorm).clone(), error: None };
     let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
     let weights = shown.of(1, LayerSite::GateWeights);
-    let mut probe = NoProbe;
-    let run = Run::new(RoundingContract::EAGER_F32, &mut probe);
-    let experts = model.config().num_local_experts;
-    let each: Vec<Array2<f32>> =
-        (0..experts).map(|expert| model.expert(1, expert, &x, &run).expect("it runs").value).collect();
-    let mut passed = vec![0; experts];
-    let mut sum = Array2::zeros(x.dim());
+    let each = outputs(model, shown);
+    let mut passed = vec![0; each.len()];
+    let mut sum = Array2::zeros(each[0].dim());
     for ((token, slot), &expert) in chosen.indexed_iter() {
         passed[expert] += 1;
         if let Some(by) = computes(expert, passed[expert] - 1) {
             let mut row = sum.row_mut(token);
-            row.scaled_add(weights[[token, slot]], &each[by % experts].row(token));
+            row.scaled_add(weights[[token, slot]], &each[by % each.len()].row(token));
         }
     }
     sum
@@ -56,4 +60,65 @@ fn experts_that_compute_for_others_in_bf16() {
     };
     let said = M2_BF16.said_of(LayerSite::Experts, &port);
     has(&said, "the next expert computes in an expert's place: ");
+}
+
+/// One expert alone is another: for that there is a shift, too.
+#[test]
+fn one_expert_that_computes_for_another() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        mixture(model, shown, |expert, rank| Some(if expert == 2 && rank >= 1 { 5 } else { expert }))
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "another expert computes in an expert's place, 5 for 2 at token ");
+}
+
+#[test]
+fn an_expert_that_was_not_chosen() {
+    const OTHER: usize = 5;
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        let other = &outputs(model, shown)[OTHER];
+        let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
+        for (token, mut row) in sum.rows_mut().into_iter().enumerate() {
+            if chosen.row(token).iter().all(|expert| *expert != OTHER) {
+                row.scaled_add(0.25, &other.row(token));
+            }
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "experts are in the sum that were not chosen: expert 5 at token ");
+    let weight = number(&said, "(weight ");
+    assert!((weight - 0.25).abs() <= 0.001, "{said:#?}");
+}
+
+#[test]
+fn an_expert_with_half_its_weight_more() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        let (each, weights) = (outputs(model, shown), shown.of(1, LayerSite::GateWeights));
+        for ((token, slot), &expert) in shown.chosen[&Site::Layer(1, LayerSite::GateExperts)].indexed_iter() {
+            if token >= 8 && slot == 1 {
+                sum.row_mut(token).scaled_add(0.5 * weights[[token, slot]], &each[expert].row(token));
+            }
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "an expert's weight is 1.500 times the right one: the choice 2 of each token, from token 8 on");
+}
+
+#[test]
+fn what_no_expert_says_beside_one() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        for ((token, _), &expert) in shown.chosen[&Site::Layer(1, LayerSite::GateExperts)].indexed_iter() {
+            if expert == 2 {
+                sum.row_mut(token).indexed_iter_mut().for_each(|(j, y)| *y += (0.7 * (j + 3 * token) as f32).sin());
+            }
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "what is off is no expert's output; it is there where expert 2 was chosen: of every token");
 }

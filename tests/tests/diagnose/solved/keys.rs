@@ -131,6 +131,39 @@ fn values_of_the_token_before() {
     has(&M2.said_of(LayerSite::Context, &port), "attention reads for key head 1 the token before's values");
 }
 
+#[test]
+fn values_of_another_key_head() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let values = shown.of(1, LayerSite::VProj);
+        let first = values.slice(s![.., ..model.config().head_dim]);
+        attention(model, shown, |head, token| {
+            let head = Head { v: if head.group == 1 { first } else { head.v }, ..*head };
+            mean(&head, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    has(&M2.said_of(LayerSite::Context, &port), "attention reads for key head 1 key head 0's values");
+}
+
+/// The first query head's probabilities are of the second key head.
+#[test]
+fn probabilities_of_another_key_head() {
+    let m2 = Subject { shows: &[LayerSite::QNorm, LayerSite::Probabilities], ..M2 };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut p = shown.of(1, LayerSite::Probabilities).clone();
+        let (d, n) = (model.config().head_dim, p.ncols());
+        let q = shown.of(1, LayerSite::QRope).slice(s![.., ..d]).to_owned();
+        let k = shown.of(1, LayerSite::KRope).slice(s![.., d..2 * d]).to_owned();
+        let scores = q.dot(&k.t()) / (d as f32).sqrt();
+        for token in 0..n {
+            let own: Array1<f32> =
+                (0..n).map(|key| if key <= token { scores[[token, key]].exp() } else { 0.0 }).collect();
+            p.row_mut(token).assign(&(&own / own.sum()));
+        }
+        p
+    };
+    has(&m2.said_of(LayerSite::Probabilities, &port), "head 0 reads the keys of key head 1 in place of 0");
+}
+
 /// Tiles that overlap by a key.
 #[test]
 fn keys_that_are_counted_twice() {

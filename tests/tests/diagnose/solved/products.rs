@@ -20,3 +20,14 @@ fn a_matrix_of_rank_1_is_added() {
     let said = M2.said_of(LayerSite::QProj, &port);
     has(&said, "what is added to it lies in 1 of 40 directions: the weight has a matrix of rank 1 more");
 }
+
+#[test]
+fn a_bias_is_added() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let y = shown.of(1, LayerSite::QProj);
+        let bias: Array1<f32> = (0..y.ncols()).map(|j| 0.3 * (1.3 * j as f32).sin()).collect();
+        y + &bias
+    };
+    let said = M2.said_of(LayerSite::QProj, &port);
+    has(&said, "every row has the same added to it: a bias that the model has not");
+}

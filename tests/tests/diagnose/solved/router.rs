@@ -3,6 +3,8 @@
 use ndarray::{Array2, Axis};
 use reference::models::decoder::Decoder;
 use reference::{LayerSite, RoundingContract, Site};
+use tools::diagnose::diagnosis::{diagnose, solved};
+use tools::judge::comparison::Comparison;
 
 use super::{Shown, Subject, has};
 
@@ -13,24 +15,33 @@ const M2: Subject = Subject {
     shows: &[LayerSite::QNorm, LayerSite::GateWeights],
 };
 
-/// What is said where `of` makes weights of the scores of each token's experts.
-fn said(of: impl Fn(Array2<f32>) -> Array2<f32>) -> Vec<String> {
-    let port = |_: &Decoder<'_>, shown: &Shown| {
+/// Weights that `of` makes of the scores of each token's experts.
+fn weights(of: impl Fn(Array2<f32>) -> Array2<f32>) -> impl Fn(&Decoder<'_>, &Shown) -> Array2<f32> {
+    move |_, shown| {
         let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
         let scores = shown.of(1, LayerSite::GateScores);
         of(Array2::from_shape_fn(chosen.dim(), |(token, slot)| scores[[token, chosen[[token, slot]]]]))
-    };
-    M2.said_of(LayerSite::GateWeights, &port)
+    }
+}
+
+/// What is said where `of` makes these weights.
+fn said(of: impl Fn(Array2<f32>) -> Array2<f32>) -> Vec<String> {
+    M2.said_of(LayerSite::GateWeights, &weights(of))
 }
 
 fn sums(r: &Array2<f32>) -> Array2<f32> {
     r.sum_axis(Axis(1)).insert_axis(Axis(1))
 }
 
+/// Nothing known explains it, and a diagnosis says the same.
 #[test]
 fn weights_divided_by_their_sum_and_one() {
-    let said = said(|r| &r / &(sums(&r) + 1.0));
+    let port = weights(|r| &r / &(sums(&r) + 1.0));
+    let both = |comparison: &Comparison<'_>| (diagnose(comparison, |_| ()), solved(comparison));
+    let (diagnosis, said) = M2.with(&[(Site::Layer(1, LayerSite::GateWeights), &port)], both);
+    let (diagnosis, said) = (diagnosis.expect("it is compared"), said.expect("it is compared"));
     has(&said, "the weights are the scores divided by their sum and 1.00000 more, times 1.00000");
+    assert_eq!((diagnosis.explained.len(), diagnosis.solved), (0, said));
 }
 
 #[test]
@@ -40,4 +51,31 @@ fn a_steeper_sigmoid() {
         &r / &sums(&r)
     });
     has(&said, "the scores are the sigmoid of 1.1000 times the router's logits");
+}
+
+#[test]
+fn scores_divided_in_place() {
+    let said = said(|mut r| {
+        for mut row in r.rows_mut() {
+            for slot in 0..row.len() {
+                let sum = row.sum();
+                row[slot] /= sum;
+            }
+        }
+        r
+    });
+    has(&said, "each score is divided by a sum in which those before it are divided already");
+}
+
+/// Roundings of another kind than the reference's are no other sum and no other sigmoid.
+#[test]
+fn weights_that_are_right_but_for_a_rounding() {
+    let said = said(|r| {
+        let mut w = &r / &sums(&r);
+        for (i, w) in w.iter_mut().enumerate() {
+            *w = f32::from_bits(w.to_bits() + u32::from(i % 3 == 0));
+        }
+        w
+    });
+    assert!(said.is_empty(), "{said:#?}");
 }

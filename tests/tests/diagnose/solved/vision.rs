@@ -7,7 +7,7 @@ use reference::site::{VisionLayerSite, VisionSite};
 use reference::weights::{Part, Stage, VisionLayerWeight, VisionWeight, Weight};
 use reference::{Real, RoundingContract, Site};
 
-use super::{Port, Shown, Subject, has};
+use super::{Port, Shown, Subject, has, number};
 
 /// The tower in f32, of two images of different grids.
 const TOWER: Subject = Subject { case: "vision-images-f32", contract: RoundingContract::EAGER_F32, shows: &[] };
@@ -57,6 +57,19 @@ fn a_variance_without_its_tail() {
         x.mapv(|x| x - mean) / (variance(x.slice(s![..37])) + EPS).sqrt()
     });
     has(&said, "the variance is that of the first 37 channels");
+}
+
+/// The weight of each channel is the next one's, of 40.
+#[test]
+fn a_norms_weight_one_channel_off() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = |part| weight(model, VisionWeight::Layer(1, VisionLayerWeight::Norm1, part)).remove_axis(Axis(0));
+        let (w, b) = (of(Part::Weight), of(Part::Bias));
+        let next: Array1<f32> = (0..w.len()).map(|i| w[(i + 1) % w.len()]).collect();
+        (&shown.values[&at(1, VisionLayerSite::Norm1)] - &b) / &w * &next + &b
+    };
+    let said = TOWER.said(&[(at(1, VisionLayerSite::Norm1), &port)]);
+    has(&said, "its weight is that of the channel 1 behind, modulo 40");
 }
 
 /// What is said of attention in layer 1 whose patches see those that `sees` says, of 24 of one image and 32 of another.
@@ -133,6 +146,19 @@ fn widths_that_are_halved() {
     has(&said, "of widths, every frequency is 0.500000 times the right one");
 }
 
+/// θ of heights is 2,000, and 10,000 of the other axes.
+#[test]
+fn heights_of_another_theta() {
+    let said = said_of_table(|axis, place, f| {
+        place as f32 * if axis == 1 { f.powf(2_000_f32.ln() / 10_000_f32.ln()) } else { f }
+    });
+    has(&said, "of heights, each frequency is exp(");
+    let (own, right) = (number(&said, "each frequency is exp("), number(&said, "where exp("));
+    // Of three pairs of channels.
+    assert!((own + 2_000_f64.ln() / 3.0).abs() < 1e-4, "{said:#?}");
+    assert!((right + 1e4_f64.ln() / 3.0).abs() < 1e-4, "{said:#?}");
+}
+
 /// What is said of pixels that were made so of levels from 0 to 255, by colour.
 fn said_of_pixels(made: impl Fn(f32, usize) -> f32) -> Vec<String> {
     let (mean, deviation) = ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);
@@ -190,6 +216,15 @@ fn features_that_are_added() {
 }
 
 #[test]
+fn features_that_are_left_out() {
+    let said = said_of_features(|e, number, features| if number < 4 { e } else { features.row(number) }.to_owned());
+    has(
+        &said,
+        "4 of 14 places of images and videos, at tokens 2, 3, 4, 5: each has the embedding of its token, and no feature",
+    );
+}
+
+#[test]
 fn features_that_are_one_row_off() {
     let said = said_of_features(|_, number, features| features.row((number + 1).min(features.nrows() - 1)).to_owned());
     has(&said, "13 of 14 places of images and videos, at tokens 2, 3, 4, 5, …: each has the feature 1 behind its own");
@@ -202,6 +237,17 @@ fn an_activation_that_is_another_function() {
     };
     let said = TOWER.said(&[(at(1, VisionLayerSite::Activation), &port)]);
     has(&said, "each value is another function of its argument than GELU: ");
+}
+
+#[test]
+fn some_features_twice_as_large() {
+    let features = Site::Vision(0, VisionSite::Features);
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut f = shown.values[&features].clone();
+        f.slice_mut(s![3..6, ..]).mapv_inplace(|x| 2.0 * x);
+        f
+    };
+    has(&TOWER.said(&[(features, &port)]), "3 of 14 rows are multiples of the right ones, 2.0000 times: 3, 4, 5");
 }
 
 #[test]

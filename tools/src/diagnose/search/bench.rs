@@ -231,13 +231,17 @@ impl<'a, 'c> Bench<'a, 'c> {
         2.0 * self.unit() * right.dot(&right).sqrt()
     }
 
-    /// Whether a row is off by more than roundings.
+    /// Whether a row is off by more than roundings: from the values without rounding, and from the twin's, which has all that the
+    /// candidate is known to round.
     pub(super) fn row_is_off(&self, row: usize) -> bool {
         let norm = |x: Array1<f64>| x.dot(&x).sqrt();
-        norm(&self.candidate.row(row) - &self.ideal.row(row)) > self.rounding() * norm(self.ideal.row(row).to_owned())
+        let (own, right) = (self.candidate.row(row), self.ideal.row(row));
+        let limit = self.rounding() * norm(right.to_owned());
+        [right, self.twin.computed.row(row)].into_iter().all(|of| norm(&own - &of) > limit)
     }
 
-    /// Values that were computed without rounding, as the candidate would store them; those that are the reference's are the twin's.
+    /// Values that were computed without rounding, as the candidate would store them; those that are the reference's are the
+    /// twin's.
     pub(super) fn stored(&self, values: &Array2<f64>) -> Array2<f64> {
         let storage = storage_at(self.site, &self.comparison.contract);
         let of = |value: &f64, ideal: &f64, twin: &f64| if value == ideal { *twin } else { storage.nearest(*value) };

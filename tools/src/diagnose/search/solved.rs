@@ -6,8 +6,8 @@
 //! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`directions`], those in which
 //! a product is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, and
-//! [`multiples`], rows with factors of their own. [`solution`] is what is said of them; [`rule`], which of many have something in
-//! common; [`least_squares`].
+//! [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
+//! which of many have something in common; [`least_squares`].
 
 mod axial;
 mod blocks;
@@ -18,6 +18,7 @@ mod function;
 mod inputs;
 mod layer_norm;
 mod least_squares;
+mod listed;
 mod mixture;
 mod multiples;
 mod norm;

@@ -2,11 +2,13 @@
 //! whose places patches have ([`places`]).
 //!
 //! ```text
-//! αᵢ = [tᵢ·f, hᵢ·f, wᵢ·f]        of patches at (t, h, w); solved for each axis' f, and for the place o that it begins at
+//! αᵢ = [(tᵢ + o)·f, (hᵢ + o)·f, (wᵢ + o)·f]        of patches i at (t, h, w); solved for each axis' f and o
 //! ```
+//!
+//! with the frequencies f \[m/2\] of an axis of m channels, and o the place that its first patches have: right is 0.
 
 use ndarray::{Array2, Axis, s};
-use reference::grid::AXES;
+use reference::grid::{AXES, rotary_dim};
 use reference::ops::rope::inverse_frequencies;
 use reference::site::VisionSite;
 use reference::{RoundingContract, Site};
@@ -37,10 +39,11 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let (n, width) = bench.candidate.dim();
     let patches: Vec<[usize; AXES]> =
         pixels.grids.iter().flat_map(|grid| grid.coordinates(vision.spatial_merge_size)).collect();
-    let axis = width / 2 / AXES;
+    let axis = rotary_dim(vision.head_dim()) / 2 / AXES;
     let right: Vec<f64> =
         inverse_frequencies(vision.rope_theta, 2 * axis, 2 * axis).into_iter().map(f64::from).collect();
-    if cos.dim() != (n, width) || sin.dim() != (n, width) || patches.len() != n || right.len() != axis {
+    let is_of_axes = vision.axes == AXES && axis > 0 && width == 2 * AXES * axis && right.len() == axis;
+    if !is_of_axes || cos.dim() != (n, width) || sin.dim() != (n, width) || patches.len() != n {
         return Ok(Vec::new());
     }
     let angles = Array2::from_shape_fn((n, width / 2), |(i, j)| sin[[i, j]].atan2(cos[[i, j]]));
@@ -55,7 +58,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
             for (i, place) in at.iter().enumerate() {
                 follow.slice_mut(s![i, columns.clone()]).assign(&of_places.row(*place));
             }
-        } else if let Some((what, of_patches)) = places::told((&own, &at), &right, "patches") {
+        } else if let Some((what, of_patches)) = places::told(&own, &at, &right, "patches") {
             said.push(format!("of {name}, {what}"));
             follow.slice_mut(s![.., columns]).assign(&of_patches);
         }

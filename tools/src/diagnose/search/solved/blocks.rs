@@ -4,7 +4,9 @@
 //! o(h,i) = Σ pⱼ·v(g,j)        over the j ≤ i with ⌊j/b⌋ in C(i)        solved for C(i), from what was chosen on
 //! ```
 //!
-//! [`seen`] finds the blocks of one token; [`told`] says what tokens have in common in them.
+//! of query head h and its key head g, with o \[heads, d\] of token i, weights p by the softmax of its scores, values v
+//! \[groups, n, d\], and blocks of b keys. [`seen`] finds the blocks of one token; [`told`] says what tokens have in common
+//! in them.
 
 mod seen;
 mod told;
@@ -18,7 +20,7 @@ use super::weighing::Heads;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// Multiplications that are spent on blocks.
+/// Multiplications that are spent on blocks: some seconds of a processor.
 const BUDGET: usize = 20_000_000_000;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
@@ -43,6 +45,6 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         values.row_mut(row).assign(&own);
         found.push((row, differs));
     }
-    let said = tell(&found, tried, index.blocks.size);
+    let said = tell(&found, tried, off.len(), index.blocks.size);
     Ok((!said.is_empty()).then(|| Solution::new(said, values)).into_iter().collect())
 }

@@ -4,7 +4,7 @@
 //! y − ŷ = x·(A·B)ᵀ        solved for the rank of A·B
 //! ```
 //!
-//! with y the candidate's and ŷ the right values.
+//! with y \[n, m\] the candidate's and ŷ the right values, x \[n, d\] what goes in, A \[m, rank\] and B \[rank, d\].
 
 use nalgebra::DMatrix;
 use ndarray::Array2;
@@ -20,7 +20,7 @@ const GAP: f64 = 4.0;
 /// What there could be for each direction, at least: of low rank is what has a quarter of them at most.
 const FEW: usize = 4;
 
-/// Elements of a difference whose directions are computed.
+/// Elements of a difference whose directions are computed: those of a square of 1,024 take seconds.
 const MOST: usize = 1 << 20;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
@@ -38,8 +38,8 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let parts = DMatrix::from_row_iterator(n, m, apart.iter().copied()).svd(true, true);
     let values = &parts.singular_values;
     let most = n.min(m) / FEW;
-    // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); of values of this
-    // size, sums' roundings have less than a row's for σ.
+    // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); of values of
+    // this size, sums' roundings have less than a row's for σ.
     let noise = bench.rounding() * size_of(&bench.ideal) * ((n as f64).sqrt() + (m as f64).sqrt());
     let rank = values.iter().take_while(|value| **value > noise).count();
     let next = values.get(rank).copied().unwrap_or(0.0);

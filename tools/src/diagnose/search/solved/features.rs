@@ -4,30 +4,31 @@
 //! xᵢ = a·eᵢ + b·fⱼ        of each place i; solved for a, b and j; right are a = 0, b = 1 and the place's own j
 //! ```
 //!
-//! with e the tokens' embeddings and f the features. Behind the first layer's norm x is known but for a factor.
+//! with e \[n, H\] the tokens' embeddings, f \[m, H\] the features and x \[n, H\] the candidate's rows. Behind the first layer's
+//! norm x is known but for a factor.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, concatenate, stack};
-use reference::media::PASSES;
 use reference::site::VisionSite;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
 
 use super::least_squares;
+use super::listed::listed;
 use super::norm::effective;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// What may be left of a row, as a share of its norm: beside roundings, a row that is another's has nothing in common with this.
+/// What may be left of a row, as a share of its norm: bf16's roundings several times, where independent rows leave nearly all.
 const LEFT: f64 = 0.05;
 
 /// How far a and b may be off to be the same: as much as the rounding that LEFT allows makes of them.
 const SAME: f64 = 0.05;
 
-/// Places told one by one.
+/// Things told at most.
 const TOLD: usize = 4;
 
 /// What a place has.
@@ -47,6 +48,8 @@ struct Places {
     f: Array2<f64>,
     /// For each token, the feature that belongs there.
     own: Vec<Option<usize>>,
+    /// Whether rows are known but for a factor.
+    is_normed: bool,
 }
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
@@ -57,7 +60,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         }
         _ => return Ok(Vec::new()),
     };
-    let Some(places) = Places::of(bench)? else { return Ok(Vec::new()) };
+    let Some(places) = Places::of(bench, norm.is_some())? else { return Ok(Vec::new()) };
     let x = norm.as_ref().map_or_else(|| bench.candidate.clone(), |w| &bench.candidate / w);
     if x.dim() != places.e.dim() {
         return Ok(Vec::new());
@@ -90,12 +93,10 @@ fn said(found: &BTreeMap<Has, Vec<usize>>, all: usize) -> Vec<String> {
             Has::Sum => "its feature added to the embedding of its token, which it has to replace".to_owned(),
             Has::Embedding => "the embedding of its token, and no feature".to_owned(),
         };
-        let listed: Vec<String> = rows.iter().take(TOLD).map(ToString::to_string).collect();
-        let more = if rows.len() > TOLD { ", …" } else { "" };
         format!(
-            "{} of {all} places of images and videos, at tokens {}{more}: each has {what}",
+            "{} of {all} places of images and videos, at tokens {}: each has {what}",
             rows.len(),
-            listed.join(", ")
+            listed(rows.iter())
         )
     });
     told.collect()
@@ -103,16 +104,11 @@ fn said(found: &BTreeMap<Has, Vec<usize>>, all: usize) -> Vec<String> {
 
 impl Places {
     /// Of all that the prompt shows.
-    fn of(bench: &Bench<'_, '_>) -> Result<Option<Self>, Failure> {
-        let features = (0..PASSES).map(|pass| Site::Vision(pass, VisionSite::Features));
-        let wanted: Vec<Site> = features.chain([Site::Embedding]).collect();
-        let mut found = Vec::new();
-        for site in wanted {
-            found.extend(bench.shown(site)?);
-        }
-        let Some(e) = found.pop() else { return Ok(None) };
-        let tokens = bench.tokens();
-        let media = bench.media();
+    fn of(bench: &Bench<'_, '_>, is_normed: bool) -> Result<Option<Self>, Failure> {
+        let Some(e) = bench.shown(Site::Embedding)? else { return Ok(None) };
+        let (tokens, media) = (bench.tokens(), bench.media());
+        let features = (0..media.len()).map(|pass| bench.shown(Site::Vision(pass, VisionSite::Features)));
+        let Some(found) = features.collect::<Result<Option<Vec<Array2<f64>>>, Failure>>()? else { return Ok(None) };
         let mut own = vec![None; tokens.len()];
         let mut first = 0;
         for (token, f) in media.iter().zip(&found) {
@@ -121,18 +117,22 @@ impl Places {
             first += f.nrows();
         }
         let views: Vec<_> = found.iter().map(|f| f.view()).collect();
+        // None where nothing is shown, or features are not as wide as each other.
         let f = concatenate(Axis(0), &views).ok();
-        Ok(f.filter(|f| e.nrows() == own.len() && f.nrows() == first).map(|f| Places { e, f, own }))
+        let f = f.filter(|f| e.nrows() == own.len() && f.ncols() == e.ncols());
+        Ok(f.map(|f| Places { e, f, own, is_normed }))
     }
 
     /// What a place has whose own feature is another, and the row.
     fn at(&self, row: usize, own: usize, x: ArrayView1<'_, f64>) -> Option<(Has, Array1<f64>)> {
         let limit = LEFT * x.dot(&x).sqrt();
         let (e, f) = (self.e.row(row), self.f.row(own));
+        // A factor above 0 is the norm's.
+        let is_factor = |factor: f64| if self.is_normed { factor > 0.0 } else { (factor - 1.0).abs() <= SAME };
         let is = |values: &Array1<f64>| {
-            // But for a factor: what a norm makes of both is the same.
-            let apart = values * (x.dot(values) / values.dot(values)) - x;
-            apart.dot(&apart).sqrt() <= limit
+            let factor = x.dot(values) / values.dot(values);
+            let apart = values * factor - x;
+            is_factor(factor) && apart.dot(&apart).sqrt() <= limit
         };
         if is(&e.to_owned()) {
             return Some((Has::Embedding, e.to_owned()));
@@ -140,7 +140,7 @@ impl Places {
         let both = stack(Axis(1), &[e, f]).ok()?;
         let solution = least_squares::solve(both.view(), x)?;
         let [a, b] = solution.x[..] else { return None };
-        if solution.left.sqrt() <= LEFT && (a - b).abs() <= SAME * b.abs() {
+        if solution.left.sqrt() <= LEFT && (a - b).abs() <= SAME * b.abs() && is_factor(b) {
             return Some((Has::Sum, &e + &f));
         }
         let other = (0..self.f.nrows()).find(|j| *j != own && is(&self.f.row(*j).to_owned()))?;

@@ -4,6 +4,8 @@
 //! αᵢₚ = p·fᵢ                        at positions p from 0 on; solved for f
 //! αᵢₚ = p·fᵢ + δ·⌊p·fᵢ / 2π⌋        solved for δ: angles are reduced by 2π − δ
 //! ```
+//!
+//! with α in radians, known but for whole turns, and f in radians for each position.
 
 use std::f64::consts::{PI, TAU};
 
@@ -11,25 +13,23 @@ use ndarray::{Array1, Array2};
 use reference::Storage;
 
 use super::least_squares::solve;
+use super::listed::listed;
 
 /// How far a frequency may be off, in roundings of f32 and as a share of 1 + f: cos and sin are off by half of one each, their
 /// angle by no more, f and p·f by half of one each. All of a table in bf16 is off by 2¹⁶ times as much, and is not told.
 const SAME: f64 = 64.0;
 
-/// What may be left of the logarithms' squares where frequencies are powers of one number.
-const POWERS: f64 = 1e-8;
-
 /// What may be left of the squares where angles are off by turns: those of angles near a whole turn go either way.
 const TURNS: f64 = 0.05;
 
-/// How far an angle may be from what its frequency makes of its position: 1 of f32 has so much at positions of some thousands.
+/// Whole turns that the furthest angle has at least, where a turn's error is told: one turn's is any error from some place on.
+const FEWEST_TURNS: f64 = 2.0;
+
+/// How far an angle may be from what its frequency makes of its position: that of 1 has so much by f32 at some ten thousand.
 const FOLLOWS: f64 = 1e-3;
 
 /// Positions that a frequency is found by: each next one has a turn less room, and a digit more.
 const POSITIONS: usize = 8;
-
-/// Frequencies that are told one by one.
-const TOLD: usize = 4;
 
 /// What differs in the angles \[positions, pairs\] of positions from 0 on, and the angles that follow from it.
 pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> {
@@ -44,7 +44,8 @@ pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array
         return None;
     }
     let follow = Array2::from_shape_fn(angles.dim(), |(p, i)| p as f64 * found[i]);
-    if angles.iter().zip(&follow).any(|(own, follow)| (own - follow).sin().abs() > FOLLOWS) {
+    let strays = |apart: f64| apart.sin().abs() > FOLLOWS || apart.cos() < 0.0;
+    if angles.iter().zip(&follow).any(|(own, follow)| strays(own - follow)) {
         return None;
     }
     if let Some(times) = alike(&found, right) {
@@ -53,21 +54,26 @@ pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array
             follow,
         ));
     }
-    // Frequencies that are a power of one number, as θ^(−2i/D).
-    let logs: Array1<f64> = found.iter().map(|f| f.ln()).collect();
-    let steps = Array2::from_shape_fn((found.len(), 1), |(i, _)| i as f64);
-    if let Some(fit) = solve(steps.view(), logs.view()).filter(|fit| fit.left < POWERS && found.len() > 2) {
-        let own = right.get(1).map_or(f64::NAN, |f| f.ln());
+    let off: Vec<usize> = (0..found.len()).filter(|i| !is((&found[*i], &right[*i]))).collect();
+    // Frequencies that are powers of one number, as θ^(−2i/D): of the second, which more follow than it alone.
+    let are_powers = |base: f64| {
+        let mut powers = std::iter::successors(Some(1.0), |power| Some(power * base));
+        found.iter().all(|f| powers.next().is_some_and(|power| is((f, &power))))
+    };
+    if let (&[_, own, _, ..], &[_, of_right, ..]) = (&found[..], right)
+        && own > 0.0
+        && off.len() > 1
+        && are_powers(own)
+    {
         let said = format!(
-            "each frequency is exp({:.5}) times the one before it, where exp({own:.5}) is right: θ, or what its exponent \
-             is divided by, is another",
-            fit.x[0]
+            "each frequency is exp({:.5}) times the one before it, where exp({:.5}) is right: θ, or what its exponent is \
+             divided by, is another",
+            own.ln(),
+            of_right.ln()
         );
         return Some((said, follow));
     }
-    let off: Vec<usize> = (0..found.len()).filter(|i| !is((&found[*i], &right[*i]))).collect();
-    let each = off.iter().take(TOLD).map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i]));
-    let each = each.collect::<Vec<_>>().join(", ");
+    let each = listed(off.iter().map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i])));
     Some((format!("{} of {} frequencies are others: {each}", off.len(), found.len()), follow))
 }
 
@@ -99,6 +105,9 @@ fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> 
             turns.push((exact / TAU).floor());
             missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
         }
+    }
+    if turns.iter().all(|turns| *turns < FEWEST_TURNS) {
+        return None;
     }
     let count = turns.len();
     let turns = Array2::from_shape_vec((count, 1), turns).ok()?;

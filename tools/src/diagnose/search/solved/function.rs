@@ -14,16 +14,19 @@ use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// Values by which it is told.
+/// Values by which it is told: of so many independent errors the quotient that [`FOLLOWS`] limits has a standard deviation of a
+/// quarter.
 const LEAST: usize = 64;
 
-/// The mean squared step of errors that follow their argument, beside their variance: a twentieth is something else.
+/// The squared steps of errors that follow their argument, as a share of their squares about the mean: of independent ones, twice
+/// as much as these.
 const FOLLOWS: f64 = 0.1;
 
-/// How many times as large as roundings an error is that is told.
+/// How many times as large as the unit roundoff of its value the largest error is that is told: a few operations in that type have
+/// less.
 const LARGE: f64 = 16.0;
 
-/// Roundings of f32 that sums leave of the largest value.
+/// Roundings of f32 that sums leave of the largest value: those of thousands of terms, whose roundings go either way.
 const SUMS: f64 = 64.0;
 
 /// A function and its name.
@@ -58,16 +61,17 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some(x) = x else { return Ok(Vec::new()) };
     let all = x.iter().zip(&bench.candidate).zip(&bench.ideal);
     let mut points: Vec<Point> = all.map(|((x, own), right)| [*x, *own, *right]).collect();
-    let apart = |points: &[Point], g: &dyn Fn(f64) -> f64| {
-        let largest = points.iter().fold(0.0, |most: f64, [_, own, _]| most.max(own.abs()));
-        // What is stored, and what the argument's sums leave of it.
-        let of_sums = SUMS * Storage::F32.unit_roundoff() * largest;
-        points.iter().all(|[x, own, _]| (own - g(*x)).abs() <= 2.0 * bench.unit() * own.abs() + of_sums)
-    };
-    if let Some((name, g)) = KNOWN.iter().find(|(_, g)| argument != bench.site && apart(&points, g)) {
+    let largest = points.iter().fold(0.0, |most: f64, [_, own, _]| most.max(own.abs()));
+    // What is stored, and what the argument's sums leave of it.
+    let of_sums = SUMS * Storage::F32.unit_roundoff() * largest;
+    let is_near = |own: f64, value: f64| (own - value).abs() <= 2.0 * bench.unit() * own.abs() + of_sums;
+    let are = |points: &[Point], g: &dyn Fn(f64) -> f64| points.iter().all(|[x, own, _]| is_near(*own, g(*x)));
+    if let Some((name, g)) = KNOWN.iter().find(|(_, g)| argument != bench.site && are(&points, g)) {
         return Ok(vec![Solution::new(vec![format!("each value is {name}")], x.mapv(g))]);
     }
-    if let Some(cap) = cap(&points).filter(|cap| apart(&points, &|x| cap * (x / cap).tanh())) {
+    // A cap far above all values is none.
+    let is_right = points.iter().all(|[_, own, right]| is_near(*own, *right));
+    if let Some(cap) = cap(&points).filter(|cap| !is_right && are(&points, &|x| cap * (x / cap).tanh())) {
         let said = format!("each value is capped softly, c·tanh(z/c) with c = {cap:.4}");
         return Ok(vec![Solution::new(vec![said], x.mapv(|x| cap * (x / cap).tanh()))]);
     }

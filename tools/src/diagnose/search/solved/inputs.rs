@@ -3,6 +3,8 @@
 //! ```text
 //! y = W·x(l) + b        of a layer l; solved for l, where the last is right
 //! ```
+//!
+//! - Shapes: x(l) \[N, d\] of the candidate, W \[h, d\], b \[h\], y \[N, h\], for N patches.
 
 use ndarray::{Array1, Array2};
 use reference::site::{VisionLayerSite, VisionSite};
@@ -23,11 +25,12 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         })
     };
     let (w, b) = (tensor(Part::Weight)?, tensor(Part::Bias)?.into_iter().collect::<Array1<f64>>());
+    let read = (bench.candidate.nrows(), w.ncols());
     let last = vision.num_hidden_layers.saturating_sub(1);
     let layers = (0..last)
         .map(|layer| (format!("the output of layer {layer}"), VisionSite::Layer(layer, VisionLayerSite::Output)));
     for (what, site) in layers.chain([("what goes into layer 0".to_owned(), VisionSite::PreNorm)]) {
-        let Some(x) = bench.shown(Site::Vision(pass, site))?.filter(|x| x.ncols() == w.ncols()) else { continue };
+        let Some(x) = bench.shown(Site::Vision(pass, site))?.filter(|x| x.dim() == read) else { continue };
         let values: Array2<f64> = x.dot(&w.t()) + &b;
         let is = values.rows().into_iter().zip(bench.candidate.rows()).all(|(values, own)| {
             let apart = &values - &own;

@@ -5,21 +5,34 @@
 //! yᵢⱼ = cⱼ + vⱼ·zᵢⱼ                   solved for c and v of each channel; right are c = b and v = w
 //! ```
 //!
-//! with y the candidate's values, x what goes in, and z what is right before w and b: (x − μ)·r. [`moments`] has what s and t
-//! may be made of, [`tensors`] what c and v may be.
+//! with y \[n, d\] the candidate's values, x \[n, d\] what goes in, the weight w \[d\] and the bias b \[d\], a row's mean μ, its
+//! variance σ² and r = 1/√(σ² + ε), and z what is right before w and b: (x − μ)·r. [`moments`] has what s and t may be made of,
+//! [`tensors`] what c and v may be.
 
 mod moments;
 mod tensors;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, stack};
 use reference::site::{VisionLayerSite, VisionSite};
-use reference::{RoundingContract, Site};
+use reference::{RoundingContract, Site, Storage};
 
 use self::tensors::Module;
 use super::least_squares;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
+
+/// A weight that nothing can be solved by.
+const NONE: f64 = 1e-6;
+
+/// Rows by which ways are told apart before they are held to all.
+const SOME: usize = 16;
+
+/// How many standard deviations numbers may be off to be the same.
+const CERTAIN: f64 = 8.0;
+
+/// Roundings of f32 that sums leave.
+const SUMS: f64 = 64.0;
 
 /// A norm, with what goes in and what comes out.
 struct Norm {
@@ -49,7 +62,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         return Ok(Vec::new());
     };
     let [w, b] = module.tensors(bench)?;
-    if w.iter().any(|w| w.abs() < 1e-6) {
+    if w.iter().any(|w| w.abs() < NONE) {
         return Ok(Vec::new());
     }
     let norm = Norm { x, y: bench.candidate.clone(), w, b, eps: vision.layer_norm_eps, same: bench.rounding() };
@@ -92,11 +105,23 @@ impl Norm {
             return None;
         }
         let rows = || self.x.rows().into_iter();
-        moments::ways(self.x.ncols()).find_map(|way| {
-            let of: Vec<(f64, f64)> = rows().map(|row| way.of(row, self.eps)).collect();
-            let values = self.by_rows(&of);
-            (!way.is_right() && self.holds(&values)).then(|| (way.to_string(), values))
-        })
+        let under = |way: moments::Way| self.by_rows(&rows().map(|row| way.of(row, self.eps)).collect::<Vec<_>>());
+        // Of several that these roundings leave, the nearest; none where they leave the right one.
+        if self.holds(&under(moments::RIGHT)) {
+            return None;
+        }
+        let some: Vec<usize> = (0..self.x.nrows()).step_by(self.x.nrows().div_ceil(SOME)).collect();
+        let is_near = |way: &moments::Way| {
+            some.iter().all(|&i| {
+                let (s, t) = way.of(self.x.row(i), self.eps);
+                let apart = self.x.row(i).mapv(|x| s * x - t) * &self.w + &self.b - self.y.row(i);
+                apart.dot(&apart).sqrt() <= self.same * self.y.row(i).dot(&self.y.row(i)).sqrt()
+            })
+        };
+        let ways = moments::ways(self.x.ncols()).filter(is_near).map(|way| (way, under(way)));
+        let off = |values: &Array2<f64>| (values - &self.y).mapv(|apart| apart * apart).sum();
+        let near = ways.filter(|(_, values)| self.holds(values)).map(|(way, values)| (off(&values), way, values));
+        near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, way, values)| (way.to_string(), values))
     }
 
     /// What channels are multiplied with and have added, where each is so by numbers of its own; with the values that follow.
@@ -106,25 +131,23 @@ impl Norm {
         let of_channel = |(z, y): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {
             let columns = stack(Axis(1), &[z, Array1::ones(z.len()).view()]).ok()?;
             let solution = least_squares::solve(columns.view(), y)?;
-            let [v, c] = solution.x[..] else { return None };
-            Some((v, c))
+            let ([v, c], [of_v, of_c]) = (&solution.x[..], &solution.deviation[..]) else { return None };
+            Some([*v, *c, *of_v, *of_c])
         };
-        let found: Option<Vec<(f64, f64)>> = z.columns().into_iter().zip(self.y.columns()).map(of_channel).collect();
-        let (v, c): (Vec<f64>, Vec<f64>) = found?.into_iter().unzip();
-        let (v, c) = (Array1::from(v), Array1::from(c));
+        let found: Option<Vec<[f64; 4]>> = z.columns().into_iter().zip(self.y.columns()).map(of_channel).collect();
+        let found = found?;
+        let [v, c, of_v, of_c] = [0, 1, 2, 3].map(|i| found.iter().map(|own| own[i]).collect::<Array1<f64>>());
         let values = |v: &Array1<f64>, c: &Array1<f64>| &z * v + c;
         if !self.holds(&values(&v, &c)) {
             return None;
         }
-        // Each of the two as it was solved, or what it is found to be.
+        // What f32's sums leave of all channels alike, whatever a channel's own errors.
         let size = (v.dot(&v) / v.len() as f64).sqrt();
-        let same = 4.0 * self.same * size;
-        let said: Vec<String> = [("weight", &v, &self.w), ("bias", &c, &self.b)]
-            .into_iter()
-            .filter_map(|(name, own, right)| {
-                tensors::told(own, right, others, same).map(|what| format!("its {name} {what}"))
-            })
-            .collect();
+        let least = SUMS * Storage::F32.unit_roundoff() * size;
+        let same = |deviation: &Array1<f64>| deviation.mapv(|sigma| CERTAIN * sigma + least);
+        let weight = tensors::told(&v, &self.w, others, &same(&of_v), 1.0).map(|what| format!("its weight {what}"));
+        let bias = tensors::told(&c, &self.b, others, &same(&of_c), 0.0).map(|what| format!("its bias {what}"));
+        let said: Vec<String> = weight.into_iter().chain(bias).collect();
         (!said.is_empty()).then(|| (said.join(", and "), values(&v, &c)))
     }
 }

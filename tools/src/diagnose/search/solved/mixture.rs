@@ -1,12 +1,13 @@
 //! The experts whose outputs a token's sum has, and how often.
 //!
 //! ```text
-//! yᵢ − ŷᵢ = Σ dᵢₑ·Eₑ(xᵢ)        over all experts e, for each token i; solved for d
+//! yᵢ − ŷᵢ = c·Σₑ dᵢₑ·Eₑ(xᵢ)        over all experts e, for each token i; solved for d
 //! ```
 //!
-//! with y the candidate's and ŷ the right values at the experts' sum or behind it. That expert e was used with the weight
-//! wᵢₑ + dᵢₑ, where wᵢₑ is the right one, is said where the equation leaves next to nothing: of a layer of at least twice as many
-//! channels as experts, so that as many equations as unknowns are left to hold it to.
+//! with y the candidate's and ŷ the right values at the experts' sum or behind it; c is 1 at the sum, and the factor of routed
+//! experts behind it. Expert e was used with the weight wᵢₑ + dᵢₑ, where wᵢₑ is the right one: that is said where the equation
+//! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
+//! left to hold it to.
 
 mod row;
 mod told;
@@ -37,7 +38,7 @@ const CERTAIN: f64 = 8.0;
 /// A share of a token's largest weight below which a weight is none: what bf16 leaves of it, several times.
 const NONE: f64 = 0.02;
 
-/// Multiplications that are spent on experts.
+/// Multiplications that are spent on experts: some seconds of a processor, and of a released model a few tokens.
 const BUDGET: usize = 40_000_000_000;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
@@ -63,6 +64,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     // What is rounded on the way is rounded in the twin, too.
     let apart = &bench.candidate - &bench.twin.computed;
     let rows = furthest(bench, 3 * experts * config.intermediate_size * config.hidden_size);
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
     let read = Tracked { value: x.select(Axis(0), &rows), error: None };
     let each: Vec<Array2<f64>> = bench.with_model(|model| {
         let mut probe = NoProbe;

@@ -3,17 +3,17 @@
 //! ```text
 //! yᵢ = sᵢ·ŷᵢ        solved for s
 //! ```
+//!
+//! with y \[n, m\] the candidate's and ŷ the right values, s \[n\] a factor for each row, by least squares.
 
 use ndarray::{Array1, Axis};
 
+use super::listed::listed;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 
-/// How far factors may be apart to be the same: less than what bf16 leaves of a row.
+/// How far lengths and factors may be apart to be the same, as a share: what bf16 leaves of a value, twice and a half.
 const SAME: f64 = 0.01;
-
-/// Rows that are told one by one.
-const TOLD: usize = 6;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let (y, right) = (&bench.candidate, &bench.ideal);
@@ -36,17 +36,15 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let (least, most) = of_off.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
     let lengths: Vec<f64> = off.iter().map(|row| y.row(*row).dot(&y.row(*row)).sqrt()).collect();
     let alike = lengths.iter().all(|length| (length - lengths[0]).abs() <= SAME * lengths[0]);
-    let listed: Vec<String> = off.iter().take(TOLD).map(ToString::to_string).collect();
-    let rest = if off.len() > TOLD { ", …" } else { "" };
+    let factor = if most - least <= SAME * most.abs() {
+        format!("{:.4}", f64::midpoint(least, most))
+    } else {
+        format!("{least:.4} to {most:.4}")
+    };
     let said = if alike && off.len() == y.nrows() && most - least > SAME * most.abs() {
         format!("every row is scaled to a length of {:.4}", lengths[0])
     } else {
-        format!(
-            "{} of {} rows are multiples of the right ones, {least:.4} to {most:.4} times: {}{rest}",
-            off.len(),
-            y.nrows(),
-            listed.join(", ")
-        )
+        format!("{} of {} rows are multiples of the right ones, {factor} times: {}", off.len(), y.nrows(), listed(&off))
     };
     let rows = (0..y.nrows()).filter(|row| !off.contains(row));
     let mut values = values;

@@ -1,13 +1,13 @@
 //! What a sampler makes of logits, by the tokens that came before.
 //!
 //! ```text
-//! z/p where z > 0, else z·p        z − a − b·n        for tokens that are there n ≥ 1 times; solved for p, or a and b
+//! z/p where z > 0, else z·p        z − a − b·n        for tokens that came n ≥ 1 times so far; solved for p, or a and b
 //! ```
 
 use std::collections::HashMap;
 
 use ndarray::{Array1, Array2};
-use reference::Site;
+use reference::{Site, Storage};
 
 use super::least_squares;
 use super::solution::Solution;
@@ -17,6 +17,9 @@ use crate::diagnose::search::Bench;
 /// once more; the rest is for p, a and b themselves.
 const SAME: f64 = 8.0;
 
+/// Roundings of f32 that the sums of products leave of a row's largest logit, as of functions.
+const SUMS: f64 = 64.0;
+
 /// A logit of a token that is there already.
 struct Seen {
     /// Row and column.
@@ -24,6 +27,8 @@ struct Seen {
     right: f64,
     own: f64,
     times: usize,
+    /// What the row's sums leave of it.
+    of_sums: f64,
 }
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
@@ -36,18 +41,27 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     }
     let same = SAME * bench.unit();
     // What is subtracted leaves the roundings of what it is subtracted from.
-    let is = |own: f64, expected: f64, right: f64| (own - expected).abs() <= same * expected.abs().max(right.abs());
+    let is = |seen: &Seen, expected: f64| {
+        (seen.own - expected).abs() <= same * expected.abs().max(seen.right.abs()) + seen.of_sums
+    };
     let mut times: HashMap<usize, usize> = HashMap::new();
     let mut seen = Vec::new();
     for (row, token) in tokens.iter().enumerate() {
         *times.entry(*token as usize).or_default() += 1;
+        let largest = bench.ideal.row(row).fold(0.0, |most: f64, z| most.max(z.abs()));
+        let of_sums = SUMS * Storage::F32.unit_roundoff() * largest;
         for (column, (&own, &right)) in bench.candidate.row(row).iter().zip(bench.ideal.row(row)).enumerate() {
-            match times.get(&column) {
-                Some(&times) => seen.push(Seen { at: (row, column), right, own, times }),
-                None if is(own, right, right) => {}
+            let times = times.get(&column).copied();
+            let one = Seen { at: (row, column), right, own, times: times.unwrap_or(0), of_sums };
+            match times {
+                Some(_) => seen.push(one),
+                None if is(&one, right) => {}
                 None => return None,
             }
         }
+    }
+    if seen.iter().all(|one| is(one, one.right)) {
+        return None;
     }
     let (said, values) = repetition(&seen, is).or_else(|| presence(&seen, is))?;
     let mut all = bench.ideal.clone();
@@ -56,14 +70,14 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
 }
 
 /// What is said, and the logits that follow.
-fn repetition(seen: &[Seen], is: impl Fn(f64, f64, f64) -> bool) -> Option<(String, Vec<f64>)> {
+fn repetition(seen: &[Seen], is: impl Fn(&Seen, f64) -> bool) -> Option<(String, Vec<f64>)> {
     let mut factors: Vec<f64> =
         seen.iter().map(|s| if s.right > 0.0 { s.right / s.own } else { s.own / s.right }).collect();
     factors.retain(|factor| factor.is_finite());
     factors.sort_by(f64::total_cmp);
     let p = *factors.get(factors.len() / 2)?;
     let values: Vec<f64> = seen.iter().map(|s| if s.right > 0.0 { s.right / p } else { s.right * p }).collect();
-    let holds = seen.iter().zip(&values).all(|(s, value)| is(s.own, *value, s.right));
+    let holds = seen.iter().zip(&values).all(|(s, value)| is(s, *value));
     let said = format!(
         "logits of tokens that came before are divided by {p:.4} where they are positive, and multiplied else: a \
          repetition penalty"
@@ -71,13 +85,13 @@ fn repetition(seen: &[Seen], is: impl Fn(f64, f64, f64) -> bool) -> Option<(Stri
     holds.then_some((said, values))
 }
 
-fn presence(seen: &[Seen], is: impl Fn(f64, f64, f64) -> bool) -> Option<(String, Vec<f64>)> {
+fn presence(seen: &[Seen], is: impl Fn(&Seen, f64) -> bool) -> Option<(String, Vec<f64>)> {
     let columns = Array2::from_shape_fn((seen.len(), 2), |(i, j)| if j == 0 { 1.0 } else { seen[i].times as f64 });
     let less = seen.iter().map(|s| s.right - s.own).collect::<Array1<f64>>();
     let solution = least_squares::solve(columns.view(), less.view())?;
     let [once, each] = solution.x[..] else { return None };
     let values: Vec<f64> = seen.iter().map(|s| s.right - once - each * s.times as f64).collect();
-    let holds = seen.iter().zip(&values).all(|(s, value)| is(s.own, *value, s.right));
+    let holds = seen.iter().zip(&values).all(|(s, value)| is(s, *value));
     let said = format!(
         "logits of tokens that came before are less by {once:.4}, and by {each:.4} each time: a penalty on presence or \
          frequency"

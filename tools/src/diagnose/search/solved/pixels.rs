@@ -4,8 +4,8 @@
 //! yᵢ = Σc W(c)·x′(i,c)        x′(i,c) = Σₑ A(c,e)·x(i,e) + b(c)        solved for A and b, of colours c and e
 //! ```
 //!
-//! with x the pixels that were given, of which W(c) has the columns of a colour. Levels p of 0 to 255 become x = (k·p − m)/s, with
-//! k = 1/255 and CLIP's m and s; of other k, m and s there follow A and b.
+//! with x(i,c) \[T·P·P\] the pixels of patch i that were given, and W(c) \[d, T·P·P\] the columns of colour c. Levels p of 0 to
+//! 255 become x = (k·p − m)/s, with k = 1/255 and CLIP's m and s; of other k, m and s there follow A and b.
 
 use ndarray::{Array1, Array2, Axis, s};
 use reference::site::VisionSite;
@@ -95,12 +95,13 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     Ok(said.into_iter().collect())
 }
 
-/// How levels became pixels, if that is known, and A and b of it.
+/// How levels became pixels, if that is known, and A and b of it; where several are, as of pictures of one colour, none is.
 fn known(found: &least_squares::Solution) -> Option<(String, Vec<f64>)> {
     let is = |numbers: &Vec<f64>| {
         let each = numbers.iter().zip(&found.x).zip(&found.deviation);
         each.into_iter().all(|((a, b), deviation)| (a - b).abs() <= CERTAIN * deviation + ROUNDED * a.abs())
     };
+    let mut all = Vec::new();
     for (of, levels) in LEVELS.map(|levels| (format!("levels are divided by {levels}"), levels)) {
         for (normal, [means, deviations]) in NORMALS {
             for (order, from) in ORDERS {
@@ -109,12 +110,12 @@ fn known(found: &least_squares::Solution) -> Option<(String, Vec<f64>)> {
                 if !right && is(&numbers) {
                     let parts: Vec<&str> =
                         [&of[..], normal, order].into_iter().filter(|part| !part.is_empty()).collect();
-                    return Some((format!("pixels are made otherwise: {}", parts.join(", ")), numbers));
+                    all.push((format!("pixels are made otherwise: {}", parts.join(", ")), numbers));
                 }
             }
         }
     }
-    None
+    if all.len() == 1 { all.pop() } else { None }
 }
 
 /// A and b, where colour c is made of colour `from[c]`: x·s + m is k·p of it.
@@ -129,13 +130,14 @@ fn numbers(levels: f64, [means, deviations]: Normal, from: [usize; COLOURS]) -> 
     numbers
 }
 
-/// A and b as they are, if each colour is made of itself alone.
+/// A and b as they are, if each colour is made of itself alone, and of that for certain.
 fn told(found: &least_squares::Solution) -> Option<String> {
     let is_none = |i: usize| found.x[i].abs() <= CERTAIN * found.deviation[i];
     let others = (0..COLOURS * COLOURS).filter(|i| i / COLOURS != i % COLOURS);
     let factors: Vec<String> = (0..COLOURS).map(|c| format!("{:.5}", found.x[c * COLOURS + c])).collect();
     let added: Vec<String> = found.x[COLOURS * COLOURS..].iter().map(|b| format!("{b:.5}")).collect();
-    others.into_iter().all(is_none).then(|| {
+    let is_known = |c: usize| !is_none(c * COLOURS + c);
+    (others.into_iter().all(is_none) && (0..COLOURS).all(is_known)).then(|| {
         format!(
             "pixels of red, green and blue are {} times the right ones, and {} more",
             factors.join(", "),

@@ -3,20 +3,22 @@
 //! ```text
 //! αᵢₚ = p′·fᵢ        with the right frequencies f; solved for p′
 //! ```
+//!
+//! with α the angles \[pairs, rows\] in radians, each known but for whole turns.
 
 use ndarray::{Array2, ArrayView1};
 
-/// How far cosines and sines may be off to be the same: those of a table in f32 are within some of its roundings.
+use super::listed::listed;
+
+/// How far the sine of an angle's error may be from 0: an angle p·f has f32's rounding, so that of f = 1 is within this up to
+/// positions of some thousands; where it is not, nothing is said.
 const SAME: f64 = 1e-4;
 
 /// Positions beyond those that there are, among which another is looked for.
 const BEYOND: usize = 64;
 
-/// Positions that are told one by one.
-const TOLD: usize = 4;
-
 /// What differs in the angles \[rows, pairs\] of rows at these positions, and the angles that follow.
-pub(super) fn told((angles, at): (&Array2<f64>, &[usize]), right: &[f64], what: &str) -> Option<(String, Array2<f64>)> {
+pub(super) fn told(angles: &Array2<f64>, at: &[usize], right: &[f64], what: &str) -> Option<(String, Array2<f64>)> {
     let end = at.iter().max()? + BEYOND;
     let is = |row: ArrayView1<'_, f64>, place: usize| {
         row.iter().zip(right).all(|(angle, f)| {
@@ -42,8 +44,7 @@ pub(super) fn told((angles, at): (&Array2<f64>, &[usize]), right: &[f64], what: 
     } else if is_shifted {
         format!("each has the angles of the one {} {}", by.abs(), if by < 0 { "before it" } else { "behind it" })
     } else {
-        let each = off.iter().take(TOLD).map(|i| format!("{} for {} at {i}", found[*i], at[*i]));
-        format!("others stand there: {}", each.collect::<Vec<_>>().join(", "))
+        format!("others stand there: {}", listed(off.iter().map(|i| format!("{} for {} at {i}", found[*i], at[*i]))))
     };
     let rows = if last + 1 - first == off.len() && off.len() > 1 {
         format!("{what} {first} to {last}")

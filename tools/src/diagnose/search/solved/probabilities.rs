@@ -3,12 +3,15 @@
 //! ```text
 //! p′(h,i,j) = cⱼ·p(h,i,j) / Σₖ cₖ·p(h,i,k)        solved for c; or of head h's queries and another head's keys
 //! ```
+//!
+//! with the probabilities p \[heads·n, n\] of n tokens, one head's rows below the other's, and the counts c \[n\] of keys.
 
 use std::collections::BTreeMap;
 
 use ndarray::{Array2, ArrayView1, s};
 use reference::{LayerSite, RoundingContract, Site};
 
+use super::listed::listed;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
@@ -18,13 +21,14 @@ use crate::failure::Failure;
 const SAME: f64 = 1e-3;
 const ROUNDINGS: f64 = 16.0;
 
-/// Keys that are told one by one.
-const TOLD: usize = 6;
+/// Keys that a row has at least in which one is beside most.
+const KEYS: usize = 3;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::Probabilities) = bench.site else { return Ok(Vec::new()) };
     let config = bench.config();
     let (heads, n) = (config.num_attention_heads, bench.candidate.ncols());
+    // Of several passes, only the last sees all keys.
     if bench.candidate.nrows() != heads * n {
         return Ok(Vec::new());
     }
@@ -98,7 +102,7 @@ fn counted(bench: &Bench<'_, '_>, n: usize) -> Option<Solution> {
         return None;
     }
     let mut values = bench.ideal.clone();
-    for row in off {
+    for &row in &off {
         let mut own = values.row_mut(row);
         for (key, factor) in &factors {
             own[*key] *= factor;
@@ -106,18 +110,26 @@ fn counted(bench: &Bench<'_, '_>, n: usize) -> Option<Solution> {
         let sum = own.sum();
         own /= sum;
     }
-    let listed: Vec<String> = factors.keys().take(TOLD).map(ToString::to_string).collect();
-    let rest = if factors.len() > TOLD { ", …" } else { "" };
+    let is_own = |row: &usize| {
+        let (own, apart) = (bench.candidate.row(*row), &bench.candidate.row(*row) - &values.row(*row));
+        apart.dot(&apart).sqrt() <= same * own.dot(&own).sqrt()
+    };
+    if !off.iter().all(is_own) {
+        return None;
+    }
     let keys = if factors.len() == 1 { "key" } else { "keys" };
     let how = if last == 0.0 { "not seen".to_owned() } else { format!("counted {last:.4} times") };
     let verb = if factors.len() == 1 { "is" } else { "are" };
-    Some(Solution::new(vec![format!("{keys} {}{rest} {verb} {how}", listed.join(", "))], values))
+    Some(Solution::new(vec![format!("{keys} {} {verb} {how}", listed(factors.keys()))], values))
 }
 
 /// How often each key of a row is counted, beside the one in the middle.
 fn counts(own: ArrayView1<'_, f64>, right: ArrayView1<'_, f64>) -> Vec<(usize, f64)> {
     let seen = own.iter().zip(right).enumerate().filter(|(_, (_, right))| **right > 0.0);
     let ratios: Vec<(usize, f64)> = seen.map(|(key, (own, right))| (key, own / right)).collect();
+    if ratios.len() < KEYS {
+        return Vec::new();
+    }
     let mut sorted: Vec<f64> = ratios.iter().map(|(_, ratio)| *ratio).collect();
     sorted.sort_by(f64::total_cmp);
     let Some(middle) = sorted.get(sorted.len() / 2).copied().filter(|middle| *middle > 0.0) else { return Vec::new() };

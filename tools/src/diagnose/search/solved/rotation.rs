@@ -12,8 +12,14 @@ use super::{frequencies, places};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
+/// Positions of a table that tells anything: one whose angles are 0, one for the frequencies, and another to hold them to.
+const POSITIONS: usize = 3;
+
+/// How far the right table may be from positions' angles: those are products in f32, off by half a rounding of some ten thousand.
+const SAME: f64 = 1e-3;
+
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
-    if !matches!(bench.site, Site::RopeCos | Site::RopeSin) || bench.candidate.nrows() < 3 {
+    if !matches!(bench.site, Site::RopeCos | Site::RopeSin) || bench.candidate.nrows() < POSITIONS {
         return Ok(Vec::new());
     }
     let wanted = [Site::RopeCos, Site::RopeSin];
@@ -26,13 +32,22 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let config = bench.config();
     let right = inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim);
     let right: Vec<f64> = right.into_iter().map(f64::from).collect();
-    let columns = right.len().min(width);
+    let columns = right.len();
+    if 2 * columns != width || columns == 0 {
+        return Ok(Vec::new());
+    }
     let angles = Array2::from_shape_fn((n, columns), |(p, i)| sin[[p, i]].atan2(cos[[p, i]]));
-    let right = &right[..columns];
+    let right = &right[..];
+    let function = if bench.site == Site::RopeCos { f64::cos } else { f64::sin };
+    let is_right =
+        |((p, j), own): ((usize, usize), &f64)| (own - function(p as f64 * right[j % columns])).abs() <= SAME;
+    // Rows are positions from 0 on, unless passes go back behind drafts; and no table is scaled.
+    if !bench.ideal.indexed_iter().all(is_right) {
+        return Ok(Vec::new());
+    }
     let positions: Vec<usize> = (0..n).collect();
-    let found = frequencies::told(&angles, right).or_else(|| places::told((&angles, &positions), right, "positions"));
+    let found = frequencies::told(&angles, right).or_else(|| places::told(&angles, &positions, right, "positions"));
     let solution = found.map(|(said, angles)| {
-        let function = if bench.site == Site::RopeCos { f64::cos } else { f64::sin };
         Solution::new(vec![said], Array2::from_shape_fn((n, width), |(p, j)| function(angles[[p, j % columns]])))
     });
     Ok(solution.into_iter().collect())

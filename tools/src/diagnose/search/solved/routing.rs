@@ -1,8 +1,11 @@
 //! How a router's weights follow from its scores.
 //!
 //! ```text
-//! wᵢₛ = c·rᵢₛ / (Σ rᵢₜ + δ)        solved for c and δ; right are c = 1 and δ = 0
+//! wᵢₛ = c·rᵢₛ / (Σₜ rᵢₜ + δ)               solved for c and δ; right are c = 1 and δ = 0
+//! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
 //! ```
+//!
+//! with the weights w \[n, k\] of each token's choices, r \[n, k\] their scores without bias, and z = ln(r/(1 − r)) their logits.
 
 use ndarray::{Array2, Axis, stack};
 use reference::{LayerSite, RoundingContract, Site, Storage};
@@ -16,9 +19,14 @@ use crate::failure::Failure;
 /// sides.
 const SAME: f64 = 16.0;
 
-/// The steepest sigmoid that is looked for, and how often its interval is halved: beyond f64's digits.
+/// How many standard deviations a number is from none that is told.
+const CERTAIN: f64 = 8.0;
+
+/// The steepest sigmoid that is looked for, each next one so many times as steep, from its reciprocal on; and how often the
+/// interval around the best is made shorter by a third: beyond f64's digits.
 const STEEPEST: f64 = 16.0;
-const HALVES: usize = 64;
+const STEPS: usize = 64;
+const THIRDS: usize = 100;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::GateWeights) = bench.site else { return Ok(Vec::new()) };
@@ -30,6 +38,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     let r = Array2::from_shape_fn(chosen.dim(), |(i, s)| scores[[i, chosen[[i, s]]]]);
     let same = SAME * Storage::F32.unit_roundoff();
+    if are_same(&bench.ideal, &bench.candidate, same) {
+        return Ok(Vec::new());
+    }
     let said = of_sums(&r, &bench.candidate, same)
         .or_else(|| in_place(&r, &bench.candidate, same))
         .or_else(|| steeper(&r, &bench.candidate, same));
@@ -51,11 +62,15 @@ fn of_sums(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
     let ones = sums.mapv(|_| 1.0);
     let columns = stack(Axis(1), &[sums.view(), ones.view()]).ok()?;
     let solution = least_squares::solve(columns.view(), factors.mapv(f64::recip).view())
-        .filter(|solution| solution.left < same)?;
-    let [slope, rest] = solution.x[..] else { return None };
-    if slope.abs() <= same * rest.abs() {
+        .filter(|solution| solution.left.sqrt() <= same)?;
+    let ([slope, rest], [of_slope, of_rest]) = (&solution.x[..], &solution.deviation[..]) else { return None };
+    let (is_sloped, is_certain) = (slope.abs() > CERTAIN * of_slope, rest.abs() > CERTAIN * of_rest);
+    if !is_sloped && !is_certain {
+        return None; // all sums are alike
+    }
+    if !is_sloped || slope.abs() <= same * rest.abs() {
         let said = format!("the weights are the scores times {:.5}, whatever their sum", rest.recip());
-        return Some((said, r / rest));
+        return Some((said, r / *rest));
     }
     let (c, delta) = (slope.recip(), rest / slope);
     let said = format!("the weights are the scores divided by their sum and {delta:.5} more, times {c:.5}");
@@ -75,8 +90,8 @@ fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Arra
     are_same(&divided, w, same).then(|| (said.to_owned(), divided))
 }
 
-/// Scores that are the sigmoid of logits times a factor: with zᵢₛ = ln(r/(1 − r)), a factor for which the quotients of weights
-/// are those of σ(β·z). Solved by halves of an interval, since a steeper sigmoid sets weights further apart.
+/// Scores that are the sigmoid of logits times a factor β, the one whose weights are nearest: the nearest of several β, and
+/// between its neighbours the least of a function that has one there.
 fn steeper(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
     let z = r.mapv(|r| (r / (1.0 - r)).ln());
     let weights = |beta: f64| {
@@ -84,21 +99,22 @@ fn steeper(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
         let sums = scores.sum_axis(Axis(1)).insert_axis(Axis(1));
         scores / sums
     };
-    // How far apart a token's weights are: the sum of squares.
-    let spread = |w: &Array2<f64>| w.iter().map(|w| w * w).sum::<f64>();
-    let wanted = spread(w);
-    let (mut low, mut high) = (0.0, STEEPEST);
-    for _ in 0..HALVES {
-        let middle = f64::midpoint(low, high);
-        if spread(&weights(middle)) < wanted {
-            low = middle;
+    let distance = |beta: f64| (weights(beta) - w).mapv(|apart| apart * apart).sum();
+    let each = (2.0 * STEEPEST.ln() / STEPS as f64).exp();
+    let betas = (0..=STEPS).map(|step| each.powf(step as f64) / STEEPEST).map(|beta| (distance(beta), beta));
+    let (_, nearest) = betas.filter(|(off, _)| off.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (mut low, mut high) = (nearest / each, nearest * each);
+    for _ in 0..THIRDS {
+        let third = (high - low) / 3.0;
+        if distance(low + third) < distance(high - third) {
+            high -= third;
         } else {
-            high = middle;
+            low += third;
         }
     }
     let beta = f64::midpoint(low, high);
     let values = weights(beta);
-    // Its last digits are those of all weights together.
+    // Squares tell β to half of f64's digits, and its last ones are those of all weights together.
     are_same(&values, w, 4.0 * same)
         .then(|| (format!("the scores are the sigmoid of {beta:.4} times the router's logits"), values))
 }

@@ -55,7 +55,7 @@ impl Rule {
     fn of(affected: &[Entry]) -> Vec<Rule> {
         let bounds = |of: fn(&Entry) -> usize| {
             let values = affected.iter().map(of);
-            (values.clone().min().unwrap_or_default(), values.max().unwrap_or_default() + 1)
+            values.fold((usize::MAX, 0), |(least, end), value| (least.min(value), end.max(value + 1)))
         };
         let (slot, _) = bounds(|entry| entry.slot);
         let (token, token_end) = bounds(|entry| entry.token);
@@ -82,6 +82,9 @@ impl Rule {
 
 /// One rule, or two, that the affected follow, and no other.
 pub(super) fn common(all: &[Entry], affected: &[Entry]) -> Option<String> {
+    if affected.is_empty() {
+        return None;
+    }
     let of: Vec<Rule> = Rule::of(affected).into_iter().filter(|rule| affected.iter().all(|e| rule.has(e))).collect();
     let count = |rules: &[Rule]| all.iter().filter(|entry| rules.iter().all(|rule| rule.has(entry))).count();
     if let Some(rule) = of.iter().find(|rule| count(&[**rule]) == affected.len()) {

@@ -22,11 +22,12 @@ impl Solution {
         Solution { said: vec![said], values: None }
     }
 
-    /// The sentences, the last with the share of values that they reproduce; none where that is no more than the unchanged twin's.
+    /// The sentences, the last with the share of values that they reproduce; none where that is the unchanged twin's, or more by
+    /// no more than chance makes it.
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
         let Some(values) = self.values else { return self.said };
         let stored = bench.stored(&values);
-        if !bench.has_more(&stored) {
+        if !bench.is_more(&stored) {
             return Vec::new();
         }
         let percent = |share: Share| 100.0 * share.equal as f64 / share.count.max(1) as f64;

@@ -4,13 +4,15 @@
 //! o(h,i) = Σⱼ pᵢⱼ·v(g,j)        with other p for one token after the other
 //! ```
 //!
-//! Of the ways to weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in
-//! common ([`told`]); or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their own
-//! keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es. Of the text
-//! model, and of the vision tower, whose tokens are patches.
+//! of query head h and its key head g, with values v \[groups, n, d\]; right are the p of a softmax over qᵢ·kⱼ/√d. Of the ways to
+//! weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in common
+//! ([`told`]); or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their own keys and values
+//! ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the text model,
+//! and of the vision tower, whose tokens are patches.
 
 mod bent;
 mod heads;
+mod parts;
 mod reads;
 mod softmax;
 mod told;
@@ -28,7 +30,7 @@ use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// Multiplications that are spent on ways.
+/// Multiplications that are spent on ways: some seconds of a processor. Where one token costs more, none is tried.
 const BUDGET: usize = 20_000_000_000;
 
 /// Ways of a key: without it, with zeros for it, up to it, and the runs that begin with it.

@@ -96,9 +96,9 @@ impl Blocks<'_> {
                 break;
             }
             let moves = moved(&sets, &all);
-            let each = moves.into_iter().map(|moved| (far(&moved), moved));
+            let each = moves.into_iter().map(|moved| (far(&moved), moved)).filter(|((off, _), _)| off.is_finite());
             let ((off, own), moved) = each.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
-            if off.is_nan() || off > NEARER * left {
+            if off > NEARER * left {
                 return None;
             }
             (left, values, sets) = (off, own, moved);

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::seen::Differs;
+use crate::diagnose::search::solved::listed;
 
 /// Things said at most.
 const STATEMENTS: usize = 3;
 
 /// Tokens for each that has something in common with others, at most, where that is told.
 const SHARE: usize = 3;
-
-/// Tokens that are listed.
-const LISTED: usize = 6;
 
 /// Which block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +48,8 @@ fn alikes(row: usize, differs: &Differs, size: usize) -> BTreeSet<Alike> {
     }
 }
 
-/// What most of the tokens have in common, then what most of the others have.
-pub(super) fn tell(found: &[(usize, Differs)], tried: usize, size: usize) -> Vec<String> {
+/// What most of the tokens that were tried have in common, of those that are off, then what most of the others have.
+pub(super) fn tell(found: &[(usize, Differs)], tried: usize, off: usize, size: usize) -> Vec<String> {
     let mut left: BTreeMap<usize, BTreeSet<Alike>> =
         found.iter().map(|(row, differs)| (*row, alikes(*row, differs, size))).collect();
     let mut said = Vec::new();
@@ -61,9 +59,7 @@ pub(super) fn tell(found: &[(usize, Differs)], tried: usize, size: usize) -> Vec
         let most = all.into_iter().map(|alike| (rows(alike).collect::<Vec<_>>(), alike));
         let most = most.reduce(|most, next| if next.0.len() > most.0.len() { next } else { most });
         let Some((rows, alike)) = most.filter(|(rows, _)| SHARE * rows.len() >= tried) else { break };
-        let listed: Vec<String> = rows.iter().take(LISTED).map(ToString::to_string).collect();
-        let more = if rows.len() > LISTED { ", …" } else { "" };
-        said.push(format!("{alike}: {} of {tried} tokens that are off, {}{more}", rows.len(), listed.join(", ")));
+        said.push(format!("{alike}: {}", listed::tokens(&rows, tried, off)));
         // What is lost and what is there in its place are told once each.
         let is_lost = |of: &Alike| matches!(of, Alike::Lost(_));
         for row in rows {
@@ -89,7 +85,7 @@ impl fmt::Display for Alike {
         match self {
             Alike::All => write!(f, "attention sees all blocks, not those that were chosen alone"),
             Alike::Previous => write!(f, "attention sees the blocks that were chosen for the token before"),
-            Alike::NextChoice => write!(f, "each head sees the blocks that were chosen for the next"),
+            Alike::NextChoice => write!(f, "each key head sees the blocks that were chosen for the next"),
             Alike::Lost(which) => write!(f, "attention does not see {which}, which was chosen"),
             Alike::More(which) => write!(f, "attention sees {which}, which was not chosen"),
         }

@@ -4,8 +4,10 @@ use std::fmt;
 
 use ndarray::{ArrayView1, s};
 
-/// Channels that a vector kernel leaves out at most, and parts of a row that one takes for all of it.
+/// Channels that a kernel leaves out at most as they fill no whole vector: as many as a warp of 32 threads has by twos.
 const REST: usize = 64;
+
+/// Parts of a row one of which a kernel takes for all of it, as of a block of threads or of ranks.
 const PARTS: [usize; 4] = [2, 4, 8, 16];
 
 /// What is taken off a row.
@@ -51,7 +53,7 @@ pub(super) fn ways(channels: usize) -> impl Iterator<Item = Way> {
     let plain = [Variance::Right, Variance::Squares, Variance::Corrected, Variance::AboutTaken];
     let variances: Vec<Variance> = plain.into_iter().chain(counts.into_iter().map(Variance::First)).collect();
     let both = move |mean| variances.clone().into_iter().map(move |variance| Way { mean, variance });
-    // One of both is more likely another than both are.
+    // Where both are those of the first channels, they are of the same ones.
     let is_plain = |way: &Way| !matches!((way.mean, way.variance), (Mean::First(a), Variance::First(b)) if a != b);
     means.flat_map(both).filter(is_plain)
 }
@@ -65,10 +67,6 @@ fn variance_of(row: ArrayView1<'_, f64>, about: f64) -> f64 {
 }
 
 impl Way {
-    pub(super) fn is_right(self) -> bool {
-        self == RIGHT || self == Way { variance: Variance::AboutTaken, ..RIGHT }
-    }
-
     /// s and t of a row.
     pub(super) fn of(self, row: ArrayView1<'_, f64>, eps: f64) -> (f64, f64) {
         let right = mean_of(row);

@@ -6,10 +6,8 @@ use reference::site::{VisionLayerSite, VisionSite};
 use reference::weights::{Part, VisionLayerWeight, VisionWeight, Weight};
 
 use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::listed::listed;
 use crate::failure::Failure;
-
-/// Channels that are told one by one.
-const TOLD: usize = 4;
 
 /// A norm of the tower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,21 +67,24 @@ fn tensor(bench: &Bench<'_, '_>, of: Weight) -> Result<Array1<f64>, Failure> {
     })
 }
 
-/// What a tensor is, in words, if it is not the right one; numbers that are so near are the same.
+/// What a tensor is, in words, if it is not the right one; numbers that are as near as `same` has it are the same, and where
+/// they are `none` in all channels, there is no tensor.
 pub(super) fn told(
     own: &Array1<f64>,
     right: &Array1<f64>,
     others: &[(String, Array1<f64>)],
-    same: f64,
+    same: &Array1<f64>,
+    none: f64,
 ) -> Option<String> {
     let width = right.len();
-    let is = |of: &Array1<f64>| Zip::from(own).and(of).all(|a, b| (a - b).abs() <= same);
+    let is = |of: &Array1<f64>| Zip::from(own).and(of).and(same).all(|a, b, same| (a - b).abs() <= *same);
     if is(right) {
         return None;
     }
-    for (what, value) in [("missing", 0.0), ("missing", 1.0)] {
+    for value in [0.0, 1.0] {
         if is(&Array1::from_elem(width, value)) {
-            return Some(format!("is {what}: it is {value} in all channels"));
+            let missing = if value == none { "missing: it is " } else { "" };
+            return Some(format!("is {missing}{value} in all channels"));
         }
     }
     if let Some((name, _)) = others.iter().find(|(_, of)| of.len() == width && is(of)) {
@@ -93,10 +94,10 @@ pub(super) fn told(
     if let Some(by) = (1..width).find(|by| is(&rotated(*by))) {
         return Some(format!("is that of the channel {by} behind, modulo {width}"));
     }
-    let off: Vec<usize> = (0..width).filter(|j| (own[*j] - right[*j]).abs() > same).collect();
+    let off: Vec<usize> = (0..width).filter(|j| (own[*j] - right[*j]).abs() > same[*j]).collect();
     if 2 * off.len() > width {
         return None;
     }
-    let each = off.iter().take(TOLD).map(|j| format!("{:.4} for {:.4} in channel {j}", own[*j], right[*j]));
-    Some(format!("is another in {} channels: {}", off.len(), each.collect::<Vec<_>>().join(", ")))
+    let each = off.iter().map(|j| format!("{:.4} for {:.4} in channel {j}", own[*j], right[*j]));
+    Some(format!("is another in {} of {width} channels: {}", off.len(), listed(each)))
 }

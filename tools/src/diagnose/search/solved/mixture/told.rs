@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use ndarray::{Array1, Array2};
 
 use super::row::Row;
+use crate::diagnose::search::solved::listed::listed;
 use crate::diagnose::search::solved::rule::{self, Entry};
 
 /// How far a weight may be from another's, as a share, to be the same: experts' weights of one token differ by more.
@@ -13,8 +14,8 @@ const SAME: f64 = 0.05;
 /// Experts of a token whose subsets are gone through.
 const MOST_CHOICES: usize = 12;
 
-/// Rows told one by one.
-const TOLD: usize = 4;
+/// The share of draws in which tokens chosen at random all were sent to one and the same expert, below which that is no chance.
+const CHANCE: f64 = 1e-3;
 
 /// Sentences on rows whose weights were solved for.
 pub(super) fn of_solved(solved: &[Row], chosen: &Array2<usize>) -> Vec<String> {
@@ -52,12 +53,14 @@ pub(super) fn of_solved(solved: &[Row], chosen: &Array2<usize>) -> Vec<String> {
     said
 }
 
-/// Where some of the tokens' experts are computed by those so many further, and nothing else differs.
+/// Where some of the tokens' experts, two or more, are computed by those so many further, and nothing else differs: for any one
+/// expert there is a shift.
 fn told_shifted(solved: &[Row], all: &[Entry]) -> Option<String> {
     let experts = solved.first()?.right.len();
     let shifts = [1, experts - 1].into_iter().chain(2..experts - 1);
     let found = shifts.filter_map(|shift| Some((shift, shifted(solved, all, shift)?)));
-    let (shift, affected) = found.filter(|(_, affected)| !affected.is_empty()).min_by_key(|(_, of)| of.len())?;
+    let is_several = |affected: &[Entry]| affected.iter().any(|entry| entry.expert != affected[0].expert);
+    let (shift, affected) = found.filter(|(_, affected)| is_several(affected)).min_by_key(|(_, of)| of.len())?;
     let what = match shift {
         1 => "the next expert computes in an expert's place".to_owned(),
         _ if shift + 1 == experts => "the expert before it computes in an expert's place".to_owned(),
@@ -72,19 +75,20 @@ fn shifted(solved: &[Row], all: &[Entry], shift: usize) -> Option<Vec<Entry>> {
     for row in solved {
         let own: Vec<Entry> = all.iter().filter(|entry| entry.token == row.token).copied().collect();
         let experts = row.right.len();
+        if own.len() > MOST_CHOICES {
+            return None;
+        }
+        let of_subset = |subset: u32| (0..own.len()).filter(move |i| subset >> i & 1 == 1);
         let is = |subset: &u32| {
             let mut weights = row.right.clone();
-            for entry in own.iter().filter(|entry| subset >> entry.slot & 1 == 1) {
+            for entry in of_subset(*subset).map(|i| own[i]) {
                 weights[entry.expert] -= row.right[entry.expert];
                 weights[(entry.expert + shift) % experts] += row.right[entry.expert];
             }
             weights.iter().zip(&row.used).all(|(w, used)| (w - used).abs() <= SAME * w.abs() + row.none)
         };
-        if own.len() > MOST_CHOICES {
-            return None;
-        }
         let subset = (0..1_u32 << own.len()).find(is)?;
-        affected.extend(own.into_iter().filter(|entry| subset >> entry.slot & 1 == 1));
+        affected.extend(of_subset(subset).map(|i| own[i]));
     }
     Some(affected)
 }
@@ -95,15 +99,16 @@ fn told_lost<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row)
     let instead = |entry: &Entry| {
         let row = of(entry);
         let wanted = row.right[entry.expert];
-        let is = |e: &usize| (row.used[*e] - row.right[*e] - wanted).abs() <= SAME * wanted.abs() + row.none;
+        let more = |e: usize| row.used[e] - row.right[e];
+        let is = |e: &usize| more(*e) > row.none && (more(*e) - wanted).abs() <= SAME * wanted.abs() + row.none;
         (0..experts).find(is)
     };
     let places: Option<Vec<usize>> = lost.iter().map(instead).collect();
     let what = match &places {
         Some(places) => {
-            let told = lost.iter().zip(places).take(TOLD);
+            let told = lost.iter().zip(places);
             let told = told.map(|(entry, e)| format!("{e} for {} at token {}", entry.expert, entry.token));
-            format!("another expert computes in an expert's place, {}", told.collect::<Vec<_>>().join(", "))
+            format!("another expert computes in an expert's place, {}", listed(told))
         }
         None => "what an expert says is left out of the sum".to_owned(),
     };
@@ -137,12 +142,10 @@ fn told_exchanged(solved: &[Row]) -> Option<String> {
 fn told_more(solved: &[Row]) -> Option<String> {
     let of = |row: &Row| {
         let more = row.used.indexed_iter().filter(|(e, used)| row.right[*e] == 0.0 && used.abs() > row.none);
-        more.map(|(expert, used)| format!("{expert} at token {}, with weight {used:.3}", row.token)).collect::<Vec<_>>()
+        more.map(|(expert, used)| format!("{expert} at token {} (weight {used:.3})", row.token)).collect::<Vec<_>>()
     };
     let more: Vec<String> = solved.iter().flat_map(of).collect();
-    let listed = more.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
-    let rest = if more.len() > TOLD { "; …" } else { "" };
-    (!more.is_empty()).then(|| format!("experts are in the sum that were not chosen: expert {listed}{rest}"))
+    (!more.is_empty()).then(|| format!("experts are in the sum that were not chosen: expert {}", listed(more)))
 }
 
 fn told_times(other: &[Entry], all: &[Entry], times: impl Fn(&Entry) -> f64) -> String {
@@ -156,13 +159,12 @@ fn told_times(other: &[Entry], all: &[Entry], times: impl Fn(&Entry) -> f64) -> 
     format!("an expert's weight is {range} times the right one: {}", told_where(other, all))
 }
 
-/// Which they are: a rule that they alone follow, or the first.
+/// Which of all they are: a rule that they alone follow, or the first of them.
 fn told_where(affected: &[Entry], all: &[Entry]) -> String {
     let rule = rule::common(all, affected);
     rule.unwrap_or_else(|| {
-        let first = affected.iter().take(TOLD).map(|entry| format!("{} at token {}", entry.expert, entry.token));
-        let listed = first.collect::<Vec<_>>().join(", ");
-        format!("{} of {}, expert {listed}, …", affected.len(), all.len())
+        let each = affected.iter().map(|entry| format!("{} at token {}", entry.expert, entry.token));
+        format!("{} of {}, expert {}", affected.len(), all.len(), listed(each))
     })
 }
 
@@ -180,6 +182,12 @@ pub(super) fn of_unsolved(unsolved: &BTreeSet<usize>, chosen: &Array2<usize>) ->
         all.iter().filter(|e| unsolved.contains(&e.token) && common.contains(&e.expert)).copied().collect();
     let expert = affected[0].expert;
     let of_expert: Vec<Entry> = all.iter().filter(|entry| entry.expert == expert).copied().collect();
+    // Of as many tokens as are off, drawn at random, all are among those of one expert or another.
+    let share = of_expert.len() as f64 / chosen.nrows() as f64;
+    let experts = all.iter().map(|entry| entry.expert).collect::<BTreeSet<_>>().len();
+    if experts as f64 * share.powf(affected.len() as f64) > CHANCE {
+        return None;
+    }
     let rule = rule::common(&of_expert, &affected).unwrap_or_else(|| format!("{} tokens", affected.len()));
     Some(format!("what is off is no expert's output; it is there where expert {expert} was chosen: {rule}"))
 }

@@ -1,11 +1,13 @@
-//! Numbers that bend how keys are weighed, the same for all tokens: solved for by Newton's method.
+//! Numbers that bend how keys are weighed, the same for all tokens: solved for by the Gauss–Newton method.
 //!
 //! ```text
-//! o = Σⱼ pⱼ·vⱼ·b        pⱼ ∝ exp(a·sⱼ − m·δⱼ)·(1 + e(sⱼ − s))        ∂o = b·Σⱼ ∂(log pⱼ)·pⱼ·(vⱼ − o) + ∂b·o
+//! o = b·μ        μ = Σⱼ pⱼ·vⱼ        pⱼ ∝ exp(a·sⱼ − m·δⱼ)·(1 + e(sⱼ − s))
+//! ∂o = b·Σⱼ ∂(log pⱼ)·pⱼ·(vⱼ − μ) + ∂b·μ
 //! ```
 //!
-//! with sⱼ a key's score, s the largest, δⱼ its distance: a and b say how many times as large keys and values of a head are read,
-//! m by how much scores fall with distance, e how far an exponential is off at its argument.
+//! with sⱼ a key's score, s the largest, δⱼ its distance in tokens, vⱼ \[d\] its value: a and b say how many times as large keys
+//! and values of a head are read, m by how much scores fall with distance, e by what share an exponential is off at its argument.
+//! Right are a = b = 1 and m = e = 0.
 
 use std::f64::consts::LOG2_E;
 
@@ -19,7 +21,7 @@ use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::solution::Solution;
 
-/// Steps of Newton's method: it doubles its digits with each, from no bend at all on.
+/// Steps: each doubles the digits where little is left in the end, from no bend at all on.
 const STEPS: usize = 12;
 
 /// Places between which an exponential's error is a straight line, and how far apart they are: from an argument of 0 down to
@@ -35,6 +37,12 @@ const STILL: f64 = 1e-9;
 
 /// How many standard deviations a number is from none that is told.
 const CERTAIN: f64 = 8.0;
+
+/// Equations for each number, at least: as many as it takes are left to hold the numbers to.
+const EQUATIONS: usize = 2;
+
+/// How far from 1 the product of a key head's factors may be, at least and at most, where they are each other's reciprocal.
+const RECIPROCAL: [f64; 2] = [1e-3, 1e-2];
 
 /// What a number's derivatives have of the largest one's squares, at least, to be known.
 const UNKNOWN: f64 = 1e-9;
@@ -84,6 +92,9 @@ impl Bend {
                 apart.extend(&bench.candidate.row(row) - &output);
                 values.row_mut(row).assign(&output);
                 columns.extend(heads.changes(&derivatives).reversed_axes().iter().copied());
+            }
+            if apart.len() < EQUATIONS * count {
+                return None;
             }
             let columns = Array2::from_shape_vec((apart.len(), count), columns).ok()?;
             let apart = Array1::from(apart);
@@ -136,7 +147,7 @@ impl Bend {
         let scores = sums.scores();
         match self {
             Bend::Slopes => {
-                let distance = |(j, _): (usize, &f64)| row as f64 - j as f64;
+                let distance = |(j, _): (usize, &f64)| row.abs_diff(j) as f64;
                 let distances: Array1<f64> = scores.indexed_iter().map(distance).collect();
                 (scores - &(numbers[head] * &distances), vec![(head, -distances)])
             }
@@ -190,10 +201,8 @@ impl Bend {
             Bend::Scales => {
                 let (keys, values) = numbers.split_at(numbers.len() / 2);
                 let factors = |of: &[f64]| listed(&of.iter().map(|x| 1.0 + x).collect::<Vec<_>>());
-                let inverse = keys
-                    .iter()
-                    .zip(values)
-                    .all(|(k, v)| ((1.0 + k) * (1.0 + v) - 1.0).abs() <= (CERTAIN * largest).max(1e-3));
+                let same = (CERTAIN * largest).clamp(RECIPROCAL[0], RECIPROCAL[1]);
+                let inverse = keys.iter().zip(values).all(|(k, v)| ((1.0 + k) * (1.0 + v) - 1.0).abs() <= same);
                 let swapped =
                     if inverse { ", each the other's reciprocal, as where their scales are exchanged" } else { "" };
                 format!(
@@ -205,8 +214,8 @@ impl Bend {
             Bend::Exponential => {
                 let argument = -APART * (most.0 + 1) as f64;
                 format!(
-                    "the softmax's exponential is another function: at most {:.2} % off, at an argument of {argument:.1}, \
-                     beside that at 0",
+                    "the softmax's exponential is another function: off by {:.2} % at an argument of {argument:.1}, the \
+                     furthest that is certain, beside that at 0",
                     100.0 * most.1
                 )
             }

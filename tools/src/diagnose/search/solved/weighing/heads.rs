@@ -5,10 +5,9 @@ use std::ops::Range;
 use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 use reference::config::Attention;
 use reference::grid::segments;
-use reference::site::{VisionLayerSite, VisionSite};
-use reference::weights::{LayerWeight, Part, VisionLayerWeight, VisionWeight, Weight};
-use reference::{Error, LayerSite, RoundingContract, Site};
+use reference::{RoundingContract, Site};
 
+use super::parts::{Parts, projection};
 use super::softmax::{Sums, joined};
 use super::way::Run;
 use crate::diagnose::search::Bench;
@@ -36,19 +35,10 @@ pub(in crate::diagnose) struct Heads {
     pub(super) spans: Vec<Run>,
 }
 
-/// Where an attention's parts are.
-struct Places {
-    context: Site,
-    /// Of q, k and v.
-    inputs: [Site; 3],
-    /// The output projection, with its bias if it has one, where it is behind the site.
-    output: Option<(Weight, Option<Weight>)>,
-}
-
 impl Heads {
     /// Of attention whose output, or context, is at fault, if it is of that kind.
     pub(in crate::diagnose) fn of(bench: &Bench<'_, '_>, kind: Attention) -> Result<Option<Self>, Failure> {
-        let Some(places) = Places::of(bench.site).filter(|places| bench.suspects.contains(&places.context)) else {
+        let Some(parts) = Parts::of(bench.site).filter(|parts| bench.suspects.contains(&parts.context)) else {
             return Ok(None);
         };
         let (config, n) = (bench.config(), bench.candidate.nrows());
@@ -65,13 +55,13 @@ impl Heads {
             _ => return Ok(None),
         };
         let inputs = |contract| {
-            let mut beside = bench.rerun(&[], contract, &places.inputs)?.beside;
-            let found = places.inputs.map(|site| beside.remove(&site).filter(|rows| rows.nrows() == n));
+            let mut beside = bench.rerun(&[], contract, &parts.inputs)?.beside;
+            let found = parts.inputs.map(|site| beside.remove(&site).filter(|rows| rows.nrows() == n));
             let [Some(q), Some(k), Some(v)] = found else { return Ok(None) };
             Ok::<_, Failure>(Some([q, k, v]))
         };
         let (Some(exact), true) = (inputs(RoundingContract::IDEAL)?, spans.len() == n) else { return Ok(None) };
-        let output = places.output.map(|(of, bias)| projection(bench, of, bias)).transpose()?;
+        let output = parts.output.map(|(of, bias)| projection(bench, of, bias)).transpose()?;
         let width = bench.candidate.ncols();
         let some: Vec<usize> = (0..width).step_by(width.div_ceil(SOME)).collect();
         let to_some = output.as_ref().map(|(w, bias)| (w.select(Axis(1), &some), bias.select(Axis(0), &some)));
@@ -185,37 +175,4 @@ fn of_segments(segments: &[usize]) -> Vec<Run> {
         vec![run; *rows]
     });
     each.collect()
-}
-
-/// A projection's weight, transposed, and its bias, or zeros.
-fn projection(bench: &Bench<'_, '_>, of: Weight, bias: Option<Weight>) -> Result<(Array2<f64>, Array1<f64>), Failure> {
-    bench.with_model(|model| {
-        let dense = |of| Ok::<Array2<f64>, Failure>(model.weights().get(of).map_err(Error::from)?.dense());
-        let w = dense(of)?.reversed_axes();
-        let bias = bias.map(dense).transpose()?.map(|bias| bias.into_iter().collect());
-        let width = w.ncols();
-        Ok((w, bias.unwrap_or_else(|| Array1::zeros(width))))
-    })
-}
-
-impl Places {
-    fn of(site: Site) -> Option<Self> {
-        use VisionLayerSite as At;
-        match site {
-            Site::Layer(layer, at @ (LayerSite::Context | LayerSite::OProj | LayerSite::Attention)) => {
-                let of = |site| Site::Layer(layer, site);
-                let inputs = [LayerSite::QRope, LayerSite::KRope, LayerSite::VProj].map(of);
-                let projection = (Weight::Layer(layer, LayerWeight::OProj), None);
-                let output = (at != LayerSite::Context).then_some(projection);
-                Some(Places { context: of(LayerSite::Context), inputs, output })
-            }
-            Site::Vision(pass, VisionSite::Layer(layer, at @ (At::Context | At::OutProj | At::Attention))) => {
-                let of = |site| Site::Vision(pass, VisionSite::Layer(layer, site));
-                let out = |part| Weight::Vision(VisionWeight::Layer(layer, VisionLayerWeight::Out, part));
-                let output = (at != At::Context).then(|| (out(Part::Weight), Some(out(Part::Bias))));
-                Some(Places { context: of(At::Context), inputs: [At::QRope, At::KRope, At::VProj].map(of), output })
-            }
-            _ => None,
-        }
-    }
 }

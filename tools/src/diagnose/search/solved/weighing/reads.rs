@@ -1,4 +1,8 @@
 //! What heads read in the place of their own keys or values: those of a token before or behind, or another key head's.
+//!
+//! ```text
+//! o(h,i) = Σⱼ p(qᵢ·k(g′,j′))·v(g″,j″)        solved for g′ or g″, of some key head g or of all, or for j′ or j″ = j ± 1
+//! ```
 
 use ndarray::{Array2, Axis, s};
 
@@ -7,17 +11,21 @@ use super::ways::limit;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 
-/// Tokens by which it is found, and key heads among which another is looked for.
+/// Tokens by which it is found, and those that it takes: under one of some hundred readings each.
 const TOKENS: usize = 12;
+const FEWEST: usize = 2;
+
+/// Key heads among which another is looked for: more than the models have.
 const GROUPS: usize = 16;
 
 /// Whose keys or values.
 #[derive(Debug, Clone, Copy)]
-enum From {
-    /// So many tokens before, the first ones' own.
-    Before(usize),
-    /// So many behind, the last ones' own.
-    Behind(usize),
+enum Whose {
+    /// The token's before; of the first its own.
+    Before,
+    /// The next token's; of the last its own.
+    Behind,
+    /// Another key head's.
     Group(usize),
 }
 
@@ -27,20 +35,21 @@ const WHAT: [(&str, bool, bool); 3] = [("values", false, true), ("keys", true, f
 /// The plainest reading under which some rows are the candidate's.
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
     let groups = heads.groups.min(GROUPS);
-    let others = (0..groups).map(From::Group);
-    let from: Vec<From> = [From::Before(1), From::Behind(1)].into_iter().chain(others).collect();
+    let others = (0..groups).map(Whose::Group);
+    let from: Vec<Whose> = [Whose::Before, Whose::Behind].into_iter().chain(others).collect();
     let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
     let whose = [None].into_iter().chain((0..groups).map(Some));
     for of in whose {
         for (what, keys, values) in WHAT {
             for from in &from {
                 // All key heads do not read one of theirs, and none reads its own in another's place.
-                let is_own = matches!(from, From::Group(group) if of.is_none_or(|of| of == *group));
+                let is_own = matches!(from, Whose::Group(group) if of.is_none_or(|of| of == *group));
                 let output = |row: usize| {
                     let which = |group: usize| of.is_none_or(|of| of == group);
                     let read = |all: &Array2<f64>, is_key: bool, group: usize| {
                         let own = |group: usize| all.slice(s![.., group * heads.d..(group + 1) * heads.d]).to_owned();
-                        if if is_key { keys } else { values } { from.read(&own, group) } else { own(group) }
+                        let is_other = if is_key { keys } else { values };
+                        if is_other { from.read(&own, group) } else { own(group) }
                     };
                     heads.output(heads.reading(row, which, read).view())
                 };
@@ -48,7 +57,7 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
                     let apart = output(*row) - bench.candidate.row(*row);
                     apart.dot(&apart).sqrt() <= limit(*row, bench)
                 };
-                if is_own || some.len() < 2 || !some.iter().all(is) {
+                if is_own || some.len() < FEWEST || !some.iter().all(is) {
                     continue;
                 }
                 let mut all = bench.ideal.clone();
@@ -67,39 +76,24 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     None
 }
 
-impl From {
+impl Whose {
     /// The rows of a key head.
     fn read(self, own: &impl Fn(usize) -> Array2<f64>, group: usize) -> Array2<f64> {
-        let of = own(if let From::Group(other) = self { other } else { group });
-        let n = of.nrows();
-        let rows: Vec<usize> = (0..n)
-            .map(|row| match self {
-                From::Before(by) => {
-                    if row < by {
-                        row
-                    } else {
-                        row - by
-                    }
-                }
-                From::Behind(by) => {
-                    if row + by < n {
-                        row + by
-                    } else {
-                        row
-                    }
-                }
-                From::Group(_) => row,
-            })
-            .collect();
-        of.select(Axis(0), &rows)
+        let of = own(if let Whose::Group(other) = self { other } else { group });
+        let last = of.nrows().saturating_sub(1);
+        let read = |row: usize| match self {
+            Whose::Before => row.saturating_sub(1),
+            Whose::Behind => (row + 1).min(last),
+            Whose::Group(_) => row,
+        };
+        of.select(Axis(0), &(0..of.nrows()).map(read).collect::<Vec<_>>())
     }
 
     fn told(self) -> String {
         match self {
-            From::Before(1) => "the token before's".to_owned(),
-            From::Before(by) => format!("those {by} tokens before, their"),
-            From::Behind(by) => format!("those {by} tokens behind, their"),
-            From::Group(group) => format!("key head {group}'s"),
+            Whose::Before => "the token before's".to_owned(),
+            Whose::Behind => "the next token's".to_owned(),
+            Whose::Group(group) => format!("key head {group}'s"),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::way::{Run, Way};
 /// Sums over the keys before each, of which those of any run follow.
 pub(in crate::diagnose) struct Sums {
     scores: Array1<f64>,
-    /// The largest score, which all are less by.
+    /// The largest score, or 0 if that is more: all are less by it.
     largest: f64,
     /// Σ exp(sⱼ − largest) over the keys before \[keys + 1\].
     weights: Array1<f64>,

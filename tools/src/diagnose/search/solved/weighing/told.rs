@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::way::{Run, Way};
+use crate::diagnose::search::solved::listed;
 
 /// Things said at most.
 const STATEMENTS: usize = 3;
 
 /// Tokens for each that has a way in common with others, at most, where the way is told.
 const SHARE: usize = 3;
-
-/// Tokens that are listed.
-const LISTED: usize = 6;
 
 /// A token's place, the keys that it has to see, and how it weighs them.
 #[derive(Debug, Clone, Copy)]
@@ -137,14 +135,8 @@ pub(super) fn tell(found: &[Weighed], tried: usize, off: usize) -> (Vec<String>,
             break; // by chance one way or another comes near a few
         }
         left.retain(|weighed| !weighed.is(alike));
-        let which = if rows.len() == tried && tried == off {
-            "all tokens that are off".to_owned()
-        } else {
-            let listed: Vec<String> = rows.iter().take(LISTED).map(ToString::to_string).collect();
-            let more = if rows.len() > LISTED { ", …" } else { "" };
-            format!("{} of {tried} tokens that are off, {}{more}", rows.len(), listed.join(", "))
-        };
-        said.push(format!("{alike}: {which}"));
+        let rows: Vec<usize> = rows.into_iter().collect();
+        said.push(format!("{alike}: {}", listed::tokens(&rows, tried, off)));
         told.extend(rows);
     }
     (said, told)

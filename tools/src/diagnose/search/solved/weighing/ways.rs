@@ -16,6 +16,9 @@ pub(super) const LEFT: f64 = 0.1;
 /// the right one's, which by chance does not happen from some twenty channels on.
 pub(super) const COARSE: f64 = 0.3;
 
+/// Contexts that are multiplied together: some megabytes of the widest.
+const TOGETHER: usize = 256;
+
 /// Keys of a token that are looked for together.
 const KEYS: usize = 4;
 
@@ -45,7 +48,7 @@ pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option
         let values = heads.output(context.view());
         (distance(row, values.view(), bench) <= self::limit(row, bench)).then_some(values)
     };
-    let off = distances(heads, ways.iter().map(context).collect(), &own)?;
+    let off = distances(heads, ways.iter().map(context), &own)?;
     let nearest = |is: &dyn Fn(usize) -> bool| {
         (0..ways.len()).filter(|i| is(*i) && off[*i] <= limit).min_by(|a, b| off[*a].total_cmp(&off[*b]))
     };
@@ -75,8 +78,9 @@ fn keys(
     while keys.len() < KEYS.min(span.len() - 1) {
         let others: Vec<usize> = (span.from..span.to).filter(|key| !keys.contains(key)).collect();
         let with = |key: &usize| without(&[&keys[..], &[*key]].concat());
-        let off = distances(heads, others.iter().map(with).collect(), own)?;
-        let (nearest, least) = off.into_iter().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let off = distances(heads, others.iter().map(with), own)?;
+        let finite = off.into_iter().enumerate().filter(|(_, off)| off.is_finite());
+        let (nearest, least) = finite.min_by(|a, b| a.1.total_cmp(&b.1))?;
         if least > NEARER * left {
             return None;
         }
@@ -90,10 +94,17 @@ fn keys(
 }
 
 /// How far some columns of a row are from what contexts make of them.
-fn distances(heads: &Heads, contexts: Vec<Array1<f64>>, own: &Array1<f64>) -> Option<Vec<f64>> {
-    let views: Vec<ArrayView1<'_, f64>> = contexts.iter().map(|of| of.view()).collect();
-    let outputs = heads.some_outputs(&stack(Axis(0), &views).ok()?);
-    Some(outputs.rows().into_iter().map(|values| size(&(&values - own))).collect())
+fn distances(heads: &Heads, mut contexts: impl Iterator<Item = Array1<f64>>, own: &Array1<f64>) -> Option<Vec<f64>> {
+    let mut off = Vec::new();
+    loop {
+        let some: Vec<Array1<f64>> = contexts.by_ref().take(TOGETHER).collect();
+        if some.is_empty() {
+            return Some(off);
+        }
+        let views: Vec<ArrayView1<'_, f64>> = some.iter().map(|of| of.view()).collect();
+        let outputs = heads.some_outputs(&stack(Axis(0), &views).ok()?);
+        off.extend(outputs.rows().into_iter().map(|values| size(&(&values - own))));
+    }
 }
 
 fn distance(row: usize, values: ArrayView1<'_, f64>, bench: &Bench<'_, '_>) -> f64 {

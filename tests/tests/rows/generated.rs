@@ -1,0 +1,75 @@
+//! Logits of a generation, and which tokens they belong to.
+
+use fixtures::Tensor;
+use reference::Storage;
+
+use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
+use super::*;
+
+/// Tokens and what a model decodes after them, greedily.
+fn continued(model: &Model, folder: &Path, tokens: &[u32], more: usize) -> Vec<u32> {
+    let mut tokens = tokens.to_vec();
+    for _ in 0..more {
+        let dump = unstated(model, vec![json!({ "tokens": [tokens] })]).write(folder);
+        let logits = dump.tensor("logits").expect("it is there").values::<f64>();
+        let last = &logits[logits.len() - logits.len() / tokens.len()..];
+        let best = (0..last.len()).max_by(|a, b| last[*a].total_cmp(&last[*b])).expect("a vocabulary");
+        tokens.push(u32::try_from(best).expect("small"));
+    }
+    tokens
+}
+
+/// The last rows of the logits of a prompt, in one tensor.
+fn last_logits(dump: &Dump, rows: usize) -> Tensor<'static> {
+    let logits = dump.tensor("logits").expect("it is there");
+    let width = *logits.shape().last().expect("it has axes");
+    let bytes = logits.bytes()[logits.bytes().len() - rows * width * logits.dtype().size()..].to_vec();
+    Tensor::new(logits.dtype(), [1, rows, width], bytes).expect("as many rows")
+}
+
+/// `generate(output_logits=True)`, one step behind the other or stacked, with all tokens that it returns, or those that it read.
+#[test]
+fn logits_of_a_generation() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tokens = continued(&model, folder.path(), &A, 3);
+        let [prompt, one, two, three] = [A.len(), A.len() + 1, A.len() + 2, A.len() + 3];
+        let dump = unstated(&model, vec![json!({ "tokens": [tokens[..two]] })]).write(folder.path());
+        let stacked = || rewritten(&dump, folder.path(), |_| None, &[("logits", last_logits(&dump, 3))]);
+        for given in [two, three] {
+            let found = requests_of(&model, stacked(), Some(&text(&tokens[..given]))).expect("the last of these");
+            assert_eq!(found[0].steps.concat(), tokens[..two], "{case}");
+            assert_all_right(case, &found, &model);
+        }
+        let calls = vec![json!({ "tokens": [A] }), one_each(&tokens[prompt..one]), one_each(&tokens[one..two])];
+        let dump = unstated(&model, calls).write(folder.path());
+        let first = [("logits", last_logits(&dump, 1))];
+        let is_later = |name: &str| (name.starts_with("step") && name.ends_with(".logits")).then(|| name.to_owned());
+        for given in [two, three] {
+            let steps = rewritten(&dump, folder.path(), is_later, &first);
+            let found = requests_of(&model, steps, Some(&text(&tokens[..given]))).expect("a prompt, and two more");
+            let read: Vec<usize> = found[0].steps.iter().map(Vec::len).collect();
+            assert_eq!((read, found[0].steps.concat()), (vec![prompt, 1, 1], tokens[..two].to_vec()), "{case}");
+            assert_all_right(case, &found, &model);
+        }
+    }
+}
+
+/// Drawn, none of them the likeliest: 2.0 beside a token of 2.1, where any other is at −20.
+#[test]
+fn logits_of_a_generation_that_was_drawn() {
+    let model = open(CASES[0]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (tokens, width) = ([&A[..], &[8, 9, 10]].concat(), model.checkpoint.config().vocab_size);
+    let drawn = &tokens[A.len()..];
+    let of = |token: u32, drawn: u32| if token == 0 { 2.1 } else { [-20.0, 2.0][usize::from(token == drawn)] };
+    let logits = drawn.iter().flat_map(|&drawn| (0_u32..).take(width).map(move |token| of(token, drawn)));
+    let logits = Tensor::stored(Storage::F32, [1, drawn.len(), width], logits).expect("as many");
+    let dump = unstated(&model, vec![json!({ "tokens": [tokens] })]).write(folder.path());
+    for given in [tokens.len() - 1, tokens.len()] {
+        let alone = rewritten(&dump, folder.path(), |_| None, &[("logits", logits.clone())]);
+        let found = requests_of(&model, alone, Some(&text(&tokens[..given]))).expect("the last of these");
+        assert_eq!(found[0].steps.concat(), tokens[..tokens.len() - 1]);
+    }
+}
