@@ -61,8 +61,8 @@ fn told(found: Vec<Found>) -> (Vec<String>, BTreeSet<Site>) {
 }
 
 /// One request's items, done together and one by one, from the last to the first.
-fn assert_same(comparison: Comparison<'_>) -> Vec<SiteReport> {
-    let comparisons = [comparison];
+fn assert_same(comparison: &Comparison<'_>) -> Vec<SiteReport> {
+    let comparisons = [*comparison];
     let layers = 0..comparisons[0].model().expect("it fits").config().num_hidden_layers;
     let items = list(&comparisons, &layers, &LENSES).expect("it can be listed");
     assert_eq!(items.len(), layers.len() * LENSES.len());
@@ -98,7 +98,7 @@ fn one_by_one_or_together_items_yield_the_same() {
     {
         let requests = Dumped::of(dump, &Given::default(), &model).expect("it is a dump of the case");
         let [dumped] = &requests[..] else { panic!("{} requests, expected one", requests.len()) };
-        let sites = assert_same(dumped.comparison(&model));
+        let sites = assert_same(&dumped.comparison(&model));
         assert!(sites.iter().any(|report| report.carried.is_some()), "what a layer carries is told");
     }
 }
@@ -132,7 +132,7 @@ fn what_is_told_of_all_together_is_the_same() {
             prompt: setting.case.tokens.len(),
             media: None,
         };
-        let sites = assert_same(Comparison::new(compared, contract));
+        let sites = assert_same(&Comparison::new(compared, contract));
         let has_structure = sites.iter().any(|report| !report.structures.is_empty());
         assert_eq!(has_structure, saved == Storage::Real, "{saved}");
     }
@@ -152,13 +152,10 @@ proptest! {
             if cuts.count_ones() as usize >= count {
                 continue;
             }
-            let mut other = vec![0..0];
-            for unit in 0..costs.len() {
-                if unit > 0 && cuts >> (unit - 1) & 1 == 1 {
-                    other.push(unit..unit);
-                }
-                other.last_mut().expect("there is one").end = unit + 1;
-            }
+            let begins: Vec<usize> =
+                (0..costs.len()).filter(|unit| *unit == 0 || cuts >> (unit - 1) & 1 == 1).collect();
+            let ends = begins.iter().copied().skip(1).chain([costs.len()]);
+            let other: Vec<Range<usize>> = begins.iter().copied().zip(ends).map(|(from, to)| from..to).collect();
             prop_assert!(dearest(&shards) <= dearest(&other), "{:?} is cheaper than {:?}", other, shards);
         }
     }

@@ -19,7 +19,7 @@ fn spawn(folder: &Path, arguments: &[&str]) -> Child {
 /// The units that are kept.
 fn units(folder: &Path) -> Vec<String> {
     let names = if folder.join("kept").exists() { listing(&folder.join("kept")) } else { Vec::new() };
-    names.into_iter().filter(|name| name.ends_with(".unit")).collect()
+    names.into_iter().filter(|name| name.starts_with("request-")).collect()
 }
 
 /// The report of a single command, and its exit code.

@@ -19,7 +19,7 @@ pub(super) fn elsewhere(header: &Header, sites: &[SiteReport]) -> Option<String>
         sites.iter().filter(|site| site.verdict == Verdict::Fault && site.lens == Lens::Local).collect();
     let values = || faults.iter().filter(|fault| !fault.site.is_choice());
     let is_rounding = |fault: &&SiteReport| fault.deviation <= unit && fault.faults * MANY >= fault.count;
-    if values().next().is_none() || !values().all(|fault| is_rounding(fault)) {
+    if values().next().is_none() || !values().all(is_rounding) {
         return None;
     }
     let mut kinds: Vec<String> = Vec::new();
