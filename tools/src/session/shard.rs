@@ -160,7 +160,8 @@ pub fn merge(mut files: Vec<(PathBuf, ShardFile)>) -> Result<Vec<Report>, Failur
     let missing: Vec<usize> = (1..=first.shard.of).filter(|number| of_number(*number).next().is_none()).collect();
     if !missing.is_empty() {
         let (found, of) = (files.len(), first.shard.of);
-        let problem = format!("{} of {of} missing: {found} given", are(&missing));
+        let are = if missing.len() == 1 { "is" } else { "are" };
+        let problem = format!("{} of {of} {are} missing: {found} given", numbered("shard", &missing));
         let again = format!(
             "run `parity verify … --shard {}/{of} --json FILE` with the other options as they were",
             missing[0]
@@ -215,8 +216,4 @@ fn require_same((first_path, first): (&Path, &ShardFile), (path, file): (&Path, 
         return Err(Failure::new(problem).help(help));
     }
     Ok(())
-}
-
-fn are(numbers: &[usize]) -> String {
-    format!("{} {}", numbered("shard", numbers), if numbers.len() == 1 { "is" } else { "are" })
 }
