@@ -1,7 +1,7 @@
 //! Images and videos of a prompt: the pixels of their patches, and how these lie.
 
 use ndarray::Array2;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::Vision;
 use crate::error::{ContractError, require};
@@ -17,7 +17,7 @@ pub struct Pixels {
 }
 
 /// Images or videos.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
     /// Images.

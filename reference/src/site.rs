@@ -19,6 +19,8 @@ pub use axis::{Axis, Extent, Width};
 pub use layer::LayerSite;
 pub use row::Kept;
 use row::{Exists, Mark, Row};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use vision::{VisionLayerSite, VisionSite};
 
 use crate::config::{Config, Vision};
@@ -222,6 +224,18 @@ impl FromStr for Site {
             .or_else(|| vision_site(path))
             .filter(|site| site.to_string() == path)
             .ok_or_else(|| ParseError::new("site", path, "the path of a module, as transformers names it"))
+    }
+}
+
+impl Serialize for Site {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Site {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

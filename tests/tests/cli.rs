@@ -5,6 +5,8 @@ mod bad_input;
 mod claims;
 mod coverage;
 mod help;
+mod jobs;
+mod memory;
 mod outputs;
 mod pages;
 mod pictures;
@@ -12,8 +14,10 @@ mod pixels;
 mod prompt;
 mod quiet;
 mod reports;
+mod resume;
 mod runs;
 mod scales;
+mod shards;
 mod speculate;
 mod stopped;
 mod written;
@@ -44,7 +48,9 @@ pub(crate) fn change_tensor(file: &Path, tensor: &str, change: impl FnOnce(&mut 
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     stdout: String,
+    /// Without the line that tells the peak of memory, which is another in every run.
     stderr: String,
+    peak: String,
 }
 
 /// The program, ready to run in a folder.
@@ -70,7 +76,9 @@ fn listing(folder: &Path) -> Vec<String> {
 impl Ran {
     fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        let is_figure = |line: &&str| line.starts_with("peak of anonymous memory: ");
+        let (peak, stderr) = text(output.stderr).split_inclusive('\n').partition(is_figure);
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr, peak }
     }
 
     /// Whether the error says so, wherever its lines are broken: that depends on the paths in it.

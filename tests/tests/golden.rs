@@ -22,9 +22,10 @@ use tests::device::devices;
 use tests::mistaken::shown;
 use tools::failure::Failure;
 use tools::judge::candidate::{Candidate, Live};
+use tools::judge::found::Found;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
-use tools::judge::verification::{Found, Verification};
+use tools::judge::verification::Verification;
 
 fn cases() -> Vec<Case> {
     let golden = Golden::embedded();

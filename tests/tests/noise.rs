@@ -9,9 +9,10 @@ use reference::{LayerSite, RoundingContract, Semantics, Site, Storage};
 use tests::mistaken::Setting;
 use tools::failure::Failure;
 use tools::judge::candidate::{Candidate, Live};
+use tools::judge::found::Found;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
-use tools::judge::verification::{Found, Verification};
+use tools::judge::verification::Verification;
 
 use fixtures::names::at::At;
 

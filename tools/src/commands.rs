@@ -9,6 +9,8 @@ pub mod diff;
 pub mod fixtures;
 pub mod interrupt;
 pub mod kernels;
+pub mod memory;
+pub mod merge;
 pub mod options;
 pub mod outcome;
 mod progress;

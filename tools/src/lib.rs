@@ -10,5 +10,6 @@ pub mod compare;
 pub mod diagnose;
 pub mod failure;
 pub mod judge;
+pub(crate) mod kept;
 pub mod report;
 pub mod session;

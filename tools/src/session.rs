@@ -2,7 +2,8 @@
 //! values, progress is told to a callback, and nothing is printed.
 //!
 //! Reading order: [`verify`], [`check`] and [`diagnose`], whole answers; [`run`], what a backend computes; [`propose`], a prompt;
-//! [`asked`], what they are asked; [`work`], the list of what is done; [`dumped`] and [`model`], what is opened.
+//! [`asked`], what they are asked; [`work`], the list of what is done, [`units`], parts of it that are done by themselves,
+//! [`shard`], those of one machine; [`dumped`] and [`model`], what is opened.
 
 pub mod asked;
 pub mod backend;
@@ -13,17 +14,26 @@ pub mod diagnose;
 pub mod dumped;
 mod embedded;
 mod generated;
+mod identity;
 mod inputs;
 pub mod model;
+mod need;
+mod outline;
+pub mod part;
 pub mod pixels;
 pub mod precision;
 pub mod progress;
 pub mod prompt;
 pub mod propose;
 pub mod recorder;
+mod resume;
+mod room;
 mod rotated;
 pub mod rows;
 pub mod run;
+pub mod shard;
 pub mod speculating;
+mod tokens;
+pub mod units;
 pub mod verify;
 pub mod work;

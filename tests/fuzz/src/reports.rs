@@ -4,10 +4,11 @@ use reference::{LayerSite, RoundingContract, Semantics, Site};
 use roxmltree::Document;
 use serde_json::Value;
 use tools::compare::selection::Selection;
+use tools::judge::found::Found;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict, Worst};
-use tools::judge::verification::Found;
 use tools::report::content::{Header, Report};
+use tools::report::coverage::operators;
 use tools::report::junit::junit;
 
 use crate::texts::MODEL;
@@ -73,6 +74,6 @@ fn with(text: &str, number: f64) -> Report {
         notes: vec![text.to_owned()],
         command: text.to_owned(),
     };
-    let found = Found { sites, ..Found::default() };
-    Report::of(header, found, &Selection::default(), &MODEL).expect("something was compared")
+    let found = Found::of(sites);
+    Report::of(header, found, &Selection::default(), operators(&MODEL, 0)).expect("something was compared")
 }

@@ -9,7 +9,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::config::Config;
 use reference::{LayerSite, Site, Storage};
-use tools::judge::structure::{Group, Shown, Structure, Structures};
+use tools::judge::significance::Structures;
+use tools::judge::structure::{Group, Shown, Structure};
 
 const SITE: Site = Site::Layer(0, LayerSite::QProj);
 const TOKENS: usize = 12;
@@ -84,7 +85,7 @@ impl Drawn {
             tokens: self.own.nrows(),
             experts: Some(&self.experts),
         };
-        structures.add(config, shown);
+        structures.add(config, &shown);
         structures.looked_at().map(|(_, structure)| structure).collect()
     }
 }

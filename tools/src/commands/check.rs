@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::options::{Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
 use crate::failure::Failure;
-use crate::report::content::{Conclusion, Report};
+use crate::report::content::Report;
 use crate::report::output::Output;
 use crate::report::terminal::print_all;
 use crate::session::asked::Asked;
@@ -49,8 +49,7 @@ impl Check {
         }
         print_all(&reports, output);
         files.write(&reports)?;
-        let faulty = reports.iter().any(|report| report.conclusion() == Conclusion::Fail);
-        Ok(if faulty { Outcome::Fault } else { Outcome::Good })
+        Ok(Outcome::of(&reports))
     }
 
     /// The command, without what restricts it.

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::interrupt::remove_unfinished_when_stopped;
-use crate::commands::{check, claims, decode, diagnose, diff, fixtures, kernels, prompt, run, show, synth, verify};
+use crate::commands::{
+    check, claims, decode, diagnose, diff, fixtures, kernels, merge, prompt, run, show, synth, verify,
+};
 use crate::report::output::Output;
 
 /// Proves fast implementations of MiniMax-M2 and M3 right, or names the operator that is wrong.
@@ -35,6 +37,11 @@ pub enum Command {
     Run(run::Run),
     /// Put a dump from any engine next to the reference.
     Verify(verify::Verify),
+    /// Put the shards of a verification together: the report that a single command makes.
+    ///
+    /// Every shard must be there, once, and all must be of one verification: of the same version of parity, model, dump, prompt
+    /// and options. The exit code is that of `parity verify`.
+    Merge(merge::Merge),
     /// Name the mistake that makes a dump what it is.
     Diagnose(diagnose::Diagnose),
     /// Propose a prompt that reaches every expert, and more blocks of keys than are chosen.
@@ -84,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.carry_out(output),
         Command::Run(command) => command.carry_out(output),
         Command::Verify(command) => command.carry_out(output),
+        Command::Merge(command) => command.carry_out(output),
         Command::Diagnose(command) => command.carry_out(output),
         Command::Prompt(command) => command.carry_out(output),
         Command::Diff(command) => command.carry_out(output),

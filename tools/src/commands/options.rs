@@ -7,6 +7,7 @@ use reference::Semantics;
 
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
+use crate::judge::verdict::Verdict;
 use crate::report::demands::{Demands, Denied};
 use crate::report::files::{BegunFiles, ReportFiles};
 use crate::report::json::JsonFile;
@@ -72,7 +73,8 @@ pub struct Demanding {
 impl Demanding {
     /// What is demanded.
     pub fn demands(&self) -> Result<Demands, Failure> {
-        Demands::parse(&self.require, &self.deny)
+        let denied: Vec<Verdict> = self.deny.iter().map(|denied| denied.verdict()).collect();
+        Demands::parse(&self.require, &denied)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::report::content::{Conclusion, Report};
+
 /// What became of a command that could be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -9,6 +11,14 @@ pub enum Outcome {
     Good,
     /// A fault.
     Fault,
+}
+
+impl Outcome {
+    /// Of reports: a fault, if one of them fails.
+    pub(super) fn of(reports: &[Report]) -> Self {
+        let faulty = reports.iter().any(|report| report.conclusion() == Conclusion::Fail);
+        if faulty { Outcome::Fault } else { Outcome::Good }
+    }
 }
 
 impl From<Outcome> for ExitCode {

@@ -13,6 +13,7 @@ pub(super) fn bars(output: Output) -> impl FnMut(Progress<'_>) {
         (Progress::Left(steps), Some(bar)) => bar.set_length(bar.position() + steps as u64),
         (Progress::Step, Some(bar)) => bar.inc(1),
         (Progress::Ends, Some(bar)) => bar.finish_and_clear(),
+        (Progress::Note(text), _) => output.note(text),
         (Progress::Left(_) | Progress::Step | Progress::Ends, None) => {}
     }
 }

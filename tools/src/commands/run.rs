@@ -9,12 +9,13 @@ use reference::ops::sampling::Sampling;
 
 use super::outcome::Outcome;
 use super::progress::bars;
+use crate::commands::memory::MemoryOptions;
 use crate::commands::options::{OnDevice, Part, Prompted, Reading, ShownOptions};
 use crate::failure::Failure;
 use crate::report::output::Output;
 use crate::session::backend::Backend;
 use crate::session::model::Model;
-use crate::session::run::{Recording, Task, record};
+use crate::session::run::{Recording, Task, record, require_memory};
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -46,6 +47,8 @@ pub struct Run {
     reading: Reading,
     #[command(flatten)]
     part: Part,
+    #[command(flatten)]
+    memory: MemoryOptions,
 }
 
 impl Run {
@@ -60,13 +63,16 @@ impl Run {
             how: Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None },
         };
         let selection = self.part.selection()?;
+        self.memory.memory.map_or(Ok(()), |memory| require_memory(&model, &task, memory))?;
         let writer = DumpWriter::create(&self.out)?;
         let output = output.beside(writer.takes_standard_output());
+        let used = self.memory.watch(output);
         let made = record(&model, &task, Recording { writer, selection, steps: self.steps }, &mut bars(output))?;
         output.note(&format!("{} activations written to {}", made.recorded, self.out.display()));
         if self.decode > 0 {
             output.say(&made.tokens().iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
         }
+        used.tell(output);
         Ok(Outcome::Good)
     }
 }

@@ -5,27 +5,33 @@ use std::ops::Range;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use reference::Site;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
 /// Which part of a model is looked at.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(try_from = "Typed", into = "Typed")]
 pub struct Selection {
     layers: Option<Range<usize>>,
     sites: Option<GlobSet>,
-    /// As it was typed.
-    typed: String,
+    typed: Typed,
+}
+
+/// What was typed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Typed {
+    layers: Option<String>,
+    sites: Vec<String>,
 }
 
 impl Selection {
     /// From `3`, `3..7`, `..7` or `3..`, and patterns like `layers.*.self_attn.*`.
     pub fn parse(layers: Option<&str>, sites: &[String]) -> Result<Self, Failure> {
-        let typed: Vec<String> = (layers.iter().map(|layers| format!("--layers {layers}")))
-            .chain(sites.iter().map(|pattern| format!("--sites '{pattern}'")))
-            .collect();
+        let typed = Typed { layers: layers.map(str::to_owned), sites: sites.to_vec() };
         let layers = layers.map(range).transpose()?;
         let sites = if sites.is_empty() { None } else { Some(patterns("--sites", sites)?) };
-        Ok(Selection { layers, sites, typed: typed.join(" ") })
+        Ok(Selection { layers, sites, typed })
     }
 
     /// Whether a site is selected.
@@ -66,7 +72,24 @@ impl Selection {
 /// The options again, as they were typed.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.typed)
+        let Typed { layers, sites } = &self.typed;
+        let layers = layers.iter().map(|layers| format!("--layers {layers}"));
+        let typed: Vec<String> = layers.chain(sites.iter().map(|pattern| format!("--sites '{pattern}'"))).collect();
+        f.write_str(&typed.join(" "))
+    }
+}
+
+impl TryFrom<Typed> for Selection {
+    type Error = Failure;
+
+    fn try_from(typed: Typed) -> Result<Self, Failure> {
+        Selection::parse(typed.layers.as_deref(), &typed.sites)
+    }
+}
+
+impl From<Selection> for Typed {
+    fn from(selection: Selection) -> Self {
+        selection.typed
     }
 }
 

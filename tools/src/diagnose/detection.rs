@@ -14,7 +14,7 @@ pub mod stretch;
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::experts::ExpertsOf;
 use self::gains::Gain;
@@ -25,7 +25,7 @@ use crate::judge::comparison::Comparison;
 use crate::judge::verification::Look;
 
 /// What a dump can show.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Detection {
     /// Tokens that it shows, of all passes.
     pub tokens: usize,

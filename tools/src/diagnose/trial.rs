@@ -18,9 +18,10 @@ use super::view::{View, Viewed};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
+use crate::judge::found::Found;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
-use crate::judge::verification::{Found, Verification, extent};
+use crate::judge::verification::{Verification, extent};
 
 /// How much is asked of a comparison.
 #[derive(Debug, Clone, Copy)]

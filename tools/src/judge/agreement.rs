@@ -1,9 +1,9 @@
 //! How a candidate's values stand to those of its twin.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a site's values stand to the twin's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     /// Values.
     pub count: usize,

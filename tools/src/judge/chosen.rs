@@ -1,8 +1,10 @@
 //! What each token chose, experts or blocks of keys, as a picture.
 
 use ndarray::Array2;
+use serde::{Deserialize, Serialize};
 
 use crate::judge::spread::tile;
+use crate::kept::as_matrix;
 
 /// Rows and columns of a picture, at most; rows of one chooser are not put together with another's.
 const SIZE: (usize, usize) = (96, 128);
@@ -22,7 +24,7 @@ pub enum Standing {
 }
 
 /// How many tokens of each tile chose, and how this stands to the reference.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
     /// Rows and choices: tokens, those of one chooser after another's.
     pub dim: (usize, usize),
@@ -30,6 +32,7 @@ pub struct Chosen {
     pub tokens: usize,
     /// The share of each tile that is chosen, in [`PARTS`] and rounded up; and above that the worst standing of what was
     /// chosen or left out there, times `PARTS` + 1.
+    #[serde(with = "as_matrix")]
     pub map: Array2<u8>,
 }
 

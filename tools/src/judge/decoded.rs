@@ -11,7 +11,7 @@ use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::argmax;
 use reference::run::Run;
 use reference::{Error, RoundingContract, Tracked};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::Display;
 
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::judge::replay::Choices;
 use crate::judge::verdict::Verdict;
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decoded {
     /// The candidate's tokens.
     pub tokens: Vec<u32>,
@@ -31,7 +31,7 @@ pub struct Decoded {
 }
 
 /// A position at which the candidate did not choose the reference's token.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// Which of the decoded tokens, from 0.
     pub position: usize,
@@ -50,7 +50,7 @@ pub struct Divergence {
 }
 
 /// What explains another token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {

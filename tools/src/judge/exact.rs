@@ -7,7 +7,7 @@ use ndarray::Array2;
 use reference::models::decoder::Decoder;
 use reference::run::Run;
 use reference::{Real, RoundingContract, Site};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::lens::Lens;
 use super::loaded::Loaded;
@@ -28,12 +28,11 @@ pub struct Exactness {
 }
 
 /// How a site's values stand to the exact twin's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bits {
     /// The forward pass.
     pub step: usize,
     /// The place.
-    #[serde(serialize_with = "super::verdict::as_path")]
     pub site: Site,
     /// Values, or what was chosen.
     pub count: usize,
@@ -44,7 +43,7 @@ pub struct Bits {
 }
 
 /// A value that is not the twin's.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// Its index in the dumped tensor, without a batch axis.
     pub index: Vec<usize>,
@@ -93,7 +92,7 @@ impl<'m> ExactTwin<'m> {
 
     /// Goes on from a candidate's residual stream.
     pub(super) fn jump(&mut self, stream: &Array2<f64>) {
-        self.state.jump(stream, &self.contract);
+        self.state.jump(stream, &self.contract, true);
     }
 
     /// Runs one phase of a forward pass: every site that the candidate shows, and how its values stand.

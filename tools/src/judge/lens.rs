@@ -1,11 +1,13 @@
 //! Lenses: from which values the reference starts, and where it is put next to the candidate.
 
 use reference::Site;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::Display;
 
 /// A way of looking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Lens {
@@ -18,6 +20,9 @@ pub enum Lens {
 }
 
 impl Lens {
+    /// All, in the order in which they look: the local lens finds choices that the candidate does not show, for the others.
+    pub const ALL: [Lens; 3] = [Lens::Local, Lens::Layer, Lens::Global];
+
     /// Whether the reference goes on with the candidate's value.
     pub(crate) fn substitutes(self, site: Site) -> bool {
         match self {

@@ -110,7 +110,7 @@ impl Verification<'_> {
                 state.truncate(pass.kept());
             }
             if let Some(stream) = stream {
-                state.jump(&stream, &contract);
+                state.jump(&stream, &contract, true);
             }
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(vec![at]));
             let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None, blocks: None };

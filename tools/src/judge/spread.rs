@@ -2,6 +2,9 @@
 
 use ndarray::Array2;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::kept::{as_list, as_matrix};
 
 /// Rows and columns of a map, at most.
 pub const MAP: (usize, usize) = (48, 64);
@@ -13,17 +16,19 @@ pub const LOWEST: i32 = -24;
 pub const BINS: usize = 40;
 
 /// Ratios of error to bound, counted and located.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// Values without an error.
     pub exact: usize,
     /// Values whose ratio is from 2^(LOWEST + i) to twice that.
+    #[serde(with = "as_list")]
     pub bins: [usize; BINS],
     /// Values whose ratio is infinite: not a number, or off where nothing may be.
     pub infinite: usize,
     /// Rows and columns of the values.
     pub dim: (usize, usize),
     /// The largest ratio of each tile of values, as a [`level`].
+    #[serde(with = "as_matrix")]
     pub map: Array2<u8>,
     /// The largest ratio of each row, as a [`level`].
     pub rows: Vec<u8>,

@@ -26,27 +26,24 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ndarray::{Array2, Axis, s};
-use reference::config::Config;
 use reference::site::VisionSite;
 use reference::{Site, Storage};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use self::chances::{at_least, common, furthest, rows_needed, together};
+use self::chances::{at_least, common, furthest, together};
 use self::tally::{Part, Tally};
-
-/// How often a right candidate's run may have any suspicious structure.
-const FALSE_SUSPICION: f64 = 1e-6;
+use crate::kept::as_text;
 
 /// How improbable a structure is that is taken for one where others are explained by it: at a place that would vouch for its
 /// peers in other layers, and in rows beside those of an expert.
-const DOUBTFUL: f64 = 1e-3;
+pub(super) const DOUBTFUL: f64 = 1e-3;
 
 /// How many times what any run in another order has is large: sums whose errors are three times those that are drawn carry
 /// three times as many values to a neighbour.
 const LARGE: f64 = 3.0;
 
 /// Values of a site of which a structure is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// All.
@@ -60,7 +57,7 @@ pub enum Group {
 }
 
 /// A structure that rounding does not explain.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Structure {
     /// Of which values.
     pub of: Group,
@@ -100,150 +97,65 @@ pub struct Shown<'a> {
 }
 
 /// What was added up at a site.
-struct AtSite {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct AtSite {
+    #[serde(with = "as_text")]
     storage: Storage,
     is_known: bool,
-    way: Vec<Site>,
+    pub(super) way: Vec<Site>,
     /// The candidate's, then those of the runs in other orders.
     runs: Vec<Tally>,
     experts: Vec<BTreeSet<usize>>,
-    /// Tokens that were added, by what all runs have of them.
+    /// Tokens that were added, by what all runs have of them; only needed while tokens are added.
+    #[serde(skip)]
     added: HashSet<u64>,
 }
 
-/// What is suspicious, and how much there was to see it by.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Significant {
-    /// The structures.
-    pub(crate) structures: Vec<(Site, Structure)>,
-    /// The probability that is suspicious in a group of rows.
-    pub(crate) limit: f64,
-    /// By site, how many tokens that differ from one another each expert was chosen for.
-    pub(crate) visits: BTreeMap<Site, BTreeMap<usize, usize>>,
-}
-
-/// What was added up of all passes.
-#[derive(Default)]
-pub struct Structures {
-    sites: BTreeMap<Site, AtSite>,
-}
-
 /// One figure of a group: where the candidate stands.
-struct Tested {
-    site: Site,
-    found: Structure,
+pub(super) struct Tested {
+    pub(super) found: Structure,
     /// Whether it is as large as it must be.
-    is_large: bool,
-}
-
-impl Structures {
-    /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
-    pub fn add(&mut self, config: &Config, shown: Shown<'_>) {
-        let Shown { site, own, candidate, replays, storage, is_known, way, tokens, experts } = shown;
-        let is_coarse = matches!(storage, Storage::Bf16 | Storage::F16);
-        if !is_coarse || replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
-            return;
-        }
-        let each = own.nrows() / tokens;
-        let head = if site.has_heads() { site.head_dim(config) } else { own.ncols() };
-        let runs: Vec<&Array2<f64>> = std::iter::once(candidate).chain(replays).collect();
-        let at = self.sites.entry(site).or_insert_with(|| AtSite {
-            storage,
-            is_known,
-            way: way.to_vec(),
-            runs: vec![Tally::default(); runs.len()],
-            experts: Vec::new(),
-            added: HashSet::new(),
-        });
-        let new: Vec<usize> = (0..tokens).filter(|token| at.added.insert(content(own, &runs, *token, each))).collect();
-        let rows: Vec<usize> = new.iter().flat_map(|token| token * each..(token + 1) * each).collect();
-        let of_new = |all: &Array2<f64>| all.select(Axis(0), &rows);
-        let own = of_new(own);
-        for (sum, run) in at.runs.iter_mut().zip(runs) {
-            sum.extend(Tally::of(&own, &of_new(run), each, head));
-        }
-        let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
-        at.experts.extend(new.into_iter().map(chose));
-    }
-
-    /// Everything that is looked at, whether or not it is suspicious, with the probability that a right candidate has it.
-    pub fn looked_at(&self) -> impl Iterator<Item = (Site, Structure)> {
-        let tested = self.sites.iter().flat_map(|(site, at)| at.tests(*site));
-        tested.map(|tested| (tested.site, tested.found))
-    }
-
-    /// What is suspicious, by site.
-    pub(super) fn found(&self) -> BTreeMap<Site, Vec<Structure>> {
-        let Significant { structures, limit, .. } = self.significant();
-        let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
-        for (site, structure) in structures {
-            found.entry(site).or_default().push(structure);
-        }
-        for (site, found) in &mut found {
-            self.sites[site].narrow(found, limit);
-        }
-        found
-    }
-
-    /// Everything that is suspicious, the same values' among others, too.
-    pub(super) fn significant(&self) -> Significant {
-        let tested: Vec<Tested> = self.sites.iter().flat_map(|(site, at)| at.tests(*site)).collect();
-        // Columns are many: they have a half of it for themselves.
-        let columns = tested.iter().filter(|tested| matches!(tested.found.of, Group::Channel(_))).count();
-        let (of_rows, of_columns) = (limit(tested.len() - columns), limit(columns));
-        // Sites of a kind that has no such structure: there, the precision is seen to be what it is taken for.
-        let is_doubtful = |site: Site| {
-            let of_site = || tested.iter().filter(|tested| tested.site == site);
-            let limit = DOUBTFUL / of_site().count().max(1) as f64;
-            of_site().any(|tested| tested.is_large && tested.found.gain.is_none() && tested.found.probability <= limit)
-        };
-        let fine: Vec<Site> = self.sites.keys().copied().filter(|site| !is_doubtful(*site)).collect();
-        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && self.are_peers(*other, site));
-        let is_significant = |Tested { site, found, is_large }: &Tested| {
-            let limit = if matches!(found.of, Group::Channel(_)) { of_columns } else { of_rows };
-            *is_large && found.probability <= limit && (found.gain.is_some() || has_fine_peer(*site))
-        };
-        let structures = tested.iter().filter(|tested| is_significant(tested));
-        Significant {
-            structures: structures.map(|tested| (tested.site, tested.found)).collect(),
-            limit: of_rows,
-            visits: self.sites.iter().map(|(site, at)| (*site, at.visits())).collect(),
-        }
-    }
-
-    /// Whether two sites are the same place of two layers, behind the same operators.
-    fn are_peers(&self, one: Site, other: Site) -> bool {
-        let ways = (&self.sites[&one].way, &self.sites[&other].way);
-        is_peer(one, other) && ways.0.len() == ways.1.len() && ways.0.iter().zip(ways.1).all(|(a, b)| is_peer(*a, *b))
-    }
-}
-
-impl Significant {
-    /// How many tokens a group of rows has at least that can be suspicious.
-    pub(crate) fn rows_needed(&self) -> usize {
-        rows_needed(self.limit)
-    }
-}
-
-/// How improbable each of so many structures has to be: a half of what all rows, and all columns, have together.
-fn limit(tests: usize) -> f64 {
-    FALSE_SUSPICION / 2.0 / tests.max(1) as f64
-}
-
-/// How many tokens of a group are enough, where so many structures are looked for.
-pub(crate) fn rows_needed_among(tests: usize) -> usize {
-    rows_needed(limit(tests))
+    pub(super) is_large: bool,
 }
 
 impl AtSite {
+    /// Nothing yet, of what is shown.
+    pub(super) fn new(shown: &Shown<'_>) -> Self {
+        AtSite {
+            storage: shown.storage,
+            is_known: shown.is_known,
+            way: shown.way.to_vec(),
+            runs: vec![Tally::default(); 1 + shown.replays.len()],
+            experts: Vec::new(),
+            added: HashSet::new(),
+        }
+    }
+
+    /// Adds the tokens of a pass, whose matrix rows are `each` a token, in heads of so many columns.
+    pub(super) fn add(&mut self, shown: &Shown<'_>, each: usize, head: usize) {
+        let Shown { own, candidate, replays, tokens, experts, .. } = shown;
+        let runs: Vec<&Array2<f64>> = std::iter::once(*candidate).chain(replays.iter().copied()).collect();
+        let is_new = |token: &usize| self.added.insert(content(own, &runs, *token, each));
+        let new: Vec<usize> = (0..*tokens).filter(is_new).collect();
+        let rows: Vec<usize> = new.iter().flat_map(|token| token * each..(token + 1) * each).collect();
+        let of_new = |all: &Array2<f64>| all.select(Axis(0), &rows);
+        let own = of_new(own);
+        for (sum, run) in self.runs.iter_mut().zip(runs) {
+            sum.extend(Tally::of(&own, &of_new(run), each, head));
+        }
+        let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
+        self.experts.extend(new.into_iter().map(chose));
+    }
+
     /// How many of the rows chose each expert.
-    fn visits(&self) -> BTreeMap<usize, usize> {
+    pub(super) fn visits(&self) -> BTreeMap<usize, usize> {
         let mut visits = BTreeMap::new();
         self.experts.iter().flatten().for_each(|expert| *visits.entry(*expert).or_default() += 1);
         visits
     }
 
-    fn tests(&self, site: Site) -> Vec<Tested> {
+    /// Everything that is looked at, whether or not it is suspicious.
+    pub(super) fn tests(&self) -> Vec<Tested> {
         let heads = self.runs[0].rows.first().map_or(0, Vec::len);
         let experts =
             self.experts.iter().flatten().copied().collect::<BTreeSet<usize>>().into_iter().map(Group::Expert);
@@ -253,7 +165,7 @@ impl AtSite {
         let columns = (0..self.runs[0].columns.len()).map(|column| self.of_column(column));
         let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some();
         let tested = of_groups.chain(columns).filter(known);
-        tested.map(|(found, is_large)| Tested { site, found, is_large }).collect()
+        tested.map(|(found, is_large)| Tested { found, is_large }).collect()
     }
 
     /// For each of some rows, the probability that a run in another order has as many other values, is as much larger, and as
@@ -318,7 +230,7 @@ impl AtSite {
     }
 
     /// Keeps what says most: heads or channels where few have it, experts where it is theirs alone, else all.
-    fn narrow(&self, found: &mut Vec<Structure>, limit: f64) {
+    pub(super) fn narrow(&self, found: &mut Vec<Structure>, limit: f64) {
         let count =
             |is: fn(&Group) -> bool| found.iter().map(|one| one.of).filter(is).collect::<BTreeSet<Group>>().len();
         let heads = (count(|of| matches!(of, Group::Head(_))), self.runs[0].rows.first().map_or(0, Vec::len));
@@ -355,7 +267,7 @@ impl AtSite {
 }
 
 /// Whether two sites are the same place, but for their layers.
-fn is_peer(one: Site, other: Site) -> bool {
+pub(super) fn is_peer(one: Site, other: Site) -> bool {
     match (one, other) {
         (Site::Layer(_, one), Site::Layer(_, other)) => one == other,
         (Site::Vision(_, VisionSite::Layer(_, one)), Site::Vision(_, VisionSite::Layer(_, other))) => one == other,

@@ -69,6 +69,7 @@ pub(crate) struct Track<'m> {
     model: &'m Decoder<'m>,
     candidate: RoundingContract,
     main: State,
+    /// None, if it is silent.
     members: Vec<State>,
     /// Whether noise is measured even where a value is beyond any noise, and more is told than verdicts.
     thorough: bool,
@@ -103,10 +104,23 @@ impl<'m> Track<'m> {
         }
     }
 
-    /// Goes on from a candidate's residual stream.
+    /// The same, of which nothing is said: it tells others what it sees on its way, and needs no noise.
+    pub(crate) fn silent(self) -> Self {
+        Track { members: Vec::new(), ..self }
+    }
+
+    /// Whether nothing is said of it.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Goes on from a candidate's residual stream, each run with what it takes that for.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
-        self.main.jump(stream, &self.candidate);
-        (self.abreast, self.unknown) = (false, false);
+        self.main.jump(stream, &self.candidate, true);
+        for (member, seed) in self.members.iter_mut().zip(1..) {
+            member.jump(stream, &self.candidate.stochastic(seed), false);
+        }
+        (self.abreast, self.unknown) = (true, false);
     }
 
     /// Runs one phase of a forward pass.
@@ -152,7 +166,7 @@ impl<'m> Track<'m> {
         }
         let needed =
             matches!(phase, Phase::Patches(_) | Phase::Start) || !floored.is_empty() || !self.is_exact(phase, pass);
-        if needed {
+        if needed && !self.is_silent() {
             self.abreast = self.advance_members(before, phase, pass, loaded, (&mut seen, floored))?;
         } else {
             self.abreast = false;
@@ -289,10 +303,10 @@ impl<T: Real> State<T> {
         self.cache.truncate(kept);
     }
 
-    /// Goes on from the residual stream of a candidate that rounds as a contract says.
-    pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract) {
+    /// Goes on from the residual stream of a candidate that rounds as a contract says, with its errors or without.
+    pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract, bounds: bool) {
         let saved = saved_as(contract.saved, stream).unwrap_or(Storage::Real);
-        let Tracked { value, error } = before_saved(stream, Rounding { storage: saved, mode: contract.mode }, true);
+        let Tracked { value, error } = before_saved(stream, Rounding { storage: saved, mode: contract.mode }, bounds);
         self.stream = Some(Tracked { value: value.mapv(T::of), error }.into());
     }
 

@@ -16,9 +16,10 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 use super::agreement::Agreement;
 use super::lens::Lens;
 use super::loaded::Loaded;
+use super::significance::{SiteTests, Structures};
 use super::stored::{shown_in, storage_at};
+use super::structure::Shown;
 use super::structure::chances::REPLAYS;
-use super::structure::{Shown, Significant, Structure, Structures};
 use super::substitution::{Seen, Substitution, Unshown};
 use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
@@ -54,9 +55,9 @@ impl<'m> Twin<'m> {
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
         self.is_known = true;
-        self.main.jump(stream, &self.contract);
+        self.main.jump(stream, &self.contract, true);
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
-            replay.jump(stream, &self.contract.reordered(seed));
+            replay.jump(stream, &self.contract.reordered(seed), true);
         }
     }
 
@@ -104,20 +105,15 @@ impl<'m> Twin<'m> {
                 experts: experts.as_ref().filter(is_after).map(|(_, chosen)| chosen),
             };
             if loaded.is_whole() {
-                self.structures.add(self.model.config(), shown);
+                self.structures.add(self.model.config(), &shown);
             }
         }
         Ok(agreements)
     }
 
-    /// Structure in the disagreements of all that it went through, which rounding does not explain.
-    pub(crate) fn structures(&self) -> BTreeMap<Site, Vec<Structure>> {
-        self.structures.found()
-    }
-
-    /// The same with what says less of the same values.
-    pub(crate) fn significant(&self) -> Significant {
-        self.structures.significant()
+    /// What each site that it went through says of structure in the disagreements.
+    pub(crate) fn tests(self) -> BTreeMap<Site, SiteTests> {
+        self.structures.tests()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use reference::Site;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::Display;
 
 use crate::judge::agreement::Agreement;
@@ -13,7 +13,7 @@ use crate::judge::spread::Spread;
 use crate::judge::structure::Structure;
 
 /// How a site fares, from best to worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 /// By what a site was judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JudgedBy {
     /// The a-priori bound of each element.
@@ -47,7 +47,7 @@ pub enum JudgedBy {
 }
 
 /// The element that stands out most.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Worst {
     /// Its index in the dumped tensor, without a batch axis.
     pub index: Vec<usize>,
@@ -62,7 +62,7 @@ pub struct Worst {
 }
 
 /// A token that other experts were chosen for than the reference's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flip {
     /// The token.
     pub token: usize,
@@ -71,7 +71,7 @@ pub struct Flip {
 }
 
 /// Which token a row of logits makes the likeliest.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Top {
     /// The row.
     pub token: usize,
@@ -84,7 +84,7 @@ pub struct Top {
 }
 
 /// What errors of logits do to the probabilities of the next token.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Likelihood {
     /// KL(reference‖candidate) in nats, the largest of all tokens.
     pub divergence: f64,
@@ -93,14 +93,13 @@ pub struct Likelihood {
 }
 
 /// One site under one lens.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteReport {
     /// The forward pass.
     pub step: usize,
     /// The position of the pass's first token.
     pub first: usize,
     /// The place.
-    #[serde(serialize_with = "as_path")]
     pub site: Site,
     /// The lens.
     pub lens: Lens,
@@ -117,7 +116,7 @@ pub struct SiteReport {
     /// Under the local lens, how the values stand to those of the candidate's twin.
     pub twin: Option<Agreement>,
     /// Structure in what is not the twin's, which rounding does not explain.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub structures: Vec<Structure>,
     /// How many are outside.
     pub faults: usize,
@@ -136,12 +135,11 @@ pub struct SiteReport {
     /// The element that stands out most.
     pub worst: Option<Worst>,
     /// Sites on the way here that the candidate does not show: these operators were judged together.
-    #[serde(serialize_with = "as_paths")]
     pub segment: Vec<Site>,
     /// What else there is to say, in a sentence.
     pub note: Option<String>,
     /// At a choice of experts, the tokens whose experts differ.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flips: Vec<Flip>,
     /// How the errors are spread; a report in JSON has no pictures.
     #[serde(skip)]
@@ -210,12 +208,4 @@ impl SiteReport {
             (self.verdict, self.suspicious) = (Verdict::Within, 0);
         }
     }
-}
-
-pub(super) fn as_path<S: serde::Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(site)
-}
-
-fn as_paths<S: serde::Serializer>(sites: &[Site], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(sites.iter().map(ToString::to_string))
 }

@@ -15,14 +15,14 @@ use crate::failure::Failure;
 use crate::judge::agreement::Agreement;
 use crate::judge::candidate::{Candidate, Start};
 use crate::judge::exact::{ExactTwin, Exactness};
+use crate::judge::found::Found;
 use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::loaded::Loaded;
-use crate::judge::percentile;
-use crate::judge::structure::Significant;
+use crate::judge::significance::Significant;
 use crate::judge::track::{Pass, Phase, Track};
 use crate::judge::twin::Twin;
-use crate::judge::verdict::{SiteReport, Verdict};
+use crate::judge::verdict::SiteReport;
 
 /// What to verify, and how.
 pub struct Verification<'a> {
@@ -42,17 +42,6 @@ pub struct Verification<'a> {
     pub layers: Range<usize>,
     /// A site whose values are kept as the local lens first sees them.
     pub keep: Option<At>,
-}
-
-/// What was found.
-#[derive(Debug, Clone, Default)]
-pub struct Found {
-    /// Every judged site under every lens, in the order in which a token meets them.
-    pub sites: Vec<SiteReport>,
-    /// Sites that the candidate does not show.
-    pub missing: BTreeSet<Site>,
-    /// The values that were to be kept.
-    pub kept: Option<Kept>,
 }
 
 /// How the local lens looks.
@@ -94,26 +83,35 @@ pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
     pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
+        Ok(self.part(&[], progress)?.concluded())
+    }
+
+    /// Runs for a part of what is found, beside other parts that other lenses find: what those of `beside` tell these lenses is
+    /// told them here, too, and nothing is said of what they see themselves.
+    pub(crate) fn part(&self, beside: &[Lens], progress: impl FnMut()) -> Result<Found, Failure> {
         let mut twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
-        Ok(self.judge(true, twin.as_mut(), None, progress)?.found)
+        let mut found = self.judge((true, beside), twin.as_mut(), None, progress)?.found;
+        found.open.tests = twin.map(Twin::tests).unwrap_or_default();
+        Ok(found)
     }
 
     /// Runs without the twin, which changes no verdict.
     pub fn without_twin(&self) -> Result<Found, Failure> {
-        Ok(self.judge(true, None, None, || ())?.found)
+        Ok(self.judge((true, &[]), None, None, || ())?.found.concluded())
     }
 
     /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
     pub fn verdicts(&self) -> Result<Found, Failure> {
-        Ok(self.judge(false, None, None, || ())?.found)
+        Ok(self.judge((false, &[]), None, None, || ())?.found.concluded())
     }
 
     /// Runs for the verdicts, and for what else is looked at.
     pub(crate) fn inspect(&self, look: &Look) -> Result<Inspected, Failure> {
         let mut twin = look.twin.then(|| Twin::new(self.model, self.contract));
-        let Gathered { found, values, .. } = self.judge(false, twin.as_mut(), Some(look), || ())?;
-        let significant = twin.map(|twin| twin.significant()).unwrap_or_default();
-        Ok(Inspected { sites: found.sites, values, significant })
+        let Gathered { mut found, values, .. } = self.judge((false, &[]), twin.as_mut(), Some(look), || ())?;
+        found.open.tests = twin.map(Twin::tests).unwrap_or_default();
+        let significant = Significant::of(&found.open.tests);
+        Ok(Inspected { sites: found.concluded().sites, values, significant })
     }
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
@@ -170,7 +168,7 @@ impl Verification<'_> {
 
     fn judge<'l>(
         &self,
-        thorough: bool,
+        (thorough, beside): (bool, &[Lens]),
         mut twin: Option<&mut Twin<'_>>,
         look: Option<&'l Look>,
         mut progress: impl FnMut(),
@@ -179,9 +177,12 @@ impl Verification<'_> {
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
         // Nothing can be run freely from a prefix that nobody knows, nor a whole layer.
         let possible = |lens: &Lens| (start == 0 || *lens != Lens::Global) && (!absent || *lens == Lens::Local);
-        let lenses = self.lenses.iter().filter(|lens| possible(lens));
-        let track = |lens: &Lens| Track::new(*lens, self.model, self.contract, thorough);
-        let mut tracks: Vec<Track<'_>> = lenses.map(track).collect();
+        let track = |lens: Lens| {
+            let track = Track::new(lens, self.model, self.contract, thorough);
+            if self.lenses.contains(&lens) { track } else { track.silent() }
+        };
+        let lenses = Lens::ALL.into_iter().filter(|lens| self.lenses.contains(lens) || beside.contains(lens));
+        let mut tracks: Vec<Track<'_>> = lenses.filter(possible).map(track).collect();
         let mut gathered = Gathered { look, ..Gathered::default() };
         let mut first = 0;
         for (step, tokens) in self.steps.iter().enumerate() {
@@ -212,15 +213,6 @@ impl Verification<'_> {
             }
             first += tokens.len();
         }
-        for (site, structures) in twin.iter().flat_map(|twin| twin.structures()) {
-            let reports = gathered.found.sites.iter_mut();
-            let mut of_site = reports.filter(|report| (report.lens, report.site) == (Lens::Local, site));
-            if let Some(report) = of_site.next() {
-                report.verdict = report.verdict.max(Verdict::Suspicious);
-                report.structures = structures;
-            }
-        }
-        percentile::mark(&mut gathered.found.sites);
         Ok(gathered)
     }
 
@@ -237,11 +229,27 @@ impl Verification<'_> {
         Pass { tokens, prompt: &tokens[..prompt], start, more: step + 1 < self.steps.len() }
     }
 
-    fn extent(&self, step: usize) -> Extent {
+    pub(crate) fn extent(&self, step: usize) -> Extent {
         let extent = extent(self.steps, self.model.media(), step);
         let start = self.candidate.start(step);
         let positions = start.map_or(extent.positions, |start| start.position + extent.tokens);
         Extent { positions, ..extent }
+    }
+
+    /// Whether a run of the layers goes on from values that the candidate shows, as one from the tokens does: from a residual stream
+    /// of which every value is a number.
+    pub(crate) fn begins_anew(&self) -> Result<bool, Failure> {
+        let start = self.first_layer();
+        if start == 0 {
+            return Ok(false);
+        }
+        for step in 0..self.steps.len() {
+            let loaded = Loaded::new(self.candidate, self.model.config(), step, self.extent(step));
+            if !loaded.value(output_of(start - 1))?.iter().all(|x| x.is_finite()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The first layer that has to be run: the first of the chosen ones, if the candidate shows what goes into it.
@@ -279,16 +287,17 @@ impl Verification<'_> {
         let Gathered { found, look, values } = gathered;
         let is_judged = |site| look.and_then(|look| look.only.as_ref()).is_none_or(|only| only.contains(&site));
         let mut outputs: Vec<(Lens, Array2<f64>)> = Vec::new();
-        let from = found.sites.len();
         for track in tracks {
             let shown = track.advance(phase, pass, loaded)?;
             let of_track = found.sites.len();
+            let of_layer = shown.seen.iter().filter(|judge| matches!(judge.site(), Site::Layer(_, LayerSite::Output)));
+            outputs.extend(of_layer.map(|judge| (track.lens, judge.computed().clone())));
+            if track.is_silent() {
+                continue;
+            }
             let choices = shown.choices.iter().filter(|choice| is_judged(choice.site));
             found.sites.extend(choices.map(|choice| choice.report(loaded.step())));
             for judge in shown.seen.into_iter().filter(|judge| is_judged(judge.site())) {
-                if matches!(judge.site(), Site::Layer(_, LayerSite::Output)) {
-                    outputs.push((track.lens, judge.computed().clone()));
-                }
                 let at = At { step: loaded.step(), site: judge.site() };
                 if self.keep == Some(at) && track.lens == Lens::Local {
                     found.kept = Some(judge.kept(&self.contract, loaded)?);
@@ -308,9 +317,8 @@ impl Verification<'_> {
         let output = |lens| outputs.iter().find(|(of, _)| *of == lens).map(|(_, value)| value);
         if let (Some(forced), Some(free)) = (output(Lens::Layer), output(Lens::Global)) {
             let carried = (forced - free).mapv(|x| x * x).sum().sqrt() / free.mapv(|x| x * x).sum().sqrt();
-            let layer = found.sites[from..].iter_mut().find(|report| report.lens == Lens::Layer);
-            if let Some(report) = layer {
-                report.carried = Some(carried);
+            if let Phase::Layer(layer) = phase {
+                found.open.carried.push((loaded.step(), layer, carried));
             }
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use reference::Site;
-use reference::config::Config;
 use serde::Serialize;
 use strum::Display;
 
@@ -17,8 +16,8 @@ use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
 use crate::judge::decoded::Decoded;
 use crate::judge::exact::Exactness;
+use crate::judge::found::Found;
 use crate::judge::verdict::{SiteReport, Verdict};
-use crate::judge::verification::Found;
 
 /// A comparison of one candidate with the reference.
 #[derive(Debug, Clone, Serialize)]
@@ -30,12 +29,10 @@ pub struct Report {
     /// Every judged site under every lens.
     pub sites: Vec<SiteReport>,
     /// Sites that the candidate does not show.
-    #[serde(serialize_with = "as_paths")]
     pub missing: BTreeSet<Site>,
     /// How much of the model was compared.
     pub coverage: Coverage,
     /// Operators that were required and not compared.
-    #[serde(serialize_with = "as_paths")]
     pub unmet: BTreeSet<Site>,
     /// Verdicts that count as faults, beside that.
     pub denied: Vec<Verdict>,
@@ -65,8 +62,13 @@ pub enum Conclusion {
 pub const SCHEMA: u32 = 3;
 
 impl Report {
-    /// What was found at the selected sites. Refused if nothing was compared there.
-    pub fn of(mut header: Header, found: Found, selection: &Selection, config: &Config) -> Result<Self, Failure> {
+    /// What was found at the selected sites of a model that has these operators. Refused if nothing was compared there.
+    pub fn of(
+        mut header: Header,
+        found: Found,
+        selection: &Selection,
+        operators: BTreeSet<Site>,
+    ) -> Result<Self, Failure> {
         let Found { mut sites, mut missing, .. } = found;
         let shown: BTreeSet<Site> = sites.iter().map(|report| report.site).collect();
         sites.retain(|report| selection.has(report.site));
@@ -74,18 +76,17 @@ impl Report {
         if sites.is_empty() {
             return Err(nothing_compared(&header, &shown, selection));
         }
-        let coverage = Coverage::of(config, &header, &sites);
+        let coverage = Coverage::of(operators, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
         let (decode, exact, detection) = (None, None, None);
         header.notes.extend(roundings::elsewhere(&header, &sites));
         Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode, exact, detection })
     }
 
-    /// Holds it to demands. Refused if they cannot be met by any candidate.
-    pub fn hold_to(&mut self, demands: &Demands) -> Result<(), Failure> {
-        self.unmet = demands.unmet(&self.coverage)?;
+    /// Holds it to demands.
+    pub fn hold_to(&mut self, demands: &Demands) {
+        self.unmet = demands.unmet(&self.coverage);
         self.denied.clone_from(&demands.denied);
-        Ok(())
     }
 
     /// What to make of it as a whole.
@@ -191,8 +192,4 @@ fn nothing_compared(header: &Header, shown: &BTreeSet<Site>, selection: &Selecti
 fn lens_order(report: &SiteReport) -> usize {
     use crate::judge::lens::Lens::{Global, Layer, Local};
     [Local, Layer, Global].iter().position(|lens| *lens == report.lens).unwrap_or(0)
-}
-
-fn as_paths<S: serde::Serializer>(sites: &BTreeSet<Site>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(sites.iter().map(ToString::to_string))
 }

@@ -32,8 +32,8 @@ struct Steps {
 }
 
 impl Coverage {
-    /// Of what was compared of a model.
-    pub fn of(config: &Config, header: &Header, sites: &[SiteReport]) -> Self {
+    /// Of what was compared of a model that has these operators.
+    pub fn of(operators: BTreeSet<Site>, header: &Header, sites: &[SiteReport]) -> Self {
         let mut steps: BTreeMap<Site, Steps> = BTreeMap::new();
         for report in sites.iter().filter(|report| report.lens == Lens::Local) {
             let own = operator(report.site);
@@ -48,7 +48,6 @@ impl Coverage {
                 }
             }
         }
-        let operators = operators(config, header.shown.len());
         let compared = |site: &Site, of: fn(&Steps) -> &BTreeSet<usize>| {
             let passes = if is_of_first_pass(*site) { 1 } else { header.steps.len() };
             steps.get(site).is_some_and(|steps| of(steps).len() >= passes)
@@ -86,7 +85,7 @@ impl Serialize for Coverage {
 
 /// The operators of a model that has `passes` passes through its vision tower. A value that is only made on request belongs
 /// to the operator that reads it.
-fn operators(config: &Config, passes: usize) -> BTreeSet<Site> {
+pub fn operators(config: &Config, passes: usize) -> BTreeSet<Site> {
     let of_passes = |site| match site {
         Site::Vision(_, site) => (0..passes).map(|pass| Site::Vision(pass, site)).collect(),
         site => vec![site],

@@ -1,10 +1,12 @@
 //! What is demanded of a report beside that it has no fault.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use clap::ValueEnum;
 use globset::GlobSet;
 use reference::Site;
+use serde::{Deserialize, Serialize};
 
 use super::coverage::Coverage;
 use crate::compare::selection::patterns;
@@ -34,37 +36,68 @@ impl Denied {
 }
 
 /// What must be compared, and what must not be found.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(try_from = "Typed", into = "Typed")]
 pub struct Demands {
     required: Vec<(String, GlobSet)>,
     /// Verdicts that count as faults.
     pub denied: Vec<Verdict>,
 }
 
+/// What was typed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Typed {
+    require: Vec<String>,
+    deny: Vec<Verdict>,
+}
+
 impl Demands {
     /// From patterns, `all` among them for every operator, and verdicts.
-    pub fn parse(require: &[String], deny: &[Denied]) -> Result<Self, Failure> {
+    pub fn parse(require: &[String], denied: &[Verdict]) -> Result<Self, Failure> {
         let of = |pattern: &String| {
             let any = if pattern == "all" { "*".to_owned() } else { pattern.clone() };
             Ok((pattern.clone(), patterns("--require", std::slice::from_ref(&any))?))
         };
         let required = require.iter().map(of).collect::<Result<_, Failure>>()?;
-        Ok(Demands { required, denied: deny.iter().map(|denied| denied.verdict()).collect() })
+        Ok(Demands { required, denied: denied.to_vec() })
     }
 
-    /// The operators that are required and were not compared. Refused, if a pattern fits no operator of the model.
-    pub(super) fn unmet(&self, coverage: &Coverage) -> Result<BTreeSet<Site>, Failure> {
-        let mut unmet = BTreeSet::new();
-        for (pattern, sites) in &self.required {
-            let fits = |site: &Site| sites.is_match(site.to_string());
-            if !coverage.operators.iter().any(fits) {
-                let all = coverage.operators.len();
-                let problem =
-                    format!("--require {pattern}: fits none of the {all} operators that the model has on this prompt");
-                return Err(Failure::new(problem).help("give `all`, or a pattern such as 'layers.*.self_attn.*'"));
-            }
-            unmet.extend(coverage.missed().filter(fits));
-        }
-        Ok(unmet)
+    /// Refused, if a pattern fits none of the model's operators.
+    pub fn require_possible(&self, operators: &BTreeSet<Site>) -> Result<(), Failure> {
+        let fits_none = |sites: &GlobSet| !operators.iter().any(|site| sites.is_match(site.to_string()));
+        let Some((pattern, _)) = self.required.iter().find(|(_, sites)| fits_none(sites)) else { return Ok(()) };
+        let all = operators.len();
+        let problem =
+            format!("--require {pattern}: fits none of the {all} operators that the model has on this prompt");
+        Err(Failure::new(problem).help("give `all`, or a pattern such as 'layers.*.self_attn.*'"))
+    }
+
+    /// The operators that are required and were not compared.
+    pub(super) fn unmet(&self, coverage: &Coverage) -> BTreeSet<Site> {
+        let is_required = |site: &Site| self.required.iter().any(|(_, sites)| sites.is_match(site.to_string()));
+        coverage.missed().filter(is_required).collect()
+    }
+}
+
+/// The options again, as they were typed.
+impl fmt::Display for Demands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let required = self.required.iter().map(|(pattern, _)| format!("--require '{pattern}'"));
+        let denied = self.denied.iter().map(|denied| format!("--deny {denied}"));
+        f.write_str(&required.chain(denied).collect::<Vec<String>>().join(" "))
+    }
+}
+
+impl TryFrom<Typed> for Demands {
+    type Error = Failure;
+
+    fn try_from(Typed { require, deny }: Typed) -> Result<Self, Failure> {
+        Demands::parse(&require, &deny)
+    }
+}
+
+impl From<Demands> for Typed {
+    fn from(Demands { required, denied }: Demands) -> Self {
+        Typed { require: required.into_iter().map(|(pattern, _)| pattern).collect(), deny: denied }
     }
 }

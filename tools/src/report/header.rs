@@ -3,13 +3,14 @@
 use std::iter;
 
 use reference::{RoundingContract, Semantics};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::figures::counted;
 use super::pictures::TowerPass;
+use crate::kept::as_text;
 
 /// What is compared.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Header {
     /// The model's name or folder.
     pub model: String,
@@ -18,12 +19,12 @@ pub struct Header {
     /// The candidate, and who made it.
     pub candidate: String,
     /// How the candidate rounds.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "as_text")]
     pub precision: RoundingContract,
     /// From where that is known.
     pub precision_from: String,
     /// The reading of the documents.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "as_text")]
     pub semantics: Semantics,
     /// Tokens of each forward pass.
     pub steps: Vec<usize>,
@@ -48,8 +49,4 @@ impl Header {
         };
         iter::once(tokens).chain(self.shown.iter().map(TowerPass::told)).collect::<Vec<_>>().join(", ")
     }
-}
-
-fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }

@@ -6,12 +6,12 @@ use reference::Grid;
 use reference::config::Vision;
 use reference::grid::segments;
 use reference::media::{Media, Medium, Pixels};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::figures::counted;
 
 /// What goes through the vision tower on one pass.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TowerPass {
     /// What it is.
     pub medium: Medium,

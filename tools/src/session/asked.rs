@@ -2,24 +2,25 @@
 
 use std::ops::Range;
 
-use reference::Site;
-
 use super::model::Model;
+use super::need;
+use super::outline::{OfRequest, Outline};
+use super::part::Part;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
-use super::work;
+use super::tokens::judge_tokens;
+use super::units::{self, Kind, Unit, Whole};
+use super::work::{self, Item, layer_of};
 use crate::compare::selection::Selection;
 use crate::diagnose::detection::{Detection, detect};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
-use crate::judge::decoded::{Decoded, judge_decoded};
-use crate::judge::floor::MEMBERS;
+use crate::judge::exact::Bits;
+use crate::judge::found::Found;
 use crate::judge::lens::Lens;
-use crate::judge::loaded::Loaded;
-use crate::judge::replay::Choices;
-use crate::judge::verification::extent;
 use crate::report::content::{Header, Report};
+use crate::report::coverage::operators;
 use crate::report::demands::Demands;
 use crate::report::pictures::TowerPass;
 
@@ -57,6 +58,17 @@ pub(super) struct Subject<'a> {
     pub(super) emulated: Option<bool>,
 }
 
+/// What is asked of candidates of a model, one a request.
+pub(super) struct Asking<'a> {
+    model: &'a Model,
+    subjects: &'a [Subject<'a>],
+    asked: &'a Asked,
+    comparisons: Vec<Comparison<'a>>,
+    /// The lenses, each once.
+    pub(super) lenses: Vec<Lens>,
+    layers: Range<usize>,
+}
+
 /// Reports on candidates of a model, one a request.
 pub(super) fn reports(
     model: &Model,
@@ -64,35 +76,121 @@ pub(super) fn reports(
     asked: &Asked,
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Report>, Failure> {
-    let all = [Lens::Local, Lens::Layer, Lens::Global];
-    let lenses = if asked.lenses.is_empty() { &all[..] } else { &asked.lenses };
-    let layers = asked.selection.layers(model.checkpoint.config().num_hidden_layers);
-    let comparisons: Vec<Comparison<'_>> = subjects.iter().map(|subject| subject.comparison).collect();
-    let items = work::list(&comparisons, &layers, lenses)?;
-    let found = work::execute(&comparisons, &items, &format!("verifying {}", model.name), watch)?;
-    let mut reports = Vec::with_capacity(subjects.len());
-    for (subject, found) in subjects.iter().zip(found) {
-        let config = model.checkpoint.config().under(&subject.comparison.compared.semantics);
-        let mut report = Report::of(header(model, subject, asked), found, &asked.selection, &config)?;
-        report.hold_to(&asked.demands)?;
-        if let Some(emulated) = subject.emulated.filter(|_| lenses.contains(&Lens::Local)) {
-            let reference = subject.comparison.model()?;
-            let verification = subject.comparison.verification(&reference, lenses, layers.clone());
-            watch(Progress::Begins { what: "summing in the candidate's order", steps: verification.phases() });
-            let exact = verification.exactness(emulated, || watch(Progress::Step))?;
-            watch(Progress::Ends);
-            report.exact = exact.map(|exact| exact.of(&asked.selection));
-        }
-        if asked.detection {
-            report.detection = Some(detected(&subject.comparison, &layers, watch)?);
-        }
-        let decodes = subject.whole && !subject.prompt.decoded.is_empty();
-        if asked.selection.is_all() && asked.lenses.is_empty() && decodes {
-            report.decode = Some(decode(subject, watch)?);
-        }
-        reports.push(report);
+    let asking = Asking::new(model, subjects, asked);
+    let outline = asking.outline()?;
+    outline.reports(asking.parts(watch)?)
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(model: &'a Model, subjects: &'a [Subject<'a>], asked: &'a Asked) -> Self {
+        let comparisons = subjects.iter().map(|subject| subject.comparison).collect();
+        let is_asked = |lens: &Lens| asked.lenses.is_empty() || asked.lenses.contains(lens);
+        let lenses = Lens::ALL.into_iter().filter(is_asked).collect();
+        let layers = asked.selection.layers(model.checkpoint.config().num_hidden_layers);
+        Asking { model, subjects, asked, comparisons, lenses, layers }
     }
-    Ok(reports)
+
+    /// What the reports say beside what is found. Refused, if what is demanded is of no operator.
+    pub(super) fn outline(&self) -> Result<Outline, Failure> {
+        let outline = Outline {
+            requests: self.subjects.iter().map(|subject| self.of_request(subject)).collect(),
+            selection: self.asked.selection.clone(),
+            demands: self.asked.demands.clone(),
+        };
+        outline.requests.iter().try_for_each(|request| outline.demands.require_possible(&request.operators))?;
+        Ok(outline)
+    }
+
+    fn of_request(&self, subject: &Subject<'_>) -> OfRequest {
+        let config = self.model.checkpoint.config().under(&subject.comparison.compared.semantics);
+        let header = header(self.model, subject, self.asked);
+        let operators = operators(&config, header.shown.len());
+        OfRequest { header, operators, binding: subject.emulated.unwrap_or(false) }
+    }
+
+    /// What is to be done, unit by unit.
+    pub(super) fn units(&self) -> Result<Vec<Unit>, Failure> {
+        units::list(&self.comparisons, &self.layers, &self.lenses, |request| self.whole(request))
+    }
+
+    /// What units cost, by an estimate.
+    pub(super) fn costs(&self, units: &[Unit]) -> Vec<u64> {
+        units::costs(units, &self.lenses, self.model.checkpoint.config())
+    }
+
+    /// The anonymous memory that all of it needs in as few runs as do it, by an estimate, without what is done after lenses.
+    pub(super) fn need(&self) -> Result<u64, Failure> {
+        let need = |comparison| need::of_lenses(comparison, &self.lenses, &self.layers);
+        let needs: Vec<u64> = self.comparisons.iter().map(need).collect::<Result<_, _>>()?;
+        Ok(needs.into_iter().max().unwrap_or(0))
+    }
+
+    /// The same of a unit.
+    pub(super) fn need_of(&self, unit: &Unit) -> Result<u64, Failure> {
+        need::of_unit(unit, &self.lenses, &self.comparisons[unit.request])
+    }
+
+    /// What is found in a unit.
+    pub(super) fn part(&self, unit: &Unit, watch: &mut Watcher<'_>) -> Result<Part, Failure> {
+        let subject = &self.subjects[unit.request];
+        Ok(match unit.kind {
+            Kind::Layers | Kind::Global => {
+                let items = unit.items(&self.lenses);
+                let found = self.execute(&items, watch)?.swap_remove(unit.request);
+                let exact = if unit.kind == Kind::Layers { self.exact(subject, &unit.layers, watch)? } else { None };
+                Part::Lenses { found: Box::new(found), exact }
+            }
+            Kind::Decode => Part::Decode(judge_tokens(&subject.comparison, subject.prompt, watch)?),
+            Kind::Coverage => Part::Coverage(detected(&subject.comparison, &self.layers, watch)?),
+        })
+    }
+
+    /// All that is found, of each request, in as few runs as find it.
+    pub(super) fn parts(&self, watch: &mut Watcher<'_>) -> Result<Vec<(usize, Part)>, Failure> {
+        let items = work::list(&self.comparisons, &self.layers, &self.lenses)?;
+        let mut parts = Vec::new();
+        for (request, (subject, found)) in self.subjects.iter().zip(self.execute(&items, watch)?).enumerate() {
+            let exact = self.exact(subject, &self.layers, watch)?;
+            parts.push((request, Part::Lenses { found: Box::new(found), exact }));
+            let Whole { decode, coverage } = self.whole(request);
+            let others = [(Kind::Coverage, coverage), (Kind::Decode, decode)].into_iter().filter(|(_, is)| *is);
+            for (kind, _) in others {
+                parts.push((request, self.part(&Unit { request, kind, layers: self.layers.clone() }, watch)?));
+            }
+        }
+        Ok(parts)
+    }
+
+    fn execute(&self, items: &[Item], watch: &mut Watcher<'_>) -> Result<Vec<Found>, Failure> {
+        work::execute(&self.comparisons, (items, &self.lenses), &format!("verifying {}", self.model.name), watch)
+    }
+
+    /// What is asked of a request as a whole.
+    fn whole(&self, request: usize) -> Whole {
+        let (subject, Asked { lenses, selection, detection, .. }) = (&self.subjects[request], self.asked);
+        let decodes = subject.whole && !subject.prompt.decoded.is_empty();
+        Whole { decode: decodes && selection.is_all() && lenses.is_empty(), coverage: *detection }
+    }
+
+    /// How the values in some layers stand to those of the candidate's exact twin, if it is the CUDA path's and has one.
+    fn exact(
+        &self,
+        subject: &Subject<'_>,
+        layers: &Range<usize>,
+        watch: &mut Watcher<'_>,
+    ) -> Result<Option<Vec<Bits>>, Failure> {
+        if subject.emulated.is_none() || !self.lenses.contains(&Lens::Local) {
+            return Ok(None);
+        }
+        let reference = subject.comparison.model()?;
+        let verification = subject.comparison.verification(&reference, &self.lenses, layers.clone());
+        watch(Progress::Begins { what: "summing in the candidate's order", steps: verification.phases() });
+        let exact = verification.exactness(false, || watch(Progress::Step))?;
+        watch(Progress::Ends);
+        let count = reference.config().num_hidden_layers;
+        let is_own = |bits: &Bits| layers.contains(&layer_of(bits.site, count));
+        Ok(exact.map(|exact| exact.sites.into_iter().filter(is_own).collect()))
+    }
 }
 
 fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
@@ -122,47 +220,4 @@ fn detected(comparison: &Comparison<'_>, layers: &Range<usize>, watch: &mut Watc
     })?;
     watch(Progress::Ends);
     Ok(detection)
-}
-
-/// Judges the decoded tokens.
-fn decode(subject: &Subject<'_>, watch: &mut Watcher<'_>) -> Result<Decoded, Failure> {
-    let Compared { candidate, steps, .. } = subject.comparison.compared;
-    let reference = subject.comparison.model()?;
-    let passes: Vec<usize> = steps.iter().map(Vec::len).collect();
-    let mut choices = Choices::of(candidate, reference.config(), &passes)?;
-    let tokens = (&subject.prompt.tokens[..], &subject.prompt.decoded[..]);
-    watch(Progress::Begins { what: "verifying the decode", steps: 1 + MEMBERS });
-    let is_first = |position: usize| is_first(&subject.comparison.compared, tokens, position);
-    let contract = subject.comparison.contract;
-    let decoded = judge_decoded(&reference, tokens, contract, &mut choices, is_first, || watch(Progress::Step))?;
-    watch(Progress::Ends);
-    Ok(decoded)
-}
-
-/// Whether the token at a position of what was decoded is first in the candidate's logits, alone or with others; `None` where it
-/// does not show them.
-fn is_first(
-    compared: &Compared<'_>,
-    (prompt, decoded): (&[u32], &[u32]),
-    position: usize,
-) -> Result<Option<bool>, Failure> {
-    let Compared { candidate, config, steps, media, .. } = *compared;
-    let (mut step, mut row) = (0, prompt.len() - 1 + position);
-    while steps.get(step).is_some_and(|tokens| tokens.len() <= row) {
-        row -= steps[step].len();
-        step += 1;
-    }
-    if step == steps.len() {
-        return Ok(None);
-    }
-    let loaded = Loaded::new(candidate, config, step, extent(steps, media, step));
-    let Some(site) = [Site::Logits, Site::LmHead].into_iter().find(|site| loaded.has(*site)) else { return Ok(None) };
-    let place = match loaded.shown(site)? {
-        Some(shown) => shown.iter().position(|token| *token == row),
-        None => Some(row),
-    };
-    let Some(place) = place else { return Ok(None) };
-    let values = loaded.value(site)?;
-    let largest = values.row(place).fold(f64::NEG_INFINITY, |most, logit| most.max(*logit));
-    Ok(values.row(place).get(decoded[position] as usize).map(|logit| *logit >= largest))
 }

@@ -14,6 +14,8 @@ pub enum Progress<'a> {
     Left(usize),
     /// A step is done.
     Step,
+    /// Something that is of interest to who waits.
+    Note(&'a str),
     /// The work is done.
     Ends,
 }

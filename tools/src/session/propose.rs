@@ -20,7 +20,7 @@ use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
-use crate::judge::structure::rows_needed_among;
+use crate::judge::significance::rows_needed_among;
 
 /// What is asked.
 #[derive(Debug, Clone, Default)]

@@ -1,23 +1,28 @@
 //! A backend's run: the tokens that it makes, and what it computes on the way, recorded.
 
+use bytesize::ByteSize;
 use fixtures::activations::manifest::{Decode as Decoded, Manifest};
 use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
 use optimized::models::capture::Capture;
 use reference::Semantics;
 use reference::decode::Decode;
+use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::Choice;
 use reference::probe::{NoProbe, Probe};
+use reference::site::Extent;
 use serde_json::{Value, json};
 
 use super::backend::{Computing, load_optimized};
 use super::decoding::{decode_optimized, decode_reference};
 use super::model::Model;
+use super::need;
 use super::pixels::Shown;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
 use super::recorder::Recorder;
+use super::room::require_room;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
 
@@ -94,6 +99,19 @@ pub fn record(model: &Model, task: &Task, to: Recording, watch: &mut Watcher<'_>
         ..Manifest::default()
     })?;
     Ok(made)
+}
+
+/// Refuses a run that needs more anonymous memory than there may be, by an estimate: what it carries and makes, and for the CUDA
+/// path the weights, as an emulated device holds them.
+pub fn require_memory(model: &Model, task: &Task, memory: ByteSize) -> Result<(), Failure> {
+    let config = model.checkpoint.config();
+    let prompt = Prompt::find(task.tokens.as_deref(), model, None)?;
+    let patches = task.shown.find(model, &prompt)?.as_ref().map(Media::patches).unwrap_or_default();
+    let read = prompt.tokens.len();
+    let run = need::of_run(config, Extent::new(read, read).seeing(patches), read + task.how.tokens);
+    let of_weights = model.checkpoint.tensors().map(|tensor| 2 * tensor.shape.iter().product::<usize>() as u64);
+    let weights = if matches!(task.computing, Computing::Optimized(_)) { of_weights.sum() } else { 0 };
+    require_room(memory, &format!("running {}", model.name), run + weights)
 }
 
 impl Task {

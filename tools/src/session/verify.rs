@@ -1,15 +1,24 @@
 //! A dump from any engine next to the reference.
 
+use std::path::PathBuf;
+
+use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
 use fixtures::names::sited::Sited;
 use reference::Site;
 
-use super::asked::{Asked, Subject, reports};
+use super::asked::{Asked, Asking, Subject, reports};
 use super::backend::ran_on_emulated;
 use super::dumped::{Dumped, Given};
+use super::identity::Identity;
 use super::model::Model;
-use super::progress::Watcher;
+use super::part::Part;
+use super::progress::{Progress, Watcher};
+use super::resume::Folder;
+use super::room::require_room;
+use super::shard::{Shard, ShardFile};
+use super::units::{Unit, split};
 use crate::failure::Failure;
 use crate::report::content::Report;
 use crate::report::figures::counted;
@@ -25,6 +34,100 @@ pub fn verify(
     let requests = Dumped::of(dump, given, model)?;
     let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
     reports(model, &subjects, asked, watch)
+}
+
+/// How much of a machine a verification takes, and what outlasts it.
+#[derive(Debug, Clone, Default)]
+pub struct Means {
+    /// The folder in which finished units are kept.
+    pub resume: Option<PathBuf>,
+    /// Anonymous memory that may be used.
+    pub memory: Option<ByteSize>,
+}
+
+/// The same by these means: in units of work, where these are kept, or there is no room to do all of it together.
+pub fn verify_by(
+    means: &Means,
+    model: &Model,
+    dump: Dump,
+    (given, asked): (&Given, &Asked),
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
+    let requests = Dumped::of(dump, given, model)?;
+    let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
+    let asking = Asking::new(model, &subjects, asked);
+    let (units, outline) = (asking.units()?, asking.outline()?);
+    let has_room = means.memory.is_none_or(|memory| asking.need().is_ok_and(|need| need <= memory.as_u64()));
+    if has_room && means.resume.is_none() {
+        return outline.reports(asking.parts(watch)?);
+    }
+    let parts = in_units(means, (model, &requests), &asking, &units, watch)?;
+    outline.reports(units.iter().map(|unit| unit.request).zip(parts).collect())
+}
+
+/// One shard of it.
+pub fn verify_shard(
+    (shard, means): (Shard, &Means),
+    model: &Model,
+    dump: Dump,
+    (given, asked): (&Given, &Asked),
+    watch: &mut Watcher<'_>,
+) -> Result<ShardFile, Failure> {
+    let requests = Dumped::of(dump, given, model)?;
+    let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
+    let asking = Asking::new(model, &subjects, asked);
+    let (units, outline) = (asking.units()?, asking.outline()?);
+    let done = split(&asking.costs(&units), shard.of()).swap_remove(shard.index());
+    let parts = in_units(means, (model, &requests), &asking, &units[done.clone()], watch)?;
+    let (identity, _) = Identity::of(model, &requests, &asking.lenses);
+    ShardFile::new(shard, (identity, outline), (units, done), parts)
+}
+
+/// What is found in units, each by itself.
+fn in_units(
+    Means { resume, memory }: &Means,
+    (model, requests): (&Model, &[Dumped]),
+    asking: &Asking<'_>,
+    units: &[Unit],
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Part>, Failure> {
+    let open = |path: &PathBuf| {
+        let (identity, dates) = Identity::of(model, requests, &asking.lenses);
+        Folder::open(path, identity, dates)
+    };
+    let folder = resume.as_ref().map(open).transpose()?;
+    let mut kept = Vec::with_capacity(units.len());
+    for unit in units {
+        let part = folder.as_ref().map_or(Ok(None), |folder| folder.part(unit));
+        kept.push(part.unwrap_or_else(|damaged| {
+            watch(Progress::Note(&damaged));
+            None
+        }));
+    }
+    let open_units = || units.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).map(|(unit, _)| unit);
+    if let Some(memory) = memory {
+        open_units().try_for_each(|unit| require_room(*memory, &unit.to_string(), asking.need_of(unit)?))?;
+    }
+    let found = units.len() - open_units().count();
+    if found > 0 {
+        watch(Progress::Note(&format!("done already: {found} of {} of work", counted(units.len(), "unit"))));
+    }
+    watch(Progress::Begins { what: "verifying unit by unit", steps: units.len() });
+    let mut parts = Vec::with_capacity(units.len());
+    for (unit, kept) in units.iter().zip(kept) {
+        parts.push(if let Some(part) = kept {
+            part
+        } else {
+            let part = asking.part(unit, &mut |_| ())?;
+            folder.as_ref().map_or(Ok(()), |folder| folder.keep(unit, &part))?;
+            model.checkpoint.release();
+            requests[0].values.dump().release();
+            part
+        });
+        watch(Progress::Step);
+    }
+    watch(Progress::Ends);
+    Ok(parts)
 }
 
 fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {

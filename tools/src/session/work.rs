@@ -1,8 +1,9 @@
 //! The list of work: the lenses on the layers of the requests.
 //!
 //! An item needs the candidate's values and yields verdicts, and no item needs what another yields: whoever has an item can
-//! do it. Neighbouring items are done in one run over the model, so that what they share is computed once. How much of a
-//! layer's deviation came in with its input (`carried`) is told where the layer lens and the global one share a run.
+//! do it. Neighbouring items are done in one run over the model, so that what they share is computed once. What one lens tells
+//! another on its way is found again by whoever has the other's items alone, and what says something only beside all that was
+//! found is said at the end, by [`Found::concluded`]: the items yield the same, however they are divided.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +14,9 @@ use reference::models::decoder::Decoder;
 use super::progress::{Progress, Watcher};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
+use crate::judge::found::Found;
 use crate::judge::lens::Lens;
-use crate::judge::verification::{Found, Verification};
+use crate::judge::verification::Verification;
 
 /// A lens on a layer of a request. What comes before the first layer belongs to that, what follows the last one to that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,67 +74,81 @@ pub fn stretches(items: &[Item]) -> Vec<Stretch> {
     stretches
 }
 
-/// One run: the lenses that it has, and the layers through which it goes, which may begin before those of the stretch.
+/// One run: the lenses that it has, those that go beside them, and the layers through which it goes, which may begin before
+/// those of the stretch.
 struct Run<'a> {
     stretch: &'a Stretch,
     lenses: Vec<Lens>,
+    beside: Vec<Lens>,
     layers: Range<usize>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(stretch: &'a Stretch, lenses: Vec<Lens>, asked: &[Lens], layers: Range<usize>) -> Self {
+        let beside = beside(&lenses, asked);
+        Run { stretch, lenses, beside, layers }
+    }
+
     fn verification<'v>(&'v self, comparisons: &'v [Comparison<'v>], models: &'v [Decoder<'v>]) -> Verification<'v> {
         let request = self.stretch.request;
         comparisons[request].verification(&models[request], &self.lenses, self.layers.clone())
     }
 }
 
-/// Does the items of these comparisons, a comparison a request: what was found of each.
+/// Those of the lenses that are asked for, beside these, that tell these something: the local lens which choices were made that the
+/// candidate does not show, the layer lens how much of a layer's deviation it makes itself.
+fn beside(lenses: &[Lens], asked: &[Lens]) -> Vec<Lens> {
+    let tells = |lens: Lens| match lens {
+        Lens::Local => true,
+        Lens::Layer => lenses.contains(&Lens::Global),
+        Lens::Global => false,
+    };
+    asked.iter().copied().filter(|lens| !lenses.contains(lens) && tells(*lens)).collect()
+}
+
+/// Does items of these comparisons, a comparison a request, of all that these lenses are asked for: what was found of each, to be
+/// concluded.
 pub fn execute(
     comparisons: &[Comparison<'_>],
-    items: &[Item],
+    (items, asked): (&[Item], &[Lens]),
     what: &str,
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Found>, Failure> {
     let models: Vec<Decoder<'_>> = comparisons.iter().map(Comparison::model).collect::<Result<_, _>>()?;
     let stretches = stretches(items);
-    let runs: Vec<Run<'_>> = stretches.iter().flat_map(|stretch| runs(stretch, comparisons, &models)).collect();
+    let runs: Vec<Run<'_>> = stretches.iter().flat_map(|stretch| runs(stretch, asked, comparisons, &models)).collect();
     let phases = runs.iter().map(|run| run.verification(comparisons, &models).phases());
     watch(Progress::Begins { what, steps: phases.sum() });
     let mut found: Vec<Found> = comparisons.iter().map(|_| Found::default()).collect();
     for run in &runs {
         let Stretch { request, layers, .. } = run.stretch;
         let count = models[*request].config().num_hidden_layers;
-        let of_run = run.verification(comparisons, &models).run(|| watch(Progress::Step))?;
-        add(&mut found[*request], of_run, |site| layers.contains(&layer_of(site, count)));
+        let of_run = run.verification(comparisons, &models).part(&run.beside, || watch(Progress::Step))?;
+        found[*request].add(of_run.within(|site| layers.contains(&layer_of(site, count))));
     }
     watch(Progress::Ends);
     Ok(found)
 }
 
 /// The runs of a stretch. The global lens comes all the way from the tokens, the others begin where they can.
-fn runs<'a>(stretch: &'a Stretch, comparisons: &[Comparison<'_>], models: &[Decoder<'_>]) -> Vec<Run<'a>> {
+fn runs<'a>(
+    stretch: &'a Stretch,
+    asked: &[Lens],
+    comparisons: &[Comparison<'_>],
+    models: &[Decoder<'_>],
+) -> Vec<Run<'a>> {
     let Stretch { request, layers, lenses } = stretch;
     let begins = comparisons[*request].verification(&models[*request], lenses, layers.clone()).first_layer();
     if begins == 0 {
-        return vec![Run { stretch, lenses: lenses.clone(), layers: layers.clone() }];
+        return vec![Run::new(stretch, lenses.clone(), asked, layers.clone())];
     }
     let (global, others): (Vec<Lens>, Vec<Lens>) = lenses.iter().partition(|lens| **lens == Lens::Global);
-    let of = |lenses: Vec<Lens>, layers| (!lenses.is_empty()).then_some(Run { stretch, lenses, layers });
+    let of = |lenses: Vec<Lens>, layers| (!lenses.is_empty()).then(|| Run::new(stretch, lenses, asked, layers));
     of(others, layers.clone()).into_iter().chain(of(global, 0..layers.end)).collect()
 }
 
-/// Adds what a run found at its own sites, in the order in which a token meets them.
-fn add(all: &mut Found, more: Found, own: impl Fn(Site) -> bool) {
-    let is_first = all.sites.is_empty();
-    all.sites.extend(more.sites.into_iter().filter(|report| own(report.site)));
-    all.missing.extend(more.missing.into_iter().filter(|site| own(*site)));
-    if !is_first {
-        all.sites.sort_by_key(|report| (report.step, layer_of(report.site, usize::MAX)));
-    }
-}
-
 /// The layer that a site belongs to, of so many.
-fn layer_of(site: Site, count: usize) -> usize {
+pub(super) fn layer_of(site: Site, count: usize) -> usize {
     match site {
         Site::Layer(layer, _) => layer,
         Site::FinalNorm | Site::LmHead | Site::Logits => count.saturating_sub(1),

@@ -11,7 +11,7 @@ use ndarray::Array2;
 use reference::config::FeedForward;
 use reference::weights::{LayerWeight, Projection};
 use reference::{LayerSite, RoundingContract, Site};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::gains::larger;
 use super::stretch::{self, Stretch, Under, furthest};
@@ -26,7 +26,7 @@ use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::Look;
 
 /// The experts of a layer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExpertsOf {
     /// The layer.
     pub layer: usize,
@@ -39,7 +39,7 @@ pub struct ExpertsOf {
 }
 
 /// An expert whose gain would not be seen.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Unseen {
     /// The expert.
     pub expert: usize,

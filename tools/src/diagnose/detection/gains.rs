@@ -8,7 +8,7 @@ use std::ops::Range;
 use reference::Site;
 use reference::config::{Config, FeedForward};
 use reference::weights::{LayerWeight, Projection, Weight};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::stretch::{self, Stretch};
 use crate::diagnose::catalogue::assumption::Assumption;
@@ -26,7 +26,7 @@ use crate::judge::verification::Look;
 pub(super) const GAIN: f64 = 1.01;
 
 /// What has a gain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
     /// The router's logits.
@@ -38,7 +38,7 @@ pub enum Of {
 }
 
 /// A gain in one layer.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The layer.
     pub layer: usize,

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use reference::Site;
-use serde::Serialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::stretch::{self, Evidence, Moved, Stretch};
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::list;
-use crate::diagnose::catalogue::mistake::{Assumed, Clue};
+use crate::diagnose::catalogue::mistake::{Assumed, Clue, Mistake};
 use crate::diagnose::sizes;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -28,8 +29,28 @@ pub struct Known {
     pub ways: Vec<Way>,
 }
 
+/// What is read names a mistake of the catalogue, whose texts it takes.
+impl<'de> Deserialize<'de> for Known {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+            about: String,
+            visible: String,
+            ways: Vec<Way>,
+        }
+        let Named { name, about, visible, ways } = Named::deserialize(from)?;
+        // Several may have one name, in models that have an operator each otherwise.
+        let texts = |mistake: &&Mistake| [mistake.name, mistake.about, mistake.visible] == [&*name, &*about, &*visible];
+        let known = list::all().find(texts);
+        let Mistake { name, about, visible, .. } =
+            known.ok_or_else(|| D::Error::custom(format!("{name} is no known mistake")))?;
+        Ok(Known { name, about, visible, ways })
+    }
+}
+
 /// One way in which a mistake is made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Way {
     /// How.
     pub way: String,
@@ -38,7 +59,7 @@ pub struct Way {
 }
 
 /// What a dump says of a mistake.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// It was not made: what is compared would be no right computation of it.

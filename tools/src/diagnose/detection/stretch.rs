@@ -6,14 +6,14 @@ use std::ops::Range;
 use fixtures::names::at::At;
 use reference::Site;
 use reference::compare::ratio;
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
-use crate::judge::structure::{Group, Significant, Structure};
+use crate::judge::significance::Significant;
+use crate::judge::structure::{Group, Structure};
 use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 use crate::judge::verification::{Inspected, Look, Verification};
 
@@ -40,12 +40,11 @@ pub(super) struct Under {
 }
 
 /// A comparison that comes out badly under an assumption alone.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The forward pass.
     pub step: usize,
     /// The place.
-    #[serde(serialize_with = "as_path")]
     pub site: Site,
     /// Fault, or suspicious.
     pub verdict: Verdict,
@@ -58,14 +57,14 @@ pub struct Evidence {
     /// Of so many.
     pub count: usize,
     /// The structures that are suspicious.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub structures: Vec<Structure>,
     /// What else there is to say.
     pub note: Option<String>,
 }
 
 /// How far an assumption moves what is compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
     /// The most that a value is moved, in bounds.
     pub bounds: f64,
@@ -211,18 +210,4 @@ impl Moved {
         let further = if other.bounds > self.bounds { other } else { self };
         Moved { choices: self.choices || other.choices, ..further }
     }
-}
-
-impl Serialize for Moved {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Moved", 3)?;
-        fields.serialize_field("bounds", &self.bounds)?;
-        fields.serialize_field("site", &self.site.map(|site| site.to_string()))?;
-        fields.serialize_field("choices", &self.choices)?;
-        fields.end()
-    }
-}
-
-fn as_path<S: Serializer>(site: &Site, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(site)
 }

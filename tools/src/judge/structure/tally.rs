@@ -1,9 +1,10 @@
 //! What a run's values have in common with the twin's, and what not, added up by row, head and column.
 
 use ndarray::{Array2, ArrayView1, Axis};
+use serde::{Deserialize, Serialize};
 
 /// Sums over the values of a row, or of a head in it. d is a value less the twin's, o.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
     /// Values.
     pub(super) count: usize,
@@ -18,7 +19,7 @@ pub(super) struct Part {
 }
 
 /// One run's sums at a site.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// By row, and in it by head.
     pub(super) rows: Vec<Vec<Part>>,

@@ -1,0 +1,156 @@
+//! Which structures are significant, of all that are looked at: how improbable one has to be depends on how many there are, and
+//! whether a place has other values than the twin in every layer is seen in all of them.
+//!
+//! What a site says by itself ([`SiteTests`]) can be kept, and put together with others' later.
+
+use std::collections::BTreeMap;
+
+use reference::Site;
+use reference::Storage;
+use reference::config::Config;
+use serde::{Deserialize, Serialize};
+
+use super::structure::chances::rows_needed;
+use super::structure::{AtSite, DOUBTFUL, Group, Shown, Structure, Tested, is_peer};
+
+/// How often a right candidate's run may have any suspicious structure.
+const FALSE_SUSPICION: f64 = 1e-6;
+
+/// What was added up of all passes.
+#[derive(Default)]
+pub struct Structures {
+    sites: BTreeMap<Site, AtSite>,
+}
+
+/// What a site says of structure by itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SiteTests {
+    /// Sites on the way to it that the candidate does not show.
+    way: Vec<Site>,
+    /// Tests of rows, and of columns.
+    count: [usize; 2],
+    /// Whether it has other values than the twin, as far as it tells itself: it does not vouch for its peers.
+    is_doubtful: bool,
+    /// The structures that are significant if little else is looked at.
+    possible: Vec<Structure>,
+    /// What was added up there, if there are any.
+    added: Option<AtSite>,
+    /// How many of its tokens chose each expert; what is kept of a site does without.
+    #[serde(skip)]
+    visits: BTreeMap<usize, usize>,
+}
+
+/// What is suspicious, and how much there was to see it by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Significant {
+    /// The structures.
+    pub(crate) structures: Vec<(Site, Structure)>,
+    /// The probability that is suspicious in a group of rows.
+    pub(crate) limit: f64,
+    /// By site, how many tokens that differ from one another each expert was chosen for.
+    pub(crate) visits: BTreeMap<Site, BTreeMap<usize, usize>>,
+}
+
+impl Structures {
+    /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
+    pub fn add(&mut self, config: &Config, shown: &Shown<'_>) {
+        let Shown { site, own, tokens, .. } = *shown;
+        let is_coarse = matches!(shown.storage, Storage::Bf16 | Storage::F16);
+        if !is_coarse || shown.replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
+            return;
+        }
+        let each = own.nrows() / tokens;
+        let head = if site.has_heads() { site.head_dim(config) } else { own.ncols() };
+        self.sites.entry(site).or_insert_with(|| AtSite::new(shown)).add(shown, each, head);
+    }
+
+    /// Everything that is looked at, whether or not it is suspicious, with the probability that a right candidate has it.
+    pub fn looked_at(&self) -> impl Iterator<Item = (Site, Structure)> {
+        self.sites.iter().flat_map(|(site, at)| at.tests().into_iter().map(|tested| (*site, tested.found)))
+    }
+
+    /// What each site says by itself.
+    pub(super) fn tests(self) -> BTreeMap<Site, SiteTests> {
+        self.sites.into_iter().map(|(site, at)| (site, SiteTests::of(at))).collect()
+    }
+}
+
+impl SiteTests {
+    fn of(at: AtSite) -> Self {
+        let tests = at.tests();
+        let columns = tests.iter().filter(|tested| is_of_column(&tested.found)).count();
+        // Sites of a kind that has no such structure: there, the precision is seen to be what it is taken for.
+        let doubtful = DOUBTFUL / tests.len().max(1) as f64;
+        let is_doubtful =
+            |Tested { found, is_large }: &Tested| *is_large && found.gain.is_none() && found.probability <= doubtful;
+        let is_possible = |tested: &&Tested| tested.is_large && tested.found.probability <= limit(1);
+        let possible: Vec<Structure> = tests.iter().filter(is_possible).map(|tested| tested.found).collect();
+        SiteTests {
+            way: at.way.clone(),
+            count: [tests.len() - columns, columns],
+            is_doubtful: tests.iter().any(is_doubtful),
+            visits: at.visits(),
+            added: (!possible.is_empty()).then_some(at),
+            possible,
+        }
+    }
+}
+
+/// What is suspicious in what sites say, by site.
+pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Vec<Structure>> {
+    let Significant { structures, limit, .. } = Significant::of(tests);
+    let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
+    for (site, structure) in structures {
+        found.entry(site).or_default().push(structure);
+    }
+    for (site, found) in &mut found {
+        let added = tests[site].added.as_ref();
+        added.expect("what is significant is possible").narrow(found, limit);
+    }
+    found
+}
+
+impl Significant {
+    /// Everything that is suspicious in what sites say, the same values' among others, too.
+    pub(super) fn of(tests: &BTreeMap<Site, SiteTests>) -> Self {
+        // Columns are many: they have a half of it for themselves.
+        let [of_rows, of_columns] = [0, 1].map(|which| limit(tests.values().map(|site| site.count[which]).sum()));
+        let fine: Vec<Site> = tests.iter().filter(|(_, own)| !own.is_doubtful).map(|(site, _)| *site).collect();
+        // The same place of two layers, behind the same operators.
+        let are_peers = |one: Site, other: Site| {
+            let (one_s, other_s) = (&tests[&one].way, &tests[&other].way);
+            let mut ways = one_s.iter().zip(other_s);
+            is_peer(one, other) && one_s.len() == other_s.len() && ways.all(|(a, b)| is_peer(*a, *b))
+        };
+        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && are_peers(*other, site));
+        let is_significant = |(site, found): &(Site, Structure)| {
+            let limit = if is_of_column(found) { of_columns } else { of_rows };
+            found.probability <= limit && (found.gain.is_some() || has_fine_peer(*site))
+        };
+        let possible = tests.iter().flat_map(|(site, own)| own.possible.iter().map(|found| (*site, *found)));
+        Significant {
+            structures: possible.filter(is_significant).collect(),
+            limit: of_rows,
+            visits: tests.iter().map(|(site, own)| (*site, own.visits.clone())).collect(),
+        }
+    }
+
+    /// How many tokens a group of rows has at least that can be suspicious.
+    pub(crate) fn rows_needed(&self) -> usize {
+        rows_needed(self.limit)
+    }
+}
+
+fn is_of_column(found: &Structure) -> bool {
+    matches!(found.of, Group::Channel(_))
+}
+
+/// How improbable each of so many structures has to be: a half of what all rows, and all columns, have together.
+fn limit(tests: usize) -> f64 {
+    FALSE_SUSPICION / 2.0 / tests.max(1) as f64
+}
+
+/// How many tokens of a group are enough, where so many structures are looked for.
+pub(crate) fn rows_needed_among(tests: usize) -> usize {
+    rows_needed(limit(tests))
+}

@@ -1,0 +1,105 @@
+//! A folder in which finished units of work are kept, so that a command that was interrupted goes on where it was.
+//!
+//! `parity-resume.json` says of what verification the folder is: a folder of another one is refused. Beside it is a file for each
+//! unit that is done, under its own name only when it is whole: the SHA-256 of the rest, and the rest. What is damaged all the
+//! same is done again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fixtures::fingerprint::sha256;
+use fixtures::whole;
+use serde::{Deserialize, Serialize};
+
+use super::identity::{Dates, Identity};
+use super::part::{self, Part};
+use super::units::{Kind, Unit};
+use crate::failure::Failure;
+
+/// The file that says what the folder is of.
+const OF: &str = "parity-resume.json";
+
+/// How the names of the units' files end.
+const ENDING: &str = "unit";
+
+/// Hexadecimal digits of a SHA-256.
+const HASH: usize = 64;
+
+/// A folder of finished units.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+/// What the folder is of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Of {
+    identity: Identity,
+    dates: Dates,
+}
+
+impl Folder {
+    /// Opens a folder for a verification, or begins one. Refused, if it is another verification's, or has other files.
+    pub(super) fn open(path: &Path, identity: Identity, dates: Dates) -> Result<Self, Failure> {
+        let refused = |problem: String| {
+            let help = "name another folder for --resume, or remove this one: what is in it is of no use here";
+            Failure::new(format!("{}: {problem}", path.display())).help(help)
+        };
+        fs::create_dir_all(path).map_err(|error| refused(format!("cannot be made: {error}")))?;
+        let of = path.join(OF);
+        if !of.exists() {
+            let entries = fs::read_dir(path).map_err(|error| refused(format!("cannot be listed: {error}")))?;
+            let mut names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            // A hidden one may be what a killed command left.
+            if let Some(name) = names.find(|name| !name.starts_with('.')) {
+                let problem = format!("has {name} and no {OF}, expected an empty folder or one that --resume made");
+                return Err(refused(problem));
+            }
+            let text = serde_json::to_vec_pretty(&Of { identity, dates }).expect("it is plain data");
+            whole::write(&of, &text)?;
+            return Ok(Folder(path.to_owned()));
+        }
+        let text = fs::read(&of).map_err(|error| refused(format!("{OF} cannot be read: {error}")))?;
+        let found: Of =
+            serde_json::from_slice(&text).map_err(|error| refused(format!("{OF} says nothing: {error}")))?;
+        if let Some((what, [found, expected])) = found.identity.difference(&identity) {
+            return Err(refused(format!("is of another {what}: {found}, this is {expected}")));
+        }
+        if found.dates != dates {
+            let what = if found.dates.model == dates.model { "dump" } else { "model" };
+            return Err(refused(format!("files of the {what} were written again since it was begun")));
+        }
+        Ok(Folder(path.to_owned()))
+    }
+
+    /// What was found in a unit, if it is done; or why what is there cannot be used.
+    pub(super) fn part(&self, unit: &Unit) -> Result<Option<Part>, String> {
+        let path = self.file(unit);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let damaged = |why: String| format!("{} is damaged, and done again: {why}", path.display());
+        let bytes = fs::read(&path).map_err(|error| damaged(error.to_string()))?;
+        let (hash, rest) =
+            bytes.split_at_checked(HASH).ok_or_else(|| damaged(format!("it has {} bytes", bytes.len())))?;
+        let found = sha256(rest);
+        if found.as_bytes() != hash {
+            return Err(damaged("its hash is another than it says".into()));
+        }
+        part::read(rest).map(Some).map_err(damaged)
+    }
+
+    /// Keeps what was found in a unit.
+    pub(super) fn keep(&self, unit: &Unit, part: &Part) -> Result<(), Failure> {
+        let rest = part::stored(part)?;
+        Ok(whole::write(&self.file(unit), &[sha256(&rest).into_bytes(), rest].concat())?)
+    }
+
+    fn file(&self, Unit { request, kind, layers }: &Unit) -> PathBuf {
+        let kind = match kind {
+            Kind::Layers => "layers",
+            Kind::Global => "global",
+            Kind::Decode => "decode",
+            Kind::Coverage => "coverage",
+        };
+        self.0.join(format!("request-{request}-{kind}-{}-{}.{ENDING}", layers.start, layers.end))
+    }
+}
