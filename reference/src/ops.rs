@@ -29,3 +29,7 @@ pub mod vision_attention;
 pub mod gelu;
 pub mod patch_merge;
 pub mod masked_scatter;
+pub mod lightning_attention;
+pub mod router_jitter;
+pub mod load_balancing;
+pub mod policy_gradient;

@@ -7,6 +7,7 @@ mod coverage;
 mod help;
 mod jobs;
 mod memory;
+mod operators;
 mod outputs;
 mod pages;
 mod pictures;

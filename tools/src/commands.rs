@@ -11,6 +11,7 @@ pub mod interrupt;
 pub mod kernels;
 pub mod memory;
 pub mod merge;
+pub mod op;
 pub mod options;
 pub mod outcome;
 mod progress;

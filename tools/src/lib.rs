@@ -2,7 +2,7 @@
 //!
 //! [`commands`] is the program: what is typed, what is printed, the exit code. [`session`] opens what is named. [`report`]
 //! tells what was found. [`diagnose`] names mistakes. [`judge`] puts a candidate next to the reference. [`compare`] puts two
-//! dumps side by side. [`claims`] recomputes the documents' numbers.
+//! dumps side by side. [`op`] judges an operator alone. [`claims`] recomputes the documents' numbers.
 
 pub mod claims;
 pub mod commands;
@@ -11,5 +11,6 @@ pub mod diagnose;
 pub mod failure;
 pub mod judge;
 pub(crate) mod kept;
+pub mod op;
 pub mod report;
 pub mod session;

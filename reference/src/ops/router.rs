@@ -19,7 +19,8 @@ mod scores;
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip, s};
 
-use self::scores::{bound_sigmoid, bound_sigmoid_of_sum, bound_sqrt_softplus, softmax, sqrt_softplus};
+pub(super) use self::scores::softmax;
+use self::scores::{bound_sigmoid, bound_sigmoid_of_sum, bound_sqrt_softplus, sqrt_softplus};
 use crate::bound::ErrorBound;
 use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;

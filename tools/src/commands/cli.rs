@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
-    check, claims, decode, diagnose, diff, fixtures, kernels, merge, prompt, run, show, synth, verify,
+    check, claims, decode, diagnose, diff, fixtures, kernels, merge, op, prompt, run, show, synth, verify,
 };
 use crate::report::output::Output;
 
@@ -53,6 +53,12 @@ pub enum Command {
     Prompt(prompt::Propose),
     /// Compare two dumps, site by site; needs no model.
     Diff(diff::Diff),
+    /// Put one operator's output next to the reference: no model, no dump of one.
+    ///
+    /// A file holds the operator's inputs by their names, and what a kernel made of them; `parity op` lists operators and names.
+    /// Every value has a bound that is derived from the inputs, as in `parity verify`. A file without outputs, with `--out`, gives
+    /// the reference's own, in f64. Exit code 1 where a value is outside.
+    Op(op::Op),
     /// Decode on either backend: tokens and margins.
     Decode(decode::Decode),
     /// Recompute the documents' numbers, or a model's: parameters, operations, cache.
@@ -95,6 +101,7 @@ pub fn main() -> ExitCode {
         Command::Diagnose(command) => command.carry_out(output),
         Command::Prompt(command) => command.carry_out(output),
         Command::Diff(command) => command.carry_out(output),
+        Command::Op(command) => command.carry_out(output),
         Command::Decode(command) => command.carry_out(output),
         Command::Claims(command) => command.carry_out(output),
         Command::Synth(command) => command.carry_out(output),

@@ -15,7 +15,7 @@ pub(super) fn sqrt_softplus<T: Real>(z: T) -> T {
 }
 
 /// Of a row.
-pub(super) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
+pub(in crate::ops) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
     let top = row.iter().copied().fold(T::neg_infinity(), T::max);
     row.mapv_inplace(|z| (z - top).exp());
     let sum = row.iter().fold(T::zero(), |sum, &r| sum + r);

@@ -1,0 +1,100 @@
+//! Load balancing: what training adds to its loss, or moves a bias by, so that experts are chosen alike often.
+//!
+//! ```text
+//! loss = E·Σₑ fₑ·P̄ₑ        P = softmax(z)        fₑ = tokens that chose e / n        P̄ₑ = mean of Pₑ        (transformers)
+//! loss = E·Σₑ P̄ₑ²                                                                                          (document 003)
+//! bₑ ← bₑ + γ·sign(mean load − loadₑ)                                                                     (bias update)
+//! ```
+//!
+//! - Shapes: z \[n, E\], the rows of all layers one below the other; b \[E\].
+//! - Dtypes: all f32.
+//! - Rounding: all in f32, nothing is stored in between.
+//! - Errors: C1 n, E ≥ 1; C2 1 ≤ k ≤ E; C3 a load for each bias.
+//! - Variants: `hf_switch`, which counts choices of the k largest probabilities, or `doc003`, which does not count; tokens that are
+//!   masked count for neither.
+//! - Source: spec A29; `load_balancing_loss_func` in transformers 5.23; document 003; the update is DeepSeek-V3's, which no document
+//!   states.
+
+use ndarray::{Array1, ArrayView1, ArrayView2, Axis, Zip};
+
+use super::router::{softmax, top_k};
+use crate::accumulator::gamma;
+use crate::bound::elementary::EXPONENTIAL;
+use crate::error::require;
+use crate::{ContractError, Real};
+
+/// Which loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuxiliaryLoss {
+    /// E·Σ fₑ·P̄ₑ, of the choices of k.
+    HfSwitch {
+        /// k.
+        top_k: usize,
+    },
+    /// E·Σ P̄ₑ².
+    Doc003,
+}
+
+/// The loss of the router's logits, over the rows that `counts` says count. Alike experts give k, or 1.
+pub fn auxiliary_loss<T: Real>(loss: AuxiliaryLoss, z: ArrayView2<'_, T>, counts: &[bool]) -> Result<T, ContractError> {
+    let rows: Vec<usize> = (0..z.nrows()).filter(|&row| counts.get(row).copied().unwrap_or(true)).collect();
+    let least = rows.len().min(z.ncols());
+    require(1 <= least, "load_balancing C1", "min(rows that count, E)", least, "at least 1")?;
+    let mut p = z.select(Axis(0), &rows);
+    p.rows_mut().into_iter().for_each(softmax);
+    let (n, experts) = (T::of(rows.len() as f64), T::of(z.ncols() as f64));
+    let mean = p.sum_axis(Axis(0)) / n;
+    let shares = match loss {
+        AuxiliaryLoss::Doc003 => mean.clone(),
+        AuxiliaryLoss::HfSwitch { top_k: k } => {
+            require((1..=z.ncols()).contains(&k), "load_balancing C2", "k", k, format!("1 to E = {}", z.ncols()))?;
+            let mut counts = Array1::zeros(z.ncols());
+            top_k(k, p.view()).iter().for_each(|&expert| counts[expert] += T::one());
+            counts / n
+        }
+    };
+    Ok(experts * shares.dot(&mean))
+}
+
+/// How far the loss of n rows that count may be off. Every term is positive. Of P: an exponential, whose argument is off by a rounding
+/// of z and one of their difference, a sum of E and a quotient; of P̄ and f: sums of n, a quotient; a sum of E products and one
+/// with E. Of choices that P, so far off, leaves open, each moves fₑ by 1/n, and the loss by E/n of the largest P̄.
+pub fn bound(loss: AuxiliaryLoss, z: ArrayView2<'_, f64>, value: f64, unit: f64) -> f64 {
+    let (n, experts) = z.dim();
+    let mut p = z.to_owned();
+    p.rows_mut().into_iter().for_each(softmax);
+    let range = z.rows().into_iter().map(|row| {
+        let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        row.iter().map(|z| largest.abs() + z.abs() + (largest - z)).fold(0.0, f64::max)
+    });
+    let argument = range.fold(0.0, f64::max) * unit;
+    let of_p = gamma(experts + 1, unit) + EXPONENTIAL * unit + argument;
+    let mean = gamma(n + 1, unit) + of_p * (1.0 + of_p);
+    let own = 2.0 * mean * (1.0 + mean) + gamma(experts + 3, unit);
+    let open = match loss {
+        AuxiliaryLoss::Doc003 => 0.0,
+        AuxiliaryLoss::HfSwitch { top_k: k } => {
+            let largest = p.sum_axis(Axis(0)).iter().copied().fold(0.0, f64::max) / n as f64;
+            let is_open = |row: &ArrayView1<'_, f64>| {
+                let mut sorted = row.to_vec();
+                sorted.sort_by(|a, b| b.total_cmp(a));
+                k < experts && sorted[k - 1] * (1.0 - of_p) <= sorted[k] * (1.0 + of_p)
+            };
+            let rows = p.rows().into_iter().filter(is_open).count();
+            rows as f64 * experts as f64 / n as f64 * largest
+        }
+    };
+    own * value.abs() + open
+}
+
+/// b after one update by the tokens that each expert was given.
+pub fn updated_bias<T: Real>(gamma: f64, b: ArrayView1<'_, T>, loads: &[usize]) -> Result<Array1<T>, ContractError> {
+    require(loads.len() == b.len(), "load_balancing C3", "loads", loads.len(), format!("{}, those of b", b.len()))?;
+    let total: usize = loads.iter().sum();
+    let mut updated = b.to_owned();
+    Zip::from(&mut updated).and(loads).for_each(|b, load| {
+        let above = (load * loads.len()).cmp(&total) as i8;
+        *b += T::of(-gamma * f64::from(above));
+    });
+    Ok(updated)
+}

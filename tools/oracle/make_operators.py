@@ -1,0 +1,100 @@
+"""Makes operators' inputs, and what transformers' modules make of them, that no model of the golden cases has.
+
+    python tools/oracle/make_operators.py --out fixtures/golden-operators
+
+Needs exactly the versions in requirements.txt. Each file is what `parity op NAME FILE` reads: tensors by the operator's names,
+and its numbers as tensors of one value. The folder has
+
+    lightning_attention.safetensors          of a whole prompt, in blocks
+    lightning_attention_decoded.safetensors  of a prompt, and then token by token from its state
+    load_balancing.safetensors               of the logits of several layers
+    load_balancing_masked.safetensors        the same, where padding does not count; `z` are the rows that do
+    provenance.json                          command, versions, machine, and the SHA-256 of each file
+"""
+
+import pinned  # isort: skip
+from pathlib import Path
+
+import torch
+from filled import filled
+from provenance import record
+from safetensors.torch import save_file
+from transformers import MiniMaxConfig
+from transformers.models.minimax.modeling_minimax import (
+    MiniMaxCache,
+    MiniMaxLightningAttention,
+    load_balancing_loss_func,
+)
+
+SEED = 83
+HEADS, HEAD_DIM, HIDDEN = 3, 8, 20
+LAYER, LAYERS, BLOCK = 1, 4, 8
+PROMPT, DECODED = 21, 5
+ROUTED, EXPERTS, TOP_K = 15, 6, 2
+
+
+def main() -> None:
+    """Makes the folder."""
+    filled("Makes what operators make that no golden case has.", make)
+
+
+class Watched:
+    """A module of lightning attention, of which q, k, v and o are kept, one row a token."""
+
+    def __init__(self) -> None:
+        """With random weights."""
+        config = MiniMaxConfig(
+            hidden_size=HIDDEN,
+            num_attention_heads=HEADS,
+            num_key_value_heads=HEADS,
+            head_dim=HEAD_DIM,
+            num_hidden_layers=LAYERS,
+            block_size=BLOCK,
+            layer_types=["linear_attention"] * LAYERS,
+        )
+        self.module = MiniMaxLightningAttention(config, LAYER).eval()
+        for weight in self.module.parameters():
+            torch.nn.init.normal_(weight, std=HIDDEN**-0.5)
+        self.kept: dict[str, list[torch.Tensor]] = {"q": [], "k": [], "v": [], "o": []}
+        self.module.qkv_proj.register_forward_hook(lambda _, inputs, output: self.projected(output))
+        self.module.norm.register_forward_pre_hook(lambda _, inputs: self.kept["o"].append(inputs[0][0]))
+
+    def projected(self, qkv: torch.Tensor) -> None:
+        """What the module takes as q, k and v: each head has its own three side by side."""
+        heads = self.module.act_fn(qkv)[0].reshape(-1, HEADS, 3, HEAD_DIM)
+        for place, name in enumerate("qkv"):
+            self.kept[name].append(heads[:, :, place].reshape(-1, HEADS * HEAD_DIM))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All that was kept, and the operator's numbers."""
+        numbers = {"heads": HEADS, "layer": LAYER, "layers": LAYERS}
+        made = {name: torch.cat(parts).contiguous() for name, parts in self.kept.items()}
+        return made | {name: torch.tensor(number) for name, number in numbers.items()}
+
+
+@torch.no_grad()
+def make(folder: Path) -> None:
+    """Writes all files into `folder`, which is empty."""
+    torch.manual_seed(SEED)
+    whole, decoded = Watched(), Watched()
+    x = torch.randn(1, PROMPT + DECODED, HIDDEN)
+    whole.module(x, None, None)
+    save_file(whole.tensors(), folder / "lightning_attention.safetensors")
+    cache = MiniMaxCache()
+    for first, last in [(0, PROMPT), *((token, token + 1) for token in range(PROMPT, PROMPT + DECODED))]:
+        decoded.module(x[:, first:last], None, None, past_key_values=cache)
+    save_file(decoded.tensors(), folder / "lightning_attention_decoded.safetensors")
+
+    logits = tuple(2 * torch.randn(ROUTED, EXPERTS) for _ in range(LAYERS))
+    top_k = torch.tensor(TOP_K)
+    loss = load_balancing_loss_func(logits, EXPERTS, TOP_K)
+    save_file({"z": torch.cat(logits), "loss": loss, "top_k": top_k}, folder / "load_balancing.safetensors")
+    mask = (torch.arange(ROUTED) >= 4)[None]
+    loss = load_balancing_loss_func(logits, EXPERTS, TOP_K, mask.long())
+    z = torch.cat([rows[mask[0]] for rows in logits])
+    save_file({"z": z, "loss": loss, "top_k": top_k}, folder / "load_balancing_masked.safetensors")
+    record(folder, "make_operators.py --out fixtures/golden-operators")
+
+
+if __name__ == "__main__":
+    main()
