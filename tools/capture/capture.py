@@ -1,7 +1,7 @@
 """Writes what every module of a PyTorch model computed into one file that `parity verify` reads.
 
-This file stands alone: copy it next to your script, or import it. It needs numpy, safetensors and torch. A few lines
-make a dump:
+This file stands alone: copy it next to your script; the Python package has it as `parity.capture`. It needs numpy,
+safetensors and torch. A few lines make a dump:
 
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -13,9 +13,8 @@ make a dump:
         model(**prompt)
     c.save("dump.safetensors")
 
-and `parity verify MODEL dump.safetensors` judges it. Nothing else need be said: tokens, mask, positions and types are
-recorded as they go in. A batch padded on either side, a prompt in chunks and a decode are captured the same way;
-`use_mtp` must be said for M2, whose config claims prediction layers that its checkpoint does not have:
+and `parity verify MODEL dump.safetensors` judges it: tokens, mask, positions and types are recorded, too. A padded
+batch, a prompt in chunks and a decode are captured alike; M2, whose config claims layers it lacks, needs `use_mtp`:
 
     with torch.no_grad(), Capture(model) as c:
         model.generate(**prompt, do_sample=False, max_new_tokens=8, use_mtp=False)
@@ -42,10 +41,9 @@ It keeps its type and its shape, a leading batch axis included; an `.npz` has bf
     inputs     type and shape of each tensor that went in, such as "int64 [2, 7]"
     image_grid_thw, video_grid_thw, or grid_thw where a vision tower was called alone: [n][3] patches of each
 
-**What hooks cannot see.** Only modules are seen: a function (rotary embedding, attention itself) is not. Attention
-probabilities exist only with `attn_implementation="eager"`. A compiled module or a captured CUDA graph runs no hooks:
-the dump has what ran outside of it, and its manifest lists under `unseen` the outermost modules that never ran. To see
-inside, run eagerly: `torch.compiler.set_stance("force_eager")`, or `generate(disable_compile=True)`.
+**What hooks cannot see.** Functions (rotary embedding, attention itself). Attention probabilities exist only with
+`attn_implementation="eager"`. A compiled module or a captured CUDA graph runs no hooks: the manifest's `unseen` lists
+the outermost modules that never ran. `torch.compiler.set_stance("force_eager")` or `disable_compile=True` show them.
 """
 
 import inspect
@@ -77,9 +75,8 @@ class Recording:
 
     Args:
         first_step: the number N of the first call, for a capture that begins in the middle of a decode.
-        include, exclude: patterns of names to keep and to drop, in which `*` matches any characters, dots too;
-            `step.N.` and `#1` are no part of a name here. What is inside the routed experts is dropped by default:
-            those modules see a gathered selection of tokens, once an expert, and their rows belong to no position.
+        include, exclude: patterns of names, without `step.N.` and `#1`, to keep and to drop; `*` matches dots, too. By
+            default what is inside the routed experts is dropped: their rows, a selection, belong to no position.
         again: what runs once for images, then for videos: the second time names begin with `pass.1.`.
     """
 
@@ -123,26 +120,30 @@ class Recording:
             name = f"pass.{times}.{first}" if _matches(first, self._again) else f"{first}#{times}"
         values[name] = value
 
-    def save(self, path: Path | str, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> None:
-        """Writes the values and a manifest to `path`, which appears only when it is complete.
+    def save(self, path: Path | str, **said: Any) -> None:
+        """Writes the values and their `manifest(**said)` to `path`, which appears only when it is complete.
 
-        `path` ends in `.safetensors` or `.npz`. The manifest is JSON: metadata key `parity` of a safetensors, member
-        `parity.json` of an npz. Whatever is None is left out of it, and `parity` then asks or infers.
-
-        Args:
-            tokens: ids of one sequence, or of a batch [B, T], in order over all calls; needed only where calls do not
-                tell them: those before the capture, or of a model that was given embeddings.
-            producer: merged over what is known of the software: library, versions, types, implementations.
-            fields: others of the manifest, such as `model`, `semantics` and `precision`, as the program takes them.
+        It ends in `.safetensors`, whose metadata key `parity` is the manifest, or `.npz`, whose `parity.json` is.
         """
         if not (values := self.tensors):
             raise RuntimeError("nothing was captured: expected a call of an eager model in the `with` block")
+        write(path, values, self.manifest(**said))
+
+    def manifest(self, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> dict[str, Any]:
+        """What a dump says of itself. Whatever is None is left out of it, and `parity` then asks or infers.
+
+        Args:
+            tokens: ids of a sequence, or of a batch [B, T], over all calls; needed only of what was before the capture
+                and of a model that was given embeddings.
+            producer: merged over what is known of the software: library, versions, types, implementations.
+            fields: others of the manifest, such as `model`, `semantics` and `precision`, as the program takes them.
+        """
         known = {"tokens": _one_sequence(self.calls, tokens), "producer": producer, "calls": self.calls, **fields}
-        write(path, values, {"schema": SCHEMA} | {key: value for key, value in known.items() if value is not None})
+        return {"schema": SCHEMA} | {key: value for key, value in known.items() if value is not None}
 
 
 class Capture(Recording):
-    """Collects the outputs of all modules of the whole `model` while the `with` block runs, in `tensors` by name.
+    """Collects what all modules of the whole `model` return while the `with` block runs, in `tensors` by name.
 
     `inputs` are modules whose first input is kept as `PATH.in`; `options` are those of `Recording`.
     """
@@ -162,8 +163,8 @@ class Capture(Recording):
             modules[id(module)] = module
             self._paths.setdefault(id(module), []).append(path.replace("_orig_mod.", ""))
         for module in modules.values():
-            self._hooks.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            self._hooks.append(module.register_forward_hook(self._after, always_call=True))
+            before = module.register_forward_pre_hook(self._before, with_kwargs=True)
+            self._hooks += [before, module.register_forward_hook(self._after, always_call=True)]
         self._plain._reorder_cache, self._reorder = _refuse_beams, vars(self._plain).get("_reorder_cache")
         return self
 
@@ -181,11 +182,11 @@ class Capture(Recording):
                 stacklevel=2,
             )
 
-    def save(self, path: Path | str, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> None:
-        """As `Recording.save`, with what is known of the software and of what was not seen."""
+    def manifest(self, *, tokens: Any = None, producer: Fields | None = None, **fields: Any) -> dict[str, Any]:
+        """As `Recording.manifest`, with what is known of the software and of what was not seen."""
         known = _describe(self._plain) | {"compiled": _compiled(self.model)} | self._known
         known = {key: value for key, value in known.items() if value} | dict(producer or {})
-        super().save(path, tokens=tokens, producer=known, unseen=self._unseen() or None, **fields)
+        return super().manifest(tokens=tokens, producer=known, unseen=self._unseen() or None, **fields)
 
     def _before(self, module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():
@@ -258,8 +259,7 @@ def _write_safetensors(path: Path, tensors: Mapping[str, Any], manifest: str) ->
 
 def _write_npz(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
-        with archive.open("parity.json", "w") as member:
-            member.write(manifest.encode())
+        archive.writestr(zipfile.ZipInfo("parity.json"), manifest)
         for name, value in sorted(tensors.items()):
             if torch is not None and isinstance(value, torch.Tensor):
                 known = value.dtype in (torch.float16, torch.float32, torch.float64) or not value.is_floating_point()
@@ -322,6 +322,10 @@ def _refuse_beams(cache: Any, rows: Any) -> None:
     raise RuntimeError("beam search moves sequences from row to row, which no dump tells: expected num_beams=1")
 
 
+def _name(dtype: "torch.dtype") -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _list(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
 
@@ -343,10 +347,6 @@ def _padding(mask: Any, first: int, width: int) -> list[list[int]] | None:
         # Of booleans, or of what is added to scores: nothing where a place is attended to.
         mask = mask[:, 0, -1] if mask.dtype == torch.bool else mask[:, 0, -1] == 0
     return (mask[:, first : first + width] != 0).int().tolist()
-
-
-def _name(dtype: "torch.dtype") -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _named(path: str, output: Any) -> Iterator[tuple[str, Any]]:

@@ -28,7 +28,6 @@ images and without).
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -63,11 +62,11 @@ class Capture(Recording):
             module.__class__ = plain
         self._classes.clear()
 
-    def save(
-        self, path: Path | str, *, tokens: Any = None, producer: Mapping[str, Any] | None = None, **fields: Any
-    ) -> None:
-        """As `Recording.save`, with what is known of the software."""
-        super().save(path, tokens=tokens, producer=self._describe() | dict(producer or {}), **fields)
+    def manifest(
+        self, *, tokens: Any = None, producer: Mapping[str, Any] | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """As `Recording.manifest`, with what is known of the software."""
+        return super().manifest(tokens=tokens, producer=self._describe() | dict(producer or {}), **fields)
 
     def _recording(self, path: str, plain: type[nn.Module]) -> type[nn.Module]:
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:

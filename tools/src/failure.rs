@@ -27,6 +27,11 @@ impl Failure {
         Err(all)
     }
 
+    /// What to do, if that is known.
+    pub fn advice(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
     /// And what to do.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {

@@ -37,12 +37,14 @@ fn slots_stand_before_lists() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for prompts in [vec![A.to_vec()], vec![A.to_vec(), other.clone()]] {
             let dump = unstated(&model, vec![json!({ "tokens": prompts })]).write(folder.path());
-            let dump = across(&dump, prompts.len(), A.len(), folder.path());
             let file = folder.path().join("tokens.json");
             std::fs::write(&file, json!(prompts).to_string()).expect("writable");
-            let found = requests_of(&model, dump, Some(&format!("@{}", file.display()))).expect("its rows are known");
-            assert_eq!(found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), prompts, "{case}");
-            assert_all_right(case, &found, &model);
+            for said in [format!("@{}", file.display()), json!(prompts).to_string()] {
+                let dump = across(&dump, prompts.len(), A.len(), folder.path());
+                let found = requests_of(&model, dump, Some(&said)).expect("its rows are known");
+                assert_eq!(found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), prompts, "{case}");
+                assert_all_right(case, &found, &model);
+            }
         }
     }
 }

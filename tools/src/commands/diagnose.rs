@@ -12,9 +12,10 @@ use crate::failure::Failure;
 use crate::report::diagnosis::text;
 use crate::report::files::ReportFiles;
 use crate::report::html::diagnosis::diagnoses as page;
+use crate::report::json::of_diagnoses;
 use crate::report::output::Output;
-use crate::session::diagnose::{diagnose, diagnose_padded};
-use crate::session::dumped::{Dumped, Given, open_dump};
+use crate::session::diagnose::diagnose_request;
+use crate::session::dumped::{Dumped, open_dump};
 use crate::session::model::Model;
 
 /// What is typed.
@@ -47,15 +48,10 @@ impl Diagnose {
             }
             diagnoses.push(self.diagnosed(&model, dumped, output)?);
         }
-        let told = match &diagnoses[..] {
-            [diagnosis] => serde_json::json!({ "schema": 1, "diagnosis": diagnosis }),
-            all => serde_json::json!({ "schema": 1, "diagnoses": all }),
-        };
-        files.write_diagnosis(&told, || page(&self.model, &self.dump.display().to_string(), &diagnoses))?;
-        let right = |diagnosis: &Diagnosis| {
-            diagnosis.explained.is_empty() && diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty()
-        };
-        Ok(if diagnoses.iter().all(right) { Outcome::Good } else { Outcome::Fault })
+        files.write_diagnosis(&of_diagnoses(&diagnoses), || {
+            page(&self.model, &self.dump.display().to_string(), &diagnoses)
+        })?;
+        Ok(if diagnoses.iter().all(Diagnosis::is_right) { Outcome::Good } else { Outcome::Fault })
     }
 
     /// One request's diagnosis, which is told.
@@ -63,19 +59,9 @@ impl Diagnose {
         if let Some(note) = &dumped.known.coarser {
             output.say(note);
         }
-        let diagnosis = diagnose(model, dumped, &mut bars(output))?;
-        let diagnosis = diagnose_padded(model, diagnosis, || self.padded(model, dumped))?;
+        let (given, again) = (self.given.given(), || open_dump(Some(&self.dump), model));
+        let diagnosis = diagnose_request(model, dumped, (&given, again), &mut bars(output))?;
         output.say(&text(&diagnosis));
         Ok(diagnosis)
-    }
-
-    /// A request of the dump with its padding as tokens, if it has padding that can be read so.
-    fn padded(&self, model: &Model, dumped: &Dumped) -> Result<Option<Dumped>, Failure> {
-        if dumped.values.request().is_none_or(|request| request.padding == 0) {
-            return Ok(None);
-        }
-        let given = Given { padding_is_seen: true, ..self.given.given() };
-        let all = Dumped::of(open_dump(Some(&self.dump), model)?, &given, model)?;
-        Ok(all.into_iter().find(|padded| padded.request == dumped.request))
     }
 }

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fixtures::activations::dump::Dump;
-use fixtures::names::map::NameMap;
 
 use super::outcome::Outcome;
+use super::progress::bars;
 use crate::commands::options::{Part, Reporting};
 use crate::compare::difference::Difference;
 use crate::failure::Failure;
 use crate::report::differences::print_difference;
 use crate::report::output::Output;
-use crate::session::model::Model;
+use crate::session::diff::diff;
 
 /// What is typed.
 ///
@@ -47,12 +47,6 @@ impl Diff {
             return Err(Failure::new("--limit: expected 0 or more").help("for instance --limit 1e-3"));
         }
         let difference = self.compare(output)?;
-        if difference.pairs.is_empty() {
-            let example = |names: &[String]| names.first().cloned().unwrap_or_else(|| "nothing".into());
-            let (a, b) = (example(&difference.only_a), example(&difference.only_b));
-            return Err(Failure::new(format!("nothing was compared: no selected name is in both (a has {a}, b {b})"))
-                .help("give --model, so that sites are compared instead of names"));
-        }
         print_difference(&difference, output);
         json.write(&difference)?;
         let passed = |pair: &crate::compare::difference::Pair| {
@@ -63,18 +57,8 @@ impl Diff {
     }
 
     fn compare(&self, output: Output) -> Result<Difference, Failure> {
-        let (a, b) = (Dump::open(&self.a)?, Dump::open(&self.b)?);
-        let selection = self.part.selection()?;
-        let bar = output.progress(b.names().count(), "comparing");
-        let difference = match &self.model {
-            None => Difference::by_name(&a, &b, &selection, || bar.inc(1)),
-            Some(model) => {
-                let maps = NameMap::shipped_under(self.names.as_deref())?;
-                let model = Model::open(model)?;
-                Difference::by_site([a, b], model.checkpoint.config(), &maps, &selection, || bar.inc(1))
-            }
-        };
-        bar.finish_and_clear();
-        difference
+        let dumps = [Dump::open(&self.a)?, Dump::open(&self.b)?];
+        let of = self.model.as_deref().map(|model| (model, self.names.as_deref()));
+        diff(dumps, of, &self.part.selection()?, &mut bars(output))
     }
 }

@@ -64,10 +64,13 @@ impl Run {
         };
         let selection = self.part.selection()?;
         self.memory.memory.map_or(Ok(()), |memory| require_memory(&model, &task, memory))?;
-        let writer = DumpWriter::create(&self.out)?;
+        let mut writer = DumpWriter::create(&self.out)?;
         let output = output.beside(writer.takes_standard_output());
         let used = self.memory.watch(output);
-        let made = record(&model, &task, Recording { writer, selection, steps: self.steps }, &mut bars(output))?;
+        let mut write = |name: &str, tensor| writer.write(name, &tensor);
+        let recording = Recording { write: &mut write, selection, steps: self.steps };
+        let (made, manifest) = record(&model, &task, recording, &mut bars(output))?;
+        writer.finish(&manifest)?;
         output.note(&format!("{} activations written to {}", made.recorded, self.out.display()));
         if self.decode > 0 {
             output.say(&made.tokens().iter().map(u32::to_string).collect::<Vec<_>>().join(" "));

@@ -80,6 +80,13 @@ pub struct Diagnosis {
     pub semantics: Semantics,
 }
 
+impl Diagnosis {
+    /// Whether there is nothing to explain.
+    pub fn is_right(&self) -> bool {
+        self.explained.is_empty() && self.unexplained.is_none() && self.suspicious.is_empty()
+    }
+}
+
 /// A fault as it was measured, not only judged.
 pub(super) struct Measured {
     pub(super) report: SiteReport,

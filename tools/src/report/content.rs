@@ -138,9 +138,13 @@ impl Report {
         (!unmet.is_empty()).then_some(required).into_iter().chain(denied).chain(inexact).collect()
     }
 
-    /// The command that runs just this site again.
+    /// The command that runs just this site again, or the call in Python, where that was made.
     pub fn again(&self, site: Site) -> String {
-        format!("{} --sites '{site}'", self.header.command)
+        let command = &self.header.command;
+        match command.strip_suffix(')') {
+            Some(call) => format!("{call}, sites='{site}')"),
+            None => format!("{command} --sites '{site}'"),
+        }
     }
 
     /// Sites that the candidate could have shown, by kind.

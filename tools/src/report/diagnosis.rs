@@ -16,7 +16,7 @@ const LABEL: usize = 13;
 pub(super) type Fact = (&'static str, String);
 
 /// The diagnosis for reading.
-pub(crate) fn text(diagnosis: &Diagnosis) -> String {
+pub fn text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     for explained in &diagnosis.explained {
         for (label, fact) in facts(explained) {

@@ -16,6 +16,11 @@ const BAR: f64 = 30.0;
 
 /// Prints a difference.
 pub fn print_difference(difference: &Difference, output: Output) {
+    output.say(&plain(difference));
+}
+
+/// The same as text, which has no colours.
+pub fn plain(difference: &Difference) -> String {
     let mut text = format!("a {}\nb {}\n", difference.a, difference.b);
     let _ = writeln!(text, "{}", figures(&difference.pairs));
     text += &drift(&difference.pairs);
@@ -26,8 +31,7 @@ pub fn print_difference(difference: &Difference, output: Output) {
             let _ = writeln!(text, "only in {which}: {}{more}", names[..names.len().min(TOLD)].join(", "));
         }
     }
-    text += &first(difference);
-    output.say(&text);
+    text + &first(difference)
 }
 
 fn figures(pairs: &[Pair]) -> String {

@@ -7,7 +7,7 @@ use fixtures::whole::destination::Destination;
 
 use super::content::Report;
 use super::html::html;
-use super::json::{JsonFile, complete};
+use super::json::{JsonFile, complete, of_reports};
 use super::junit::junit;
 use crate::failure::Failure;
 
@@ -49,7 +49,7 @@ impl BegunFiles {
     pub fn write(self, reports: &[Report]) -> Result<(), Failure> {
         let BegunFiles { json, html: page, junit: tests } = self;
         let written = [
-            json.write(&serde_json::json!({ "reports": reports })),
+            json.write(&of_reports(reports)),
             page.map_or(Ok(()), |file| complete(file, &html(reports))),
             tests.map_or(Ok(()), |file| complete(file, &junit(reports)?)),
         ];

@@ -36,7 +36,7 @@ pub struct Header {
     pub head_dim: usize,
     /// What else the reader should know, a sentence each.
     pub notes: Vec<String>,
-    /// The command that was run, without what restricts it to sites.
+    /// The command that was run, or the call that was made in Python, without what restricts it to sites.
     pub command: String,
 }
 

@@ -7,7 +7,9 @@ use fixtures::whole::WholeFile;
 use fixtures::whole::destination::Destination;
 use serde::Serialize;
 
+use crate::diagnose::diagnosis::Diagnosis;
 use crate::failure::Failure;
+use crate::report::content::Report;
 
 /// A JSON file that waits for a result, if one is asked for. Dropped without one, it leaves what was there.
 #[derive(Debug)]
@@ -22,8 +24,7 @@ impl JsonFile {
     /// Writes the result, whole or not at all.
     pub fn write(self, value: &impl Serialize) -> Result<(), Failure> {
         let Some(file) = self.0 else { return Ok(()) };
-        let text = serde_json::to_string_pretty(value);
-        let text = text.map_err(|error| Failure::new(format!("{}: {error}", file.path().display())))?;
+        let text = text(value).map_err(|error| Failure::new(format!("{}: {error}", file.path().display())))?;
         complete(file, &text)
     }
 
@@ -35,6 +36,24 @@ impl JsonFile {
     /// The file.
     pub(super) fn file(&self) -> Option<&WholeFile> {
         self.0.as_ref()
+    }
+}
+
+/// A result as JSON.
+pub fn text(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// What the JSON of reports holds.
+pub fn of_reports(reports: &[Report]) -> serde_json::Value {
+    serde_json::json!({ "reports": reports })
+}
+
+/// What the JSON of the diagnoses of a dump's requests holds.
+pub fn of_diagnoses(diagnoses: &[Diagnosis]) -> serde_json::Value {
+    match diagnoses {
+        [diagnosis] => serde_json::json!({ "schema": 1, "diagnosis": diagnosis }),
+        all => serde_json::json!({ "schema": 1, "diagnoses": all }),
     }
 }
 

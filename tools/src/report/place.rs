@@ -98,8 +98,8 @@ pub(super) fn is_table(site: Site) -> bool {
     matches!(site, Site::RopeCos | Site::RopeSin | Site::Vision(_, VisionSite::RopeCos | VisionSite::RopeSin))
 }
 
-/// A site's path inside its layer.
-pub(super) fn kind(site: Site) -> String {
+/// A site's path inside its layer: the operator, whichever layer it is in.
+pub fn kind(site: Site) -> String {
     match site {
         Site::Layer(_, LayerSite::Output) => "layer outputs".to_owned(),
         Site::Layer(layer, _) => site.to_string().replace(&format!("model.layers.{layer}."), ""),

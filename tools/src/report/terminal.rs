@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use anstream::adapter::strip_str;
 use owo_colors::OwoColorize;
 
 use super::content::{Conclusion, Report};
@@ -31,6 +32,41 @@ const TITLES: [[&str; 6]; 2] =
 
 /// Prints a report.
 pub fn print(report: &Report, output: Output) {
+    output.say(&text(report));
+}
+
+/// Prints one report; of several, those with faults and a table of all.
+pub fn print_all(reports: &[Report], output: Output) {
+    output.say(&text_of_all(reports));
+}
+
+/// The same as text without colours.
+pub fn plain(reports: &[Report]) -> String {
+    strip_str(&text_of_all(reports)).to_string()
+}
+
+/// The same, one line of each.
+pub fn plain_summary(report: &Report) -> String {
+    strip_str(&summary(report)).to_string()
+}
+
+fn text_of_all(reports: &[Report]) -> String {
+    if let [one] = reports {
+        return text(one);
+    }
+    let (faulty, others): (Vec<&Report>, Vec<&Report>) =
+        reports.iter().partition(|report| report.conclusion() == Conclusion::Fail);
+    let shown = |report: &&Report| {
+        let text = shown(report);
+        (!text.is_empty()).then(|| format!("{}{text}", report.header.model))
+    };
+    let mut told: Vec<String> = faulty.into_iter().map(text).collect();
+    told.extend(others.iter().filter_map(shown));
+    told.push(table::of_reports(reports));
+    told.iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+fn text(report: &Report) -> String {
     let mut text = header(report);
     text += &layers(report);
     text += &missing(report);
@@ -45,23 +81,7 @@ pub fn print(report: &Report, output: Output) {
         let _ = writeln!(text, "\n{sentence}");
     }
     let _ = writeln!(text, "\n{}", summary(report));
-    output.say(&text);
-}
-
-/// Prints one report; of several, those with faults and a table of all.
-pub fn print_all(reports: &[Report], output: Output) {
-    if let [one] = reports {
-        return print(one, output);
-    }
-    let faulty = reports.iter().filter(|report| report.conclusion() == Conclusion::Fail);
-    faulty.for_each(|report| print(report, output));
-    for report in reports.iter().filter(|report| report.conclusion() != Conclusion::Fail) {
-        let text = shown(report);
-        if !text.is_empty() {
-            output.say(&format!("{}{text}", report.header.model));
-        }
-    }
-    output.say(&table::of_reports(reports));
+    text
 }
 
 /// One line: the verdict, and how many sites have which.

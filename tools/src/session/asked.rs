@@ -35,7 +35,7 @@ pub struct Asked {
     pub demands: Demands,
     /// Whether it is asked what the candidate's values can show.
     pub detection: bool,
-    /// The command that asks it, without what restricts it to a part.
+    /// The command that asks it, or a call in Python, without what restricts it to a part.
     pub command: String,
 }
 

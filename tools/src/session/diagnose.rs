@@ -1,6 +1,8 @@
 //! Which known mistake makes a dump what it is.
 
-use super::dumped::Dumped;
+use fixtures::activations::dump::Dump;
+
+use super::dumped::{Dumped, Given};
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use crate::diagnose::diagnosis::{self, Diagnosis};
@@ -17,6 +19,25 @@ pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Resu
     })?;
     watch(Progress::Ends);
     Ok(diagnosis)
+}
+
+/// Diagnoses one request of a dump, by what is known of it; where nothing explains a fault and there is padding, as a request of
+/// which the candidate takes padding as tokens, too. For that the dump is opened `again`.
+pub fn diagnose_request(
+    model: &Model,
+    dumped: &Dumped,
+    (given, again): (&Given, impl FnOnce() -> Result<Dump, Failure>),
+    watch: &mut Watcher<'_>,
+) -> Result<Diagnosis, Failure> {
+    let diagnosis = diagnose(model, dumped, watch)?;
+    diagnose_padded(model, diagnosis, || {
+        if dumped.values.request().is_none_or(|request| request.padding == 0) {
+            return Ok(None);
+        }
+        let given = Given { padding_is_seen: true, ..given.clone() };
+        let all = Dumped::of(again()?, &given, model)?;
+        Ok(all.into_iter().find(|padded| padded.request == dumped.request))
+    })
 }
 
 /// The same of a request with padding that nothing explains, where `padded` reads it with its padding as tokens.

@@ -20,9 +20,23 @@ pub struct Prompt {
 
 pub(super) const HELP: &str = "give --tokens 1,2,3 or --tokens @file.json, a list or an object with `tokens`";
 
+/// Where tokens come from that are in no file.
+pub(super) const TYPED: &str = "--tokens";
+
+/// Whether text is what a file of tokens holds: an object, or lists in a list.
+pub(super) fn is_json(text: &str) -> bool {
+    let nested = text.trim_start().strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with('['));
+    nested || text.trim_start().starts_with('{')
+}
+
 impl Prompt {
-    /// From `--tokens`: numbers with commas or blanks between them, in brackets or not, or `@` and the name of a file.
+    /// From `--tokens`: numbers with commas or blanks between them, in brackets or not, or `@` and the name of a file, or what
+    /// such a file holds.
     pub fn parse(text: &str) -> Result<Self, Failure> {
+        if is_json(text) {
+            let Tokens { prompt, decoded } = Tokens::parse(Path::new(TYPED), text)?;
+            return Ok(Prompt { tokens: prompt, decoded });
+        }
         let Some(file) = text.strip_prefix('@') else {
             if text.trim().is_empty() {
                 return Prompt::default().nonempty("--tokens");

@@ -1,8 +1,6 @@
-//! Writes a running model's activations to a dump as they come.
+//! Hands on a running model's activations as they come: to a dump, or to whoever keeps them.
 
 use fixtures::Tensor;
-use fixtures::activations::manifest::Manifest;
-use fixtures::activations::writer::DumpWriter;
 use fixtures::names::at::At;
 use ndarray::Array2;
 use optimized::models::capture::Capture;
@@ -15,9 +13,12 @@ use crate::compare::selection::Selection;
 use crate::failure::Failure;
 use crate::judge::stored::{is_wide, storage_at};
 
+/// Takes a tensor by the name that a dump gives it.
+pub type Writing<'w> = dyn FnMut(&str, Tensor<'static>) -> Result<(), fixtures::Error> + 'w;
+
 /// A probe, and a capture of the CUDA path, that writes what it sees. A step begins with the embedding.
-pub struct Recorder {
-    writer: DumpWriter,
+pub struct Recorder<'w> {
+    write: &'w mut Writing<'w>,
     selection: Selection,
     contract: RoundingContract,
     config: Config,
@@ -28,10 +29,10 @@ pub struct Recorder {
     failure: Option<Failure>,
 }
 
-impl Recorder {
+impl<'w> Recorder<'w> {
     /// Values are written in the type that `contract` stores them in. Without `all_steps`, only those of the first pass.
     pub fn new(
-        writer: DumpWriter,
+        write: &'w mut Writing<'w>,
         selection: Selection,
         contract: RoundingContract,
         config: &Config,
@@ -39,11 +40,11 @@ impl Recorder {
     ) -> Self {
         let extent = Extent::new(0, 0);
         let config = config.clone();
-        Recorder { writer, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
+        Recorder { write, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
     }
 
-    /// Completes the dump; the number of values written.
-    pub fn finish(self, manifest: &Manifest) -> Result<usize, Failure> {
+    /// The number of values written, one at least.
+    pub fn finish(self) -> Result<usize, Failure> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
@@ -52,7 +53,6 @@ impl Recorder {
                 Failure::new("no site was selected, so there is nothing to write").help("see --sites, --layers")
             );
         }
-        self.writer.finish(manifest)?;
         Ok(self.written)
     }
 
@@ -70,7 +70,7 @@ impl Recorder {
             return;
         }
         let tensor = tensor(site.shape(&self.config, self.extent)).expect("a site's matrix has its shape's elements");
-        match self.writer.write(&At { step, site }.to_string(), &tensor) {
+        match (self.write)(&At { step, site }.to_string(), tensor) {
             Ok(()) => self.written += 1,
             Err(error) => self.failure = Some(error.into()),
         }
@@ -85,7 +85,7 @@ impl Recorder {
     }
 }
 
-impl<T: Real> Probe<T> for Recorder {
+impl<T: Real> Probe<T> for Recorder<'_> {
     /// What a contract leaves as it is computed is written so: the next operator reads no rounded copy of it.
     fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
         let storage = if is_wide(site, &self.contract) { Storage::Real } else { self.contract.activations };
@@ -101,7 +101,7 @@ impl<T: Real> Probe<T> for Recorder {
     }
 }
 
-impl Capture for Recorder {
+impl Capture for Recorder<'_> {
     fn value(&mut self, site: Site, value: Array2<f32>) {
         self.values(site, storage_at(site, &self.contract), value.nrows(), || value.mapv(f64::from));
     }

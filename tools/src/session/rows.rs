@@ -16,7 +16,7 @@ use crate::report::figures::counted;
 use crate::session::calls::{Inferred, first_difference, infer, misfit, require_same};
 use crate::session::inputs;
 use crate::session::model::Model;
-use crate::session::prompt::Prompt;
+use crate::session::prompt::{Prompt, TYPED, is_json};
 
 /// A request of a dump.
 #[derive(Debug)]
@@ -31,8 +31,11 @@ pub struct RequestRows {
     pub unread: usize,
 }
 
-/// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file.
+/// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file, or what such a file holds.
 fn prompts(text: &str) -> Result<Vec<Fed>, Failure> {
+    if is_json(text) {
+        return Ok(tokens::prompts::parse(Path::new(TYPED), text)?);
+    }
     match text.strip_prefix('@') {
         Some(file) => Ok(tokens::prompts::load(Path::new(file))?),
         None => Ok(vec![Fed::new(&Prompt::parse(text)?.tokens, &[])]),

@@ -2,7 +2,6 @@
 
 use bytesize::ByteSize;
 use fixtures::activations::manifest::{Decode as Decoded, Manifest};
-use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
 use optimized::models::capture::Capture;
 use reference::Semantics;
@@ -21,7 +20,7 @@ use super::need;
 use super::pixels::Shown;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
-use super::recorder::Recorder;
+use super::recorder::{Recorder, Writing};
 use super::room::require_room;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
@@ -42,12 +41,12 @@ pub struct Task {
 }
 
 /// Where what is computed goes.
-pub struct Recording {
-    /// The dump.
-    pub writer: DumpWriter,
-    /// Sites that it is to have.
+pub struct Recording<'w> {
+    /// Takes each activation.
+    pub write: &'w mut Writing<'w>,
+    /// Sites that are wanted.
     pub selection: Selection,
-    /// Whether it is to have every decode step's, not the prompt's alone.
+    /// Whether every decode step's are wanted, not the prompt's alone.
     pub steps: bool,
 }
 
@@ -80,16 +79,21 @@ pub fn run(model: &Model, task: &Task, watch: &mut Watcher<'_>) -> Result<Made, 
     Ok(Made { prompt, choices, recorded: 0 })
 }
 
-/// Runs a backend, and records it.
-pub fn record(model: &Model, task: &Task, to: Recording, watch: &mut Watcher<'_>) -> Result<Made, Failure> {
+/// Runs a backend, and records it: what was made, and what a dump of it says of itself.
+pub fn record(
+    model: &Model,
+    task: &Task,
+    to: Recording<'_>,
+    watch: &mut Watcher<'_>,
+) -> Result<(Made, Manifest), Failure> {
     let contract = task.computing.contract()?;
-    let mut recorder = Recorder::new(to.writer, to.selection, contract, model.checkpoint.config(), to.steps);
+    let mut recorder = Recorder::new(to.write, to.selection, contract, model.checkpoint.config(), to.steps);
     let (prompt, choices, producer) = task.carry_out(model, Some(&mut recorder), watch)?;
-    let mut made = Made { prompt, choices, recorded: 0 };
+    let made = Made { prompt, choices, recorded: recorder.finish()? };
     let tokens = made.tokens();
     // The last token is not read.
     let fed = if to.steps { &tokens[..tokens.len().saturating_sub(1)] } else { &[] };
-    made.recorded = recorder.finish(&Manifest {
+    let manifest = Manifest {
         model: Some(model.name.clone()),
         tokens: Some([&made.prompt[..], fed].concat()),
         semantics: Some(task.semantics.to_string()),
@@ -97,8 +101,8 @@ pub fn record(model: &Model, task: &Task, to: Recording, watch: &mut Watcher<'_>
         producer: Some(producer),
         decode: (task.how.tokens > 0).then(|| Decoded { margins: made.margins(), tokens }),
         ..Manifest::default()
-    })?;
-    Ok(made)
+    };
+    Ok((made, manifest))
 }
 
 /// Refuses a run that needs more anonymous memory than there may be, by an estimate: what it carries and makes, and for the CUDA
