@@ -25,6 +25,7 @@ mod recover;
 pub mod replay;
 pub(crate) mod rerun;
 mod routing;
+mod slots;
 pub mod spread;
 pub mod stored;
 pub mod significance;
