@@ -22,6 +22,7 @@ pub(crate) mod loaded;
 pub mod percentile;
 pub mod profile;
 mod recover;
+pub(crate) mod rechosen;
 pub mod replay;
 pub(crate) mod rerun;
 mod routing;
