@@ -6,6 +6,8 @@ use reference::models::decoder::Decoder;
 use reference::ops::indexer::{Indexer, indexer};
 use reference::{LayerSite, RoundingContract, Semantics, Site};
 use tests::memory::{Memory, tiny_m3};
+use tests::mistaken::Setting;
+use tests::seen::{Seen, modules};
 use tools::judge::candidate::Live;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{Flip, SiteReport, Verdict};
@@ -103,4 +105,41 @@ fn a_block_that_there_is_not_is_a_fault() {
     let report = chosen([5, 1, 6]);
     assert_eq!((report.verdict, report.faults), (Verdict::Fault, 1));
     assert_eq!(report.note.as_deref(), Some("token 11 chose block 6 at [1, 11, 2], expected 0 to 5"));
+}
+
+/// What is wrong of a right run that shows routing weights in the order `order` makes of a row, and no experts.
+fn weights_alone(order: fn(&mut [f64])) -> Vec<Site> {
+    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
+    let live = setting.with(&[]);
+    let is = |site: Site, of: LayerSite| matches!(site, Site::Layer(_, site) if site == of);
+    let shows = |site| !is(site, LayerSite::GateExperts) && modules(site) || is(site, LayerSite::GateWeights);
+    let value = |site, mut value: Array2<f64>| {
+        if is(site, LayerSite::GateWeights) {
+            value.rows_mut().into_iter().for_each(|mut row| order(row.as_slice_mut().expect("a row")));
+        }
+        value
+    };
+    setting.compare(&Seen { live: &live, shows, value }, |comparison| {
+        let reference = comparison.model().expect("it fits");
+        let verification = comparison.verification(&reference, &[Lens::Local], 0..2);
+        let sites = verification.run(|| ()).expect("it runs").sites;
+        sites.into_iter().filter(|report| report.verdict == Verdict::Fault).map(|report| report.site).collect()
+    })
+}
+
+/// An engine lists experts in an order of its own, which is not known where they are not shown.
+#[test]
+fn routing_weights_without_experts_are_of_any_order() {
+    assert_eq!(weights_alone(|row| row.reverse()), []);
+    assert_eq!(weights_alone(|row| row.rotate_left(1)), []);
+}
+
+#[test]
+fn a_wrong_routing_weight_is_a_fault_in_any_order() {
+    let is_weights = |site: &Site| matches!(site, Site::Layer(_, LayerSite::GateWeights));
+    let wrong = weights_alone(|row| {
+        row.reverse();
+        row[0] *= 1.001;
+    });
+    assert_eq!(wrong.iter().filter(|site| is_weights(site)).count(), 2, "{wrong:?}");
 }

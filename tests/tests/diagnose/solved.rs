@@ -9,6 +9,7 @@ mod products;
 mod rotation;
 mod router;
 mod softmax;
+mod splits;
 mod vision;
 
 use std::collections::HashMap;
@@ -30,6 +31,9 @@ use tools::judge::comparison::Comparison;
 /// What an operator gives in place of its own, of all that was computed so far, its own values included.
 type Port<'a> = dyn Fn(&Decoder<'_>, &Shown) -> Array2<f32> + 'a;
 
+/// What a choice is changed into.
+type Chooses<'a> = dyn Fn(&Array2<usize>) -> Array2<usize> + 'a;
+
 /// Values and choices so far.
 #[derive(Default)]
 struct Shown {
@@ -47,6 +51,7 @@ impl Shown {
 struct Ported<'m> {
     model: &'m Decoder<'m>,
     ports: &'m [(Site, &'m Port<'m>)],
+    chooses: Option<(Site, &'m Chooses<'m>)>,
     shown: Shown,
     live: Live,
 }
@@ -66,6 +71,9 @@ impl Probe<f32> for Ported<'_> {
     }
 
     fn choose(&mut self, site: Site, _: &Tracked<f32>, chosen: &mut Array2<usize>) {
+        if let Some((_, chooses)) = self.chooses.filter(|(at, _)| *at == site) {
+            *chosen = chooses(chosen);
+        }
         self.shown.chosen.insert(site, chosen.clone());
         Capture::choices(&mut self.live, site, chosen.clone());
     }
@@ -95,12 +103,22 @@ const M2_BF16: Subject =
 impl Subject {
     /// What `f` makes of an implementation that has ports' values at some sites.
     fn with<R>(&self, ports: &[(Site, &Port<'_>)], f: impl FnOnce(&Comparison<'_>) -> R) -> R {
+        self.choosing(ports, None, f)
+    }
+
+    /// The same of one that chooses otherwise.
+    fn choosing<R>(
+        &self,
+        ports: &[(Site, &Port<'_>)],
+        chooses: Option<(Site, &Chooses<'_>)>,
+        f: impl FnOnce(&Comparison<'_>) -> R,
+    ) -> R {
         let setting = Setting::of(self.case, self.contract);
         let checkpoint = setting.case.checkpoint().expect("it is whole");
         let media = shown(&setting.case);
         let model = Decoder::new(checkpoint.config(), setting.semantics(), &checkpoint).expect("a model");
         let model = model.seeing(media.as_ref());
-        let mut ported = Ported { model: &model, ports, shown: Shown::default(), live: Live::default() };
+        let mut ported = Ported { model: &model, ports, chooses, shown: Shown::default(), live: Live::default() };
         let mut cache = KvCache::new(checkpoint.config().num_hidden_layers);
         model.forward(&setting.case.tokens, &mut cache, &mut Run::new(setting.contract, &mut ported)).expect("it runs");
         let beside = |site| matches!(site, Site::Layer(_, site) if self.shows.contains(&site));
@@ -111,6 +129,13 @@ impl Subject {
     /// What is said of it.
     fn said(&self, ports: &[(Site, &Port<'_>)]) -> Vec<String> {
         self.with(ports, |comparison| solved(comparison).expect("it can be put next to the reference"))
+    }
+
+    /// What is said of one that makes a choice otherwise.
+    fn said_of_choice(&self, at: Site, chooses: &Chooses<'_>) -> Vec<String> {
+        self.choosing(&[], Some((at, chooses)), |comparison| {
+            solved(comparison).expect("it can be put next to the reference")
+        })
     }
 
     /// The same, of one site of layer 1.

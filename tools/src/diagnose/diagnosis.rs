@@ -16,7 +16,7 @@ use super::catalogue::mistake::{Assumed, Change, in_any_layer};
 use super::search::{self, Bench, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
-use super::{pattern, sizes};
+use super::{chosen, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
@@ -251,7 +251,12 @@ impl Comparison<'_> {
             return Ok(Vec::new());
         };
         let bench = Bench::described(self, assumption, site)?;
-        bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))
+        let mut said = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))?;
+        if let Some(choice) = left.first().filter(|first| first.site.is_choice()) {
+            let at = At { step: choice.step, site: choice.site };
+            said.splice(0..0, chosen::describe(self, assumption, at)?);
+        }
+        Ok(said)
     }
 }
 

@@ -10,6 +10,7 @@ use reference::{LayerSite, Real, Rounding, RoundingContract, Site, Storage, Trac
 
 use super::lens::Lens;
 use super::loaded::Loaded;
+use super::slots;
 use super::stored::saved_as;
 use crate::failure::Failure;
 use crate::judge::unknown::Unknown;
@@ -127,13 +128,19 @@ impl<'a> Substitution<'a> {
                 |computed: Tracked<f64>| Tracked { value: computed.value.mapv_into(|x| saved.round(x)), ..computed };
             let computed = if saved.mode.draws() { save(computed) } else { computed };
             let computed = computed.with_rounding(saved.storage);
+            let computed =
+                if slots::are_unknown(site, self.loaded) { slots::in_order_of(&candidate, computed) } else { computed };
             let (passed, loaded) = (std::mem::take(&mut self.segment), self.loaded);
             let segment = way::segment(site, passed, loaded.config, loaded.extent, |input| loaded.has(input));
             self.seen.push(Seen { site, computed, segment, shown: shown.clone(), unknown });
         }
         // What follows a value that is not a number is judged from the reference's own.
         if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
-            let own = before_saved(&candidate, saved, value.error.is_some());
+            let mut own = before_saved(&candidate, saved, value.error.is_some());
+            if slots::are_unknown(site, self.loaded) {
+                let order = rows.as_ref().map_or_else(|| value.value.clone(), |rows| value.value.select(Axis(0), rows));
+                own = slots::in_order_of(&order, own);
+            }
             *value = match rows.as_ref().zip(shown) {
                 Some((rows, tokens)) => {
                     let is_alone = self.loaded.leads_nowhere_else(site, &tokens)?;

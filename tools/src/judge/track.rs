@@ -186,6 +186,7 @@ impl<'m> Track<'m> {
         let mut probe = Substitution::new(self.lens, &loaded, &contract, None);
         probe.records = true;
         let mut state = self.main.only(layer, pass.kept());
+        state.draw_saved(&contract);
         state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
         probe.failure.map_or(Ok(Ran { seen: probe.seen, unshown: probe.unshown }), Err)
     }
@@ -271,6 +272,16 @@ impl State {
         let mut cache = KvCache::new(self.cache.layers());
         cache.adopt(layer, &self.cache, first);
         State { patches: None, features: Vec::new(), stream: self.stream.clone(), table: self.table.clone(), cache }
+    }
+
+    /// Goes on from one of the streams that a run, if it draws its errors, may have saved as this one.
+    fn draw_saved(&mut self, contract: &RoundingContract) {
+        let stored = self.stream.as_ref().map(|stream| stream.stored.value.clone());
+        if let Some(stored) =
+            stored.filter(|stored| contract.mode.draws() && saved_as(contract.saved, stored).is_some())
+        {
+            self.jump(&stored, contract, false);
+        }
     }
 
     fn flow(&self) -> Flow {

@@ -1,5 +1,6 @@
 //! Blocks of keys that tokens do not see although they were chosen.
 
+use fixtures::golden::Golden;
 use ndarray::{Array1, Array2, s};
 use reference::models::decoder::Decoder;
 use reference::site::NONE;
@@ -10,9 +11,11 @@ use super::{Shown, Subject, has};
 /// A layer whose tokens attend to chosen blocks.
 const LAYER: usize = 2;
 
+/// In f32, with the blocks that are chosen.
+const M3: Subject = Subject { case: "m3-gqa4-f32", contract: RoundingContract::EAGER_F32, shows: &[LayerSite::Blocks] };
+
 /// What is said where `sees` says of a token, the places of its blocks in its choice, and a block whether it sees that.
 fn said(sees: impl Fn(usize, &[usize], usize) -> bool) -> Vec<String> {
-    let m3 = Subject { case: "m3-gqa4-f32", contract: RoundingContract::EAGER_F32, shows: &[LayerSite::Blocks] };
     let port = |model: &Decoder<'_>, shown: &Shown| {
         let config = model.config();
         let index = config.index.expect("M3 has one");
@@ -37,7 +40,7 @@ fn said(sees: impl Fn(usize, &[usize], usize) -> bool) -> Vec<String> {
         }
         o
     };
-    m3.said(&[(Site::Layer(LAYER, LayerSite::Context), &port)])
+    M3.said(&[(Site::Layer(LAYER, LayerSite::Context), &port)])
 }
 
 #[test]
@@ -50,4 +53,17 @@ fn the_second_choice_is_not_seen() {
 fn the_first_block_is_seen_by_all() {
     let said = said(|_, blocks, block| block == 0 || blocks.contains(&block));
     has(&said, "attention sees block 0, which was not chosen: ");
+}
+
+/// A kernel scores blocks for the first query of each of its tiles alone.
+#[test]
+fn tiles_of_tokens_share_a_choice() {
+    const TILE: usize = 4;
+    let tokens = Golden::embedded().case(M3.case).expect("it is built in").tokens.len();
+    let shared = |chosen: &Array2<usize>| {
+        let row = |row: usize| row / tokens * tokens + row % tokens / TILE * TILE;
+        Array2::from_shape_fn(chosen.dim(), |(of, slot)| chosen[[row(of), slot]])
+    };
+    let said = M3.said_of_choice(Site::Layer(LAYER, LayerSite::Blocks), &shared);
+    has(&said, "each token has the choice of the first of its tile of 4: ");
 }

@@ -1,12 +1,15 @@
 //! Experts that other experts compute for, or that a sum leaves out.
 
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use reference::models::decoder::Decoder;
 use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
-use super::{M2, M2_BF16, Shown, has, narrowed, number};
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed, number};
+
+/// A layer with experts.
+const M3_LAYER: usize = 2;
 
 /// What all experts make of all tokens.
 fn outputs(model: &Decoder<'_>, shown: &Shown) -> Vec<Array2<f32>> {
@@ -121,4 +124,20 @@ fn what_no_expert_says_beside_one() {
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     has(&said, "what is off is no expert's output; it is there where expert 2 was chosen: of every token");
+}
+
+/// A gate of another family, by the mean of what the network reads.
+#[test]
+fn a_shared_expert_that_goes_through_a_gate() {
+    let m3 = Subject { case: "m3-gqa4-f32", contract: RoundingContract::EAGER_F32, shows: &[] };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let [x, routed, shared] =
+            [LayerSite::PostAttentionNorm, LayerSite::Experts, LayerSite::Shared].map(|site| shown.of(M3_LAYER, site));
+        let gate = x.mean_axis(Axis(1)).expect("there are channels").mapv(|mean| 1.0 / (1.0 + (-mean).exp()));
+        #[expect(clippy::cast_possible_truncation, reason = "2")]
+        let scale = model.config().routed_scaling_factor as f32;
+        routed * scale + shared * &gate.insert_axis(Axis(1))
+    };
+    let said = m3.said(&[(Site::Layer(M3_LAYER, LayerSite::Mlp), &port)]);
+    has(&said, "the shared expert's output is multiplied by 0.");
 }

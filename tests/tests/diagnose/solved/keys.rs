@@ -180,24 +180,19 @@ fn keys_that_are_counted_twice() {
     has(&m2.said_of(LayerSite::Probabilities, &port), "keys 8, 16, 24, 32 are counted 2.0000 times");
 }
 
-/// Splits of eight keys whose means are put together by their largest scores alone.
+/// Values are repeated as a whole, keys head by head.
 #[test]
-fn splits_without_their_sums() {
-    const SIZE: usize = 8;
+fn values_of_the_key_heads_in_turn() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (d, groups) = (model.config().head_dim, model.config().num_key_value_heads);
+        let v = shown.of(1, LayerSite::VProj);
         attention(model, shown, |head, token| {
-            let scores = head.scores(token);
-            let (mut sum, mut total) = (0.0, Array1::zeros(head.v.ncols()));
-            for first in (0..=token).step_by(SIZE) {
-                let keys = first..(first + SIZE).min(token + 1);
-                let largest = scores.slice(s![keys.clone()]).fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-                let of_split = mean(head, token, |key, score| keys.contains(&key).then_some((score - largest, 1.0)));
-                sum += largest.exp();
-                total = total + of_split * largest.exp();
-            }
-            total / sum
+            let group = head.number % groups;
+            mean(&Head { v: v.slice(s![.., group * d..(group + 1) * d]), ..*head }, token, |key, score| {
+                (key <= token).then_some((score, 1.0))
+            })
         })
     };
-    let sentence = "attention's splits of 8 keys are put together by their largest scores, without their sums";
-    has(&M2.said_of(LayerSite::Context, &port), sentence);
+    let said = M2.said_of(LayerSite::Context, &port);
+    has(&said, "query heads read the values of the key heads in turn, one after the other");
 }

@@ -54,3 +54,15 @@ fn a_norms_mean_square_without_its_tail() {
 fn a_norms_mean_square_without_its_tail_in_bf16() {
     has(&without_tail(&M2_BF16, narrowed), "the mean square has the first 124 of 128 channels, divided by 128");
 }
+
+/// Rows are padded to whole tiles, of whose channels the mean is taken.
+#[test]
+fn a_norms_mean_of_padded_rows() {
+    const PADDED: f32 = 112.0;
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let y = shown.of(1, LayerSite::PostAttentionNorm);
+        y * (PADDED / model.config().hidden_size as f32).sqrt()
+    };
+    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "the mean square has all 96 channels, divided by 112");
+}

@@ -1,8 +1,8 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of the text model: [`mixture`], the experts of each token and their weights; [`weighing`], the keys that a token saw, and
-//! [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
+//! Of the text model: [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
+//! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
 //! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`directions`], those in which
 //! a product is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, and
@@ -29,6 +29,7 @@ mod probabilities;
 mod rotation;
 mod routing;
 mod rule;
+mod shared;
 mod solution;
 mod weighing;
 
@@ -40,6 +41,7 @@ use crate::failure::Failure;
 pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
     let fallible = [
         mixture::solve,
+        shared::solve,
         weighing::solve,
         probabilities::solve,
         blocks::solve,

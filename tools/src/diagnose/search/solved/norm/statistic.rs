@@ -1,7 +1,7 @@
 //! What an RMS norm sums in place of all squares.
 //!
 //! ```text
-//! sᵢ = 1/√(Σⱼ zᵢⱼ²/c)        over the first or last channels j; solved for how many they are, and for c
+//! sᵢ = 1/√(Σⱼ zᵢⱼ²/c)        over the first or last channels j, or all; solved for how many they are, and for c
 //! ```
 //!
 //! with z \[n, d\] what is right before the weight, of mean square 1, and s \[n\] how many times as large rows are.
@@ -15,6 +15,9 @@ const ROWS: usize = 8;
 /// What may be left of how far rows' mean squares are off, as a share: ε, which these squares have not, and roundings.
 const LEFT: f64 = 0.1;
 
+/// How far a divisor may be from a whole number, as a share: ε, and roundings of which many are averaged.
+const WHOLE: f64 = 1e-3;
+
 /// The statistic by which rows are nearest to so many times as large, and the factors that follow.
 pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f64>)> {
     let (n, width) = z.dim();
@@ -23,6 +26,14 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
     let moved: f64 = taken.iter().map(|taken| (taken - 1.0).powi(2)).sum();
     if n < ROWS {
         return None;
+    }
+    let of_all = taken.sum() / n as f64;
+    let divisor = (width as f64 / of_all).round();
+    let is_of_all =
+        taken.iter().all(|taken| (taken * divisor / width as f64 - 1.0).abs() <= LEFT * (of_all - 1.0).abs());
+    if is_of_all && (width as f64 / of_all - divisor).abs() <= WHOLE * divisor && divisor != width as f64 {
+        let what = format!("the mean square has all {width} channels, divided by {divisor}");
+        return Some((what, Array1::from_elem(n, (width as f64 / divisor).sqrt().recip())));
     }
     // The squares of the channels before each [n, d + 1].
     let mut before = Array2::zeros((n, width + 1));

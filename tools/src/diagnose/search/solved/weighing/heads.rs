@@ -96,9 +96,9 @@ impl Heads {
         head * self.groups / self.count
     }
 
-    /// The key head that a column of the site is of, where heads are shown.
-    pub(super) fn group_at(&self, column: usize) -> Option<usize> {
-        self.output.is_none().then(|| self.group(column / self.d))
+    /// The query head that a column of the site is of, where heads are shown.
+    pub(super) fn head_at(&self, column: usize) -> Option<usize> {
+        self.output.is_none().then(|| column / self.d)
     }
 
     /// Sums of each head over a token's keys.
@@ -113,7 +113,7 @@ impl Heads {
         (0..self.count).map(of).collect()
     }
 
-    /// The same of heads that read other keys and values: `read` makes a key head's rows of all, `is_key` says whose.
+    /// The same of heads that read other keys and values: `read` makes a query head's rows of all, `is_key` says whose.
     pub(super) fn reading(
         &self,
         row: usize,
@@ -125,7 +125,7 @@ impl Heads {
             let group = self.group(head);
             let own = |of: &Array2<f64>| of.slice(s![.., self.columns(group)]).to_owned();
             let other = which(group);
-            let (keys, values) = if other { (read(k, true, group), read(v, false, group)) } else { (own(k), own(v)) };
+            let (keys, values) = if other { (read(k, true, head), read(v, false, head)) } else { (own(k), own(v)) };
             let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
             Sums::of(scores, values.view()).right(self.spans[row])
         };

@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 
-use super::way::{Run, Way};
+use super::way::{Merge, Run, Way};
 
 /// Sums over the keys before each, of which those of any run follow.
 pub(in crate::diagnose) struct Sums {
@@ -55,7 +55,7 @@ impl Sums {
             Way::Ahead(key) => self.mean(&[(span, 1.0), (Run::one(key), 1.0)], 0),
             Way::Only(run) => self.mean(&[(run, 1.0)], 0),
             Way::Zeros(count) => self.mean(&[(span, 1.0)], count),
-            Way::Unsummed(size) => self.unsummed(span, size),
+            Way::Split(merge, size) => self.merged(span, merge, size),
         }
     }
 
@@ -70,18 +70,30 @@ impl Sums {
         self.mean(&runs, if is_zeroed { keys.len() } else { 0 })
     }
 
-    /// Of splits' means by what their largest scores alone make of them.
-    fn unsummed(&self, span: Run, size: usize) -> Array1<f64> {
+    /// Of splits of so many keys, put together in that way.
+    fn merged(&self, span: Run, merge: Merge, size: usize) -> Array1<f64> {
         let splits = (span.from..span.to).step_by(size).map(|from| Run { from, to: from + size }.within(span));
-        let each: Vec<(f64, Array1<f64>)> = splits
-            .map(|split| {
-                let own = self.scores.slice(s![split.from..split.to]);
-                (own.fold(f64::NEG_INFINITY, |most, score| f64::max(most, *score)), self.right(split))
-            })
-            .collect();
-        let sum: f64 = each.iter().map(|(of, _)| (of - self.largest).exp()).sum();
-        let zero = Array1::zeros(self.values.ncols());
-        each.iter().fold(zero, |total, (of, mean)| total + mean * (of - self.largest).exp()) / sum
+        let splits: Vec<Run> = splits.collect();
+        let of = |split: &Run| self.scores.slice(s![split.from..split.to]).fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+        let largest: Vec<f64> = splits.iter().map(of).collect();
+        let last = largest.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut so_far = f64::NEG_INFINITY;
+        let (mut weight, mut total) = (0.0, Array1::zeros(self.values.ncols()));
+        for (split, own) in splits.iter().zip(&largest) {
+            so_far = so_far.max(*own);
+            let (sum, values) = self.over(&[(*split, 1.0)]);
+            let scaled = |is_kept: bool| (self.largest - if is_kept { so_far } else { last }).exp();
+            let (of_weight, of_values) = match merge {
+                Merge::Unsummed => ((own - last).exp(), (own - last).exp() / sum),
+                Merge::Averaged => (1.0, sum.recip()),
+                Merge::ValuesKept => (sum * scaled(false), scaled(true)),
+                Merge::WeightsKept => (sum * scaled(true), scaled(false)),
+                Merge::BothKept => (sum * scaled(true), scaled(true)),
+            };
+            weight += of_weight;
+            total = total + values * of_values;
+        }
+        total / weight
     }
 
     /// The mean of other values than the keys', and the keys' weights, where scores are others.

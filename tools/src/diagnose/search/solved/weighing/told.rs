@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::way::{Run, Way};
+use super::way::{Merge, Run, Way};
 use crate::diagnose::search::solved::listed;
 
 /// Things said at most.
@@ -45,7 +45,7 @@ enum What {
 enum Alike {
     Keys(What, Edge, Edge),
     Zeros(usize),
-    Unsummed(usize),
+    Split(Merge, usize),
 }
 
 impl Edge {
@@ -66,7 +66,7 @@ impl Weighed {
             Way::Zeroed(run) => Some((What::Zeroed, run)),
             Way::Ahead(key) => Some((What::Ahead, Run::one(key))),
             Way::Only(run) => Some((What::Only, run)),
-            Way::Zeros(_) | Way::Unsummed(_) => None,
+            Way::Zeros(_) | Way::Split(..) => None,
         }
     }
 
@@ -88,7 +88,8 @@ impl Weighed {
     /// Whether what is alike is how this token weighs its keys.
     fn is(&self, alike: Alike) -> bool {
         match (alike, self.way) {
-            (Alike::Zeros(count), Way::Zeros(own)) | (Alike::Unsummed(count), Way::Unsummed(own)) => count == own,
+            (Alike::Zeros(count), Way::Zeros(own)) => count == own,
+            (Alike::Split(merge, size), Way::Split(own, of)) => (merge, size) == (own, of),
             (Alike::Keys(what, from, to), _) => {
                 let Some((own, run)) = self.run() else { return false };
                 let alike = Run { from: from.of(self.row, self.span.from), to: to.of(self.row, self.span.to) };
@@ -103,7 +104,7 @@ impl Weighed {
     fn alikes(&self) -> Vec<Alike> {
         let (what, run) = match self.way {
             Way::Zeros(count) => return vec![Alike::Zeros(count)],
-            Way::Unsummed(size) => return vec![Alike::Unsummed(size)],
+            Way::Split(merge, size) => return vec![Alike::Split(merge, size)],
             _ => self.run().expect("the others have runs"),
         };
         let off = |key: usize| Edge::Off(key.cast_signed() - self.row.cast_signed());
@@ -196,11 +197,15 @@ impl fmt::Display for Alike {
                 write!(f, "attention sees one key and value of zeros more, as of a slot that nothing filled")
             }
             Alike::Zeros(count) => write!(f, "attention sees {count} keys and values of zeros more"),
-            Alike::Unsummed(size) => {
-                write!(
-                    f,
-                    "attention's splits of {size} keys are put together by their largest scores, without their sums"
-                )
+            Alike::Split(merge, size) => {
+                let how = match merge {
+                    Merge::Unsummed => "put together by their largest scores, without their sums",
+                    Merge::Averaged => "averaged, each for as much as every other, without their sums",
+                    Merge::ValuesKept => "added without scaling the sum of values again where a larger score comes",
+                    Merge::WeightsKept => "added without scaling the sum of weights again where a larger score comes",
+                    Merge::BothKept => "added without scaling the sums again where a larger score comes",
+                };
+                write!(f, "attention's splits of {size} keys are {how}")
             }
         }
     }

@@ -32,9 +32,27 @@ pub(super) enum Way {
     Only(Run),
     /// With so many of zeros.
     Zeros(usize),
-    /// Means of splits of so many, put together by their largest scores alone.
-    Unsummed(usize),
+    /// Splits of so many, put together otherwise than by their sums.
+    Split(Merge, usize),
 }
+
+/// How splits of keys are put together, or what follows from one to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Merge {
+    /// Their means by their largest scores alone.
+    Unsummed,
+    /// The mean of their means.
+    Averaged,
+    /// The sums of values are not scaled again where a split has a larger score than those before.
+    ValuesKept,
+    /// The sums of weights are not.
+    WeightsKept,
+    /// Neither are.
+    BothKept,
+}
+
+/// All of them.
+const MERGES: [Merge; 5] = [Merge::Unsummed, Merge::Averaged, Merge::ValuesKept, Merge::WeightsKept, Merge::BothKept];
 
 impl Run {
     pub(super) fn one(key: usize) -> Self {
@@ -74,7 +92,8 @@ impl Way {
         all.push(Way::Only(Run { from: 0, to: keys }));
         all.extend((0..span.from).chain(span.to..keys).map(Way::Ahead));
         all.extend(ZEROS.map(Way::Zeros));
-        all.extend(SPLITS.into_iter().filter(|size| *size < span.len()).map(Way::Unsummed));
+        let sizes = SPLITS.into_iter().filter(|size| *size < span.len());
+        all.extend(sizes.flat_map(|size| MERGES.map(|merge| Way::Split(merge, size))));
         let clear = |run: &Run| run.from > span.from && run.to < span.to;
         all.extend(runs.iter().copied().filter(inside).filter(clear).map(Way::Without));
         all.extend(runs.into_iter().filter(inside).map(Way::Zeroed));
@@ -85,7 +104,7 @@ impl Way {
     pub(super) fn is_plain(self) -> bool {
         match self {
             Way::Without(run) | Way::Zeroed(run) => run.len() == 1,
-            Way::Ahead(_) | Way::Only(_) | Way::Zeros(_) | Way::Unsummed(_) => true,
+            Way::Ahead(_) | Way::Only(_) | Way::Zeros(_) | Way::Split(..) => true,
         }
     }
 }

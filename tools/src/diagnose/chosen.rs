@@ -1,0 +1,118 @@
+//! Whose choice a token has, where it is not its own: that of another token, or of another layer.
+//!
+//! A hypothesis is a rule that says of every row which choice it has. It is told where it holds of next to all rows that are off,
+//! and of next to all others too, of which rounding may have made some otherwise.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use fixtures::names::at::At;
+use ndarray::{Array2, ArrayView1};
+use reference::site::NONE;
+use reference::{LayerSite, RoundingContract, Site};
+
+use super::catalogue::assumption::Assumption;
+use crate::failure::Failure;
+use crate::judge::comparison::Comparison;
+use crate::judge::rechosen::Rechosen;
+
+/// Rows that are off, at least, for a rule to be told by them.
+const FEWEST: usize = 8;
+
+/// One row in so many may be against a rule: ties, which rounding decides.
+const TIES: usize = 20;
+
+/// Tokens of a tile.
+const TILES: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
+
+/// Whose choice.
+#[derive(Debug, Clone, Copy)]
+enum Whose {
+    Before,
+    Behind,
+    FirstOf(usize),
+    LastOf(usize),
+    Chooser(usize),
+    Layer(usize),
+}
+
+type Set = BTreeSet<usize>;
+
+/// What is said of a choice at fault.
+pub(super) fn describe(
+    comparison: &Comparison<'_>,
+    assumption: &Assumption,
+    at: At,
+) -> Result<Option<String>, Failure> {
+    let Site::Layer(layer, kind @ (LayerSite::Blocks | LayerSite::GateExperts)) = at.site else { return Ok(None) };
+    let passes = comparison.under(assumption, comparison.around(at.site), |verification| {
+        verification.rechosen(RoundingContract::IDEAL, at.site)
+    })?;
+    let Some(pass) = passes.into_iter().find(|pass| pass.step == at.step) else { return Ok(None) };
+    let mut rules: Vec<(Whose, Vec<Set>)> = within(&pass);
+    for other in (0..comparison.compared.config.num_hidden_layers).filter(|other| *other != layer) {
+        let candidate = comparison.compared.candidate;
+        let of_other = At { site: Site::Layer(other, kind), ..at };
+        if candidate.has(of_other) {
+            rules.push((Whose::Layer(other), sets(&candidate.choices(of_other, comparison.extent(at.step))?)));
+        }
+    }
+    Ok(told(&pass, &rules))
+}
+
+/// Rules by which a token has the choice of another, or of another chooser.
+fn within(pass: &Rechosen) -> Vec<(Whose, Vec<Set>)> {
+    let (own, tokens) = (sets(&pass.own), pass.tokens.max(1));
+    let choosers = own.len() / tokens;
+    let tiles = TILES.into_iter().filter(|tile| *tile < 2 * tokens);
+    let all = [Whose::Before, Whose::Behind]
+        .into_iter()
+        .chain(tiles.flat_map(|tile| [Whose::FirstOf(tile), Whose::LastOf(tile)]))
+        .chain((0..choosers).filter(|_| choosers > 1).map(Whose::Chooser));
+    let of = |whose: Whose| {
+        let row = |row: usize| {
+            let (chooser, token) = (row / tokens, row % tokens);
+            let (chooser, token) = match whose {
+                Whose::Before => (chooser, token.saturating_sub(1)),
+                Whose::Behind => (chooser, (token + 1).min(tokens - 1)),
+                Whose::FirstOf(tile) => (chooser, token / tile * tile),
+                Whose::LastOf(tile) => (chooser, (token / tile * tile + tile - 1).min(tokens - 1)),
+                Whose::Chooser(other) => (other, token),
+                Whose::Layer(_) => (chooser, token),
+            };
+            own[chooser * tokens + token].clone()
+        };
+        (whose, (0..own.len()).map(row).collect())
+    };
+    all.map(of).collect()
+}
+
+/// The rule that most rows follow, if next to all do.
+fn told(pass: &Rechosen, rules: &[(Whose, Vec<Set>)]) -> Option<String> {
+    let (own, candidate) = (sets(&pass.own), sets(&pass.candidate));
+    let off: Vec<usize> = (0..own.len()).filter(|row| own[*row] != candidate[*row]).collect();
+    let holds = |rule: &[Set], row: usize| rule.get(row) == Some(&candidate[row]);
+    let follow = |rule: &[Set]| off.iter().filter(|row| holds(rule, **row)).count();
+    let (whose, rule) = rules.iter().max_by_key(|(_, rule)| follow(rule))?;
+    let (count, against) = (follow(rule), (0..own.len()).filter(|row| !holds(rule, *row)).count());
+    let is_rule = off.len() >= FEWEST && TIES * (off.len() - count) <= off.len() && TIES * against <= own.len();
+    is_rule.then(|| format!("each token has {whose}: {count} of {} choices that are off", off.len()))
+}
+
+fn sets(choices: &Array2<usize>) -> Vec<Set> {
+    let set = |row: ArrayView1<'_, usize>| row.into_iter().copied().filter(|choice| *choice != NONE).collect();
+    choices.rows().into_iter().map(set).collect()
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whose::Before => write!(f, "the choice of the token before"),
+            Whose::Behind => write!(f, "the choice of the next token"),
+            Whose::FirstOf(tile) => write!(f, "the choice of the first of its tile of {tile}"),
+            Whose::LastOf(tile) => write!(f, "the choice of the last of its tile of {tile}"),
+            Whose::Chooser(chooser) => write!(f, "the choice of index head {chooser}"),
+            Whose::Layer(layer) => write!(f, "the choice that is shown of layer {layer}"),
+        }
+    }
+}
