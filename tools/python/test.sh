@@ -8,7 +8,7 @@ environment=target/python
 $environment/bin/pip install --quiet 'maturin>=1.9.4,<2'
 rm -rf $environment/wheels
 # For this machine alone: a wheel for others would have to be built on an old system.
-$environment/bin/maturin build --quiet --locked --profile dev --compatibility linux \
+$environment/bin/maturin build --quiet --locked --profile dev --features as-tests --compatibility linux \
     --manifest-path tools/python/Cargo.toml --out $environment/wheels
 wheel=$(echo $environment/wheels/*.whl)
 $environment/bin/pip install --quiet "${wheel}[test]"
