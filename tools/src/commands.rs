@@ -3,14 +3,18 @@
 pub mod check;
 pub mod claims;
 pub mod cli;
+pub mod completions;
 pub mod decode;
+pub mod demo;
 pub mod diagnose;
 pub mod diff;
 pub mod fixtures;
 pub mod interrupt;
 pub mod kernels;
+pub mod man;
 pub mod memory;
 pub mod merge;
+pub mod mistakes;
 pub mod options;
 pub mod outcome;
 mod progress;

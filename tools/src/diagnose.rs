@@ -11,6 +11,7 @@ mod choice;
 pub mod detection;
 pub mod diagnosis;
 mod explain;
+pub mod lessons;
 mod networks;
 mod pattern;
 #[cfg(feature = "lapack")]
