@@ -2,11 +2,14 @@
 
 mod bad_files;
 mod bad_input;
+mod bisect;
 mod claims;
 mod coverage;
+mod demo;
 mod help;
 mod jobs;
 mod memory;
+mod mistakes;
 mod operators;
 mod outputs;
 mod pages;
@@ -21,6 +24,7 @@ mod scales;
 mod shards;
 mod speculate;
 mod stopped;
+mod typing;
 mod written;
 
 use std::fmt;

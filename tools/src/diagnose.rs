@@ -12,6 +12,7 @@ mod chosen;
 pub mod detection;
 pub mod diagnosis;
 mod explain;
+pub mod lessons;
 mod networks;
 mod pattern;
 #[cfg(feature = "lapack")]

@@ -8,8 +8,23 @@ use super::{assert_ran, parity};
 fn every_command_explains_itself() {
     assert_ran!(parity(Path::new("."), &["--help"]), "help");
     for command in [
-        "check", "run", "verify", "merge", "diagnose", "prompt", "diff", "decode", "claims", "synth", "show",
-        "kernels", "fixtures",
+        "check",
+        "run",
+        "verify",
+        "merge",
+        "diagnose",
+        "prompt",
+        "diff",
+        "decode",
+        "claims",
+        "synth",
+        "show",
+        "kernels",
+        "fixtures",
+        "demo",
+        "mistakes",
+        "completions",
+        "man",
     ] {
         assert_ran!(parity(Path::new("."), &[command, "--help"]), format!("help_{command}"));
     }

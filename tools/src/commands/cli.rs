@@ -3,11 +3,12 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
-    check, claims, decode, diagnose, diff, fixtures, kernels, merge, op, prompt, run, show, synth, verify,
+    check, claims, completions, decode, demo, diagnose, diff, fixtures, kernels, man, merge, mistakes, op, prompt, run,
+    show, synth, verify,
 };
 use crate::report::output::Output;
 
@@ -31,6 +32,12 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// See what parity does: a small model with one known mistake, verified and diagnosed.
+    ///
+    /// A built-in model is run with the mistake, and what every operator computed is written as a dump, as an engine would.
+    /// The dump is verified and diagnosed, and two pages are written. What was seen is told in a few sentences, with what
+    /// to type for a model of one's own. It takes a few seconds. The exit code is 0.
+    Demo(demo::Demo),
     /// Put the CUDA path next to the reference: all lenses and the full decode.
     Check(check::Check),
     /// Run one backend and write its activations, logits and tokens.
@@ -44,6 +51,11 @@ pub enum Command {
     Merge(merge::Merge),
     /// Name the mistake that makes a dump what it is.
     Diagnose(diagnose::Diagnose),
+    /// List the known mistakes, or tell all that is known of one.
+    ///
+    /// Of each: what the code does and what is right, what it does to the numbers, how to mend it, a line of code with it and
+    /// without, what a dump must have to show it, and in which models it can be made.
+    Mistakes(mistakes::Mistakes),
     /// Propose a prompt that reaches every expert, and more blocks of keys than are chosen.
     ///
     /// A short prompt hides mistakes: experts that no token is sent to, blocks of keys that are all chosen, positions that a
@@ -80,6 +92,13 @@ pub enum Command {
     Kernels(kernels::Kernels),
     /// List, verify or regenerate the golden cases.
     Fixtures(fixtures::Fixtures),
+    /// Write on standard output what a shell needs to complete commands and options.
+    ///
+    /// For bash: `parity completions bash > ~/.local/share/bash-completion/completions/parity`. For zsh: into a file `_parity` in a
+    /// folder of $fpath. For fish: `parity completions fish > ~/.config/fish/completions/parity.fish`.
+    Completions(completions::Completions),
+    /// Write the help of every command as manual pages: `man -l DIR/parity-verify.1`.
+    Man(man::Man),
 }
 
 /// Does what the command line says.
@@ -94,11 +113,13 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match &cli.command {
+        Command::Demo(command) => command.carry_out(output),
         Command::Check(command) => command.carry_out(output),
         Command::Run(command) => command.carry_out(output),
         Command::Verify(command) => command.carry_out(output),
         Command::Merge(command) => command.carry_out(output),
         Command::Diagnose(command) => command.carry_out(output),
+        Command::Mistakes(command) => command.carry_out(output),
         Command::Prompt(command) => command.carry_out(output),
         Command::Diff(command) => command.carry_out(output),
         Command::Op(command) => command.carry_out(output),
@@ -108,6 +129,8 @@ pub fn main() -> ExitCode {
         Command::Show(command) => command.carry_out(output),
         Command::Kernels(command) => command.carry_out(output),
         Command::Fixtures(command) => command.carry_out(output),
+        Command::Completions(command) => command.carry_out(Cli::command(), output),
+        Command::Man(command) => command.carry_out(Cli::command(), output),
     };
     match outcome.and_then(|outcome| output.finish().map(|()| outcome)) {
         Ok(outcome) => outcome.into(),

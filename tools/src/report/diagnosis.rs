@@ -7,6 +7,7 @@ use super::finding::suspicion;
 use super::place::of_step;
 use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::diagnosis::{Diagnosis, Explained};
+use crate::diagnose::lessons::list::lessons;
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Columns of a label.
@@ -101,6 +102,9 @@ pub(super) fn facts(explained: &Explained) -> Vec<Fact> {
     }
     let of = if explained.fault.verdict == Verdict::Suspicious { "suspicious site" } else { "fault" };
     facts.push(("leaves", counted(explained.left, of)));
+    if lessons().any(|lesson| lesson.name == explained.name) {
+        facts.push(("more", format!("parity mistakes {}", explained.name)));
+    }
     facts
 }
 

@@ -13,6 +13,7 @@ mod drift;
 mod findings;
 mod levels;
 mod map;
+pub mod mistakes;
 mod plot;
 mod routing;
 mod shown;
