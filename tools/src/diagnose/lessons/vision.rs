@@ -76,7 +76,7 @@ pub(super) const LESSONS: &[Lesson] = &[
         name: "gelu_tanh",
         numbers: "Each activation is off by at most 5·10⁻⁴, in f32 visible everywhere, in bf16 often less than a \
                   rounding.",
-        mend: "Use the exact GELU.",
+        mend: "Use the exact GELU, which is the default of F.gelu.",
         wrong: "F.gelu(x, approximate=\"tanh\")",
         right: "F.gelu(x)",
     },
