@@ -7,6 +7,7 @@ pub mod decode;
 pub mod diagnose;
 pub mod diff;
 pub mod fixtures;
+mod github;
 pub mod interrupt;
 pub mod kernels;
 pub mod memory;
