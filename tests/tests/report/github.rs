@@ -10,7 +10,7 @@ use super::{FAULTY, HOSTILE, SUSPICIOUS, report};
 /// A name that ends a property, a command, a line, a cell and a span of code, where it is not escaped.
 const MARKS: &str = "a: b,c=100%25\r\n::error::`d` | **e**";
 
-/// What the runner understands of a line: the command, the title and the message, as its `ActionCommand` takes them apart.
+/// What the runner understands of a line: the command, the title and the message, as its `ActionCommand` has them.
 fn understood(line: &str) -> [String; 3] {
     let (head, message) = line.strip_prefix("::").and_then(|rest| rest.split_once("::")).expect("a command");
     let (level, properties) = head.split_once(' ').expect("properties");

@@ -19,8 +19,8 @@ use crate::report::output::Output;
 ///
 /// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
 ///
-/// On GitHub Actions, `check`, `verify` and `merge` make faults errors and what is suspicious warnings beside the commit, and
-/// append the verdict to the step's summary.
+/// On GitHub Actions, `check`, `verify` and `merge` make faults errors and what is suspicious warnings beside the commit,
+/// and append the verdict to the step's summary.
 #[derive(Debug, Parser)]
 #[command(name = "parity", bin_name = "parity", version, max_term_width = 100)]
 pub struct Cli {

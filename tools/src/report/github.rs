@@ -35,8 +35,9 @@ struct Annotation {
     message: String,
 }
 
-/// The annotations of all reports, a line each: errors for faults, warnings for what is suspicious. As many of a kind as
-/// GitHub shows; where there are more, the last tells how many.
+/// The annotations of all reports, a line each: errors for faults, warnings for what is suspicious.
+///
+/// There are at most as many of a kind as GitHub shows; where there are more, the last tells how many.
 pub fn annotations(reports: &[Report]) -> String {
     let errors = shown(reports.iter().flat_map(errors).collect(), "more fault");
     let warnings = shown(reports.iter().flat_map(warnings).collect(), "more suspicious site");
