@@ -15,7 +15,9 @@ fn step(folder: &Path, factor: f32, more: &[&str]) -> (Ran, String) {
     let name = "m2-mha-top1-f32";
     let off = |tensor: &str, values: &mut Vec<f32>| {
         if tensor == "model.layers.1.self_attn.q_norm" {
-            values.iter_mut().for_each(|value| *value *= factor);
+            for value in values {
+                *value *= factor;
+            }
         }
     };
     change_values(name, &folder.join("dump.safetensors"), off);
