@@ -6,6 +6,7 @@ mod bisect;
 mod claims;
 mod coverage;
 mod demo;
+mod github;
 mod help;
 mod jobs;
 mod memory;
@@ -61,7 +62,10 @@ pub(crate) struct Ran {
 /// The program, ready to run in a folder.
 fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_program"));
-    command.current_dir(folder).args(arguments).env_remove("PARITY_NVRTC").env_remove("LD_LIBRARY_PATH");
+    command.current_dir(folder).args(arguments);
+    for variable in ["PARITY_NVRTC", "LD_LIBRARY_PATH", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -1,6 +1,7 @@
 //! Reports as others read them: the page, in a browser too, and `JUnit`.
 
 mod browser;
+mod github;
 mod junit;
 pub(crate) mod page;
 mod round_trip;

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod diagnose;
 pub mod diff;
 pub mod fixtures;
+mod github;
 pub mod interrupt;
 pub mod kernels;
 pub mod man;

@@ -13,6 +13,7 @@ pub mod files;
 pub(crate) mod figures;
 pub(crate) mod finding;
 mod gains;
+pub mod github;
 pub mod header;
 pub mod html;
 pub mod json;

@@ -59,7 +59,7 @@ proptest! {
             let [q, k, v] = x.map(|x| x.slice(s![rows.clone(), ..]));
             state.advance(&p, q, k, v).expect("the case keeps the contract")
         }).collect();
-        let views: Vec<_> = blocks.iter().map(Array2::view).collect();
+        let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
         let size = term_by_term(&p, x.map(|x| x.mapv(f64::abs)).each_ref());
         for got in [oracle(&p, x), concatenate(Axis(0), &views).expect("of one width")] {
             for ((got, want), size) in got.iter().zip(&want).zip(&size) {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::options::{Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
@@ -48,7 +49,7 @@ impl Check {
             reports.push(self.judge(&Model::open(name)?, output)?);
         }
         print_all(&reports, output);
-        files.write(&reports)?;
+        Failure::of_all([files.write(&reports), github::tell(&reports, output)].into_iter().filter_map(Result::err))?;
         Ok(Outcome::of(&reports))
     }
 

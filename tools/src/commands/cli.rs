@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::commands::github;
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
     check, claims, completions, decode, demo, diagnose, diff, fixtures, kernels, man, merge, mistakes, op, prompt, run,
@@ -18,6 +19,9 @@ use crate::report::output::Output;
 /// judged from the candidate's own inputs to it, within an error bound that is derived for each element.
 ///
 /// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
+///
+/// On GitHub Actions, `check`, `verify` and `merge` make faults errors and what is suspicious warnings beside the commit,
+/// and append the verdict to the step's summary.
 #[derive(Debug, Parser)]
 #[command(name = "parity", bin_name = "parity", version, max_term_width = 100)]
 pub struct Cli {
@@ -25,7 +29,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Only results: no progress, no notes.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 998)]
     pub quiet: bool,
 }
 
@@ -135,6 +139,7 @@ pub fn main() -> ExitCode {
     match outcome.and_then(|outcome| output.finish().map(|()| outcome)) {
         Ok(outcome) => outcome.into(),
         Err(failure) => {
+            github::tell_failure(&failure);
             output.fail(failure);
             ExitCode::from(2)
         }

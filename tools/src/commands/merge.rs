@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::github;
 use super::outcome::Outcome;
 use crate::commands::options::ReportOptions;
 use crate::failure::Failure;
@@ -29,7 +30,7 @@ impl Merge {
         Failure::of_all(read.iter().filter_map(|file| file.as_ref().err().cloned()))?;
         let reports = merge(self.shards.iter().cloned().zip(read.into_iter().flatten()).collect())?;
         print_all(&reports, output);
-        files.write(&reports)?;
+        Failure::of_all([files.write(&reports), github::tell(&reports, output)].into_iter().filter_map(Result::err))?;
         Ok(Outcome::of(&reports))
     }
 }

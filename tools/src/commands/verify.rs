@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::memory::MemoryOptions;
@@ -83,7 +84,7 @@ impl Verify {
         let question = (&self.given.given(), &self.asked()?);
         let reports = verify_by(&self.means(), &model, dump, question, &mut bars(output))?;
         print_all(&reports, output);
-        files.write(&reports)?;
+        Failure::of_all([files.write(&reports), github::tell(&reports, output)].into_iter().filter_map(Result::err))?;
         used.tell(output);
         Ok(Outcome::of(&reports))
     }
