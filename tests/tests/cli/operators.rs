@@ -72,8 +72,7 @@ fn the_reference_agrees_with_itself() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (n, d) = (5, 12);
     let shape_of = |name: &str| match name {
-        "w" => vec![d],
-        "b" | "bias" => vec![d],
+        "w" | "b" | "bias" => vec![d],
         "gate" => vec![d, d],
         "new" | "old" | "advantages" => vec![n],
         _ => vec![n, d],

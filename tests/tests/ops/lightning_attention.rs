@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use reference::ops::lightning_attention::{LightningAttention, State, lightning_attention, slopes};
 use reference::{RoundingContract, Tracked};
 use tests::judge::{likely, within};
-use tests::strategy::{Contract, Matrix, Noise, contract, matrix, noise};
+use tests::strategy::{Contract, Matrix, Noise, Perturbed, contract, matrix, noise};
 
 const HEADS: usize = 2;
 const WIDTH: usize = 3;
@@ -84,7 +84,7 @@ proptest! {
         let mut number = 0;
         let x = case.x.each_ref().map(|x| { number += 1; case.noise.on(x, number - 1) });
         let want = oracle(&ideal(case.layer), case.x.each_ref().map(|x| &**x));
-        let [q, k, v] = x.each_ref().map(|x| x.f32());
+        let [q, k, v] = x.each_ref().map(Perturbed::f32);
         let got = lightning_attention(&p, q.view(), k.view(), v.view()).expect("good").mapv(f64::from);
         let bound = p.bound(&x[0].tracked, &x[1].tracked, &x[2].tracked, &want);
         within(&got, &want, &bound)?;
