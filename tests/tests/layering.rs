@@ -116,7 +116,7 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 10] = [
+const COMPOSED: [(&str, &[&str]); 11] = [
     ("qk_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
     ("add_rms_norm", &["residual", "rms_norm"]),
@@ -127,6 +127,7 @@ const COMPOSED: [(&str, &[&str]); 10] = [
     ("patch_embedding", &["linear"]),
     ("axial_rope", &["rope"]),
     ("vision_attention", &["attention"]),
+    ("load_balancing", &["router"]),
 ];
 
 /// I6: the operators among `all` that a file of `op` uses without being listed.

@@ -21,6 +21,7 @@ use super::router::{softmax, top_k};
 use crate::accumulator::gamma;
 use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
+use crate::storage::FLUSHED;
 use crate::{ContractError, Real};
 
 /// Which loss.
@@ -58,7 +59,7 @@ pub fn auxiliary_loss<T: Real>(loss: AuxiliaryLoss, z: ArrayView2<'_, T>, counts
 
 /// How far the loss of n rows that count may be off. Every term is positive. Of P: an exponential, whose argument is off by a rounding
 /// of z and one of their difference, a sum of E and a quotient; of P̄ and f: sums of n, a quotient; a sum of E products and one
-/// with E. Of choices that P, so far off, leaves open, each moves fₑ by 1/n, and the loss by E/n of the largest P̄.
+/// with E. Of choices that P, so far off or flushed to zero, leaves open, each moves fₑ by 1/n, and the loss by E/n of the largest P̄.
 pub fn bound(loss: AuxiliaryLoss, z: ArrayView2<'_, f64>, value: f64, unit: f64) -> f64 {
     let (n, experts) = z.dim();
     let mut p = z.to_owned();
@@ -78,7 +79,7 @@ pub fn bound(loss: AuxiliaryLoss, z: ArrayView2<'_, f64>, value: f64, unit: f64)
             let is_open = |row: &ArrayView1<'_, f64>| {
                 let mut sorted = row.to_vec();
                 sorted.sort_by(|a, b| b.total_cmp(a));
-                k < experts && sorted[k - 1] * (1.0 - of_p) <= sorted[k] * (1.0 + of_p)
+                k < experts && sorted[k - 1] * (1.0 - of_p) <= sorted[k] * (1.0 + of_p) + FLUSHED
             };
             let rows = p.rows().into_iter().filter(is_open).count();
             rows as f64 * experts as f64 / n as f64 * largest

@@ -67,8 +67,8 @@ pub fn policy_gradient<T: Real>(
     Ok(c)
 }
 
-/// How far each c may be off: r by its exponential and a rounding of its argument, then c by a product; the clip moves nothing further
-/// apart. Where PPO's r, so far off, may be on either side of where it is dropped, c is off by itself.
+/// How far each c may be off: r by its exponential and a rounding of its argument, the clip's ends by theirs, then c by a product; the
+/// clip moves nothing further apart. Where PPO's r, so far off, may be on either side of where it is dropped, c is off by itself.
 pub fn bound(
     p: &PolicyGradient,
     new: ArrayView1<'_, f64>,
@@ -81,10 +81,10 @@ pub fn bound(
     Zip::from(&mut error).and(new).and(old).and(advantages).for_each(|error, new, old, advantage| {
         let ratio = (new - old).exp();
         let off = ratio * (EXPONENTIAL + (new - old).abs()) * unit;
-        let size = (ratio + off) * advantage.abs();
+        let size = (ratio + off).max(most) * advantage.abs();
         let limit = if *advantage < 0.0 { least } else { most };
         let is_open = p.objective == Objective::Ppo && (ratio - limit).abs() <= off + unit;
-        *error = off * advantage.abs() + 3.0 * unit * size + if is_open { size } else { 0.0 };
+        *error = off * advantage.abs() + 4.0 * unit * size + if is_open { size } else { 0.0 };
     });
     error
 }

@@ -14,7 +14,8 @@ use crate::commands::options::Reporting;
 use crate::failure::Failure;
 use crate::op::given::Given;
 use crate::op::judged::{Judged, judged};
-use crate::op::{OPERATORS, Operator};
+use crate::op::list::{OPERATORS, named};
+use crate::op::signature::Signature;
 use crate::report::output::Output;
 use crate::report::table::{number, with_header};
 
@@ -50,12 +51,12 @@ impl Op {
             list(output);
             return Ok(Outcome::Good);
         };
-        let operator = Operator::named(name)?;
+        let operator = named(name)?;
         let Some(file) = &self.file else {
             return Err(Failure::new(format!("{name}: no file of its inputs is given"))
-                .help(format!("parity op {name} FILE, with {}", ports(operator.inputs))));
+                .help(format!("parity op {name} FILE, with {}", ports(operator.signature.inputs))));
         };
-        let given = Given::open(operator, file, &self.set)?;
+        let given = Given::open(&operator.signature, file, &self.set)?;
         if let Some(out) = &self.out {
             let mut writer = DumpWriter::create(out)?;
             for made in operator.compute(&given, &RoundingContract::IDEAL)? {
@@ -71,16 +72,18 @@ impl Op {
         let judged = judged(operator, &given, self.precision.as_deref())?;
         if judged.is_empty() && self.out.is_none() {
             let problem = format!("{}: nothing was compared: it has no output", file.display());
-            return Err(Failure::new(problem)
-                .help(format!("{name} makes {}; or write the reference's with --out FILE", ports(operator.outputs))));
+            return Err(Failure::new(problem).help(format!(
+                "{name} makes {}; or write the reference's with --out FILE",
+                ports(operator.signature.outputs)
+            )));
         }
-        tell(operator, &judged, output);
+        tell(&operator.signature, &judged, output);
         json.write(&judged.iter().map(Judged::json).collect::<Vec<_>>())?;
         Ok(if judged.iter().any(|judged| judged.found.faults > 0) { Outcome::Fault } else { Outcome::Good })
     }
 }
 
-fn tell(operator: &Operator, judged: &[Judged], output: Output) {
+fn tell(operator: &Signature, judged: &[Judged], output: Output) {
     if judged.is_empty() {
         return;
     }
@@ -98,7 +101,7 @@ fn tell(operator: &Operator, judged: &[Judged], output: Output) {
 }
 
 fn list(output: Output) {
-    for operator in &OPERATORS {
+    for operator in OPERATORS.iter().map(|operator| &operator.signature) {
         let numbers = operator.numbers.iter().map(|(name, default, what)| {
             let default = default.map_or_else(|| "needed".to_owned(), |default| default.to_string());
             format!("\n  --set {name}={default}: {what}")

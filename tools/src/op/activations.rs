@@ -8,17 +8,21 @@ use reference::ops::swiglu::{Swiglu, swiglu};
 use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{Expert, GateClamp};
 
-use super::{Made, Operator};
+use super::made::Made;
+use super::operator::Operator;
+use super::signature::Signature;
 use crate::failure::Failure;
 
 const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
 
 pub(super) const SWIGLU: Operator = Operator {
-    name: "swiglu",
-    equation: "a = g·σ(g)·u",
-    inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
-    numbers: &[],
-    outputs: &[("a", "[…, d]")],
+    signature: Signature {
+        name: "swiglu",
+        equation: "a = g·σ(g)·u",
+        inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
+        numbers: &[],
+        outputs: &[("a", "[…, d]")],
+    },
     compute: |given, contract| {
         let (g, u) = (given.input("g")?, given.input("u")?);
         let under = |contract: &RoundingContract| Swiglu::under(contract, Expert::Gated);
@@ -29,11 +33,13 @@ pub(super) const SWIGLU: Operator = Operator {
 };
 
 pub(super) const SWIGLU_OAI: Operator = Operator {
-    name: "swiglu_oai",
-    equation: "a = g′·σ(α·g′)·(u′ + β), g′ = min(g, ℓ), u′ = clamp(u, −ℓ, ℓ)",
-    inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
-    numbers: &[("alpha", Some(1.702), "α"), ("limit", Some(7.0), "ℓ"), ("beta", Some(1.0), "β")],
-    outputs: &[("a", "[…, d]")],
+    signature: Signature {
+        name: "swiglu_oai",
+        equation: "a = g′·σ(α·g′)·(u′ + β), g′ = min(g, ℓ), u′ = clamp(u, −ℓ, ℓ)",
+        inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
+        numbers: &[("alpha", Some(1.702), "α"), ("limit", Some(7.0), "ℓ"), ("beta", Some(1.0), "β")],
+        outputs: &[("a", "[…, d]")],
+    },
     compute: |given, contract| {
         let (g, u) = (given.input("g")?, given.input("u")?);
         let coefficients =
@@ -46,11 +52,13 @@ pub(super) const SWIGLU_OAI: Operator = Operator {
 };
 
 pub(super) const GELU: Operator = Operator {
-    name: "gelu",
-    equation: "a = x·½·(1 + erf(x/√2)), or by tanh",
-    inputs: &[("x", "[…, d]")],
-    numbers: &[("tanh", Some(0.0), "1 for the approximation by tanh")],
-    outputs: &[("a", "[…, d]")],
+    signature: Signature {
+        name: "gelu",
+        equation: "a = x·½·(1 + erf(x/√2)), or by tanh",
+        inputs: &[("x", "[…, d]")],
+        numbers: &[("tanh", Some(0.0), "1 for the approximation by tanh")],
+        outputs: &[("a", "[…, d]")],
+    },
     compute: |given, contract| {
         let x = given.input("x")?;
         let share = if given.number("tanh")? == 0.0 { Share::Erf } else { Share::Tanh };
@@ -61,11 +69,13 @@ pub(super) const GELU: Operator = Operator {
 };
 
 pub(super) const RESIDUAL: Operator = Operator {
-    name: "residual",
-    equation: "y = x + f",
-    inputs: &[("x", "[…, d]"), ("f", "[…, d]")],
-    numbers: &[],
-    outputs: &[("y", "[…, d]")],
+    signature: Signature {
+        name: "residual",
+        equation: "y = x + f",
+        inputs: &[("x", "[…, d]"), ("f", "[…, d]")],
+        numbers: &[],
+        outputs: &[("y", "[…, d]")],
+    },
     compute: |given, contract| {
         let (x, f) = (given.input("x")?, given.input("f")?);
         let y = residual(&Residual::under(IDEAL), x.view(), f.view());

@@ -5,21 +5,25 @@ use reference::ops::lightning_attention::{LightningAttention, lightning_attentio
 use reference::ops::rope::{Rope, RopeTable, rope, rope_table};
 use reference::{RoundingContract, Tracked};
 
-use super::{Made, Operator};
+use super::made::Made;
+use super::operator::Operator;
+use super::signature::Signature;
 
 const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
 
 pub(super) const ROPE: Operator = Operator {
-    name: "rope",
-    equation: "channels i and i + r/2 of each head turn by t·θ^(−2i/r), for i < r/2; the others stay",
-    inputs: &[("x", "[n, heads · head_dim], one row a position")],
-    numbers: &[
-        ("head_dim", Some(128.0), "channels of a head"),
-        ("rotary_dim", Some(64.0), "r: channels that rotate"),
-        ("theta", Some(5e6), "θ"),
-        ("first", Some(0.0), "t of the first row"),
-    ],
-    outputs: &[("y", "as x")],
+    signature: Signature {
+        name: "rope",
+        equation: "channels i and i + r/2 of each head turn by t·θ^(−2i/r), for i < r/2; the others stay",
+        inputs: &[("x", "[n, heads · head_dim], one row a position")],
+        numbers: &[
+            ("head_dim", Some(128.0), "channels of a head"),
+            ("rotary_dim", Some(64.0), "r: channels that rotate"),
+            ("theta", Some(5e6), "θ"),
+            ("first", Some(0.0), "t of the first row"),
+        ],
+        outputs: &[("y", "as x")],
+    },
     compute: |given, contract| {
         let (x, first) = (given.input("x")?, given.count("first")?);
         let own = Rope {
@@ -42,16 +46,18 @@ pub(super) const ROPE: Operator = Operator {
 };
 
 pub(super) const ATTENTION: Operator = Operator {
-    name: "attention",
-    equation: "o = Σⱼ softmax(σ·q·kⱼ)·vⱼ over j ≤ i, the last rows of q at the last of k; σ = 1/√head_dim",
-    inputs: &[("q", "[n, heads · head_dim]"), ("k", "[s, kv_heads · head_dim]"), ("v", "as k")],
-    numbers: &[
-        ("heads", None, "the number of heads of q"),
-        ("kv_heads", None, "the number of heads of k and v"),
-        ("scale", Some(0.0), "σ, where it is another"),
-        ("window", Some(0.0), "keys that a query sees at most; 0 for all"),
-    ],
-    outputs: &[("o", "as q")],
+    signature: Signature {
+        name: "attention",
+        equation: "o = Σⱼ softmax(σ·q·kⱼ)·vⱼ over j ≤ i, the last rows of q at the last of k; σ = 1/√head_dim",
+        inputs: &[("q", "[n, heads · head_dim]"), ("k", "[s, kv_heads · head_dim]"), ("v", "as k")],
+        numbers: &[
+            ("heads", None, "the number of heads of q"),
+            ("kv_heads", None, "the number of heads of k and v"),
+            ("scale", Some(0.0), "σ, where it is another"),
+            ("window", Some(0.0), "keys that a query sees at most; 0 for all"),
+        ],
+        outputs: &[("o", "as q")],
+    },
     compute: |given, contract| {
         let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
         let (heads, groups) = (given.count("heads")?, given.count("kv_heads")?);
@@ -69,15 +75,17 @@ pub(super) const ATTENTION: Operator = Operator {
 };
 
 pub(super) const LIGHTNING_ATTENTION: Operator = Operator {
-    name: "lightning_attention",
-    equation: "o = Σⱼ λ^(i−j)·(q·kⱼ)·vⱼ over j ≤ i, λ = e^(−s), s = 2^(−8(h+1)/H)·(1 − l/(L − 1 + 1e-5) + 1e-5)",
-    inputs: &[("q", "[n, heads · head_dim]"), ("k", "as q"), ("v", "as q")],
-    numbers: &[
-        ("heads", None, "H: the number of heads"),
-        ("layer", Some(0.0), "l"),
-        ("layers", Some(0.0), "L; without, nothing decays"),
-    ],
-    outputs: &[("o", "as q")],
+    signature: Signature {
+        name: "lightning_attention",
+        equation: "o = Σⱼ λ^(i−j)·(q·kⱼ)·vⱼ over j ≤ i, λ = e^(−s), s = 2^(−8(h+1)/H)·(1 − l/(L − 1 + 1e-5) + 1e-5)",
+        inputs: &[("q", "[n, heads · head_dim]"), ("k", "as q"), ("v", "as q")],
+        numbers: &[
+            ("heads", None, "H: the number of heads"),
+            ("layer", Some(0.0), "l"),
+            ("layers", Some(0.0), "L; without, nothing decays"),
+        ],
+        outputs: &[("o", "as q")],
+    },
     compute: |given, contract| {
         let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
         let (heads, layer, layers) = (given.count("heads")?, given.count("layer")?, given.count("layers")?);

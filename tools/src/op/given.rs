@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2};
 use reference::matrix::Matrix;
 use reference::{Storage, Tracked};
 
-use super::Operator;
+use super::signature::Signature;
 use crate::failure::Failure;
 
 /// No head, token or expert has a number as large.
@@ -20,12 +20,12 @@ const COUNTS: usize = 1 << 32;
 pub struct Given {
     dump: Dump,
     typed: BTreeMap<String, f64>,
-    operator: &'static Operator,
+    operator: &'static Signature,
 }
 
 impl Given {
     /// Opens a file of an operator's tensors; `typed` are `NAME=VALUE`.
-    pub fn open(operator: &'static Operator, path: &Path, typed: &[String]) -> Result<Self, Failure> {
+    pub fn open(operator: &'static Signature, path: &Path, typed: &[String]) -> Result<Self, Failure> {
         let typed = typed.iter().map(|word| number_in(operator, word)).collect::<Result<_, Failure>>()?;
         let given = Given { dump: Dump::open(path)?, typed, operator };
         let known: Vec<&str> = operator.inputs.iter().chain(operator.outputs).map(|(name, _)| *name).collect();
@@ -158,7 +158,7 @@ impl Given {
 }
 
 /// The number of `NAME=VALUE`.
-fn number_in(operator: &Operator, word: &str) -> Result<(String, f64), Failure> {
+fn number_in(operator: &Signature, word: &str) -> Result<(String, f64), Failure> {
     let names: Vec<&str> = operator.numbers.iter().map(|(name, ..)| *name).collect();
     let expected = if names.is_empty() { "nothing: it takes no numbers".to_owned() } else { names.join(", ") };
     let (name, value) = word.split_once('=').unwrap_or((word, ""));

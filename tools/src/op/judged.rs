@@ -6,7 +6,8 @@ use reference::{RoundingContract, Storage};
 use serde_json::json;
 
 use super::given::Given;
-use super::{Made, Operator};
+use super::made::Made;
+use super::operator::Operator;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 
@@ -26,7 +27,8 @@ pub struct Judged {
 /// Every output that a file has, by the precision that is named, or that documented one of its type by which the fewest values are
 /// faults, the likeliest first.
 pub fn judged(operator: &Operator, given: &Given, named: Option<&str>) -> Result<Vec<Judged>, Failure> {
-    let shown: Vec<&str> = operator.outputs.iter().map(|(name, _)| *name).filter(|name| given.has(name)).collect();
+    let shown: Vec<&str> =
+        operator.signature.outputs.iter().map(|(name, _)| *name).filter(|name| given.has(name)).collect();
     let stored = shown.iter().find_map(|name| given.storage(name).ok()).unwrap_or(Storage::F32);
     let mut best: Vec<Judged> = Vec::new();
     for (precision, contract) in precisions(stored, named)? {

@@ -4,14 +4,18 @@ use reference::RoundingContract;
 use reference::ops::linear::{Linear, linear};
 use reference::ops::linear_bias::{LinearBias, linear_bias};
 
-use super::{Made, Operator};
+use super::made::Made;
+use super::operator::Operator;
+use super::signature::Signature;
 
 pub(super) const LINEAR: Operator = Operator {
-    name: "linear",
-    equation: "y = x·wᵀ, + b where there is one",
-    inputs: &[("x", "[…, k]"), ("w", "[m, k]"), ("b", "[m], if any")],
-    numbers: &[],
-    outputs: &[("y", "[…, m]")],
+    signature: Signature {
+        name: "linear",
+        equation: "y = x·wᵀ, + b where there is one",
+        inputs: &[("x", "[…, k]"), ("w", "[m, k]"), ("b", "[m], if any")],
+        numbers: &[],
+        outputs: &[("y", "[…, m]")],
+    },
     compute: |given, contract| {
         let (x, w, ideal) = (given.input("x")?, given.weight("w")?, &RoundingContract::IDEAL);
         if !given.has("b") {

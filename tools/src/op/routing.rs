@@ -8,16 +8,20 @@ use reference::ops::policy_gradient::{self, Objective, PolicyGradient, policy_gr
 use reference::ops::router::{self, Router};
 use reference::{RoundingContract, Semantics, Tracked};
 
-use super::{Made, Operator};
+use super::made::Made;
+use super::operator::Operator;
+use super::signature::Signature;
 
 const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
 
 pub(super) const ROUTER: Operator = Operator {
-    name: "router",
-    equation: "r = σ(x·gateᵀ), experts: the k largest of r + bias, weights: their r over the sum of these",
-    inputs: &[("x", "[…, h]"), ("gate", "[E, h]"), ("bias", "[E]"), ("logits", "[…, E], instead of x and gate")],
-    numbers: &[("top_k", None, "k: experts of a token")],
-    outputs: &[("scores", "[…, E]"), ("experts", "[…, k]"), ("weights", "[…, k], in the order of experts")],
+    signature: Signature {
+        name: "router",
+        equation: "r = σ(x·gateᵀ), experts: the k largest of r + bias, weights: their r over the sum of these",
+        inputs: &[("x", "[…, h]"), ("gate", "[E, h]"), ("bias", "[E]"), ("logits", "[…, E], instead of x and gate")],
+        numbers: &[("top_k", None, "k: experts of a token")],
+        outputs: &[("scores", "[…, E]"), ("experts", "[…, k]"), ("weights", "[…, k], in the order of experts")],
+    },
     compute: |given, contract| {
         let z = if given.has("logits") {
             given.input("logits")?
@@ -44,11 +48,13 @@ pub(super) const ROUTER: Operator = Operator {
 };
 
 pub(super) const LOAD_BALANCING: Operator = Operator {
-    name: "load_balancing",
-    equation: "loss = E·Σ fₑ·P̄ₑ, P = softmax(z), fₑ the share of tokens with e among their k; or E·Σ P̄ₑ²",
-    inputs: &[("z", "[tokens of all layers, E]")],
-    numbers: &[("top_k", Some(0.0), "k; 0 for E·Σ P̄ₑ², which counts no choices")],
-    outputs: &[("loss", "[]")],
+    signature: Signature {
+        name: "load_balancing",
+        equation: "loss = E·Σ fₑ·P̄ₑ, P = softmax(z), fₑ the share of tokens with e among their k; or E·Σ P̄ₑ²",
+        inputs: &[("z", "[tokens of all layers, E]")],
+        numbers: &[("top_k", Some(0.0), "k; 0 for E·Σ P̄ₑ², which counts no choices")],
+        outputs: &[("loss", "[]")],
+    },
     compute: |given, contract| {
         let (z, top_k) = (given.matrix("z")?, given.count("top_k")?);
         let kind = if top_k == 0 { AuxiliaryLoss::Doc003 } else { AuxiliaryLoss::HfSwitch { top_k } };
@@ -60,11 +66,17 @@ pub(super) const LOAD_BALANCING: Operator = Operator {
 };
 
 pub(super) const POLICY_GRADIENT: Operator = Operator {
-    name: "policy_gradient",
-    equation: "c = clip(r, 1 − ε₁, 1 + ε₂)·A, r = e^(new − old); PPO's: r·A, or 0 where clip(…)·A is less",
-    inputs: &[("new", "[n], log π"), ("old", "[n], log π₀"), ("advantages", "[n]")],
-    numbers: &[("below", Some(0.2), "ε₁"), ("above", Some(0.2), "ε₂"), ("ppo", Some(0.0), "1 for PPO's, else CISPO's")],
-    outputs: &[("c", "[n]")],
+    signature: Signature {
+        name: "policy_gradient",
+        equation: "c = clip(r, 1 − ε₁, 1 + ε₂)·A, r = e^(new − old); PPO's: r·A, or 0 where clip(…)·A is less",
+        inputs: &[("new", "[n], log π"), ("old", "[n], log π₀"), ("advantages", "[n]")],
+        numbers: &[
+            ("below", Some(0.2), "ε₁"),
+            ("above", Some(0.2), "ε₂"),
+            ("ppo", Some(0.0), "1 for PPO's, else CISPO's"),
+        ],
+        outputs: &[("c", "[n]")],
+    },
     compute: |given, contract| {
         let objective = if given.number("ppo")? == 0.0 { Objective::Cispo } else { Objective::Ppo };
         let p = PolicyGradient { objective, clip: [given.number("below")?, given.number("above")?] };

@@ -1,0 +1,23 @@
+//! An operator that can be asked for.
+
+use reference::RoundingContract;
+
+use super::given::Given;
+use super::made::Made;
+use super::signature::Signature;
+use crate::failure::Failure;
+
+/// An operator: what it is called, reads and makes, and how the reference computes it.
+#[derive(Debug)]
+pub struct Operator {
+    /// In words.
+    pub signature: Signature,
+    pub(super) compute: fn(&Given, &RoundingContract) -> Result<Vec<Made>, Failure>,
+}
+
+impl Operator {
+    /// What the reference makes of the inputs, in f64; how far a candidate of this precision may be off.
+    pub fn compute(&self, given: &Given, contract: &RoundingContract) -> Result<Vec<Made>, Failure> {
+        (self.compute)(given, contract)
+    }
+}
