@@ -47,7 +47,7 @@ fn f32_stays_within_the_bound_of_the_loss() {
     for seed in 0..40 {
         let any = Matrix::new((9, 7), Fill::Activation, Storage::F32, seed);
         // Where no probability vanishes, and no choice is open, the bound is narrow.
-        let z = if seed % 2 == 0 { any.mapv(|z| z.clamp(-9.0, 9.0)) } else { any.to_owned() };
+        let z = if seed % 2 == 0 { any.mapv(|z| z.clamp(-9.0, 9.0)) } else { (*any).clone() };
         for kind in [SWITCH, AuxiliaryLoss::Doc003] {
             let want = loss(kind, &z);
             let got = auxiliary_loss(kind, z.mapv(f32::of).view(), &[]).expect("good").wide();
