@@ -6,6 +6,7 @@ use reference::Storage;
 use serde_json::json;
 
 use super::laid::{Laid, one_each};
+use super::shown::{requests_of, rewritten, unstated};
 use super::*;
 use crate::cli::{case, change_tensor};
 
@@ -13,12 +14,6 @@ use crate::cli::{case, change_tensor};
 fn decoded(model: &Model) -> Laid<'_> {
     let calls = vec![json!({ "tokens": [A] }), one_each(&[8]), one_each(&[1])];
     Laid { states: false, ..whole(model, calls) }
-}
-
-fn requests_of(model: &Model, dump: Dump, tokens: Option<&str>) -> Result<Vec<Dumped>, String> {
-    let given = Given { tokens: tokens.map(str::to_owned), ..Given::default() };
-    let model = Model { case: None, ..open(&model.name) };
-    Dumped::of(dump, &given, &model).map_err(|failure| failure.to_string())
 }
 
 #[test]
@@ -64,6 +59,31 @@ fn tiny_embeddings_are_known_in_f16() {
     let found = requests_of(&model, dump, None).expect("its rows are known");
     let [one] = &found[..] else { panic!("one request") };
     assert_eq!(one.steps, [A.to_vec(), vec![8], vec![1]]);
+}
+
+/// As many as there are layers, by their numbers alone: what goes into each, if the first has embeddings, or what comes out.
+#[test]
+fn a_list_of_layers_is_of_inputs_where_it_begins_with_embeddings() {
+    for case in CASES {
+        let model = open(case);
+        let layers = model.checkpoint.config().num_hidden_layers;
+        let output = |layer| Site::Layer(layer, LayerSite::Output).to_string();
+        let outputs: Vec<String> = (0..layers).map(output).collect();
+        let inputs: Vec<String> =
+            [Site::Embedding.to_string()].into_iter().chain((0..layers - 1).map(output)).collect();
+        for (list, first) in [(&outputs, 0), (&outputs, 1), (&inputs, 0), (&inputs, 1)] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
+            let name = |name: &str| list.iter().position(|own| own == name).map(|i| format!("layer_{:02}", i + first));
+            let dump = rewritten(&dump, folder.path(), name, &[]);
+            let found = requests_of(&model, dump, Some("5,17,3,29,11,2,23")).expect("its rows are known");
+            let [one] = &found[..] else { panic!("{case}: one request") };
+            let sites: Vec<String> = one.values.sites().map(|at| at.site.to_string()).collect();
+            assert_eq!((&sites, one.values.reading().takes_inputs), (list, list == &inputs), "{case}");
+            let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
+            assert!(wrong.is_none(), "{case}: {wrong:#?}");
+        }
+    }
 }
 
 #[test]

@@ -101,9 +101,19 @@ impl Compared<'_> {
         Ok((count > 0).then(|| equal as f64 / count as f64))
     }
 
-    /// The shares of values that equal the twin's and of bits that agree, as means over sites.
     fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
-        let agreements = self.agreements(contract)?;
+        self.agreement_at(contract, |_| true)
+    }
+
+    /// The shares of values that equal the twin's and of bits that agree, as means over the sites that are wanted; `None` where
+    /// none of these is shown.
+    pub fn agreement_at(
+        &self,
+        contract: RoundingContract,
+        is_wanted: fn(Site) -> bool,
+    ) -> Result<Option<(f64, f64)>, Failure> {
+        let mut agreements = self.agreements(contract)?;
+        agreements.retain(|(at, _)| is_wanted(at.site));
         let mean = |of: fn(&Agreement) -> f64| {
             agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
         };

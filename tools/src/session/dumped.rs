@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use reference::media::Media;
@@ -11,6 +12,7 @@ use reference::{LayerSite, Semantics, Site};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
+use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
@@ -76,6 +78,57 @@ impl Dumped {
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
+        let understood = |values| Understood { values, manifest: manifest.clone(), semantics }.dumped(given, model);
+        let Some(inputs) = values.of_inputs().filter(|inputs| embedded::any(inputs, model)) else {
+            return understood(values);
+        };
+        match (understood(inputs), understood(values)) {
+            (Ok(inputs), Ok(outputs)) => {
+                let is_nearer = inputs[0].layers_agree(model)? > outputs[0].layers_agree(model)?;
+                Ok(if is_nearer { inputs } else { outputs })
+            }
+            (Ok(inputs), Err(_)) => Ok(inputs),
+            (Err(_), outputs) => outputs,
+        }
+    }
+
+    /// The share of bits of what layers put out that are those of the twin; none, where nothing of it is shown.
+    fn layers_agree(&self, model: &Model) -> Result<f64, Failure> {
+        let is_output = |site| matches!(site, Site::Layer(_, LayerSite::Output));
+        let agreement = self.compared(model).agreement_at(self.known.contract, is_output)?;
+        Ok(agreement.map_or(0.0, |(_, bits)| bits))
+    }
+
+    fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {
+        Compared {
+            config: model.checkpoint.config(),
+            weights: &model.checkpoint,
+            semantics: self.semantics,
+            candidate: &self.values,
+            steps: &self.steps,
+            prompt: self.prompt.tokens.len(),
+            media: self.media.as_ref(),
+        }
+    }
+
+    /// It, and the model that it is put next to.
+    pub fn comparison<'a>(&'a self, model: &'a Model) -> Comparison<'a> {
+        Comparison::new(self.compared(model), self.known.contract)
+    }
+}
+
+/// A dump in one way to understand its names.
+struct Understood {
+    values: Sited,
+    manifest: Option<Manifest>,
+    semantics: Semantics,
+}
+
+impl Understood {
+    /// Its requests.
+    fn dumped(self, given: &Given, model: &Model) -> Result<Vec<Dumped>, Failure> {
+        let Understood { values, mut manifest, semantics } = self;
+        let config = model.checkpoint.config().under(&semantics);
         let is_known =
             given.tokens.is_some() || model.case.is_some() || manifest.as_ref().is_some_and(|m| m.tokens.is_some());
         if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
@@ -110,20 +163,6 @@ impl Dumped {
             Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
         };
         asked.into_iter().map(read).collect()
-    }
-
-    /// It, and the model that it is put next to.
-    pub fn comparison<'a>(&'a self, model: &'a Model) -> Comparison<'a> {
-        let compared = Compared {
-            config: model.checkpoint.config(),
-            weights: &model.checkpoint,
-            semantics: self.semantics,
-            candidate: &self.values,
-            steps: &self.steps,
-            prompt: self.prompt.tokens.len(),
-            media: self.media.as_ref(),
-        };
-        Comparison::new(compared, self.known.contract)
     }
 }
 

@@ -58,6 +58,12 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>
     Ok(Some(calls.iter().zip(found).map(in_lists).collect()))
 }
 
+/// Whether a row of what it shows of the embeddings, if it shows them all, is a token's.
+pub(super) fn any(values: &Sited, model: &Model) -> bool {
+    let lists = tokens(values, model).ok().flatten();
+    lists.is_some_and(|calls| calls.iter().flatten().flatten().any(Option::is_some))
+}
+
 /// Whether a row is a token's embedding, perhaps cast. Of tokens with equal embeddings, which compute the same, any will do.
 fn is_row(row: ArrayView1<'_, f64>, own: ArrayView1<'_, f64>) -> bool {
     // What is small is rounded to a multiple of the smallest number of f16, or flushed.

@@ -181,6 +181,10 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
     }
+    if reading.takes_inputs {
+        let read = "names are numbers of layers alone, and the first has the tokens' embeddings: read as what goes into each layer";
+        notes.push(read.into());
+    }
     if !dump.rivals().is_empty() {
         notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
     }
