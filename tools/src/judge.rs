@@ -11,6 +11,7 @@ mod chance;
 pub mod chosen;
 pub mod compared;
 pub mod comparison;
+mod computed;
 pub mod decoded;
 pub mod exact;
 pub(crate) mod floor;

@@ -82,34 +82,33 @@ fn layers_have_each_others_weights() {
     told(&diagnosis, "layers_exchanged", "layers 0 and 1 are exchanged");
 }
 
-/// Layers that ran with their own weights, in each other's place.
-struct Reordered(Live);
+/// A candidate each of whose sites holds what it has of another.
+struct Misnamed {
+    live: Live,
+    holds: fn(Site) -> Site,
+}
 
-impl Reordered {
-    fn at(At { step, site }: At) -> At {
-        let site = match site {
-            Site::Layer(layer, inner) => Site::Layer(1 - layer, inner),
-            other => other,
-        };
-        At { step, site }
+impl Misnamed {
+    fn at(&self, At { step, site }: At) -> At {
+        At { step, site: (self.holds)(site) }
     }
 }
 
-impl Candidate for Reordered {
+impl Candidate for Misnamed {
     fn has(&self, at: At) -> bool {
-        self.0.has(Reordered::at(at))
+        self.live.has(self.at(at))
     }
 
     fn matrix(&self, at: At, extent: Extent) -> Result<Array2<f64>, Failure> {
-        self.0.matrix(Reordered::at(at), extent)
+        self.live.matrix(self.at(at), extent)
     }
 
     fn choices(&self, at: At, extent: Extent) -> Result<Array2<usize>, Failure> {
-        self.0.choices(Reordered::at(at), extent)
+        self.live.choices(self.at(at), extent)
     }
 
     fn size(&self, at: At) -> Option<(usize, usize)> {
-        self.0.size(Reordered::at(at))
+        self.live.size(self.at(at))
     }
 
     fn under<'a>(&'a self, _: &Config) -> Box<dyn Candidate + 'a> {
@@ -120,8 +119,45 @@ impl Candidate for Reordered {
 #[test]
 fn layers_run_in_another_order() {
     let setting = setting(false);
-    let diagnosis = setting.diagnose(&Reordered(exchanged(&setting)));
+    let holds = |site| match site {
+        Site::Layer(layer, inner) => Site::Layer(1 - layer, inner),
+        other => other,
+    };
+    let diagnosis = setting.diagnose(&Misnamed { live: exchanged(&setting), holds });
     told(&diagnosis, "layer_order", "layers 0 and 1 run in each other's place");
+}
+
+/// Two names exchanged, what goes into a layer for what comes out, and what goes into a norm: the model is right.
+#[test]
+fn a_tensor_holds_another_sites_values() {
+    let setting = setting(true);
+    let diagnosed = |holds| {
+        let diagnosis = setting.diagnose(&Misnamed { live: setting.with(&[]), holds });
+        assert_eq!(diagnosis.left, 0, "{diagnosis:#?}");
+        diagnosis
+    };
+    let [k, v, norm] = [LayerSite::KProj, LayerSite::VProj, LayerSite::KNorm].map(|site| Site::Layer(0, site));
+    let exchanged = diagnosed(|site| match site {
+        Site::Layer(layer, LayerSite::KProj) => Site::Layer(layer, LayerSite::VProj),
+        Site::Layer(layer, LayerSite::VProj) => Site::Layer(layer, LayerSite::KProj),
+        other => other,
+    });
+    let also = ", and so in layer 1";
+    let way = format!("{k} has the values of {v}{also}; {v} has the values of {k}{also}");
+    told(&exchanged, "captured_elsewhere", &way);
+    let inputs = diagnosed(|site| match site {
+        Site::Layer(0, LayerSite::Output) => Site::Embedding,
+        Site::Layer(layer, LayerSite::Output) => Site::Layer(layer - 1, LayerSite::Output),
+        other => other,
+    });
+    let layer = |layer| Site::Layer(layer, LayerSite::Output);
+    let first = format!("{} has the values of {}", layer(0), Site::Embedding);
+    told(&inputs, "captured_elsewhere", &format!("{first}; {} has the values of {}", layer(1), layer(0)));
+    let before = diagnosed(|site| match site {
+        Site::Layer(layer, LayerSite::KNorm) => Site::Layer(layer, LayerSite::KProj),
+        other => other,
+    });
+    told(&before, "captured_elsewhere", &format!("{norm} has the values of {k}{also}"));
 }
 
 /// What a port takes before it changes the order of it.

@@ -1,6 +1,7 @@
 //! Known mistakes of implementations (SPEC F), each a change of what the reference computes.
 //!
-//! Reading order: [`mistake`], what one is; [`assumption`], the reference with mistakes assumed; [`weights`], mistakes in
+//! Reading order: [`mistake`], what one is; [`assumption`], the reference with mistakes assumed; [`instead`], a tensor that
+//! holds another site's values; [`weights`], mistakes in
 //! loading; [`tensors`], what a search finds in them: a [`part`] times a factor that was [`fit`], another [`order`], another [`grid`], other
 //! [`scales`]; then the mistakes themselves, by operator; [`list`], all of them.
 
@@ -11,6 +12,7 @@ mod feed_forward;
 pub mod fit;
 pub mod grid;
 mod indexer;
+pub mod instead;
 pub mod list;
 mod loading;
 pub mod mistake;

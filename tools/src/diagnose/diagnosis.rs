@@ -106,6 +106,10 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = after;
     }
     let mut reports = comparison.verdicts(&assumption, comparison.all())?;
+    if let Some(captured) = comparison.captured(&assumption, &reports)? {
+        explained.push(captured.explained);
+        (assumption, reports) = (captured.assumption, captured.reports);
+    }
     // What nothing explains in one layer tells nothing of other operators in others.
     let mut unexplained: Vec<Site> = Vec::new();
     while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
@@ -192,7 +196,7 @@ fn with_values<'r>(left: &[&'r SiteReport]) -> Option<&'r SiteReport> {
 
 impl Explained {
     /// A mistake that explains a fault, of which nothing else is known yet.
-    fn of(fault: SiteReport, assumed: &Assumed) -> Self {
+    pub(super) fn of(fault: SiteReport, assumed: &Assumed) -> Self {
         Explained {
             fault: Box::new(fault),
             off: Vec::new(),

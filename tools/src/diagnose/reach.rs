@@ -64,7 +64,7 @@ fn holds_in_some(change: &Change, common: &[&str]) -> bool {
         Change::Reading(field, _) => !common.contains(field) && !is_of_no_layer(field),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
-        Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
+        Change::Order(..) | Change::Unseen(_) | Change::Padding | Change::Captured(_) => false,
     }
 }
 

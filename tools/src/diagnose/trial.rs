@@ -160,7 +160,8 @@ impl Comparison<'_> {
         let weights = assumption.weights(config, &self.weights);
         let model = assumption.model(config, &weights)?.seeing(media);
         let candidate = candidate.under(model.config());
-        let view = View { exchanged: assumption.order.clone(), unseen: assumption.unseen.clone() };
+        let (unseen, instead) = (assumption.unseen.clone(), assumption.instead.clone());
+        let view = View { exchanged: assumption.order.clone(), unseen, instead };
         let candidate = Viewed { inner: &*candidate, view: &view };
         let (contract, lenses, candidate) = (self.contract, &[Lens::Local], &candidate);
         f(Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None })

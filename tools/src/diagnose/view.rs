@@ -1,4 +1,5 @@
-//! A candidate as a mistake has it seen: with layers in each other's place, or without what it shows of a site.
+//! A candidate as a mistake has it seen: with layers in each other's place, without what it shows of a site, or with that of
+//! another.
 
 use fixtures::names::at::At;
 use ndarray::Array2;
@@ -6,6 +7,7 @@ use reference::Site;
 use reference::config::Config;
 use reference::site::Extent;
 
+use super::catalogue::instead::Instead;
 use crate::failure::Failure;
 use crate::judge::candidate::{Candidate, Start};
 
@@ -16,6 +18,8 @@ pub(super) struct View {
     pub(super) exchanged: Vec<(usize, usize)>,
     /// Sites whose values nothing behind them takes; the layer's number does not count.
     pub(super) unseen: Vec<Site>,
+    /// Tensors that hold other sites' values.
+    pub(super) instead: Vec<Instead>,
 }
 
 /// A candidate through a view.
@@ -31,10 +35,17 @@ impl View {
             Site::Layer(layer, inner) if layer == b => Site::Layer(a, inner),
             other => other,
         });
-        At { step, site: exchanged }
+        let read = self.instead.iter().find(|one| one.is_read && one.is == Some(exchanged));
+        At { step, site: read.map_or(exchanged, |one| one.named) }
     }
 
     fn hides(&self, site: Site) -> bool {
+        let of_other = self.instead.iter().any(|one| one.named == site);
+        let is_read = self.instead.iter().any(|one| one.is_read && one.is == Some(site));
+        of_other && !is_read || self.is_unseen(site)
+    }
+
+    fn is_unseen(&self, site: Site) -> bool {
         self.unseen.iter().any(|unseen| match (site, *unseen) {
             (Site::Layer(_, site), Site::Layer(_, unseen)) => site == unseen,
             // The two halves of a table are taken together.

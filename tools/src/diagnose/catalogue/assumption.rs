@@ -9,6 +9,7 @@ use reference::models::decoder::Decoder;
 use reference::weights::{Weight, Weights};
 use reference::{Error, Semantics, Site};
 
+use super::instead::Instead;
 use super::mistake::{Assumed, Calls, Change};
 use super::tensors::TensorChange;
 use super::weights::WeightChange;
@@ -30,6 +31,8 @@ pub struct Assumption {
     pub(in crate::diagnose) order: Vec<(usize, usize)>,
     /// Sites that show what is not taken behind them.
     pub(in crate::diagnose) unseen: Vec<Site>,
+    /// Tensors that hold other sites' values.
+    pub(in crate::diagnose) instead: Vec<Instead>,
 }
 
 /// A change of the weights of some layers, or of all.
@@ -59,6 +62,7 @@ impl Assumption {
             later: BTreeMap::new(),
             order: Vec::new(),
             unseen: Vec::new(),
+            instead: Vec::new(),
         }
     }
 
@@ -101,6 +105,7 @@ impl Assumption {
             (Change::Unseen(site), _) => self.unseen.push(*site),
             // It is in how the candidate is read.
             (Change::Padding, _) => {}
+            (Change::Captured(instead), _) => self.instead.extend(instead),
             (Change::Weights(change), layers) => self.changes.push(ChangedIn { change: change.clone(), layers }),
         }
         Ok(())

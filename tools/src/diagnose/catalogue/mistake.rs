@@ -4,6 +4,7 @@ use reference::config::Config;
 use reference::site::VisionSite;
 use reference::{LayerSite, Semantics, Site};
 
+use super::instead::{self, Instead};
 use super::weights::WeightChange;
 use crate::report::figures::numbered;
 
@@ -37,6 +38,8 @@ pub enum Change {
     Unseen(Site),
     /// Slots of padding are tokens like others.
     Padding,
+    /// Tensors hold other sites' values.
+    Captured(Vec<Instead>),
 }
 
 /// What the first fault tells.
@@ -137,7 +140,7 @@ impl Change {
     pub fn is_in(&self, semantics: &Semantics) -> bool {
         match self {
             Change::Reading(field, value) => semantics.with(field, value).is_ok_and(|changed| changed == *semantics),
-            Change::Weights(_) | Change::Order(..) | Change::Unseen(_) | Change::Padding => false,
+            Change::Weights(_) | Change::Order(..) | Change::Unseen(_) | Change::Padding | Change::Captured(_) => false,
         }
     }
 }
@@ -204,6 +207,7 @@ impl std::fmt::Display for Change {
             }
             Change::Unseen(site) => write!(f, "{site} is not taken as it is shown"),
             Change::Padding => f.write_str("padding is seen as tokens are"),
+            Change::Captured(all) => f.write_str(&instead::said(all)),
         }
     }
 }

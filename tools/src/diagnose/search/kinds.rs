@@ -41,6 +41,11 @@ pub(super) static UNSEEN: Mistake = kind(
     "what is shown of a module is not what the next one takes",
     "each module takes what the one before it gives",
 );
+pub(in crate::diagnose) static CAPTURED: Mistake = kind(
+    "captured_elsewhere",
+    "tensors hold other sites' values: the engine computes right, and what saved it hooks another module, or another end of it",
+    "each tensor has the values of the site that it is named for",
+);
 pub(super) static TAKEN: Mistake =
     kind("weight_of_another_name", "a weight has the values of another, or of a part of one", CHECKPOINT);
 pub(super) static EXCHANGED: Mistake =
