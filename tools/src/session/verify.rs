@@ -57,7 +57,10 @@ pub fn verify_by(
     let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
     let asking = Asking::new(model, &subjects, asked);
     let (units, outline) = (asking.units()?, asking.outline()?);
-    let has_room = means.memory.is_none_or(|memory| asking.need().is_ok_and(|need| need <= memory.as_u64()));
+    let has_room = match means.memory {
+        Some(memory) => asking.need(&units)? <= memory.as_u64(),
+        None => true,
+    };
     if has_room && means.resume.is_none() {
         return outline.reports(asking.parts(watch)?);
     }
