@@ -90,10 +90,14 @@ impl Ran {
         Ran { code: output.status.code(), stdout: text(output.stdout), stderr, peak }
     }
 
-    /// Whether the error says so, wherever its lines are broken: that depends on the paths in it.
+    /// Whether the error says so.
     fn says(&self, words: &str) -> bool {
-        let said: Vec<&str> = self.stderr.split_whitespace().filter(|word| *word != "│").collect();
-        said.join(" ").contains(words)
+        self.said().join(" ").contains(words)
+    }
+
+    /// The error's words, wherever its lines are broken: that depends on the paths in it.
+    fn said(&self) -> Vec<&str> {
+        self.stderr.split_whitespace().filter(|word| *word != "│").collect()
     }
 }
 

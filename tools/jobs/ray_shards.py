@@ -62,4 +62,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (OSError, ray.exceptions.RayError) as error:  # 1, which Python ends with, would be a fault.
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -200,11 +200,15 @@ const ROWS: [(LayerSite, Row); 40] = [
     ),
     (
         LayerSite::ExpertHidden,
-        Row::new(".mlp.experts.hidden", &[Tokens, Slots, Channels(Width::Expert)]).of(Exists::Experts),
+        Row::new(".mlp.experts.hidden", &[Tokens, Slots, Channels(Width::Expert)])
+            .of(Exists::Experts)
+            .marked(&[Mark::SizedByReading]),
     ),
     (
         LayerSite::ExpertOutput,
-        Row::new(".mlp.experts.output", &[Tokens, Slots, Channels(Width::Hidden)]).of(Exists::Experts),
+        Row::new(".mlp.experts.output", &[Tokens, Slots, Channels(Width::Hidden)])
+            .of(Exists::Experts)
+            .marked(&[Mark::SizedByReading]),
     ),
     (LayerSite::Experts, Row::new(".mlp.experts", STREAM).of(Exists::Experts)),
     (LayerSite::Mlp, Row::new(".mlp", STREAM)),

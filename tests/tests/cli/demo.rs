@@ -49,6 +49,17 @@ fn its_own_files_are_replaced_and_no_others() {
     assert_eq!(fs::read_to_string(made.join("dump.safetensors")).expect("there"), "mine");
 }
 
+/// A port that rotates other channels, or chooses other numbers of experts or blocks, has values of other shapes.
+#[test]
+fn mistakes_of_other_shapes_are_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for mistake in ["rope_full_128", "head_max_selection", "topk_k_wrong"] {
+        let ran = parity(folder.path(), &["demo", mistake]);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        assert!(ran.stdout.contains(&format!("mistake   {mistake} (")), "{ran}");
+    }
+}
+
 #[test]
 fn what_cannot_be_made_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");

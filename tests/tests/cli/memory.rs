@@ -36,3 +36,16 @@ fn work_is_done_in_what_there_is_or_refused() {
     let run = ["run", "m2-gqa3-f32", "--out", "x.npz", "--memory", "20MiB"];
     assert_refused(&parity(Path::new("."), &run), &["--memory 20.0 MiB: running m2-gqa3-f32 needs about"]);
 }
+
+/// What is done after the lenses is refused before them: trying mistakes takes twice as much as looking.
+#[test]
+fn what_comes_last_is_refused_before_the_work() {
+    let verify = |more: &[&str]| parity(Path::new("."), &[&["verify", "m2-gqa3-f32"], more].concat());
+    let refused = verify(&["--memory", "20MiB"]);
+    let told = refused.said();
+    let about = told.iter().position(|word| *word == "about").expect("it tells how much a layer needs");
+    let need: f64 = told[about + 1].parse().expect("a number");
+    let memory = format!("{:.1}{}", 1.5 * need, told[about + 2]);
+    assert_eq!(verify(&["--memory", &memory]).code, Some(0));
+    assert_refused(&verify(&["--memory", &memory, "--coverage"]), &["request 0, coverage needs about"]);
+}

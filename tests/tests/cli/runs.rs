@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tests::repository;
 
-use super::{case, parity};
+use super::{case, change_tensor, parity};
 
 /// `parity verify MODEL DUMP` of each dump in `fixtures/golden-runs`, with `--pixels` where the prompt shows something;
 /// what is suspicious counts, too.
@@ -30,4 +30,29 @@ fn right_runs_of_transformers_pass() {
         let ran = parity(&runs, &arguments);
         assert_eq!(ran.code, Some(0), "{dump}: {ran}");
     }
+}
+
+/// A reading under which all groups of heads have one choice of blocks: values are of other shapes, on either backend.
+#[test]
+fn a_run_under_another_reading_is_right() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = ["run", "m3-gqa4-f32", "--semantics", "documents", "--out", "x.npz"];
+    for backend in [&["--backend", "reference"][..], &["--backend", "optimized", "--device", "emulated"]] {
+        let ran = parity(folder.path(), &[&run, backend].concat());
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let ran = parity(folder.path(), &["verify", "m3-gqa4-f32", "x.npz"]);
+        assert!(ran.code == Some(0) && ran.stdout.contains("semantics  documents"), "{ran}");
+    }
+}
+
+/// Its dump has each chosen expert's values, of which there is another number under some of the mistakes that are tried.
+#[test]
+fn a_run_that_is_wrong_before_the_router_is_diagnosed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = ["run", "m2-gqa3-f32", "--precision", "f32", "--out", "x.safetensors"];
+    assert_eq!(parity(folder.path(), &run).code, Some(0));
+    let norm = "model.layers.1.post_attention_layernorm";
+    assert!(change_tensor(&folder.path().join("x.safetensors"), norm, |bytes| bytes[3] ^= 0x80), "it is there");
+    let ran = parity(folder.path(), &["diagnose", "m2-gqa3-f32", "x.safetensors"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains(norm), "{ran}");
 }

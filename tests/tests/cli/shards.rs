@@ -75,6 +75,10 @@ fn a_shard_says_what_it_did() {
     assert_eq!(file["identity"]["lenses"], serde_json::json!(["local"]));
     assert_eq!(file["units"].as_array().map(Vec::len), Some(2));
     assert_eq!(shard("3/3").stdout, "shard 3 of 3: empty, the others have all of the 2 units of work\n");
+    assert_eq!(
+        shard("7/1000000000000").stdout,
+        "shard 7 of 1000000000000: empty, the others have all of the 2 units of work\n"
+    );
     for wrong in ["0/3", "4/3", "1", "a/b"] {
         assert_refused(&shard(wrong), &["expected I/N with I from 1 to N"]);
     }
@@ -100,6 +104,7 @@ fn what_is_missing_doubled_or_of_something_else_is_refused() {
         (plain, "1/2", "1.json"),
         (plain, "2/2", "2.json"),
         (plain, "1/3", "third.json"),
+        (plain, "1/30", "thirtieth.json"),
         (&["verify", "m2-mha-top1-f32", "--lens", "local"], "2/2", "model.json"),
         (&["verify", "m2-gqa3-f32", "other.safetensors", "--lens", "local", "--tokens", &tokens], "2/2", "dump.json"),
         (&["verify", "m2-gqa3-f32", "--lens", "local", "--tokens", &fewer], "2/2", "prompt.json"),
@@ -112,6 +117,14 @@ fn what_is_missing_doubled_or_of_something_else_is_refused() {
     fs::write(folder.path().join("half.json"), &fs::read(folder.path().join("2.json")).expect("written")[..999])
         .expect("writable");
     fs::write(folder.path().join("report.json"), "{\"reports\": []}").expect("writable");
+    // A figure is another, and the file as whole as before.
+    let file = fs::read_to_string(folder.path().join("2.json")).expect("written");
+    let mut file: serde_json::Value = serde_json::from_str(&file).expect("JSON");
+    let stored = file["stored"].as_str().expect("base 64");
+    let half = stored.len() / 2;
+    let other = if stored.as_bytes()[half] == b'A' { "B" } else { "A" };
+    file["stored"] = format!("{}{other}{}", &stored[..half], &stored[half + 1..]).into();
+    fs::write(folder.path().join("figure.json"), file.to_string()).expect("writable");
     let merge = |files: &[&str]| parity(folder.path(), &[&["merge"], files].concat());
     for (files, words) in [
         (&["1.json"][..], &["shard 2 of 2 is missing: 1 given", "--shard 2/2"][..]),
@@ -125,6 +138,8 @@ fn what_is_missing_doubled_or_of_something_else_is_refused() {
         (&["1.json", "half.json"], &["half.json: is no whole shard"]),
         (&["1.json", "report.json"], &["report.json: is no shard"]),
         (&["1.json", "none.json"], &["none.json: cannot be read"]),
+        (&["1.json", "figure.json"], &["figure.json: is damaged"]),
+        (&["thirtieth.json"], &["20 and 21 and 9 more of 30 are missing: 1 given", "--shard 2/30"]),
     ] {
         assert_refused(&merge(files), words);
     }

@@ -25,13 +25,13 @@ pub(crate) struct Difference {
 #[pyo3(signature = (a, b, model, names, part))]
 pub(crate) fn diff(
     py: Python<'_>,
-    a: DumpGiven<'_>,
-    b: DumpGiven<'_>,
+    a: Option<DumpGiven<'_>>,
+    b: Option<DumpGiven<'_>>,
     model: Option<String>,
     names: Option<PathBuf>,
     part: Part,
 ) -> PyResult<Difference> {
-    let (a, b) = (DumpAt::of(Some(a))?, DumpAt::of(Some(b))?);
+    let (a, b) = (DumpAt::of(a)?, DumpAt::of(b)?);
     let found = wait(py, move |watch| {
         let selection = Selection::parse(part.layers.as_deref(), &part.sites)?;
         let of = model.as_deref().map(|model| (model, names.as_deref()));

@@ -65,9 +65,11 @@ def test_shapes_and_names_may_differ(tensors):
 
 
 def test_a_model_compares_sites(tensors):
+    part = parity.diff(tensors, tensors, model=CASE, sites="*.self_attn.*")
+    assert part.equal and all(".self_attn." in pair.name for pair in part.pairs)
     engine = {name.replace(".mlp.", ".block_sparse_moe."): value for name, value in tensors.items()}
-    assert parity.diff(tensors, tensors, model=CASE, sites="*.self_attn.*").equal
-    assert len(parity.diff(engine, tensors).pairs) < len(tensors)
+    by_name, by_site = parity.diff(engine, tensors), parity.diff(engine, tensors, model=CASE)
+    assert by_site.equal and len(by_name.pairs) < len(by_site.pairs) and by_site.only_a == []
 
 
 def test_the_reference_computes_what_transformers_does(tensors):
@@ -102,3 +104,10 @@ def test_runs_that_cannot_be_are_refused():
         parity.run(CASE, [10**6])
     with pytest.raises(parity.ParityError, match="no site was selected"):
         parity.run(CASE, sites="nothing")
+    with pytest.raises(parity.ParityError, match="decode: -1, expected 0 or more"):
+        parity.run(CASE, decode=-1)
+
+
+def test_no_dump_is_not_compared(tensors):
+    with pytest.raises(parity.ParityError, match="no dump is named"):
+        parity.diff(None, tensors)

@@ -3,6 +3,7 @@
 import parity
 import pytest
 from conftest import CASE
+from parity._asserting import _write
 
 TESTS = f"""
 import pytest
@@ -57,6 +58,14 @@ def test_tests_fail_with_the_report_and_leave_pages(pytester, workers):
         "test_port.py-test_wrong[1.2].html",
     ]
     assert "FAIL" in (pytester.path / "pages" / pages[-1]).read_text()
+
+
+def test_names_that_are_alike_have_a_page_each(tmp_path, monkeypatch):
+    report, pages = parity.verify(CASE, lenses="local"), set()
+    for name in ("a b", "a/b"):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"test_port.py::test[{name}] (call)")
+        pages.add(_write(str(tmp_path), report))
+    assert len(pages) == 2
 
 
 def test_no_pages_where_none_are_asked_for(pytester):

@@ -122,6 +122,8 @@ def test_a_manifest_says_what_the_file_says(dump, tensors):
     of_file, of_memory = parity.verify(MODEL, dump), parity.verify(MODEL, tensors, manifest=manifest)
     assert sites(of_file) == sites(of_memory)
     assert f"tensors in memory, by transformers {manifest['producer']['version']}" in str(of_memory)
+    command = json.loads(of_memory.json())["reports"][0]["header"]["command"]
+    assert command.endswith(", tensors, manifest=manifest)"), "it is made again with what it was made with"
 
 
 @pytest.mark.parametrize(

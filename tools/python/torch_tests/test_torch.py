@@ -150,6 +150,12 @@ def test_a_block_that_raises_is_not_judged(model, ids):
         print(watched.report)
 
 
+def test_options_that_are_none_are_refused_before_the_block(model):
+    for options in ({"lens": "local"}, {"manifest": {}}, {"dump": {}}):
+        with pytest.raises(TypeError):
+            parity.watch(model, CASE, **options)
+
+
 def test_nothing_that_runs_is_refused(model):
     with pytest.raises(parity.ParityError, match="nothing was captured"), parity.watch(model, CASE):
         pass

@@ -15,6 +15,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use fixtures::whole::unfinished::abandon_all;
 
+use super::github;
 use crate::failure::Failure;
 use crate::report::output::Output;
 
@@ -68,8 +69,10 @@ impl Watch {
 fn stop(used: u64, limit: ByteSize, output: Output) {
     let (used, limit) = (ByteSize::b(used).display().iec(), limit.display().iec());
     let problem = format!("--memory {limit}: {used} of anonymous memory are in use, expected no more than that");
-    output
-        .fail(Failure::new(problem).help("allow more, or give a shorter prompt; with --resume, what is done is kept"));
+    let help = "allow more, or give a shorter prompt; with --resume, what is done is kept";
+    let failure = Failure::new(problem).help(help);
+    github::tell_failure(&failure);
+    output.fail(failure);
     abandon_all();
     exit(2);
 }

@@ -141,7 +141,7 @@ impl Report {
     /// The command that runs just this site again, or the call in Python, where that was made.
     pub fn again(&self, site: Site) -> String {
         let command = &self.header.command;
-        match command.strip_suffix(')') {
+        match command.strip_suffix(')').filter(|call| call.starts_with("parity.")) {
             Some(call) => format!("{call}, sites='{site}')"),
             None => format!("{command} --sites '{site}'"),
         }

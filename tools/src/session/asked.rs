@@ -118,10 +118,11 @@ impl<'a> Asking<'a> {
         units::costs(units, &self.lenses, self.model.checkpoint.config())
     }
 
-    /// The anonymous memory that all of it needs in as few runs as do it, by an estimate, without what is done after lenses.
-    pub(super) fn need(&self) -> Result<u64, Failure> {
-        let need = |comparison| need::of_lenses(comparison, &self.lenses, &self.layers);
-        let needs: Vec<u64> = self.comparisons.iter().map(need).collect::<Result<_, _>>()?;
+    /// The anonymous memory that all units need, those of lenses in as few runs as do them, by an estimate.
+    pub(super) fn need(&self, units: &[Unit]) -> Result<u64, Failure> {
+        let of_lenses = self.comparisons.iter().map(|of| need::of_lenses(of, &self.lenses, &self.layers));
+        let others = units.iter().filter(|unit| matches!(unit.kind, Kind::Decode | Kind::Coverage));
+        let needs: Vec<u64> = of_lenses.chain(others.map(|unit| self.need_of(unit))).collect::<Result<_, _>>()?;
         Ok(needs.into_iter().max().unwrap_or(0))
     }
 

@@ -67,7 +67,7 @@ pub fn write(model: &Model, assumed: &Assumed, path: &Path) -> Result<(), Failur
     let port = assumption.model(config, &weights)?.seeing(media.as_ref());
     let mut writer = DumpWriter::create(path)?;
     let mut write = |name: &str, tensor| writer.write(name, &tensor);
-    let mut recorder = Recorder::new(&mut write, Selection::default(), contract, config, false);
+    let mut recorder = Recorder::new(&mut write, Selection::default(), contract, port.config().clone(), false);
     let how = Decode { tokens: 0, sampling: Sampling::Greedy, seed: 0, chunk: None };
     decode_reference(&port, PRECISION, &prompt.tokens, &how, &mut recorder, |_| ())?;
     recorder.finish()?;

@@ -30,16 +30,16 @@ pub struct Recorder<'w> {
 }
 
 impl<'w> Recorder<'w> {
-    /// Values are written in the type that `contract` stores them in. Without `all_steps`, only those of the first pass.
+    /// Values are written in the type that `contract` stores them in, in the shapes of a model that is read as `config`. Without
+    /// `all_steps`, only those of the first pass.
     pub fn new(
         write: &'w mut Writing<'w>,
         selection: Selection,
         contract: RoundingContract,
-        config: &Config,
+        config: Config,
         all_steps: bool,
     ) -> Self {
         let extent = Extent::new(0, 0);
-        let config = config.clone();
         Recorder { write, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
     }
 

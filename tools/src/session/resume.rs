@@ -49,13 +49,19 @@ impl Folder {
             let entries = fs::read_dir(path).map_err(|error| refused(format!("cannot be listed: {error}")))?;
             let mut names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
             // A hidden one may be what a killed command left.
-            if let Some(name) = names.find(|name| !name.starts_with('.')) {
-                let problem = format!("has {name} and no {OF}, expected an empty folder or one that --resume made");
-                return Err(refused(problem));
+            match names.find(|name| !name.starts_with('.')) {
+                None => {
+                    let text = serde_json::to_vec_pretty(&Of { identity, dates }).expect("it is plain data");
+                    whole::write(&of, &text)?;
+                    return Ok(Folder(path.to_owned()));
+                }
+                Some(name) if !of.exists() => {
+                    let problem = format!("has {name} and no {OF}, expected an empty folder or one that --resume made");
+                    return Err(refused(problem));
+                }
+                // Another shard began the folder just now.
+                Some(_) => {}
             }
-            let text = serde_json::to_vec_pretty(&Of { identity, dates }).expect("it is plain data");
-            whole::write(&of, &text)?;
-            return Ok(Folder(path.to_owned()));
         }
         let text = fs::read(&of).map_err(|error| refused(format!("{OF} cannot be read: {error}")))?;
         let found: Of =

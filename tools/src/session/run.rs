@@ -87,7 +87,8 @@ pub fn record(
     watch: &mut Watcher<'_>,
 ) -> Result<(Made, Manifest), Failure> {
     let contract = task.computing.contract()?;
-    let mut recorder = Recorder::new(to.write, to.selection, contract, model.checkpoint.config(), to.steps);
+    let config = model.checkpoint.config().under(&task.semantics);
+    let mut recorder = Recorder::new(to.write, to.selection, contract, config, to.steps);
     let (prompt, choices, producer) = task.carry_out(model, Some(&mut recorder), watch)?;
     let made = Made { prompt, choices, recorded: recorder.finish()? };
     let tokens = made.tokens();
@@ -108,11 +109,11 @@ pub fn record(
 /// Refuses a run that needs more anonymous memory than there may be, by an estimate: what it carries and makes, and for the CUDA
 /// path the weights, as an emulated device holds them.
 pub fn require_memory(model: &Model, task: &Task, memory: ByteSize) -> Result<(), Failure> {
-    let config = model.checkpoint.config();
+    let config = model.checkpoint.config().under(&task.semantics);
     let prompt = Prompt::find(task.tokens.as_deref(), model, None)?;
     let patches = task.shown.find(model, &prompt)?.as_ref().map(Media::patches).unwrap_or_default();
     let read = prompt.tokens.len();
-    let run = need::of_run(config, Extent::new(read, read).seeing(patches), read + task.how.tokens);
+    let run = need::of_run(&config, Extent::new(read, read).seeing(patches), read + task.how.tokens);
     let of_weights = model.checkpoint.tensors().map(|tensor| 2 * tensor.shape.iter().product::<usize>() as u64);
     let weights = if matches!(task.computing, Computing::Optimized(_)) { of_weights.sum() } else { 0 };
     require_room(memory, &format!("running {}", model.name), run + weights)

@@ -3,6 +3,7 @@
 //! A shard's file says which shard it is, of how many, of what verification and which units of work it did, for people and
 //! programs; what it found is stored beside that. Of all files together the reports are made as a single command makes them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::ops::Range;
@@ -25,6 +26,9 @@ use crate::report::figures::{counted, numbered};
 /// The version of a shard's file.
 const SCHEMA: u32 = 1;
 
+/// Missing shards that are told.
+const TOLD: usize = 20;
+
 /// One of several shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
@@ -39,7 +43,7 @@ pub struct Shard {
 pub struct ShardFile {
     schema: u32,
     shard: Shard,
-    /// The SHA-256 of what all shards of one verification have in common: the next three.
+    /// The SHA-256 of all else.
     sha256: String,
     /// What is verified.
     identity: Identity,
@@ -100,8 +104,14 @@ impl ShardFile {
     ) -> Result<Self, Failure> {
         let asked = format!("{} {}", outline.selection, outline.demands).trim().to_owned();
         let stored = BASE64_STANDARD.encode(part::stored(&Stored { outline, parts })?);
-        let sha256 = sha256(&part::stored(&(&identity, &asked, &units))?);
-        Ok(ShardFile { schema: SCHEMA, shard, sha256, identity, asked, units, done, stored })
+        let mut file = ShardFile { schema: SCHEMA, shard, sha256: String::new(), identity, asked, units, done, stored };
+        file.sha256 = file.hash()?;
+        Ok(file)
+    }
+
+    fn hash(&self) -> Result<String, Failure> {
+        let ShardFile { schema, shard, sha256: _, identity, asked, units, done, stored } = self;
+        Ok(sha256(&part::stored(&(schema, shard, identity, asked, units, done, stored))?))
     }
 
     /// What it did, in words.
@@ -138,6 +148,9 @@ impl ShardFile {
         if !(1..=*of).contains(number) || done.start > done.end || done.end > units.len() {
             return Err(refused(format!("says it is shard {number} of {of}, with units {done:?} of {}", units.len())));
         }
+        if file.hash()? != file.sha256 {
+            return Err(refused("is damaged: its hash is another than it says".to_owned()));
+        }
         Ok(file)
     }
 }
@@ -150,27 +163,16 @@ pub fn merge(mut files: Vec<(PathBuf, ShardFile)>) -> Result<Vec<Report>, Failur
     for (path, file) in others {
         require_same((first_path, first), (path, file))?;
     }
-    let of_number = |number: usize| files.iter().filter(move |(_, file)| file.shard.number == number);
-    for number in 1..=first.shard.of {
-        if let [one, other, ..] = of_number(number).collect::<Vec<_>>()[..] {
-            let problem = format!("{} and {} are both {}", one.0.display(), other.0.display(), one.1.shard);
-            return Err(Failure::new(problem).help("give each shard once"));
-        }
-    }
-    let missing: Vec<usize> = (1..=first.shard.of).filter(|number| of_number(*number).next().is_none()).collect();
-    if !missing.is_empty() {
-        let (found, of) = (files.len(), first.shard.of);
-        let are = if missing.len() == 1 { "is" } else { "are" };
-        let problem = format!("{} of {of} {are} missing: {found} given", numbered("shard", &missing));
-        let again = format!(
-            "run `parity verify … --shard {}/{of} --json FILE` with the other options as they were",
-            missing[0]
-        );
-        return Err(Failure::new(problem).help(again));
-    }
-    let (mut outline, mut parts) = (None, Vec::new());
+    let of = first.shard.of;
     files.sort_by_key(|(_, file)| file.shard.number);
-    let mut next = 0;
+    if let Some([one, other]) = files.windows(2).find(|two| two[0].1.shard == two[1].1.shard) {
+        let problem = format!("{} and {} are both {}", one.0.display(), other.0.display(), one.1.shard);
+        return Err(Failure::new(problem).help("give each shard once"));
+    }
+    if files.len() < of {
+        return Err(incomplete(&files, of));
+    }
+    let (mut outline, mut parts, mut next) = (None, Vec::new(), 0);
     for (path, ShardFile { stored, units, done, .. }) in files {
         if done.start != next {
             let problem = format!("{} begins at unit {}, expected {next}", path.display(), done.start);
@@ -193,6 +195,19 @@ pub fn merge(mut files: Vec<(PathBuf, ShardFile)>) -> Result<Vec<Report>, Failur
     outline.expect("there is a shard").reports(parts)
 }
 
+/// What is said of files that are not all of so many shards.
+fn incomplete(files: &[(PathBuf, ShardFile)], of: usize) -> Failure {
+    let given: BTreeSet<usize> = files.iter().map(|(_, file)| file.shard.number).collect();
+    let told: Vec<usize> = (1..=of).filter(|number| !given.contains(number)).take(TOLD).collect();
+    let more = of - given.len() - told.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let are = if told.len() == 1 { "is" } else { "are" };
+    let problem = format!("{}{more} of {of} {are} missing: {} given", numbered("shard", &told), given.len());
+    let first = told[0];
+    let again = format!("run `parity verify … --shard {first}/{of} --json FILE` with the other options as they were");
+    Failure::new(problem).help(again)
+}
+
 /// Refused if two files are not of one verification.
 fn require_same((first_path, first): (&Path, &ShardFile), (path, file): (&Path, &ShardFile)) -> Result<(), Failure> {
     let (path, first_path) = (path.display(), first_path.display());
@@ -210,7 +225,7 @@ fn require_same((first_path, first): (&Path, &ShardFile), (path, file): (&Path, 
         let problem = format!("{path} was asked {own}, and {first_path} {others}, expected the same");
         return Err(Failure::new(problem).help(help));
     }
-    if file.sha256 != first.sha256 || file.units != first.units {
+    if file.units != first.units {
         let (own, others) = (file.units.len(), first.units.len());
         let problem = format!("{path} is of another list of work than {first_path}: {own} units, expected {others}");
         return Err(Failure::new(problem).help(help));

@@ -57,7 +57,10 @@ pub fn verify_by(
     let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
     let asking = Asking::new(model, &subjects, asked);
     let (units, outline) = (asking.units()?, asking.outline()?);
-    let has_room = means.memory.is_none_or(|memory| asking.need().is_ok_and(|need| need <= memory.as_u64()));
+    let has_room = match means.memory {
+        Some(memory) => asking.need(&units)? <= memory.as_u64(),
+        None => true,
+    };
     if has_room && means.resume.is_none() {
         return outline.reports(asking.parts(watch)?);
     }
@@ -77,7 +80,9 @@ pub fn verify_shard(
     let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
     let asking = Asking::new(model, &subjects, asked);
     let (units, outline) = (asking.units()?, asking.outline()?);
-    let done = split(&asking.costs(&units), shard.of()).swap_remove(shard.index());
+    // Of more shards than units, those that are left over are empty.
+    let done = split(&asking.costs(&units), shard.of().min(units.len()));
+    let done = done.into_iter().nth(shard.index()).unwrap_or(units.len()..units.len());
     let parts = in_units(means, (model, &requests), &asking, &units[done.clone()], watch)?;
     let (identity, _) = Identity::of(model, &requests, &asking.lenses);
     ShardFile::new(shard, (identity, outline), (units, done), parts)

@@ -48,10 +48,10 @@ def _write(folder: str, report: Report) -> str:
     test = os.environ.get("PYTEST_CURRENT_TEST", "parity").rsplit(" ", 1)[0]
     name = re.sub(r"[^\w.\-\[\]]+", "-", test)[-200:]
     number, path = 1, os.path.join(folder, f"{name}.html")
-    while (test, path) in _written:
+    while path in _written:
         number += 1
         path = os.path.join(folder, f"{name}.{number}.html")
-    _written.add((test, path))
+    _written.add(path)
     unfinished = f"{path}.{os.getpid()}"
     with open(unfinished, "w", encoding="utf-8") as file:
         file.write(report.html())
@@ -59,5 +59,5 @@ def _write(folder: str, report: Report) -> str:
     return path
 
 
-# What this process has written: a second report of a test is numbered, one of an earlier run replaced.
-_written: set[tuple[str, str]] = set()
+# What this process has written: a second page of a name is numbered, one of an earlier run replaced.
+_written: set[str] = set()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from parity import _native
 from parity._arguments import call, layers_of, path_of, paths_of, texts_of, tokens_of
+from parity._errors import failed
 from parity._tensors import dump_of
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def verify(
             pixels=pixels,
             images=images,
             videos=videos,
+            manifest=manifest,
         ),
     }
     return _native.verify(os.fspath(model), opened, known, question)
@@ -171,6 +173,8 @@ def run(
     """
     import numpy as np
 
+    if decode < 0:
+        raise failed(f"decode: {decode}, expected 0 or more", "give the number of tokens to decode")
     job = {
         "model": os.fspath(model),
         "tokens": tokens_of(tokens),

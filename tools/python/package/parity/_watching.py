@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,11 @@ def watch(
 
     Raises:
         ParityError: from the block's end, as `verify`; and where no module ran.
+        TypeError: an option that `verify` does not have.
     """
     from parity.capture import Capture
 
+    signature(verify).bind(checkpoint, None, manifest=None, **options)
     capture = Capture(model, inputs=inputs, include=include, exclude=exclude)
     return Watch(capture, checkpoint, producer, options)
 
@@ -61,6 +64,7 @@ class Watch:
         self._report: Report | None = None
 
     def __enter__(self) -> "Watch":
+        self._report = None
         self._capture.__enter__()
         return self
 
