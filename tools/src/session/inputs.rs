@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::session::rotated::first_position;
 
 /// What people call the tensor of a prompt's tokens.
-const TOKENS: [&str; 5] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "sequences"];
+const TOKENS: [&str; 6] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "token_ids", "sequences"];
 
 /// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are
 /// another call's: of one token, or rotated by later positions than the dump's first call is.
