@@ -44,11 +44,23 @@ const QUANTIZED: &[&str] = &["inputs=fp8", "inputs=fp8_powers"];
 /// Under tensor parallelism: transformers' `RowwiseParallel`, vLLM's and `SGLang`'s `RowParallelLinear`.
 const RANKS: &[&str] = &["ranks=2", "ranks=4", "ranks=8"];
 
-const TRANSFORMERS_MODES: &[&[&str]] =
-    &[&["attention=eager", "attention=flash"], &["gate=stored", "gate=bias"], &["experts=each"], RANKS, QUANTIZED];
+/// With kernels from the hub in place of its modules (`use_kernel_forward_from_hub`), or Liger's, norms, rotation and SwiGLU each
+/// compute in f32 and round once.
+const TRANSFORMERS_MODES: &[&[&str]] = &[
+    &["attention=eager", "attention=flash"],
+    &["gate=stored", "gate=bias"],
+    &["experts=each"],
+    &["rms=one"],
+    &["qk_rms=one"],
+    &["rope=once"],
+    &["swiglu=stored"],
+    RANKS,
+    QUANTIZED,
+];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
-                                   integrations/moe.py; torch's scaled_dot_product_attention on a CPU";
+                                   integrations/moe.py, integrations/hub_kernels.py; Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
+                                   torch's scaled_dot_product_attention on a CPU";
 
 /// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
 const VLLM: RoundingContract = RoundingContract {
