@@ -55,13 +55,13 @@ impl Rerun {
     }
 }
 
-/// Puts rows below others.
+/// Puts rows below others. Where a column is a key, there are more in later passes, of which earlier rows have nothing.
 fn stack(to: &mut Array2<f64>, rows: &Array2<f64>) {
-    if to.is_empty() {
-        to.clone_from(rows);
-    } else {
-        to.append(Axis(0), rows.view()).expect("a site has as many columns in every pass");
-    }
+    let columns = to.ncols().max(rows.ncols());
+    let mut all = Array2::zeros((to.nrows() + rows.nrows(), columns));
+    all.slice_mut(s![..to.nrows(), ..to.ncols()]).assign(to);
+    all.slice_mut(s![to.nrows().., ..rows.ncols()]).assign(rows);
+    *to = all;
 }
 
 /// Keeps values beside those that the substitution sees.
