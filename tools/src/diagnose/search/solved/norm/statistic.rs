@@ -1,10 +1,11 @@
 //! What an RMS norm sums in place of all squares.
 //!
 //! ```text
-//! sᵢ = 1/√(Σⱼ zᵢⱼ²/c)        over the first or last channels j, or all; solved for how many they are, and for c
+//! sᵢ = 1/√(Σⱼ zᵢⱼ²/c + eᵢ)        over the first or last channels j, or all; solved for how many they are, and for c
 //! ```
 //!
-//! with z \[n, d\] what is right before the weight, of mean square 1, and s \[n\] how many times as large rows are.
+//! with z \[n, d\] what is right before the weight, s \[n\] how many times as large rows are, and e = 1 − Σⱼ zᵢⱼ²/d, over all
+//! channels, the share that ε has of what is right.
 
 use ndarray::{Array1, Array2};
 
@@ -12,28 +13,31 @@ use ndarray::{Array1, Array2};
 /// many independent differences in one of 10⁸ cases.
 const ROWS: usize = 8;
 
-/// What may be left of how far rows' mean squares are off, as a share: ε, which these squares have not, and roundings.
+/// What may be left of how far rows' mean squares are off, as a share: roundings.
 const LEFT: f64 = 0.1;
 
-/// How far a divisor may be from a whole number, as a share: ε, and roundings of which many are averaged.
+/// How far a divisor may be from a whole number, as a share: roundings, of which many are averaged.
 const WHOLE: f64 = 1e-3;
 
 /// The statistic by which rows are nearest to so many times as large, and the factors that follow.
 pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f64>)> {
     let (n, width) = z.dim();
-    // 1/s² is the mean square that was taken, where the right one is 1.
-    let taken = s.mapv(|s| (s * s).recip());
-    let moved: f64 = taken.iter().map(|taken| (taken - 1.0).powi(2)).sum();
+    // 1/s² is the mean square that was taken, with ε, where the right one is 1; without ε, the right one is `right`.
+    let right: Array1<f64> = z.rows().into_iter().map(|row| row.dot(&row) / width as f64).collect();
+    let taken = s.mapv(|s| (s * s).recip()) - right.mapv(|right| 1.0 - right);
+    let moved: f64 = taken.iter().zip(&right).map(|(taken, right)| (taken - right).powi(2)).sum();
     if n < ROWS {
         return None;
     }
-    let of_all = taken.sum() / n as f64;
+    let of_all = taken.sum() / right.sum();
     let divisor = (width as f64 / of_all).round();
-    let is_of_all =
-        taken.iter().all(|taken| (taken * divisor / width as f64 - 1.0).abs() <= LEFT * (of_all - 1.0).abs());
-    if is_of_all && (width as f64 / of_all - divisor).abs() <= WHOLE * divisor && divisor != width as f64 {
+    let is_of_all = taken
+        .iter()
+        .zip(&right)
+        .all(|(taken, right)| (taken * divisor / width as f64 - right).abs() <= LEFT * (of_all - 1.0).abs() * right);
+    if is_of_all && (width as f64 / of_all - divisor).abs() <= WHOLE * divisor && divisor >= 1.0 && divisor != width as f64 {
         let what = format!("the mean square has all {width} channels, divided by {divisor}");
-        return Some((what, Array1::from_elem(n, (width as f64 / divisor).sqrt().recip())));
+        return Some((what, right.mapv(|right| (right * width as f64 / divisor + 1.0 - right).sqrt().recip())));
     }
     // The squares of the channels before each [n, d + 1].
     let mut before = Array2::zeros((n, width + 1));
@@ -55,5 +59,5 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
     let (from, count, divisor) = nearest;
     let which = if from == 0 { "first" } else { "last" };
     let what = format!("the mean square has the {which} {count} of {width} channels, divided by {divisor}");
-    Some((what, of(nearest).mapv(|mean| mean.sqrt().recip())))
+    Some((what, (of(nearest) + right.mapv(|right| 1.0 - right)).mapv(|mean| mean.sqrt().recip())))
 }
