@@ -126,6 +126,12 @@ impl Comparison<'_> {
         }
         let tried = self.unsuspicious(equals(tried))?;
         let Some((best, others)) = told_apart(tried) else { return Ok(None) };
+        if let ([Assumed { mistake, .. }], Some(bench)) = (&best.added[..], everywhere.as_ref())
+            && mistake.name == search::kinds::SCALED.name
+            && search::is_of_statistics(bench, best.reproduced[1])?
+        {
+            return Ok(None);
+        }
         let explained = self.explained(assumption, (first, &off), (&best, &others))?;
         Ok(Some((explained, best)))
     }

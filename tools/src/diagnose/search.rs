@@ -40,7 +40,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
-pub(super) use solved::describe;
+pub(super) use solved::{describe, is_of_statistics};
 
 use std::collections::BTreeSet;
 

@@ -35,7 +35,14 @@ mod weighing;
 
 use self::solution::Solution;
 use super::Bench;
+use crate::diagnose::share::Share;
 use crate::failure::Failure;
+
+/// Whether a norm's own equation, which has no parameter to fit, explains as many values as a factor that was fitted.
+pub(in crate::diagnose) fn is_of_statistics(bench: &Bench<'_, '_>, fitted: Share) -> Result<bool, Failure> {
+    let solution = layer_norm::of_statistics(bench)?;
+    Ok(solution.is_some_and(|solution| !fitted.exceeds(solution.share(bench))))
+}
 
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
 pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {

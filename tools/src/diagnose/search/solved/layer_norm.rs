@@ -46,26 +46,7 @@ struct Norm {
 }
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
-    let Site::Vision(pass, at) = bench.site else { return Ok(Vec::new()) };
-    let (Some(module), Some((vision, _))) = (Module::of(at), bench.vision(pass)) else { return Ok(Vec::new()) };
-    let input = Site::Vision(pass, module.input());
-    // Of its input at most the sum is not shown.
-    let is_sum = |site: &Site| {
-        let Site::Vision(_, VisionSite::Layer(_, site)) = site else { return false };
-        matches!(site, VisionLayerSite::Residual | VisionLayerSite::Attention)
-    };
-    let is_alone = bench.suspects.iter().all(|site| *site == bench.site || *site == input || is_sum(site));
-    let mut beside = bench.rerun(&[], RoundingContract::IDEAL, &[input])?.beside;
-    // Another layer is run before.
-    let x = beside.remove(&input).map_or_else(|| bench.shown(input), |x| Ok(Some(x)))?;
-    let Some(x) = x.filter(|x| is_alone && x.dim() == bench.candidate.dim()) else {
-        return Ok(Vec::new());
-    };
-    let [w, b] = module.tensors(bench)?;
-    if w.iter().any(|w| w.abs() < NONE) {
-        return Ok(Vec::new());
-    }
-    let norm = Norm { x, y: bench.candidate.clone(), w, b, eps: vision.layer_norm_eps, same: bench.rounding() };
+    let Some(norm) = Norm::of(bench)? else { return Ok(Vec::new()) };
     let found = match norm.of_rows() {
         Some(found) => Some(found),
         None => norm.of_channels(&Module::all(bench)?),
@@ -73,7 +54,38 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     Ok(found.map(|(said, values)| Solution::new(vec![said], values)).into_iter().collect())
 }
 
+/// The same of a row's mean and variance alone, which have no parameter.
+pub(super) fn of_statistics(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> {
+    let found = Norm::of(bench)?.and_then(|norm| norm.of_rows());
+    Ok(found.map(|(said, values)| Solution::new(vec![said], values)))
+}
+
 impl Norm {
+    /// That of a bench, where what goes into it is known.
+    fn of(bench: &Bench<'_, '_>) -> Result<Option<Self>, Failure> {
+        let Site::Vision(pass, at) = bench.site else { return Ok(None) };
+        let (Some(module), Some((vision, _))) = (Module::of(at), bench.vision(pass)) else { return Ok(None) };
+        let input = Site::Vision(pass, module.input());
+        // Of its input at most the sum is not shown.
+        let is_sum = |site: &Site| {
+            let Site::Vision(_, VisionSite::Layer(_, site)) = site else { return false };
+            matches!(site, VisionLayerSite::Residual | VisionLayerSite::Attention)
+        };
+        let is_alone = bench.suspects.iter().all(|site| *site == bench.site || *site == input || is_sum(site));
+        let mut beside = bench.rerun(&[], RoundingContract::IDEAL, &[input])?.beside;
+        // Another layer is run before.
+        let x = beside.remove(&input).map_or_else(|| bench.shown(input), |x| Ok(Some(x)))?;
+        let Some(x) = x.filter(|x| is_alone && x.dim() == bench.candidate.dim()) else {
+            return Ok(None);
+        };
+        let [w, b] = module.tensors(bench)?;
+        if w.iter().any(|w| w.abs() < NONE) {
+            return Ok(None);
+        }
+        let (y, same) = (bench.candidate.clone(), bench.rounding());
+        Ok(Some(Norm { x, y, w, b, eps: vision.layer_norm_eps, same }))
+    }
+
     /// The values of s and t.
     fn by_rows(&self, of: &[(f64, f64)]) -> Array2<f64> {
         let value = |(i, j)| {

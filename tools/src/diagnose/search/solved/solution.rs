@@ -22,6 +22,11 @@ impl Solution {
         Solution { said: vec![said], values: None }
     }
 
+    /// Values that are the candidate's under them.
+    pub(super) fn share(&self, bench: &Bench<'_, '_>) -> Share {
+        self.values.as_ref().map(|values| bench.equal(&bench.stored(values))).unwrap_or_default()
+    }
+
     /// The sentences, the last with the share of values that they reproduce; none where that is the unchanged twin's, or more by
     /// no more than chance makes it.
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
