@@ -82,7 +82,7 @@ impl Grid {
         groups.flat_map(of)
     }
 
-    pub(super) fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
+    pub(in crate::diagnose) fn round(self, w: &Matrix<'_>) -> Matrix<'static> {
         let scheme = |name| Quantization::released(name).expect("a scheme that is known");
         match self {
             Grid::E4m3(how) => how.round(w, &scheme("fp8")),

@@ -3,10 +3,10 @@
 //!
 //! Of the text model: [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
-//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`directions`], those in which
-//! a product is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
-//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, and
-//! [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
+//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and bits that a product sums;
+//! [`directions`], those in which one is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, [`other_rows`], rows in
+//! place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
 //! which of many have something in common; [`least_squares`].
 
 mod axial;
@@ -22,10 +22,12 @@ mod listed;
 mod mixture;
 mod multiples;
 mod norm;
+mod other_rows;
 mod penalty;
 mod pixels;
 mod places;
 mod probabilities;
+mod products;
 mod rotation;
 mod routing;
 mod rule;
@@ -66,8 +68,16 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     for solve in fallible {
         said.extend(solve(bench)?.into_iter().flat_map(|solution: Solution| solution.told(bench)));
     }
-    for solution in penalty::solve(bench).into_iter().chain(directions::solve(bench)) {
-        said.extend(solution.told(bench));
+    said.extend(penalty::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
+    if said.is_empty() {
+        let each: [fn(&Bench<'_, '_>) -> Result<Vec<Solution>, Failure>; 3] = [
+            products::solve,
+            |bench| Ok(other_rows::solve(bench).into_iter().collect()),
+            |bench| Ok(directions::solve(bench).into_iter().collect()),
+        ];
+        for solve in each {
+            said.extend(solve(bench)?.into_iter().flat_map(|solution| solution.told(bench)));
+        }
     }
     if said.is_empty() {
         said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));

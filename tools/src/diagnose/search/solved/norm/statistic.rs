@@ -35,7 +35,11 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
         .iter()
         .zip(&right)
         .all(|(taken, right)| (taken * divisor / width as f64 - right).abs() <= LEFT * (of_all - 1.0).abs() * right);
-    if is_of_all && (width as f64 / of_all - divisor).abs() <= WHOLE * divisor && divisor >= 1.0 && divisor != width as f64 {
+    if is_of_all
+        && (width as f64 / of_all - divisor).abs() <= WHOLE * divisor
+        && divisor >= 1.0
+        && divisor != width as f64
+    {
         let what = format!("the mean square has all {width} channels, divided by {divisor}");
         return Some((what, right.mapv(|right| (right * width as f64 / divisor + 1.0 - right).sqrt().recip())));
     }

@@ -1,0 +1,62 @@
+//! Rows that have the values of others, as where an index of tokens is off, or a kernel's last block repeats one.
+//!
+//! ```text
+//! yᵢ = ŷⱼ        solved for j of each row i that is off
+//! ```
+//!
+//! with y \[n, m\] the candidate's and ŷ the right values.
+
+use ndarray::ArrayView1;
+
+use super::listed::listed;
+use super::solution::Solution;
+use crate::diagnose::search::Bench;
+
+/// Columns by which rows are told apart before all are compared.
+const FIRST: usize = 16;
+
+/// Columns that a row has at least, for it to be told by its values whose it is.
+const LEAST: usize = 4;
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
+    let (y, right) = (&bench.candidate, &bench.ideal);
+    let off: Vec<usize> = (0..y.nrows()).filter(|row| bench.row_is_off(*row)).collect();
+    if y.ncols() < LEAST || off.is_empty() || bench.site.token_axis(&bench.config()) != Some(0) {
+        return None;
+    }
+    let near = |a: ArrayView1<'_, f64>, b: ArrayView1<'_, f64>| {
+        let apart = &a - &b;
+        apart.dot(&apart).sqrt() <= bench.rounding() * a.dot(&a).sqrt()
+    };
+    let first = y.ncols().min(FIRST);
+    let of = |row: usize| {
+        let own = y.row(row);
+        let begins = |other: &usize| {
+            let apart = (0..first).map(|j| (own[j] - right[[*other, j]]).powi(2)).sum::<f64>().sqrt();
+            apart <= bench.rounding() * own.dot(&own).sqrt()
+        };
+        (0..y.nrows()).filter(|other| *other != row).filter(begins).find(|other| near(own, right.row(*other)))
+    };
+    let others: Vec<usize> = off.iter().map(|row| of(*row)).collect::<Option<_>>()?;
+    let mut values = right.clone();
+    for (row, other) in off.iter().zip(&others) {
+        values.row_mut(*row).assign(&right.row(*other));
+    }
+    let by = |i: usize| others[i].cast_signed() - off[i].cast_signed();
+    let said = if off.len() > 1 && (0..off.len()).all(|i| by(i) == by(0)) {
+        let side = if by(0) < 0 { "before it" } else { "behind it" };
+        format!(
+            "{} of {} rows, {}, have the values of the one {} {side}",
+            off.len(),
+            y.nrows(),
+            listed(&off),
+            by(0).abs()
+        )
+    } else {
+        format!(
+            "rows have the values of others: {}",
+            listed(off.iter().zip(&others).map(|(i, j)| format!("{i} those of {j}")))
+        )
+    };
+    Some(Solution::new(vec![said], values))
+}
