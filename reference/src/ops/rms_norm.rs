@@ -119,7 +119,7 @@ impl RmsNorm {
     }
 
     /// m.
-    fn factor<T: Real>(&self, w: T) -> T {
+    pub(super) fn factor<T: Real>(&self, w: T) -> T {
         match self.weight {
             NormWeight::Plain => w,
             NormWeight::OnePlus => T::one() + w,
