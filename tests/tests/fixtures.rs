@@ -3,6 +3,7 @@
 mod activations;
 mod arbitrary;
 mod checkpoint;
+mod convert;
 mod damaged;
 mod empty;
 mod forms;
