@@ -13,6 +13,7 @@ mod images;
 mod modules;
 mod names;
 mod quantized;
+mod ranks;
 mod refused;
 mod round_trip;
 mod sample;
