@@ -57,14 +57,13 @@ impl<'w> RankWeights<'w> {
     /// Rows or columns of a weight, and zeros as wide as a head.
     fn taken(&self, w: &Matrix<'_>, axis: Axis, parts: &[Option<Range<usize>>]) -> Matrix<'static> {
         let all = w.dense::<f64>();
-        let part = |part: &Option<Range<usize>>| match part {
-            Some(part) => all.slice_axis(axis, Slice::from(part.clone())).to_owned(),
-            None => {
-                let mut dim = all.raw_dim();
-                dim[axis.index()] = self.config.head_dim;
-                Array2::zeros(dim)
-            }
+        let zeros = || {
+            let mut dim = all.raw_dim();
+            dim[axis.index()] = self.config.head_dim;
+            Array2::zeros(dim)
         };
+        let cut = |part: &Range<usize>| all.slice_axis(axis, Slice::from(part.clone())).to_owned();
+        let part = |part: &Option<Range<usize>>| part.as_ref().map_or_else(zeros, cut);
         let parts: Vec<Array2<f64>> = parts.iter().map(part).collect();
         let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
         let own = ndarray::concatenate(axis, &views).expect("parts of one matrix");
