@@ -50,7 +50,7 @@ proptest! {
             let c = 48 / ranks;
             let parts: Vec<_> = parts.iter().step_by(every).map(|part| part.slice(s![.., ..c]).to_owned()).collect();
             let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
-            ndarray::concatenate(Axis(1), &views).expect("parts of one row").mapv(f64::from)
+            concatenate(Axis(1), &views).expect("parts of one row").mapv(f64::from)
         };
         let p = ShardedNorm { norm, divisor: 48 };
         within(&whole(of_ranks(&p, &own, &weights), 1), &want, &bound)?;
