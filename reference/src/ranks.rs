@@ -1,8 +1,8 @@
 //! What each rank of a group has of a model under tensor parallelism, as document 002 shares it out (SPEC A32).
 //!
-//! Query heads are padded to a multiple of R, group by group: those of a key head stay together, zeros behind them. Key heads are
-//! shared where there are enough, else each is on R/G ranks. Experts are whole, E/R on a rank; the vocabulary, dense networks and
-//! the shared expert are shared in equal parts.
+//! Query heads are padded to a multiple of R, group by group: those of a key head stay together, zeros behind them. Key
+//! heads are shared where there are enough, else each is on R/G ranks. Experts are whole, E/R on a rank; the
+//! vocabulary, dense networks and the shared expert are shared in equal parts.
 
 use std::ops::Range;
 
@@ -32,8 +32,8 @@ impl Ranks {
         };
         require(count >= 1, "ranks C1", "R", count, "at least 1")?;
         let (queries, keys) = (config.num_attention_heads, config.num_key_value_heads);
-        let shared = keys.is_multiple_of(count) || count.is_multiple_of(keys);
-        require(shared, "ranks C2", "R", count, format!("a divisor or a multiple of the {keys} key heads"))?;
+        let padded = Ranks::heads_of(config, count);
+        require(padded.is_some(), "ranks C2", "R", count, format!("a divisor or a multiple of the {keys} key heads"))?;
         divides("ranks C3", "num_local_experts", config.num_local_experts)?;
         divides("ranks C4", "vocab_size", config.vocab_size)?;
         let layers = 0..config.num_hidden_layers;
@@ -43,8 +43,14 @@ impl Ranks {
         if layers.clone().any(|layer| config.is_shared(layer)) {
             divides("ranks C6", "shared_intermediate_size", config.shared_intermediate_size)?;
         }
-        let padded = queries.next_multiple_of(count).next_multiple_of(keys);
-        Ok(Ranks { count, queries, padded, keys })
+        Ok(Ranks { count, queries, padded: padded.expect("C2"), keys })
+    }
+
+    /// How many query heads so many ranks have with those of zeros; none, if they cannot share the key heads.
+    pub fn heads_of(config: &Config, count: usize) -> Option<usize> {
+        let (queries, keys) = (config.num_attention_heads, config.num_key_value_heads);
+        let shared = count >= 1 && (keys.is_multiple_of(count) || count.is_multiple_of(keys));
+        shared.then(|| queries.next_multiple_of(count))
     }
 
     /// How many query heads there are with those of zeros.

@@ -1,9 +1,9 @@
 //! A group of ranks that share a model, as tensor parallelism runs it (SPEC A32; document 002).
 //!
-//! Each rank is a decoder of its own with its part of the weights ([`weights`]): it projects to its heads, attends with them, and
-//! has its experts, its part of dense networks and its tokens of the vocabulary. Ranks see of each other what is summed over all
-//! of them: squares of queries and keys, and what goes into the residual stream. What the model has at a site is put together
-//! again ([`shown`]), and shown to the run's probe, which may look and not change it.
+//! Each rank is a decoder of its own with its part of the weights ([`weights`]): it projects to its heads, attends with
+//! them, and has its experts, its part of dense networks and its tokens of the vocabulary. Ranks see of each other what
+//! is summed over all of them: squares of queries and keys, and what goes into the residual stream. What the model has
+//! at a site is put together again ([`shown`]), and shown to the run's probe, which may look and not change it.
 
 pub mod shown;
 pub mod weights;

@@ -8,9 +8,9 @@
 //! - Dtypes: x(r), w(r) and y(r) bf16; each rank's sum, the sum of these and s f32.
 //! - Rounding: R1 and R2 of `rms_norm`.
 //! - Errors: C1 R ≥ 1; C2 the shapes of all x(r) are equal; C3 len(w(r)) = c; C4 D ≥ 1.
-//! - Bound: that of `rms_norm` over the whole row, whose sum of D squares may be in any order, where c + R ≤ D. D is how many channels
-//!   are counted: heads of zeros are not, and a head that is on several ranks is once for each, so that the sum over D is the
-//!   mean square of the row.
+//! - Bound: that of `rms_norm` over the whole row, whose sum of D squares may be in any order, where c + R ≤ D. D is
+//!   how many channels are counted: heads of zeros are not, and a head that is on several ranks is once for each, so
+//!   that the sum over D is the mean square of the row.
 //! - Source: spec A32; document 002, sections 2.2 and 4; `MiniMaxText01RMSNormTP` in vLLM 0.33.
 
 use ndarray::{Array2, ArrayView1};

@@ -13,9 +13,9 @@ use crate::report::output::Output;
 
 /// What is typed.
 ///
-/// Bytes are copied, never computed: what comes back with --to hub is what went, tensor by tensor. Scales of quantized weights
-/// go where their weights go. Files are read and written piece by piece, so that a checkpoint of any size needs little memory;
-/// the new folder has its name when it is complete.
+/// Bytes are copied, never computed: what comes back with --to hub is what went, tensor by tensor. Scales of quantized
+/// weights go where their weights go. Files are read and written piece by piece, so that a checkpoint of any size needs
+/// little memory; the new folder has its name when it is complete.
 #[derive(Debug, Clone, Args)]
 pub struct Convert {
     /// A checkpoint: a folder in the hub's format, or one that was converted.
@@ -23,8 +23,8 @@ pub struct Convert {
     /// The layout.
     #[arg(long, value_name = "LAYOUT", value_parser = layouts())]
     pub to: Layout,
-    /// Ranks that share the model. Query heads are padded to a multiple of them and key heads repeated, as document 002 does;
-    /// for fused, each rank's part is a folder rank-0, rank-1, … of the new one.
+    /// Ranks that share the model. Query heads are padded to a multiple of them and key heads repeated, as document 002
+    /// does; for fused, each rank's part is a folder rank-0, rank-1, … of the new one.
     #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=1024))]
     pub tp: Option<u16>,
     /// The new folder.

@@ -3,6 +3,7 @@
 use reference::LayerSite::{Context, IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
 use reference::Site;
 use reference::config::Config;
+use reference::ranks::Ranks;
 use reference::semantics::{NormWeight, QkNorm};
 use reference::weights::LayerWeight;
 
@@ -23,11 +24,10 @@ const EVERY: &[Site] = &[
 const OF_STREAM: &[Site] = &[layer(InputNorm), layer(PostAttentionNorm), Site::FinalNorm];
 /// Into how many parts engines split a projection.
 const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
-/// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
+/// Query heads that 48 are padded to where 64 devices share them.
 const PADDED: (f64, f64) = (48.0, 64.0);
-const REPLICATED: f64 = 8.0;
-/// How often key heads are replicated.
-const REPLICAS: [usize; 2] = [2, 8];
+/// How often 8 key heads are replicated where 16, 32 and 64 devices share them.
+const REPLICAS: [usize; 3] = [2, 4, 8];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -77,7 +77,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "more than one device, and weights that differ between the parts",
         touches: &[layer(QNorm)],
         ways: |config, _| {
-            PARTS.iter().filter(|n| parted(config, **n)).map(|n| Change::Weights(WeightChange::FirstPart(*n))).collect()
+            let mut parts: Vec<usize> =
+                PARTS.into_iter().filter_map(|devices| parts_of_heads(config, devices)).collect();
+            parts.dedup();
+            parts.into_iter().map(|n| Change::Weights(WeightChange::FirstPart(n))).collect()
         },
     },
     Mistake {
@@ -94,7 +97,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "the sum counts each key once",
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
-        ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
+        ways: |config, _| {
+            let factors = REPLICAS.into_iter().rev().map(|n| (n as f64).sqrt().recip());
+            factors.flat_map(|factor| scaled(config, LayerWeight::KNorm, factor)).collect()
+        },
     },
     Mistake {
         name: "knorm_elementwise_repeat",
@@ -103,8 +109,9 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| {
-            let repeated = REPLICAS.map(|n| Change::Weights(WeightChange::RepeatedElements(n)));
-            given(is_full(config), || repeated.to_vec())
+            let ways = [WeightChange::RepeatedElements, WeightChange::RepeatedInHeads];
+            let repeated = ways.into_iter().flat_map(|way| REPLICAS.map(|n| Change::Weights(way(n))));
+            given(is_full(config), || repeated.collect())
         },
     },
     Mistake {
@@ -191,6 +198,13 @@ fn is_full(config: &Config) -> bool {
 
 fn parted(config: &Config, parts: usize) -> bool {
     is_full(config) && config.num_attention_heads.is_multiple_of(parts)
+}
+
+/// Into how many parts of whole heads a projection is split on so many devices: heads that are padded are no part of it.
+fn parts_of_heads(config: &Config, devices: usize) -> Option<usize> {
+    let padded = Ranks::heads_of(config, devices)?;
+    let (heads, each) = (config.num_attention_heads, padded / devices);
+    (is_full(config) && heads > each && heads.is_multiple_of(each)).then(|| heads / each)
 }
 
 fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
