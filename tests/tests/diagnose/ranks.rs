@@ -81,16 +81,19 @@ fn the_first_ranks_slice_is_named() {
 #[test]
 fn a_divisor_with_padding_is_named() {
     let (padded, keys) = (8 * 16, 8 * 16);
-    told(&said(Takes::Own, Some([padded, keys])), "qk_divisor_padded_q", "QNorm times 1.1547");
+    told(&said(Takes::Own, Some([padded, keys])), "qk_divisor_padded_q", "q_norm_width=1.33");
 }
 
 #[test]
 fn a_divisor_without_replicas_is_named() {
-    told(&said(Takes::Own, Some([6 * 16, 2 * 16])), "qk_divisor_unreplicated_k", "KNorm times 0.5000");
+    told(&said(Takes::Own, Some([6 * 16, 2 * 16])), "qk_divisor_unreplicated_k", "k_norm_width=0.25");
 }
 
+/// Replicas of a key head have other keys each, so that no one set of keys explains what heads on other ranks attend to.
 #[test]
 fn a_flat_repeat_is_named() {
-    let way = "each element of each head of the key norm 4 times";
-    told(&said(Takes::Repeated, None), "knorm_elementwise_repeat", way);
+    let diagnosis = said(Takes::Repeated, None);
+    let [first, ..] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!(first.name, "knorm_elementwise_repeat");
+    assert_eq!(first.way, "each element of each head of the key norm 4 times");
 }

@@ -5,9 +5,8 @@ use reference::Site;
 use reference::config::Config;
 use reference::ranks::Ranks;
 use reference::semantics::{NormWeight, QkNorm};
-use reference::weights::LayerWeight;
 
-use super::mistake::{Change, Mistake, given, layer, reading};
+use super::mistake::{Change, Mistake, each, given, layer, reading};
 use super::weights::WeightChange;
 
 const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
@@ -89,7 +88,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "it is divided by the projection's own width",
         visible: "heads padded to the number of devices",
         touches: &[layer(QNorm)],
-        ways: |config, _| scaled(config, LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
+        ways: |config, _| given(is_full(config), || each("q_norm_width", &[PADDED.1 / PADDED.0])),
     },
     Mistake {
         name: "qk_divisor_unreplicated_k",
@@ -98,8 +97,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| {
-            let factors = REPLICAS.into_iter().rev().map(|n| (n as f64).sqrt().recip());
-            factors.flat_map(|factor| scaled(config, LayerWeight::KNorm, factor)).collect()
+            let widths = REPLICAS.map(|n| 1.0 / n as f64);
+            given(is_full(config), || each("k_norm_width", &widths))
         },
     },
     Mistake {
@@ -205,8 +204,4 @@ fn parts_of_heads(config: &Config, devices: usize) -> Option<usize> {
     let padded = Ranks::heads_of(config, devices)?;
     let (heads, each) = (config.num_attention_heads, padded / devices);
     (is_full(config) && heads > each && heads.is_multiple_of(each)).then(|| heads / each)
-}
-
-fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
-    given(is_full(config), || vec![Change::Weights(WeightChange::Scaled(weight, factor))])
 }
