@@ -24,6 +24,7 @@ mod product;
 pub mod products;
 pub mod profiles;
 pub mod ranking;
+pub mod ranks;
 pub mod real;
 pub mod reduction;
 pub mod rounding;

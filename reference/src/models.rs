@@ -5,6 +5,7 @@ mod blocks;
 pub mod decoder;
 mod experts;
 mod feed_forward;
+pub mod group;
 mod inputs;
 pub mod mtp;
 mod norms;

@@ -5,6 +5,7 @@ pub mod embedding;
 pub mod rms_norm;
 pub mod linear;
 pub mod qk_norm;
+pub mod sharded_norm;
 pub mod rope;
 pub mod kv_cache;
 pub mod qk_norm_rope;

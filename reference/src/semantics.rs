@@ -113,6 +113,10 @@ table! {
         q_norm_eps: number Option<f64> = None;
         /// ε of the key norm alone.
         k_norm_eps: number Option<f64> = None;
+        /// How many times their channels the queries' sum of squares is divided by; 1.
+        q_norm_width: number Option<f64> = None;
+        /// The same of the keys'.
+        k_norm_width: number Option<f64> = None;
         /// Over what queries alone are normed, instead of both.
         query_norm: word_or_config Option<QkNorm> = None;
         /// Over what keys alone are normed, instead of both.

@@ -41,10 +41,16 @@ impl Probe<f32> for Recorder {
 
 /// What an implementation computes in f32 that rounds so.
 pub fn computed(model: &Decoder<'_>, tokens: &[u32], contract: RoundingContract) -> Live {
+    recorded(contract, |run| {
+        let mut cache = KvCache::new(model.config().num_hidden_layers);
+        model.forward(tokens, &mut cache, run).expect("it runs");
+    })
+}
+
+/// What a pass in f32 shows.
+pub fn recorded(contract: RoundingContract, pass: impl FnOnce(&mut Run<'_, f32>)) -> Live {
     let mut recorder = Recorder::default();
-    let mut cache = KvCache::new(model.config().num_hidden_layers);
-    let mut run = Run::<f32>::new(contract, &mut recorder);
-    model.forward(tokens, &mut cache, &mut run).expect("it runs");
+    pass(&mut Run::new(contract, &mut recorder));
     recorder.0
 }
 

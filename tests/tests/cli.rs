@@ -18,6 +18,7 @@ mod pictures;
 mod pixels;
 mod prompt;
 mod quiet;
+mod ranks;
 mod reports;
 mod resume;
 mod runs;

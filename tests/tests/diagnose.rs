@@ -13,6 +13,7 @@ mod elsewhere;
 mod fitted;
 mod parts;
 mod places;
+mod ranks;
 mod rounded;
 mod searched;
 mod solved;

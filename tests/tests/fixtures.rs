@@ -3,6 +3,7 @@
 mod activations;
 mod arbitrary;
 mod checkpoint;
+mod convert;
 mod damaged;
 mod empty;
 mod forms;
@@ -12,6 +13,7 @@ mod images;
 mod modules;
 mod names;
 mod quantized;
+mod ranks;
 mod refused;
 mod round_trip;
 mod sample;

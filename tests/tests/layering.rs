@@ -116,8 +116,9 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 11] = [
+const COMPOSED: [(&str, &[&str]); 12] = [
     ("qk_norm", &["rms_norm"]),
+    ("sharded_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
     ("add_rms_norm", &["residual", "rms_norm"]),
     ("block_sparse_attention", &["attention"]),

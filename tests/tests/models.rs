@@ -1,4 +1,5 @@
 //! `reference/src/models`.
 
 mod decoder;
+mod group;
 mod mtp;

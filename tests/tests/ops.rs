@@ -29,6 +29,7 @@ mod rope;
 mod router;
 mod router_jitter;
 mod sampling;
+mod sharded_norm;
 mod swiglu;
 mod swiglu_oai;
 mod vision_attention;

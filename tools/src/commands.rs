@@ -4,6 +4,7 @@ pub mod check;
 pub mod claims;
 pub mod cli;
 pub mod completions;
+pub mod convert;
 pub mod decode;
 pub mod demo;
 pub mod diagnose;

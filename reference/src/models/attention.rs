@@ -21,25 +21,47 @@ impl Decoder<'_> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
+        let [q, k, v] = self.projected(layer, x, run)?;
+        let (q, k) = match self.semantics().norm_order {
+            NormOrder::NormFirst => self.norm_both(layer, &q, &k, run)?,
+            NormOrder::RopeFirst => (q, k),
+        };
+        self.attended(layer, [x, stream], [q, k, v], table, cache, run)
+    }
+
+    /// Queries, keys and values before their norms.
+    pub(super) fn projected<T: Real>(
+        &self,
+        layer: usize,
+        x: &Tracked<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<[Tracked<T>; 3], Error> {
+        let mut project = |weight, site| -> Result<_, Error> {
+            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
+            Ok(run.visit(Site::Layer(layer, site), y))
+        };
+        let q = project(LayerWeight::QProj, LayerSite::QProj)?;
+        let k = project(LayerWeight::KProj, LayerSite::KProj)?;
+        Ok([q, k, project(LayerWeight::VProj, LayerSite::VProj)?])
+    }
+
+    /// What queries, keys and values become, normed where that comes before the rotation.
+    pub(super) fn attended<T: Real>(
+        &self,
+        layer: usize,
+        [x, stream]: [&Tracked<T>; 2],
+        [q, k, v]: [Tracked<T>; 3],
+        table: &RopeTable<T>,
+        cache: &mut KvCache<T>,
+        run: &mut Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
         let at = |site| Site::Layer(layer, site);
         let reads = self.semantics();
         let first = cache.len(layer);
-        let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
-            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
-            Ok(run.visit(at(site), y))
-        };
-        let q = project(LayerWeight::QProj, LayerSite::QProj, run)?;
-        let k = project(LayerWeight::KProj, LayerSite::KProj, run)?;
-        let v = project(LayerWeight::VProj, LayerSite::VProj, run)?;
+        let (q, k) = self.rotate_both(layer, (q, k, first), table, run)?;
         let (q, k) = match reads.norm_order {
-            NormOrder::NormFirst => {
-                let (q, k) = self.norm_both(layer, &q, &k, run)?;
-                self.rotate_both(layer, (q, k, first), table, run)?
-            }
-            NormOrder::RopeFirst => {
-                let (q, k) = self.rotate_both(layer, (q, k, first), table, run)?;
-                self.norm_both(layer, &q, &k, run)?
-            }
+            NormOrder::NormFirst => (q, k),
+            NormOrder::RopeFirst => self.norm_both(layer, &q, &k, run)?,
         };
         let v = match reads.qk_norm_on {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
@@ -128,7 +150,7 @@ impl Decoder<'_> {
         Attention { lost, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
     }
 
-    fn norm_both<T: Real>(
+    pub(super) fn norm_both<T: Real>(
         &self,
         layer: usize,
         q: &Tracked<T>,

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::inputs::Inputs;
 pub use super::stream::Stream;
@@ -34,6 +35,8 @@ pub struct Decoder<'w> {
     semantics: Semantics,
     weights: &'w dyn Weights,
     media: Option<&'w Media>,
+    /// The experts that it has, where others are elsewhere.
+    own_experts: Option<Range<usize>>,
     /// Layers that are read otherwise.
     others: BTreeMap<usize, Decoder<'w>>,
     /// Calls that begin at a position or later, and are read otherwise.
@@ -67,7 +70,19 @@ impl<'w> Decoder<'w> {
             let fits = semantics.index_key == IndexKey::Own || head_dim == d;
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{d}, that of the keys it takes"))?;
         }
-        Ok(Decoder { config, semantics, weights, media: None, others: BTreeMap::new(), later: BTreeMap::new() })
+        let (others, later) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Decoder { config, semantics, weights, media: None, own_experts: None, others, later })
+    }
+
+    /// The same that has some of the experts: what the others add is elsewhere.
+    #[must_use]
+    pub(super) fn with_experts(self, own: Range<usize>) -> Self {
+        Decoder { own_experts: Some(own), ..self }
+    }
+
+    /// Whether it has an expert.
+    pub(super) fn has_expert(&self, expert: usize) -> bool {
+        self.own_experts.as_ref().is_none_or(|own| own.contains(&expert))
     }
 
     /// The same with one layer under another reading of `config`. The rotation table, which all layers share, stays as it is.

@@ -146,7 +146,8 @@ impl Decoder<'_> {
         run.linear(Linear::under, hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
     }
 
-    /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read.
+    /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read, and those that
+    /// are elsewhere say 0.
     fn each_expert<T: Real>(
         &self,
         chosen: &Array2<usize>,
@@ -158,7 +159,7 @@ impl Decoder<'_> {
         let mut all = Tracked { value: Array2::zeros(dim), error: run.candidate.map(|_| ErrorBound::exact(dim)) };
         for expert in 0..self.config().num_local_experts {
             let rows = moe::rows_of(expert, chosen.view());
-            if rows.is_empty() {
+            if rows.is_empty() || !self.has_expert(expert) {
                 continue;
             }
             let part = f(expert, &rows, run)?;

@@ -48,9 +48,10 @@ impl Decoder<'_> {
             LayerWeight::QNorm => (semantics.q_norm_eps, semantics.query_norm, semantics.q_shards),
             _ => (semantics.k_norm_eps, semantics.key_norm, semantics.k_shards),
         };
+        let width = if weight == LayerWeight::QNorm { semantics.q_norm_width } else { semantics.k_norm_width };
         let eps = eps.or(semantics.qk_norm_eps);
         let params = |contract: &RoundingContract| {
-            let norm = self.norm_params(contract, eps);
+            let norm = RmsNorm { width: width.unwrap_or(1.0), ..self.norm_params(contract, eps) };
             let head_dim = self.config().head_dim;
             // A part of the projection is one head at least: keys that have fewer are on several devices.
             let part = |shards: usize| (x.dim().1 / shards.max(1)).max(head_dim);

@@ -10,7 +10,7 @@
 //!   one chain.
 //! - Errors: C1 columns of x = heads·d; C2 len(w) = heads·d or d, where there is a norm; and `rms_norm`'s.
 //! - Variants: D05 over what the mean square is taken. Slips of ports: over each device's part, as over heads of its width;
-//!   another ε.
+//!   another ε; a sum of squares that is divided by another number than there are channels.
 //! - Source: spec A4, A5; `q_norm` and `k_norm` of `MiniMaxM2Attention` and `MiniMaxM3VLAttention` in transformers 5.23.
 //!   "`per_layer`" in the config means one norm over a layer's whole projection.
 
@@ -69,7 +69,7 @@ impl QkNorm {
             semantics::QkNorm::PerHead => order::PARITY.head,
         });
         let norm = RmsNorm::under(&own, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
-        self.norm = RmsNorm { order, ..norm };
+        self.norm = RmsNorm { order, width: self.norm.width, ..norm };
         if contract.qk_norm == Chain::Once {
             (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
         }

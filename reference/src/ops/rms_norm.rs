@@ -8,10 +8,10 @@
 //! - Dtypes: x, w and y bf16; the sum, r and m f32.
 //! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32. A stochastic run draws what f32 makes of
 //!   r, of x·r, of 1 + w and of the product with m.
-//! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0.
+//! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0; C4 what the sum is divided by > 0.
 //! - Variants: D08 what the weight is added to, and where: a loader may round 1 + w and hand over that less 1; D09 where ε
-//!   stands; D10 whether R1 is there. Slips of ports: another ε; x less its row's mean in the place
-//!   of x.
+//!   stands; D10 whether R1 is there. Slips of ports: another ε; a sum that is divided by another
+//!   number than d; x less its row's mean in the place of x.
 //! - Source: spec A2, A3; `MiniMaxM2RMSNorm` and `MiniMaxM3VLRMSNorm` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Zip};
@@ -33,6 +33,8 @@ use crate::{ContractError, Real, Rounding, RoundingContract};
 pub struct RmsNorm {
     /// ε, inside the root.
     pub eps: f64,
+    /// How many times d the sum is divided by; 1.
+    pub width: f64,
     /// D09.
     pub eps_place: EpsPlace,
     /// D08: m of w.
@@ -96,7 +98,8 @@ impl RmsNorm {
         let (output, unit, reduction) = (contract.stored(), contract.unit(), contract.reduction);
         let order = contract.lanes(order::PARITY.row);
         let one_plus = contract.one_plus;
-        RmsNorm { eps, eps_place, weight, one_plus, normalized, output, unit, reduction, order, mode: contract.mode }
+        let (width, mode) = (1.0, contract.mode);
+        RmsNorm { eps, width, eps_place, weight, one_plus, normalized, output, unit, reduction, order, mode }
     }
 
     /// The same norm with such a weight; one that adds the 1 of 1 + w itself rounds once.
@@ -115,11 +118,12 @@ impl RmsNorm {
     pub fn check(&self, (n, d): (usize, usize), w: usize) -> Result<(), ContractError> {
         require(1 <= n.min(d), "rms_norm C1", "min(n, d)", n.min(d), "at least 1")?;
         require(w == d, "rms_norm C2", "len(w)", w, format!("d = {d}"))?;
-        require(0.0 < self.eps, "rms_norm C3", "ε", self.eps, "above 0")
+        require(0.0 < self.eps, "rms_norm C3", "ε", self.eps, "above 0")?;
+        require(0.0 < self.width, "rms_norm C4", "width", self.width, "above 0")
     }
 
     /// m.
-    fn factor<T: Real>(&self, w: T) -> T {
+    pub(super) fn factor<T: Real>(&self, w: T) -> T {
         match self.weight {
             NormWeight::Plain => w,
             NormWeight::OnePlus => T::one() + w,
@@ -129,7 +133,7 @@ impl RmsNorm {
     /// rᵢ.
     fn scale<T: Real>(&self, x: ArrayView1<'_, T>) -> T {
         let sum = self.order.sum(x.len(), |sum, k| x[k].mul_add(x[k], sum));
-        let mean = sum / T::of(x.len() as f64);
+        let mean = sum / T::of(x.len() as f64 * self.width);
         match self.eps_place {
             EpsPlace::Inside => (T::of(self.eps) + mean).reciprocal_root(),
             EpsPlace::Outside => (mean.sqrt() + T::of(OUTSIDE)).recip(),
@@ -163,9 +167,9 @@ impl RmsNorm {
         for i in 0..y.nrows() {
             let (xi, delta, sigma) = (x.value.row(i), input.certain.row(i), input.sigma.row(i));
             let r = self.scale(xi);
-            let moved = euclidean(delta.iter().copied()) / d.sqrt();
+            let moved = euclidean(delta.iter().copied()) / (d * self.width).sqrt();
             let largest = 1.0 / (1.0 / r - moved).max(self.floor());
-            let spread = euclidean(xi.iter().zip(sigma).map(|(x, s)| x * s)) / d;
+            let spread = euclidean(xi.iter().zip(sigma).map(|(x, s)| x * s)) / (d * self.width);
             for j in 0..y.ncols() {
                 let m = self.factor(w[j]);
                 let carried = m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);

@@ -18,6 +18,7 @@ fn every_command_explains_itself() {
         "decode",
         "claims",
         "synth",
+        "convert",
         "show",
         "kernels",
         "fixtures",

@@ -79,6 +79,8 @@ fn every_point_of_the_documents_is_heard() {
         "causal_tile=2",
         "q_shards=2",
         "k_shards=2",
+        "q_norm_width=2",
+        "k_norm_width=0.5",
         "router_scores=bf16",
         "unwritten=context:1..2",
         "unwritten=o_proj:1..",

@@ -364,3 +364,19 @@ fn c3_epsilon_of_zero() {
         rms_norm(&p, Array2::<f64>::zeros((1, 2)).view(), Array1::ones(2).view()).expect_err("against the contract");
     assert_eq!(err.to_string(), "rms_norm C3: ε = 0, expected above 0");
 }
+
+#[test]
+fn c4_width_of_zero() {
+    let p = RmsNorm { width: 0.0, ..RmsNorm::under(&RoundingContract::IDEAL, 1e-6, EpsPlace::Inside) };
+    let err =
+        rms_norm(&p, Array2::<f64>::zeros((1, 2)).view(), Array1::ones(2).view()).expect_err("against the contract");
+    assert_eq!(err.to_string(), "rms_norm C4: width = 0, expected above 0");
+}
+
+/// 3² + 4² over four channels instead of two.
+#[test]
+fn the_sum_may_be_divided_by_another_number() {
+    let p = RmsNorm { width: 2.0, ..RmsNorm::under(&RoundingContract::IDEAL, 1e-6, EpsPlace::Inside) };
+    let y = rms_norm(&p, array![[3.0, 4.0]].view(), Array1::ones(2).view()).expect("it keeps the contract");
+    assert_eq!(y, array![[3.0, 4.0]] * (1e-6_f64 + 6.25).sqrt().recip());
+}

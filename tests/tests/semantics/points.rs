@@ -78,7 +78,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let unwritten = (word::<Written>(), 0..9_usize, of(9..99_usize));
     let unwritten = unwritten.prop_map(|(of, from, until)| Unwritten { of, from, until });
     let size = || of(1..99_usize);
-    let shards = (size(), size(), size(), of(unwritten), word::<RopeCall>(), word::<ScoreType>());
+    let width = || of(0.1..9.0);
+    let shards = (size(), size(), size(), of(unwritten), word::<RopeCall>(), word::<ScoreType>(), [width(), width()]);
     (rope, attention, index, stream, shards).prop_map(|(rope, attention, index, stream, shards)| Semantics {
         rope_call: rope.0.0,
         rope_decode: rope.0.1,
@@ -105,6 +106,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         unwritten: shards.3,
         index_call: shards.4,
         router_scores: shards.5,
+        q_norm_width: shards.6[0],
+        k_norm_width: shards.6[1],
         index_input: index.0,
         index_rope_part: index.1.0,
         index_rope_decode: index.1.1,

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::github;
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
-    check, claims, completions, decode, demo, diagnose, diff, fixtures, kernels, man, merge, mistakes, op, prompt, run,
-    show, synth, verify,
+    check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge, mistakes, op,
+    prompt, run, show, synth, verify,
 };
 use crate::report::output::Output;
 
@@ -90,6 +90,8 @@ pub enum Command {
     Claims(claims::Claims),
     /// Write a seeded synthetic checkpoint of any size.
     Synth(synth::Synth),
+    /// Lay a checkpoint out as an engine loads it, for as many ranks, and back.
+    Convert(convert::Convert),
     /// Show what is in a checkpoint or a dump.
     Show(show::Show),
     /// Compile every kernel for every GPU: registers, spills, shared memory.
@@ -130,6 +132,7 @@ pub fn main() -> ExitCode {
         Command::Decode(command) => command.carry_out(output),
         Command::Claims(command) => command.carry_out(output),
         Command::Synth(command) => command.carry_out(output),
+        Command::Convert(command) => command.carry_out(output),
         Command::Show(command) => command.carry_out(output),
         Command::Kernels(command) => command.carry_out(output),
         Command::Fixtures(command) => command.carry_out(output),

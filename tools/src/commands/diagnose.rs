@@ -15,7 +15,7 @@ use crate::report::html::diagnosis::diagnoses as page;
 use crate::report::json::of_diagnoses;
 use crate::report::output::Output;
 use crate::session::diagnose::diagnose_request;
-use crate::session::dumped::{Dumped, open_dump};
+use crate::session::dumped::Dumped;
 use crate::session::model::Model;
 
 /// What is typed.
@@ -40,7 +40,7 @@ impl Diagnose {
         let files = ReportFiles { json: self.reporting.json.clone(), html: self.html.clone(), junit: None }.begin()?;
         let output = output.beside(files.take_standard_output());
         let model = Model::open(&self.model)?;
-        let requests = Dumped::of(open_dump(Some(&self.dump), &model)?, &self.given.given(), &model)?;
+        let requests = Dumped::of(self.given.open(Some(&self.dump), &model)?, &self.given.given(), &model)?;
         let mut diagnoses = Vec::with_capacity(requests.len());
         for dumped in &requests {
             if let (number, 2..) = dumped.request {
@@ -59,7 +59,7 @@ impl Diagnose {
         if let Some(note) = &dumped.known.coarser {
             output.say(note);
         }
-        let (given, again) = (self.given.given(), || open_dump(Some(&self.dump), model));
+        let (given, again) = (self.given.given(), || self.given.open(Some(&self.dump), model));
         let diagnosis = diagnose_request(model, dumped, (&given, again), &mut bars(output))?;
         output.say(&text(&diagnosis));
         Ok(diagnosis)

@@ -1,8 +1,9 @@
 //! Options that several commands take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use fixtures::activations::dump::Dump;
 use reference::Semantics;
 
 use crate::compare::selection::Selection;
@@ -12,7 +13,7 @@ use crate::report::demands::{Demands, Denied};
 use crate::report::files::{BegunFiles, ReportFiles};
 use crate::report::json::JsonFile;
 use crate::report::output::Output;
-use crate::session::dumped::Given;
+use crate::session::dumped::{Given, open_dump, open_ranks};
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
 
@@ -143,6 +144,10 @@ pub struct DumpOptions {
     /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
+    /// Ranks that the dump is of, each with its part in a folder of its own, rank-0, rank-1, … Their parts are put together;
+    /// what all have must be the same.
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub tp: Option<u16>,
     /// What the prompt shows.
     #[command(flatten)]
     pub shown: ShownOptions,
@@ -152,16 +157,26 @@ pub struct DumpOptions {
 }
 
 impl DumpOptions {
+    /// Opens the dump; without one, a built-in case's own values.
+    pub fn open(&self, path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
+        match (self.tp, path) {
+            (Some(ranks), Some(path)) => open_ranks(path, ranks.into(), model),
+            _ => open_dump(path, model),
+        }
+    }
+
     /// What is known of the dump.
     pub fn given(&self) -> Given {
-        let DumpOptions { tokens, precision, names, shown, reading } = self.clone();
+        let DumpOptions { tokens, precision, names, tp: _, shown, reading } = self.clone();
         Given { tokens, precision, names, shown: shown.shown(), semantics: reading.semantics, padding_is_seen: false }
     }
 
     /// The options again, as they were typed.
     pub fn typed(&self) -> String {
         let names = self.names.as_ref().map(|path| path.display().to_string());
+        let tp = self.tp.map(|ranks| ranks.to_string());
         let options = [
+            ("--tp", &tp),
             ("--tokens", &self.tokens),
             ("--precision", &self.precision),
             ("--semantics", &self.reading.semantics),

@@ -14,7 +14,6 @@ use crate::judge::lens::Lens;
 use crate::report::output::Output;
 use crate::report::terminal::print_all;
 use crate::session::asked::Asked;
-use crate::session::dumped::open_dump;
 use crate::session::model::Model;
 use crate::session::shard::Shard;
 use crate::session::verify::{Means, verify_by, verify_shard};
@@ -79,7 +78,7 @@ impl Verify {
     fn whole(&self, output: Output) -> Result<Outcome, Failure> {
         let (files, output) = self.files.begin(output)?;
         let model = Model::open(&self.model)?;
-        let dump = open_dump(self.dump.as_deref(), &model)?;
+        let dump = self.given.open(self.dump.as_deref(), &model)?;
         let used = self.memory.watch(output);
         let question = (&self.given.given(), &self.asked()?);
         let reports = verify_by(&self.means(), &model, dump, question, &mut bars(output))?;
@@ -92,7 +91,7 @@ impl Verify {
     fn shard(&self, shard: Shard, output: Output) -> Result<Outcome, Failure> {
         let (file, output) = self.files.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
-        let dump = open_dump(self.dump.as_deref(), &model)?;
+        let dump = self.given.open(self.dump.as_deref(), &model)?;
         let used = self.memory.watch(output);
         let question = (&self.given.given(), &self.asked()?);
         let done = verify_shard((shard, &self.means()), &model, dump, question, &mut bars(output))?;

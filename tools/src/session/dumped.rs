@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
+use fixtures::activations::ranks::merged;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use reference::media::Media;
+use reference::ranks::Ranks;
 use reference::{LayerSite, Semantics, Site};
 
 use crate::failure::Failure;
@@ -173,6 +175,16 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
         (None, Some(case)) => Ok(case.expected()?),
         (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
     }
+}
+
+/// Opens what so many ranks dumped, a folder each.
+pub fn open_ranks(path: &Path, ranks: usize, model: &Model) -> Result<Dump, Failure> {
+    let config = model.checkpoint.config();
+    let ranks = Ranks::of(config, ranks).map_err(|error| {
+        Failure::new(error.to_string())
+            .help("give --tp as many ranks as the engine ran on, of a model that they can share")
+    })?;
+    Ok(merged(path, config, &ranks)?)
 }
 
 /// Unknown names that an error lists.

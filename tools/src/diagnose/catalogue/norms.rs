@@ -3,10 +3,10 @@
 use reference::LayerSite::{Context, IndexKNorm, IndexQNorm, InputNorm, KNorm, PostAttentionNorm, QNorm};
 use reference::Site;
 use reference::config::Config;
+use reference::ranks::Ranks;
 use reference::semantics::{NormWeight, QkNorm};
-use reference::weights::LayerWeight;
 
-use super::mistake::{Change, Mistake, given, layer, reading};
+use super::mistake::{Change, Mistake, each, given, layer, reading};
 use super::weights::WeightChange;
 
 const BOTH: &[Site] = &[layer(QNorm), layer(KNorm)];
@@ -23,11 +23,10 @@ const EVERY: &[Site] = &[
 const OF_STREAM: &[Site] = &[layer(InputNorm), layer(PostAttentionNorm), Site::FinalNorm];
 /// Into how many parts engines split a projection.
 const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
-/// Query heads that 48 are padded to where 64 devices share them, and how often 8 key heads are replicated there.
+/// Query heads that 48 are padded to where 64 devices share them.
 const PADDED: (f64, f64) = (48.0, 64.0);
-const REPLICATED: f64 = 8.0;
-/// How often key heads are replicated.
-const REPLICAS: [usize; 2] = [2, 8];
+/// How often 8 key heads are replicated where 16, 32 and 64 devices share them.
+const REPLICAS: [usize; 3] = [2, 4, 8];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -77,7 +76,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "more than one device, and weights that differ between the parts",
         touches: &[layer(QNorm)],
         ways: |config, _| {
-            PARTS.iter().filter(|n| parted(config, **n)).map(|n| Change::Weights(WeightChange::FirstPart(*n))).collect()
+            let mut parts: Vec<usize> =
+                PARTS.into_iter().filter_map(|devices| parts_of_heads(config, devices)).collect();
+            parts.dedup();
+            parts.into_iter().map(|n| Change::Weights(WeightChange::FirstPart(n))).collect()
         },
     },
     Mistake {
@@ -86,7 +88,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "it is divided by the projection's own width",
         visible: "heads padded to the number of devices",
         touches: &[layer(QNorm)],
-        ways: |config, _| scaled(config, LayerWeight::QNorm, (PADDED.1 / PADDED.0).sqrt()),
+        ways: |config, _| given(is_full(config), || each("q_norm_width", &[PADDED.1 / PADDED.0])),
     },
     Mistake {
         name: "qk_divisor_unreplicated_k",
@@ -94,7 +96,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
         right: "the sum counts each key once",
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
-        ways: |config, _| scaled(config, LayerWeight::KNorm, REPLICATED.sqrt().recip()),
+        ways: |config, _| {
+            let widths = REPLICAS.map(|n| 1.0 / n as f64);
+            given(is_full(config), || each("k_norm_width", &widths))
+        },
     },
     Mistake {
         name: "knorm_elementwise_repeat",
@@ -103,8 +108,9 @@ pub(super) const MISTAKES: &[Mistake] = &[
         visible: "keys replicated over devices",
         touches: &[layer(KNorm)],
         ways: |config, _| {
-            let repeated = REPLICAS.map(|n| Change::Weights(WeightChange::RepeatedElements(n)));
-            given(is_full(config), || repeated.to_vec())
+            let ways = [WeightChange::RepeatedElements, WeightChange::RepeatedInHeads];
+            let repeated = ways.into_iter().flat_map(|way| REPLICAS.map(|n| Change::Weights(way(n))));
+            given(is_full(config), || repeated.collect())
         },
     },
     Mistake {
@@ -193,6 +199,9 @@ fn parted(config: &Config, parts: usize) -> bool {
     is_full(config) && config.num_attention_heads.is_multiple_of(parts)
 }
 
-fn scaled(config: &Config, weight: LayerWeight, factor: f64) -> Vec<Change> {
-    given(is_full(config), || vec![Change::Weights(WeightChange::Scaled(weight, factor))])
+/// Into how many parts of whole heads a projection is split on so many devices: heads that are padded are no part of it.
+fn parts_of_heads(config: &Config, devices: usize) -> Option<usize> {
+    let padded = Ranks::heads_of(config, devices)?;
+    let (heads, each) = (config.num_attention_heads, padded / devices);
+    (is_full(config) && heads > each && heads.is_multiple_of(each)).then(|| heads / each)
 }

@@ -34,6 +34,9 @@ pub enum WeightChange {
     FirstPart(usize),
     /// Each of the key norm's weights so many times in a row, up to their number.
     RepeatedElements(usize),
+    /// Each of the key norm's weights so many times in a row, up to each head's width: what the first of so many replicas of a
+    /// head takes of all of them, one behind the other.
+    RepeatedInHeads(usize),
     /// A norm's weight times a factor.
     Scaled(LayerWeight, f64),
     /// A weight of zeros.
@@ -119,6 +122,11 @@ impl WeightChange {
                 let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / times]]);
                 Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
             }
+            (WeightChange::RepeatedInHeads(times), LayerWeight::KNorm) => {
+                let (w, d) = (get(weight)?.dense::<f64>(), config.head_dim);
+                let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / d * d + j % d / times]]);
+                Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
+            }
             (WeightChange::Scaled(scaled, factor), inner) if *scaled == inner => {
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w * factor).view(), Storage::F32))
             }
@@ -141,6 +149,9 @@ impl fmt::Display for WeightChange {
             WeightChange::PlusOne => f.write_str("1 + w"),
             WeightChange::FirstPart(parts) => write!(f, "the first of {parts} parts for all"),
             WeightChange::RepeatedElements(times) => write!(f, "each element of the key norm {times} times"),
+            WeightChange::RepeatedInHeads(times) => {
+                write!(f, "each element of each head of the key norm {times} times")
+            }
             WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),

@@ -1,0 +1,94 @@
+//! Models that several ranks share: their checkpoints and their dumps.
+
+use std::fs;
+use std::path::Path;
+
+use fixtures::Tensor;
+use fixtures::activations::dump::Dump;
+use fixtures::activations::writer::DumpWriter;
+use serde_json::json;
+
+use super::{assert_refused, change_tensor, listing, parity};
+
+/// M2's heads, and few of all else.
+fn config() -> String {
+    let config = json!({
+        "model_type": "minimax_m2", "vocab_size": 64, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 4, "rotary_dim": 2, "rope_theta": 5e6,
+        "rms_norm_eps": 1e-6, "num_local_experts": 64, "num_experts_per_tok": 8, "max_position_embeddings": 64,
+        "tie_word_embeddings": false
+    });
+    config.to_string()
+}
+
+#[test]
+fn a_checkpoint_goes_to_64_ranks_and_back() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |typed: &str| parity(folder.path(), &typed.split(' ').collect::<Vec<_>>());
+    fs::write(folder.path().join("config.json"), config()).expect("writable");
+    assert_eq!(run("synth config.json --out hub").code, Some(0));
+    let listed = run("convert hub --to neuron --tp 64 --dry-run");
+    for line in ["layers.0.self_attn.q_norm.weight bf16 [256]", "layers.0.self_attn.k_norm.weight bf16 [256]"] {
+        assert!(listed.stdout.lines().any(|other| other == line), "{listed}");
+    }
+    let made = run("convert hub --to neuron --tp 64 --out ported");
+    assert_eq!((made.code, made.stdout.as_str()), (Some(0), "ported\n"), "{made}");
+    assert_eq!(run("convert ported --to hub --out back").code, Some(0));
+    let files = |name: &str| -> Vec<_> {
+        let path = folder.path().join(name);
+        listing(&path).into_iter().map(|file| (file.clone(), fs::read(path.join(file)).expect("readable"))).collect()
+    };
+    assert_eq!(files("hub"), files("back"));
+    let refused = run("convert hub --to fused --tp 3 --out other");
+    assert_refused(&refused, &["ranks C2: R = 3, expected a divisor or a multiple of the 8 key heads"]);
+    assert_eq!(listing(folder.path()), ["back", "config.json", "hub", "ported"]);
+}
+
+/// What a rank of two has of a tensor.
+fn half(name: &str, whole: &Tensor<'_>, rank: usize) -> Tensor<'static> {
+    let divided =
+        ["q_proj", "q_norm", "q_rope", "context", "k_proj", "k_norm", "k_rope", "v_proj", "lm_head", "logits"];
+    let last = name.rsplit('.').next().expect("a name");
+    let (shape, width) = (whole.shape(), *whole.shape().last().expect("an extent"));
+    if !divided.contains(&last) {
+        return Tensor::new(whole.dtype(), shape, whole.bytes().to_vec()).expect("as it was");
+    }
+    let row = width / 2 * whole.dtype().size();
+    let own: Vec<u8> = whole.bytes().chunks(row).skip(rank).step_by(2).flatten().copied().collect();
+    let shape = [&shape[..shape.len() - 1], &[width / 2]].concat();
+    Tensor::new(whole.dtype(), shape, own).expect("a half")
+}
+
+/// The dumps of two ranks of a built-in case.
+fn dump(folder: &Path) {
+    let run = ["run", "m2-gqa3-f32", "--precision", "eager_f32", "--out", "whole.safetensors"];
+    assert_eq!(parity(folder, &run).code, Some(0));
+    let whole = Dump::open(&folder.join("whole.safetensors")).expect("it was written");
+    for rank in 0..2 {
+        let path = folder.join(format!("ranks/rank-{rank}"));
+        fs::create_dir_all(&path).expect("writable");
+        let mut writer = DumpWriter::create(&path.join("dump.safetensors")).expect("writable");
+        for name in whole.names() {
+            writer.write(name, &half(name, &whole.tensor(name).expect("it is listed"), rank)).expect("writable");
+        }
+        writer.finish(&whole.manifest().cloned().unwrap_or_default()).expect("writable");
+    }
+}
+
+#[test]
+fn dumps_of_ranks_are_verified_as_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    dump(folder.path());
+    let verify = |more: &[&str]| parity(folder.path(), &[&["verify", "m2-gqa3-f32", "ranks"], more].concat());
+    let ran = verify(&["--tp", "2"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let file = folder.path().join("ranks/rank-1/dump.safetensors");
+    let of_rank = Dump::open(&file).expect("tensors");
+    let name = of_rank.names().find(|name| name.ends_with("post_attention_layernorm")).expect("it is there");
+    assert!(change_tensor(&file, name, |bytes| bytes[0] ^= 1));
+    let ran = verify(&["--tp", "2"]);
+    assert_refused(&ran, &[&format!("{name}: differs between rank-0 and rank-1")]);
+    fs::remove_dir_all(folder.path().join("ranks/rank-1")).expect("there");
+    let ran = verify(&["--tp", "2"]);
+    assert_refused(&ran, &["has no folder of rank 1"]);
+}
