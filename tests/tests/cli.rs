@@ -3,6 +3,7 @@
 mod bad_files;
 mod bad_input;
 mod bisect;
+mod book;
 mod claims;
 mod coverage;
 mod demo;
@@ -26,6 +27,7 @@ mod scales;
 mod shards;
 mod speculate;
 mod stopped;
+mod tables;
 mod typing;
 mod written;
 

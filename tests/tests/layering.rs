@@ -155,13 +155,14 @@ fn foreign_includes(path: &str, text: &str, headers: &[&str]) -> Vec<String> {
 }
 
 /// What each member may use of the others.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("reference", &[]),
     ("fixtures", &["reference"]),
     ("optimized", &["reference"]),
     ("tools", &["reference", "fixtures", "optimized"]),
     ("tools/python", &["reference", "fixtures", "tools"]),
-    ("tests", &["reference", "fixtures", "optimized", "tools", "fuzz"]),
+    ("tools/rust", &["reference", "fixtures", "tools"]),
+    ("tests", &["reference", "fixtures", "optimized", "tools", "parity", "fuzz"]),
     ("tests/fuzz", &["reference", "fixtures", "tools"]),
 ];
 
@@ -194,7 +195,7 @@ fn manifest_faults(member: &str, manifest: &str) -> Vec<String> {
         if !rest.contains("workspace = true") {
             found.push(format!("{member}: state the version of {name} in the workspace's manifest only"));
         }
-        if (MEMBERS.contains(&name) || name == "fuzz") && !may_use.contains(&name) {
+        if (MEMBERS.contains(&name) || ["fuzz", "parity"].contains(&name)) && !may_use.contains(&name) {
             found.push(format!("I1 to I4: {member} may not use {name}"));
         }
         if let Some((_, home)) =

@@ -1,6 +1,7 @@
 //! Every test, in one binary.
 
 mod accumulator;
+mod asserting;
 mod bound;
 mod chosen;
 mod claims;

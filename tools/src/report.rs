@@ -1,5 +1,6 @@
-//! What was found, as a whole, and how it is told: on a terminal, as a page, as JSON, as `JUnit` XML.
+//! What was found, as a whole, and how it is told: on a terminal, as a page, as JSON, as `JUnit` XML, as a Parquet table.
 
+pub mod book;
 pub mod claims;
 pub mod content;
 pub mod coverage;
@@ -21,9 +22,11 @@ pub mod junit;
 mod logits;
 pub mod mistakes;
 pub mod output;
+pub mod parquet;
 pub mod pictures;
 pub mod place;
 mod roundings;
+pub mod rows;
 pub mod speculation;
 pub mod table;
 pub mod terminal;

@@ -10,8 +10,8 @@ use syn::{ItemMod, ItemUse, UseTree, Visibility};
 use tests::repository;
 
 /// The folders of the crates that are held to the rule.
-const CRATES: [&str; 6] =
-    ["reference/src", "fixtures/src", "optimized/src", "tools/src", "tools/python/src", "tests/src"];
+const CRATES: [&str; 7] =
+    ["reference/src", "fixtures/src", "optimized/src", "tools/src", "tools/python/src", "tools/rust/src", "tests/src"];
 
 /// A module's path below its crate, or an item's below that.
 type Path = Vec<String>;

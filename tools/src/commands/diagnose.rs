@@ -37,7 +37,8 @@ pub struct Diagnose {
 impl Diagnose {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let files = ReportFiles { json: self.reporting.json.clone(), html: self.html.clone(), junit: None }.begin()?;
+        let (json, html) = (self.reporting.json.clone(), self.html.clone());
+        let files = ReportFiles { json, html, ..ReportFiles::default() }.begin()?;
         let output = output.beside(files.take_standard_output());
         let model = Model::open(&self.model)?;
         let requests = Dumped::of(self.given.open(Some(&self.dump), &model)?, &self.given.given(), &model)?;

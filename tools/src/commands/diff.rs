@@ -7,11 +7,12 @@ use fixtures::activations::dump::Dump;
 
 use super::outcome::Outcome;
 use super::progress::bars;
-use crate::commands::options::{Part, Reporting};
+use crate::commands::options::{Part, TableOptions};
 use crate::compare::difference::Difference;
 use crate::failure::Failure;
 use crate::report::differences::print_difference;
 use crate::report::output::Output;
+use crate::report::rows::of_difference;
 use crate::session::diff::diff;
 
 /// What is typed.
@@ -36,19 +37,19 @@ pub struct Diff {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
-    reporting: Reporting,
+    table: TableOptions,
 }
 
 impl Diff {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let (json, output) = self.reporting.begin(output)?;
+        let (files, output) = self.table.begin(output)?;
         if self.limit.is_some_and(|limit| limit.is_nan() || limit < 0.0) {
             return Err(Failure::new("--limit: expected 0 or more").help("for instance --limit 1e-3"));
         }
         let difference = self.compare(output)?;
         print_difference(&difference, output);
-        json.write(&difference)?;
+        files.write_table(&difference, || of_difference(&difference))?;
         let passed = |pair: &crate::compare::difference::Pair| {
             let near = |limit| pair.relative().is_some_and(|relative| relative <= limit);
             pair.fault().is_none() && self.limit.is_none_or(near)

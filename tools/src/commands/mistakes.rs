@@ -9,6 +9,7 @@ use serde_json::json;
 use super::outcome::Outcome;
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
+use crate::report::book;
 use crate::report::html::mistakes::{INDEX, file, index, one};
 use crate::report::mistakes::{Entry, list, text};
 use crate::report::output::Output;
@@ -25,6 +26,10 @@ pub struct Mistakes {
     /// replaced.
     #[arg(long, value_name = "DIR", conflicts_with = "name")]
     pub html: Option<PathBuf>,
+    /// Write the book into this folder, as mdBook reads it: how a wrong port is found in five minutes, what verdicts mean, what
+    /// engines round, and a page for each mistake. `mdbook build DIR` makes pages of it. Files of the same names are replaced.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "html"])]
+    pub book: Option<PathBuf>,
 }
 
 impl Mistakes {
@@ -38,19 +43,34 @@ impl Mistakes {
             return Ok(Outcome::Good);
         }
         let entries = entries()?;
-        match &self.html {
-            Some(folder) => pages(folder, &entries, output)?,
-            None => output.say(&list(&entries)),
+        match (&self.html, &self.book) {
+            (Some(folder), _) => pages(folder, &entries, output)?,
+            (_, Some(folder)) => book(folder, &entries, output)?,
+            (None, None) => output.say(&list(&entries)),
         }
         file.write(&json!({ "schema": 1, "mistakes": entries }))?;
         Ok(Outcome::Good)
     }
 }
 
-fn pages(folder: &Path, entries: &[Entry], output: Output) -> Result<(), Failure> {
+fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| {
         Failure::new(format!("{}: cannot make the folder: {error}", folder.display())).help("name another folder")
-    })?;
+    })
+}
+
+fn book(folder: &Path, entries: &[Entry], output: Output) -> Result<(), Failure> {
+    make(&folder.join("src/mistakes"))?;
+    let pages = book::pages(entries);
+    for (file, text) in &pages {
+        fixtures::whole::write(&folder.join(file), text.as_bytes())?;
+    }
+    output.say(&format!("{}: {} files; `mdbook build {0}` makes pages of them", folder.display(), pages.len()));
+    Ok(())
+}
+
+fn pages(folder: &Path, entries: &[Entry], output: Output) -> Result<(), Failure> {
+    make(folder)?;
     for entry in entries {
         fixtures::whole::write(&folder.join(file(entry)), one(entry).as_bytes())?;
     }

@@ -10,13 +10,14 @@ use reference::ops::router::top_k;
 use reference::{RoundingContract, Storage};
 
 use super::outcome::Outcome;
-use crate::commands::options::Reporting;
+use crate::commands::options::TableOptions;
 use crate::failure::Failure;
 use crate::op::given::Given;
 use crate::op::judged::{Judged, judged};
 use crate::op::list::{OPERATORS, named};
 use crate::op::signature::Signature;
 use crate::report::output::Output;
+use crate::report::rows::of_operator;
 use crate::report::table::{number, with_header};
 
 /// What is typed.
@@ -40,13 +41,13 @@ pub struct Op {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
-    reporting: Reporting,
+    table: TableOptions,
 }
 
 impl Op {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let (json, output) = self.reporting.begin(output)?;
+        let (files, output) = self.table.begin(output)?;
         let Some(name) = &self.name else {
             list(output);
             return Ok(Outcome::Good);
@@ -78,7 +79,8 @@ impl Op {
             )));
         }
         tell(&operator.signature, &judged, output);
-        json.write(&judged.iter().map(Judged::json).collect::<Vec<_>>())?;
+        let told: Vec<_> = judged.iter().map(Judged::json).collect();
+        files.write_table(&told, || of_operator(name, &file.display().to_string(), &judged))?;
         Ok(if judged.iter().any(|judged| judged.found.faults > 0) { Outcome::Fault } else { Outcome::Good })
     }
 }

@@ -96,12 +96,39 @@ impl Reporting {
     }
 }
 
-/// Where the reports of a comparison go.
+/// Where a result goes that is a table, too.
 #[derive(Debug, Clone, Default, Args)]
-pub struct ReportOptions {
+pub struct TableOptions {
     /// As JSON.
     #[command(flatten)]
     pub reporting: Reporting,
+    /// Write the figures as a Parquet table, too, for `DuckDB`, Polars or pandas: a row for each site, lens and statistic, in the
+    /// columns model, candidate, baseline, precision, request, step, layer, site, operator, lens, verdict, statistic, value.
+    ///
+    /// A statistic is a number's path in the JSON of a site: count, equal, faults, deviation, worst.ratio, metrics.rms, … The lens
+    /// is local, layer or global, or exact for the exact twin, and null for `diff` and `op`. What has no value there is null:
+    /// baseline is the second dump of `diff`.
+    #[arg(long, value_name = "FILE")]
+    pub parquet: Option<PathBuf>,
+}
+
+impl TableOptions {
+    /// Begins the files that are asked for; and where else results are told.
+    pub fn begin(&self, output: Output) -> Result<(BegunFiles, Output), Failure> {
+        self.clone().files().begun(output)
+    }
+
+    fn files(self) -> ReportFiles {
+        ReportFiles { json: self.reporting.json, parquet: self.parquet, ..ReportFiles::default() }
+    }
+}
+
+/// Where the reports of a comparison go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ReportOptions {
+    /// As JSON, and as a table.
+    #[command(flatten)]
+    pub table: TableOptions,
     /// Write the report as a page to look at, in one file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -113,10 +140,8 @@ pub struct ReportOptions {
 impl ReportOptions {
     /// Begins the files that are asked for; and where else results are told.
     pub fn begin(&self, output: Output) -> Result<(BegunFiles, Output), Failure> {
-        let ReportOptions { reporting, html, junit } = self.clone();
-        let files = ReportFiles { json: reporting.json, html, junit }.begin()?;
-        let output = output.beside(files.take_standard_output());
-        Ok((files, output))
+        let ReportOptions { table, html, junit } = self.clone();
+        ReportFiles { html, junit, ..table.files() }.begun(output)
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Verify {
     /// Each shard does neighbouring units, so that all take about as long; where there are more shards than units, some are
     /// empty. Every shard is given the same model, dump and options, on any machine. The exit code is 0 whatever a shard finds:
     /// `parity merge` tells that.
-    #[arg(long, value_name = "I/N", requires = "json", conflicts_with_all = ["html", "junit"])]
+    #[arg(long, value_name = "I/N", requires = "json", conflicts_with_all = ["html", "junit", "parquet"])]
     shard: Option<Shard>,
     /// Keep what is found, unit by unit, in this folder, and go on with what is there already: a command that was interrupted
     /// does only what is left when it is given again. Shards may share a folder.
@@ -89,7 +89,7 @@ impl Verify {
     }
 
     fn shard(&self, shard: Shard, output: Output) -> Result<Outcome, Failure> {
-        let (file, output) = self.files.reporting.begin(output)?;
+        let (file, output) = self.files.table.reporting.begin(output)?;
         let model = Model::open(&self.model)?;
         let dump = self.given.open(self.dump.as_deref(), &model)?;
         let used = self.memory.watch(output);

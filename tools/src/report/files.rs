@@ -4,11 +4,15 @@ use std::path::{Path, PathBuf};
 
 use fixtures::whole::WholeFile;
 use fixtures::whole::destination::Destination;
+use serde::Serialize;
 
 use super::content::Report;
 use super::html::html;
 use super::json::{JsonFile, complete, of_reports};
 use super::junit::junit;
+use super::output::Output;
+use super::parquet::ParquetFile;
+use super::rows::{Rows, of_reports as rows_of};
 use crate::failure::Failure;
 
 /// The files that a report is written to.
@@ -20,6 +24,8 @@ pub struct ReportFiles {
     pub html: Option<PathBuf>,
     /// As `JUnit` XML.
     pub junit: Option<PathBuf>,
+    /// As a Parquet table.
+    pub parquet: Option<PathBuf>,
 }
 
 /// Files that wait for a report. Dropped without one, they leave what was there.
@@ -28,17 +34,25 @@ pub struct BegunFiles {
     json: JsonFile,
     html: Option<WholeFile>,
     junit: Option<WholeFile>,
+    parquet: ParquetFile,
 }
 
 impl ReportFiles {
+    /// Begins all that are asked for; and where else results are told.
+    pub fn begun(&self, output: Output) -> Result<(BegunFiles, Output), Failure> {
+        let files = self.begin()?;
+        let output = output.beside(files.take_standard_output());
+        Ok((files, output))
+    }
+
     /// Begins all that are asked for. Refused if some cannot be written, each of which is named, or if two are the same file.
     pub fn begin(&self) -> Result<BegunFiles, Failure> {
         let begin = |path: Option<&Path>| path.map(WholeFile::create).transpose().map_err(Failure::from);
-        let (json, html, junit) =
-            (JsonFile::begin(self.json.as_deref()), begin(self.html.as_deref()), begin(self.junit.as_deref()));
-        let failures = [json.as_ref().err(), html.as_ref().err(), junit.as_ref().err()];
+        let (html, junit) = (begin(self.html.as_deref()), begin(self.junit.as_deref()));
+        let (json, parquet) = (JsonFile::begin(self.json.as_deref()), ParquetFile::begin(self.parquet.as_deref()));
+        let failures = [json.as_ref().err(), html.as_ref().err(), junit.as_ref().err(), parquet.as_ref().err()];
         Failure::of_all(failures.into_iter().flatten().cloned())?;
-        let begun = BegunFiles { json: json?, html: html?, junit: junit? };
+        let begun = BegunFiles { json: json?, html: html?, junit: junit?, parquet: parquet? };
         begun.require_distinct()?;
         Ok(begun)
     }
@@ -47,19 +61,25 @@ impl ReportFiles {
 impl BegunFiles {
     /// Writes the reports, each file whole or not at all; one that cannot be written keeps no other from being so.
     pub fn write(self, reports: &[Report]) -> Result<(), Failure> {
-        let BegunFiles { json, html: page, junit: tests } = self;
+        let BegunFiles { json, html: page, junit: tests, parquet } = self;
         let written = [
             json.write(&of_reports(reports)),
-            page.map_or(Ok(()), |file| complete(file, &html(reports))),
-            tests.map_or(Ok(()), |file| complete(file, &junit(reports)?)),
+            page.map_or(Ok(()), |file| complete(file, html(reports).as_bytes())),
+            tests.map_or(Ok(()), |file| complete(file, junit(reports)?.as_bytes())),
+            parquet.write(|| rows_of(reports)),
         ];
         Failure::of_all(written.into_iter().filter_map(Result::err))
     }
 
     /// Writes what a diagnosis says, each file whole or not at all.
     pub fn write_diagnosis(self, told: &serde_json::Value, page: impl FnOnce() -> String) -> Result<(), Failure> {
-        let written = [self.json.write(told), self.html.map_or(Ok(()), |file| complete(file, &page()))];
+        let written = [self.json.write(told), self.html.map_or(Ok(()), |file| complete(file, page().as_bytes()))];
         Failure::of_all(written.into_iter().filter_map(Result::err))
+    }
+
+    /// Writes a result as JSON and as a table, each file whole or not at all.
+    pub fn write_table(self, told: &impl Serialize, rows: impl FnOnce() -> Vec<Rows>) -> Result<(), Failure> {
+        Failure::of_all([self.json.write(told), self.parquet.write(rows)].into_iter().filter_map(Result::err))
     }
 
     /// Whether one of them is standard output, so that nothing else may be.
@@ -83,7 +103,12 @@ impl BegunFiles {
 
     /// The files by their options.
     fn named(&self) -> Vec<(&'static str, &WholeFile)> {
-        let all = [("--json", self.json.file()), ("--html", self.html.as_ref()), ("--junit", self.junit.as_ref())];
+        let all = [
+            ("--json", self.json.file()),
+            ("--html", self.html.as_ref()),
+            ("--junit", self.junit.as_ref()),
+            ("--parquet", self.parquet.file()),
+        ];
         all.into_iter().filter_map(|(option, file)| Some((option, file?))).collect()
     }
 }

@@ -25,7 +25,7 @@ impl JsonFile {
     pub fn write(self, value: &impl Serialize) -> Result<(), Failure> {
         let Some(file) = self.0 else { return Ok(()) };
         let text = text(value).map_err(|error| Failure::new(format!("{}: {error}", file.path().display())))?;
-        complete(file, &text)
+        complete(file, text.as_bytes())
     }
 
     /// Whether it is standard output, so that nothing else may be.
@@ -57,9 +57,9 @@ pub fn of_diagnoses(diagnoses: &[Diagnosis]) -> serde_json::Value {
     }
 }
 
-/// Gives a file its text, and its name.
-pub(super) fn complete(mut file: WholeFile, text: &str) -> Result<(), Failure> {
-    let written = file.write_all(text.as_bytes());
+/// Gives a file its bytes, and its name.
+pub(super) fn complete(mut file: WholeFile, bytes: &[u8]) -> Result<(), Failure> {
+    let written = file.write_all(bytes);
     written.map_err(|error| Failure::new(format!("{}: cannot write: {error}", file.path().display())))?;
     Ok(file.commit()?)
 }
