@@ -5,8 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use fixtures::activations::dump::Dump;
-use fixtures::golden::Golden;
-use serde::Deserialize;
+use fixtures::golden::{Golden, witnesses};
 use tools::diagnose::diagnosis::{Diagnosis, diagnose};
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
@@ -14,7 +13,7 @@ use tools::session::model::Model;
 use crate::repository;
 
 /// What one mistake makes of a case.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Witness {
     /// The mistake's name in the catalogue.
     pub mistake: String,
@@ -23,7 +22,6 @@ pub struct Witness {
     /// The dump's file in the folder; without one, these are the case's own values.
     pub file: Option<String>,
     /// The reading of the documents by which they are judged; without one, the case's.
-    #[serde(default)]
     pub semantics: Option<String>,
 }
 
@@ -42,19 +40,19 @@ pub fn folder() -> PathBuf {
 
 /// All of them.
 pub fn all() -> Vec<Witness> {
-    #[derive(Deserialize)]
-    struct Index {
-        dumps: Vec<Witness>,
-    }
-    let index = std::fs::read_to_string(folder().join("index.json")).expect("it is there");
-    let index: Index = serde_json::from_str(&index).expect("it lists them");
+    let dumps = witnesses::all().iter().map(|dump| Witness {
+        mistake: dump.mistake.clone(),
+        case: dump.case.clone(),
+        file: Some(dump.file.clone()),
+        semantics: None,
+    });
     let of_readings = READINGS.iter().map(|&(mistake, case, reading)| Witness {
         mistake: mistake.to_owned(),
         case: case.to_owned(),
         file: None,
         semantics: Some(reading.to_owned()),
     });
-    index.dumps.into_iter().chain(of_readings).collect()
+    dumps.chain(of_readings).collect()
 }
 
 /// A golden case, or one that is beside the dumps.

@@ -1,5 +1,6 @@
 //! The program as it is used: what it prints, writes and returns.
 
+mod account;
 mod bad_files;
 mod bad_input;
 mod bisect;

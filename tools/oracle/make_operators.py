@@ -1,15 +1,13 @@
-"""Makes operators' inputs, and what transformers' modules make of them, that no model of the golden cases has.
+"""Makes operators' inputs, and what torch and transformers' modules make of them.
 
     python tools/oracle/make_operators.py --out fixtures/golden-operators
 
-Needs exactly the versions in requirements.txt. Each file is what `parity op NAME FILE` reads: tensors by the operator's names,
-and its numbers as tensors of one value. The folder has
+Needs exactly the versions in requirements.txt. Each file is what `parity op NAME FILE` reads: tensors by the operator's
+names, and its numbers as tensors of one value. The folder has
 
-    lightning_attention.safetensors          of a whole prompt, in blocks
-    lightning_attention_decoded.safetensors  of a prompt, and then token by token from its state
-    load_balancing.safetensors               of the logits of several layers
-    load_balancing_masked.safetensors        the same, where padding does not count; `z` are the rows that do
-    provenance.json                          command, versions, machine, and the SHA-256 of each file
+    OPERATOR.safetensors          for each operator, and
+    OPERATOR-CASE.safetensors     for what is special: of transformers' modules, here, else of `operator_formulas`
+    provenance.json               command, versions, machine, and the SHA-256 of each file
 """
 
 import pinned  # isort: skip
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import torch
 from filled import filled
+from operator_formulas import cases
 from provenance import record
 from safetensors.torch import save_file
 from transformers import MiniMaxConfig
@@ -35,7 +34,7 @@ ROUTED, EXPERTS, TOP_K = 15, 6, 2
 
 def main() -> None:
     """Makes the folder."""
-    filled("Makes what operators make that no golden case has.", make)
+    filled("Makes what operators make alone.", make)
 
 
 class Watched:
@@ -83,7 +82,7 @@ def make(folder: Path) -> None:
     cache = MiniMaxCache()
     for first, last in [(0, PROMPT), *((token, token + 1) for token in range(PROMPT, PROMPT + DECODED))]:
         decoded.module(x[:, first:last], None, None, past_key_values=cache)
-    save_file(decoded.tensors(), folder / "lightning_attention_decoded.safetensors")
+    save_file(decoded.tensors(), folder / "lightning_attention-decoded.safetensors")
 
     logits = tuple(2 * torch.randn(ROUTED, EXPERTS) for _ in range(LAYERS))
     top_k = torch.tensor(TOP_K)
@@ -91,8 +90,11 @@ def make(folder: Path) -> None:
     save_file({"z": torch.cat(logits), "loss": loss, "top_k": top_k}, folder / "load_balancing.safetensors")
     mask = (torch.arange(ROUTED) >= 4)[None]
     loss = load_balancing_loss_func(logits, EXPERTS, TOP_K, mask.long())
-    z = torch.cat([rows[mask[0]] for rows in logits])
-    save_file({"z": z, "loss": loss, "top_k": top_k}, folder / "load_balancing_masked.safetensors")
+    masked = {"z": torch.cat(logits), "mask": mask[0].repeat(LAYERS), "loss": loss, "top_k": top_k}
+    save_file(masked, folder / "load_balancing-masked.safetensors")
+    for name, tensors in cases():
+        contiguous = {of: tensor.contiguous() for of, tensor in tensors.items()}
+        save_file(contiguous, folder / f"{name}.safetensors")
     record(folder, "make_operators.py --out fixtures/golden-operators")
 
 

@@ -2,9 +2,10 @@
 //! the documents state of them hold.
 //!
 //! Reading order: [`hyperparameters`], a model as numbers follow from it; [`parameters`], [`flops`] and [`memory`], the
-//! equations; [`sizing`], all of them for one model; [`verdict`] and [`claim`], how a stated number is held to what is
-//! recomputed; [`ledger`], every number of the documents.
+//! equations; [`sizing`], all of them for one model, and [`account`], place by place; [`verdict`] and [`claim`], how a
+//! stated number is held to what is recomputed; [`ledger`], every number of the documents.
 
+pub mod account;
 pub mod claim;
 pub mod document;
 pub mod flops;

@@ -1,5 +1,6 @@
 //! The subcommands, a file each: what is typed, and what is done.
 
+pub mod account;
 pub mod check;
 pub mod claims;
 pub mod cli;

@@ -50,6 +50,12 @@ impl From<reference::Error> for Failure {
     }
 }
 
+impl From<reference::ContractError> for Failure {
+    fn from(error: reference::ContractError) -> Self {
+        reference::Error::from(error).into()
+    }
+}
+
 impl From<reference::error::ParseError> for Failure {
     fn from(error: reference::error::ParseError) -> Self {
         Failure::new(error.to_string())

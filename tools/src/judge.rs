@@ -17,6 +17,7 @@ pub mod exact;
 pub(crate) mod floor;
 pub mod found;
 pub mod judging;
+pub(crate) mod legal;
 pub mod lens;
 mod likelihood;
 pub(crate) mod loaded;

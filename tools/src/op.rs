@@ -1,7 +1,11 @@
 //! Operators alone: a file holds an operator's inputs, and what a candidate made of them, and no model is needed.
+//!
+//! Reading order: [`signature`], what an operator reads and makes; [`given`], a file of that; [`made`], what the
+//! reference makes of it; [`judged`], a candidate's next to that; [`list`], all operators.
 
 mod activations;
 mod attention;
+mod blocks;
 pub mod given;
 pub mod judged;
 pub mod list;
@@ -11,3 +15,5 @@ pub mod operator;
 mod products;
 mod routing;
 pub mod signature;
+mod training;
+mod vision;

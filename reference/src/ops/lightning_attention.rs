@@ -11,17 +11,16 @@
 //! - Shapes: q, k, v and o \[n, H·d\].
 //! - Dtypes: q, k, v and o in the activations' type; products, decays and the state f32.
 //! - Rounding: R1 at o; nothing else leaves f32.
-//! - Errors: C1 n, H, d ≥ 1; C2 columns of q, k and v = H·d; C3 a slope for each head, none below 0.
+//! - Errors: C1 n, H, d ≥ 1; C2 columns of q, k and v = H·d; C3 no slope is below 0; C4 a state \[d, d\] for each head.
 //! - Variants: without decay (document 000, whose formula has none): all sₕ = 0.
 //! - Source: spec A34; `MiniMaxLightningAttention` in transformers 5.23. No model from M2 on uses it.
 
+mod bound;
+
 use ndarray::{Array2, ArrayView2, Axis, s};
 
-use crate::accumulator::gamma;
-use crate::bound::ErrorBound;
+use crate::accumulator::Accumulator;
 use crate::error::require;
-use crate::storage::FLUSHED;
-use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.
@@ -35,6 +34,8 @@ pub struct LightningAttention {
     pub output: Rounding,
     /// u of the arithmetic.
     pub unit: f64,
+    /// Of the sums.
+    pub accumulator: Accumulator,
 }
 
 /// S: what each head keeps of the tokens before.
@@ -72,6 +73,7 @@ impl<T: Real> State<T> {
         v: ArrayView2<'_, T>,
     ) -> Result<Array2<T>, ContractError> {
         p.check(q.dim(), k.dim(), v.dim())?;
+        self.check(p)?;
         let (n, mut o) = (q.nrows(), Array2::zeros(q.dim()));
         for (head, (state, slope)) in self.0.iter_mut().zip(&p.slopes).enumerate() {
             let columns = s![.., head * p.head_dim..(head + 1) * p.head_dim];
@@ -97,12 +99,21 @@ impl<T: Real> State<T> {
         }
         Ok(o)
     }
+
+    /// C4.
+    fn check(&self, p: &LightningAttention) -> Result<(), ContractError> {
+        let (expected, found) = (vec![(p.head_dim, p.head_dim); p.slopes.len()], self.0.iter().map(Array2::dim));
+        let found: Vec<(usize, usize)> = found.collect();
+        let shown = |dims: &[(usize, usize)]| format!("{} of {:?}", dims.len(), dims.first().unwrap_or(&(0, 0)));
+        require(found == expected, "lightning_attention C4", "states", shown(&found), shown(&expected))
+    }
 }
 
 impl LightningAttention {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, slopes: Vec<f64>, head_dim: usize) -> Self {
-        LightningAttention { slopes, head_dim, output: contract.stored(), unit: contract.unit() }
+        let (output, unit, accumulator) = (contract.stored(), contract.unit(), contract.accumulator);
+        LightningAttention { slopes, head_dim, output, unit, accumulator }
     }
 
     /// C1 to C3.
@@ -116,30 +127,5 @@ impl LightningAttention {
         }
         let least = self.slopes.iter().copied().fold(f64::INFINITY, |least, s| if s >= least { least } else { s });
         require(0.0 <= least, "lightning_attention C3", "the least sₕ", least, "at least 0")
-    }
-
-    /// Own roundings, in every form: o is a sum of d·n terms λ^(i−j)·q·k·v, each rounded at most d + n times where it is added up,
-    /// four times in products, and once more a token where the state decays. λ of a token is off by 3·u, and by s·u as s is
-    /// rounded, so that λ^(i−j) is off by that for each token between, whether it is taken at once or step by step.
-    ///
-    /// An error of the inputs moves each term by no more than (|q| + δq)(|k| + δk)(|v| + δv) − |q||k||v|. What f32 flushes to zero
-    /// of a term, a decay or a product, is below [`FLUSHED`] times what it is multiplied by.
-    pub fn bound(&self, q: &Tracked<f64>, k: &Tracked<f64>, v: &Tracked<f64>, o: &Array2<f64>) -> ErrorBound {
-        let ideal = LightningAttention { output: Rounding::NONE, ..self.clone() };
-        let sum = |p: &Self, x: [&Array2<f64>; 3]| {
-            lightning_attention(p, x[0].view(), x[1].view(), x[2].view()).expect("as o was made")
-        };
-        let errors = [q, k, v].map(Tracked::error_or_exact);
-        let size = [q, k, v].map(|x| x.value.mapv(f64::abs));
-        let largest = [0, 1, 2].map(|i| &size[i] + &errors[i].certain);
-        let (exact, moved) = (sum(&ideal, size.each_ref()), sum(&ideal, largest.each_ref()));
-        let (n, steepest) = (o.nrows(), self.slopes.iter().copied().fold(0.0, f64::max));
-        let own = gamma(self.head_dim + 2 * n + 4, self.unit) + 2.0 * n as f64 * (3.0 + steepest) * self.unit;
-        let undecayed = LightningAttention { slopes: vec![0.0; self.slopes.len()], ..ideal };
-        let ones = |x: &Array2<f64>| x.mapv(|x| x + 1.0);
-        let flushed = sum(&undecayed, largest.each_ref().map(ones).each_ref()) * FLUSHED;
-        let certain = &moved - &exact + &moved * own + flushed;
-        let carried = ErrorBound::carried_through(&errors.each_ref());
-        ErrorBound { sigma: certain.clone(), certain, carried }.rounded(o.view(), self.output.storage)
     }
 }

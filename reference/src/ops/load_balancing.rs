@@ -1,21 +1,23 @@
 //! Load balancing: what training adds to its loss, or moves a bias by, so that experts are chosen alike often.
 //!
 //! ```text
-//! loss = E·Σₑ fₑ·P̄ₑ        P = softmax(z)        fₑ = tokens that chose e / n        P̄ₑ = mean of Pₑ        (transformers)
-//! loss = E·Σₑ P̄ₑ²                                                                                          (document 003)
-//! bₑ ← bₑ + γ·sign(mean load − loadₑ)                                                                     (bias update)
+//! loss = E·Σₑ fₑ·P̄ₑ        P = softmax(z)        fₑ = (1/n)·Σᵢ [e in Cᵢ]        Cᵢ = the k experts of largest Pᵢ
+//!     or E·Σₑ P̄ₑ²                                P̄ₑ = (1/n)·Σᵢ Pᵢₑ            i over the n rows that m marks
+//! bₑ ← bₑ + γ·sign(mean load − loadₑ)
 //! ```
 //!
-//! - Shapes: z \[n, E\], the rows of all layers one below the other; b \[E\].
-//! - Dtypes: all f32.
+//! - Shapes: z \[N, E\], the rows of all layers one below the other; m \[N\], or all rows; b \[E\].
+//! - Dtypes: all f32, m booleans.
 //! - Rounding: all in f32, nothing is stored in between.
-//! - Errors: C1 n, E ≥ 1; C2 1 ≤ k ≤ E; C3 a load for each bias.
-//! - Variants: `hf_switch`, which counts choices of the k largest probabilities, or `doc003`, which does not count; tokens that are
-//!   masked count for neither.
-//! - Source: spec A29; `load_balancing_loss_func` in transformers 5.23; document 003; the update is DeepSeek-V3's, which no document
-//!   states.
+//! - Errors: C1 n, E ≥ 1; C2 1 ≤ k ≤ E; C3 a load for each bias; C4 len(m) = N.
+//! - Variants: `HfSwitch` is the first loss, of transformers; `Doc003` the second, which no choice enters. A token that
+//!   is not marked, as padding is not, is left out of f, of P̄ and of n.
+//! - Source: spec A29; `load_balancing_loss_func` in transformers 5.23; document 003; the update of b is DeepSeek-V3's,
+//!   which no document states.
 
-use ndarray::{Array1, ArrayView1, ArrayView2, Axis, Zip};
+use std::cmp::Ordering;
+
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use super::router::{softmax, top_k};
 use crate::accumulator::gamma;
@@ -36,14 +38,15 @@ pub enum AuxiliaryLoss {
     Doc003,
 }
 
-/// The loss of the router's logits, over the rows that `counts` says count. Alike experts give k, or 1.
-pub fn auxiliary_loss<T: Real>(loss: AuxiliaryLoss, z: ArrayView2<'_, T>, counts: &[bool]) -> Result<T, ContractError> {
-    let rows: Vec<usize> = (0..z.nrows()).filter(|&row| counts.get(row).copied().unwrap_or(true)).collect();
-    let least = rows.len().min(z.ncols());
-    require(1 <= least, "load_balancing C1", "min(rows that count, E)", least, "at least 1")?;
-    let mut p = z.select(Axis(0), &rows);
+/// The loss of the router's logits, over the rows that are marked; without marks, over all. Alike experts give k, or 1.
+pub fn auxiliary_loss<T: Real>(
+    loss: AuxiliaryLoss,
+    z: ArrayView2<'_, T>,
+    marks: Option<&[bool]>,
+) -> Result<T, ContractError> {
+    let mut p = marked(z, marks)?;
     p.rows_mut().into_iter().for_each(softmax);
-    let (n, experts) = (T::of(rows.len() as f64), T::of(z.ncols() as f64));
+    let (n, experts) = (T::of(p.nrows() as f64), T::of(z.ncols() as f64));
     let mean = p.sum_axis(Axis(0)) / n;
     let shares = match loss {
         AuxiliaryLoss::Doc003 => mean.clone(),
@@ -57,12 +60,31 @@ pub fn auxiliary_loss<T: Real>(loss: AuxiliaryLoss, z: ArrayView2<'_, T>, counts
     Ok(experts * shares.dot(&mean))
 }
 
-/// How far the loss of n rows that count may be off. Every term is positive. Of P: an exponential, whose argument is off by a rounding
-/// of z and one of their difference, a sum of E and a quotient; of P̄ and f: sums of n, a quotient; a sum of E products and one
-/// with E. Of choices that P, so far off or flushed to zero, leaves open, each moves fₑ by 1/n, and the loss by E/n of the largest P̄.
-pub fn bound(loss: AuxiliaryLoss, z: ArrayView2<'_, f64>, value: f64, unit: f64) -> f64 {
+/// The rows that are marked (C1, C4).
+fn marked<T: Real>(z: ArrayView2<'_, T>, marks: Option<&[bool]>) -> Result<Array2<T>, ContractError> {
+    let is_marked = |row: &usize| marks.is_none_or(|marks| marks[*row]);
+    let found = marks.map_or(z.nrows(), <[bool]>::len);
+    require(found == z.nrows(), "load_balancing C4", "len(m)", found, format!("N = {}", z.nrows()))?;
+    let rows: Vec<usize> = (0..z.nrows()).filter(is_marked).collect();
+    let least = rows.len().min(z.ncols());
+    require(1 <= least, "load_balancing C1", "min(n, E)", least, "at least 1")?;
+    Ok(z.select(Axis(0), &rows))
+}
+
+/// How far the loss may be off, of which both are made. Every term is positive. Of P: an exponential, whose argument is
+/// off by a rounding of z and one of their difference, a sum of E and a quotient; of P̄ and f: sums of n, a quotient; a
+/// sum of E products and one with E. Of choices that P, so far off or flushed to zero, leaves open, each moves fₑ by
+/// 1/n, and the loss by E/n of the largest P̄.
+pub fn bound(
+    loss: AuxiliaryLoss,
+    z: ArrayView2<'_, f64>,
+    marks: Option<&[bool]>,
+    value: f64,
+    unit: f64,
+) -> Result<f64, ContractError> {
+    let z = marked(z, marks)?;
     let (n, experts) = z.dim();
-    let mut p = z.to_owned();
+    let mut p = z.clone();
     p.rows_mut().into_iter().for_each(softmax);
     let range = z.rows().into_iter().map(|row| {
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -85,17 +107,25 @@ pub fn bound(loss: AuxiliaryLoss, z: ArrayView2<'_, f64>, value: f64, unit: f64)
             rows as f64 * experts as f64 / n as f64 * largest
         }
     };
-    own * value.abs() + open
+    Ok(own * value.abs() + open)
 }
 
-/// b after one update by the tokens that each expert was given.
-pub fn updated_bias<T: Real>(gamma: f64, b: ArrayView1<'_, T>, loads: &[usize]) -> Result<Array1<T>, ContractError> {
+/// b after one update by the tokens that each expert was given, with γ the rate.
+pub fn updated_bias<T: Real>(rate: f64, b: ArrayView1<'_, T>, loads: &[usize]) -> Result<Array1<T>, ContractError> {
     require(loads.len() == b.len(), "load_balancing C3", "loads", loads.len(), format!("{}, those of b", b.len()))?;
-    let total: usize = loads.iter().sum();
-    let mut updated = b.to_owned();
-    Zip::from(&mut updated).and(loads).for_each(|b, load| {
-        let above = (load * loads.len()).cmp(&total) as i8;
-        *b += T::of(-gamma * f64::from(above));
-    });
-    Ok(updated)
+    let (total, rate) = (loads.iter().sum::<usize>(), T::of(rate));
+    let moved = |b: T, load: usize| match (load * loads.len()).cmp(&total) {
+        Ordering::Less => b + rate,
+        Ordering::Equal => b,
+        Ordering::Greater => b - rate,
+    };
+    Ok(Zip::from(&b).and(loads).map_collect(|&b, &load| moved(b, load)))
+}
+
+/// How far each updated b may be off: by a rounding of γ, and one of the sum; one that stays is exact.
+pub fn bound_bias(rate: f64, b: ArrayView1<'_, f64>, updated: ArrayView1<'_, f64>, unit: f64) -> Array1<f64> {
+    Zip::from(&b).and(&updated).map_collect(|b, updated| {
+        let of_rate = unit * rate.abs();
+        if b == updated { 0.0 } else { of_rate + unit * (updated.abs() + of_rate) + FLUSHED }
+    })
 }

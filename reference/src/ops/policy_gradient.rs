@@ -1,24 +1,29 @@
-//! CISPO: by how much a token's log-probability is pushed in reinforcement learning, beside PPO's clip.
+//! Policy gradient: by how much each token's log-probability is pushed in reinforcement learning, by CISPO or by PPO's
+//! clip.
 //!
 //! ```text
-//! CISPO: cᵢ = clip(rᵢ, 1 − ε₁, 1 + ε₂)·Aᵢ                      r = π(token) / π₀(token)
+//! CISPO: cᵢ = clip(rᵢ, 1 − ε₁, 1 + ε₂)·Aᵢ                                            rᵢ = π(tokenᵢ) / π₀(tokenᵢ)
 //! PPO:   cᵢ = rᵢ·Aᵢ where rᵢ·Aᵢ ≤ clip(rᵢ, 1 − ε₁, 1 + ε₂)·Aᵢ, else 0
-//! J's gradient = (1/n)·Σᵢ cᵢ·∇ log π(tokenᵢ)
+//! J's gradient = (1/n)·Σᵢ cᵢ·∇ log π(tokenᵢ)        A = (R − mean R) / √(mean (R − mean R)²), or 0 where all R are equal
 //! ```
 //!
-//! CISPO clips the weight and keeps every token's gradient; PPO drops those of tokens that have moved far enough.
+//! CISPO clips the weight and keeps every token's gradient; PPO drops those of tokens that have moved far enough. A
+//! token has the advantage of its answer, of which R are the rewards in a group that answers one question.
 //!
-//! - Shapes: log π, log π₀, A and c \[n\].
+//! - Shapes: log π, log π₀, A and c \[n\]; R and its A \[G\].
 //! - Dtypes: f32.
 //! - Rounding: all in f32, nothing is stored in between.
-//! - Errors: C1 as many log-probabilities and advantages; C2 0 ≤ ε₁ ≤ 1, ε₂ ≥ 0.
-//! - Variants: the two. Advantages of a group are rewards less their mean, over their standard deviation.
-//! - Source: spec A36; document 003 names it; the formula is MiniMax-M1's (arXiv 2506.13585), which is not among the documents.
+//! - Errors: C1 as many log-probabilities and advantages; C2 0 ≤ ε₁ ≤ 1, ε₂ ≥ 0; C3 G ≥ 1.
+//! - Variants: the two objectives.
+//! - Source: spec A36; document 003 names CISPO; the formulas are MiniMax-M1's (arXiv 2506.13585), which is not among
+//!   the documents.
 
 use ndarray::{Array1, ArrayView1, Zip};
 
+use crate::accumulator::gamma;
 use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
+use crate::storage::FLUSHED;
 use crate::{ContractError, Real};
 
 /// Which.
@@ -67,8 +72,9 @@ pub fn policy_gradient<T: Real>(
     Ok(c)
 }
 
-/// How far each c may be off: r by its exponential and a rounding of its argument, the clip's ends by theirs, then c by a product; the
-/// clip moves nothing further apart. Where PPO's r, so far off, may be on either side of where it is dropped, c is off by itself.
+/// How far each c may be off; NaN where c is. An exponential, a rounding of its argument and what is flushed leave r
+/// between two ends, and the clip moves these no further apart; its own ends are two roundings off, and each product
+/// one. Where PPO may find either of what it compares larger, c may be off by itself.
 pub fn bound(
     p: &PolicyGradient,
     new: ArrayView1<'_, f64>,
@@ -77,22 +83,62 @@ pub fn bound(
     unit: f64,
 ) -> Array1<f64> {
     let [least, most] = [1.0 - p.clip[0], 1.0 + p.clip[1]];
-    let mut error = Array1::zeros(new.len());
-    Zip::from(&mut error).and(new).and(old).and(advantages).for_each(|error, new, old, advantage| {
-        let ratio = (new - old).exp();
-        let off = ratio * (EXPONENTIAL + (new - old).abs()) * unit;
-        let size = (ratio + off).max(most) * advantage.abs();
+    Zip::from(&new).and(&old).and(&advantages).map_collect(|new, old, advantage| {
+        if new.is_nan() || old.is_nan() || advantage.is_nan() {
+            return f64::NAN;
+        }
+        let (ratio, size) = ((new - old).exp(), advantage.abs());
+        let off = (unit * (new - old).abs()).exp() * (1.0 + EXPONENTIAL * unit) - 1.0;
+        let [low, high] = [(ratio * (1.0 - off) - FLUSHED).max(0.0), ratio * (1.0 + off) + FLUSHED];
+        // Two infinities have no difference.
+        let apart = |low: f64, high: f64| if low == high { 0.0 } else { high - low };
         let limit = if *advantage < 0.0 { least } else { most };
-        let is_open = p.objective == Objective::Ppo && (ratio - limit).abs() <= off + unit;
-        *error = off * advantage.abs() + 4.0 * unit * size + if is_open { size } else { 0.0 };
-    });
-    error
+        let is_open = low - ENDS * unit * most <= limit && limit <= high + ENDS * unit * most;
+        let is_dropped = if *advantage < 0.0 { ratio < limit } else { ratio > limit };
+        let weight = match p.objective {
+            Objective::Cispo => {
+                let [low, high] = [low, high].map(|r| r.clamp(least, most));
+                apart(low, high) + ENDS * unit * most
+            }
+            Objective::Ppo if is_open => high,
+            Objective::Ppo if is_dropped => 0.0,
+            Objective::Ppo => apart(low, high) + unit * if high.is_finite() { high } else { 0.0 },
+        };
+        if size == 0.0 { 0.0 } else { weight * size * (1.0 + unit) + FLUSHED }
+    })
 }
 
-/// A of the rewards of one group of answers; of equal ones 0.
-pub fn advantages<T: Real>(rewards: ArrayView1<'_, T>) -> Array1<T> {
+/// In u of 1 + ε₂, what the clip's ends are off by, and a product with either.
+const ENDS: f64 = 4.0;
+
+/// A of the rewards of one group of answers (C3).
+pub fn advantages<T: Real>(rewards: ArrayView1<'_, T>) -> Result<Array1<T>, ContractError> {
+    require(!rewards.is_empty(), "policy_gradient C3", "G", 0, "at least 1")?;
     let n = T::of(rewards.len() as f64);
     let mean = rewards.sum() / n;
     let spread = (rewards.fold(T::zero(), |sum, &reward| sum + (reward - mean).powi(2)) / n).sqrt();
-    rewards.mapv(|reward| if spread == T::zero() { T::zero() } else { (reward - mean) / spread })
+    Ok(rewards.mapv(|reward| if spread == T::zero() { T::zero() } else { (reward - mean) / spread }))
+}
+
+/// How far each A may be off: the mean is off by its sum and quotient, m; each deviation by that and its rounding, and
+/// their root mean square by the root mean square of those, by its sum, quotient and root; then a quotient. Of any G
+/// numbers, one is no more than √(G − 1) such roots from the mean, which bounds A where all rewards are nearly equal.
+pub fn bound_advantages(rewards: ArrayView1<'_, f64>, unit: f64) -> Array1<f64> {
+    let (n, count) = (rewards.len(), rewards.len() as f64);
+    let mean = rewards.sum() / count;
+    let moved = gamma(n + 1, unit) * rewards.iter().map(|reward| reward.abs()).sum::<f64>() / count + FLUSHED;
+    let off = |deviation: f64| moved + unit * (deviation.abs() + moved);
+    let deviations = rewards.mapv(|reward| reward - mean);
+    let root = |x: Array1<f64>| (x.mapv(|x| x * x).sum() / count).sqrt();
+    let spread = root(deviations.clone());
+    let spread_off = root(deviations.mapv(off)) * (1.0 + gamma(n + 4, unit)) + gamma(n + 4, unit) * spread + FLUSHED;
+    deviations.mapv(|deviation| {
+        let largest = if spread == 0.0 { 0.0 } else { deviation.abs() / spread } + count.sqrt();
+        let least = spread - spread_off;
+        if least <= 0.0 {
+            return largest;
+        }
+        let moved = (off(deviation) + deviation.abs() * spread_off / spread) / least;
+        (moved + 2.0 * unit * (deviation.abs() / spread + moved) + FLUSHED).min(largest)
+    })
 }

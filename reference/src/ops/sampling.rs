@@ -10,10 +10,13 @@
 //! - Errors: C1 v ≥ 1; C2 no NaN; C3 τ > 0, k ≥ 1, 0 < p ≤ 1.
 //! - Source: spec A20, G19. Among equal logits the lowest token wins.
 
-use ndarray::ArrayView1;
+use ndarray::{Array1, ArrayView1};
 use rand::{Rng, RngExt};
 
+use crate::accumulator::gamma;
+use crate::bound::elementary::EXPONENTIAL;
 use crate::error::require;
+use crate::storage::FLUSHED;
 use crate::{ContractError, Real};
 
 /// How a token is chosen.
@@ -94,6 +97,31 @@ impl Random {
             all[token] = mass / total;
         }
         Ok(all)
+    }
+
+    /// How far probabilities `p` of z may be off that are computed in another type: by roundings of the argument, an
+    /// exponential, a sum and quotients, times p; and, where the cut could as well have been after fewer or more
+    /// tokens, by what that moves. NaN is never within.
+    pub fn bound(&self, z: ArrayView1<'_, f64>, p: ArrayView1<'_, f64>, unit: f64) -> Array1<f64> {
+        let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let reach = z.iter().zip(p).filter(|(_, p)| **p > 0.0).map(|(z, _)| top - z).fold(0.0, f64::max);
+        let own = 3.0 * unit * (reach + top.abs()) / self.temperature + EXPONENTIAL * unit + gamma(z.len() + 3, unit);
+        let slack = 2.0 * own + gamma(z.len() + 3, unit);
+        let cut = |factor: f64| {
+            let top_p = (self.top_p * factor).min(1.0);
+            Random { top_p, ..*self }.probabilities(z).map(Array1::from_vec).expect("as p was made")
+        };
+        let (fewest, most) = (cut(1.0 - slack), cut(1.0 + slack));
+        // Equal logits at the cut may be taken in another order.
+        let last = z.iter().zip(p).filter(|(_, p)| **p > 0.0).map(|(z, _)| *z).fold(top, f64::min);
+        let is_split = z.iter().zip(p).any(|(z, p)| *z == last && *p == 0.0);
+        let tied = z.iter().zip(p).filter(|(z, _)| **z == last).map(|(_, p)| *p).fold(0.0, f64::max);
+        Array1::from_shape_fn(z.len(), |i| {
+            let largest = p[i].max(fewest[i]).max(most[i]);
+            let moved = (fewest[i] - p[i]).abs().max((most[i] - p[i]).abs());
+            let order = if is_split && z[i] == last { tied } else { 0.0 };
+            moved + order + 2.0 * own * (largest + order) + FLUSHED
+        })
     }
 
     /// The tokens that may be drawn, the likeliest first, and what each is drawn with, but for a factor.

@@ -17,6 +17,8 @@ fn every_command_explains_itself() {
         "diff",
         "decode",
         "claims",
+        "account",
+        "op",
         "synth",
         "convert",
         "show",

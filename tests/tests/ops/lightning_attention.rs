@@ -2,10 +2,11 @@
 
 use ndarray::{Array2, Axis, array, concatenate, s};
 use proptest::prelude::*;
+use reference::accumulator::Accumulator;
 use reference::ops::lightning_attention::{LightningAttention, State, lightning_attention, slopes};
-use reference::{RoundingContract, Tracked};
+use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, within};
-use tests::strategy::{Contract, Matrix, Noise, Perturbed, contract, matrix, noise};
+use tests::strategy::{Contract, Fill, Matrix, Noise, Perturbed, contract, matrix, noise};
 
 const HEADS: usize = 2;
 const WIDTH: usize = 3;
@@ -123,4 +124,25 @@ fn constraints_name_what_breaks_them() {
     assert!(refused(&growing, [x(2, 6), x(2, 6), x(2, 6)]).starts_with("lightning_attention C3"));
     let nothing = LightningAttention { slopes: vec![0.5, f64::NAN], ..p };
     assert!(refused(&nothing, [x(2, 6), x(2, 6), x(2, 6)]).starts_with("lightning_attention C3"));
+    let of_more = LightningAttention { slopes: vec![0.5; 3], head_dim: 2, ..ideal(0) };
+    let mut state = State::<f64>::new(&of_more);
+    let error = state.advance(&ideal(0), x(2, 6).view(), x(2, 6).view(), x(2, 6).view()).expect_err("another state");
+    assert_eq!(error.to_string(), "lightning_attention C4: states = 3 of (2, 2), expected 2 of (3, 3)");
+}
+
+/// A prompt's f32 errors take a visible part of the probable bound, and that is well below the certain one.
+#[test]
+fn the_bound_is_near_what_is_seen() {
+    let draw = |seed| Matrix::new((200, HEADS * 16), Fill::Activation, Storage::F32, seed).mapv(|x| x.clamp(-4.0, 4.0));
+    let x = [draw(1), draw(2), draw(3)];
+    let contract = RoundingContract { accumulator: Accumulator::F32, ..RoundingContract::IDEAL };
+    let under = |contract| LightningAttention::under(contract, slopes(HEADS, 1, 5), 16);
+    let want = oracle(&under(&RoundingContract::IDEAL), x.each_ref());
+    let [q, k, v] = x.each_ref().map(|x| x.mapv(f32::of));
+    let got = lightning_attention(&under(&contract), q.view(), k.view(), v.view()).expect("good").mapv(f64::from);
+    let [q, k, v] = x.map(Tracked::exact);
+    let bound = under(&contract).bound(&q, &k, &v, &want);
+    let worst = |of: &Array2<f64>| (&got - &want).iter().zip(of).map(|(e, of)| e.abs() / of).fold(0.0, f64::max);
+    let (certain, probable) = (worst(&bound.certain), worst(&bound.sigma));
+    assert!((0.005..0.5).contains(&certain) && (0.2..6.0).contains(&probable), "{certain} {probable}");
 }

@@ -3,6 +3,7 @@
 //!
 //! T: keys that a token sees, itself among them. K·b: keys of the blocks that are chosen.
 
+use reference::config::{Attention, FeedForward};
 use reference::weights::{LayerWeight, Weight};
 use serde::Serialize;
 use strum::{Display, EnumIter, IntoEnumIterator};
@@ -54,6 +55,12 @@ impl Work {
     pub fn all() -> impl Iterator<Item = Work> {
         Work::iter()
     }
+}
+
+/// Keys of a prompt's T tokens on average: Σₜ t and Σₜ min(t, few) over t = 1, …, T, by T.
+pub fn average_keys(tokens: f64, few: f64) -> [f64; 2] {
+    let triangle = |n: f64| n * (n + 1.0) / 2.0;
+    [triangle(tokens), triangle(few) + (tokens - few) * few].map(|keys| keys / tokens)
 }
 
 /// The multiply-adds of T queries and T keys in one head of softmax attention: q·k and p·v, 2·T²·d.
@@ -111,6 +118,21 @@ impl Hyperparameters {
         self.router() + PER_PRODUCT * (routed + shared) as f64
     }
 
+    /// All work of one token in a layer, which sees so many keys and, in a block-sparse one, attends to so many.
+    pub fn layer_work(&self, layer: usize, [seen, attended]: [f64; 2]) -> f64 {
+        let products = |is_chosen: fn(LayerWeight) -> bool| PER_PRODUCT * self.in_layer(layer, is_chosen) as f64;
+        let index = |weight| matches!(weight, LayerWeight::IndexQProj | LayerWeight::IndexKProj);
+        let attention = match self.config.layer(layer).attention {
+            Attention::Full => self.core(seen),
+            Attention::BlockSparse => self.index_scores(seen) + self.core(attended),
+        };
+        let network = match self.config.layer(layer).feed_forward {
+            FeedForward::Experts => self.experts(layer),
+            FeedForward::Dense => products(|weight| matches!(weight, LayerWeight::Dense(_))),
+        };
+        self.projection(layer) + products(index) + attention + network
+    }
+
     /// One kind of work of one token that sees so many keys, in all layers; with the head.
     pub fn decode(&self, work: Work, keys: f64) -> f64 {
         self.work(work, keys, self.attended(keys))
@@ -127,10 +149,7 @@ impl Hyperparameters {
         if work == Work::LmHead {
             return self.decode(work, tokens) / tokens;
         }
-        // Σₜ t and Σₜ min(t, K·b) over t = 1, …, T, by T.
-        let triangle = |n: f64| n * (n + 1.0) / 2.0;
-        let few = self.attended(tokens);
-        let [seen, attended] = [triangle(tokens), triangle(few) + (tokens - few) * few].map(|keys| keys / tokens);
+        let [seen, attended] = average_keys(tokens, self.attended(tokens));
         self.work(work, seen, attended)
     }
 

@@ -1,6 +1,7 @@
 //! Bytes: of weights as they are stored, and of the cache of keys and values.
 
 use fixtures::synth::Synthesis;
+use reference::config::Attention;
 
 use super::hyperparameters::Hyperparameters;
 
@@ -21,6 +22,16 @@ impl Hyperparameters {
     pub fn cached_index_keys(&self) -> f64 {
         let [_, sparse] = self.attention_layers();
         (sparse * self.config.index.map_or(0, |index| index.head_dim)) as f64
+    }
+
+    /// Values that a layer has of a sequence in its cache, of so many index keys, and so many keys and as many values.
+    pub fn cached_in_layer(&self, layer: usize, [seen, attended]: [f64; 2]) -> f64 {
+        let of_token = (2 * self.config.key_width()) as f64;
+        let index = self.config.index.map_or(0, |index| index.head_dim) as f64;
+        match self.config.layer(layer).attention {
+            Attention::Full => of_token * seen,
+            Attention::BlockSparse => of_token * attended + index * seen,
+        }
     }
 
     /// Bytes that the cache grows by with each token.

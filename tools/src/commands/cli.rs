@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::github;
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
-    check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge, mistakes, op,
-    prompt, run, show, synth, verify,
+    account, check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge,
+    mistakes, op, prompt, run, show, synth, verify,
 };
 use crate::report::output::Output;
 
@@ -88,6 +88,12 @@ pub enum Command {
     ///
     /// GB are 10⁹ bytes, GiB 2³⁰, B 10⁹ parameters; a multiply-add is two operations. Exit code 0 whether claims hold or not.
     Claims(claims::Claims),
+    /// Count what a deployment of a model costs, layer by layer: parameters, operations, bytes, cache, memory.
+    ///
+    /// For a batch of sequences of so many tokens: parameters and bytes of the weights, as the configuration stores
+    /// them; operations of the prompts and of a step of decoding; bytes that a step reads, bytes of the cache. A table
+    /// of layers, those that are alike in one line, and bars.
+    Account(account::Account),
     /// Write a seeded synthetic checkpoint of any size.
     Synth(synth::Synth),
     /// Lay a checkpoint out as an engine loads it, for as many ranks, and back.
@@ -131,6 +137,7 @@ pub fn main() -> ExitCode {
         Command::Op(command) => command.carry_out(output),
         Command::Decode(command) => command.carry_out(output),
         Command::Claims(command) => command.carry_out(output),
+        Command::Account(command) => command.carry_out(output),
         Command::Synth(command) => command.carry_out(output),
         Command::Convert(command) => command.carry_out(output),
         Command::Show(command) => command.carry_out(output),

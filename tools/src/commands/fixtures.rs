@@ -1,4 +1,4 @@
-//! `parity fixtures`: the golden cases.
+//! `parity fixtures`: the golden cases, and operators alone.
 
 mod cases;
 mod regenerate;
@@ -25,7 +25,7 @@ pub struct Fixtures {
 /// What to do with the cases.
 #[derive(Debug, Clone, Subcommand)]
 enum What {
-    /// List them: model, prompt, decode, what each is for.
+    /// List them: model, prompt, decode, what each is for; and operators alone.
     List(List),
     /// Compute their files' hashes again, and run the reference against them.
     Verify(verify::Verify),
@@ -69,6 +69,16 @@ impl List {
             let _ = writeln!(about, "\n{}: {description}", case.name);
         }
         output.say(&format!("{table}\n{about}"));
+        if let Some(operators) = self.cases.operators() {
+            let mut table = with_header(&["operator alone", "tensors"]);
+            for alone in operators.all()? {
+                let dump = operators.dump(&alone)?;
+                table.add_row([Cell::new(&alone.name), Cell::new(dump.names().collect::<Vec<_>>().join(", "))]);
+            }
+            output.say(&format!(
+                "\n{table}\nwhat torch and transformers make of inputs; `parity op` says what the tensors are"
+            ));
+        }
         Ok(Outcome::Good)
     }
 }

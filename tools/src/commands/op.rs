@@ -6,16 +6,16 @@ use clap::Args;
 use fixtures::Tensor;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
-use reference::ops::router::top_k;
-use reference::{RoundingContract, Storage};
+use reference::Storage;
 
 use super::outcome::Outcome;
 use crate::commands::options::TableOptions;
 use crate::failure::Failure;
-use crate::op::given::Given;
+use crate::op::given::{Given, listed};
 use crate::op::judged::{Judged, judged};
 use crate::op::list::{OPERATORS, named};
-use crate::op::signature::Signature;
+use crate::op::made::Made;
+use crate::op::signature::{Default, Number, Signature};
 use crate::report::output::Output;
 use crate::report::rows::of_operator;
 use crate::report::table::{number, with_header};
@@ -37,7 +37,8 @@ pub struct Op {
     /// any documented engine that has its type does.
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
-    /// Write what the reference computes, in f64, to a dump: .safetensors, .npz, or a folder.
+    /// Write what the reference computes, in f64, to a dump: .safetensors, .npz, or a folder; after that what the file
+    /// has of outputs, if any, is judged all the same.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -55,27 +56,20 @@ impl Op {
         let operator = named(name)?;
         let Some(file) = &self.file else {
             return Err(Failure::new(format!("{name}: no file of its inputs is given"))
-                .help(format!("parity op {name} FILE, with {}", ports(operator.signature.inputs))));
+                .help(format!("parity op {name} FILE, with {}", listed(operator.signature.inputs))));
         };
         let given = Given::open(&operator.signature, file, &self.set)?;
-        if let Some(out) = &self.out {
-            let mut writer = DumpWriter::create(out)?;
-            for made in operator.compute(&given, &RoundingContract::IDEAL)? {
-                let (rows, columns) = made.value.dim();
-                let tensor = match made.chosen {
-                    Some(k) => Tensor::indices_of([rows, k], top_k(k, made.value.view())),
-                    None => Tensor::stored(Storage::Real, [rows, columns], made.value),
-                };
-                writer.write(made.name, &tensor.expect("as many as the shape has"))?;
-            }
-            writer.finish(&Manifest::default())?;
+        let writer = self.out.as_deref().map(DumpWriter::create).transpose()?;
+        let made = operator.compute(&given)?;
+        let judged = judged(&made, &given, self.precision.as_deref())?;
+        if let Some(writer) = writer {
+            write(writer, &made)?;
         }
-        let judged = judged(operator, &given, self.precision.as_deref())?;
         if judged.is_empty() && self.out.is_none() {
             let problem = format!("{}: nothing was compared: it has no output", file.display());
             return Err(Failure::new(problem).help(format!(
                 "{name} makes {}; or write the reference's with --out FILE",
-                ports(operator.signature.outputs)
+                listed(operator.signature.outputs)
             )));
         }
         tell(&operator.signature, &judged, output);
@@ -83,6 +77,22 @@ impl Op {
         files.write_table(&told, || of_operator(name, &file.display().to_string(), &judged))?;
         Ok(if judged.iter().any(|judged| judged.found.faults > 0) { Outcome::Fault } else { Outcome::Good })
     }
+}
+
+/// Writes what the reference makes.
+fn write(mut writer: DumpWriter, made: &[Made]) -> Result<(), Failure> {
+    for made in made {
+        let tensor = match &made.chosen {
+            Some(chosen) => Tensor::indices_of(dims(chosen.columns.dim()), chosen.columns.iter().copied()),
+            None => Tensor::stored(Storage::Real, dims(made.value.dim()), made.value.iter().copied()),
+        };
+        writer.write(made.name, &tensor.expect("as many as the shape has"))?;
+    }
+    Ok(writer.finish(&Manifest::default())?)
+}
+
+fn dims((rows, columns): (usize, usize)) -> Vec<usize> {
+    vec![rows, columns]
 }
 
 fn tell(operator: &Signature, judged: &[Judged], output: Output) {
@@ -93,7 +103,7 @@ fn tell(operator: &Signature, judged: &[Judged], output: Output) {
     for judged in judged {
         let found = &judged.found;
         let numbers = [found.count, found.equal, found.faults].map(number);
-        let cells = [judged.name.into(), judged.verdict().into()].into_iter().chain(numbers);
+        let cells = [judged.name.to_owned(), judged.verdict.to_string()].map(Into::into).into_iter().chain(numbers);
         table.add_row(cells.chain([judged.worst().into()]));
     }
     let fails = judged.iter().any(|judged| judged.found.faults > 0);
@@ -104,18 +114,16 @@ fn tell(operator: &Signature, judged: &[Judged], output: Output) {
 
 fn list(output: Output) {
     for operator in OPERATORS.iter().map(|operator| &operator.signature) {
-        let numbers = operator.numbers.iter().map(|(name, default, what)| {
-            let default = default.map_or_else(|| "needed".to_owned(), |default| default.to_string());
-            format!("\n  --set {name}={default}: {what}")
+        let numbers = operator.numbers.iter().map(|Number { name, default, what }| match default {
+            Default::Needed => format!("\n  --set {name}=NUMBER: {what}"),
+            Default::Absent => format!("\n  --set {name}=NUMBER (if any): {what}"),
+            Default::Is(value) => format!("\n  --set {name}={value}: {what}"),
+            Default::No => format!("\n  --set {name}=0: {what}"),
         });
         let numbers: String = numbers.collect();
-        let (inputs, outputs) = (ports(operator.inputs), ports(operator.outputs));
+        let (inputs, outputs) = (listed(operator.inputs), listed(operator.outputs));
         output
             .say(&format!("{}: {}\n  reads {inputs}\n  makes {outputs}{numbers}\n", operator.name, operator.equation));
         output.say("\n");
     }
-}
-
-fn ports(ports: &[(&str, &str)]) -> String {
-    ports.iter().map(|(name, shape)| format!("{name} {shape}")).collect::<Vec<String>>().join(", ")
 }

@@ -1,39 +1,14 @@
-//! Which choices of experts, and of blocks of keys, are legal.
-//!
-//! Scores sᵢ that may be off by eᵢ can lead to the choice C if and only if min over C of sᵢ + eᵢ ≥ max over the rest of
-//! sⱼ − eⱼ. A legal choice that is not the reference's is a tie; any other is a fault.
+//! Choices of experts, and of blocks of keys, next to the reference's.
 
-use std::collections::BTreeSet;
-
-use ndarray::Array2;
-use reference::site::NONE;
 use reference::{LayerSite, Site};
 
 use super::chance::beyond;
+use super::legal::{BLOCK, Choices, Over, Row, set};
 use super::lens::Lens;
 use super::substitution::SeenChoice;
 use crate::judge::agreement::Agreement;
 use crate::judge::chosen::{self, Chosen, Standing};
 use crate::judge::verdict::{Flip, JudgedBy, SiteReport, Verdict, Worst};
-
-/// One choice of a token.
-enum Row {
-    Same,
-    Legal,
-    /// With scores that say so, if scores do.
-    Illegal {
-        note: String,
-        over: Option<Over>,
-    },
-}
-
-/// A choice over one of a higher score.
-struct Over {
-    chosen: usize,
-    score: f64,
-    threshold: f64,
-    bound: f64,
-}
 
 impl Row {
     fn standing(&self) -> Standing {
@@ -126,49 +101,9 @@ impl SeenChoice {
     }
 
     fn row(&self, row: usize) -> Row {
-        let choices = self.scores.dim().1;
         let blocks = matches!(self.site, Site::Layer(_, LayerSite::Blocks));
-        let (what, token) = (if blocks { "block" } else { "expert" }, self.token(row));
-        let (chosen, own) = (set(&self.candidate, row), set(&self.chosen, row));
-        let illegal = |note| Row::Illegal { note, over: None };
-        let is_there = |choice: usize| choice < choices || blocks && choice == NONE;
-        if let Some(slot) = self.candidate.row(row).iter().position(|&choice| !is_there(choice)) {
-            let (choice, index) = (self.candidate[[row, slot]].cast_signed(), self.index(row, slot));
-            let expected = format!("expected 0 to {}", choices - 1);
-            return illegal(format!("token {token} chose {what} {choice} at {index:?}, {expected}"));
-        }
-        let count = |choices: &Array2<usize>| choices.row(row).iter().filter(|&&c| c != NONE).count();
-        let (count, expected) = (count(&self.candidate), count(&self.chosen));
-        if chosen.len() < count && own.len() == expected {
-            return illegal(format!("token {token} chose {} {what} twice", if blocks { "a" } else { "an" }));
-        }
-        if chosen == own {
-            return Row::Same;
-        }
-        if count != expected || chosen.len() != own.len() {
-            return illegal(format!("token {token} chose {} {what}s, expected {}", chosen.len(), own.len()));
-        }
-        let error = self.scores.error_or_exact();
-        let score = |c: usize| (self.scores.value[[row, c]], error.certain[[row, c]]);
-        let lowest = |c: usize| score(c).0 + score(c).1;
-        let highest = |c: usize| score(c).0 - score(c).1;
-        let weakest = chosen.iter().copied().min_by(|&a, &b| lowest(a).total_cmp(&lowest(b)));
-        let best_left = (0..choices).filter(|c| !chosen.contains(c)).max_by(|&a, &b| highest(a).total_cmp(&highest(b)));
-        let (Some(weakest), Some(best_left)) = (weakest, best_left) else { return Row::Same };
-        if lowest(weakest) >= highest(best_left) {
-            return Row::Legal;
-        }
-        let ((score, e), (threshold, f)) = (score(weakest), score(best_left));
-        let note = format!(
-            "token {token} chose {what} {weakest} (score {score:.6}) over {what} {best_left} (score {threshold:.6}), \
-             {:.1} times as far apart as rounding can explain",
-            (threshold - score) / (e + f)
-        );
-        Row::Illegal { note, over: Some(Over { chosen: weakest, score, threshold, bound: e + f }) }
+        let what = if blocks { BLOCK } else { "expert" };
+        let choices = Choices { what, scores: &self.scores, own: &self.chosen, candidate: &self.candidate };
+        choices.row(row, &format!("token {}", self.token(row)), |slot| self.index(row, slot))
     }
-}
-
-/// What a row chose.
-fn set(choices: &Array2<usize>, row: usize) -> BTreeSet<usize> {
-    choices.row(row).iter().copied().filter(|&choice| choice != NONE).collect()
 }

@@ -2,33 +2,37 @@
 
 use reference::RoundingContract;
 use reference::config::Coefficients;
+use reference::ops::all_reduce::{AllReduce, all_reduce};
 use reference::ops::gelu::{Gelu, Share, gelu};
 use reference::ops::residual::{Residual, residual};
 use reference::ops::swiglu::{Swiglu, swiglu};
 use reference::ops::swiglu_oai::{SwigluOai, swiglu_oai};
 use reference::semantics::{Expert, GateClamp};
 
+use super::given::Given;
 use super::made::Made;
+use super::norms::IDEAL;
 use super::operator::Operator;
-use super::signature::Signature;
+use super::signature::{Number, Signature, flag, or, port};
 use crate::failure::Failure;
 
-const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
+pub(super) const ALPHA: Number = or("alpha", 1.702, "α");
+pub(super) const LIMIT: Number = or("limit", 7.0, "ℓ");
+pub(super) const BETA: Number = or("beta", 1.0, "β");
 
 pub(super) const SWIGLU: Operator = Operator {
     signature: Signature {
         name: "swiglu",
         equation: "a = g·σ(g)·u",
-        inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
+        inputs: &[port("g", "[…, d]"), port("u", "[…, d]")],
         numbers: &[],
-        outputs: &[("a", "[…, d]")],
+        outputs: &[port("a", "[…, d]")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let (g, u) = (given.input("g")?, given.input("u")?);
         let under = |contract: &RoundingContract| Swiglu::under(contract, Expert::Gated);
-        let a = swiglu(&under(IDEAL), g.view(), u.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&g, &u, &a);
-        Ok(vec![Made::of("a", a, error)])
+        let a = swiglu(&under(IDEAL), g.view(), u.view())?;
+        Ok(vec![Made::of("a", a, move |contract, a| under(contract).bound(&g, &u, a))])
     },
 };
 
@@ -36,18 +40,15 @@ pub(super) const SWIGLU_OAI: Operator = Operator {
     signature: Signature {
         name: "swiglu_oai",
         equation: "a = g′·σ(α·g′)·(u′ + β), g′ = min(g, ℓ), u′ = clamp(u, −ℓ, ℓ)",
-        inputs: &[("g", "[…, d]"), ("u", "[…, d]")],
-        numbers: &[("alpha", Some(1.702), "α"), ("limit", Some(7.0), "ℓ"), ("beta", Some(1.0), "β")],
-        outputs: &[("a", "[…, d]")],
+        inputs: &[port("g", "[…, d]"), port("u", "[…, d]")],
+        numbers: &[ALPHA, LIMIT, BETA],
+        outputs: &[port("a", "[…, d]")],
     },
-    compute: |given, contract| {
-        let (g, u) = (given.input("g")?, given.input("u")?);
-        let coefficients =
-            Coefficients { alpha: given.number("alpha")?, limit: given.number("limit")?, beta: given.number("beta")? };
-        let under = |contract: &RoundingContract| SwigluOai::under(contract, coefficients, GateClamp::Upper);
-        let a = swiglu_oai(&under(IDEAL), g.view(), u.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&g, &u, &a);
-        Ok(vec![Made::of("a", a, error)])
+    compute: |given| {
+        let (g, u, coefficients) = (given.input("g")?, given.input("u")?, coefficients(given)?);
+        let under = move |contract: &RoundingContract| SwigluOai::under(contract, coefficients, GateClamp::Upper);
+        let a = swiglu_oai(&under(IDEAL), g.view(), u.view())?;
+        Ok(vec![Made::of("a", a, move |contract, a| under(contract).bound(&g, &u, a))])
     },
 };
 
@@ -55,16 +56,15 @@ pub(super) const GELU: Operator = Operator {
     signature: Signature {
         name: "gelu",
         equation: "a = x·½·(1 + erf(x/√2)), or by tanh",
-        inputs: &[("x", "[…, d]")],
-        numbers: &[("tanh", Some(0.0), "1 for the approximation by tanh")],
-        outputs: &[("a", "[…, d]")],
+        inputs: &[port("x", "[…, d]")],
+        numbers: &[flag("tanh", "1 for the approximation by tanh")],
+        outputs: &[port("a", "[…, d]")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let x = given.input("x")?;
-        let share = if given.number("tanh")? == 0.0 { Share::Erf } else { Share::Tanh };
+        let share = if given.flag("tanh")? { Share::Tanh } else { Share::Erf };
         let a = gelu(&Gelu::under(IDEAL, share), x.view());
-        let error = Gelu::under(contract, share).bound(&x, &a);
-        Ok(vec![Made::of("a", a, error)])
+        Ok(vec![Made::of("a", a, move |contract, a| Gelu::under(contract, share).bound(&x, a))])
     },
 };
 
@@ -72,15 +72,33 @@ pub(super) const RESIDUAL: Operator = Operator {
     signature: Signature {
         name: "residual",
         equation: "y = x + f",
-        inputs: &[("x", "[…, d]"), ("f", "[…, d]")],
+        inputs: &[port("x", "[…, d]"), port("f", "[…, d]")],
         numbers: &[],
-        outputs: &[("y", "[…, d]")],
+        outputs: &[port("y", "[…, d]")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let (x, f) = (given.input("x")?, given.input("f")?);
-        let y = residual(&Residual::under(IDEAL), x.view(), f.view());
-        let y = y.map_err(|error| Failure::from(reference::Error::from(error)))?;
-        let error = Residual::under(contract).bound(&x, &f, &y);
-        Ok(vec![Made::of("y", y, error)])
+        let y = residual(&Residual::under(IDEAL), x.view(), f.view())?;
+        Ok(vec![Made::of("y", y, move |contract, y| Residual::under(contract).bound(&x, &f, y))])
     },
 };
+
+pub(super) const ALL_REDUCE: Operator = Operator {
+    signature: Signature {
+        name: "all_reduce",
+        equation: "y = Σᵣ pᵣ over ranks",
+        inputs: &[port("p", "[ranks, …, m]")],
+        numbers: &[],
+        outputs: &[port("y", "[…, m]")],
+    },
+    compute: |given| {
+        let parts = given.parts("p")?;
+        let y = all_reduce(&AllReduce::under(IDEAL), &parts)?;
+        Ok(vec![Made::of("y", y, move |contract, _| AllReduce::under(contract).bound(&parts))])
+    },
+};
+
+/// Of SwiGLU-OAI.
+pub(super) fn coefficients(given: &Given) -> Result<Coefficients, Failure> {
+    Ok(Coefficients { alpha: given.number("alpha")?, limit: given.number("limit")?, beta: given.number("beta")? })
+}

@@ -1,47 +1,77 @@
 //! Rotation and attention.
 
+use ndarray::Array2;
+use reference::bound::ErrorBound;
 use reference::ops::attention::{Attention, attention};
+use reference::ops::kv_cache::KvCache;
 use reference::ops::lightning_attention::{LightningAttention, lightning_attention, slopes};
+use reference::ops::qk_norm_rope::{Heads, QkNormRope, qk_norm_rope};
 use reference::ops::rope::{Rope, RopeTable, rope, rope_table};
 use reference::{RoundingContract, Tracked};
 
+use super::given::Given;
 use super::made::Made;
+use super::norms::{EPS, IDEAL, ONE_PLUS, PER_HEAD, of_heads};
 use super::operator::Operator;
-use super::signature::Signature;
+use super::signature::{Number, Signature, if_given, needed, optional, or, port};
+use crate::failure::Failure;
 
-const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
+pub(super) const HEADS: Number = needed("heads", "the number of heads of q");
+pub(super) const KV_HEADS: Number = needed("kv_heads", "the number of heads of k and v");
+pub(super) const SCALE: Number = if_given("scale", "σ, where it is another");
+const ROTARY_DIM: Number = or("rotary_dim", 64.0, "r: channels that rotate");
+const THETA: Number = or("theta", 5e6, "θ");
+const FIRST: Number = or("first", 0.0, "t of the first row");
 
 pub(super) const ROPE: Operator = Operator {
     signature: Signature {
         name: "rope",
         equation: "channels i and i + r/2 of each head turn by t·θ^(−2i/r), for i < r/2; the others stay",
-        inputs: &[("x", "[n, heads · head_dim], one row a position")],
-        numbers: &[
-            ("head_dim", Some(128.0), "channels of a head"),
-            ("rotary_dim", Some(64.0), "r: channels that rotate"),
-            ("theta", Some(5e6), "θ"),
-            ("first", Some(0.0), "t of the first row"),
-        ],
-        outputs: &[("y", "as x")],
+        inputs: &[port("x", "[n, heads · head_dim], one row a position")],
+        numbers: &[or("head_dim", 128.0, "channels of a head"), ROTARY_DIM, THETA, FIRST],
+        outputs: &[port("y", "as x")],
     },
-    compute: |given, contract| {
-        let (x, first) = (given.input("x")?, given.count("first")?);
-        let own = Rope {
-            head_dim: given.count("head_dim")?,
-            rotary_dim: given.count("rotary_dim")?,
-            theta: given.number("theta")?,
-            ..Rope::default()
+    compute: |given| {
+        let x = given.input("x")?;
+        let turning = Turning::of(given, given.count("head_dim")?, x.dim().0)?;
+        let y = rope(&turning.rope.under(IDEAL), x.view(), turning.table.cos.view(), turning.table.sin.view())?;
+        let bound = move |contract: &RoundingContract, y: &_| {
+            let table = turning.bounded(contract);
+            turning.rope.under(contract).bound(&x, &table, y)
         };
-        let (ideal, own) = (own.under(IDEAL), own.under(contract));
-        let table = rope_table::<f64>(&ideal, first, x.value.nrows());
-        let y = rope(&ideal, x.view(), table.cos.view(), table.sin.view()).map_err(reference::Error::from)?;
-        let bounded = |part: Tracked<f64>| {
-            let error = Some(own.table_bound(first, &part.value));
-            Tracked { value: part.value, error }
+        Ok(vec![Made::of("y", y, bound)])
+    },
+};
+
+pub(super) const QK_NORM_ROPE: Operator = Operator {
+    signature: Signature {
+        name: "qk_norm_rope",
+        equation: "q = rope(qk_norm(x's q; w)), k = rope(qk_norm(x's k; u)), v as it is",
+        inputs: &[
+            port("x", "[n, (heads + 2 · kv_heads) · head_dim], q, k and v side by side"),
+            port("w", "[heads · head_dim], or [head_dim]"),
+            port("u", "[kv_heads · head_dim], or [head_dim]"),
+        ],
+        numbers: &[HEADS, KV_HEADS, EPS, ONE_PLUS, PER_HEAD, ROTARY_DIM, THETA, FIRST],
+        outputs: &[port("q", "[n, heads · head_dim]"), port("k", "[n, kv_heads · head_dim]"), port("v", "as k")],
+    },
+    compute: |given| {
+        let (x, w, u) = (given.input("x")?, given.row("w")?, given.row("u")?);
+        let (query_heads, key_heads) = (given.count("heads")?, given.count("kv_heads")?);
+        let head_dim = x.value.ncols().checked_div(query_heads + 2 * key_heads).unwrap_or(0);
+        let turning = Turning::of(given, head_dim, x.dim().0)?;
+        let own = QkNormRope { query_heads, key_heads, norm: of_heads(given, head_dim)?, rope: turning.rope };
+        let heads = qk_norm_rope(&own.under(IDEAL), x.view(), [w.view(), u.view()], &turning.table)?;
+        let Heads { queries, keys, values } = heads.clone();
+        let bounds = std::rc::Rc::new(move |contract: &RoundingContract| {
+            let table = turning.bounded(contract);
+            own.under(contract).bound(&x, [w.view(), u.view()], &table, &heads).expect("as they were made")
+        });
+        let of = |place: usize| {
+            let bounds = bounds.clone();
+            move |contract: &RoundingContract, _: &Array2<f64>| bounds(contract)[place].clone()
         };
-        let table = RopeTable { cos: bounded(table.cos), sin: bounded(table.sin) };
-        let error = own.bound(&x, &table, &y);
-        Ok(vec![Made::of("y", y, error)])
+        Ok(vec![Made::of("q", queries, of(0)), Made::of("k", keys, of(1)), Made::copied("v", values)])
     },
 };
 
@@ -49,28 +79,16 @@ pub(super) const ATTENTION: Operator = Operator {
     signature: Signature {
         name: "attention",
         equation: "o = Σⱼ softmax(σ·q·kⱼ)·vⱼ over j ≤ i, the last rows of q at the last of k; σ = 1/√head_dim",
-        inputs: &[("q", "[n, heads · head_dim]"), ("k", "[s, kv_heads · head_dim]"), ("v", "as k")],
-        numbers: &[
-            ("heads", None, "the number of heads of q"),
-            ("kv_heads", None, "the number of heads of k and v"),
-            ("scale", Some(0.0), "σ, where it is another"),
-            ("window", Some(0.0), "keys that a query sees at most; 0 for all"),
-        ],
-        outputs: &[("o", "as q")],
+        inputs: &[port("q", "[n, heads · head_dim]"), port("k", "[s, kv_heads · head_dim]"), port("v", "as k")],
+        numbers: &[HEADS, KV_HEADS, SCALE, if_given("window", "keys that a query sees at most")],
+        outputs: &[port("o", "as q")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
-        let (heads, groups) = (given.count("heads")?, given.count("kv_heads")?);
-        let head_dim = q.value.ncols().checked_div(heads).unwrap_or(0);
-        let (scale, window) = (given.number("scale")?, given.count("window")?);
-        let under = |contract: &RoundingContract| {
-            let own = Attention::under(contract, (heads, groups), head_dim);
-            let scale = if scale == 0.0 { own.scale } else { scale };
-            Attention { scale, window: (window > 0).then_some(window), ..own }.of_rows(q.value.nrows())
-        };
-        let o = attention(&under(IDEAL), q.view(), k.view(), v.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&q, &k, &v, &o);
-        Ok(vec![Made::of("o", o, error)])
+        let (under, window) = (of_attention(given, &q)?, given.count_if("window")?);
+        let under = move |contract: &RoundingContract| Attention { window, ..under(contract) };
+        let o = attention(&under(IDEAL), q.view(), k.view(), v.view())?;
+        Ok(vec![Made::of("o", o, move |contract, o| under(contract).bound(&q, &k, &v, o))])
     },
 };
 
@@ -78,22 +96,95 @@ pub(super) const LIGHTNING_ATTENTION: Operator = Operator {
     signature: Signature {
         name: "lightning_attention",
         equation: "o = Σⱼ λ^(i−j)·(q·kⱼ)·vⱼ over j ≤ i, λ = e^(−s), s = 2^(−8(h+1)/H)·(1 − l/(L − 1 + 1e-5) + 1e-5)",
-        inputs: &[("q", "[n, heads · head_dim]"), ("k", "as q"), ("v", "as q")],
+        inputs: &[port("q", "[n, heads · head_dim]"), port("k", "as q"), port("v", "as q")],
         numbers: &[
-            ("heads", None, "H: the number of heads"),
-            ("layer", Some(0.0), "l"),
-            ("layers", Some(0.0), "L; without, nothing decays"),
+            needed("heads", "H: the number of heads"),
+            or("layer", 0.0, "l"),
+            if_given("layers", "L; without, nothing decays"),
         ],
-        outputs: &[("o", "as q")],
+        outputs: &[port("o", "as q")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
-        let (heads, layer, layers) = (given.count("heads")?, given.count("layer")?, given.count("layers")?);
+        let (heads, layer) = (given.count("heads")?, given.count("layer")?);
         let head_dim = q.value.ncols().checked_div(heads).unwrap_or(0);
-        let slopes = if layers == 0 { vec![0.0; heads] } else { slopes(heads, layer, layers) };
-        let under = |contract: &RoundingContract| LightningAttention::under(contract, slopes.clone(), head_dim);
-        let o = lightning_attention(&under(IDEAL), q.view(), k.view(), v.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&q, &k, &v, &o);
-        Ok(vec![Made::of("o", o, error)])
+        let slopes = match given.count_if("layers")? {
+            Some(layers) if layer < layers => slopes(heads, layer, layers),
+            Some(layers) => {
+                return Err(Failure::new(format!("lightning_attention: layer is {layer}, expected below {layers}"))
+                    .help("layers are numbered from 0 on"));
+            }
+            None => vec![0.0; heads],
+        };
+        let under = move |contract: &RoundingContract| LightningAttention::under(contract, slopes.clone(), head_dim);
+        let o = lightning_attention(&under(IDEAL), q.view(), k.view(), v.view())?;
+        Ok(vec![Made::of("o", o, move |contract, o| under(contract).bound(&q, &k, &v, o))])
     },
 };
+
+pub(super) const KV_CACHE: Operator = Operator {
+    signature: Signature {
+        name: "kv_cache",
+        equation: "keys = [kept_k; k], values = [kept_v; v]",
+        inputs: &[
+            port("k", "[n, kv_heads · head_dim]"),
+            port("v", "as k"),
+            optional("kept_k", "[s, kv_heads · head_dim]"),
+            optional("kept_v", "as kept_k"),
+        ],
+        numbers: &[],
+        outputs: &[port("keys", "[s + n, kv_heads · head_dim]"), port("values", "as keys")],
+    },
+    compute: |given| {
+        let mut cache = KvCache::new(1);
+        if let Some(kept) = given.input_if("kept_k")? {
+            cache.append(0, &kept, &given.input("kept_v")?)?;
+        }
+        let (keys, values) = cache.append(0, &given.input("k")?, &given.input("v")?)?;
+        let kept = |name, x: &Tracked<f64>| {
+            let bound = |contract: &RoundingContract, x: &Array2<f64>| {
+                ErrorBound::exact(x.dim()).rounded(x.view(), contract.stored().storage)
+            };
+            Made::of(name, x.value.clone(), bound)
+        };
+        Ok(vec![kept("keys", keys), kept("values", values)])
+    },
+};
+
+/// A rotation, and its table.
+struct Turning {
+    rope: Rope,
+    first: usize,
+    table: RopeTable<f64>,
+}
+
+impl Turning {
+    fn of(given: &Given, head_dim: usize, n: usize) -> Result<Self, Failure> {
+        let (rotary_dim, theta, first) = (given.count("rotary_dim")?, given.number("theta")?, given.count("first")?);
+        let rope = Rope { head_dim, rotary_dim, theta, ..Rope::default() };
+        Ok(Turning { rope, first, table: rope_table(&rope.under(IDEAL), first, n) })
+    }
+
+    /// The table, with how far another's may be from it.
+    fn bounded(&self, contract: &RoundingContract) -> RopeTable<f64> {
+        let own = self.rope.under(contract);
+        let of = |part: &Tracked<f64>| {
+            let error = Some(own.table_bound(self.first, &part.value));
+            Tracked { value: part.value.clone(), error }
+        };
+        RopeTable { cos: of(&self.table.cos), sin: of(&self.table.sin) }
+    }
+}
+
+/// Attention of the heads and with the scale that are given.
+pub(super) fn of_attention(
+    given: &Given,
+    q: &Tracked<f64>,
+) -> Result<impl Fn(&RoundingContract) -> Attention + Clone + 'static, Failure> {
+    let (heads, groups, scale) = (given.count("heads")?, given.count("kv_heads")?, given.number_if("scale")?);
+    let (rows, head_dim) = (q.value.nrows(), q.value.ncols().checked_div(heads).unwrap_or(0));
+    Ok(move |contract: &RoundingContract| {
+        let own = Attention::under(contract, (heads, groups), head_dim);
+        Attention { scale: scale.unwrap_or(own.scale), ..own }.of_rows(rows)
+    })
+}

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use fixtures::activations::dump::Dump;
 use fixtures::{Dtype, Tensor};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, Axis};
+use reference::grid::{AXES, Grid};
 use reference::matrix::Matrix;
+use reference::site::NONE;
 use reference::{Storage, Tracked};
 
-use super::signature::Signature;
+use super::signature::{Default, Port, Signature};
 use crate::failure::Failure;
 
 /// No head, token or expert has a number as large.
@@ -26,10 +28,15 @@ pub struct Given {
 impl Given {
     /// Opens a file of an operator's tensors; `typed` are `NAME=VALUE`.
     pub fn open(operator: &'static Signature, path: &Path, typed: &[String]) -> Result<Self, Failure> {
+        Given::of(operator, Dump::open(path)?, typed)
+    }
+
+    /// The same of tensors.
+    pub fn of(operator: &'static Signature, dump: Dump, typed: &[String]) -> Result<Self, Failure> {
         let typed = typed.iter().map(|word| number_in(operator, word)).collect::<Result<_, Failure>>()?;
-        let given = Given { dump: Dump::open(path)?, typed, operator };
-        let known: Vec<&str> = operator.inputs.iter().chain(operator.outputs).map(|(name, _)| *name).collect();
-        let is_known = |name: &str| known.contains(&name) || operator.numbers.iter().any(|(of, ..)| *of == name);
+        let given = Given { dump, typed, operator };
+        let known: Vec<&str> = operator.inputs.iter().chain(operator.outputs).map(|port| port.name).collect();
+        let is_known = |name: &str| known.contains(&name) || operator.numbers.iter().any(|of| of.name == name);
         if let Some(name) = given.dump.names().find(|name| !is_known(name)) {
             return Err(given.wrong(name, &format!("expected only {}", known.join(", "))));
         }
@@ -53,6 +60,19 @@ impl Given {
     /// The same, which an operator takes as exact.
     pub fn input(&self, name: &str) -> Result<Tracked<f64>, Failure> {
         Ok(Tracked::exact(self.matrix(name)?))
+    }
+
+    /// The same of one that may be left out.
+    pub fn input_if(&self, name: &str) -> Result<Option<Tracked<f64>>, Failure> {
+        self.has(name).then(|| self.input(name)).transpose()
+    }
+
+    /// The parts of a tensor along its first axis.
+    pub fn parts(&self, name: &str) -> Result<Vec<Tracked<f64>>, Failure> {
+        let (all, shape) = (self.matrix(name)?, self.shape(name)?);
+        let ranks = if shape.len() < 2 { 1 } else { shape[0] };
+        let parts = all.axis_chunks_iter(Axis(0), (all.nrows() / ranks.max(1)).max(1));
+        Ok(parts.map(|part| Tracked::exact(part.to_owned())).collect())
     }
 
     /// A tensor as a row.
@@ -81,12 +101,52 @@ impl Given {
         Err(self.wrong(name, &format!("is {:?}, expected {dim:?}", found.dim())))
     }
 
-    /// A tensor of choices, rows for the rows of scores.
-    pub fn choices(&self, name: &str, (rows, columns): (usize, usize)) -> Result<Array2<usize>, Failure> {
-        let chosen = self.indices(name, columns)?;
-        let found = chosen.dim();
-        let fits = found.0 == rows && (1..=columns).contains(&found.1);
-        if fits { Ok(chosen) } else { Err(self.wrong(name, &format!("is {found:?}, expected {rows} rows"))) }
+    /// A tensor of choices, rows for the rows of scores; −1 where there is none left.
+    pub fn choices(&self, name: &str, rows: usize) -> Result<Array2<usize>, Failure> {
+        let tensor = self.tensor(name)?;
+        let chosen = tensor.choices().map_err(|error| self.wrong(name, &error.to_string()))?;
+        let columns = chosen.len().checked_div(rows).unwrap_or(0);
+        let found = tensor.shape();
+        Array2::from_shape_vec((rows, columns), chosen)
+            .ok()
+            .filter(|_| columns > 0)
+            .ok_or_else(|| self.wrong(name, &format!("is {found:?}, expected {rows} rows")))
+    }
+
+    /// The same as an input, of an own number of rows.
+    pub fn blocks(&self, name: &str) -> Result<Array2<Option<usize>>, Failure> {
+        let rows = self.matrix(name)?.nrows();
+        Ok(self.choices(name, rows)?.mapv(|block| (block != NONE).then_some(block)))
+    }
+
+    /// A tensor of marks.
+    pub fn marks(&self, name: &str) -> Result<Vec<bool>, Failure> {
+        Ok(self.indices(name, 2)?.iter().map(|&mark| mark == 1).collect())
+    }
+
+    /// The marks, if they are there.
+    pub fn marks_if(&self, name: &str) -> Result<Option<Vec<bool>>, Failure> {
+        self.has(name).then(|| self.marks(name)).transpose()
+    }
+
+    /// Counts one after the other.
+    pub fn counts(&self, name: &str) -> Result<Vec<usize>, Failure> {
+        Ok(self.indices(name, COUNTS)?.into_iter().collect())
+    }
+
+    /// Tokens one after the other.
+    pub fn tokens(&self, name: &str) -> Result<Vec<u32>, Failure> {
+        Ok(self.counts(name)?.into_iter().map(|token| u32::try_from(token).expect("below 2³²")).collect())
+    }
+
+    /// Grids of patches, a row each.
+    pub fn grids(&self, name: &str) -> Result<Vec<Grid>, Failure> {
+        let counts = self.counts(name)?;
+        let (grids, rest) = counts.as_chunks::<AXES>();
+        if rest.is_empty() {
+            return Ok(grids.iter().map(|&[t, h, w]| Grid { t, h, w }).collect());
+        }
+        Err(self.wrong(name, &format!("is {:?}, expected [grids, {AXES}]", self.shape(name)?)))
     }
 
     /// A tensor of indices below a limit.
@@ -96,39 +156,76 @@ impl Given {
         Ok(Array2::from_shape_vec(dim, indices).expect("as many as the matrix has"))
     }
 
-    /// What a tensor's values are stored in; wider types count as f32, in which devices compute.
+    /// What a tensor's values are stored in; wider types count as f32, in which devices compute, and integers are not
+    /// rounded.
     pub fn storage(&self, name: &str) -> Result<Storage, Failure> {
         match self.tensor(name)?.dtype() {
             Dtype::Bf16 => Ok(Storage::Bf16),
             Dtype::F16 => Ok(Storage::F16),
             Dtype::F32 | Dtype::F64 => Ok(Storage::F32),
-            other => Err(self.wrong(name, &format!("is {other}, expected f32, f16 or bf16"))),
+            narrow @ (Dtype::F8E4m3 | Dtype::F8E5m2 | Dtype::F8E8m0) => {
+                Err(self.wrong(name, &format!("is {narrow}, expected f32, f16, bf16 or integers")))
+            }
+            Dtype::Bool
+            | Dtype::U8
+            | Dtype::I8
+            | Dtype::U16
+            | Dtype::I16
+            | Dtype::U32
+            | Dtype::I32
+            | Dtype::U64
+            | Dtype::I64 => Ok(Storage::Real),
         }
     }
 
     /// A number: the one typed, the file's, or the operator's default.
     pub fn number(&self, name: &str) -> Result<f64, Failure> {
+        let own = self.operator.numbers.iter().find(|own| own.name == name).expect("the operator has it");
+        match (self.number_if(name)?, own.default) {
+            (Some(number), _) | (None, Default::Is(number)) => Ok(number),
+            (None, Default::No) => Ok(0.0),
+            (None, Default::Needed | Default::Absent) => {
+                Err(Failure::new(format!("{} needs {name}, {}", self.operator.name, own.what))
+                    .help(format!("--set {name}=NUMBER, or a tensor of one number in the file")))
+            }
+        }
+    }
+
+    /// A number, if it is typed or the file has it.
+    pub fn number_if(&self, name: &str) -> Result<Option<f64>, Failure> {
         if let Some(typed) = self.typed.get(name) {
-            return Ok(*typed);
+            return Ok(Some(*typed));
         }
-        if self.has(name) {
-            let tensor = self.tensor(name)?;
-            return match tensor.values::<f64>()[..] {
-                [number] => Ok(number),
-                _ => Err(self.wrong(name, &format!("is {:?}, expected one number", tensor.shape()))),
-            };
+        if !self.has(name) {
+            return Ok(None);
         }
-        let own = self.operator.numbers.iter().find(|(of, ..)| *of == name);
-        own.and_then(|(_, default, _)| *default).ok_or_else(|| {
-            let what = own.map_or("", |(.., what)| what);
-            Failure::new(format!("{} needs {name}, {what}", self.operator.name))
-                .help(format!("--set {name}=NUMBER, or a tensor of one number in the file"))
-        })
+        let tensor = self.tensor(name)?;
+        match tensor.values::<f64>()[..] {
+            [number] => Ok(Some(number)),
+            _ => Err(self.wrong(name, &format!("is {:?}, expected one number", tensor.shape()))),
+        }
     }
 
     /// A number that counts.
     pub fn count(&self, name: &str) -> Result<usize, Failure> {
-        let number = self.number(name)?;
+        self.counted(name, self.number(name)?)
+    }
+
+    /// The same, if it is given.
+    pub fn count_if(&self, name: &str) -> Result<Option<usize>, Failure> {
+        self.number_if(name)?.map(|number| self.counted(name, number)).transpose()
+    }
+
+    /// Whether something is so.
+    pub fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.number(name)? {
+            0.0 => Ok(false),
+            1.0 => Ok(true),
+            other => Err(self.wrong(name, &format!("is {other}, expected 0 or 1"))),
+        }
+    }
+
+    fn counted(&self, name: &str, number: f64) -> Result<usize, Failure> {
         let one = Tensor::stored(Storage::Real, [1], [number]).expect("one value");
         let counts = one.indices(COUNTS).map_err(|_| self.wrong(name, &format!("is {number}, expected a count")))?;
         Ok(counts[0])
@@ -139,15 +236,12 @@ impl Given {
             return Ok(self.dump.tensor(name)?);
         }
         let found: Vec<&str> = self.dump.names().collect();
-        let needed = |ports: &[(&str, &str)]| {
-            ports.iter().map(|(name, shape)| format!("{name} {shape}")).collect::<Vec<String>>().join(", ")
-        };
         let problem = format!("{} has no {name}, only {}", self.dump.path().display(), found.join(", "));
         Err(Failure::new(problem).help(format!(
             "{} reads {} and makes {}",
             self.operator.name,
-            needed(self.operator.inputs),
-            needed(self.operator.outputs)
+            listed(self.operator.inputs),
+            listed(self.operator.outputs)
         )))
     }
 
@@ -157,9 +251,15 @@ impl Given {
     }
 }
 
+/// Tensors with their shapes.
+pub fn listed(ports: &[Port]) -> String {
+    let of = |port: &Port| format!("{} {}{}", port.name, port.shape, if port.is_optional { " (if any)" } else { "" });
+    ports.iter().map(of).collect::<Vec<String>>().join(", ")
+}
+
 /// The number of `NAME=VALUE`.
 fn number_in(operator: &Signature, word: &str) -> Result<(String, f64), Failure> {
-    let names: Vec<&str> = operator.numbers.iter().map(|(name, ..)| *name).collect();
+    let names: Vec<&str> = operator.numbers.iter().map(|number| number.name).collect();
     let expected = if names.is_empty() { "nothing: it takes no numbers".to_owned() } else { names.join(", ") };
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     if !names.contains(&name) {

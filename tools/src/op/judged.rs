@@ -1,15 +1,19 @@
 //! A candidate's outputs next to the reference's.
 
+use fixtures::activations::dump::Dump;
+use fixtures::golden::operators::Alone;
+use ndarray::Array2;
 use reference::compare::Comparison;
 use reference::profiles::PROFILES;
 use reference::{RoundingContract, Storage};
 use serde_json::json;
 
 use super::given::Given;
-use super::made::Made;
-use super::operator::Operator;
+use super::list;
+use super::made::{Chosen, Made};
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
+use crate::judge::verdict::Verdict;
 
 /// An output of a candidate, as it was judged.
 #[derive(Debug)]
@@ -18,23 +22,27 @@ pub struct Judged {
     pub name: &'static str,
     /// What rounding it is judged by.
     pub precision: String,
+    /// What is said of it.
+    pub verdict: Verdict,
     /// What was found; of choices, row by row.
     pub found: Comparison,
+    /// What else there is to say, in a sentence.
+    pub note: Option<String>,
     shape: Vec<usize>,
-    chooses: bool,
+    is_chosen: bool,
 }
 
 /// Every output that a file has, by the precision that is named, or that documented one of its type by which the fewest values are
 /// faults, the likeliest first.
-pub fn judged(operator: &Operator, given: &Given, named: Option<&str>) -> Result<Vec<Judged>, Failure> {
-    let shown: Vec<&str> =
-        operator.signature.outputs.iter().map(|(name, _)| *name).filter(|name| given.has(name)).collect();
-    let stored = shown.iter().find_map(|name| given.storage(name).ok()).unwrap_or(Storage::F32);
+pub fn judged(made: &[Made], given: &Given, named: Option<&str>) -> Result<Vec<Judged>, Failure> {
+    let shown: Vec<&Made> = made.iter().filter(|made| given.has(made.name)).collect();
+    let mut types = shown.iter().filter_map(|made| given.storage(made.name).ok());
+    let stored = types.find(|storage| *storage != Storage::Real).unwrap_or(Storage::F32);
     let mut best: Vec<Judged> = Vec::new();
     for (precision, contract) in precisions(stored, named)? {
-        let made = operator.compute(given, &contract)?;
-        let shown = made.iter().filter(|made| given.has(made.name));
-        let judged: Vec<Judged> = shown.map(|made| Judged::of(given, made, &precision)).collect::<Result<_, _>>()?;
+        let judged: Result<Vec<Judged>, Failure> =
+            shown.iter().map(|made| Judged::of(given, made, &precision, &contract)).collect();
+        let judged = judged?;
         let faults = |judged: &[Judged]| judged.iter().map(|judged| judged.found.faults).sum::<usize>();
         if best.is_empty() || faults(&judged) < faults(&best) {
             best = judged;
@@ -44,6 +52,13 @@ pub fn judged(operator: &Operator, given: &Given, named: Option<&str>) -> Result
         }
     }
     Ok(best)
+}
+
+/// What a golden file's outputs are judged as.
+pub fn of_golden(alone: &Alone, dump: Dump) -> Result<Vec<Judged>, Failure> {
+    let operator = list::named(&alone.operator)?;
+    let given = Given::of(&operator.signature, dump, &[])?;
+    judged(&operator.compute(&given)?, &given, None)
 }
 
 /// The precision that is named, or every documented one of a type.
@@ -61,36 +76,59 @@ fn precisions(stored: Storage, named: Option<&str>) -> Result<Vec<(String, Round
     Ok(ways)
 }
 
+/// What was found, the verdict, and what else there is to say.
+type Found = (Comparison, Verdict, Option<String>);
+
+fn of_choices(given: &Given, made: &Made, chosen: &Chosen, contract: &RoundingContract) -> Result<Found, Failure> {
+    let (found, wrong) = made.compared_choices(chosen, &given.choices(made.name, made.value.nrows())?, contract);
+    let verdict = match (found.faults, found.suspicious) {
+        (0, 0) => Verdict::Exact,
+        (0, _) => Verdict::Tie,
+        _ => Verdict::Fault,
+    };
+    Ok((found, verdict, wrong))
+}
+
+fn of_values(given: &Given, made: &Made, contract: &RoundingContract) -> Result<Found, Failure> {
+    let found = made.compared(&given.like(made.name, made.value.dim())?, given.storage(made.name)?, contract);
+    let norm = |x: &Array2<f64>| x.iter().map(|x| x * x).sum::<f64>();
+    let is_vacuous = || norm(&made.bound(contract).certain) > norm(&made.value);
+    let (verdict, note) = match (found.faults, found.suspicious) {
+        (0, _) if found.equal == found.count => (Verdict::Exact, None),
+        (0, 0) if is_vacuous() => (Verdict::Inconclusive, Some("the error bound is above the signal".to_owned())),
+        (0, 0) => (Verdict::Within, None),
+        (0, _) => (Verdict::Suspicious, None),
+        _ => (Verdict::Fault, None),
+    };
+    Ok((found, verdict, note))
+}
+
 impl Judged {
-    fn of(given: &Given, made: &Made, precision: &str) -> Result<Self, Failure> {
-        let found = match made.chosen {
-            Some(_) => made.compared_choices(&given.choices(made.name, made.value.dim())?),
-            None => made.compared(&given.like(made.name, made.value.dim())?, given.storage(made.name)?),
+    fn of(given: &Given, made: &Made, precision: &str, contract: &RoundingContract) -> Result<Self, Failure> {
+        let (found, verdict, note) = match &made.chosen {
+            Some(chosen) => of_choices(given, made, chosen, contract)?,
+            None => of_values(given, made, contract)?,
         };
         let (precision, shape) = (precision.to_owned(), given.shape(made.name)?);
-        Ok(Judged { name: made.name, precision, found, shape, chooses: made.chosen.is_some() })
+        Ok(Judged { name: made.name, precision, verdict, found, note, shape, is_chosen: made.chosen.is_some() })
     }
 
-    /// The verdict.
-    pub fn verdict(&self) -> &'static str {
-        match (self.found.faults, self.found.suspicious) {
-            (0, 0) if self.found.equal == self.found.count => "exact",
-            (0, 0) => "within",
-            (0, _) if self.chooses => "tie",
-            (0, _) => "suspicious",
-            _ => "fault",
-        }
+    /// Whether it has choices, and no values.
+    pub fn is_chosen(&self) -> bool {
+        self.is_chosen
     }
 
-    /// Where and how far the worst value is off.
+    /// Where and how far the worst value is off, and what else there is to say.
     pub fn worst(&self) -> String {
-        let Some(worst) = self.found.worst.filter(|worst| worst.ratio > 0.0) else { return String::new() };
-        let columns = self.shape.last().copied().unwrap_or(1);
-        let place = unravel(worst.at.0 * columns + worst.at.1, &self.shape);
-        format!(
-            "{:.2} of its bound at {place:?}: candidate {:e}, reference {:e}, allowed ±{:.3e}",
-            worst.ratio, worst.candidate, worst.reference, worst.bound
-        )
+        let worst = self.found.worst.filter(|worst| worst.ratio > 0.0).map(|worst| {
+            let columns = self.shape.last().copied().unwrap_or(1);
+            let place = unravel(worst.at.0 * columns + worst.at.1, &self.shape);
+            format!(
+                "{:.2} of its bound at {place:?}: candidate {:e}, reference {:e}, allowed ±{:.3e}",
+                worst.ratio, worst.candidate, worst.reference, worst.bound
+            )
+        });
+        worst.into_iter().chain(self.note.clone()).collect::<Vec<_>>().join("; ")
     }
 
     /// The same for programs.
@@ -100,7 +138,7 @@ impl Judged {
             json!({ "row": worst.at.0, "column": worst.at.1, "candidate": worst.candidate, "reference": worst.reference,
                     "bound": worst.bound, "ratio": worst.ratio })
         });
-        json!({ "output": self.name, "verdict": self.verdict(), "precision": self.precision, "count": count,
-                "equal": equal, "faults": faults, "suspicious": suspicious, "worst": worst })
+        json!({ "output": self.name, "verdict": self.verdict, "precision": self.precision, "count": count,
+                "equal": equal, "faults": faults, "suspicious": suspicious, "worst": worst, "note": self.note })
     }
 }

@@ -1,24 +1,45 @@
 //! All operators.
 
 use super::operator::Operator;
-use super::{activations, attention, norms, products, routing};
+use super::{activations, attention, blocks, norms, products, routing, training, vision};
 use crate::failure::Failure;
 
-/// Every operator, in the order of the table in the README.
-pub const OPERATORS: [Operator; 13] = [
+/// Every operator of `reference/src/ops`, as a pass comes to them; what training adds is last.
+pub const OPERATORS: [Operator; 34] = [
+    products::EMBEDDING,
     norms::RMS_NORM,
-    norms::LAYER_NORM,
+    norms::ADD_RMS_NORM,
+    norms::QK_NORM,
     products::LINEAR,
+    products::LINEAR_BIAS,
     attention::ROPE,
+    attention::QK_NORM_ROPE,
+    attention::KV_CACHE,
     attention::ATTENTION,
+    blocks::INDEXER,
+    blocks::BLOCK_SPARSE_ATTENTION,
     attention::LIGHTNING_ATTENTION,
+    activations::RESIDUAL,
+    activations::ALL_REDUCE,
     routing::ROUTER,
-    routing::LOAD_BALANCING,
     activations::SWIGLU,
     activations::SWIGLU_OAI,
+    products::DENSE_FFN,
+    routing::MOE,
+    vision::MTP,
+    routing::SAMPLING,
+    vision::PATCH_EMBEDDING,
+    norms::LAYER_NORM,
+    vision::AXIAL_ROPE,
+    vision::VISION_ATTENTION,
     activations::GELU,
-    activations::RESIDUAL,
-    routing::POLICY_GRADIENT,
+    vision::PATCH_MERGE,
+    vision::MASKED_SCATTER,
+    training::ROUTER_JITTER,
+    training::LOAD_BALANCING,
+    training::UPDATED_BIAS,
+    training::POLICY_GRADIENT,
+    training::ADVANTAGES,
 ];
 
 /// The one of this name.

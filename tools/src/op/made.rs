@@ -1,65 +1,98 @@
 //! What an operator makes, and how a candidate's stands to it.
 
-use std::collections::BTreeSet;
+use std::fmt;
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 use reference::bound::{ErrorBound, confidence};
 use reference::compare::{Comparison, compare};
-use reference::ops::router::top_k;
-use reference::{Storage, Tracked};
+use reference::{RoundingContract, Storage, Tracked};
 
-/// An output as the reference computes it in f64, and how far a candidate may be from it.
-#[derive(Debug)]
+use crate::judge::legal::{Choices, Row};
+
+/// How far a candidate of a precision may be from a value.
+type Bound = dyn Fn(&RoundingContract, &Array2<f64>) -> ErrorBound;
+
+/// An output as the reference computes it in f64.
 pub struct Made {
     /// Its name.
     pub name: &'static str,
-    /// Its values \[rows, columns\].
+    /// Its values \[rows, columns\]; of a choice, the scores by which it is made.
     pub value: Array2<f64>,
-    /// The bound.
-    pub error: ErrorBound,
-    /// Where these are scores, of which a candidate shows what it chose: how many, those of the largest.
-    pub chosen: Option<usize>,
+    /// What is chosen, where a candidate shows that.
+    pub chosen: Option<Chosen>,
+    bound: Box<Bound>,
+}
+
+/// What the reference chooses by scores.
+#[derive(Debug)]
+pub struct Chosen {
+    /// What that is, in a word.
+    pub what: &'static str,
+    /// The columns of each row, [`NONE`](reference::site::NONE) where there is none left.
+    pub columns: Array2<usize>,
 }
 
 /// How often a comparison may call one right value suspicious.
 const FALSE_SUSPICION: f64 = 1e-6;
 
 impl Made {
-    pub(super) fn of(name: &'static str, value: Array2<f64>, error: ErrorBound) -> Self {
-        Made { name, value, error, chosen: None }
+    /// An output, with its bound under a precision.
+    pub(super) fn of(
+        name: &'static str,
+        value: Array2<f64>,
+        bound: impl Fn(&RoundingContract, &Array2<f64>) -> ErrorBound + 'static,
+    ) -> Self {
+        Made { name, value, chosen: None, bound: Box::new(bound) }
     }
 
-    /// As an input of what follows it.
-    pub(super) fn tracked(&self) -> Tracked<f64> {
-        Tracked { value: self.value.clone(), error: Some(self.error.clone()) }
+    /// An output that is copied: no precision rounds it.
+    pub(super) fn copied(name: &'static str, value: Array2<f64>) -> Self {
+        Made::of(name, value, |_, value| ErrorBound::exact(value.dim()))
+    }
+
+    /// The scores of a choice, of which candidates show what was chosen.
+    pub(super) fn choosing(self, what: &'static str, columns: Array2<usize>) -> Self {
+        Made { chosen: Some(Chosen { what, columns }), ..self }
+    }
+
+    /// How far a candidate of this precision may be off.
+    pub fn bound(&self, contract: &RoundingContract) -> ErrorBound {
+        (self.bound)(contract, &self.value)
     }
 
     /// How a candidate's values, stored in a type, stand to it.
-    pub fn compared(&self, candidate: &Array2<f64>, storage: Storage) -> Comparison {
+    pub fn compared(&self, candidate: &Array2<f64>, storage: Storage, contract: &RoundingContract) -> Comparison {
         let lambda = confidence(candidate.len(), FALSE_SUSPICION);
-        compare(candidate.view(), self.value.view(), &self.error, storage, lambda)
+        compare(candidate.view(), self.value.view(), &self.bound(contract), storage, lambda)
     }
 
-    /// How choices stand to these scores, row by row: a choice is legal if none of it, at its best, scores less than another at its
-    /// worst.
-    pub fn compared_choices(&self, chosen: &Array2<usize>) -> Comparison {
-        let mut found = Comparison { count: chosen.nrows(), ..Comparison::default() };
-        let best = top_k(chosen.ncols(), self.value.view());
-        for (i, row) in chosen.rows().into_iter().enumerate() {
-            let (own, best) = (set(row), set(best.row(i)));
-            let score = |e: usize, sign: f64| self.value[[i, e]] + sign * self.error.certain[[i, e]];
-            let least = own.iter().map(|&e| score(e, 1.0)).fold(f64::INFINITY, f64::min);
-            let rest = (0..self.value.ncols()).filter(|e| !own.contains(e));
-            let most = rest.map(|e| score(e, -1.0)).fold(f64::NEG_INFINITY, f64::max);
-            let is_legal = own.len() == chosen.ncols() && least >= most;
-            found.equal += usize::from(own == best);
-            found.faults += usize::from(own != best && !is_legal);
-            found.suspicious += usize::from(own != best && is_legal);
+    /// How a candidate's choices stand to these scores, row by row, and what is wrong with the first that is.
+    pub fn compared_choices(
+        &self,
+        chosen: &Chosen,
+        candidate: &Array2<usize>,
+        contract: &RoundingContract,
+    ) -> (Comparison, Option<String>) {
+        let scores = Tracked { value: self.value.clone(), error: Some(self.bound(contract)) };
+        let choices = Choices { what: chosen.what, scores: &scores, own: &chosen.columns, candidate };
+        let mut found = Comparison { count: candidate.nrows(), ..Comparison::default() };
+        let mut wrong = None;
+        for row in 0..candidate.nrows() {
+            match choices.row(row, &format!("row {row}"), |column| vec![row, column]) {
+                Row::Same => found.equal += 1,
+                Row::Legal => found.suspicious += 1,
+                Row::Illegal { note, .. } => {
+                    found.faults += 1;
+                    wrong.get_or_insert(note);
+                }
+            }
         }
-        found
+        (found, wrong)
     }
 }
 
-fn set(row: ArrayView1<'_, usize>) -> BTreeSet<usize> {
-    row.iter().copied().collect()
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Made").field("name", &self.name).field("value", &self.value).finish_non_exhaustive()
+    }
 }

@@ -1,33 +1,59 @@
 //! Norms.
 
 use reference::RoundingContract;
+use reference::ops::add_rms_norm::{AddRmsNorm, add_rms_norm};
 use reference::ops::layer_norm::{LayerNorm, layer_norm};
+use reference::ops::qk_norm::{QkNorm, qk_norm};
 use reference::ops::rms_norm::{RmsNorm, rms_norm};
-use reference::semantics::{EpsPlace, NormWeight};
+use reference::semantics::{self, EpsPlace, NormWeight};
 
+use super::given::Given;
 use super::made::Made;
 use super::operator::Operator;
-use super::signature::Signature;
+use super::signature::{Number, Signature, flag, needed, or, port};
+use crate::failure::Failure;
+
+pub(super) const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
+
+pub(super) const EPS: Number = or("eps", 1e-6, "ε");
+pub(super) const ONE_PLUS: Number = flag("one_plus", "1 where rows are multiplied by 1 + w, as M3's are");
+pub(super) const PER_HEAD: Number = flag("per_head", "1 where each head has its own mean square");
 
 pub(super) const RMS_NORM: Operator = Operator {
     signature: Signature {
         name: "rms_norm",
         equation: "y = x / √(ε + mean x²) · w, or · (1 + w)",
-        inputs: &[("x", "[…, d]"), ("w", "[d]")],
-        numbers: &[
-            ("eps", Some(1e-6), "ε"),
-            ("one_plus", Some(0.0), "1 where rows are multiplied by 1 + w, as M3's are"),
-        ],
-        outputs: &[("y", "[…, d]")],
+        inputs: &[port("x", "[…, d]"), port("w", "[d]")],
+        numbers: &[EPS, ONE_PLUS],
+        outputs: &[port("y", "[…, d]")],
     },
-    compute: |given, contract| {
-        let (x, w) = (given.input("x")?, given.row("w")?);
-        let weight = if given.number("one_plus")? == 0.0 { NormWeight::Plain } else { NormWeight::OnePlus };
-        let eps = given.number("eps")?;
-        let under = |contract: &RoundingContract| RmsNorm::under(contract, eps, EpsPlace::Inside).weighing(weight);
-        let y = rms_norm(&under(&RoundingContract::IDEAL), x.view(), w.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&x, w.view(), &y);
-        Ok(vec![Made::of("y", y, error)])
+    compute: |given| {
+        let (x, w, under) = (given.input("x")?, given.row("w")?, norm(given)?);
+        let y = rms_norm(&under(IDEAL), x.view(), w.view())?;
+        Ok(vec![Made::of("y", y, move |contract, y| under(contract).bound(&x, w.view(), y))])
+    },
+};
+
+pub(super) const ADD_RMS_NORM: Operator = Operator {
+    signature: Signature {
+        name: "add_rms_norm",
+        equation: "s = x + f, y = rms_norm(s; w)",
+        inputs: &[port("x", "[…, d]"), port("f", "[…, d]"), port("w", "[d]")],
+        numbers: &[EPS, ONE_PLUS],
+        outputs: &[port("s", "[…, d]"), port("y", "[…, d]")],
+    },
+    compute: |given| {
+        let (x, f, w, norm) = (given.input("x")?, given.input("f")?, given.row("w")?, norm(given)?);
+        let under = move |contract: &RoundingContract| {
+            let norm = norm(contract);
+            AddRmsNorm { norm, ..AddRmsNorm::under(contract, norm.eps, norm.eps_place) }
+        };
+        let (s, y) = add_rms_norm(&under(IDEAL), x.view(), f.view(), w.view())?;
+        let of = (x.clone(), f.clone(), under.clone());
+        let of_sum = move |contract: &RoundingContract, s: &_| of.2(contract).residual.bound(&of.0, &of.1, s);
+        let sum = s.clone();
+        let of_norm = move |contract: &RoundingContract, y: &_| under(contract).bound(&x, &f, w.view(), (&sum, y)).1;
+        Ok(vec![Made::of("s", s, of_sum), Made::of("y", y, of_norm)])
     },
 };
 
@@ -35,16 +61,44 @@ pub(super) const LAYER_NORM: Operator = Operator {
     signature: Signature {
         name: "layer_norm",
         equation: "y = (x − mean x) / √(ε + variance of x) · w + b",
-        inputs: &[("x", "[…, d]"), ("w", "[d]"), ("b", "[d]")],
-        numbers: &[("eps", Some(1e-5), "ε")],
-        outputs: &[("y", "[…, d]")],
+        inputs: &[port("x", "[…, d]"), port("w", "[d]"), port("b", "[d]")],
+        numbers: &[or("eps", 1e-5, "ε")],
+        outputs: &[port("y", "[…, d]")],
     },
-    compute: |given, contract| {
+    compute: |given| {
         let (x, w, b, eps) = (given.input("x")?, given.row("w")?, given.row("b")?, given.number("eps")?);
-        let under = |contract: &RoundingContract| LayerNorm::under(contract, eps);
-        let ideal = under(&RoundingContract::IDEAL);
-        let y = layer_norm(&ideal, x.view(), w.view(), b.view()).map_err(reference::Error::from)?;
-        let error = under(contract).bound(&x, w.view(), &y);
-        Ok(vec![Made::of("y", y, error)])
+        let under = move |contract: &RoundingContract| LayerNorm::under(contract, eps);
+        let y = layer_norm(&under(IDEAL), x.view(), w.view(), b.view())?;
+        Ok(vec![Made::of("y", y, move |contract, y| under(contract).bound(&x, w.view(), y))])
     },
 };
+
+pub(super) const QK_NORM: Operator = Operator {
+    signature: Signature {
+        name: "qk_norm",
+        equation: "y = rms_norm(x; w) over the whole row, or over each of its heads",
+        inputs: &[port("x", "[…, heads · head_dim]"), port("w", "[heads · head_dim], or [head_dim]")],
+        numbers: &[needed("head_dim", "channels of a head"), EPS, ONE_PLUS, PER_HEAD],
+        outputs: &[port("y", "as x")],
+    },
+    compute: |given| {
+        let (x, w) = (given.input("x")?, given.row("w")?);
+        let own = of_heads(given, given.count("head_dim")?)?;
+        let y = qk_norm(&own.under(IDEAL), x.view(), w.view())?;
+        Ok(vec![Made::of("y", y, move |contract, y| own.under(contract).bound(&x, w.view(), y))])
+    },
+};
+
+/// The norm that ε and the weight's kind say.
+pub(super) fn norm(given: &Given) -> Result<impl Fn(&RoundingContract) -> RmsNorm + Clone + 'static, Failure> {
+    let weight = if given.flag("one_plus")? { NormWeight::OnePlus } else { NormWeight::Plain };
+    let eps = given.number("eps")?;
+    Ok(move |contract: &RoundingContract| RmsNorm::under(contract, eps, EpsPlace::Inside).weighing(weight))
+}
+
+/// The norm of queries and keys.
+pub(super) fn of_heads(given: &Given, head_dim: usize) -> Result<QkNorm, Failure> {
+    let per_head = given.flag("per_head")?;
+    let over = if per_head { semantics::QkNorm::PerHead } else { semantics::QkNorm::FullProjection };
+    Ok(QkNorm { norm: norm(given)?(IDEAL), over, head_dim })
+}

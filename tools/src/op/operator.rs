@@ -1,7 +1,5 @@
 //! An operator that can be asked for.
 
-use reference::RoundingContract;
-
 use super::given::Given;
 use super::made::Made;
 use super::signature::Signature;
@@ -12,12 +10,12 @@ use crate::failure::Failure;
 pub struct Operator {
     /// In words.
     pub signature: Signature,
-    pub(super) compute: fn(&Given, &RoundingContract) -> Result<Vec<Made>, Failure>,
+    pub(super) compute: fn(&Given) -> Result<Vec<Made>, Failure>,
 }
 
 impl Operator {
-    /// What the reference makes of the inputs, in f64; how far a candidate of this precision may be off.
-    pub fn compute(&self, given: &Given, contract: &RoundingContract) -> Result<Vec<Made>, Failure> {
-        (self.compute)(given, contract)
+    /// What the reference makes of the inputs, in f64.
+    pub fn compute(&self, given: &Given) -> Result<Vec<Made>, Failure> {
+        (self.compute)(given)
     }
 }

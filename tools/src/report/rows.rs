@@ -64,7 +64,7 @@ pub fn of_operator(operator: &str, file: &str, judged: &[Judged]) -> Vec<Rows> {
         precision: Some(judged.precision.clone()),
         site: judged.name.to_owned(),
         operator: Some(operator.to_owned()),
-        verdict: Some(judged.verdict().to_owned()),
+        verdict: Some(judged.verdict.to_string()),
         statistics: statistics(&judged.json()),
         ..Rows::default()
     };
