@@ -144,9 +144,13 @@ impl Gpu {
 
     /// From now on, `kernel` is what `sources` say, on this device.
     pub fn replace(&self, kernel: &Kernel, sources: &Sources) -> Result<(), Error> {
-        let image = self.compile(kernel, sources)?;
+        self.replace_by_image(kernel, &self.compile(kernel, sources)?)
+    }
+
+    /// From now on, `kernel` is `image` on this device: what [`emulated::compile`] made for its form.
+    pub fn replace_by_image(&self, kernel: &Kernel, image: &[u8]) -> Result<(), Error> {
         for entry in kernel.entries {
-            let function = self.load(kernel, image.clone(), entry)?;
+            let function = self.load(kernel, image.to_vec(), entry)?;
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             functions.insert((*kernel, (*entry).to_owned()), function);
         }

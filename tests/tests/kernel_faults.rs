@@ -2,10 +2,14 @@
 //!
 //! Every statement that orders threads or copies is taken out of every kernel in turn, and the emulated device must
 //! find fault with what is left. So each kernel has an exercise that needs each of them, none is superfluous, and the
-//! checker sees them all.
+//! checker sees them all. A kernel is compiled once, and any of them is left out of what was compiled.
+
+mod guarded;
+mod statements;
 
 use std::collections::BTreeSet;
 
+use guarded::Guarded;
 use optimized::device::Gpu;
 use optimized::emulated::{Form, Schedule, with_schedule};
 use optimized::error::Error;
@@ -13,11 +17,9 @@ use optimized::kernel::table::{KERNELS, LINEAR_128_BF16, LINEAR_BIAS_128, RMS_NO
 use optimized::kernel::{Kernel, Sources};
 use optimized::report::Report;
 use rayon::prelude::*;
+use statements::{ORDERING, Statement, files_of, statements_of};
 use tests::device::emulated;
 use tests::exercise::exercise;
-
-/// How a statement begins that orders threads, or copies and the threads that wait for them.
-const ORDERING: [&str; 4] = ["__syncthreads();", "__syncwarp();", "cp_async_wait<", "cp_async_commit();"];
 
 const SCHEDULES: [Schedule; 6] = [
     Schedule::Forward,
@@ -27,48 +29,6 @@ const SCHEDULES: [Schedule; 6] = [
     Schedule::Adversarial(3),
     Schedule::Adversarial(4),
 ];
-
-/// A statement of a kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Statement {
-    file: String,
-    /// From 1.
-    line: usize,
-    text: String,
-}
-
-/// A kernel's file and all that it includes.
-fn files_of(kernel: &Kernel, sources: &Sources) -> BTreeSet<String> {
-    let mut files = BTreeSet::new();
-    let mut open = vec![kernel.file()];
-    while let Some(file) = open.pop() {
-        let text = sources.text(&file).unwrap_or_else(|| panic!("{file} is not embedded"));
-        let included = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
-        open.extend(included.map(str::to_owned));
-        files.insert(file);
-    }
-    files
-}
-
-/// The statements that order something in a kernel.
-fn statements_of(kernel: &Kernel, sources: &Sources) -> Vec<Statement> {
-    let ordering = |line: &str| ORDERING.iter().any(|beginning| line.starts_with(beginning));
-    let mut found = Vec::new();
-    for file in files_of(kernel, sources) {
-        let text = sources.text(&file).expect("it was read before").lines().map(str::trim).enumerate();
-        let lines = text.filter(|(_, line)| ordering(line));
-        found.extend(lines.map(|(i, line)| Statement { file: file.clone(), line: i + 1, text: line.to_owned() }));
-    }
-    found
-}
-
-/// The sources with an empty line instead of a statement, so that all others keep their numbers.
-fn without(sources: &Sources, statement: &Statement) -> Sources {
-    let text = sources.text(&statement.file).expect("the statement was found there");
-    let kept = text.lines().enumerate().map(|(i, line)| if i + 1 == statement.line { "" } else { line });
-    let text = kept.fold(String::new(), |text, line| text + line + "\n");
-    sources.clone().with(&statement.file, text)
-}
 
 /// Whether a finding is at a line of one of `files`.
 fn blames(report: &Report, files: &BTreeSet<String>) -> bool {
@@ -82,12 +42,18 @@ const EXCUSED: [(Kernel, &str, &str); 3] = [
     (LINEAR_BIAS_128, "linear.cuh", "they belong to linear_bias_few_rows, which is launched from LINEAR_BIAS_64"),
 ];
 
-/// What is wrong with a statement; `None` if the kernel needs it, and the emulated device sees that it does.
-fn complaint(sources: &Sources, kernel: &Kernel, statement: &Statement) -> Option<String> {
+/// What the checked form makes of a kernel of which a statement is left out, or none.
+fn outcome(guarded: &Guarded, left_out: Option<&Statement>) -> Result<Vec<u64>, Error> {
     let gpu = emulated(Form::Checked);
-    gpu.replace(kernel, &without(sources, statement)).unwrap_or_else(|error| panic!("{error}"));
+    gpu.replace_by_image(&guarded.kernel, &guarded.without(left_out)).unwrap_or_else(|error| panic!("{error}"));
+    exercise(&gpu, &guarded.kernel)
+}
+
+/// What is wrong with a statement; `None` if the kernel needs it, and the emulated device sees that it does.
+fn complaint(sources: &Sources, guarded: &Guarded, statement: &Statement) -> Option<String> {
+    let kernel = &guarded.kernel;
     let excuse = EXCUSED.iter().find(|(excused, file, _)| excused == kernel && *file == statement.file);
-    let problem = match (exercise(&gpu, kernel), excuse) {
+    let problem = match (outcome(guarded, Some(statement)), excuse) {
         (Err(Error::Fault { report, .. }), None) if blames(&report, &files_of(kernel, sources)) => return None,
         (Ok(_), Some(_)) => return None,
         (Ok(_), None) => "remove it for good, or give the kernel an exercise that needs it".to_owned(),
@@ -125,14 +91,19 @@ fn is_of_another_output(kernel: &Kernel) -> bool {
 #[test]
 fn each_statement_that_orders_something_is_needed() {
     let sources = Sources::embedded();
-    let of_kernel =
-        |kernel: &Kernel| statements_of(kernel, &sources).into_iter().map(|it| (*kernel, it)).collect::<Vec<_>>();
-    let kernels = extremes().filter(|kernel| !is_of_another_output(kernel));
-    let cases: Vec<(Kernel, Statement)> = kernels.flat_map(of_kernel).collect();
-    let complaints: Vec<String> =
-        cases.par_iter().filter_map(|(kernel, statement)| complaint(&sources, kernel, statement)).collect();
+    let is_ordered = |kernel: &&Kernel| !statements_of(kernel, &sources).is_empty();
+    let kernels: Vec<&Kernel> = extremes().filter(|kernel| !is_of_another_output(kernel)).filter(is_ordered).collect();
+    let complaints_of = |kernel: &&Kernel| -> Vec<Option<String>> {
+        let guarded = Guarded::compile(kernel, &sources);
+        if let Err(error) = outcome(&guarded, None) {
+            panic!("{}, nothing left out: {error}", kernel.label());
+        }
+        guarded.statements.par_iter().map(|statement| complaint(&sources, &guarded, statement)).collect()
+    };
+    let tried: Vec<Option<String>> = kernels.par_iter().flat_map_iter(complaints_of).collect();
+    let complaints: Vec<&str> = tried.iter().flatten().map(String::as_str).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    assert!(cases.len() > KERNELS.len());
+    assert!(tried.len() > KERNELS.len());
 }
 
 /// What orders threads in a way that is not tried here would be needed for nothing.
@@ -175,11 +146,12 @@ fn a_statement_that_nothing_needs_is_named() {
     let after = "    const float r = rsqrtf(";
     let sources = Sources::embedded().edit("rms_norm.cu", after, &format!("    __syncthreads();\n{after}"));
     let sources = sources.expect("the text is there once");
-    let statements = statements_of(&RMS_NORM, &sources);
+    let guarded = Guarded::compile(&RMS_NORM, &sources);
+    let statements = &guarded.statements;
     let [added] = statements.iter().filter(|it| it.file == "rms_norm.cu").collect::<Vec<_>>()[..] else {
         panic!("{statements:?}");
     };
-    let complaint = complaint(&sources, &RMS_NORM, added).expect("nothing needs it");
+    let complaint = complaint(&sources, &guarded, added).expect("nothing needs it");
     assert!(
         complaint.ends_with("`__syncthreads();`: remove it for good, or give the kernel an exercise that needs it")
     );
