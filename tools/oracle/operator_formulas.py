@@ -56,6 +56,7 @@ def norms() -> Iterator[tuple[str, Tensors]]:
     yield "add_rms_norm", {"x": x, "f": f, "w": w, "s": x + f, "y": F.rms_norm(x + f, (40,), w, 1e-6)}
     yield "layer_norm", {"x": x, "w": w, "b": b, "y": F.layer_norm(x, (40,), w, b, 1e-5)}
     yield "qk_norm", {"x": x, "w": w, "y": F.rms_norm(x, (40,), w, 1e-6), "head_dim": number(8)}
+    yield "sharded_norm", {"x": x, "w": w, "y": F.rms_norm(x, (40,), w, 1e-6), "ranks": number(4)}
     heads = F.rms_norm(x.reshape(6, 5, 8), (8,), w[:8], 1e-6).reshape(6, 40)
     yield "qk_norm-per_head", {"x": x, "w": w[:8].clone(), "y": heads, "head_dim": number(8), "per_head": number(1)}
 

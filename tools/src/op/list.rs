@@ -5,11 +5,12 @@ use super::{activations, attention, blocks, norms, products, routing, training, 
 use crate::failure::Failure;
 
 /// Every operator of `reference/src/ops`, as a pass comes to them; what training adds is last.
-pub const OPERATORS: [Operator; 34] = [
+pub const OPERATORS: [Operator; 35] = [
     products::EMBEDDING,
     norms::RMS_NORM,
     norms::ADD_RMS_NORM,
     norms::QK_NORM,
+    norms::SHARDED_NORM,
     products::LINEAR,
     products::LINEAR_BIAS,
     attention::ROPE,

@@ -1,10 +1,12 @@
 //! Norms.
 
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, concatenate};
 use reference::RoundingContract;
 use reference::ops::add_rms_norm::{AddRmsNorm, add_rms_norm};
 use reference::ops::layer_norm::{LayerNorm, layer_norm};
 use reference::ops::qk_norm::{QkNorm, qk_norm};
 use reference::ops::rms_norm::{RmsNorm, rms_norm};
+use reference::ops::sharded_norm::{ShardedNorm, sharded_norm};
 use reference::semantics::{self, EpsPlace, NormWeight};
 
 use super::given::Given;
@@ -54,6 +56,32 @@ pub(super) const ADD_RMS_NORM: Operator = Operator {
         let sum = s.clone();
         let of_norm = move |contract: &RoundingContract, y: &_| under(contract).bound(&x, &f, w.view(), (&sum, y)).1;
         Ok(vec![Made::of("s", s, of_sum), Made::of("y", y, of_norm)])
+    },
+};
+
+pub(super) const SHARDED_NORM: Operator = Operator {
+    signature: Signature {
+        name: "sharded_norm",
+        equation: "y = x / √(ε + Σ x² / width) · w, or · (1 + w), of a row that ranks have equal parts of",
+        inputs: &[port("x", "[…, ranks · c]"), port("w", "[ranks · c]")],
+        numbers: &[needed("ranks", "ranks that have a part each"), EPS, ONE_PLUS],
+        outputs: &[port("y", "as x")],
+    },
+    compute: |given| {
+        let (x, w, ranks, under) = (given.input("x")?, given.row("w")?, given.count("ranks")?, norm(given)?);
+        let width = x.dim().1;
+        if ranks == 0 || !width.is_multiple_of(ranks) || w.len() != width {
+            let problem = format!("x has {width} columns and w {}: expected equal parts for {ranks} ranks", w.len());
+            return Err(Failure::new(problem).help("give x and w with as many columns, which ranks divides"));
+        }
+        let own = ShardedNorm { norm: under(IDEAL), divisor: width };
+        let parts: Vec<Array2<f64>> =
+            x.value.axis_chunks_iter(Axis(1), width / ranks).map(|part| part.to_owned()).collect();
+        let weights: Vec<ArrayView1<'_, f64>> = w.axis_chunks_iter(Axis(0), width / ranks).collect();
+        let parts = sharded_norm(&own, &parts, &weights)?;
+        let parts: Vec<ArrayView2<'_, f64>> = parts.iter().map(|part| part.view()).collect();
+        let y = concatenate(Axis(1), &parts).expect("parts have as many rows");
+        Ok(vec![Made::of("y", y, move |contract, y| under(contract).bound(&x, w.view(), y))])
     },
 };
 
