@@ -88,8 +88,11 @@ proptest! {
         let [q, k, v] = x.each_ref().map(Perturbed::f32);
         let got = lightning_attention(&p, q.view(), k.view(), v.view()).expect("good").mapv(f64::from);
         let bound = p.bound(&x[0].tracked, &x[1].tracked, &x[2].tracked, &want);
-        within(&got, &want, &bound)?;
-        likely(&got, &want, &bound)?;
+        // What f16 does not hold is a fault.
+        if want.iter().all(|o| o.abs() < case.contract.activations.largest()) {
+            within(&got, &want, &bound)?;
+            likely(&got, &want, &bound)?;
+        }
     }
 }
 
