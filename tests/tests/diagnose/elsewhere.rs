@@ -29,7 +29,7 @@ fn a_norm_has_anothers_weight() {
             map(weights, Weight::Layer(layer, q_norm), |q| Array2::from_shape_fn(q.dim(), |(i, j)| q[[i, j % 16]]));
         }
     }) {
-        told(&diagnosis, "weight_of_another_name", "the first 16 channels of q_norm are repeated");
+        told(&diagnosis, "qk_rank_const", "the first of 6 parts for all");
     }
 }
 

@@ -14,9 +14,11 @@ use reference::{Site, Storage};
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::instead::Instead;
-use super::catalogue::mistake::{Assumed, Change, in_any_layer};
+use super::catalogue::mistake::{Assumed, Change};
+use super::catalogue::operator::in_any_layer;
 use super::diagnosis::Explained;
 use super::search::kinds;
+use super::share::Share;
 use super::trial::{at, faults};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -38,20 +40,19 @@ pub(super) struct Captured {
     pub(super) reports: Vec<SiteReport>,
 }
 
-/// A fault's tensor: rows and columns, and the last of its rows.
+/// A fault's tensor.
 struct Shown {
-    dim: (usize, usize),
-    rows: Array2<f64>,
-    /// How far what the reference computes there is.
-    own: f64,
-    /// Another site that it is near to, and how near.
-    other: Option<(f64, Site)>,
+    values: Array2<f64>,
+    /// How far what the reference computes there is, and the values that are that bit for bit.
+    own: (f64, usize),
+    /// Another site that it is near to, how near, and the values that are that one's bit for bit.
+    other: Option<(f64, Site, usize)>,
 }
 
 impl Shown {
     /// Whether a site is nearer than those before; of what has the same values, the same operator's in another layer is meant.
     fn is_nearer(&self, apart: f64, is_alike: bool) -> bool {
-        self.other.is_none_or(|(nearest, _)| apart < nearest || is_alike && apart == nearest)
+        self.other.is_none_or(|(nearest, ..)| apart < nearest || is_alike && apart == nearest)
     }
 }
 
@@ -63,7 +64,7 @@ impl Comparison<'_> {
     /// Faults that are none where their tensors are read as those of other sites, if any are.
     pub(super) fn captured(&self, before: &Assumption, reports: &[SiteReport]) -> Result<Option<Captured>, Failure> {
         let faults = faults(reports);
-        let instead = self.other_sites(before, &faults)?;
+        let (instead, shares) = self.other_sites(before, &faults)?;
         let Some(first) = faults.iter().find(|fault| instead.iter().any(|one| one.named == fault.site)) else {
             return Ok(None);
         };
@@ -83,23 +84,27 @@ impl Comparison<'_> {
         layers.sort_unstable();
         layers.dedup();
         let fits = (under.iter().filter(is_right).count(), under.len());
-        let explained = Explained { layers, fits, left: left.len(), ..Explained::of((*first).clone(), &assumed) };
+        let (left, reproduced) = (left.len(), shares.get(&first.site).copied());
+        let explained = Explained { layers, fits, left, reproduced, ..Explained::of((*first).clone(), &assumed) };
         Ok(Some(Captured { explained, assumption: after, reports: under }))
     }
 
-    /// The faults' sites whose tensors have what is computed at another site, and that one.
-    fn other_sites(&self, before: &Assumption, faults: &[&SiteReport]) -> Result<Vec<Instead>, Failure> {
+    /// The faults' sites whose tensors have what is computed at another site, and that one; with the values of each that are its
+    /// own site's and the other's, of so many.
+    fn other_sites(
+        &self,
+        before: &Assumption,
+        faults: &[&SiteReport],
+    ) -> Result<(Vec<Instead>, BTreeMap<Site, [Share; 2]>), Failure> {
         let mut shown = HashMap::new();
         for fault in faults.iter().filter(|fault| !fault.site.is_choice()) {
             let place = At { step: fault.step, site: fault.site };
             if let Some(values) = self.whole(place)? {
-                let last = values.nrows().saturating_sub(ROWS);
-                let (dim, rows) = (values.dim(), values.slice(s![last.., ..]).to_owned());
-                shown.insert(place, Shown { dim, rows, own: f64::INFINITY, other: None });
+                shown.insert(place, Shown { values, own: (f64::INFINITY, 0), other: None });
             }
         }
         if shown.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), BTreeMap::new()));
         }
         let hidden = faults.iter().map(|fault| Instead { named: fault.site, is: None, is_read: false }).collect();
         let without = before.and(Assumed::everywhere(&kinds::CAPTURED, Change::Captured(hidden)))?;
@@ -107,31 +112,31 @@ impl Comparison<'_> {
         self.under(&without, self.all(), |verification| {
             verification.each_computed(self.contract, |place, values| {
                 for (of, shown) in shown.iter_mut().filter(|(of, _)| of.step == place.step) {
-                    if values.dim() == shown.dim {
-                        let apart = apart(&shown.rows, values);
+                    if values.dim() == shown.values.dim() {
+                        let apart = apart(&shown.values, values);
                         if of.site == place.site {
-                            shown.own = apart;
+                            shown.own = (apart, equal(&shown.values, values));
                         } else if apart <= limit && shown.is_nearer(apart, is_alike(of.site, place.site)) {
-                            shown.other = Some((apart, place.site));
+                            shown.other = Some((apart, place.site, equal(&shown.values, values)));
                         }
                     }
                 }
             })
         })?;
-        let mut found: BTreeMap<Site, Site> = BTreeMap::new();
-        for (of, Shown { own, other, .. }) in shown {
-            if let Some((_, other)) = other.filter(|(apart, _)| NEARER * apart < own) {
-                found.insert(of.site, other);
+        let mut found: BTreeMap<Site, (Site, [Share; 2])> = BTreeMap::new();
+        for (of, Shown { values, own, other }) in shown {
+            if let Some((_, other, equal)) = other.filter(|(apart, ..)| NEARER * apart < own.0) {
+                found.insert(of.site, (other, [own.1, equal].map(|equal| Share { count: values.len(), equal })));
             }
         }
         let candidate = self.compared.candidate;
         let mut instead: Vec<Instead> = Vec::new();
-        for (&named, &is) in &found {
+        for (&named, &(is, _)) in &found {
             let has_own = candidate.has(At { step: 0, site: is }) && !found.contains_key(&is);
             let is_taken = has_own || instead.iter().any(|one| one.is_read && one.is == Some(is));
             instead.push(Instead { named, is: Some(is), is_read: !is_taken });
         }
-        Ok(instead)
+        Ok((instead, found.into_iter().map(|(named, (_, shares))| (named, shares)).collect()))
     }
 
     /// What the candidate has at a site, if it shows all tokens there, and numbers alone.
@@ -145,10 +150,16 @@ impl Comparison<'_> {
     }
 }
 
-/// How far the last rows of values are from others, of these: that of the row that is farthest.
-fn apart(rows: &Array2<f64>, values: &Array2<f64>) -> f64 {
-    let last = values.slice(s![values.nrows() - rows.nrows().., ..]);
-    let each = rows.rows().into_iter().zip(last.rows()).map(|(own, other)| {
+/// Values that are others, bit for bit.
+fn equal(own: &Array2<f64>, values: &Array2<f64>) -> usize {
+    own.iter().zip(values).filter(|(own, other)| own == other).count()
+}
+
+/// How far the last rows are from those of values, of these: that of the row that is farthest.
+fn apart(own: &Array2<f64>, values: &Array2<f64>) -> f64 {
+    let last = s![values.nrows().saturating_sub(ROWS).., ..];
+    let (own, values) = (own.slice(last), values.slice(last));
+    let each = own.rows().into_iter().zip(values.rows()).map(|(own, other)| {
         let (apart, size) = (&own - &other, other.dot(&other));
         if size > 0.0 { (apart.dot(&apart) / size).sqrt() } else { f64::INFINITY }
     });

@@ -18,6 +18,7 @@ mod loading;
 pub mod mistake;
 pub(in crate::diagnose) mod names;
 mod norms;
+pub(in crate::diagnose) mod operator;
 pub mod order;
 pub mod part;
 pub mod residual;

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fitted;
-use super::catalogue::mistake::{Assumed, Change, in_any_layer};
+use super::catalogue::mistake::{Assumed, Change};
+use super::catalogue::operator::in_any_layer;
 use super::search::{self, Bench, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
@@ -106,7 +107,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         assumption = after;
     }
     let mut reports = comparison.verdicts(&assumption, comparison.all())?;
-    if let Some(captured) = comparison.captured(&assumption, &reports)? {
+    if let Some(captured) = comparison.captured(&assumption, &reports)?
+        && !comparison.is_known(&assumption, &reports, captured.explained.left, &mut progress)?
+    {
         explained.push(captured.explained);
         (assumption, reports) = (captured.assumption, captured.reports);
     }
@@ -235,6 +238,23 @@ impl Comparison<'_> {
         let found = self.verify(assumption, self.around(fault.site), Some(keep))?;
         let report = found.sites.into_iter().find(|report| at(report) == at(fault));
         Ok(Measured { report: report.unwrap_or_else(|| fault.clone()), kept: found.kept })
+    }
+
+    /// Whether a known mistake explains the first fault, and leaves no more faults than so many.
+    fn is_known(
+        &self,
+        assumption: &Assumption,
+        reports: &[SiteReport],
+        left: usize,
+        progress: &mut impl FnMut(usize),
+    ) -> Result<bool, Failure> {
+        let all = faults(reports);
+        let Some(first) = all.first() else { return Ok(false) };
+        let measured = self.measured(assumption, first)?;
+        let found = self.explain(assumption, &measured, reports, progress)?;
+        Ok(found.is_some_and(|(_, tried)| {
+            tried.left <= left && tried.added.iter().all(|assumed| !assumed.mistake.is_searched())
+        }))
     }
 
     /// The pattern of a fault.

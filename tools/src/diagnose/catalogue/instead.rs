@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reference::Site;
 
-use super::mistake::in_any_layer;
+use super::operator::in_any_layer;
 use crate::report::figures::numbered;
 
 /// A site whose tensor holds another's values.

@@ -1,10 +1,10 @@
 //! What a known mistake is, and the change by which it is made.
 
 use reference::config::Config;
-use reference::site::VisionSite;
 use reference::{LayerSite, Semantics, Site};
 
 use super::instead::{self, Instead};
+use super::operator::in_any_layer;
 use super::weights::WeightChange;
 use crate::report::figures::numbered;
 
@@ -58,16 +58,6 @@ pub struct Clue {
 /// A site in some layer.
 pub(super) const fn layer(site: LayerSite) -> Site {
     Site::Layer(0, site)
-}
-
-/// The operator of a site, whichever layer and pass it is of.
-pub(in crate::diagnose) const fn in_any_layer(site: Site) -> Site {
-    match site {
-        Site::Layer(_, site) => layer(site),
-        Site::Vision(_, VisionSite::Layer(_, site)) => Site::Vision(0, VisionSite::Layer(0, site)),
-        Site::Vision(_, site) => Site::Vision(0, site),
-        other => other,
-    }
 }
 
 /// The change of one field of the semantics.
