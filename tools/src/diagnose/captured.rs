@@ -33,6 +33,9 @@ const ROUNDINGS: f64 = 8.0;
 /// How much nearer the other site is than its own.
 const NEARER: f64 = 8.0;
 
+/// Of a tensor's values, those that are its own site's, and those that are another's.
+type Shares = BTreeMap<Site, [Share; 2]>;
+
 /// Tensors that hold another site's values.
 pub(super) struct Captured {
     pub(super) explained: Explained,
@@ -85,17 +88,13 @@ impl Comparison<'_> {
         layers.dedup();
         let fits = (under.iter().filter(is_right).count(), under.len());
         let (left, reproduced) = (left.len(), shares.get(&first.site).copied());
-        let explained = Explained { layers, fits, left, reproduced, ..Explained::of((*first).clone(), &assumed) };
+        let explained = Explained { layers, reproduced, fits, left, ..Explained::of((*first).clone(), &assumed) };
         Ok(Some(Captured { explained, assumption: after, reports: under }))
     }
 
     /// The faults' sites whose tensors have what is computed at another site, and that one; with the values of each that are its
     /// own site's and the other's, of so many.
-    fn other_sites(
-        &self,
-        before: &Assumption,
-        faults: &[&SiteReport],
-    ) -> Result<(Vec<Instead>, BTreeMap<Site, [Share; 2]>), Failure> {
+    fn other_sites(&self, before: &Assumption, faults: &[&SiteReport]) -> Result<(Vec<Instead>, Shares), Failure> {
         let mut shown = HashMap::new();
         for fault in faults.iter().filter(|fault| !fault.site.is_choice()) {
             let place = At { step: fault.step, site: fault.site };

@@ -70,14 +70,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     }
     said.extend(penalty::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
     if said.is_empty() {
-        let each: [fn(&Bench<'_, '_>) -> Result<Vec<Solution>, Failure>; 3] = [
-            products::solve,
-            |bench| Ok(other_rows::solve(bench).into_iter().collect()),
-            |bench| Ok(directions::solve(bench).into_iter().collect()),
-        ];
-        for solve in each {
-            said.extend(solve(bench)?.into_iter().flat_map(|solution| solution.told(bench)));
-        }
+        let solutions = products::solve(bench)?.into_iter().chain(other_rows::solve(bench));
+        said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }
     if said.is_empty() {
         said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
