@@ -68,4 +68,7 @@ pub enum Error {
     /// A weight cannot be had.
     #[error(transparent)]
     Weight(#[from] WeightError),
+    /// The run's probe looks at nothing that comes later.
+    #[error("the run has ended where its probe has seen all that it looks at")]
+    Ended,
 }

@@ -26,6 +26,11 @@ pub trait Probe<T> {
     fn stores(&self, _site: Site) -> bool {
         true
     }
+
+    /// Whether nothing that comes later is looked at: then the run ends before its next product, with [`crate::Error::Ended`].
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// Looks at nothing.

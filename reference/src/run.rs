@@ -144,6 +144,9 @@ impl<'p, T: Real> Run<'p, T> {
         x: &Tracked<T>,
         w: &Matrix<'_>,
     ) -> Result<Tracked<T>, Error> {
+        if self.probe.has_ended() {
+            return Err(Error::Ended);
+        }
         let p = params(&self.contract);
         let product = self.shared(&p, x, w)?;
         let y = match &product {
@@ -155,6 +158,9 @@ impl<'p, T: Real> Run<'p, T> {
 
     /// x·wᵀ + b.
     pub fn linear_bias(&self, x: &Tracked<T>, w: &Matrix<'_>, b: &Matrix<'_>) -> Result<Tracked<T>, Error> {
+        if self.probe.has_ended() {
+            return Err(Error::Ended);
+        }
         let p = LinearBias::under(&self.contract);
         let product = self.shared(&p.product, x, w)?;
         let y = match &product {

@@ -45,7 +45,7 @@ impl From<reference::Error> for Failure {
         let failure = Failure::new(error.to_string());
         match error {
             reference::Error::Weight(_) => failure.help("the checkpoint is damaged: download or convert it again"),
-            reference::Error::Contract(_) => failure,
+            reference::Error::Contract(_) | reference::Error::Ended => failure,
         }
     }
 }

@@ -3,12 +3,10 @@
 use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::probe::Probe;
-use reference::run::Run;
 use reference::{RoundingContract, Site, Tracked};
 
 use super::lens::Lens;
 use super::substitution::Substitution;
-use super::track::{Phase, State};
 use super::verification::Verification;
 use crate::failure::Failure;
 
@@ -46,17 +44,10 @@ impl Verification<'_> {
         contract: RoundingContract,
         mut tell: impl FnMut(At, &Array2<f64>),
     ) -> Result<(), Failure> {
-        let mut state = State::new(self.model);
-        self.each_phase(|phase, pass, loaded, stream| {
-            if phase == Phase::Start {
-                state.truncate(pass.kept());
-            }
-            if let Some(stream) = stream {
-                state.jump(&stream, &contract, true);
-            }
+        self.each_advance(contract, |loaded, advance| {
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(Vec::new()));
             let mut probe = Teller { substitution, step: loaded.step(), tell: &mut tell };
-            state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
+            advance(&mut probe)?;
             probe.substitution.failure.map_or(Ok(()), Err)
         })
     }

@@ -1,12 +1,10 @@
 //! What the reference chooses at a site, from the candidate's own inputs.
 
 use ndarray::Array2;
-use reference::run::Run;
 use reference::{RoundingContract, Site};
 
 use super::lens::Lens;
 use super::substitution::Substitution;
-use super::track::{Phase, State};
 use super::verification::Verification;
 use crate::failure::Failure;
 
@@ -23,17 +21,10 @@ pub(crate) struct Rechosen {
 impl Verification<'_> {
     /// The choices at a site of each pass in which the candidate shows those of all tokens.
     pub(crate) fn rechosen(&self, contract: RoundingContract, at: Site) -> Result<Vec<Rechosen>, Failure> {
-        let mut state = State::<f64>::new(self.model);
         let mut found = Vec::new();
-        self.each_phase(|phase, pass, loaded, stream| {
-            if phase == Phase::Start {
-                state.truncate(pass.kept());
-            }
-            if let Some(stream) = stream {
-                state.jump(&stream, &contract, true);
-            }
+        self.each_advance(contract, |loaded, advance| {
             let mut probe = Substitution::new(Lens::Local, loaded, &contract, None);
-            state.advance(self.model, phase, pass, &mut Run::<f64>::new(contract, &mut probe))?;
+            advance(&mut probe)?;
             if let Some(failure) = probe.failure {
                 return Err(failure);
             }

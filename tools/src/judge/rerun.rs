@@ -4,14 +4,12 @@ use std::collections::HashMap;
 
 use ndarray::{Array2, Axis, s};
 use reference::probe::Probe;
-use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
 use super::judging::norm;
 use super::lens::Lens;
 use super::stored::{shown_in, storage_at};
 use super::substitution::Substitution;
-use super::track::{Phase, State};
 use super::verification::Verification;
 use crate::failure::Failure;
 
@@ -58,16 +56,23 @@ impl Rerun {
 /// Puts rows below others. Where a column is a key, there are more in later passes, of which earlier rows have nothing.
 fn stack(to: &mut Array2<f64>, rows: &Array2<f64>) {
     let columns = to.ncols().max(rows.ncols());
-    let mut all = Array2::zeros((to.nrows() + rows.nrows(), columns));
-    all.slice_mut(s![..to.nrows(), ..to.ncols()]).assign(to);
-    all.slice_mut(s![to.nrows().., ..rows.ncols()]).assign(rows);
-    *to = all;
+    let widened = |narrow: &Array2<f64>| {
+        let mut wide = Array2::zeros((narrow.nrows(), columns));
+        wide.slice_mut(s![.., ..narrow.ncols()]).assign(narrow);
+        wide
+    };
+    if to.ncols() < columns {
+        *to = widened(to);
+    }
+    to.append(Axis(0), widened(rows).view()).expect("both have as many columns");
 }
 
 /// Keeps values beside those that the substitution sees.
 struct Watch<'a> {
     substitution: Substitution<'a>,
     wanted: &'a [Site],
+    /// The site behind which the run may end; none in a pass that others follow, which need all that it keeps.
+    last: Option<Site>,
     values: HashMap<Site, Array2<f64>>,
     experts: Option<Array2<usize>>,
     blocks: Option<Array2<usize>>,
@@ -97,24 +102,31 @@ impl Probe<f64> for Watch<'_> {
     fn stores(&self, site: Site) -> bool {
         Probe::<f64>::stores(&self.substitution, site)
     }
+
+    fn has_ended(&self) -> bool {
+        let is_seen = |last| self.substitution.seen.iter().any(|seen| seen.site == last);
+        self.last.is_some_and(is_seen) && self.wanted.iter().all(|site| self.values.contains_key(site))
+    }
 }
 
 impl Verification<'_> {
     /// Runs the layers in f64 with the roundings of `contract`, and keeps the values at `at` in every pass, and those of the
     /// sites that are wanted beside it in passes in which all tokens are shown there.
     pub(crate) fn rerun(&self, contract: RoundingContract, at: Site, wanted: &[Site]) -> Result<Rerun, Failure> {
-        let mut state = State::new(self.model);
         let mut found = Rerun::default();
-        self.each_phase(|phase, pass, loaded, stream| {
-            if phase == Phase::Start {
-                state.truncate(pass.kept());
+        let mut has_ended = false;
+        self.each_advance(contract, |loaded, advance| {
+            if has_ended {
+                return Ok(());
             }
-            if let Some(stream) = stream {
-                state.jump(&stream, &contract, true);
-            }
+            let last = (loaded.step() + 1 == self.steps.len()).then_some(at);
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(vec![at]));
-            let mut probe = Watch { substitution, wanted, values: HashMap::new(), experts: None, blocks: None };
-            state.advance(self.model, phase, pass, &mut Run::new(contract, &mut probe))?;
+            let mut probe = Watch { substitution, wanted, last, values: HashMap::new(), experts: None, blocks: None };
+            let advanced = advance(&mut probe);
+            has_ended = probe.has_ended();
+            if !has_ended {
+                advanced?;
+            }
             if let Some(failure) = probe.substitution.failure {
                 return Err(failure);
             }

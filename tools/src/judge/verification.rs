@@ -8,6 +8,8 @@ use fixtures::names::at::At;
 use ndarray::Array2;
 use reference::media::Media;
 use reference::models::decoder::Decoder;
+use reference::probe::Probe;
+use reference::run::Run;
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
 
@@ -20,7 +22,7 @@ use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::loaded::Loaded;
 use crate::judge::significance::Significant;
-use crate::judge::track::{Pass, Phase, Track};
+use crate::judge::track::{Pass, Phase, State, Track};
 use crate::judge::twin::Twin;
 use crate::judge::verdict::SiteReport;
 
@@ -54,6 +56,9 @@ pub(crate) struct Look {
     /// Whether the twin is asked.
     pub(crate) twin: bool,
 }
+
+/// Advances a run through a phase with a probe.
+type Advance<'r> = &'r mut dyn FnMut(&mut dyn Probe<f64>) -> Result<(), Failure>;
 
 /// What is found on the way.
 #[derive(Default)]
@@ -164,6 +169,25 @@ impl Verification<'_> {
             first += tokens.len();
         }
         Ok(())
+    }
+
+    /// The same of a run in f64 with the roundings of `contract` that goes on from phase to phase: `f` advances it through one with
+    /// a probe of its own.
+    pub(super) fn each_advance(
+        &self,
+        contract: RoundingContract,
+        mut f: impl FnMut(&Loaded<'_>, Advance<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut state = State::<f64>::new(self.model);
+        self.each_phase(|phase, pass, loaded, stream| {
+            if phase == Phase::Start {
+                state.truncate(pass.kept());
+            }
+            if let Some(stream) = stream {
+                state.jump(&stream, &contract, true);
+            }
+            f(loaded, &mut |probe| Ok(state.advance(self.model, phase, pass, &mut Run::new(contract, probe))?))
+        })
     }
 
     fn judge<'l>(
