@@ -3,6 +3,7 @@
 mod embedded;
 mod generated;
 mod laid;
+mod named;
 mod padding;
 mod refused;
 mod shown;
