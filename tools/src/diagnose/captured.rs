@@ -6,7 +6,7 @@
 //! and what a fault's tensor has is looked for among what is computed at all sites. It counts if the candidate, read so, has fewer
 //! faults and no new one, and if something that was computed from the right values is shown.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use fixtures::names::at::At;
 use ndarray::{Array2, s};
@@ -95,7 +95,7 @@ impl Comparison<'_> {
     /// The faults' sites whose tensors have what is computed at another site, and that one; with the values of each that are its
     /// own site's and the other's, of so many.
     fn other_sites(&self, before: &Assumption, faults: &[&SiteReport]) -> Result<(Vec<Instead>, Shares), Failure> {
-        let mut shown = HashMap::new();
+        let mut shown = BTreeMap::new();
         for fault in faults.iter().filter(|fault| !fault.site.is_choice()) {
             let place = At { step: fault.step, site: fault.site };
             if let Some(values) = self.whole(place)? {
@@ -125,7 +125,8 @@ impl Comparison<'_> {
         let mut found: BTreeMap<Site, (Site, [Share; 2])> = BTreeMap::new();
         for (of, Shown { values, own, other }) in shown {
             if let Some((_, other, equal)) = other.filter(|(apart, ..)| NEARER * apart < own.0) {
-                found.insert(of.site, (other, [own.1, equal].map(|equal| Share { count: values.len(), equal })));
+                let shares = [own.1, equal].map(|equal| Share { count: values.len(), equal });
+                found.entry(of.site).or_insert((other, shares));
             }
         }
         let candidate = self.compared.candidate;
