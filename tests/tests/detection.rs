@@ -1,6 +1,7 @@
 //! What a dump can show: what is said to be ruled out is found where it is made, and what cannot be shown passes.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use ndarray::s;
 use rayon::prelude::*;
@@ -62,6 +63,13 @@ fn modules(live: &Live) -> impl Candidate + '_ {
     };
     Seen { live, shows, value: |_, value| value }
 }
+
+/// A right run in bf16, of whose routers and experts hooks on modules show what they can, and what that can show.
+static COARSE: LazyLock<(Setting, Detection)> = LazyLock::new(|| {
+    let setting = setting("m2-sharded-bf16", RoundingContract::EAGER_BF16, |_| ());
+    let detection = detected(&setting, &modules(&setting.with(&[])), None);
+    (setting, detection)
+});
 
 /// The names of the mistakes that are not ruled out.
 fn left(detection: &Detection) -> Vec<&str> {
@@ -147,8 +155,7 @@ fn a_proposed_prompt_shows_what_six_tokens_cannot() {
 /// The same gain in an expert that enough tokens chose, and in one that too few did.
 #[test]
 fn an_expert_that_too_few_tokens_chose_hides_a_gain() {
-    let setting = setting("m2-sharded-bf16", RoundingContract::EAGER_BF16, |_| ());
-    let detection = detected(&setting, &modules(&setting.with(&[])), None);
+    let (setting, detection) = &*COARSE;
     let layer = detection.experts.iter().find(|layer| layer.layer == 1).expect("it has experts");
     let unseen = layer.unseen.first().expect("it has one that few tokens chose");
     assert!(unseen.needed.is_some_and(|needed| unseen.tokens < needed), "{unseen:?}");
@@ -161,15 +168,14 @@ fn an_expert_that_too_few_tokens_chose_hides_a_gain() {
             weights.insert(weight, values.view(), Storage::F32);
         })
     };
-    assert!(is_blamed(&setting, &modules(&larger(seen))), "expert {seen}");
-    assert!(!is_blamed(&setting, &modules(&larger(unseen.expert))), "{unseen:?}");
+    assert!(is_blamed(setting, &modules(&larger(seen))), "expert {seen}");
+    assert!(!is_blamed(setting, &modules(&larger(unseen.expert))), "{unseen:?}");
 }
 
 /// Routers, all experts of a layer, and heads, by the weights that are larger then.
 #[test]
 fn a_gain_is_found_where_it_is_said_that_it_would_be_seen() {
-    let setting = setting("m2-sharded-bf16", RoundingContract::EAGER_BF16, |_| ());
-    let detection = detected(&setting, &modules(&setting.with(&[])), None);
+    let (setting, detection) = &*COARSE;
     let larger = |gain: &Gain| {
         setting.changed(|config, weights| {
             let mut scale = |weight: LayerWeight, columns: Range<usize>| {
@@ -194,7 +200,7 @@ fn a_gain_is_found_where_it_is_said_that_it_would_be_seen() {
         assert!(of_layer.iter().any(|gain| gain.seen && is(&gain.of)), "{:?}", detection.gains);
     }
     for gain in of_layer {
-        assert_eq!(is_blamed(&setting, &modules(&larger(gain))), gain.seen, "{gain:?}");
+        assert_eq!(is_blamed(setting, &modules(&larger(gain))), gain.seen, "{gain:?}");
     }
 }
 
