@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fixtures::Tensor;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
+use fixtures::{Dtype, Tensor};
 use ndarray::{Array1, Array2};
 use optimized::models::capture::Capture;
 use reference::config::Config;
@@ -19,7 +19,7 @@ use reference::rounding::GateRound;
 use reference::run::Run;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::memory::{Memory, tiny, tiny_m3};
 use tests::mistaken::computed;
 use tests::seen::Seen;
@@ -203,38 +203,41 @@ fn nothing_is_suspicious_of_the_twin_itself() {
     }
 }
 
-/// The same without a word of who made it: products are in a narrow type, and norms are not.
-#[test]
-fn a_dump_of_two_types_as_autocast_has_them_is_refused() {
+/// What is said of a dump of two tokens of M2 that is refused.
+fn refused(tensors: &[(&str, Tensor<'_>)], producer: Option<Value>) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("dump.safetensors");
     let mut writer = DumpWriter::create(&path).expect("writable");
-    let stored =
-        |storage, width| Tensor::stored(storage, vec![1, 2, width], vec![1.234_567_8; 2 * width]).expect("it fits");
+    for (name, tensor) in tensors {
+        writer.write(name, tensor).expect("writable");
+    }
+    writer.finish(&Manifest { tokens: Some(vec![1, 2]), producer, ..Manifest::default() }).expect("writable");
     let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
-    let config = model.checkpoint.config();
-    let heads = config.num_attention_heads * config.head_dim;
-    writer.write("model.layers.0.input_layernorm", &stored(Storage::F32, config.hidden_size)).expect("writable");
-    writer.write("model.layers.0.self_attn.q_proj", &stored(Storage::Bf16, heads)).expect("writable");
-    writer.finish(&Manifest { tokens: Some(vec![1, 2]), ..Manifest::default() }).expect("writable");
     let dump = Dump::open(&path).expect("it was just written");
-    let refused = Dumped::of(dump, &Given::default(), &model).expect_err("nobody knows what was rounded");
-    assert!(refused.to_string().starts_with("products are stored in bf16, norms"), "{refused}");
+    Dumped::of(dump, &Given::default(), &model).expect_err("nobody knows what was rounded").to_string()
 }
 
-/// Autocast has operators in two types, which no profile documents.
+/// Products are in a narrow type, and norms are not, without a word of who made it; or the manifest says so.
 #[test]
-fn a_dump_under_autocast_is_refused() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("dump.safetensors");
-    let mut writer = DumpWriter::create(&path).expect("writable");
-    let values = Tensor::stored(Storage::F32, vec![1, 2, 32], vec![1.25; 64]).expect("as many as the shape has");
-    writer.write("model.layers.0.input_layernorm", &values).expect("writable");
+fn a_dump_of_two_types_as_autocast_has_them_is_refused() {
+    let config = Model::open("m2-gqa3-f32").expect("it is built in").checkpoint.config().clone();
+    let stored =
+        |storage, width| Tensor::stored(storage, vec![1, 2, width], vec![1.234_567_8; 2 * width]).expect("it fits");
+    let norm = || ("model.layers.0.input_layernorm", stored(Storage::F32, config.hidden_size));
+    let heads = config.num_attention_heads * config.head_dim;
+    let unsaid = refused(&[norm(), ("model.layers.0.self_attn.q_proj", stored(Storage::Bf16, heads))], None);
+    assert!(unsaid.starts_with("products are stored in bf16, norms"), "{unsaid}");
     let producer = json!({ "library": "transformers", "autocast": "bfloat16" });
-    let manifest = Manifest { tokens: Some(vec![1, 2]), producer: Some(producer), ..Manifest::default() };
-    writer.finish(&manifest).expect("writable");
-    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
-    let dump = Dump::open(&path).expect("it was just written");
-    let refused = Dumped::of(dump, &Given::default(), &model).expect_err("nobody knows what was rounded");
-    assert!(refused.to_string().starts_with("the dump was made under autocast to bfloat16"), "{refused}");
+    let said = refused(&[norm()], Some(producer));
+    assert!(said.starts_with("the dump was made under autocast to bfloat16"), "{said}");
+}
+
+#[test]
+fn a_dump_in_eight_bits_is_refused() {
+    let width = Model::open("m2-gqa3-f32").expect("it is built in").checkpoint.config().hidden_size;
+    for dtype in [Dtype::F8E4m3, Dtype::F8E5m2] {
+        let norm = Tensor::new(dtype, [1, 2, width], vec![0x3c; 2 * width]).expect("a byte each");
+        let said = refused(&[("model.layers.0.input_layernorm", norm)], None);
+        assert!(said.starts_with("activations are saved in 8 bits at 1 of 1 sites"), "{said}");
+    }
 }

@@ -60,6 +60,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         );
         return Err(Failure::new(problem).help(HELP_AUTOCAST));
     }
+    require_wide(dump)?;
     let mut types = types(dump, is_activation)?;
     if types.is_empty() {
         types = self::types(dump, |site| !site.is_choice())?;
@@ -108,6 +109,19 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, coarser })
+}
+
+/// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.
+fn require_wide(dump: &Sited) -> Result<(), Failure> {
+    let activations: Vec<At> = dump.sites().filter(|at| is_activation(at.site)).collect();
+    let is_narrow = |at: &&At| matches!(dump.dtype(**at), Some(Dtype::F8E4m3 | Dtype::F8E5m2));
+    let narrow = activations.iter().filter(is_narrow).count();
+    if 2 * narrow <= activations.len() {
+        return Ok(());
+    }
+    let all = activations.len();
+    let problem = format!("activations are saved in 8 bits at {narrow} of {all} sites, which leave nothing to compare");
+    Err(Failure::new(problem).help("save each tensor in the type that it was computed in, or in f32"))
 }
 
 /// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they
