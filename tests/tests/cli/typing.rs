@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use proptest::prelude::*;
+use tools::commands::options::word;
+
 use super::{assert_refused, listing, parity};
 
 #[test]
@@ -11,8 +14,8 @@ fn every_shell_completes_commands_and_options() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = parity(Path::new("."), &["completions", shell]);
         assert_eq!(ran.code, Some(0), "{ran}");
-        for word in ["verify", "diagnose", "mistakes", "precision", "coverage"] {
-            assert!(ran.stdout.contains(word), "{shell}: {word}");
+        for said in ["verify", "diagnose", "mistakes", "precision", "coverage"] {
+            assert!(ran.stdout.contains(said), "{shell}: {said}");
         }
     }
     assert_refused(&parity(Path::new("."), &["completions", "csh"]), &["csh"]);
@@ -42,4 +45,21 @@ fn every_command_has_a_manual_page() {
     }
     let page = fs::read_to_string(folder.path().join("man/parity-verify.1")).expect("written");
     assert!(page.contains(".TH") && page.contains("\\-\\-coverage") && page.contains("\\-\\-resume"), "{page}");
+}
+
+/// What a report says to type again.
+#[test]
+fn only_what_a_shell_reads_otherwise_is_quoted() {
+    for plain in ["m2-gqa3-f32", "@tokens.json", "1,2,3", "transformers_bf16,rope=once", "/data/größe/a_b.safetensors"]
+    {
+        assert_eq!(word(&plain), plain);
+    }
+    assert_eq!(word(&"my models/m2"), "'my models/m2'");
+}
+
+proptest! {
+    #[test]
+    fn a_shell_reads_each_argument_as_it_was(argument in "[^\0]{0,20}") {
+        prop_assert_eq!(shlex::split(&word(&argument)), Some(vec![argument]));
+    }
 }

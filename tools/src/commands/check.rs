@@ -5,7 +5,9 @@ use clap::Args;
 use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
-use crate::commands::options::{Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed};
+use crate::commands::options::{
+    Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed, word,
+};
 use crate::failure::Failure;
 use crate::report::content::Report;
 use crate::report::output::Output;
@@ -56,7 +58,13 @@ impl Check {
     /// The command, without what restricts it.
     fn command(&self, model: &Model) -> String {
         let options = [("--tokens", &self.prompted.tokens), ("--semantics", &self.reading.semantics)];
-        format!("parity check {}{}{} --device {}", model.name, typed(&options), self.shown.typed(), self.device.device)
+        format!(
+            "parity check {}{}{} --device {}",
+            word(&model.name),
+            typed(&options),
+            self.shown.typed(),
+            self.device.device
+        )
     }
 
     fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {

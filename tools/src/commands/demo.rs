@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::options::word;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::failure::Failure;
@@ -39,7 +40,8 @@ impl Demo {
         let (model, assumed) = made(&self.mistake)?;
         let [dump, report, diagnosis] = self.files()?;
         write(&model, &assumed, &dump)?;
-        let asked = Asked { command: format!("parity verify {} {}", model.name, dump.display()), ..Asked::default() };
+        let asked =
+            Asked { command: format!("parity verify {} {}", model.name, word(&dump.display())), ..Asked::default() };
         let opened = || open_dump(Some(&dump), &model);
         let reports = verify(&model, opened()?, &Given::default(), &asked, &mut bars(output))?;
         let dumped = Dumped::of(opened()?, &Given::default(), &model)?.remove(0);

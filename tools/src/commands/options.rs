@@ -237,7 +237,7 @@ impl ShownOptions {
     /// What was typed, as it can be typed again.
     pub fn typed(&self) -> String {
         let list = |option: &str, paths: &[PathBuf]| {
-            let paths: Vec<String> = paths.iter().map(|path| format!(" {}", path.display())).collect();
+            let paths: Vec<String> = paths.iter().map(|path| format!(" {}", word(&path.display()))).collect();
             if paths.is_empty() { String::new() } else { format!(" {option}{}", paths.concat()) }
         };
         let pixels = list("--pixels", self.pixels.as_slice());
@@ -247,5 +247,15 @@ impl ShownOptions {
 
 /// Options with a value, as they can be typed again.
 pub fn typed(options: &[(&str, &Option<String>)]) -> String {
-    options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", value.as_ref()?))).collect()
+    options.iter().filter_map(|(name, value)| Some(format!(" {name} {}", word(value.as_ref()?)))).collect()
+}
+
+/// An argument, as it can be typed: quoted where the shell would read it otherwise.
+pub fn word(argument: &impl ToString) -> String {
+    let argument = argument.to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "+-./:@_,=%".contains(c);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return argument;
+    }
+    shlex::try_quote(&argument).map(Into::into).unwrap_or(argument)
 }

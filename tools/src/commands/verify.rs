@@ -8,7 +8,7 @@ use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::memory::MemoryOptions;
-use crate::commands::options::{Demanding, DumpOptions, Part, ReportOptions};
+use crate::commands::options::{Demanding, DumpOptions, Part, ReportOptions, word};
 use crate::failure::Failure;
 use crate::judge::lens::Lens;
 use crate::report::output::Output;
@@ -117,7 +117,7 @@ impl Verify {
 
     /// The command, without what restricts it.
     fn command(&self) -> String {
-        let dump = self.dump.as_ref().map(|dump| format!(" {}", dump.display())).unwrap_or_default();
-        format!("parity verify {}{dump}{}", self.model, self.given.typed())
+        let dump = self.dump.as_ref().map(|dump| format!(" {}", word(&dump.display()))).unwrap_or_default();
+        format!("parity verify {}{dump}{}", word(&self.model), self.given.typed())
     }
 }
