@@ -56,7 +56,7 @@ pub fn recorded(contract: RoundingContract, pass: impl FnOnce(&mut Run<'_, f32>)
 
 /// Whether a known mistake goes wrong between calls, so that a prompt in one call has nothing of it.
 pub fn needs_calls(name: &str) -> bool {
-    list::all().any(|mistake| mistake.name == name && mistake.visible.contains("decode steps"))
+    list::all().any(|mistake| mistake.name == name && mistake.needs_calls())
 }
 
 /// What the prompt of a case shows.

@@ -67,6 +67,18 @@ fn what_cannot_be_made_is_refused() {
         &parity(folder.path(), &["demo", "no_renom"]),
         &["no_renom is no known mistake", "did you mean no_renorm?"],
     );
-    assert_refused(&parity(folder.path(), &["demo", "kv_cache_read_narrow"]), &["cannot be made", "one call"]);
+    let square = ["`parity mistakes w2_transposed` tells in which models", "cannot be made"];
+    assert_refused(&parity(folder.path(), &["demo", "w2_transposed"]), &square);
     assert_eq!(listing(folder.path()), [""; 0]);
+}
+
+/// What goes wrong between calls is shown by a port that decodes.
+#[test]
+fn mistakes_of_several_calls_are_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for mistake in ["rope_restarted", "rope_missing_in_decode", "kv_cache_read_narrow"] {
+        let ran = parity(folder.path(), &["demo", mistake]);
+        assert_eq!(ran.code, Some(0), "{ran}");
+        assert!(ran.stdout.contains(&format!("mistake   {mistake} (")), "{ran}");
+    }
 }

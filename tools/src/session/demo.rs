@@ -1,9 +1,10 @@
-//! A port with one known mistake, to try parity on: the reference of a built-in model with that mistake, in f32.
+//! A port with one known mistake, to try parity on: the reference of a built-in model with that mistake, in f32. It reads the
+//! prompt, and decodes some tokens where only that shows the mistake.
 
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
-use fixtures::activations::manifest::Manifest;
+use fixtures::activations::manifest::{Decode as Decoded, Manifest};
 use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
 use reference::decode::Decode;
@@ -20,12 +21,15 @@ use super::recorder::Recorder;
 use crate::compare::selection::Selection;
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::list;
-use crate::diagnose::catalogue::mistake::{Assumed, Clue};
+use crate::diagnose::catalogue::mistake::{Assumed, Clue, Mistake};
 use crate::failure::Failure;
 
 /// Built-in models, of which the first is taken in which a mistake can be made: M2, M3, one that sees images, one that
 /// sees a video, and M2 with more than ten experts.
 const CASES: [&str; 5] = ["m2-gqa3-f32", "m3-gqa4-f32", "vision-images-f32", "vision-video-f32", "m2-f16-weights-f32"];
+
+/// Tokens that it decodes, if any.
+const DECODED: usize = 6;
 
 /// How the port computes.
 const PRECISION: &str = "f32";
@@ -34,23 +38,25 @@ const PRECISION: &str = "f32";
 const PRODUCER: &str = "parity demo";
 
 /// A built-in model, and the first way of a mistake in it. Refused, if there is no such mistake, or it cannot be made in
-/// a prompt of one call on any of the models.
+/// any of the models.
 pub fn made(name: &str) -> Result<(Model, Assumed), Failure> {
     require_known(name)?;
     for case in CASES {
         let model = Model::open(case)?;
         let tokens = Prompt::find(None, &model, None)?.tokens.len();
-        let clue = Clue { position: tokens / 2, last: tokens / 4, tokens, context: 0 };
+        let in_prompt = Clue { position: tokens / 2, last: tokens / 4, tokens, context: 0 };
+        let in_step = Clue { position: tokens, last: tokens, tokens: tokens + 1, context: tokens };
         let semantics = model.semantics()?;
         let all = list::all().filter(|mistake| mistake.name == name);
-        let mut ways = all.flat_map(|mistake| mistake.cases(model.checkpoint.config(), clue));
+        let clue = |mistake: &Mistake| if mistake.needs_calls() { in_step } else { in_prompt };
+        let mut ways = all.flat_map(|mistake| mistake.cases(model.checkpoint.config(), clue(mistake)));
         let first = ways.find(|assumed| !assumed.change.is_in(&semantics));
         drop(ways);
         if let Some(assumed) = first {
             return Ok((model, assumed));
         }
     }
-    Err(Failure::new(format!("{name} cannot be made in the built-in models with a prompt in one call"))
+    Err(Failure::new(format!("{name} cannot be made in the built-in models"))
         .help(format!("`parity mistakes {name}` tells in which models it can be made, and what shows it")))
 }
 
@@ -67,15 +73,24 @@ pub fn write(model: &Model, assumed: &Assumed, path: &Path) -> Result<(), Failur
     let port = assumption.model(config, &weights)?.seeing(media.as_ref());
     let mut writer = DumpWriter::create(path)?;
     let mut write = |name: &str, tensor| writer.write(name, &tensor);
-    let mut recorder = Recorder::new(&mut write, Selection::default(), contract, port.config().clone(), false);
-    let how = Decode { tokens: 0, sampling: Sampling::Greedy, seed: 0, chunk: None };
-    decode_reference(&port, PRECISION, &prompt.tokens, &how, &mut recorder, |_| ())?;
+    let decodes = assumed.mistake.needs_calls();
+    let mut recorder = Recorder::new(&mut write, Selection::default(), contract, port.config().clone(), decodes);
+    let tokens = if decodes { DECODED } else { 0 };
+    let how = Decode { tokens, sampling: Sampling::Greedy, seed: 0, chunk: None };
+    let choices = decode_reference(&port, PRECISION, &prompt.tokens, &how, &mut recorder, |_| ())?;
     recorder.finish()?;
+    let decoded: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
+    // The last token is not read.
+    let read = &decoded[..decoded.len().saturating_sub(1)];
     writer.finish(&Manifest {
         model: Some(model.name.clone()),
-        tokens: Some(prompt.tokens),
+        tokens: Some([&prompt.tokens[..], read].concat()),
         semantics: Some(semantics.to_string()),
         precision: Some(contract.to_string()),
+        decode: decodes.then(|| Decoded {
+            margins: choices.iter().map(|choice| choice.margin).collect(),
+            tokens: decoded.clone(),
+        }),
         producer: Some(json!({ "library": PRODUCER, "version": env!("CARGO_PKG_VERSION") })),
         ..Manifest::default()
     })?;

@@ -87,6 +87,11 @@ impl Mistake {
         sites.iter().any(|site| self.touches.contains(&in_any_layer(*site)))
     }
 
+    /// Whether it goes wrong between calls, so that a prompt in one call has nothing of it.
+    pub fn needs_calls(&self) -> bool {
+        self.visible.contains("decode steps")
+    }
+
     /// Whether it is a kind of what a search finds, instead of one of the catalogue.
     pub fn is_searched(&self) -> bool {
         self.touches.is_empty()
