@@ -1,8 +1,8 @@
 //! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
 //! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
 //! keeps a small model, [`probes`] look into it; [`position`] makes values that tell where they are, [`mistaken`] known
-//! mistakes, [`seen`] candidates that show something else; [`judge`] and [`bounds`] hold results against their bounds;
-//! [`repository`] reads the project's own files.
+//! mistakes, [`seen`] candidates that show something else; [`released`] makes models of few layers and
+//! heads; [`judge`] and [`bounds`] hold results against their bounds; [`repository`] reads the project's own files.
 
 pub mod bounds;
 pub mod device;
@@ -12,6 +12,7 @@ pub mod memory;
 pub mod mistaken;
 pub mod position;
 pub mod probes;
+pub mod released;
 pub mod repository;
 pub mod seen;
 pub mod simulated;
