@@ -41,7 +41,8 @@ pub struct Group<'w> {
 type Heads<T> = [Tracked<T>; 3];
 
 impl<'w> Group<'w> {
-    /// Ranks, each with weights of its own, as [`weights::RankWeights`] cuts them out of a model's.
+    /// Ranks, each with weights of its own, as [`weights::RankWeights`] cuts them out of a model's. Queries and keys are normed
+    /// as released; mistakes in that are their weights', or [`Group::dividing`]'s.
     pub fn new<W: Weights>(
         config: &Config,
         semantics: Semantics,
@@ -49,6 +50,8 @@ impl<'w> Group<'w> {
         weights: &'w [W],
     ) -> Result<Self, Error> {
         require(weights.len() == ranks.count, "group C1", "ranks with weights", weights.len(), ranks.count)?;
+        let how = "how queries and keys are normed";
+        require(norms_as_released(&semantics) == semantics, "group C3", how, "otherwise", "as released")?;
         let part = |rank: usize| {
             let own = Decoder::new(&of_rank(config, &ranks, rank), semantics, &weights[rank])?;
             Ok(own.with_experts(ranks.part(config.num_local_experts, rank)))
@@ -191,6 +194,27 @@ impl<'w> Group<'w> {
             }
         }
         Ok(heads)
+    }
+}
+
+/// The same that norms queries and keys over all ranks as document 002 does.
+fn norms_as_released(semantics: &Semantics) -> Semantics {
+    let released = Semantics::RELEASED;
+    Semantics {
+        qk_norm: released.qk_norm,
+        qk_norm_on: released.qk_norm_on,
+        qk_shards: released.qk_shards,
+        q_shards: released.q_shards,
+        k_shards: released.k_shards,
+        qk_norm_eps: released.qk_norm_eps,
+        q_norm_eps: released.q_norm_eps,
+        k_norm_eps: released.k_norm_eps,
+        q_norm_width: released.q_norm_width,
+        k_norm_width: released.k_norm_width,
+        query_norm: released.query_norm,
+        key_norm: released.key_norm,
+        norm_order: released.norm_order,
+        ..*semantics
     }
 }
 

@@ -114,7 +114,7 @@ impl RmsNorm {
         self.weight == NormWeight::OnePlus && self.one_plus == OnePlus::Norm
     }
 
-    /// C1 to C3.
+    /// C1 to C4.
     pub fn check(&self, (n, d): (usize, usize), w: usize) -> Result<(), ContractError> {
         require(1 <= n.min(d), "rms_norm C1", "min(n, d)", n.min(d), "at least 1")?;
         require(w == d, "rms_norm C2", "len(w)", w, format!("d = {d}"))?;
@@ -132,8 +132,17 @@ impl RmsNorm {
 
     /// rᵢ.
     fn scale<T: Real>(&self, x: ArrayView1<'_, T>) -> T {
-        let sum = self.order.sum(x.len(), |sum, k| x[k].mul_add(x[k], sum));
-        let mean = sum / T::of(x.len() as f64 * self.width);
+        self.scale_of(self.squares(x), x.len() as f64 * self.width)
+    }
+
+    /// Σₖ xₖ².
+    pub(super) fn squares<T: Real>(&self, x: ArrayView1<'_, T>) -> T {
+        self.order.sum(x.len(), |sum, k| x[k].mul_add(x[k], sum))
+    }
+
+    /// r of a sum of squares, and of what it is divided by.
+    pub(super) fn scale_of<T: Real>(&self, squares: T, divisor: f64) -> T {
+        let mean = squares / T::of(divisor);
         match self.eps_place {
             EpsPlace::Inside => (T::of(self.eps) + mean).reciprocal_root(),
             EpsPlace::Outside => (mean.sqrt() + T::of(OUTSIDE)).recip(),

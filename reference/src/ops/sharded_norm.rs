@@ -7,10 +7,11 @@
 //! - Shapes: x(r) \[n, c\], w(r) \[c\], y(r) \[n, c\], r < R; mⱼ of w(r)ⱼ as `rms_norm` has it.
 //! - Dtypes: x(r), w(r) and y(r) bf16; each rank's sum, the sum of these and s f32.
 //! - Rounding: R1 and R2 of `rms_norm`.
-//! - Errors: C1 R ≥ 1; C2 the shapes of all x(r) are equal; C3 len(w(r)) = c; C4 D ≥ 1.
-//! - Bound: that of `rms_norm` over the whole row, whose sum of D squares may be in any order, where c + R ≤ D. D is
+//! - Errors: C1 R ≥ 1; C2 the shapes of all x(r) are equal; C3 len(w(r)) = c; C4 D ≥ 1; and `rms_norm`'s, of each part.
+//! - Bound: that of `rms_norm` over the whole row of d channels, whose sum may be in any order, where c + R − 1 ≤ d. D is
 //!   how many channels are counted: heads of zeros are not, and a head that is on several ranks is once for each, so
 //!   that the sum over D is the mean square of the row.
+//! - Variants: those of `rms_norm`, but for what the sum is divided by, which is D.
 //! - Source: spec A32; document 002, sections 2.2 and 4; `MiniMaxText01RMSNormTP` in vLLM 0.33.
 
 use ndarray::{Array2, ArrayView1};
@@ -35,10 +36,9 @@ pub fn sharded_norm<T: Real>(
     weights: &[ArrayView1<'_, T>],
 ) -> Result<Vec<Array2<T>>, ContractError> {
     p.check(&parts.iter().map(Array2::dim).collect::<Vec<_>>(), weights)?;
-    let squares = |x: ArrayView1<'_, T>| p.norm.order.sum(x.len(), |sum, k| x[k].mul_add(x[k], sum));
     let scale = |row: usize| {
-        let sum = parts.iter().fold(T::zero(), |sum, part| sum + squares(part.row(row)));
-        (T::of(p.norm.eps) + sum / T::of(p.divisor as f64)).reciprocal_root()
+        let sum = parts.iter().fold(T::zero(), |sum, part| sum + p.norm.squares(part.row(row)));
+        p.norm.scale_of(sum, p.divisor as f64)
     };
     let scales: Vec<T> = (0..parts[0].nrows()).map(scale).collect();
     let normed = |(x, w): (&Array2<T>, &ArrayView1<'_, T>)| {
@@ -71,6 +71,7 @@ impl ShardedNorm {
             format!("{widths:?}"),
             format!("c = {} for each rank", parts[0].1),
         )?;
-        require(self.divisor >= 1, "sharded_norm C4", "D", self.divisor, "at least 1")
+        require(self.divisor >= 1, "sharded_norm C4", "D", self.divisor, "at least 1")?;
+        self.norm.check(parts[0], parts[0].1)
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use fixtures::synth::Synthesis;
-use fixtures::synth::released::Released;
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::compare::compare;
@@ -12,12 +11,13 @@ use reference::models::decoder::Decoder;
 use reference::models::group::Group;
 use reference::models::group::weights::RankWeights;
 use reference::ops::kv_cache::KvCache;
-use reference::probe::Probe;
+use reference::probe::{NoProbe, Probe};
 use reference::ranks::Ranks;
 use reference::run::Run;
 use reference::weights::Weights;
 use reference::{LayerSite, Real, RoundingContract, Semantics, Site, Storage, Tracked};
 use serde_json::json;
+use tests::released::with_few;
 
 /// R that document 002's head counts are shared by.
 const COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 64];
@@ -29,30 +29,20 @@ const NEVER: f64 = 8.0;
 
 /// M2 with its 48 query and 8 key heads, and few of all else.
 fn m2() -> Config {
-    let mut config = Released::named("minimax-m2.7").expect("it is released").with_layers(2);
-    let fields = config.as_object_mut().expect("fields");
-    fields.remove("quantization_config");
-    let small = json!({
+    let few = json!({
         "vocab_size": 64, "hidden_size": 24, "intermediate_size": 8, "head_dim": 16, "rotary_dim": 8,
         "num_local_experts": 64, "num_mtp_modules": 0, "max_position_embeddings": 64,
     });
-    fields.extend(small.as_object().expect("fields").clone());
-    Config::from_json(&config.to_string()).expect("a configuration")
+    Config::from_json(&with_few("minimax-m2.7", 2, &few).to_string()).expect("a configuration")
 }
 
 /// M3 with its 64 query, 4 key and 4 index heads, and few of all else.
 fn m3() -> Config {
-    let mut config = Released::named("minimax-m3").expect("it is released").with_layers(2);
-    let fields = config.as_object_mut().expect("fields");
-    fields.remove("quantization_config");
-    fields.remove("vision_config");
-    let text = fields["text_config"].as_object_mut().expect("fields");
-    let small = json!({
+    let few = json!({
         "vocab_size": 64, "hidden_size": 24, "intermediate_size": 8, "dense_intermediate_size": 64,
         "shared_intermediate_size": 64, "num_local_experts": 64, "head_dim": 16, "rotary_dim": 8,
     });
-    text.extend(small.as_object().expect("fields").clone());
-    let mut config = Config::from_json(&json!(fields).to_string()).expect("a configuration");
+    let mut config = Config::from_json(&with_few("minimax-m3", 2, &few).to_string()).expect("a configuration");
     let index = config.index.as_mut().expect("an index branch");
     (index.blocks.size, index.blocks.top_k, config.vision) = (2, 3, None);
     config
@@ -168,7 +158,7 @@ fn ranks_and_the_whole_model_have_the_same_logits() {
                 let want =
                     whole.forward(call, &mut cache, &mut Run::<f64>::bounding(RoundingContract::IDEAL, &mut probe));
                 let want = want.expect("a good text");
-                let mut probe = reference::probe::NoProbe;
+                let mut probe = NoProbe;
                 let got = group.pass(call, &mut caches, &mut Run::new(RoundingContract::IDEAL, &mut probe));
                 let got = got.expect("a good text").logits.value;
                 let error: ErrorBound = want.error_or_exact();
@@ -213,6 +203,9 @@ fn what_cannot_be_shared_is_refused() {
     let config = Config { dense_intermediate_size: 60, ..m3() };
     let said = Ranks::of(&config, 8).expect_err("it cannot").to_string();
     assert_eq!(said, "ranks C5: dense_intermediate_size = 60, expected a multiple of the 8 ranks that share it");
+    let config = Config { shared_intermediate_size: 60, ..m3() };
+    let said = Ranks::of(&config, 8).expect_err("it cannot").to_string();
+    assert_eq!(said, "ranks C6: shared_intermediate_size = 60, expected a multiple of the 8 ranks that share it");
     let config = m2();
     let weights = Synthesis::default().weights(&config);
     let ranks = Ranks::of(&config, 4).expect("it can be shared");
@@ -220,6 +213,13 @@ fn what_cannot_be_shared_is_refused() {
     let said =
         Group::new(&config, Semantics::RELEASED, ranks, &own[1..]).map(|_| ()).expect_err("a rank lacks").to_string();
     assert_eq!(said, "group C1: ranks with weights = 3, expected 4");
+    let group = Group::new(&config, Semantics::RELEASED, ranks, &own).expect("it can be shared");
+    let (mut caches, mut probe) = (group.caches::<f64>(), NoProbe);
+    let said = group.pass(&TEXT, &mut caches[1..], &mut Run::new(RoundingContract::IDEAL, &mut probe));
+    assert_eq!(said.map(|_| ()).expect_err("a cache lacks").to_string(), "group C2: caches = 3, expected 4");
+    let otherwise = Semantics { q_norm_eps: Some(1e-5), ..Semantics::RELEASED };
+    let said = Group::new(&config, otherwise, ranks, &own).map(|_| ()).expect_err("an ε of its own").to_string();
+    assert_eq!(said, "group C3: how queries and keys are normed = otherwise, expected as released");
 }
 
 /// Document 002's table: 48 query heads over 64 ranks, six to eight ranks of a key head.

@@ -73,6 +73,18 @@ fn the_divisor_counts() {
     assert_eq!(of(8), expected(8.0));
 }
 
+/// D09: of one rank that counts all its channels it is `rms_norm`, wherever ε stands.
+#[test]
+fn one_rank_norms_as_rms_norm_does() {
+    let (x, w) = (array![[3e-4, 4e-4], [1.0, -2.0]], array![1.5, 0.5]);
+    for place in [EpsPlace::Inside, EpsPlace::Outside] {
+        let norm = RmsNorm::under(&RoundingContract::IDEAL, 1e-6, place);
+        let p = ShardedNorm { norm, divisor: 2 };
+        let y = sharded_norm(&p, std::slice::from_ref(&x), &[w.view()]).expect("one shape");
+        assert_eq!(Ok(y[0].clone()), rms_norm(&norm, x.view(), w.view()));
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let p = ShardedNorm { norm: norm(&RoundingContract::IDEAL), divisor: 2 };
@@ -90,6 +102,8 @@ fn what_does_not_fit_is_refused() {
         said(&p, std::slice::from_ref(&x), &[]),
         "sharded_norm C3: len(w(r)) = [], expected c = 2 for each rank"
     );
-    let p = ShardedNorm { divisor: 0, ..p };
-    assert_eq!(said(&p, &[x], &[w.view()]), "sharded_norm C4: D = 0, expected at least 1");
+    let none = ShardedNorm { divisor: 0, ..p };
+    assert_eq!(said(&none, std::slice::from_ref(&x), &[w.view()]), "sharded_norm C4: D = 0, expected at least 1");
+    let of_zero = ShardedNorm { norm: RmsNorm { eps: 0.0, ..p.norm }, ..p };
+    assert_eq!(said(&of_zero, &[x], &[w.view()]), "rms_norm C3: ε = 0, expected above 0");
 }
