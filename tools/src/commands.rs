@@ -27,3 +27,4 @@ pub mod run;
 pub mod show;
 pub mod synth;
 pub mod verify;
+mod writing;

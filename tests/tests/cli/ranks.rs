@@ -41,6 +41,8 @@ fn a_checkpoint_goes_to_64_ranks_and_back() {
     assert_eq!(files("hub"), files("back"));
     let refused = run("convert hub --to fused --tp 3 --out other");
     assert_refused(&refused, &["ranks C2: R = 3, expected a divisor or a multiple of the 8 key heads"]);
+    let refused = run("convert hub --to fused --out other --shard-size 0");
+    assert_refused(&refused, &["--shard-size 0: expected more than 0 GiB"]);
     assert_eq!(listing(folder.path()), ["back", "config.json", "hub", "ported"]);
 }
 

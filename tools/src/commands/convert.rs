@@ -6,8 +6,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
 use fixtures::convert::Conversion;
 use fixtures::convert::layout::Layout;
+use fixtures::formats::safetensors::write::Item;
 
 use super::outcome::Outcome;
+use super::writing::{file_size, written};
 use crate::failure::Failure;
 use crate::report::output::Output;
 
@@ -50,26 +52,16 @@ fn layouts() -> impl TypedValueParser<Value = Layout> {
     PossibleValuesParser::new(names).map(|name| name.parse().expect("one of the names"))
 }
 
-const MIB: u64 = 1 << 20;
-
 impl Convert {
     /// Does it.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, to the byte below")]
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
+        let file_size = file_size(self.shard_size)?;
         let conversion = Conversion::open(&self.model, self.to, self.tp.map(usize::from))?;
         let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
             output.say(&listed(&conversion)?);
             return Ok(Outcome::Good);
         };
-        let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
-        let bar = output.progress(0, "writing MiB");
-        conversion.write(out, file_size, &|progress| {
-            bar.set_length(progress.total / MIB);
-            bar.set_position(progress.done / MIB);
-        })?;
-        bar.finish_and_clear();
-        output.say(&format!("{}", out.display()));
-        Ok(Outcome::Good)
+        written(out, output, |progress| conversion.write(out, file_size, progress))
     }
 }
 
@@ -77,7 +69,7 @@ impl Convert {
 fn listed(conversion: &Conversion) -> Result<String, Failure> {
     let folders = conversion.items()?;
     let several = folders.len() > 1;
-    let line = |rank: usize, item: &fixtures::formats::safetensors::write::Item| {
+    let line = |rank: usize, item: &Item| {
         let of = if several { format!("rank {rank} ") } else { String::new() };
         format!("{of}{} {} {:?}", item.name, item.dtype, item.shape)
     };

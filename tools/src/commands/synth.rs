@@ -12,6 +12,7 @@ use reference::config::{Config, Quantization};
 use serde_json::Value;
 
 use super::outcome::Outcome;
+use super::writing::{file_size, written};
 use crate::failure::Failure;
 use crate::report::output::Output;
 
@@ -83,16 +84,10 @@ impl Type {
     }
 }
 
-const MIB: u64 = 1 << 20;
-
 impl Synth {
     /// Does it.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, to the byte below")]
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        if self.shard_size.is_nan() || self.shard_size <= 0.0 {
-            let problem = format!("--shard-size {}: expected more than 0 GiB", self.shard_size);
-            return Err(Failure::new(problem).help("for instance --shard-size 4"));
-        }
+        let file_size = file_size(self.shard_size)?;
         let (path, text) = self.followed()?;
         let storage = match self.dtype {
             Some(Type::F16) => Storage::F16,
@@ -103,21 +98,13 @@ impl Synth {
             Some(dtype) => quantized(&text, dtype.scheme()).unwrap_or(text),
             None => text,
         };
-        let file_size = (self.shard_size * (1u64 << 30) as f64) as u64;
         let synthesis =
             Synthesis { seed: self.seed, storage, file_size, modules: self.mtp_modules.into(), ..Synthesis::default() };
         let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
             output.say(&inventory(&synthesis, &text, path)?);
             return Ok(Outcome::Good);
         };
-        let bar = output.progress(0, "writing MiB");
-        synthesis.write(&text, out, &|progress| {
-            bar.set_length(progress.total / MIB);
-            bar.set_position(progress.done / MIB);
-        })?;
-        bar.finish_and_clear();
-        output.say(&format!("{}", out.display()));
-        Ok(Outcome::Good)
+        written(out, output, |progress| synthesis.write(&text, out, progress))
     }
 
     /// The `config.json` that is followed, after where it is, or the released model's name.
