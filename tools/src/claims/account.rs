@@ -65,7 +65,7 @@ pub enum Place {
 }
 
 /// What a place costs.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Costs {
     /// Parameters.
     pub parameters: u128,
@@ -113,7 +113,7 @@ impl Account {
             Row { place, kind: layer.map_or_else(String::new, kind), costs: costs(config, load, place, layer, &own) }
         };
         let places: Vec<Row> = places.map(row).filter(|row| row.costs.parameters > 0).collect();
-        let total = places.iter().fold(Costs::default(), |total, row| total.plus(&row.costs));
+        let total = Costs::of_all(&places);
         Account { load, places, total }
     }
 }
@@ -219,17 +219,20 @@ fn is_joining(weight: Weight) -> bool {
 }
 
 impl Costs {
-    fn plus(self, other: &Costs) -> Self {
+    /// Those of all places together.
+    fn of_all(places: &[Row]) -> Self {
+        let count = |of: fn(&Costs) -> u128| places.iter().map(|row| of(&row.costs)).sum();
+        let sum = |of: fn(&Costs) -> f64| places.iter().map(|row| of(&row.costs)).sum();
         Costs {
-            parameters: self.parameters + other.parameters,
-            active: self.active + other.active,
-            weights: self.weights + other.weights,
-            prefill: self.prefill + other.prefill,
-            step: self.step + other.step,
-            read: self.read + other.read,
-            read_of_cache: self.read_of_cache + other.read_of_cache,
-            cache: self.cache + other.cache,
-            memory: self.memory + other.memory,
+            parameters: count(|costs| costs.parameters),
+            active: count(|costs| costs.active),
+            weights: sum(|costs| costs.weights),
+            prefill: sum(|costs| costs.prefill),
+            step: sum(|costs| costs.step),
+            read: sum(|costs| costs.read),
+            read_of_cache: sum(|costs| costs.read_of_cache),
+            cache: sum(|costs| costs.cache),
+            memory: sum(|costs| costs.memory),
         }
     }
 }
