@@ -298,6 +298,14 @@ impl RoundingContract {
         Held { vectors, router, bias, quantized, others }
     }
 
+    /// Whether something is taken in a narrower type than activations are stored in: an operand of products, keys and values,
+    /// or matrices as they are loaded.
+    pub fn narrows(&self) -> bool {
+        let narrower = |storage: Storage| storage.unit_roundoff() > self.activations.unit_roundoff();
+        let taken = [self.operands, self.attending(false).kv_cache, self.held().others];
+        self.inputs != Inputs::Stored || taken.into_iter().any(narrower)
+    }
+
     /// Names and values of the fields that can be overridden.
     pub fn fields(&self) -> [(&'static str, String); 20] {
         [

@@ -19,6 +19,7 @@ use crate::op::signature::{Default, Number, Signature};
 use crate::report::output::Output;
 use crate::report::rows::of_operator;
 use crate::report::table::{number, with_header};
+use crate::session::precision::named as contract_of;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -34,7 +35,7 @@ pub struct Op {
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// What the candidate rounds: `bf16`, or a profile such as `vllm_bf16`, then `,field=value`. Without it, it may round as
-    /// any documented engine that has its type does.
+    /// any documented engine that has its type does, but take nothing in a narrower type.
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
     /// Write what the reference computes, in f64, to a dump: .safetensors, .npz, or a folder; after that what the file
@@ -61,7 +62,8 @@ impl Op {
         let given = Given::open(&operator.signature, file, &self.set)?;
         let writer = self.out.as_deref().map(DumpWriter::create).transpose()?;
         let made = operator.compute(&given)?;
-        let judged = judged(&made, &given, self.precision.as_deref())?;
+        let precision = self.precision.as_deref().map(|text| Ok::<_, Failure>((text.to_owned(), contract_of(text)?)));
+        let judged = judged(&made, &given, precision.transpose()?)?;
         if let Some(writer) = writer {
             write(writer, &made)?;
         }
@@ -108,8 +110,10 @@ fn tell(operator: &Signature, judged: &[Judged], output: Output) {
     }
     let fails = judged.iter().any(|judged| judged.found.faults > 0);
     let ends = if fails { "FAIL" } else { "PASS" };
-    let precision = &judged[0].precision;
-    output.say(&format!("{}: {}\nrounded as {precision}\n\n{table}\n\n{ends}", operator.name, operator.equation));
+    let mut precisions: Vec<&str> = judged.iter().map(|judged| judged.precision.as_str()).collect();
+    precisions.dedup();
+    let precisions = precisions.join(" and ");
+    output.say(&format!("{}: {}\nrounded as {precisions}\n\n{table}\n\n{ends}", operator.name, operator.equation));
 }
 
 fn list(output: Output) {

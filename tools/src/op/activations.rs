@@ -13,21 +13,19 @@ use super::given::Given;
 use super::made::Made;
 use super::norms::IDEAL;
 use super::operator::Operator;
-use super::signature::{Number, Signature, flag, or, port};
+use super::signature::{Number, Port, Signature, X, Y, flag, or, port};
 use crate::failure::Failure;
 
 pub(super) const ALPHA: Number = or("alpha", 1.702, "α");
 pub(super) const LIMIT: Number = or("limit", 7.0, "ℓ");
 pub(super) const BETA: Number = or("beta", 1.0, "β");
 
+/// Gate and up projection.
+const GATED: [Port; 2] = [port("g", "[…, d]"), port("u", "[…, d]")];
+const A: Port = port("a", "[…, d]");
+
 pub(super) const SWIGLU: Operator = Operator {
-    signature: Signature {
-        name: "swiglu",
-        equation: "a = g·σ(g)·u",
-        inputs: &[port("g", "[…, d]"), port("u", "[…, d]")],
-        numbers: &[],
-        outputs: &[port("a", "[…, d]")],
-    },
+    signature: Signature { name: "swiglu", equation: "a = g·σ(g)·u", inputs: &GATED, numbers: &[], outputs: &[A] },
     compute: |given| {
         let (g, u) = (given.input("g")?, given.input("u")?);
         let under = |contract: &RoundingContract| Swiglu::under(contract, Expert::Gated);
@@ -40,9 +38,9 @@ pub(super) const SWIGLU_OAI: Operator = Operator {
     signature: Signature {
         name: "swiglu_oai",
         equation: "a = g′·σ(α·g′)·(u′ + β), g′ = min(g, ℓ), u′ = clamp(u, −ℓ, ℓ)",
-        inputs: &[port("g", "[…, d]"), port("u", "[…, d]")],
+        inputs: &GATED,
         numbers: &[ALPHA, LIMIT, BETA],
-        outputs: &[port("a", "[…, d]")],
+        outputs: &[A],
     },
     compute: |given| {
         let (g, u, coefficients) = (given.input("g")?, given.input("u")?, coefficients(given)?);
@@ -56,9 +54,9 @@ pub(super) const GELU: Operator = Operator {
     signature: Signature {
         name: "gelu",
         equation: "a = x·½·(1 + erf(x/√2)), or by tanh",
-        inputs: &[port("x", "[…, d]")],
+        inputs: &[X],
         numbers: &[flag("tanh", "1 for the approximation by tanh")],
-        outputs: &[port("a", "[…, d]")],
+        outputs: &[A],
     },
     compute: |given| {
         let x = given.input("x")?;
@@ -72,9 +70,9 @@ pub(super) const RESIDUAL: Operator = Operator {
     signature: Signature {
         name: "residual",
         equation: "y = x + f",
-        inputs: &[port("x", "[…, d]"), port("f", "[…, d]")],
+        inputs: &[X, port("f", "[…, d]")],
         numbers: &[],
-        outputs: &[port("y", "[…, d]")],
+        outputs: &[Y],
     },
     compute: |given| {
         let (x, f) = (given.input("x")?, given.input("f")?);

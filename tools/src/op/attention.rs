@@ -1,7 +1,6 @@
 //! Rotation and attention.
 
 use ndarray::Array2;
-use reference::bound::ErrorBound;
 use reference::ops::attention::{Attention, attention};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::lightning_attention::{LightningAttention, lightning_attention, slopes};
@@ -141,13 +140,7 @@ pub(super) const KV_CACHE: Operator = Operator {
             cache.append(0, &kept, &given.input("kept_v")?)?;
         }
         let (keys, values) = cache.append(0, &given.input("k")?, &given.input("v")?)?;
-        let kept = |name, x: &Tracked<f64>| {
-            let bound = |contract: &RoundingContract, x: &Array2<f64>| {
-                ErrorBound::exact(x.dim()).rounded(x.view(), contract.stored().storage)
-            };
-            Made::of(name, x.value.clone(), bound)
-        };
-        Ok(vec![kept("keys", keys), kept("values", values)])
+        Ok(vec![Made::stored("keys", keys.value.clone()), Made::stored("values", values.value.clone())])
     },
 };
 

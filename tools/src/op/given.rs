@@ -35,9 +35,9 @@ impl Given {
     pub fn of(operator: &'static Signature, dump: Dump, typed: &[String]) -> Result<Self, Failure> {
         let typed = typed.iter().map(|word| number_in(operator, word)).collect::<Result<_, Failure>>()?;
         let given = Given { dump, typed, operator };
-        let known: Vec<&str> = operator.inputs.iter().chain(operator.outputs).map(|port| port.name).collect();
-        let is_known = |name: &str| known.contains(&name) || operator.numbers.iter().any(|of| of.name == name);
-        if let Some(name) = given.dump.names().find(|name| !is_known(name)) {
+        let ports = operator.inputs.iter().chain(operator.outputs).map(|port| port.name);
+        let known: Vec<&str> = ports.chain(operator.numbers.iter().map(|number| number.name)).collect();
+        if let Some(name) = given.dump.names().find(|name| !known.contains(name)) {
             return Err(given.wrong(name, &format!("expected only {}", known.join(", "))));
         }
         Ok(given)
@@ -46,6 +46,13 @@ impl Given {
     /// Whether it has this tensor.
     pub fn has(&self, name: &str) -> bool {
         self.dump.names().any(|known| known == name)
+    }
+
+    /// Refuses outputs that cannot be judged, because what they are made of is not given.
+    pub(super) fn require_made(&self, is_made: impl Fn(&str) -> bool) -> Result<(), Failure> {
+        let lost = self.operator.outputs.iter().find(|port| self.has(port.name) && !is_made(port.name));
+        let what = "cannot be judged: what it is made of is not all given";
+        lost.map_or(Ok(()), |port| Err(self.wrong(port.name, what)))
     }
 
     /// A tensor as a matrix: its last axis are columns, all others rows.

@@ -32,18 +32,59 @@ pub struct Judged {
     is_chosen: bool,
 }
 
-/// Every output that a file has, by the precision that is named, or that documented one of its type by which the fewest values are
-/// faults, the likeliest first.
-pub fn judged(made: &[Made], given: &Given, named: Option<&str>) -> Result<Vec<Judged>, Failure> {
+/// A precision, and what it is called.
+pub type Precision = (String, RoundingContract);
+
+/// Every output that a file has, by the precision that is named; else outputs of one type together, by that documented precision of
+/// this type by which the fewest values are faults, the likeliest first. None of those takes anything in a narrower type: such a
+/// precision has to be named, and a fault that it would explain says so.
+pub fn judged(made: &[Made], given: &Given, named: Option<Precision>) -> Result<Vec<Judged>, Failure> {
+    given.require_made(|name| made.iter().any(|made| made.name == name))?;
     let shown: Vec<&Made> = made.iter().filter(|made| given.has(made.name)).collect();
-    let mut types = shown.iter().filter_map(|made| given.storage(made.name).ok());
-    let stored = types.find(|storage| *storage != Storage::Real).unwrap_or(Storage::F32);
+    if let Some(named) = named {
+        return best(&shown, given, &[named]);
+    }
+    let (types, mut all) = (types(&shown, given)?, Vec::new());
+    for stored in [Storage::F32, Storage::F16, Storage::Bf16] {
+        let of_type = shown.iter().zip(&types).enumerate().filter(|(_, (_, own))| **own == stored);
+        let (places, made): (Vec<usize>, Vec<&Made>) = of_type.map(|(place, (made, _))| (place, *made)).unzip();
+        all.extend(places.into_iter().zip(of_type_alone(&made, given, stored)?));
+    }
+    all.sort_by_key(|(place, _)| *place);
+    Ok(all.into_iter().map(|(_, judged)| judged).collect())
+}
+
+/// What each output is stored in; what is chosen, and integers, count as the first of the others.
+fn types(shown: &[&Made], given: &Given) -> Result<Vec<Storage>, Failure> {
+    let own = |made: &&Made| if made.chosen.is_some() { Ok(Storage::Real) } else { given.storage(made.name) };
+    let types = shown.iter().map(own).collect::<Result<Vec<_>, Failure>>()?;
+    let first = types.iter().copied().find(|storage| *storage != Storage::Real).unwrap_or(Storage::F32);
+    Ok(types.into_iter().map(|storage| if storage == Storage::Real { first } else { storage }).collect())
+}
+
+/// Outputs of one type by its documented precisions.
+fn of_type_alone(shown: &[&Made], given: &Given, stored: Storage) -> Result<Vec<Judged>, Failure> {
+    let (narrow, plain): (Vec<_>, Vec<_>) = documented(stored)?.into_iter().partition(|(_, how)| how.narrows());
+    let mut found = best(shown, given, &plain)?;
+    if faults(&found) == 0 {
+        return Ok(found);
+    }
+    let other = best(shown, given, &narrow)?;
+    if let Some(Judged { precision, .. }) = other.first().filter(|_| faults(&other) == 0) {
+        let hint = format!("none would be outside with --precision {precision}");
+        for judged in found.iter_mut().filter(|judged| judged.found.faults > 0) {
+            judged.note = Some(judged.note.take().map_or_else(|| hint.clone(), |note| format!("{note}; {hint}")));
+        }
+    }
+    Ok(found)
+}
+
+/// Outputs by that of these precisions by which the fewest values are faults, the first of equals.
+fn best(shown: &[&Made], given: &Given, precisions: &[Precision]) -> Result<Vec<Judged>, Failure> {
     let mut best: Vec<Judged> = Vec::new();
-    for (precision, contract) in precisions(stored, named)? {
-        let judged: Result<Vec<Judged>, Failure> =
-            shown.iter().map(|made| Judged::of(given, made, &precision, &contract)).collect();
-        let judged = judged?;
-        let faults = |judged: &[Judged]| judged.iter().map(|judged| judged.found.faults).sum::<usize>();
+    for (precision, contract) in precisions {
+        let judged = shown.iter().map(|made| Judged::of(given, made, precision, contract));
+        let judged = judged.collect::<Result<Vec<_>, Failure>>()?;
         if best.is_empty() || faults(&judged) < faults(&best) {
             best = judged;
         }
@@ -54,6 +95,11 @@ pub fn judged(made: &[Made], given: &Given, named: Option<&str>) -> Result<Vec<J
     Ok(best)
 }
 
+/// How many values are outside.
+fn faults(judged: &[Judged]) -> usize {
+    judged.iter().map(|judged| judged.found.faults).sum()
+}
+
 /// What a golden file's outputs are judged as.
 pub fn of_golden(alone: &Alone, dump: Dump) -> Result<Vec<Judged>, Failure> {
     let operator = list::named(&alone.operator)?;
@@ -61,11 +107,8 @@ pub fn of_golden(alone: &Alone, dump: Dump) -> Result<Vec<Judged>, Failure> {
     judged(&operator.compute(&given)?, &given, None)
 }
 
-/// The precision that is named, or every documented one of a type.
-fn precisions(stored: Storage, named: Option<&str>) -> Result<Vec<(String, RoundingContract)>, Failure> {
-    if let Some(named) = named {
-        return Ok(vec![(named.to_owned(), named.parse()?)]);
-    }
+/// Every documented precision of a type.
+fn documented(stored: Storage) -> Result<Vec<Precision>, Failure> {
     let mut ways = Vec::new();
     for profile in PROFILES.iter().filter(|profile| profile.contract.activations == stored) {
         ways.push((profile.name.to_owned(), profile.contract));

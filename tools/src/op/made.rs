@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ndarray::Array2;
+use ndarray::{Array1, Array2, Axis};
 use reference::bound::{ErrorBound, confidence};
 use reference::compare::{Comparison, compare};
 use reference::{RoundingContract, Storage, Tracked};
@@ -48,6 +48,21 @@ impl Made {
     /// An output that is copied: no precision rounds it.
     pub(super) fn copied(name: &'static str, value: Array2<f64>) -> Self {
         Made::of(name, value, |_, value| ErrorBound::exact(value.dim()))
+    }
+
+    /// An output that is copied, and stored in the activations' type.
+    pub(super) fn stored(name: &'static str, value: Array2<f64>) -> Self {
+        Made::of(name, value, |contract, value| {
+            ErrorBound::exact(value.dim()).rounded(value.view(), contract.stored().storage)
+        })
+    }
+
+    /// An output of one row, whose bound follows from the u of the arithmetic and has no probable part.
+    pub(super) fn of_row(name: &'static str, value: Array1<f64>, bound: impl Fn(f64) -> Array1<f64> + 'static) -> Self {
+        Made::of(name, value.insert_axis(Axis(0)), move |contract, _| {
+            let certain = bound(contract.unit()).insert_axis(Axis(0));
+            ErrorBound { sigma: certain.clone(), certain, carried: 0 }
+        })
     }
 
     /// The scores of a choice, of which candidates show what was chosen.

@@ -12,7 +12,7 @@ use reference::semantics::{self, EpsPlace, NormWeight};
 use super::given::Given;
 use super::made::Made;
 use super::operator::Operator;
-use super::signature::{Number, Signature, flag, needed, or, port};
+use super::signature::{Number, Signature, X, Y, flag, needed, or, port};
 use crate::failure::Failure;
 
 pub(super) const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
@@ -25,9 +25,9 @@ pub(super) const RMS_NORM: Operator = Operator {
     signature: Signature {
         name: "rms_norm",
         equation: "y = x / √(ε + mean x²) · w, or · (1 + w)",
-        inputs: &[port("x", "[…, d]"), port("w", "[d]")],
+        inputs: &[X, port("w", "[d]")],
         numbers: &[EPS, ONE_PLUS],
-        outputs: &[port("y", "[…, d]")],
+        outputs: &[Y],
     },
     compute: |given| {
         let (x, w, under) = (given.input("x")?, given.row("w")?, norm(given)?);
@@ -40,9 +40,9 @@ pub(super) const ADD_RMS_NORM: Operator = Operator {
     signature: Signature {
         name: "add_rms_norm",
         equation: "s = x + f, y = rms_norm(s; w)",
-        inputs: &[port("x", "[…, d]"), port("f", "[…, d]"), port("w", "[d]")],
+        inputs: &[X, port("f", "[…, d]"), port("w", "[d]")],
         numbers: &[EPS, ONE_PLUS],
-        outputs: &[port("s", "[…, d]"), port("y", "[…, d]")],
+        outputs: &[port("s", "[…, d]"), Y],
     },
     compute: |given| {
         let (x, f, w, norm) = (given.input("x")?, given.input("f")?, given.row("w")?, norm(given)?);
@@ -89,9 +89,9 @@ pub(super) const LAYER_NORM: Operator = Operator {
     signature: Signature {
         name: "layer_norm",
         equation: "y = (x − mean x) / √(ε + variance of x) · w + b",
-        inputs: &[port("x", "[…, d]"), port("w", "[d]"), port("b", "[d]")],
+        inputs: &[X, port("w", "[d]"), port("b", "[d]")],
         numbers: &[or("eps", 1e-5, "ε")],
-        outputs: &[port("y", "[…, d]")],
+        outputs: &[Y],
     },
     compute: |given| {
         let (x, w, b, eps) = (given.input("x")?, given.row("w")?, given.row("b")?, given.number("eps")?);

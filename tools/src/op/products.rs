@@ -10,15 +10,20 @@ use super::activations::{ALPHA, BETA, LIMIT, coefficients};
 use super::made::Made;
 use super::norms::IDEAL;
 use super::operator::Operator;
-use super::signature::{Signature, flag, port};
+use super::signature::{Port, Signature, X, Y, flag, port};
+
+/// Rows, the matrix that they are multiplied by, and what that makes.
+const ROWS: Port = port("x", "[…, k]");
+const W: Port = port("w", "[m, k]");
+const PRODUCT: Port = port("y", "[…, m]");
 
 pub(super) const LINEAR: Operator = Operator {
     signature: Signature {
         name: "linear",
         equation: "y = x·wᵀ",
-        inputs: &[port("x", "[…, k]"), port("w", "[m, k]")],
+        inputs: &[ROWS, W],
         numbers: &[],
-        outputs: &[port("y", "[…, m]")],
+        outputs: &[PRODUCT],
     },
     compute: |given| {
         let (x, w) = (given.input("x")?, given.weight("w")?);
@@ -31,9 +36,9 @@ pub(super) const LINEAR_BIAS: Operator = Operator {
     signature: Signature {
         name: "linear_bias",
         equation: "y = x·wᵀ + b",
-        inputs: &[port("x", "[…, k]"), port("w", "[m, k]"), port("b", "[m]")],
+        inputs: &[ROWS, W, port("b", "[m]")],
         numbers: &[],
-        outputs: &[port("y", "[…, m]")],
+        outputs: &[PRODUCT],
     },
     compute: |given| {
         let (x, w, b) = (given.input("x")?, given.weight("w")?, given.row("b")?);
@@ -61,9 +66,9 @@ pub(super) const DENSE_FFN: Operator = Operator {
     signature: Signature {
         name: "dense_ffn",
         equation: "y = w2·a(w1·x, w3·x), a of swiglu, or of swiglu_oai",
-        inputs: &[port("x", "[…, d]"), port("w1", "[m, d]"), port("w3", "[m, d]"), port("w2", "[d, m]")],
+        inputs: &[X, port("w1", "[m, d]"), port("w3", "[m, d]"), port("w2", "[d, m]")],
         numbers: &[flag("oai", "1 for swiglu_oai, with what follows"), ALPHA, LIMIT, BETA],
-        outputs: &[port("y", "[…, d]")],
+        outputs: &[Y],
     },
     compute: |given| {
         let x = given.input("x")?;

@@ -75,6 +75,11 @@ pub(super) const fn if_given(name: &'static str, what: &'static str) -> Number {
     Number { name, default: Default::Absent, what }
 }
 
+/// Rows of d columns, however many axes they have.
+pub(super) const X: Port = port("x", "[…, d]");
+/// What is made of them, of the same shape.
+pub(super) const Y: Port = port("y", "[…, d]");
+
 /// Whether something is so, 0 or 1.
 pub(super) const fn flag(name: &'static str, what: &'static str) -> Number {
     Number { name, default: Default::No, what }

@@ -1,8 +1,7 @@
 //! What training adds.
 
-use ndarray::{Array1, Array2, Axis, array};
+use ndarray::array;
 use reference::RoundingContract;
-use reference::bound::ErrorBound;
 use reference::ops::load_balancing::{self, AuxiliaryLoss, auxiliary_loss, bound_bias, updated_bias};
 use reference::ops::policy_gradient::{self, Objective, PolicyGradient, advantages, bound_advantages, policy_gradient};
 use reference::ops::router_jitter::{RouterJitter, jittered};
@@ -27,11 +26,10 @@ pub(super) const LOAD_BALANCING: Operator = Operator {
         let (z, marks) = (given.matrix("z")?, given.marks_if("mask")?);
         let kind = given.count_if("top_k")?.map_or(AuxiliaryLoss::Doc003, |top_k| AuxiliaryLoss::HfSwitch { top_k });
         let loss = auxiliary_loss(kind, z.view(), marks.as_deref())?;
-        let bound = move |contract: &RoundingContract, loss: &Array2<f64>| {
-            let bound = load_balancing::bound(kind, z.view(), marks.as_deref(), loss[[0, 0]], contract.unit());
-            certain(array![bound.expect("as the loss was made")])
-        };
-        Ok(vec![Made::of("loss", array![[loss]], bound)])
+        Ok(vec![Made::of_row("loss", array![loss], move |unit| {
+            let bound = load_balancing::bound(kind, z.view(), marks.as_deref(), loss, unit);
+            array![bound.expect("as the loss was made")]
+        })])
     },
 };
 
@@ -46,10 +44,11 @@ pub(super) const UPDATED_BIAS: Operator = Operator {
     compute: |given| {
         let (b, loads, rate) = (given.row("b")?, given.counts("loads")?, given.number("rate")?);
         let updated = updated_bias(rate, b.view(), &loads)?;
-        let bound = move |contract: &RoundingContract, updated: &Array2<f64>| {
-            certain(bound_bias(rate, b.view(), updated.row(0), contract.unit()))
+        let bound = {
+            let updated = updated.clone();
+            move |unit| bound_bias(rate, b.view(), updated.view(), unit)
         };
-        Ok(vec![Made::of("updated", updated.insert_axis(Axis(0)), bound)])
+        Ok(vec![Made::of_row("updated", updated, bound)])
     },
 };
 
@@ -66,10 +65,8 @@ pub(super) const POLICY_GRADIENT: Operator = Operator {
         let p = PolicyGradient { objective, clip: [given.number("below")?, given.number("above")?] };
         let [new, old, a] = [given.row("new")?, given.row("old")?, given.row("advantages")?];
         let c = policy_gradient(&p, new.view(), old.view(), a.view())?;
-        let bound = move |contract: &RoundingContract, _: &Array2<f64>| {
-            certain(policy_gradient::bound(&p, new.view(), old.view(), a.view(), contract.unit()))
-        };
-        Ok(vec![Made::of("c", c.insert_axis(Axis(0)), bound)])
+        let bound = move |unit| policy_gradient::bound(&p, new.view(), old.view(), a.view(), unit);
+        Ok(vec![Made::of_row("c", c, bound)])
     },
 };
 
@@ -83,11 +80,8 @@ pub(super) const ADVANTAGES: Operator = Operator {
     },
     compute: |given| {
         let rewards = given.row("rewards")?;
-        let a = advantages(rewards.view())?.insert_axis(Axis(0));
-        let bound = move |contract: &RoundingContract, _: &Array2<f64>| {
-            certain(bound_advantages(rewards.view(), contract.unit()))
-        };
-        Ok(vec![Made::of("advantages", a, bound)])
+        let a = advantages(rewards.view())?;
+        Ok(vec![Made::of_row("advantages", a, move |unit| bound_advantages(rewards.view(), unit))])
     },
 };
 
@@ -111,9 +105,3 @@ pub(super) const ROUTER_JITTER: Operator = Operator {
         }])
     },
 };
-
-/// A bound of one row that has no probable part.
-fn certain(bound: Array1<f64>) -> ErrorBound {
-    let certain = bound.insert_axis(Axis(0));
-    ErrorBound { sigma: certain.clone(), certain, carried: 0 }
-}

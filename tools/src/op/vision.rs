@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use reference::bound::ErrorBound;
 use reference::config::Patch;
 use reference::grid::segments;
 use reference::ops::axial_rope::{AxialRope, axial_rope};
@@ -139,10 +138,6 @@ pub(super) const MTP: Operator = Operator {
     compute: |given| {
         let e = mtp::embedded(MtpFirstEmbedding::Zeroed, given.input("e")?, given.count("first")?);
         let order = if given.flag("hidden_first")? { MtpConcat::HiddenFirst } else { MtpConcat::EmbeddingFirst };
-        let y = mtp::concatenated(order, &e, &given.input("h")?)?.value;
-        let bound = |contract: &RoundingContract, y: &ndarray::Array2<f64>| {
-            ErrorBound::exact(y.dim()).rounded(y.view(), contract.stored().storage)
-        };
-        Ok(vec![Made::of("y", y, bound)])
+        Ok(vec![Made::stored("y", mtp::concatenated(order, &e, &given.input("h")?)?.value)])
     },
 };
