@@ -51,13 +51,25 @@ pub fn auxiliary_loss<T: Real>(
     let shares = match loss {
         AuxiliaryLoss::Doc003 => mean.clone(),
         AuxiliaryLoss::HfSwitch { top_k: k } => {
-            require((1..=z.ncols()).contains(&k), "load_balancing C2", "k", k, format!("1 to E = {}", z.ncols()))?;
+            loss.check(z.ncols())?;
             let mut counts = Array1::zeros(z.ncols());
             top_k(k, p.view()).iter().for_each(|&expert| counts[expert] += T::one());
             counts / n
         }
     };
     Ok(experts * shares.dot(&mean))
+}
+
+impl AuxiliaryLoss {
+    /// C2.
+    fn check(self, experts: usize) -> Result<(), ContractError> {
+        match self {
+            AuxiliaryLoss::Doc003 => Ok(()),
+            AuxiliaryLoss::HfSwitch { top_k: k } => {
+                require((1..=experts).contains(&k), "load_balancing C2", "k", k, format!("1 to E = {experts}"))
+            }
+        }
+    }
 }
 
 /// The rows that are marked (C1, C4).
@@ -84,6 +96,7 @@ pub fn bound(
 ) -> Result<f64, ContractError> {
     let z = marked(z, marks)?;
     let (n, experts) = z.dim();
+    loss.check(experts)?;
     let mut p = z.clone();
     p.rows_mut().into_iter().for_each(softmax);
     let range = z.rows().into_iter().map(|row| {

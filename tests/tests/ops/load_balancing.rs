@@ -39,6 +39,9 @@ fn masked_rows_do_not_count() {
     assert!(none.to_string().starts_with("load_balancing C1"), "{none}");
     let more = auxiliary_loss(AuxiliaryLoss::HfSwitch { top_k: 4 }, z.view(), None).expect_err("of three experts");
     assert!(more.to_string().starts_with("load_balancing C2: k = 4"), "{more}");
+    let nothing = AuxiliaryLoss::HfSwitch { top_k: 0 };
+    let refused = load_balancing::bound(nothing, z.view(), None, 0.0, f32::UNIT_ROUNDOFF).expect_err("of none");
+    assert_eq!(refused.to_string(), "load_balancing C2: k = 0, expected 1 to E = 3");
 }
 
 #[test]
