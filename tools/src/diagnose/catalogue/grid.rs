@@ -1,4 +1,4 @@
-//! What weights are rounded to.
+//! What weights are rounded to, or what goes into a product or comes out.
 
 use std::fmt;
 
@@ -7,6 +7,9 @@ use ndarray::{Array2, Axis};
 use reference::Storage;
 use reference::config::Quantization;
 use reference::matrix::Matrix;
+
+/// Channels of a row that share a scale, where activations are rounded by groups.
+const CHANNELS: usize = 128;
 
 /// What values are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub enum Grid {
     Mxfp8,
     /// 8-bit integers, scaled so that the largest of each row is 127.
     Int8,
+    /// 8-bit integers, scaled so that the largest of the tensor is 127.
+    Int8Tensor,
     /// 4-bit integers by groups of input channels.
     Int4(Int4),
     /// bf16.
@@ -45,6 +50,10 @@ pub enum Each {
     Tensor,
     /// A row.
     Row,
+    /// 128 channels of a row.
+    Group,
+    /// The same, by a scale that is a power of two.
+    GroupPower,
 }
 
 /// 4-bit integers by groups of input channels.
@@ -71,6 +80,14 @@ impl Grid {
         Grid::eight_bits().chain([Grid::Bf16, Grid::F16])
     }
 
+    /// Those of eight bits, and bf16 and f16, that activations may have: by rows, or by 128 channels of them, first.
+    pub fn of_activations() -> impl Iterator<Item = Grid> {
+        let of = |each| [false, true].map(|is_divided| Grid::E4m3(E4m3 { each, is_divided, is_stored: true }));
+        let each = [Each::Row, Each::Group, Each::GroupPower, Each::Tensor, Each::Block];
+        let others = [Grid::Mxfp8, Grid::Int8, Grid::Int8Tensor, Grid::Bf16, Grid::F16];
+        each.into_iter().flat_map(of).chain(others)
+    }
+
     /// Groups of input channels that have a scale of their own.
     const GROUPS: [usize; 4] = [16, 32, 64, 128];
 
@@ -91,6 +108,11 @@ impl Grid {
             Grid::F16 => stored(w, Storage::F16),
             Grid::Int4(how) => how.round(w),
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
+            Grid::Int8Tensor => {
+                let mut rounded: Array2<f64> = w.dense();
+                symmetric(rounded.as_slice_mut().expect("a dense matrix"), 127.0);
+                Matrix::stored(rounded.view(), Storage::F32)
+            }
         }
     }
 }
@@ -101,10 +123,12 @@ impl E4m3 {
             Each::Block => released.block,
             Each::Tensor => w.dim(),
             Each::Row => (1, w.dim().1),
+            Each::Group | Each::GroupPower => (1, CHANNELS),
         };
+        let powers = self.each == Each::GroupPower;
         let storage = if self.is_stored { w.storage() } else { Storage::F32 };
         if !self.is_divided {
-            let rounded = quantized(w, &Quantization { block, ..released.clone() });
+            let rounded = quantized(w, &Quantization { block, powers, ..released.clone() });
             return if self.is_stored { Matrix::stored(rounded.dense::<f64>().view(), storage) } else { rounded };
         }
         let mut rounded: Array2<f64> = w.dense();
@@ -112,6 +136,7 @@ impl E4m3 {
             for mut of_block in rows.axis_chunks_iter_mut(Axis(1), block.1) {
                 let largest = of_block.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
                 let scale = in_f32(largest / Storage::E4m3.largest());
+                let scale = if powers { scale.log2().ceil().exp2() } else { scale };
                 of_block.mapv_inplace(|w| scaled(w, [scale; 2]));
             }
         }
@@ -199,8 +224,13 @@ impl fmt::Display for Grid {
             Grid::E4m3(E4m3 { each: Each::Block, .. }) => "E4M3 by blocks of 128 × 128",
             Grid::E4m3(E4m3 { each: Each::Tensor, .. }) => "E4M3 with one scale",
             Grid::E4m3(E4m3 { each: Each::Row, .. }) => "E4M3 with a scale a row",
+            Grid::E4m3(E4m3 { each: Each::Group, .. }) => "E4M3 with a scale for each 128 channels of a row",
+            Grid::E4m3(E4m3 { each: Each::GroupPower, .. }) => {
+                "E4M3 with a power of two for each 128 channels of a row"
+            }
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
+            Grid::Int8Tensor => "8-bit integers with one scale",
             Grid::Int4(Int4 { group, is_from_zero, .. }) => {
                 let range = if *is_from_zero { "from 0 to 15" } else { "up to 7" };
                 return write!(f, "4-bit integers {range} by groups of {group}");

@@ -1,7 +1,7 @@
 //! A site that is computed again under one change after the other, from the candidate's own inputs.
 
 use fixtures::names::at::At;
-use ndarray::{Array1, Array2, Axis, Zip};
+use ndarray::{Array1, Array2, Axis, Zip, concatenate};
 use reference::config::{Config, Vision};
 use reference::media::Pixels;
 use reference::models::decoder::Decoder;
@@ -142,6 +142,39 @@ impl<'a, 'c> Bench<'a, 'c> {
         let candidate = self.comparison.compared.candidate;
         let shown = candidate.has(at).then(|| candidate.matrix(at, self.comparison.extent(at.step)));
         shown.transpose()
+    }
+
+    /// What stands at another site, in all steps: as a run of the site's layer has it, else as the candidate shows it, if it shows
+    /// all tokens there.
+    pub(super) fn in_all_steps(&self, site: Site) -> Result<Option<Array2<f64>>, Failure> {
+        match self.rerun(&[], RoundingContract::IDEAL, &[site])?.beside.remove(&site) {
+            Some(values) => Ok(Some(values)),
+            None => self.shown_in_all_steps(site),
+        }
+    }
+
+    /// What the candidate has at another site, in all steps, if it shows all tokens there.
+    pub(super) fn shown_in_all_steps(&self, site: Site) -> Result<Option<Array2<f64>>, Failure> {
+        let candidate = self.comparison.compared.candidate;
+        let mut each = Vec::new();
+        for step in 0..self.comparison.compared.steps.len() {
+            let (at, extent) = (At { step, site }, self.comparison.extent(step));
+            if !candidate.has(at) || candidate.shown(at, extent)?.is_some() {
+                return Ok(None);
+            }
+            each.push(candidate.matrix(at, extent)?);
+        }
+        let views: Vec<_> = each.iter().map(|own| own.view()).collect();
+        Ok(concatenate(Axis(0), &views).ok())
+    }
+
+    /// The rows of calls of one token; none where a row is no token's, or where other calls have no more.
+    pub(super) fn rows_of_single_tokens(&self) -> Vec<usize> {
+        let steps = self.comparison.compared.steps;
+        let each = steps.iter().flat_map(|step| step.iter().map(|_| step.len() == 1));
+        let single: Vec<usize> = each.enumerate().filter(|(_, is)| *is).map(|(row, _)| row).collect();
+        let tokens: usize = steps.iter().map(Vec::len).sum();
+        if tokens == self.candidate.nrows() && single.len() < tokens { single } else { Vec::new() }
     }
 
     /// The tokens in whose places features are put, pass by pass.

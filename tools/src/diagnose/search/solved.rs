@@ -3,14 +3,15 @@
 //!
 //! Of the text model: [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
-//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and bits that a product sums;
-//! [`directions`], those in which one is off; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and bits that a product sums, [`coarse`], its output's bits;
+//! [`directions`], those in which one is off; [`sums`], what stands for a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, [`other_rows`], rows in
 //! place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
 //! which of many have something in common; [`least_squares`].
 
 mod axial;
 mod blocks;
+mod coarse;
 mod directions;
 mod features;
 mod frequencies;
@@ -33,6 +34,7 @@ mod routing;
 mod rule;
 mod shared;
 mod solution;
+mod sums;
 mod weighing;
 
 use self::solution::Solution;
@@ -70,7 +72,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     }
     said.extend(penalty::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
     if said.is_empty() {
-        let solutions = products::solve(bench)?.into_iter().chain(other_rows::solve(bench));
+        let solutions = products::solve(bench)?.into_iter().chain(coarse::solve(bench)).chain(other_rows::solve(bench));
+        let solutions = solutions.chain(sums::solve(bench)?);
         said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }
     if said.is_empty() {

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::diagnose::search::Bench;
+
 /// What is listed one by one.
 const LISTED: usize = 4;
 
@@ -21,4 +23,36 @@ pub(super) fn tokens(rows: &[usize], tried: usize, off: usize) -> String {
         count if tried == off => format!("{count} of {off} tokens that are off, {own}"),
         count => format!("{count} of {tried} tokens that were tried, of {off} that are off: {own}"),
     }
+}
+
+/// Rows of a site of which something is said, before its verb.
+pub(super) fn rows(bench: &Bench<'_, '_>, rows: &[usize]) -> String {
+    let all = bench.candidate.nrows();
+    match rows.len() {
+        count if count == all => "all rows".to_owned(),
+        count if rows == bench.rows_of_single_tokens() => {
+            format!("{count} of {all} rows, those of calls of one token,")
+        }
+        count => format!("{count} of {all} rows, {},", listed(rows)),
+    }
+}
+
+/// Columns of which something is said, behind it; nothing where these are all.
+pub(super) fn columns(columns: &[usize], all: usize) -> String {
+    match columns {
+        _ if columns.len() == all => String::new(),
+        [first, .., last] if last + 1 - first == columns.len() => format!(", in channels {first} to {last} of {all}"),
+        _ => format!(", in {} of {all} channels, {}", columns.len(), listed(columns)),
+    }
+}
+
+/// Of rows, whose values they have.
+pub(super) fn others(rows: &[usize], others: &[usize]) -> String {
+    let by = |i: usize| others[i].cast_signed() - rows[i].cast_signed();
+    if rows.len() > 1 && (0..rows.len()).all(|i| by(i) == by(0)) {
+        let side = if by(0) < 0 { "before it" } else { "behind it" };
+        return format!("of the row {} {side}", by(0).abs());
+    }
+    let each = rows.iter().zip(others).map(|(row, other)| format!("of row {other} in {row}"));
+    listed(each)
 }

@@ -7,9 +7,12 @@
 //! with y the candidate's and ŷ the right values at the experts' sum or behind it; c is 1 at the sum, and the factor of routed
 //! experts behind it. Expert e was used with the weight wᵢₑ + dᵢₑ, where wᵢₑ is the right one: that is said where the equation
 //! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
-//! left to hold it to.
+//! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing; behind it, [`inside`] what
+//! experts may do otherwise.
 
+mod inside;
 mod row;
+mod tokens;
 mod told;
 
 use std::collections::BTreeSet;
@@ -40,6 +43,18 @@ const NONE: f64 = 0.02;
 
 /// Multiplications that are spent on experts: some seconds of a processor, and of a released model a few tokens.
 const BUDGET: usize = 40_000_000_000;
+
+/// A sum of experts' outputs, with what is off.
+struct Mixture<'a, 'b, 'c> {
+    bench: &'a Bench<'b, 'c>,
+    /// The candidate's values less its twin's.
+    apart: &'a Array2<f64>,
+    /// Each token's experts, and their weights.
+    chosen: &'a Array2<usize>,
+    weights: &'a Array2<f64>,
+    /// c.
+    scale: f64,
+}
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, at @ (LayerSite::Experts | LayerSite::Mlp | LayerSite::Output)) = bench.site else {
@@ -73,6 +88,12 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         let run = Run::new(RoundingContract::IDEAL, &mut probe);
         (0..experts).map(|expert| Ok(model.expert(layer, expert, &read, &run)?.value)).collect()
     })?;
+    let mixture = Mixture { bench, apart: &apart, chosen, weights: w, scale };
+    if rows.len() == x.nrows()
+        && let Some(found) = mixture.of_other_tokens(&each)
+    {
+        return Ok(vec![found]);
+    }
     let (mut solved, mut unsolved) = (Vec::new(), BTreeSet::new());
     let mut values = bench.ideal.clone();
     for (i, &token) in rows.iter().enumerate() {
@@ -94,6 +115,11 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         let more = Array1::from(found.x).mapv(|d| if d.abs() < none { 0.0 } else { d });
         values.row_mut(token).scaled_add(1.0, &outputs.dot(&more));
         solved.push(Row { token, used: &right + &more, right, none });
+    }
+    if !unsolved.is_empty()
+        && let Some(found) = mixture.inside(layer, x)?
+    {
+        return Ok(vec![found]);
     }
     let said = told::of_solved(&solved, chosen);
     let explained = (!said.is_empty()).then(|| Solution::new(said, values));

@@ -7,6 +7,7 @@
 //! with y \[n, d\] the candidate's and ŷ \[n, d\] the right values, the weight w \[d\], s \[n\] and v \[d\]: of a layer,
 //! or of each head. [`statistic`] has what s may be made of, [`channels`] what v may be.
 
+mod bits;
 mod channels;
 mod statistic;
 
@@ -19,6 +20,7 @@ use self::channels::Channels;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
+use crate::judge::way;
 
 /// How far values may be off, in what roundings leave of a row, to be the same: s and v carry those of others, too.
 const SAME: f64 = 4.0;
@@ -75,7 +77,25 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         found.push((head, what));
         values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
     }
-    Ok((!found.is_empty()).then(|| Solution::new(said(found, heads), values)).into_iter().collect())
+    if found.is_empty() {
+        let x = input(bench)?;
+        return x.map_or_else(|| Ok(Vec::new()), |x| Ok(bits::solve(bench, &x, &w)?.into_iter().collect()));
+    }
+    Ok(vec![Solution::new(said(found, heads), values)])
+}
+
+/// What goes into a norm, as the candidate stores it.
+fn input(bench: &Bench<'_, '_>) -> Result<Option<Array2<f64>>, Failure> {
+    let of = |site| match site {
+        Site::FinalNorm => Some(Site::Layer(bench.config().num_hidden_layers.checked_sub(1)?, LayerSite::Output)),
+        Site::Layer(layer, LayerSite::InputNorm) if layer > 0 => Some(Site::Layer(layer - 1, LayerSite::Output)),
+        site => way::inputs(site).into_iter().next(),
+    };
+    let Some(input) = of(bench.site) else { return Ok(None) };
+    match bench.rerun(&[], bench.contract(), &[input])?.beside.remove(&input) {
+        Some(x) => Ok(Some(x)),
+        None => bench.shown_in_all_steps(input),
+    }
 }
 
 /// What is said of heads, once if it is the same of all.

@@ -1,0 +1,238 @@
+//! What experts do otherwise than they should between their input and their output: one that all tokens that are off were sent to,
+//! or all of them.
+//!
+//! ```text
+//! yᵢ − ŷᵢ = c·Σₑ wᵢₑ·Dₑ·(h′(g, u) − h(g, u))        g = Gₑ·xᵢ, u = Uₑ·xᵢ; solved for h′ among functions that may stand for h,
+//! h′ⱼ = h(aⱼ·gⱼ, uⱼ)                                 or for factors a of the gate's rows, of one expert
+//! ```
+
+use ndarray::{Array1, Array2, Axis, Zip};
+use reference::ops::dense_ffn::Activation;
+use reference::weights::{LayerWeight, Projection, Weight};
+use reference::{Error, RoundingContract};
+
+use super::Mixture;
+use crate::diagnose::search::solved::least_squares;
+use crate::diagnose::search::solved::listed;
+use crate::diagnose::search::solved::solution::Solution;
+use crate::failure::Failure;
+
+/// Steps of Gauss and Newton's method, each of which squares what is left, as a share.
+const STEPS: usize = 12;
+
+/// The step by which a derivative is taken, as a share.
+const STEP: f64 = 1e-6;
+
+/// How far a factor is from 1 to be another, and how far those of several rows may be apart to be one, as shares: what bf16 leaves
+/// of a product.
+const SAME: f64 = 5e-3;
+
+/// Standard deviations that a factor is not off by chance.
+const CERTAIN: f64 = 8.0;
+
+/// Multiplications that are spent on hidden channels that are solved for: some seconds of a processor.
+const BUDGET: usize = 4_000_000_000;
+
+/// A function of gate and up projection.
+type Function = fn(f64, f64) -> f64;
+
+/// What may stand for an activation.
+const FUNCTIONS: [(&str, Function); 13] = [
+    ("the gate without its activation, times the up projection", |g, u| g * u),
+    ("the gate's SiLU, and not the up projection", |g, _| silu(g)),
+    ("the up projection alone", |_, u| u),
+    ("the gate's SiLU and the up projection added up", |g, u| silu(g) + u),
+    ("the gate times the SiLU of the up projection", |g, u| g * silu(u)),
+    ("the SiLU of both, multiplied", |g, u| silu(g) * silu(u)),
+    ("the SiLU of gate and up projection's product", |g, u| silu(g * u)),
+    ("the gate's SiLU twice, times the up projection", |g, u| silu(silu(g)) * u),
+    ("the SiLU of the gate's negative, times the up projection", |g, u| silu(-g) * u),
+    ("the gate's sigmoid times the up projection", |g, u| sigmoid(g) * u),
+    ("the gate's ReLU times the up projection", |g, u| g.max(0.0) * u),
+    ("the gate's hyperbolic tangent times the up projection", |g, u| g.tanh() * u),
+    ("the gate's SiLU times the up projection", |g, u| silu(g) * u),
+];
+
+fn sigmoid(x: f64) -> f64 {
+    (1.0 + (-x).exp()).recip()
+}
+
+fn silu(x: f64) -> f64 {
+    x * sigmoid(x)
+}
+
+/// One expert's tokens and weights.
+struct Expert {
+    /// Each token with its weight in the sum, c included.
+    tokens: Vec<(usize, f64)>,
+    gate: Array2<f64>,
+    up: Array2<f64>,
+    /// D \[H, I\].
+    down: Array2<f64>,
+}
+
+impl Mixture<'_, '_, '_> {
+    /// What is said of the expert that tokens that are off have in common, or of all.
+    pub(super) fn inside(&self, layer: usize, x: &Array2<f64>) -> Result<Option<Solution>, Failure> {
+        let off: Vec<usize> = (0..self.chosen.nrows()).filter(|token| self.bench.row_is_off(*token)).collect();
+        let config = self.bench.config();
+        if self.chosen.len() * 3 * config.intermediate_size * config.hidden_size > super::BUDGET {
+            return Ok(None);
+        }
+        let chosen = |token: &usize, expert: usize| self.chosen.row(*token).iter().any(|own| *own == expert);
+        let mut all: Vec<usize> = off.iter().flat_map(|token| self.chosen.row(*token).to_vec()).collect();
+        all.sort_unstable();
+        all.dedup();
+        let common: Vec<usize> = all.iter().copied().filter(|e| off.iter().all(|token| chosen(token, *e))).collect();
+        let alone = common.iter().map(|expert| vec![*expert]);
+        let sets = alone.chain((off.len() == self.chosen.nrows()).then_some(all));
+        for experts in sets {
+            let which = match experts[..] {
+                [expert] => format!("expert {expert}"),
+                _ => "every expert".to_owned(),
+            };
+            let read: Vec<Expert> = experts.iter().map(|e| self.expert(layer, *e, x)).collect::<Result<_, _>>()?;
+            if let Some(found) = self.of_functions(&off, &read, &which)? {
+                return Ok(Some(found));
+            }
+            if let ([expert], true) = (&read[..], experts.len() == 1)
+                && let Some(found) = self.of_rows(&off, expert, &which)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn expert(&self, layer: usize, expert: usize, x: &Array2<f64>) -> Result<Expert, Failure> {
+        let slots = self.chosen.indexed_iter().filter(|(_, own)| **own == expert);
+        let tokens: Vec<(usize, f64)> = slots.map(|(at, _)| (at.0, self.scale * self.weights[at])).collect();
+        let x = x.select(Axis(0), &tokens.iter().map(|(token, _)| *token).collect::<Vec<_>>());
+        let [gate, up, down] = [Projection::Gate, Projection::Up, Projection::Down].map(|projection| {
+            let of = Weight::Layer(layer, LayerWeight::Expert(expert, projection));
+            self.bench.with_model(|model| Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>()))
+        });
+        Ok(Expert { tokens, gate: x.dot(&gate?.t()), up: x.dot(&up?.t()), down: down? })
+    }
+
+    /// h of gate and up projection.
+    fn activated(&self, gate: &Array2<f64>, up: &Array2<f64>) -> Result<Array2<f64>, Failure> {
+        self.bench.with_model(|model| {
+            let oai = model.config().swiglu_oai;
+            let activation = Activation::under(&RoundingContract::IDEAL, model.semantics(), oai);
+            Ok(activation.of(gate.view(), up.view()).map_err(Error::from)?)
+        })
+    }
+
+    /// Experts that all have another function.
+    fn of_functions(&self, off: &[usize], experts: &[Expert], which: &str) -> Result<Option<Solution>, Failure> {
+        let right: Vec<Array2<f64>> =
+            experts.iter().map(|own| self.activated(&own.gate, &own.up)).collect::<Result<_, _>>()?;
+        let limits = self.clamped();
+        let known =
+            FUNCTIONS.iter().map(|(name, f)| ((*name).to_owned(), Box::new(*f) as Box<dyn Fn(f64, f64) -> f64>));
+        for (name, f) in known.chain(limits) {
+            let mut by = Array2::zeros(self.apart.dim());
+            for (own, right) in experts.iter().zip(&right) {
+                let hidden = Zip::from(&own.gate).and(&own.up).map_collect(|g, u| f(*g, *u)) - right;
+                own.add(&mut by, &hidden);
+            }
+            if off.iter().all(|token| self.is(*token, &by.row(*token).to_owned())) {
+                let said = format!("{which} takes {name}, for its activation");
+                return Ok(Some(Solution::new(vec![said], &self.bench.ideal + &by)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// SwiGLU-OAI with other clamps, where the model has it.
+    fn clamped(&self) -> Vec<(String, Box<dyn Fn(f64, f64) -> f64>)> {
+        let Some(oai) = self.bench.config().swiglu_oai else { return Vec::new() };
+        let (alpha, limit, beta) = (oai.alpha, oai.limit, oai.beta);
+        let gates: [(&str, Function); 3] = [
+            ("above", |g, limit| g.min(limit)),
+            ("both sides", |g, limit| g.clamp(-limit, limit)),
+            ("no side", |g, _| g),
+        ];
+        let ups: [(&str, Function); 4] = [
+            ("both sides", |u, limit| u.clamp(-limit, limit)),
+            ("above", |u, limit| u.min(limit)),
+            ("below", |u, limit| u.max(-limit)),
+            ("no side", |u, _| u),
+        ];
+        let each = gates.into_iter().flat_map(|gate| ups.into_iter().map(move |up| (gate, up)));
+        each.map(|((of_gate, gate), (of_up, up))| {
+            let name = format!("the gate clamped from {of_gate} and the up projection from {of_up}");
+            let f = move |g: f64, u: f64| {
+                let g = gate(g, limit);
+                (up(u, limit) + beta) * g * sigmoid(alpha * g)
+            };
+            (name, Box::new(f) as Box<dyn Fn(f64, f64) -> f64>)
+        })
+        .collect()
+    }
+
+    /// One expert whose gate's rows have factors: by Gauss and Newton's method, over all of its tokens together.
+    fn of_rows(&self, off: &[usize], expert: &Expert, which: &str) -> Result<Option<Solution>, Failure> {
+        let (width, hidden) = expert.down.dim();
+        let equations = expert.tokens.len() * width;
+        if equations <= 2 * hidden || equations * hidden * hidden > BUDGET {
+            return Ok(None);
+        }
+        let right = self.activated(&expert.gate, &expert.up)?;
+        let rows: Vec<usize> = expert.tokens.iter().map(|(token, _)| *token).collect();
+        let target = self.apart.select(Axis(0), &rows);
+        let (mut factors, mut deviation) = (Array1::<f64>::ones(hidden), Vec::new());
+        let of = |factors: &Array1<f64>| self.activated(&(&expert.gate * factors), &expert.up);
+        for _ in 0..STEPS {
+            let (own, further) = (of(&factors)?, of(&(&factors * (1.0 + STEP)))?);
+            let slope = (&further - &own) / (&factors * STEP);
+            let mut jacobian = Array2::zeros((equations, hidden));
+            for (i, (_, weight)) in expert.tokens.iter().enumerate() {
+                let mut part = jacobian.slice_mut(ndarray::s![i * width..(i + 1) * width, ..]);
+                part.assign(&(&expert.down * &slope.row(i) * *weight));
+            }
+            let left = &target - &expert.outputs(&(&own - &right));
+            let left: Array1<f64> = left.iter().copied().collect();
+            let Some(step) = least_squares::solve(jacobian.view(), left.view()) else { break };
+            factors += &Array1::from(step.x);
+            deviation = step.deviation;
+        }
+        let mut by = Array2::zeros(self.apart.dim());
+        expert.add(&mut by, &(&of(&factors)? - &right));
+        let is_other = |(factor, sigma): (&f64, &f64)| (factor - 1.0).abs() > SAME.max(CERTAIN * sigma);
+        let each = factors.iter().zip(&deviation).enumerate();
+        let other: Vec<usize> = each.filter_map(|(row, own)| is_other(own).then_some(row)).collect();
+        let holds = off.iter().all(|token| self.is(*token, &by.row(*token).to_owned()));
+        let (Some(first), true) = (other.first(), holds && 2 * other.len() <= hidden) else { return Ok(None) };
+        let factor = factors[*first];
+        let range = if other.iter().all(|row| (factors[*row] - factor).abs() <= SAME * factor.abs()) {
+            let mean = other.iter().map(|row| factors[*row]).sum::<f64>() / other.len() as f64;
+            format!("are {mean:.4} times")
+        } else {
+            let each = other.iter().map(|row| format!("{:.4}", factors[*row]));
+            format!("are {} times", listed::listed(each))
+        };
+        let rows = match other[..] {
+            [first, .., last] if last + 1 - first == other.len() => format!("rows {first} to {last}"),
+            _ => format!("{} of {hidden} rows, {},", other.len(), listed::listed(&other)),
+        };
+        Ok(Some(Solution::new(
+            vec![format!("{rows} of the gate of {which} {range} what they should be")],
+            &self.bench.ideal + &by,
+        )))
+    }
+}
+
+impl Expert {
+    /// What hidden values \[tokens, I\] add to each of its tokens.
+    fn outputs(&self, hidden: &Array2<f64>) -> Array2<f64> {
+        let weights: Array1<f64> = self.tokens.iter().map(|(_, weight)| *weight).collect();
+        hidden.dot(&self.down.t()) * weights.insert_axis(Axis(1))
+    }
+
+    fn add(&self, to: &mut Array2<f64>, hidden: &Array2<f64>) {
+        let outputs = self.outputs(hidden);
+        self.tokens.iter().zip(outputs.rows()).for_each(|((token, _), more)| to.row_mut(*token).scaled_add(1.0, &more));
+    }
+}

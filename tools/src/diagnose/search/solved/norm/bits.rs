@@ -1,0 +1,187 @@
+//! What an RMS norm computes in fewer bits than it should.
+//!
+//! ```text
+//! yᵢⱼ = mⱼ·ρ(xᵢⱼ·rᵢ)        rᵢ = 1/√(ε + (1/d)·Σₖ xᵢₖ²)        one of m, x, ρ, r, the squares and their sum rounded; solved for which
+//! ```
+//!
+//! with x \[n, d\] what goes in and m \[d\] what is multiplied with: the weight, or 1 plus it. A row is a token's, or that of one
+//! of its heads.
+
+use std::fmt;
+
+use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
+use reference::Storage;
+use reference::semantics::NormWeight;
+
+use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::solution::Solution;
+use crate::failure::Failure;
+
+/// The share of the values that are not the twin's which are reproduced, at least.
+const OF_UNEQUAL: f64 = 0.5;
+
+/// The share of squares that are left, at most, where numbers have so many bits that few are reproduced.
+const LEFT: f64 = 0.01;
+
+/// How far the right values may be from those of this equation: what f64 leaves.
+const OWN: f64 = 1e-9;
+
+/// Squares that are added up in fewer bits, at most.
+const LONGEST: usize = 256;
+
+/// What is rounded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Rounded {
+    /// x.
+    Input,
+    /// m.
+    Weight,
+    /// x·r.
+    Normalized,
+    /// r.
+    Root,
+    /// The mean of squares.
+    Mean,
+    /// Squares.
+    Squares,
+    /// Squares, and the sums of so many in a row.
+    Sums(usize),
+    /// Squares, and the sums of each that is so many behind the last.
+    Strided(usize),
+}
+
+/// A way to round.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    rounded: Rounded,
+    to: Storage,
+    /// ρ.
+    normalized: Storage,
+}
+
+/// A norm's rows.
+struct Rows<'a> {
+    x: &'a Array2<f64>,
+    m: &'a Array1<f64>,
+    eps: Array2<f64>,
+    output: Storage,
+}
+
+/// What is said of a norm that reads x and multiplies with m, where that explains it.
+pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> Result<Option<Solution>, Failure> {
+    let Some(rows) = Rows::of(bench, x, m) else { return Ok(None) };
+    let twin = bench.equal(&bench.twin.computed);
+    let unequal = twin.count - twin.equal;
+    let left = |values: &Array2<f64>| bench.distance(values);
+    let before = left(&bench.twin.computed);
+    let of = |way: Way| {
+        let values = rows.values(way);
+        (bench.equal(&values).equal, left(&values), way, values)
+    };
+    let ways = Way::all(m.len(), rows.output).map(of);
+    // The most values; of as many, as where next to none are, what is nearest.
+    let best = ways.reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a });
+    let Some((equal, off, way, values)) = best else { return Ok(None) };
+    let is_reproduced = equal as f64 - twin.equal as f64 >= OF_UNEQUAL * unequal as f64;
+    if unequal == 0 || !is_reproduced && off > LEFT * before {
+        return Ok(None);
+    }
+    let is_one_plus = bench.config().norm_weight == NormWeight::OnePlus;
+    let said = match way.rounded {
+        Rounded::Weight if is_one_plus => format!("1 plus the norm's weight is rounded to {}", way.to),
+        rounded => format!("{rounded} rounded to {}", way.to),
+    };
+    Ok(Some(Solution::new(vec![said], values)))
+}
+
+impl Way {
+    fn all(width: usize, output: Storage) -> impl Iterator<Item = Way> {
+        let powers = || (1..).map(|power| 1_usize << power).take_while(move |count| *count <= LONGEST.min(width));
+        let sums = powers().map(Rounded::Sums).chain([Rounded::Sums(width)]);
+        let sums: Vec<Rounded> = sums.chain(powers().map(Rounded::Strided)).collect();
+        use Rounded::{Input, Mean, Normalized, Root, Squares, Weight};
+        let rounded = [Weight, Input, Normalized, Root, Mean, Squares].into_iter().chain(sums);
+        let each = rounded.flat_map(|rounded| [Storage::Bf16, Storage::F16].map(|to| (rounded, to)));
+        let each = each.filter(move |(rounded, to)| *rounded != Normalized || *to != output);
+        each.flat_map(move |(rounded, to)| [output, Storage::Real].map(|normalized| Way { rounded, to, normalized }))
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// None where the right values do not follow from x and m.
+    fn of(bench: &Bench<'_, '_>, x: &'a Array2<f64>, m: &'a Array1<f64>) -> Option<Self> {
+        let (y, width) = (&bench.ideal, m.len());
+        if x.dim() != y.dim() || !y.ncols().is_multiple_of(width) {
+            return None;
+        }
+        let mut eps = Array2::zeros((y.nrows(), y.ncols() / width));
+        let mut is_own = true;
+        Zip::indexed(&mut eps).for_each(|(i, head), eps| {
+            let of = |values: &Array2<f64>| values.row(i).iter().skip(head * width).take(width).copied().collect();
+            let (x, y): (Array1<f64>, Array1<f64>) = (of(x), of(y));
+            let r = (&y / m).dot(&x) / x.dot(&x);
+            *eps = r.powi(-2) - x.dot(&x) / width as f64;
+            let apart = &y - &(&x * m * r);
+            is_own &= apart.dot(&apart) <= OWN * OWN * y.dot(&y);
+        });
+        let output = bench.contract().shown();
+        is_own.then_some(Rows { x, m, eps, output })
+    }
+
+    fn values(&self, way: Way) -> Array2<f64> {
+        let width = self.m.len();
+        let mut values = Array2::zeros(self.x.dim());
+        for ((i, head), eps) in self.eps.indexed_iter() {
+            let columns = head * width..(head + 1) * width;
+            let own = way.row(self.x.row(i).slice(s![columns.clone()]), self.m, *eps);
+            values.row_mut(i).slice_mut(s![columns]).assign(&own.mapv(|y| self.output.nearest(y)));
+        }
+        values
+    }
+}
+
+impl Way {
+    /// A row of this way.
+    fn row(self, x: ArrayView1<'_, f64>, m: &Array1<f64>, eps: f64) -> Array1<f64> {
+        let to = |value: f64| self.to.nearest(value);
+        let at = |own: Rounded, value: f64| if self.rounded == own { to(value) } else { value };
+        let x = x.mapv(|x| at(Rounded::Input, x));
+        let squares = x.mapv(|x| x * x);
+        let sum = match self.rounded {
+            Rounded::Squares => squares.mapv(to).sum(),
+            Rounded::Sums(count) => {
+                squares.axis_chunks_iter(Axis(0), count).map(|part| added(part.iter().copied(), to)).sum()
+            }
+            Rounded::Strided(count) => {
+                (0..count).map(|first| added(squares.iter().copied().skip(first).step_by(count), to)).sum()
+            }
+            _ => squares.sum(),
+        };
+        let mean = at(Rounded::Mean, sum / x.len() as f64);
+        let r = at(Rounded::Root, (mean + eps).sqrt().recip());
+        Zip::from(&x).and(m).map_collect(|x, m| {
+            let normalized = at(Rounded::Normalized, self.normalized.nearest(x * r));
+            at(Rounded::Weight, *m) * normalized
+        })
+    }
+}
+
+/// Rounded numbers, added up and rounded after each.
+fn added(values: impl Iterator<Item = f64>, to: impl Fn(f64) -> f64) -> f64 {
+    values.fold(0.0, |sum, value| to(sum + to(value)))
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rounded::Input => f.write_str("what goes into the norm is"),
+            Rounded::Weight => f.write_str("the norm's weight is"),
+            Rounded::Normalized => f.write_str("what is normed is, before the weight,"),
+            Rounded::Root => f.write_str("the reciprocal root of the mean square is"),
+            Rounded::Mean => f.write_str("the mean square is"),
+            Rounded::Squares => f.write_str("squares are"),
+            Rounded::Sums(count) => write!(f, "squares, and their sums of {count} in a row, are"),
+            Rounded::Strided(count) => write!(f, "squares, and the sums of each {count}th of them, are"),
+        }
+    }
+}
