@@ -23,7 +23,7 @@ use super::altered::{expert, map, told};
 
 /// One call after the other.
 #[derive(Default)]
-struct Calls(Vec<Live>);
+pub(super) struct Calls(pub(super) Vec<Live>);
 
 impl Calls {
     fn of(&self, at: At) -> (&Live, At) {

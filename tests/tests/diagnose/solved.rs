@@ -2,6 +2,7 @@
 
 mod blocks;
 mod experts;
+mod insides;
 mod keys;
 mod logits;
 mod norms;
@@ -10,6 +11,8 @@ mod rotation;
 mod router;
 mod softmax;
 mod splits;
+mod steps;
+mod sums;
 mod vision;
 
 use std::collections::HashMap;

@@ -1,9 +1,10 @@
 //! Norms whose weights are in another order, or whose squares are not all summed.
 
-use ndarray::{Array1, Array2, Axis, s};
-use reference::LayerSite;
+use half::bf16;
+use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Weight};
+use reference::{LayerSite, RoundingContract, Site};
 
 use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 
@@ -65,4 +66,59 @@ fn a_norms_mean_of_padded_rows() {
     };
     let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
     has(&said, "the mean square has all 96 channels, divided by 112");
+}
+
+/// A norm of layer 1 by the reciprocal root of a row, and by what is multiplied with.
+fn normed(
+    (model, x, of): (&Decoder<'_>, &Array2<f32>, LayerWeight),
+    root: impl Fn(ArrayView1<'_, f32>, f32) -> f32,
+    weight: impl Fn(f32) -> f32,
+) -> Array2<f32> {
+    #[expect(clippy::cast_possible_truncation, reason = "1e-6")]
+    let eps = model.config().rms_norm_eps as f32;
+    let w = model.weights().get(Weight::Layer(1, of)).expect("it is there").dense::<f32>();
+    let roots: Array1<f32> = x.rows().into_iter().map(|row| root(row, eps)).collect();
+    x * &roots.insert_axis(Axis(1)) * &w.row(0).mapv(weight)
+}
+
+fn narrow(x: f32) -> f32 {
+    bf16::from_f32(x).to_f32()
+}
+
+fn right(row: ArrayView1<'_, f32>, eps: f32) -> f32 {
+    1.0 / (row.dot(&row) / row.len() as f32 + eps).sqrt()
+}
+
+#[test]
+fn a_norms_root_in_bf16() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = (model, shown.of(1, LayerSite::Residual), LayerWeight::PostAttentionNorm);
+        normed(of, |row, eps| narrow(right(row, eps)), |w| w)
+    };
+    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "the reciprocal root of the mean square is rounded to bf16");
+}
+
+/// The statistic of a kernel that adds in the activations' type.
+#[test]
+fn a_norms_squares_added_in_bf16() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = (model, shown.of(1, LayerSite::Residual), LayerWeight::PostAttentionNorm);
+        let sum = |row: ArrayView1<'_, f32>| row.iter().fold(0.0, |sum, x| narrow(sum + narrow(x * x)));
+        narrowed(normed(of, |row, eps| 1.0 / (sum(row) / row.len() as f32 + eps).sqrt(), |w| w))
+    };
+    let said = M2_BF16.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "squares, and their sums of 128 in a row, are rounded to bf16");
+}
+
+/// The sum of 1 and a weight is kept in the weight's type.
+#[test]
+fn one_plus_a_norms_weight_in_bf16() {
+    let m3 = Subject { case: "m3-sharded-bf16", contract: RoundingContract::EAGER_BF16, shows: &[] };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = (model, shown.of(0, LayerSite::Output), LayerWeight::InputNorm);
+        narrowed(normed(of, right, |w| narrow(1.0 + w)))
+    };
+    let said = m3.said(&[(Site::Layer(1, LayerSite::InputNorm), &port)]);
+    has(&said, "1 plus the norm's weight is rounded to bf16");
 }

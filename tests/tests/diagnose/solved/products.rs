@@ -1,11 +1,11 @@
 //! Products whose weight has a matrix of low rank more, or that sum less than there is; rows in place of others.
 
 use ndarray::{Array1, Array2, Axis, s};
-use reference::LayerSite;
 use reference::models::decoder::Decoder;
-use reference::weights::{LayerWeight, Weight};
+use reference::weights::{LayerWeight, Projection, Weight};
+use reference::{LayerSite, RoundingContract, Site};
 
-use super::{M2, M2_BF16, Shown, has, narrowed};
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 
 fn weight(model: &Decoder<'_>, of: LayerWeight) -> Array2<f32> {
     model.weights().get(Weight::Layer(1, of)).expect("it is there").dense::<f32>()
@@ -52,16 +52,86 @@ fn input_channels_are_left_out() {
     has(&said, "3 of 40 rows, 37, 38, 39, sum the first 88 of 96 input channels alone");
 }
 
-/// Integers of eight bits, the largest of each row 127.
+/// Two parts of a tile of outputs both add the channels between them.
+#[test]
+fn input_channels_count_twice_in_some_outputs() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, mut y) = (shown.of(1, LayerSite::InputNorm), shown.of(1, LayerSite::QProj).clone());
+        let w = weight(model, LayerWeight::QProj);
+        let more = x.slice(s![.., 24..48]).dot(&w.slice(s![16..48, 24..48]).t());
+        let mut tile = y.slice_mut(s![.., 16..48]);
+        tile += &more;
+        y
+    };
+    let said = M2.said_of(LayerSite::QProj, &port);
+    has(&said, "all rows sum twice input channels 24 to 47 of 96, in channels 16 to 47 of 96");
+}
+
+/// A buffer that layers share is not written yet.
+#[test]
+fn what_goes_in_is_another_layers() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        shown.of(0, LayerSite::InputNorm).dot(&weight(model, LayerWeight::QProj).t())
+    };
+    let said = M2.said_of(LayerSite::QProj, &port);
+    has(&said, "all rows read model.layers.0.input_layernorm in the place of model.layers.1.input_layernorm");
+}
+
+/// Integers of eight bits, the largest 127.
+fn quantize<'a>(values: impl IntoIterator<Item = &'a mut f32>) {
+    let values: Vec<&mut f32> = values.into_iter().collect();
+    let scale = values.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / 127.0;
+    values.into_iter().for_each(|x| *x = (*x / scale).round_ties_even() * scale);
+}
+
+/// The same of each row.
+fn by_rows(mut values: Array2<f32>) -> Array2<f32> {
+    values.rows_mut().into_iter().for_each(quantize);
+    values
+}
+
+#[test]
+fn what_comes_out_is_quantized() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut y = shown.of(1, LayerSite::VProj).clone();
+        quantize(&mut y);
+        y
+    };
+    has(&M2.said_of(LayerSite::VProj, &port), "its values are rounded to 8-bit integers with one scale");
+}
+
+/// A cast to bf16 that was left before the head.
+#[test]
+fn operands_and_product_are_narrow() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let w = model.weights().get(Weight::LmHead).expect("it is there").dense::<f32>();
+        narrowed(narrowed(shown.values[&Site::FinalNorm].clone()).dot(&narrowed(w).t()))
+    };
+    let said = M2.said(&[(Site::LmHead, &port)]);
+    has(&said, "what goes in and the weight are rounded to bf16, and the product to bf16");
+}
+
+/// What the last product of a dense network reads is no site of its own.
+#[test]
+fn an_activation_is_quantized() {
+    let shows = &[LayerSite::DenseGateUp, LayerSite::DenseDown];
+    let m3 = Subject { case: "m3-gqa4-f32", contract: RoundingContract::EAGER_F32, shows };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let both = shown.of(0, LayerSite::DenseGateUp);
+        let (gate, up) = both.view().split_at(Axis(1), both.ncols() / 2);
+        let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+        let hidden = gate.mapv(|g| g.min(7.0) * sigmoid(1.702 * g.min(7.0))) * up.mapv(|u| u.clamp(-7.0, 7.0) + 1.0);
+        let w = model.weights().get(Weight::Layer(0, LayerWeight::Dense(Projection::Down))).expect("it is there");
+        by_rows(hidden).dot(&w.dense::<f32>().t())
+    };
+    let said = m3.said(&[(Site::Layer(0, LayerSite::DenseDown), &port)]);
+    has(&said, "what goes in is rounded to 8-bit integers by rows");
+}
+
 #[test]
 fn what_goes_in_is_quantized() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let mut x = shown.of(1, LayerSite::InputNorm).clone();
-        for mut row in x.rows_mut() {
-            let scale = row.fold(0.0_f32, |most, x| most.max(x.abs())) / 127.0;
-            row.mapv_inplace(|x| (x / scale).round_ties_even() * scale);
-        }
-        x.dot(&weight(model, LayerWeight::QProj).t())
+        by_rows(shown.of(1, LayerSite::InputNorm).clone()).dot(&weight(model, LayerWeight::QProj).t())
     };
     has(&M2.said_of(LayerSite::QProj, &port), "what goes in is rounded to 8-bit integers by rows");
 }

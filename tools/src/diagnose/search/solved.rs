@@ -7,7 +7,7 @@
 //! [`directions`], those in which one is off; [`sums`], what stands for a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, [`other_rows`], rows in
 //! place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
-//! which of many have something in common; [`least_squares`].
+//! which of many have something in common; [`sites`], which tensors may be exchanged; [`least_squares`].
 
 mod axial;
 mod blocks;
@@ -33,6 +33,7 @@ mod rotation;
 mod routing;
 mod rule;
 mod shared;
+mod sites;
 mod solution;
 mod sums;
 mod weighing;

@@ -56,3 +56,17 @@ pub(super) fn others(rows: &[usize], others: &[usize]) -> String {
     let each = rows.iter().zip(others).map(|(row, other)| format!("of row {other} in {row}"));
     listed(each)
 }
+
+/// For each of some rows, another of so many whose values it has: that so many before or behind it, if one distance does for all,
+/// else the first; `None` where one has no other's.
+pub(super) fn find_others(rows: &[usize], all: usize, is: impl Fn(usize, usize) -> bool) -> Option<Vec<usize>> {
+    let first = *rows.first()?;
+    let of_first: Vec<usize> = (0..all).filter(|other| *other != first && is(first, *other)).collect();
+    let alike = |other: &usize| -> Option<Vec<usize>> {
+        let moved = |row: &usize| (row + other).checked_sub(first).filter(|own| *own < all && is(*row, *own));
+        rows.iter().map(moved).collect()
+    };
+    of_first.first()?;
+    let each = || rows.iter().map(|row| (0..all).find(|other| other != row && is(*row, *other))).collect();
+    of_first.iter().find_map(alike).or_else(each)
+}

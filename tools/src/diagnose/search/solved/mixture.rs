@@ -8,8 +8,9 @@
 //! experts behind it. Expert e was used with the weight wᵢₑ + dᵢₑ, where wᵢₑ is the right one: that is said where the equation
 //! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
 //! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing; behind it, [`inside`] what
-//! experts may do otherwise.
+//! experts may do otherwise, among [`functions`] or by factors.
 
+mod functions;
 mod inside;
 mod row;
 mod tokens;

@@ -92,10 +92,12 @@ fn input(bench: &Bench<'_, '_>) -> Result<Option<Array2<f64>>, Failure> {
         site => way::inputs(site).into_iter().next(),
     };
     let Some(input) = of(bench.site) else { return Ok(None) };
-    match bench.rerun(&[], bench.contract(), &[input])?.beside.remove(&input) {
-        Some(x) => Ok(Some(x)),
-        None => bench.shown_in_all_steps(input),
-    }
+    // A text model's first layer reads the embedding under a name that nothing shows.
+    let x = match bench.rerun(&[], bench.contract(), &[input])?.beside.remove(&input) {
+        Some(x) => Some(x),
+        None => bench.shown_in_all_steps(input)?,
+    };
+    if x.is_none() && input == Site::InputsEmbeds { bench.shown_in_all_steps(Site::Embedding) } else { Ok(x) }
 }
 
 /// What is said of heads, once if it is the same of all.

@@ -5,15 +5,16 @@
 //! ```
 //!
 //! with y \[n, m\] the candidate's values in all steps, x \[n, d\] what goes in, and the weight W \[m, d\]. [`channels`] has those
-//! that are summed other than once, [`bits`] what operands are rounded to.
+//! that are summed other than once, [`bits`] what operands are rounded to, [`input`] the tensor that is read.
 
 mod bits;
 mod channels;
+mod input;
 
 use ndarray::{Array1, Array2, Axis, concatenate};
 use reference::ops::dense_ffn::Activation;
 use reference::weights::{LayerWeight, Projection, Weight};
-use reference::{Error, LayerSite, RoundingContract, Site};
+use reference::{Error, LayerSite, Site};
 
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
@@ -55,7 +56,11 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> 
         return Ok(None);
     }
     let product = Product { bench, x, w, off };
-    Ok(product.of_some_channels().or_else(|| product.of_counted_channels()).or_else(|| product.of_fewer_bits()))
+    let found = product.of_some_channels().or_else(|| product.of_counted_channels());
+    match found.or_else(|| product.of_fewer_bits()) {
+        Some(found) => Ok(Some(found)),
+        None => product.of_another_input(input),
+    }
 }
 
 /// The weights, one below the other, of a product that is a site of its own.
@@ -87,12 +92,12 @@ fn is_activated(site: Site) -> bool {
     matches!(site, Site::Layer(_, LayerSite::DenseDown | LayerSite::SharedDown))
 }
 
-/// What a gated network makes of its gate and up projection \[n, 2·d\].
+/// What a gated network makes of its gate and up projection \[n, 2·d\], as the candidate rounds it.
 fn activated(bench: &Bench<'_, '_>, both: &Array2<f64>) -> Result<Array2<f64>, Failure> {
     let (gate, up) = both.view().split_at(Axis(1), both.ncols() / 2);
     bench.with_model(|model| {
         let oai = model.config().swiglu_oai;
-        let activation = Activation::under(&RoundingContract::IDEAL, model.semantics(), oai);
+        let activation = Activation::under(&bench.contract(), model.semantics(), oai);
         Ok(activation.of(gate, up).map_err(Error::from)?)
     })
 }

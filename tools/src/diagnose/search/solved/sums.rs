@@ -10,8 +10,8 @@
 use ndarray::{Array2, Axis};
 use reference::{LayerSite, Site};
 
-use super::listed;
 use super::solution::Solution;
+use super::{listed, sites};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
@@ -94,9 +94,15 @@ fn summands(bench: &Bench<'_, '_>) -> Result<Option<Vec<Summand>>, Failure> {
     };
     let mut found = Vec::new();
     for (site, factor) in sites {
-        let values = match bench.in_all_steps(site)? {
-            None if site == of(Attention) => bench.in_all_steps(of(OProj))?,
-            values => values,
+        // Two names of the same values.
+        let other = match site {
+            Site::InputsEmbeds => Some(Site::Embedding),
+            site if site == of(Attention) => Some(of(OProj)),
+            _ => None,
+        };
+        let values = match (bench.in_all_steps(site)?, other) {
+            (None, Some(other)) => bench.in_all_steps(other)?,
+            (values, _) => values,
         };
         let Some(values) = values.filter(|values| values.dim() == bench.candidate.dim()) else { return Ok(None) };
         found.push(Summand { site, values: factor * values });
@@ -146,9 +152,7 @@ impl Sum<'_, '_, '_> {
     /// Other rows of the summand.
     fn of_rows(&self, own: &Summand, apart: &Array2<f64>) -> Option<(String, Array2<f64>)> {
         let is = |row: usize, other: usize| self.is(apart, |j| own.values[[other, j]], row);
-        let n = own.values.nrows();
-        let of = |row: &usize| (0..n).filter(|other| other != row).find(|other| is(*row, *other));
-        let others: Vec<usize> = self.rows.iter().map(of).collect::<Option<_>>()?;
+        let others = listed::find_others(&self.rows, own.values.nrows(), is)?;
         let mut values = own.values.clone();
         self.rows.iter().zip(&others).for_each(|(row, other)| values.row_mut(*row).assign(&own.values.row(*other)));
         Some((format!("what is added of {} is that {}", own.site, listed::others(&self.rows, &others)), values))
@@ -156,7 +160,7 @@ impl Sum<'_, '_, '_> {
 
     /// What the candidate shows at another site.
     fn of_sites(&self, own: &Summand, apart: &Array2<f64>) -> Result<Option<(String, Array2<f64>)>, Failure> {
-        for site in alike(self.bench, own.site) {
+        for site in sites::alike(self.bench, own.site) {
             let shown = self.bench.shown_in_all_steps(site)?;
             let Some(values) = shown.filter(|values| values.dim() == apart.dim()) else { continue };
             if self.rows.iter().all(|row| self.is(apart, |j| values[[*row, j]], *row)) {
@@ -165,19 +169,4 @@ impl Sum<'_, '_, '_> {
         }
         Ok(None)
     }
-}
-
-/// Other sites of as many channels: the same operator's of other layers first, the nearest layer before others, then all others.
-fn alike(bench: &Bench<'_, '_>, own: Site) -> Vec<Site> {
-    use LayerSite as S;
-    let (config, here) = (bench.config(), bench.site.layer().unwrap_or_default());
-    let kinds = [S::Experts, S::Shared, S::Mlp, S::Attention, S::OProj, S::Residual, S::Output, S::InputNorm];
-    let kinds = kinds.into_iter().chain([S::PostAttentionNorm]);
-    let mut layers: Vec<usize> = (0..config.num_hidden_layers).collect();
-    layers.sort_by_key(|layer| layer.abs_diff(here));
-    let of_layers = layers.iter().flat_map(|layer| kinds.clone().map(|kind| Site::Layer(*layer, kind)));
-    let is_same = |site: &Site| matches!((site, own), (Site::Layer(_, a), Site::Layer(_, b)) if *a == b);
-    let (same, others): (Vec<Site>, Vec<Site>) = of_layers.partition(is_same);
-    let all = same.into_iter().chain(others).chain([Site::InputsEmbeds, Site::Embedding, Site::FinalNorm]);
-    all.filter(|site| *site != own && *site != bench.site && site.exists(&config)).collect()
 }

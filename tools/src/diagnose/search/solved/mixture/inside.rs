@@ -11,7 +11,7 @@ use reference::ops::dense_ffn::Activation;
 use reference::weights::{LayerWeight, Projection, Weight};
 use reference::{Error, RoundingContract};
 
-use super::Mixture;
+use super::{Mixture, functions};
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::listed;
 use crate::diagnose::search::solved::solution::Solution;
@@ -32,34 +32,6 @@ const CERTAIN: f64 = 8.0;
 
 /// Multiplications that are spent on hidden channels that are solved for: some seconds of a processor.
 const BUDGET: usize = 4_000_000_000;
-
-/// A function of gate and up projection.
-type Function = fn(f64, f64) -> f64;
-
-/// What may stand for an activation.
-const FUNCTIONS: [(&str, Function); 13] = [
-    ("the gate without its activation, times the up projection", |g, u| g * u),
-    ("the gate's SiLU, and not the up projection", |g, _| silu(g)),
-    ("the up projection alone", |_, u| u),
-    ("the gate's SiLU and the up projection added up", |g, u| silu(g) + u),
-    ("the gate times the SiLU of the up projection", |g, u| g * silu(u)),
-    ("the SiLU of both, multiplied", |g, u| silu(g) * silu(u)),
-    ("the SiLU of gate and up projection's product", |g, u| silu(g * u)),
-    ("the gate's SiLU twice, times the up projection", |g, u| silu(silu(g)) * u),
-    ("the SiLU of the gate's negative, times the up projection", |g, u| silu(-g) * u),
-    ("the gate's sigmoid times the up projection", |g, u| sigmoid(g) * u),
-    ("the gate's ReLU times the up projection", |g, u| g.max(0.0) * u),
-    ("the gate's hyperbolic tangent times the up projection", |g, u| g.tanh() * u),
-    ("the gate's SiLU times the up projection", |g, u| silu(g) * u),
-];
-
-fn sigmoid(x: f64) -> f64 {
-    (1.0 + (-x).exp()).recip()
-}
-
-fn silu(x: f64) -> f64 {
-    x * sigmoid(x)
-}
 
 /// One expert's tokens and weights.
 struct Expert {
@@ -95,7 +67,7 @@ impl Mixture<'_, '_, '_> {
             if let Some(found) = self.of_functions(&off, &read, &which)? {
                 return Ok(Some(found));
             }
-            if let ([expert], true) = (&read[..], experts.len() == 1)
+            if let [expert] = &read[..]
                 && let Some(found) = self.of_rows(&off, expert, &which)?
             {
                 return Ok(Some(found));
@@ -128,10 +100,7 @@ impl Mixture<'_, '_, '_> {
     fn of_functions(&self, off: &[usize], experts: &[Expert], which: &str) -> Result<Option<Solution>, Failure> {
         let right: Vec<Array2<f64>> =
             experts.iter().map(|own| self.activated(&own.gate, &own.up)).collect::<Result<_, _>>()?;
-        let limits = self.clamped();
-        let known =
-            FUNCTIONS.iter().map(|(name, f)| ((*name).to_owned(), Box::new(*f) as Box<dyn Fn(f64, f64) -> f64>));
-        for (name, f) in known.chain(limits) {
+        for (name, f) in functions::all(self.bench.config().swiglu_oai) {
             let mut by = Array2::zeros(self.apart.dim());
             for (own, right) in experts.iter().zip(&right) {
                 let hidden = Zip::from(&own.gate).and(&own.up).map_collect(|g, u| f(*g, *u)) - right;
@@ -143,33 +112,6 @@ impl Mixture<'_, '_, '_> {
             }
         }
         Ok(None)
-    }
-
-    /// SwiGLU-OAI with other clamps, where the model has it.
-    fn clamped(&self) -> Vec<(String, Box<dyn Fn(f64, f64) -> f64>)> {
-        let Some(oai) = self.bench.config().swiglu_oai else { return Vec::new() };
-        let (alpha, limit, beta) = (oai.alpha, oai.limit, oai.beta);
-        let gates: [(&str, Function); 3] = [
-            ("above", |g, limit| g.min(limit)),
-            ("both sides", |g, limit| g.clamp(-limit, limit)),
-            ("no side", |g, _| g),
-        ];
-        let ups: [(&str, Function); 4] = [
-            ("both sides", |u, limit| u.clamp(-limit, limit)),
-            ("above", |u, limit| u.min(limit)),
-            ("below", |u, limit| u.max(-limit)),
-            ("no side", |u, _| u),
-        ];
-        let each = gates.into_iter().flat_map(|gate| ups.into_iter().map(move |up| (gate, up)));
-        each.map(|((of_gate, gate), (of_up, up))| {
-            let name = format!("the gate clamped from {of_gate} and the up projection from {of_up}");
-            let f = move |g: f64, u: f64| {
-                let g = gate(g, limit);
-                (up(u, limit) + beta) * g * sigmoid(alpha * g)
-            };
-            (name, Box::new(f) as Box<dyn Fn(f64, f64) -> f64>)
-        })
-        .collect()
     }
 
     /// One expert whose gate's rows have factors: by Gauss and Newton's method, over all of its tokens together.

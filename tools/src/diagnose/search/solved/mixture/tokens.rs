@@ -34,11 +34,7 @@ impl Mixture<'_, '_, '_> {
         let ways: [(&str, &dyn Fn(usize, usize) -> Array1<f64>); 2] =
             [("experts read the input", &inputs), ("tokens have the experts and weights", &routing)];
         ways.iter().find_map(|(what, way)| {
-            let of = |token: &usize| {
-                (0..n).filter(|other| other != token).find(|other| self.is(*token, &way(*token, *other)))
-            };
-            // Most that are not so are found out by the first.
-            let others: Vec<usize> = off.iter().map(of).collect::<Option<_>>()?;
+            let others = listed::find_others(&off, n, |token, other| self.is(token, &way(token, other)))?;
             let mut values = self.bench.ideal.clone();
             off.iter()
                 .zip(&others)

@@ -96,10 +96,10 @@ pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> 
 
 impl Way {
     fn all(width: usize, output: Storage) -> impl Iterator<Item = Way> {
+        use Rounded::{Input, Mean, Normalized, Root, Squares, Weight};
         let powers = || (1..).map(|power| 1_usize << power).take_while(move |count| *count <= LONGEST.min(width));
         let sums = powers().map(Rounded::Sums).chain([Rounded::Sums(width)]);
         let sums: Vec<Rounded> = sums.chain(powers().map(Rounded::Strided)).collect();
-        use Rounded::{Input, Mean, Normalized, Root, Squares, Weight};
         let rounded = [Weight, Input, Normalized, Root, Mean, Squares].into_iter().chain(sums);
         let each = rounded.flat_map(|rounded| [Storage::Bf16, Storage::F16].map(|to| (rounded, to)));
         let each = each.filter(move |(rounded, to)| *rounded != Normalized || *to != output);
