@@ -95,7 +95,7 @@ fn a_norms_root_in_bf16() {
         let of = (model, shown.of(1, LayerSite::Residual), LayerWeight::PostAttentionNorm);
         normed(of, |row, eps| narrow(right(row, eps)), |w| w)
     };
-    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    let said = Subject { shows: &[LayerSite::Residual], ..M2 }.said_of(LayerSite::PostAttentionNorm, &port);
     has(&said, "the reciprocal root of the mean square is rounded to bf16");
 }
 
@@ -107,7 +107,7 @@ fn a_norms_squares_added_in_bf16() {
         let sum = |row: ArrayView1<'_, f32>| row.iter().fold(0.0, |sum, x| narrow(sum + narrow(x * x)));
         narrowed(normed(of, |row, eps| 1.0 / (sum(row) / row.len() as f32 + eps).sqrt(), |w| w))
     };
-    let said = M2_BF16.said_of(LayerSite::PostAttentionNorm, &port);
+    let said = Subject { shows: &[LayerSite::Residual], ..M2_BF16 }.said_of(LayerSite::PostAttentionNorm, &port);
     has(&said, "squares, and their sums of 128 in a row, are rounded to bf16");
 }
 

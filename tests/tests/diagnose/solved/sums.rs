@@ -49,12 +49,12 @@ fn the_shared_expert_of_another_layer_is_added() {
     let port = |model: &Decoder<'_>, shown: &Shown| -> Array2<f32> {
         #[expect(clippy::cast_possible_truncation, reason = "2")]
         let scale = model.config().routed_scaling_factor as f32;
-        shown.of(2, LayerSite::Experts) * scale + shown.of(1, LayerSite::Shared)
+        shown.of(3, LayerSite::Experts) * scale + shown.of(2, LayerSite::Shared)
     };
-    let said = m3.said(&[(Site::Layer(2, LayerSite::Mlp), &port)]);
+    let said = m3.said(&[(Site::Layer(3, LayerSite::Mlp), &port)]);
     has(
         &said,
-        "in all rows: model.layers.1.mlp.shared_experts is added in the place of model.layers.2.mlp.shared_experts",
+        "in all rows: model.layers.2.mlp.shared_experts is added in the place of model.layers.3.mlp.shared_experts",
     );
 }
 

@@ -32,6 +32,8 @@ const LONGEST: usize = 256;
 /// What is rounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rounded {
+    /// What stands there already: a right norm, whether x·r is stored or not.
+    Nothing,
     /// x.
     Input,
     /// m.
@@ -70,19 +72,21 @@ struct Rows<'a> {
 /// What is said of a norm that reads x and multiplies with m, where that explains it.
 pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> Result<Option<Solution>, Failure> {
     let Some(rows) = Rows::of(bench, x, m) else { return Ok(None) };
-    let twin = bench.equal(&bench.twin.computed);
-    let unequal = twin.count - twin.equal;
-    let left = |values: &Array2<f64>| bench.distance(values);
-    let before = left(&bench.twin.computed);
     let of = |way: Way| {
         let values = rows.values(way);
-        (bench.equal(&values).equal, left(&values), way, values)
+        (bench.equal(&values).equal, bench.distance(&values), way, values)
     };
+    // A right norm, as the twin rounds it or otherwise.
+    let (mut right, mut before) = (bench.equal(&bench.twin.computed).equal, bench.off());
+    for (equal, off, ..) in Way::of(Rounded::Nothing, rows.output, rows.output).map(of) {
+        (right, before) = (right.max(equal), before.min(off));
+    }
+    let unequal = bench.candidate.len() - right;
     let ways = Way::all(m.len(), rows.output).map(of);
     // The most values; of as many, as where next to none are, what is nearest.
     let best = ways.reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a });
     let Some((equal, off, way, values)) = best else { return Ok(None) };
-    let is_reproduced = equal as f64 - twin.equal as f64 >= OF_UNEQUAL * unequal as f64;
+    let is_reproduced = equal as f64 - right as f64 >= OF_UNEQUAL * unequal as f64;
     if unequal == 0 || !is_reproduced && off > LEFT * before {
         return Ok(None);
     }
@@ -103,7 +107,12 @@ impl Way {
         let rounded = [Weight, Input, Normalized, Root, Mean, Squares].into_iter().chain(sums);
         let each = rounded.flat_map(|rounded| [Storage::Bf16, Storage::F16].map(|to| (rounded, to)));
         let each = each.filter(move |(rounded, to)| *rounded != Normalized || *to != output);
-        each.flat_map(move |(rounded, to)| [output, Storage::Real].map(|normalized| Way { rounded, to, normalized }))
+        each.flat_map(move |(rounded, to)| Way::of(rounded, to, output))
+    }
+
+    /// Where x·r is stored, and where it is not.
+    fn of(rounded: Rounded, to: Storage, output: Storage) -> impl Iterator<Item = Way> {
+        [output, Storage::Real].into_iter().map(move |normalized| Way { rounded, to, normalized })
     }
 }
 
@@ -174,6 +183,7 @@ fn added(values: impl Iterator<Item = f64>, to: impl Fn(f64) -> f64) -> f64 {
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Rounded::Nothing => f.write_str("nothing is"),
             Rounded::Input => f.write_str("what goes into the norm is"),
             Rounded::Weight => f.write_str("the norm's weight is"),
             Rounded::Normalized => f.write_str("what is normed is, before the weight,"),
