@@ -81,7 +81,9 @@ fn what_goes_in_is_another_layers() {
 fn quantize<'a>(values: impl IntoIterator<Item = &'a mut f32>) {
     let values: Vec<&mut f32> = values.into_iter().collect();
     let scale = values.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / 127.0;
-    values.into_iter().for_each(|x| *x = (*x / scale).round_ties_even() * scale);
+    for x in values {
+        *x = (*x / scale).round_ties_even() * scale;
+    }
 }
 
 /// The same of each row.

@@ -78,8 +78,8 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
     }
     if found.is_empty() {
-        let x = input(bench)?;
-        return x.map_or_else(|| Ok(Vec::new()), |x| Ok(bits::solve(bench, &x, &w)?.into_iter().collect()));
+        let solution = input(bench)?.and_then(|x| bits::solve(bench, &x, &w));
+        return Ok(solution.into_iter().collect());
     }
     Ok(vec![Solution::new(said(found, heads), values)])
 }

@@ -14,6 +14,9 @@ use crate::diagnose::search::solved::solution::Solution;
 /// How often rounding on the way may leave what one rounding of a row may.
 const SEVERAL: f64 = 2.0;
 
+/// What is said of a way, and what it adds to a token by another.
+type Way<'a> = (&'a str, &'a dyn Fn(usize, usize) -> Array1<f64>);
+
 impl Mixture<'_, '_, '_> {
     /// What follows from `each` expert's output of every token, if that explains all tokens that are off.
     pub(super) fn of_other_tokens(&self, each: &[Array2<f64>]) -> Option<Solution> {
@@ -31,7 +34,7 @@ impl Mixture<'_, '_, '_> {
         };
         let inputs = |token: usize, other: usize| sum(token, other) - sum(token, token);
         let routing = |token: usize, other: usize| sum(other, token) - sum(token, token);
-        let ways: [(&str, &dyn Fn(usize, usize) -> Array1<f64>); 2] =
+        let ways: [Way<'_>; 2] =
             [("experts read the input", &inputs), ("tokens have the experts and weights", &routing)];
         ways.iter().find_map(|(what, way)| {
             let others = listed::find_others(&off, n, |token, other| self.is(token, &way(token, other)))?;

@@ -15,7 +15,6 @@ use reference::semantics::NormWeight;
 
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
-use crate::failure::Failure;
 
 /// The share of the values that are not the twin's which are reproduced, at least.
 const OF_UNEQUAL: f64 = 0.5;
@@ -70,8 +69,8 @@ struct Rows<'a> {
 }
 
 /// What is said of a norm that reads x and multiplies with m, where that explains it.
-pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> Result<Option<Solution>, Failure> {
-    let Some(rows) = Rows::of(bench, x, m) else { return Ok(None) };
+pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> Option<Solution> {
+    let rows = Rows::of(bench, x, m)?;
     let of = |way: Way| {
         let values = rows.values(way);
         (bench.equal(&values).equal, bench.distance(&values), way, values)
@@ -84,18 +83,17 @@ pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> 
     let unequal = bench.candidate.len() - right;
     let ways = Way::all(m.len(), rows.output).map(of);
     // The most values; of as many, as where next to none are, what is nearest.
-    let best = ways.reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a });
-    let Some((equal, off, way, values)) = best else { return Ok(None) };
+    let (equal, off, way, values) = ways.reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a })?;
     let is_reproduced = equal as f64 - right as f64 >= OF_UNEQUAL * unequal as f64;
     if unequal == 0 || !is_reproduced && off > LEFT * before {
-        return Ok(None);
+        return None;
     }
     let is_one_plus = bench.config().norm_weight == NormWeight::OnePlus;
     let said = match way.rounded {
         Rounded::Weight if is_one_plus => format!("1 plus the norm's weight is rounded to {}", way.to),
         rounded => format!("{rounded} rounded to {}", way.to),
     };
-    Ok(Some(Solution::new(vec![said], values)))
+    Some(Solution::new(vec![said], values))
 }
 
 impl Way {

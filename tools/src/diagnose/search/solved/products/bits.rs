@@ -21,7 +21,7 @@ impl Product<'_, '_, '_> {
     /// from within roundings, what reproduces the most.
     pub(super) fn of_fewer_bits(&self) -> Option<Solution> {
         let some: Vec<usize> = self.some().collect();
-        let (x, w) = (self.rounded_by(&self.x), self.rounded_by(&self.w));
+        let (x, w) = (rounded_by(&self.x), rounded_by(&self.w));
         let mut found: Option<(usize, Solution)> = None;
         for grid in Grid::of_activations() {
             let x = x(grid);
@@ -61,10 +61,10 @@ impl Product<'_, '_, '_> {
         let equal = self.bench.candidate.row(row).iter().zip(&values).filter(|(own, value)| own == value).count();
         equal as f64 >= MOST_OF_ROW * values.len() as f64
     }
+}
 
-    /// What a matrix is in a grid, kept in what the candidate stores.
-    fn rounded_by(&self, values: &Array2<f64>) -> impl Fn(Grid) -> Array2<f64> + use<> {
-        let matrix = Matrix::stored(values.view(), Storage::F32);
-        move |grid| grid.round(&matrix).dense()
-    }
+/// What a matrix is in a grid.
+fn rounded_by(values: &Array2<f64>) -> impl Fn(Grid) -> Array2<f64> + use<> {
+    let matrix = Matrix::stored(values.view(), Storage::F32);
+    move |grid| grid.round(&matrix).dense()
 }
