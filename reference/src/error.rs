@@ -57,6 +57,8 @@ pub struct WeightError {
     pub tensor: String,
     /// What was expected and what was found.
     pub problem: String,
+    /// What to do, where that is not to mend the checkpoint.
+    pub help: Option<String>,
 }
 
 /// Why a model could not run.

@@ -152,6 +152,6 @@ fn unit(config: &Config) -> f64 {
 impl Weights for Memory {
     fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError> {
         let found = self.weights.get(&weight).cloned();
-        found.ok_or_else(|| WeightError { tensor: weight.to_string(), problem: "not in memory".into() })
+        found.ok_or_else(|| WeightError { tensor: weight.to_string(), problem: "not in memory".into(), help: None })
     }
 }

@@ -44,7 +44,10 @@ impl From<reference::Error> for Failure {
     fn from(error: reference::Error) -> Self {
         let failure = Failure::new(error.to_string());
         match error {
-            reference::Error::Weight(_) => failure.help("the checkpoint is damaged: download or convert it again"),
+            reference::Error::Weight(weight) => {
+                let damaged = || "the checkpoint is damaged: download or convert it again".to_owned();
+                failure.help(weight.help.unwrap_or_else(damaged))
+            }
             reference::Error::Contract(_) | reference::Error::Ended => failure,
         }
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use fixtures::checkpoint::Checkpoint;
-use fixtures::checkpoint::shards::INDEX;
 use fixtures::folder::Folder;
+use fixtures::folder::INDEX;
 use fixtures::synth::Synthesis;
 use reference::Storage;
 use reference::config::Config;

@@ -18,6 +18,10 @@ use crate::report::output::Output;
 /// A candidate's activations are put next to a reference that computes the documents' equations in f64. Each operator is
 /// judged from the candidate's own inputs to it, within an error bound that is derived for each element.
 ///
+/// Models, dumps, prompts, images and videos may be URLs: `file://…`, and in a build with `--features remote` `s3://…`,
+/// `gs://…` and `https://…`, with the environment's credentials. What is fetched is kept in the folder `PARITY_CACHE`
+/// (~/.cache/parity), of at most `PARITY_CACHE_GB` (100).
+///
 /// Exit code 0: no fault. 1: a fault. 2: bad usage, unreadable input, or nothing compared.
 ///
 /// On GitHub Actions, `check`, `verify` and `merge` make faults errors and what is suspicious warnings beside the commit,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fixtures::activations::dump::Dump;
 use fixtures::checkpoint::Checkpoint;
+use fixtures::folder::Folder;
 use fixtures::tensor::Listed;
 use serde_json::json;
 
@@ -29,7 +30,10 @@ impl Show {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let (json, output) = self.reporting.begin(output)?;
-        let is_checkpoint = self.file.join("config.json").is_file() || !self.file.exists();
+        let is_checkpoint = match Folder::at(&self.file)? {
+            Folder::Disk(path) => path.join("config.json").is_file() || !path.exists(),
+            folder => folder.has("config.json")?,
+        };
         if is_checkpoint {
             let model = Model::open(&self.file.to_string_lossy())?;
             let tensors: Vec<Listed<'_>> = model.checkpoint.tensors().collect();

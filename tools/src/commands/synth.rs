@@ -15,6 +15,7 @@ use super::outcome::Outcome;
 use super::writing::{file_size, written};
 use crate::failure::Failure;
 use crate::report::output::Output;
+use crate::session::model::config_text;
 
 /// What is typed.
 ///
@@ -114,11 +115,7 @@ impl Synth {
             let config = self.num_layers.map(|layers| like.with_layers(layers as usize));
             return Ok((like.name.into(), format!("{:#}\n", config.unwrap_or_else(|| like.config()))));
         };
-        let path = if config.is_dir() { config.join("config.json") } else { config.clone() };
-        let text = fs::read_to_string(&path).map_err(|error| {
-            Failure::new(format!("{}: cannot be read: {error}", path.display())).help("name a model's config.json")
-        })?;
-        Ok((path, text))
+        config_text(config)
     }
 }
 

@@ -1,11 +1,13 @@
 //! MODEL on the command line: a folder in the hub's format, or a built-in case's name.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fixtures::checkpoint::Checkpoint;
 use fixtures::checkpoint::naming::without_suffix;
+use fixtures::folder;
 use fixtures::golden::{Case, Golden};
+use fixtures::remote::{is_url, local};
 use fixtures::synth::released::Released;
 use reference::Semantics;
 use reference::config::{Config, Vision};
@@ -28,7 +30,7 @@ impl Model {
     /// Opens a model.
     pub fn open(name: &str) -> Result<Self, Failure> {
         let path = Path::new(name);
-        if path.is_dir() {
+        if path.is_dir() || is_url(path) {
             return Ok(Model { name: name.to_owned(), checkpoint: Checkpoint::open(path)?, case: None });
         }
         let golden = Golden::embedded();
@@ -100,15 +102,12 @@ impl Model {
 /// released model's by its name.
 pub fn configuration(name: &str) -> Result<Config, Failure> {
     let path = Path::new(name);
-    let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
-    if path.exists() {
-        let text = fs::read_to_string(&path).map_err(|error| {
-            Failure::new(format!("{}: cannot be read: {error}", path.display())).help("name a model's config.json")
-        })?;
+    if is_url(path) || path.exists() {
+        let (path, text) = config_text(path)?;
         return parsed(&path, &text);
     }
     if let Some(released) = Released::named(name) {
-        return parsed(&path, &released.config().to_string());
+        return parsed(path, &released.config().to_string());
     }
     let built_in = Model::built_in()?;
     if built_in.iter().any(|known| known == name) {
@@ -117,6 +116,21 @@ pub fn configuration(name: &str) -> Result<Config, Failure> {
     let released = Released::ALL.map(|released| released.name).join(", ");
     Err(Failure::new(format!("{name} is neither a folder with config.json, nor a built-in case, nor a released model"))
         .help(format!("name a folder or a config.json, one of {released}, or one of {}", built_in.join(", "))))
+}
+
+/// Where a `config.json` is that is named, or whose folder is, and its text.
+pub fn config_text(path: &Path) -> Result<(PathBuf, String), Failure> {
+    let path = local(path);
+    let is_folder = if is_url(&path) { path.extension() != Some("json".as_ref()) } else { path.is_dir() };
+    let path = if is_folder { path.join("config.json") } else { path };
+    if is_url(&path) {
+        let text = folder::text(&path, &folder::open(&path)?)?;
+        return Ok((path, text));
+    }
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::new(format!("{}: cannot be read: {error}", path.display())).help("name a model's config.json")
+    })?;
+    Ok((path, text))
 }
 
 fn parsed(path: &Path, text: &str) -> Result<Config, Failure> {

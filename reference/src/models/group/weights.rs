@@ -83,7 +83,7 @@ impl Weights for RankWeights<'_> {
                 if !self.ranks.part(self.config.num_local_experts, self.rank).contains(&expert) =>
             {
                 let problem = format!("is not on rank {}", self.rank);
-                Err(WeightError { tensor: weight.to_string(), problem })
+                Err(WeightError { tensor: weight.to_string(), problem, help: None })
             }
             Weight::Layer(_, inner) => match self.own(inner) {
                 Some((axis, parts)) => Ok(self.taken(&whole()?, axis, &parts)),

@@ -22,7 +22,7 @@ pub(super) fn read(
 ) -> Result<[Option<Pixels>; 2], Failure> {
     let processor = match &model.case {
         Some(_) => Processor::default(),
-        None => Processor::of_folder(&Folder::Disk(model.checkpoint.path().to_owned()))?,
+        None => Processor::of_folder(&Folder::at(model.checkpoint.path())?)?,
     };
     let images = pixels(vision, images, |path| Ok(processor.image(path)?))?;
     Ok([images, pixels(vision, videos, |path| Ok(processor.video(path)?))?])
