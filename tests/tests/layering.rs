@@ -308,7 +308,6 @@ fn unsafe_code_is_denied_and_excused_one_by_one() {
         sources(RUST).into_iter().filter(|(_, text)| code(text).any(|(_, line)| line.contains("expect(unsafe_code")));
     let homes = [
         "optimized/src/",
-        "fixtures/src/bytes.rs",
         "fixtures/src/mapped.rs",
         "tools/python/src/tensors.rs",
         "tests/src/device.rs",
