@@ -1,6 +1,5 @@
 //! `parity synth`: a seeded synthetic checkpoint.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
