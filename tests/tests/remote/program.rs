@@ -56,7 +56,7 @@ fn commands_take_urls_where_they_take_files() {
     let (run, converted) = (out("run.npz"), out("converted"));
     for arguments in [
         &["verify", MODEL, DUMP, "--tokens", TOKENS, "--lens", "local"][..],
-        &["diagnose", MODEL, DUMP, "--tokens", TOKENS, "--layers", "0"],
+        &["diagnose", MODEL, DUMP, "--tokens", TOKENS],
         &["diff", DUMP, DUMP, "--limit", "0"],
         &["show", MODEL],
         &["show", DUMP],
