@@ -171,8 +171,8 @@ fn answer(request: &Request, served: &Mutex<Served>, stream: &TcpStream) -> Opti
 }
 
 fn send(mut stream: &TcpStream, status: u16, headers: &[String], body: &[u8], length: usize) -> Option<()> {
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-    let head = format!("HTTP/1.1 {status} told\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let status = format!("HTTP/1.1 {status} told");
+    let head = [&[status], headers, &[format!("Content-Length: {length}\r\n\r\n")]].concat().join("\r\n");
     stream.write_all(&[head.as_bytes(), body].concat()).ok()
 }
 
@@ -180,23 +180,19 @@ fn send(mut stream: &TcpStream, status: u16, headers: &[String], body: &[u8], le
 fn listed(state: &Served, request: &Request) -> String {
     let prefix = request.query.split('&').find_map(|part| part.strip_prefix("prefix=")).unwrap_or_default();
     let prefix = format!("{}/{}", request.path, prefix.replace("%2F", "/"));
-    let mut told = String::new();
-    let mut folders = Vec::new();
+    let (mut told, mut folders) = (Vec::new(), Vec::new());
     for (path, object) in state.objects.iter().filter(|(path, _)| path.starts_with(&prefix)) {
-        let key = &path[request.path.len() + 1..];
-        match path[prefix.len()..].split_once('/') {
-            Some((folder, _)) => folders.push(format!("{}{folder}/", &prefix[request.path.len() + 1..])),
-            None => {
-                let size = object.len();
-                told += &format!(
-                    "<Contents><Key>{key}</Key><Size>{size}</Size><LastModified>2026-11-23T00:00:00.000Z</LastModified>\
-                     <ETag>\"{}\"</ETag></Contents>",
-                    state.version
-                );
-            }
+        if let Some((folder, _)) = path[prefix.len()..].split_once('/') {
+            folders.push(format!("{}{folder}/", &prefix[request.path.len() + 1..]));
+        } else {
+            let (key, size, version) = (&path[request.path.len() + 1..], object.len(), &state.version);
+            told.push(format!(
+                "<Contents><Key>{key}</Key><Size>{size}</Size><LastModified>2026-11-23T00:00:00.000Z</LastModified>\
+                 <ETag>\"{version}\"</ETag></Contents>"
+            ));
         }
     }
     folders.dedup();
     told.extend(folders.iter().map(|folder| format!("<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>")));
-    format!("<ListBucketResult><IsTruncated>false</IsTruncated>{told}</ListBucketResult>")
+    format!("<ListBucketResult><IsTruncated>false</IsTruncated>{}</ListBucketResult>", told.concat())
 }

@@ -22,7 +22,9 @@ fn ran(bench: &Bench, variables: &[(&str, &str)], arguments: &[&str]) -> (Option
     let names = std::env::vars_os().map(|(name, _)| name);
     let of_stores =
         names.filter(|name| ["AWS_", "GOOGLE_"].iter().any(|store| name.to_string_lossy().starts_with(store)));
-    of_stores.for_each(|name| drop(command.env_remove(name)));
+    for name in of_stores {
+        command.env_remove(name);
+    }
     let ran = command.envs(own.iter().chain(variables).copied()).output().expect("the program was built");
     let told = String::from_utf8([ran.stdout, ran.stderr].concat()).expect("UTF-8");
     let words: Vec<&str> = told.split_whitespace().filter(|word| *word != "│").collect();

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 
-/// TransformerLens' name of a site, of those that it has.
+/// `TransformerLens`' name of a site, of those that it has.
 fn of_hooks(site: Site) -> Option<String> {
     let Site::Layer(layer, site) = site else {
         return (site == Site::Embedding).then(|| "hook_embed".to_owned());
