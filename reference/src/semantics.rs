@@ -10,6 +10,7 @@
 mod attention;
 mod blocks;
 mod cache;
+mod cache_form;
 mod feed_forward;
 mod mtp;
 mod norms;
@@ -22,10 +23,11 @@ mod vision;
 
 pub use attention::{AttentionScale, Causal, KeyHead, ScoreType, Temperature};
 pub use blocks::{
-    IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
-    MsaScoreScale, MsaSelect,
+    IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad,
+    MsaPool, MsaScoreScale, MsaSelect,
 };
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
+pub use cache_form::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
 pub use mtp::{MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
@@ -153,6 +155,8 @@ table! {
     kv_cache {
         /// What keys and values are kept in.
         cache_type: word CacheType = CacheType::Own;
+        /// Grids with scales of their own that keys or values are quantized to, or where they are clipped; none.
+        cache_form: form Option<CacheForm> = None;
         /// What becomes of the rows where one call's follow another's.
         cache_seam: word CacheSeam = CacheSeam::Kept;
         /// What keys and values of the calls before are narrowed to as they are read.
@@ -199,6 +203,8 @@ table! {
         index_rope_part: word RopePart = RopePart::First;
         /// What of the index branch rotates in calls of one token after the first.
         index_rope_decode: word RopeOn = RopeOn::QueryKey;
+        /// What the index branch's cache holds of its keys, as later calls read them.
+        index_cache: word IndexCache = IndexCache::Own;
         /// By which index heads' scores a group's blocks are chosen.
         index_heads: word IndexHeads = IndexHeads::Own;
     }

@@ -3,11 +3,11 @@
 use super::decoder::Decoder;
 use crate::ops::attention::temperature::{self, tempered};
 use crate::ops::attention::{self, Attention, attention};
-use crate::ops::kv_cache::KvCache;
+use crate::ops::kv_cache::{KvCache, form};
 use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::run::Run;
-use crate::semantics::{NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Written};
+use crate::semantics::{CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Written};
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -81,15 +81,23 @@ impl Decoder<'_> {
             None => None,
         };
         let to_blocks = blocks.is_some();
-        let kept = |x: &Tracked<T>, narrow: Option<Storage>| {
-            let x = run.narrowed(x, |contract| contract.attending(to_blocks).kv_cache);
+        let kept = |x: &Tracked<T>, narrow: Option<Storage>, grid: Option<CacheGrid>| {
+            let x = match grid {
+                Some(grid) => {
+                    run.narrowed(&form::kept(x, grid, self.config().head_dim), |contract| contract.activations)
+                }
+                None => x.clone(),
+            };
+            let x = run.narrowed(&x, |contract| contract.attending(to_blocks).kv_cache);
             match narrow {
                 Some(storage) => x.performed(storage),
                 None => x,
             }
         };
         let [of_keys, of_values] = reads.cache_type.storages();
-        let (k, v) = cache.append(layer, &kept(&k, of_keys), &kept(&v, of_values))?;
+        let [form_of_keys, form_of_values] =
+            [0, 1].map(|half| reads.cache_form.filter(|form| form.of.has()[half]).map(|form| form.grid));
+        let (k, v) = cache.append(layer, &kept(&k, of_keys, form_of_keys), &kept(&v, of_values, form_of_values))?;
         let slipped = KvCache::slipping((k, v), reads, q.dim().0);
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
         let shape = (q.dim().0, k.dim().0);

@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexInput, IndexKey, IndexNorm, Written};
+use crate::semantics::{self, IndexCache, IndexInput, IndexKey, IndexNorm, Written};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -51,8 +51,10 @@ impl Decoder<'_> {
         };
         let q = self.index_norm(layer, q_norm, index.head_dim, &q, run)?;
         let q = run.visit(at(LayerSite::IndexQNorm), q);
+        let projected = k.clone();
         let k = self.index_norm(layer, k_norm, index.head_dim, &k, run)?;
         let k = run.visit(at(LayerSite::IndexKNorm), k);
+        let normed = k.clone();
         // 2. Rotation.
         let on = reads.index_rope.or(reads.index_rope_decode, first > 0 && x.dim().0 == 1);
         let head = (index.head_dim, reads.part_of_index());
@@ -65,7 +67,17 @@ impl Decoder<'_> {
         };
         let k = run.visit(at(LayerSite::IndexKRope), k);
         // 3. Cache.
-        let k = cache.append_index(layer, &run.narrowed(&k, |contract| contract.kv_cache))?;
+        let held = match reads.index_cache {
+            IndexCache::Own => k.clone(),
+            IndexCache::Unnormed => self.rotate(&projected, head, table, run)?,
+            IndexCache::Unrotated => normed,
+            IndexCache::Projected => projected,
+        };
+        let narrowed = |k: &Tracked<T>| run.narrowed(k, |contract| contract.kv_cache);
+        let held = cache.append_index(layer, &narrowed(&held))?;
+        let read =
+            (reads.index_cache != IndexCache::Own && first > 0).then(|| held.rows(0..first).stacked(&narrowed(&k)));
+        let k = read.as_ref().unwrap_or(held);
         // 4. Token scores.
         let params = |contract: &RoundingContract| {
             let heads = (index.heads, index.choices);

@@ -12,7 +12,8 @@
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k = d; C4 b, K ≥ 1; C5 H = G, unless one choice
 //!   serves all groups.
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
-//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean or the logarithm of the sum of exponentials for the maximum.
+//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials or the
+//!   largest absolute value for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
 //!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋; pᵢ = i.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
@@ -257,11 +258,12 @@ impl Indexer {
 
     /// m of the visible tokens of one block.
     fn pooled<T: Real>(&self, visible: ArrayView1<'_, T>) -> T {
-        let top = visible.iter().fold(T::neg_infinity(), |top, &x| if x > top || x.is_nan() { x } else { top });
+        let top = largest(&mut visible.iter().copied());
         match self.pool {
             _ if visible.is_empty() => top,
             MsaPool::Max => top,
             MsaPool::Mean => visible.iter().fold(T::zero(), |sum, &x| sum + x) / T::of(visible.len() as f64),
+            MsaPool::Absolute => largest(&mut visible.iter().map(|x| x.abs())),
             MsaPool::Lse => top + visible.iter().fold(T::zero(), |sum, &x| sum + (x - top).exp()).ln(),
         }
     }
@@ -304,4 +306,9 @@ fn for_each_part<T: Real>(all: &mut Array2<T>, each: usize, f: impl Fn(usize, us
         let queries = rows.nrows() / each;
         rows.assign(&f(part * TOGETHER, queries));
     });
+}
+
+/// The largest, or what is no number.
+fn largest<T: Real>(all: &mut dyn Iterator<Item = T>) -> T {
+    all.fold(T::neg_infinity(), |top, x| if x > top || x.is_nan() { x } else { top })
 }

@@ -8,7 +8,7 @@
 //! - Dtypes: x and y bf16; the angles, c and s f32.
 //! - Rounding: R1 at c and s, R2 at ρ, R3 at y; R4 at the channels that do not rotate, where x was not stored.
 //! - Errors: C1 columns of x = heads·d; C2 2h even and at most d, h a multiple of the runs; C3 a row of c and s for each of x.
-//! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1; D52 pairs within each of three runs
+//! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1, or i with i + d/2; D52 pairs within each of three runs
 //!   of channels. Slips of ports: t is off from some position on, or a bf16, or of another call; the exponent is divided by d;
 //!   frequencies are divided by a number, or they or angles are bf16; c and s are multiplied by one.
 //! - Source: spec A6; `apply_rotary_pos_emb` in transformers 5.23. θ⁻²ⁱ⸍²ʰ and the angle are f32 there, and at a million
@@ -189,6 +189,7 @@ impl Rope {
                     (a, a + apart, i)
                 }
                 RopePair::Interleaved => (start + 2 * i, start + 2 * i + 1, i),
+                RopePair::HalfHead => (head * d + i, head * d + i + d / 2, i),
             })
         })
     }

@@ -49,6 +49,8 @@ pub enum MsaPool {
     Mean,
     /// The logarithm of the sum of their exponentials.
     Lse,
+    /// The largest of their absolute values.
+    Absolute,
 }
 
 /// What the last block of keys is filled up with before its largest score is taken.
@@ -91,6 +93,20 @@ pub enum IndexInput {
     Normed,
     /// The stream itself.
     Stream,
+}
+
+/// What the index branch's cache holds of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexCache {
+    /// Keys after norm and rotation.
+    Own,
+    /// Keys that rotate, but were not normed.
+    Unnormed,
+    /// Keys that were normed, and do not rotate.
+    Unrotated,
+    /// Keys as they are projected.
+    Projected,
 }
 
 /// By which index heads' scores a group's blocks are chosen.

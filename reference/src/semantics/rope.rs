@@ -25,6 +25,8 @@ pub enum RopePair {
     Half,
     /// 2i with 2i + 1.
     Interleaved,
+    /// i with i + `head_dim` / 2, as if all channels rotated.
+    HalfHead,
 }
 
 /// What rotates.

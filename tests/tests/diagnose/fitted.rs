@@ -91,6 +91,29 @@ fn of_a_page_that_is_another() {
     }
 }
 
+/// Keys and values that a cache keeps on another grid; and channels that form other pairs.
+#[test]
+fn of_what_a_cache_keeps() {
+    for (field, value) in [
+        ("cache_form", "keys:int8/head"),
+        ("cache_form", "values:e4m3/token"),
+        ("cache_form", "keys:clip1.5"),
+        ("rope_pair", "half_head"),
+    ] {
+        let explained = read("m2-gqa3-f32", field, value, None);
+        let [explained] = &explained[..] else { panic!("{explained:#?}") };
+        assert_eq!(explained.way, format!("{field}={value}"), "{explained:#?}");
+    }
+}
+
+/// What blocks of keys are chosen by.
+#[test]
+fn of_an_index_branch() {
+    let explained = read("m3-gqa4-f32", "msa_pool", "absolute", None);
+    let [explained] = &explained[..] else { panic!("{explained:#?}") };
+    assert_eq!(explained.way, "msa_pool=absolute");
+}
+
 /// The tokens that an expert takes; and what is another in the shared expert alone.
 #[test]
 fn of_experts() {

@@ -9,6 +9,7 @@ mod norms;
 mod products;
 mod rotation;
 mod router;
+mod scores;
 mod softmax;
 mod splits;
 mod steps;

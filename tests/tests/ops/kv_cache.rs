@@ -1,13 +1,13 @@
 //! `reference/src/ops/kv_cache.rs`.
 
-use ndarray::{Array2, array};
+use ndarray::{Array2, Axis, array};
 use proptest::prelude::*;
 use reference::Semantics;
 use reference::Storage;
 use reference::Tracked;
 use reference::bound::ErrorBound;
-use reference::ops::kv_cache::KvCache;
-use reference::semantics::{CacheSeam, CacheType, SharedPage};
+use reference::ops::kv_cache::{KvCache, form};
+use reference::semantics::{CacheForm, CacheGrid, CacheSeam, CacheSteps, CacheType, ScaleOf, SharedPage};
 use tests::strategy::{Fill, Matrix};
 
 fn rows(n: usize, seed: u64) -> Tracked<f64> {
@@ -180,4 +180,45 @@ fn what_is_kept_in_a_narrow_type_is_performed() {
     assert_eq!(exact, Tracked::exact(array![[1.0, 1.0]]));
     let off = with_error(Tracked::plain(array![[1.03, 1.062]]), 1e-3, 0).performed(Storage::E4m3);
     assert_eq!(off.error.expect("kept").certain, array![[0.0, 0.125]]);
+}
+
+/// A head of three channels each: steps of 0.02, of 0.01 and whole numbers, to which 0.013, 0.996 and 100.4 go.
+#[test]
+fn what_is_kept_on_a_grid_has_scales() {
+    let x = Tracked::exact(array![[2.54, 0.013, 0.0, 1.27, 0.996, 0.0], [127.0, 100.4, 0.0, 1.27, 0.994, 0.0]]);
+    let of = |grid: &str| {
+        let form: CacheForm = format!("keys:{grid}").parse().expect("a form");
+        form::kept(&x, form.grid, 3).value
+    };
+    let near = |a: Array2<f64>, b: Array2<f64>| {
+        assert!((&a - &b).iter().all(|apart| apart.abs() < 1e-12), "{a} {b}");
+    };
+    near(of("int8/head"), array![[2.54, 0.02, 0.0, 1.27, 1.0, 0.0], [127.0, 100.0, 0.0, 1.27, 0.99, 0.0]]);
+    let token = of("int8/token").row(1).to_owned().insert_axis(Axis(0));
+    near(token, array![[127.0, 100.0, 0.0, 1.0, 1.0, 0.0]]);
+    near(of("int8/call"), array![[3.0, 0.0, 0.0, 1.0, 1.0, 0.0], [127.0, 100.0, 0.0, 1.0, 1.0, 0.0]]);
+    let channel = of("int8/channel");
+    assert_eq!((channel[[1, 1]], channel[[0, 1]]), (100.4, 0.0));
+    near(of("clip2"), array![[2.0, 0.013, 0.0, 1.27, 0.996, 0.0], [2.0, 2.0, 0.0, 1.27, 0.994, 0.0]]);
+}
+
+/// From −1 to 14 in steps of 1.
+#[test]
+fn steps_may_begin_at_the_least_element() {
+    let x = Tracked::exact(array![[-1.0, 14.0, 3.4]]);
+    assert_eq!(
+        form::kept(&x, CacheGrid::Scaled(CacheSteps::Uint4, ScaleOf::Token), 3).value,
+        array![[-1.0, 14.0, 3.0]]
+    );
+}
+
+/// 0.7 of a step is nearest to 1, and to 0 where it is off by a quarter.
+#[test]
+fn what_is_off_may_go_to_the_next_step() {
+    let x = Tracked::plain(array![[127.0, 0.7]]);
+    let kept = |off: f64| {
+        let x = with_error(x.clone(), off, 1);
+        form::kept(&x, CacheGrid::Scaled(CacheSteps::Int8, ScaleOf::Token), 2).error.expect("kept").certain[[0, 1]]
+    };
+    assert!(kept(0.1) < 0.01 && kept(0.25) > 1.0, "{} {}", kept(0.1), kept(0.25));
 }

@@ -42,7 +42,7 @@ impl Case {
 fn variants() -> impl Strategy<Value = (RopePart, RopePair)> {
     (
         prop_oneof![Just(RopePart::First), Just(RopePart::Last)],
-        prop_oneof![Just(RopePair::Half), Just(RopePair::Interleaved)],
+        prop_oneof![Just(RopePair::Half), Just(RopePair::Interleaved), Just(RopePair::HalfHead)],
     )
 }
 
@@ -80,6 +80,7 @@ fn pairs(p: &Rope) -> Vec<(usize, usize, usize)> {
         .map(|i| match p.pair {
             RopePair::Half => (first + i, first + i + h, i),
             RopePair::Interleaved => (first + 2 * i, first + 2 * i + 1, i),
+            RopePair::HalfHead => (i, i + p.head_dim / 2, i),
         })
         .collect()
 }

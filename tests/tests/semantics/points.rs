@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use reference::Semantics;
 use reference::semantics::{
-    ActivationIn, AngleType, AxialAxes, AxialOrder, CacheSeam, CacheType, ExpertGroups, FeaturePlaces, FinalNorm, Gelu,
-    IndexHeads, IndexInput, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, Paged,
-    PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, ScoreType, SharedPage, Temperature, Unwritten,
-    UpClamp, WeightsOn, WholePages, Written,
+    ActivationIn, AngleType, AxialAxes, AxialOrder, CacheForm, CacheGrid, CacheHalf, CacheSeam, CacheSteps, CacheType,
+    ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, MtpConcat, MtpFirstEmbedding,
+    MtpHidden, MtpTopology, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
+    RopePart, ScaleOf, ScoreType, SharedPage, Temperature, Unwritten, UpClamp, WeightsOn, WholePages, Written,
 };
 use strum::VariantNames;
 
@@ -53,6 +53,11 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let pages = (word::<Paged>(), 1..99_usize);
     let pages = pages.prop_map(|(of, size)| WholePages { of, size });
     let page = (1..99_usize, 0..9_usize, 0..9_usize).prop_map(|(size, page, of)| SharedPage { size, page, of });
+    let grid = prop_oneof![
+        (word::<CacheSteps>(), word::<ScaleOf>()).prop_map(|(steps, of)| CacheGrid::Scaled(steps, of)),
+        (0.1..9.0).prop_map(CacheGrid::Clip),
+    ];
+    let form = (word::<CacheHalf>(), grid).prop_map(|(of, grid)| CacheForm { of, grid });
     let rope = (
         (word::<RopeCall>(), rope_on(), of(-9..9_i32)),
         ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
@@ -60,13 +65,13 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let attention = (
         (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
         [cache(), cache()],
-        (of(pages), of(page)),
+        (of(pages), of(page), of(form)),
         word::<CacheSeam>(),
     );
     let index = (
         word::<IndexInput>(),
         (word::<RopePart>(), rope_on(), of(word::<RopePart>())),
-        word::<IndexHeads>(),
+        (word::<IndexHeads>(), word::<IndexCache>()),
         of(-9..9_i32),
     );
     let stream = (
@@ -99,6 +104,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         cache_read: attention.1[1],
         whole_pages: attention.2.0,
         shared_page: attention.2.1,
+        cache_form: attention.2.2,
         cache_seam: attention.3,
         causal_tile: shards.0,
         q_shards: shards.1,
@@ -112,7 +118,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         index_rope_part: index.1.0,
         index_rope_decode: index.1.1,
         attention_rope_part: index.1.2,
-        index_heads: index.2,
+        index_heads: index.2.0,
+        index_cache: index.2.1,
         msa_shift: index.3,
         attention_residual: stream.0[0],
         mlp_residual: stream.0[1],

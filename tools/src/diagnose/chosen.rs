@@ -1,7 +1,9 @@
-//! Whose choice a token has, where it is not its own: that of another token, or of another layer.
+//! Whose choice a token has, where it is not its own: that of another token, or of another layer; or what is [`barred`] from it.
 //!
 //! A hypothesis is a rule that says of every row which choice it has. It is told where it holds of next to all rows that are off,
 //! and of next to all others too, of which rounding may have made some otherwise.
+
+mod barred;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -57,7 +59,25 @@ pub(super) fn describe(
             rules.push((Whose::Layer(other), sets(&candidate.choices(of_other, comparison.extent(at.step))?)));
         }
     }
-    Ok(told(&pass, &rules))
+    if let Some(said) = told(&pass, &rules) {
+        return Ok(Some(said));
+    }
+    let before: usize = comparison.compared.steps[..at.step].iter().map(Vec::len).sum();
+    let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
+    Ok(of_barred(&pass, before, size, comparison.compared.config.num_local_experts))
+}
+
+/// What is never chosen, or always: blocks of so many keys in a call behind so many tokens, or experts.
+fn of_barred(pass: &Rechosen, before: usize, size: Option<usize>, experts: usize) -> Option<String> {
+    let (own, candidate) = (sets(&pass.own), sets(&pass.candidate));
+    let pairs = own.iter().zip(&candidate).enumerate();
+    let choice = |(row, (own, candidate))| {
+        let position = before + row % pass.tokens.max(1);
+        let forced = size.map(|size| position / size.max(1));
+        barred::Choice { own, candidate, forced, visible: forced.map_or(experts, |forced| forced + 1) }
+    };
+    let choices: Vec<barred::Choice<'_>> = pairs.map(choice).collect();
+    barred::told(&choices, if size.is_some() { "block" } else { "expert" })
 }
 
 /// Rules by which a token has the choice of another, or of another chooser.

@@ -26,7 +26,7 @@ const OF_ALL_LAYERS: [&str; 15] = [
 ];
 
 /// Readings that all calls have in common: those that have sizes, what is made of a call's place, and the head's.
-const OF_ALL_CALLS: [&str; 16] = [
+const OF_ALL_CALLS: [&str; 18] = [
     "rotary_dim",
     "top_k",
     "msa_top_k",
@@ -39,7 +39,9 @@ const OF_ALL_CALLS: [&str; 16] = [
     "final_norm",
     "final_norm_eps",
     "cache_type",
+    "cache_form",
     "cache_read",
+    "index_cache",
     "cache_seam",
     "whole_pages",
     "unwritten",

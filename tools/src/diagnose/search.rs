@@ -4,13 +4,14 @@
 //! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
 //! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], [`few_bits`] and [`slices`], what
 //! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
-//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, and rows that stay
-//! [`unwritten`]; [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is
+//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, what is [`cached`] on
+//! another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`]; [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is
 //! found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it, comes
 //! within its bounds.
 
 mod bench;
 mod blocks;
+mod cached;
 mod capacity;
 mod choices;
 mod columns;
@@ -24,6 +25,7 @@ mod layers;
 mod numbers;
 mod one_expert;
 mod pages;
+mod pairs;
 mod parameter;
 mod parameters;
 mod replaced;
@@ -96,6 +98,8 @@ pub(super) fn hypotheses(
         found.extend(wholes::search(bench));
         found.extend(pages::search(bench, clue));
         found.extend(unwritten::search(bench, clue));
+        found.extend(cached::search(bench));
+        found.extend(pairs::search(bench));
     }
     Ok(nearest(bench, found.into_iter().map(|assumed| vec![assumed]).collect()))
 }

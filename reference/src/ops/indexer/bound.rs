@@ -105,6 +105,11 @@ impl Indexer {
                 let (certain, sigma) = of_maximum(&all, value);
                 [value, certain, sigma]
             }
+            MsaPool::Absolute => {
+                let all: Vec<[f64; 3]> = all.iter().map(|[s, certain, sigma]| [s.abs(), *certain, *sigma]).collect();
+                let (certain, sigma) = of_maximum(&all, value);
+                [value, certain, sigma]
+            }
             MsaPool::Mean => {
                 let size = s.iter().zip(certain).map(|(s, c)| s.abs() + c).sum::<f64>() / count;
                 let own = gamma(s.len() + 1, unit) * size + FLUSHED;

@@ -67,3 +67,26 @@ fn tiles_of_tokens_share_a_choice() {
     let said = M3.said_of_choice(Site::Layer(LAYER, LayerSite::Blocks), &shared);
     has(&said, "each token has the choice of the first of its tile of 4: ");
 }
+
+/// What would be chosen where block 1 is never, but as a token's own.
+#[test]
+fn a_block_that_is_never_chosen() {
+    let case = Golden::embedded().case(M3.case).expect("it is built in");
+    let tokens = case.tokens.len();
+    let size = case.checkpoint().expect("it is whole").config().index.expect("M3 has one").blocks.size;
+    let barred = |chosen: &Array2<usize>| {
+        let mut without = chosen.clone();
+        for (row, mut own) in without.rows_mut().into_iter().enumerate() {
+            let block = row % tokens / size;
+            // The next best is a block that was not chosen.
+            let next = (0..=block).find(|other| *other != 1 && !chosen.row(row).iter().any(|own| own == other));
+            own.iter_mut().filter(|own| **own == 1 && block != 1).for_each(|own| *own = next.unwrap_or(NONE));
+        }
+        without
+    };
+    let said = M3.said_of_choice(Site::Layer(LAYER, LayerSite::Blocks), &barred);
+    has(
+        &said,
+        "block 1 is never chosen, but as a token's own, whatever the score: missing where it is among the best: ",
+    );
+}

@@ -54,3 +54,29 @@ fn positions_behind_the_end_of_a_table() {
     let said = said(|position, pair| position.min(24) as f32 * f32::of(frequency(pair)));
     has(&said, "positions 25 to 39: all have the angles of 24");
 }
+
+/// Angles are reduced to the nearest turn, by 6.28125, which has few bits.
+#[test]
+fn angles_reduced_to_the_nearest_turn() {
+    const FEW: f32 = 6.281_25;
+    let said = said(|position, pair| {
+        let angle = position as f32 * f32::of(frequency(pair));
+        angle - FEW * (angle / FEW).round()
+    });
+    let by = f64::from(TAU) - f64::from(FEW);
+    has(&said, &format!("angles are off by {by:.6} with each turn, to the nearest: 6.281250 is taken for 2π"));
+}
+
+/// Sines by the first terms of a series.
+#[test]
+fn sines_by_a_polynomial() {
+    let sin = |_: &Decoder<'_>, shown: &Shown| {
+        Array2::from_shape_fn(shown.values[&Site::RopeSin].dim(), |(position, j)| {
+            let angle = position as f32 * f32::of(frequency(j % (ROTARY / 2)));
+            let x = angle - TAU * (angle / TAU).round();
+            x - x.powi(3) / 6.0 + x.powi(5) / 120.0
+        })
+    };
+    let said = M2.said(&[(Site::RopeSin, &sin)]);
+    has(&said, "each value is another function of its argument than the sine: ");
+}

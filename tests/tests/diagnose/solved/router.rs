@@ -79,3 +79,16 @@ fn weights_that_are_right_but_for_a_rounding() {
     });
     assert!(said.is_empty(), "{said:#?}");
 }
+
+/// Scores by a function that is a sigmoid at 0 and far from it.
+#[test]
+fn another_sigmoid() {
+    let said = said(|r| {
+        let r = r.mapv(|r| {
+            let x = (r / (1.0 - r)).ln() / 2.0;
+            0.5 + 0.5 * x / (1.0 + x.abs().powf(2.2)).powf(2.2_f32.recip())
+        });
+        &r / &sums(&r)
+    });
+    has(&said, "the router's sigmoid is another function of its argument: ");
+}

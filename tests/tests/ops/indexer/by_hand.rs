@@ -81,6 +81,9 @@ fn a_port_may_take_other_heads_scores() {
 fn pools() {
     let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 2, top_k: 4, local: 1, init: 0 }) };
     assert_eq!(last(&Indexer { pool: MsaPool::Mean, ..p }, &KEYS), some(&[2, 1, 0, 3]));
+    let absolute = Indexer { pool: MsaPool::Absolute, ..p };
+    let maxima = block_max(&absolute, array![[1.0]].view(), array![[-7.0], [3.0]].view()).expect("good");
+    assert_eq!(maxima[[0, 0]], 7.0);
     // ln(e² + e⁹) = 9.0009, ln 2 + 7 = 7.69.
     let p = Indexer { pool: MsaPool::Lse, ..p };
     assert_eq!(last(&p, &KEYS), some(&[1, 2, 0, 3]));

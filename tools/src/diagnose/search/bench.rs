@@ -188,6 +188,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.compared.steps.concat()
     }
 
+    /// How many tokens each call has.
+    pub(super) fn calls(&self) -> Vec<usize> {
+        self.comparison.compared.steps.iter().map(Vec::len).collect()
+    }
+
     /// What is assumed, in the calls in which it is made.
     pub(super) fn in_calls(&self, more: &[Assumed]) -> Vec<Assumed> {
         more.iter().map(|one| if one.calls.is_none() { one.during(self.calls) } else { one.clone() }).collect()

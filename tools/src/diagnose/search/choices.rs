@@ -1,4 +1,5 @@
-//! Where a choice is off, and no number that could tell more is shown: changes of what is added to the scores for it alone.
+//! Where a choice is off, and no number that could tell more is shown: changes of what is added to the scores for it alone, or of
+//! what blocks are scored by.
 
 use reference::config::Config;
 use reference::weights::{LayerWeight, Weight};
@@ -9,9 +10,24 @@ use crate::diagnose::catalogue::mistake::{Assumed, Change};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 use crate::diagnose::catalogue::weights::WeightChange;
 
-/// The correction bias of every other layer of its kind.
+/// Changes of a choice of experts, or of blocks.
 pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
-    let Site::Layer(layer, LayerSite::GateExperts) = site else { return Vec::new() };
+    match site {
+        Site::Layer(layer, LayerSite::GateExperts) => of_experts(layer, config),
+        Site::Layer(_, LayerSite::Blocks) => of_blocks(),
+        _ => Vec::new(),
+    }
+}
+
+/// What blocks are scored by: absolute values, or keys that a cache holds too early.
+fn of_blocks() -> Vec<Assumed> {
+    let reading = |kind, field, value: &str| Assumed::everywhere(kind, Change::Reading(field, value.to_owned()));
+    let held = ["unnormed", "unrotated", "projected"].map(|held| reading(&kinds::INDEX_CACHE, "index_cache", held));
+    [reading(&kinds::INDEX_POOL, "msa_pool", "absolute")].into_iter().chain(held).collect()
+}
+
+/// The correction bias of every other layer of its kind.
+fn of_experts(layer: usize, config: &Config) -> Vec<Assumed> {
     let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
     let assumed = |other| {
         let change = Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other)));

@@ -103,6 +103,26 @@ pub(super) static SHARED_PAGE: Mistake = kind(
     "keys and values of a page of positions are those of another page",
     "the cache has a row for each token",
 );
+pub(super) static CACHE_FORM: Mistake = kind(
+    "kv_cache_quantized",
+    "keys, values or both are quantized as they are kept, by scales of their own, or clipped",
+    "the cache has the activations' type",
+);
+pub(super) static ROPE_PAIR: Mistake = kind(
+    "rope_pairs_of_half_head",
+    "channel i is paired with i + head_dim / 2, though fewer channels rotate",
+    "channel i is paired with i + rotary_dim / 2",
+);
+pub(super) static INDEX_POOL: Mistake = kind(
+    "index_abs",
+    "a block's score is the largest of its tokens' absolute values",
+    "a block's score is the largest of its tokens': a large negative one is the least relevant",
+);
+pub(super) static INDEX_CACHE: Mistake = kind(
+    "index_cache_too_early",
+    "the index branch's cache holds keys as they are before their norm, or their rotation, and later calls score these",
+    "its cache holds keys after norm and rotation",
+);
 pub(super) static ACTIVATED_LIMIT: Mistake =
     kind("activated_limit", "SwiGLU-OAI clamps the gate behind its sigmoid, to another limit", CONFIGURED);
 pub(super) static ACTIVATION_IN: Mistake = kind(

@@ -2,17 +2,22 @@
 //! its quantities.
 //!
 //! Of the text model: [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
-//! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what
-//! a router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and bits that a product sums, [`coarse`], its output's bits;
-//! [`directions`], those in which one is off; [`sums`], what stands for a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
-//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation, [`other_rows`], rows in
-//! place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them, [`listed`], the first of many; [`rule`],
-//! which of many have something in common; [`sites`], which tensors may be exchanged; [`least_squares`].
+//! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their
+//! [`scores`], as by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a
+//! router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and
+//! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for
+//! a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
+//! [`other_rows`], rows in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
+//! them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow
+//! but for numbers of their own; [`sites`], which tensors may be exchanged; [`least_squares`].
 
 mod axial;
 mod blocks;
 mod coarse;
+mod curve;
 mod directions;
+mod factors;
 mod features;
 mod frequencies;
 mod function;
@@ -32,6 +37,7 @@ mod products;
 mod rotation;
 mod routing;
 mod rule;
+mod scores;
 mod shared;
 mod sites;
 mod solution;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! αᵢₚ = p·fᵢ                        at positions p from 0 on; solved for f
-//! αᵢₚ = p·fᵢ + δ·⌊p·fᵢ / 2π⌋        solved for δ: angles are reduced by 2π − δ
+//! αᵢₚ = p·fᵢ + δ·⌊p·fᵢ / 2π⌋        solved for δ: angles are reduced by 2π − δ, or to the nearest turn
 //! ```
 //!
 //! with α in radians, known but for whole turns, and f in radians for each position.
@@ -96,26 +96,31 @@ fn frequency(angles: &Array1<f64>, right: f64) -> f64 {
     f
 }
 
-/// Where the first angles are right and later ones are not: by how much a whole turn is missed.
+/// How turns are counted: whole ones, or to the nearest.
+const COUNTS: [(&str, fn(f64) -> f64); 2] = [("whole turn", f64::floor), ("turn, to the nearest", f64::round)];
+
+/// Where the first angles are right and later ones are not: by how much a turn is missed.
 fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> {
-    let (mut turns, mut missed) = (Vec::new(), Vec::new());
-    for (column, f) in angles.columns().into_iter().zip(right) {
-        for (p, angle) in column.iter().enumerate() {
-            let exact = p as f64 * f;
-            turns.push((exact / TAU).floor());
-            missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
+    let fits = COUNTS.iter().filter_map(|(name, count)| {
+        let (mut turns, mut missed) = (Vec::new(), Vec::new());
+        for (column, f) in angles.columns().into_iter().zip(right) {
+            for (p, angle) in column.iter().enumerate() {
+                let exact = p as f64 * f;
+                turns.push(count(exact / TAU));
+                missed.push((angle - exact + PI).rem_euclid(TAU) - PI);
+            }
         }
-    }
-    if turns.iter().all(|turns| *turns < FEWEST_TURNS) {
-        return None;
-    }
-    let count = turns.len();
-    let turns = Array2::from_shape_vec((count, 1), turns).ok()?;
-    let fit = solve(turns.view(), Array1::from(missed).view()).filter(|fit| fit.left < TURNS)?;
-    let by = fit.x[0];
+        if turns.iter().all(|turns| *turns < FEWEST_TURNS) {
+            return None;
+        }
+        let turns = Array2::from_shape_vec((turns.len(), 1), turns).ok()?;
+        let fit = solve(turns.view(), Array1::from(missed).view()).filter(|fit| fit.left < TURNS)?;
+        Some((fit.left, fit.x[0], *name, *count))
+    });
+    let (_, by, name, count) = fits.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let follow = Array2::from_shape_fn(angles.dim(), |(p, i)| {
         let exact = p as f64 * right[i];
-        exact + by * (exact / TAU).floor()
+        exact + by * count(exact / TAU)
     });
-    Some((format!("angles are off by {by:.6} with each whole turn: {:.6} is taken for 2π", TAU - by), follow))
+    Some((format!("angles are off by {by:.6} with each {name}: {:.6} is taken for 2π", TAU - by), follow))
 }

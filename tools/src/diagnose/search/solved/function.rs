@@ -48,7 +48,7 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 /// An argument, the candidate's value and the right one.
-type Point = [f64; 3];
+pub(super) type Point = [f64; 3];
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some((argument, name)) = argument(bench.site) else { return Ok(Vec::new()) };
@@ -115,7 +115,7 @@ fn cap(points: &[Point]) -> Option<f64> {
 }
 
 /// What the errors of values in the order of their arguments say.
-fn told(points: &[Point], name: &str, unit: f64) -> Option<String> {
+pub(super) fn told(points: &[Point], name: &str, unit: f64) -> Option<String> {
     let n = points.len() as f64;
     let errors: Vec<f64> = points.iter().map(|[_, own, right]| own - right).collect();
     if points.len() < LEAST {

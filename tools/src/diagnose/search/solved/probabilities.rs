@@ -12,6 +12,7 @@ use ndarray::{Array2, ArrayView1, s};
 use reference::{LayerSite, RoundingContract, Site};
 
 use super::listed::listed;
+use super::scores;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
@@ -26,6 +27,12 @@ const KEYS: usize = 3;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::Probabilities) = bench.site else { return Ok(Vec::new()) };
+    let found = of_keys(bench, layer)?;
+    if found.is_empty() { scores::solve(bench) } else { Ok(found) }
+}
+
+/// Where some keys count otherwise, or heads read those of others.
+fn of_keys(bench: &Bench<'_, '_>, layer: usize) -> Result<Vec<Solution>, Failure> {
     let config = bench.config();
     let (heads, n) = (config.num_attention_heads, bench.candidate.ncols());
     // Of several passes, only the last sees all keys.

@@ -1,12 +1,15 @@
 //! The frequencies that the text model's rotation table has, or what it takes for a turn ([`frequencies`]), or whose angles
-//! a position has ([`places`]).
+//! a position has ([`places`]); or that what is made of right angles is another [`function`].
 //!
 //! Of a table of two equal halves, as the models' are: its first has all frequencies.
+
+use std::f64::consts::{PI, TAU};
 
 use ndarray::Array2;
 use reference::ops::rope::inverse_frequencies;
 use reference::{RoundingContract, Site};
 
+use super::function::{self, Point};
 use super::solution::Solution;
 use super::{frequencies, places};
 use crate::diagnose::search::Bench;
@@ -50,5 +53,17 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let solution = found.map(|(said, angles)| {
         Solution::new(vec![said], Array2::from_shape_fn((n, width), |(p, j)| function(angles[[p, j % columns]])))
     });
-    Ok(solution.into_iter().collect())
+    Ok(solution.or_else(|| of_function(bench, right)).into_iter().collect())
+}
+
+/// Where angles are right, and what is made of them is another function.
+fn of_function(bench: &Bench<'_, '_>, right: &[f64]) -> Option<Solution> {
+    let name = if bench.site == Site::RopeCos { "the cosine" } else { "the sine" };
+    let all = bench.candidate.indexed_iter().zip(&bench.ideal);
+    let point = |(((p, j), own), is): (((usize, usize), &f64), &f64)| {
+        [(p as f64 * right[j % right.len()] + PI).rem_euclid(TAU) - PI, *own, *is]
+    };
+    let mut points: Vec<Point> = all.map(point).collect();
+    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    function::told(&points, name, bench.unit()).map(Solution::without_values)
 }

@@ -10,6 +10,7 @@
 use ndarray::{Array2, Axis, stack};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 
+use super::curve::{Curve, Point};
 use super::least_squares;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
@@ -43,8 +44,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     let said = of_sums(&r, &bench.candidate, same)
         .or_else(|| in_place(&r, &bench.candidate, same))
-        .or_else(|| steeper(&r, &bench.candidate, same));
-    Ok(said.map(|(said, values)| Solution::new(vec![said], values)).into_iter().collect())
+        .or_else(|| steeper(&r, &bench.candidate, same))
+        .map(|(said, values)| Solution::new(vec![said], values));
+    Ok(said.or_else(|| function(&r, &bench.candidate)).into_iter().collect())
 }
 
 fn are_same(a: &Array2<f64>, b: &Array2<f64>, same: f64) -> bool {
@@ -117,4 +119,20 @@ fn steeper(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
     // Squares tell β to half of f64's digits, and its last ones are those of all weights together.
     are_same(&values, w, 4.0 * same)
         .then(|| (format!("the scores are the sigmoid of {beta:.4} times the router's logits"), values))
+}
+
+/// Scores by another function of the logits: beside one another each is off by what its logit says.
+fn function(r: &Array2<f64>, w: &Array2<f64>) -> Option<Solution> {
+    let point = |(r, w): (&f64, &f64)| -> Point { [(r / (1.0 - r)).ln(), (w / r).ln()] };
+    let finite = |[x, y]: &Point| x.is_finite() && y.is_finite();
+    let rows = r.rows().into_iter().zip(w.rows());
+    let groups: Vec<Vec<Point>> = rows.map(|(r, w)| r.iter().zip(w).map(point).filter(finite).collect()).collect();
+    let [least, most] = Curve::of(&groups)?.ends()?;
+    Some(Solution::without_values(format!(
+        "the router's sigmoid is another function of its argument: beside one another scores are off over a range of {:.3} %, most \
+         at {:.2} and least at {:.2}",
+        100.0 * (most[1] - least[1]),
+        most[0],
+        least[0]
+    )))
 }

@@ -27,6 +27,11 @@ impl Solution {
         self.values.as_ref().map(|values| bench.equal(&bench.stored(values))).unwrap_or_default()
     }
 
+    /// Whether it makes more values the candidate's than the unchanged twin has.
+    pub(super) fn is_more(&self, bench: &Bench<'_, '_>) -> bool {
+        self.values.as_ref().is_none_or(|values| bench.is_more(&bench.stored(values)))
+    }
+
     /// The sentences, the last with the share of values that they reproduce; none where that is the unchanged twin's, or more by
     /// no more than chance makes it.
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {

@@ -19,13 +19,15 @@ mod told;
 mod way;
 mod ways;
 
+use reference::Site;
 use reference::config::Attention;
 
 pub(super) use self::heads::Heads;
 use self::heads::SOME;
 pub(super) use self::softmax::{Sums, joined};
-use self::told::{Weighed, tell};
-pub(super) use self::ways::limit;
+pub(super) use self::told::{Weighed, tell};
+pub(super) use self::way::{Run, Way};
+pub(super) use self::ways::{COARSE, LEFT, limit};
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
@@ -47,7 +49,8 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     for &row in &tried {
         let Some((ways, own)) = ways::of_row(&heads, row, bench) else { continue };
         values.row_mut(row).assign(&own);
-        found.extend(ways.into_iter().map(|way| Weighed { row, span: heads.spans[row], way }));
+        let call = call_of(row, bench);
+        found.extend(ways.into_iter().map(|way| Weighed { row, call, span: heads.spans[row], way }));
     }
     let (said, told) = tell(&found, tried.len(), off.len());
     if said.is_empty() {
@@ -57,6 +60,16 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let untold = (0..n).filter(|row| !told.contains(row));
     untold.for_each(|row| values.row_mut(row).assign(&bench.ideal.row(row)));
     Ok(vec![Solution::new(said, values)])
+}
+
+/// The row that a row's call begins with; 0 of what is in no call.
+fn call_of(row: usize, bench: &Bench<'_, '_>) -> usize {
+    let of_text = matches!(bench.site, Site::Layer(..));
+    let begins = bench.calls().into_iter().scan(0, |first, tokens| {
+        *first += tokens;
+        Some(*first)
+    });
+    begins.filter(|first| of_text && *first <= row).last().unwrap_or(0)
 }
 
 /// So many of them, the first and the last.

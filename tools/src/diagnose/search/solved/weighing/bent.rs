@@ -6,7 +6,7 @@
 //! ```
 //!
 //! with sⱼ a key's score, s the largest, δⱼ its distance in tokens, vⱼ \[d\] its value: a and b say how many times as large keys
-//! and values of a head are read, m by how much scores fall with distance, e by what share an exponential is off at its argument.
+//! and values of a head are read, or the scores of a query, m by how much scores fall with distance, e by what share an exponential is off at its argument.
 //! Right are a = b = 1 and m = e = 0.
 
 use std::f64::consts::LOG2_E;
@@ -18,8 +18,8 @@ use super::softmax::{Sums, joined};
 use super::way::Run;
 use super::ways::{COARSE, LEFT};
 use crate::diagnose::search::Bench;
-use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::solution::Solution;
+use crate::diagnose::search::solved::{factors, least_squares};
 
 /// Steps: each doubles the digits where little is left in the end, from no bend at all on.
 const STEPS: usize = 12;
@@ -31,6 +31,9 @@ const APART: f64 = 1.0;
 
 /// Places of the binary logarithm's fraction, by which an exponential that is put together of bits is off.
 const FRACTIONS: usize = 8;
+
+/// Numbers at most: equations of more take seconds.
+const MOST: usize = 128;
 
 /// By how much a number moves at most in the last step, if its deviation is less.
 const STILL: f64 = 1e-9;
@@ -54,6 +57,8 @@ enum Bend {
     Slopes,
     /// a − 1 of each key head, then b − 1.
     Scales,
+    /// a − 1 of each token's query.
+    Queries,
     /// e at each place.
     Exponential,
     /// e at each fraction of the argument's binary logarithm.
@@ -62,7 +67,7 @@ enum Bend {
 
 /// The bend of fewest numbers under which some rows are the candidate's.
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
-    [Bend::Scales, Bend::Slopes, Bend::Exponential, Bend::Bits]
+    [Bend::Scales, Bend::Slopes, Bend::Queries, Bend::Exponential, Bend::Bits]
         .into_iter()
         .find_map(|bend| bend.solve(heads, rows, bench))
 }
@@ -72,6 +77,7 @@ impl Bend {
         match self {
             Bend::Slopes => heads.count,
             Bend::Scales => 2 * heads.groups,
+            Bend::Queries => heads.spans.len(),
             Bend::Exponential => PLACES,
             Bend::Bits => FRACTIONS - 1,
         }
@@ -79,6 +85,9 @@ impl Bend {
 
     fn solve(self, heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
         let count = self.count(heads);
+        if count > MOST {
+            return None;
+        }
         let ideal: f64 = rows.iter().map(|row| squares(&(&bench.candidate.row(*row) - &bench.ideal.row(*row)))).sum();
         let noise: f64 = rows.iter().map(|row| bench.noise(*row).powi(2)).sum();
         let limit = noise.clamp(LEFT * LEFT * ideal, COARSE * COARSE * ideal);
@@ -105,7 +114,7 @@ impl Bend {
                 if step + 1 == STEPS || last.x.iter().zip(&last.deviation).all(is_still) {
                     let said = self.told(&numbers, &last.deviation)?;
                     // Straight lines come near what is curved, and make none of its bits.
-                    let is_exact = matches!(self, Bend::Slopes | Bend::Scales);
+                    let is_exact = matches!(self, Bend::Slopes | Bend::Scales | Bend::Queries);
                     let solution = || Solution::new(vec![said.clone()], values);
                     return Some(if is_exact { solution() } else { Solution::without_values(said) });
                 }
@@ -152,6 +161,7 @@ impl Bend {
                 (scores - &(numbers[head] * &distances), vec![(head, -distances)])
             }
             Bend::Scales => ((1.0 + numbers[group]) * scores, vec![(group, scores.clone())]),
+            Bend::Queries => ((1.0 + numbers[row]) * scores, vec![(row, scores.clone())]),
             Bend::Exponential | Bend::Bits => {
                 let largest = scores.slice(s![span.from..span.to]).fold(f64::NEG_INFINITY, |a, b| f64::max(a, *b));
                 let shares = scores.mapv(|score| self.share(score - largest));
@@ -198,6 +208,10 @@ impl Bend {
         let largest = deviations.iter().copied().fold(0.0, f64::max);
         Some(match self {
             Bend::Slopes => format!("scores fall with each token of distance, in its heads by {}", listed(numbers)),
+            Bend::Queries => {
+                let known = numbers.iter().copied().enumerate().filter(|(i, _)| deviations[*i] > 0.0);
+                factors::of_queries(&known.collect())?
+            }
             Bend::Scales => {
                 let (keys, values) = numbers.split_at(numbers.len() / 2);
                 let factors = |of: &[f64]| listed(&of.iter().map(|x| 1.0 + x).collect::<Vec<_>>());

@@ -14,10 +14,12 @@ const SHARE: usize = 3;
 
 /// A token's place, the keys that it has to see, and how it weighs them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Weighed {
-    pub(super) row: usize,
-    pub(super) span: Run,
-    pub(super) way: Way,
+pub(in crate::diagnose::search::solved) struct Weighed {
+    pub(in crate::diagnose::search::solved) row: usize,
+    /// The row that its call begins with.
+    pub(in crate::diagnose::search::solved) call: usize,
+    pub(in crate::diagnose::search::solved) span: Run,
+    pub(in crate::diagnose::search::solved) way: Way,
 }
 
 /// Where a run of keys begins or ends.
@@ -29,6 +31,8 @@ enum Edge {
     At(usize),
     /// So many behind the token; before it, if negative.
     Off(isize),
+    /// So many behind the token's place in its call.
+    InCall(usize),
 }
 
 /// What is done with a run of keys.
@@ -50,11 +54,12 @@ enum Alike {
 
 impl Edge {
     /// The key, as the first or the end of a run.
-    fn of(self, row: usize, own: usize) -> usize {
+    fn of(self, (row, call): (usize, usize), own: usize) -> usize {
         match self {
             Edge::Span => own,
             Edge::At(key) => key,
             Edge::Off(by) => row.saturating_add_signed(by),
+            Edge::InCall(by) => row - call + by,
         }
     }
 }
@@ -92,7 +97,8 @@ impl Weighed {
             (Alike::Split(merge, size), Way::Split(own, of)) => (merge, size) == (own, of),
             (Alike::Keys(what, from, to), _) => {
                 let Some((own, run)) = self.run() else { return false };
-                let alike = Run { from: from.of(self.row, self.span.from), to: to.of(self.row, self.span.to) };
+                let place = (self.row, self.call);
+                let alike = Run { from: from.of(place, self.span.from), to: to.of(place, self.span.to) };
                 let is = |alike| self.seen(own, run) == self.seen(what, alike);
                 is(alike.within(self.span)) || !matches!(what, What::Without | What::Zeroed) && is(alike)
             }
@@ -110,17 +116,29 @@ impl Weighed {
         let off = |key: usize| Edge::Off(key.cast_signed() - self.row.cast_signed());
         let edges = |key: usize, own: usize| if key == own { vec![Edge::Span] } else { Vec::new() };
         let from = [edges(run.from, self.span.from), vec![Edge::At(run.from), off(run.from)]].concat();
-        let to = [edges(run.to, self.span.to), vec![Edge::At(run.to), off(run.to)]].concat();
+        let mut to = [edges(run.to, self.span.to), vec![Edge::At(run.to), off(run.to)]].concat();
+        let place = self.row - self.call;
+        to.extend((self.call > 0 && run.to >= place).then(|| Edge::InCall(run.to - place)));
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
         let mixed = |(from, to): &(Edge, Edge)| {
-            matches!((from, to), (Edge::At(_), Edge::Off(_)) | (Edge::Off(_), Edge::At(_)) | (Edge::Span, Edge::Span))
+            matches!(
+                (from, to),
+                (Edge::At(_), Edge::Off(_))
+                    | (Edge::Off(_), Edge::At(_))
+                    | (Edge::Span, Edge::Span)
+                    | (Edge::At(_) | Edge::Off(_), Edge::InCall(_))
+            )
         };
         pairs.filter(|pair| !mixed(pair)).map(|(from, to)| Alike::Keys(what, from, to)).collect()
     }
 }
 
 /// What most of the tokens have in common, then what most of the others have; and the tokens of which that is said.
-pub(super) fn tell(found: &[Weighed], tried: usize, off: usize) -> (Vec<String>, BTreeSet<usize>) {
+pub(in crate::diagnose::search::solved) fn tell(
+    found: &[Weighed],
+    tried: usize,
+    off: usize,
+) -> (Vec<String>, BTreeSet<usize>) {
     let mut left = found.to_vec();
     let (mut said, mut told) = (Vec::new(), BTreeSet::new());
     while !left.is_empty() && said.len() < STATEMENTS {
@@ -151,6 +169,7 @@ fn key(edge: Edge) -> String {
         Edge::Off(0) => "the token's own key".to_owned(),
         Edge::Off(by) if by < 0 => format!("the key {} before the token", -by),
         Edge::Off(by) => format!("the key {by} behind the token"),
+        Edge::InCall(by) => format!("the key {by} behind the token's place in its call"),
     }
 }
 
@@ -169,6 +188,7 @@ fn last(to: Edge) -> Edge {
         Edge::Span => Edge::Off(0),
         Edge::At(key) => Edge::At(key.saturating_sub(1)),
         Edge::Off(by) => Edge::Off(by - 1),
+        Edge::InCall(by) => Edge::InCall(by.saturating_sub(1)),
     }
 }
 
@@ -192,6 +212,10 @@ impl fmt::Display for Alike {
             }
             Alike::Keys(What::Ahead, from, to) => write!(f, "attention sees {}, too", keys(from, to)),
             Alike::Keys(What::Only, from, Edge::Span) => write!(f, "attention sees no key before {}", key(from)),
+            Alike::Keys(What::Only, Edge::Span, Edge::InCall(1)) => {
+                let how = "as many as its call has tokens up to it: a causal mask that begins at the call's first key";
+                write!(f, "attention sees the first keys alone, {how}")
+            }
             Alike::Keys(What::Only, from, to) => write!(f, "attention sees {} alone", keys(from, to)),
             Alike::Zeros(1) => {
                 write!(f, "attention sees one key and value of zeros more, as of a slot that nothing filled")

@@ -1,0 +1,51 @@
+//! Factors by which the scores of queries are multiplied, and what they follow.
+
+use std::collections::BTreeMap;
+
+use ndarray::{Array1, Axis, stack};
+
+use super::least_squares;
+
+/// What may be left of the factors' squares about their mean where they follow a logarithm.
+const FOLLOWS: f64 = 1e-3;
+
+/// How far factors may be apart to be the same.
+const SAME: f64 = 1e-3;
+
+/// What is said of factors, less 1, by token.
+pub(super) fn of_queries(numbers: &BTreeMap<usize, f64>) -> Option<String> {
+    let (first, last) = (numbers.iter().next()?, numbers.iter().next_back()?);
+    let all: Vec<f64> = numbers.values().copied().collect();
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    let (least, most) = all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
+    if most - least <= SAME {
+        return Some(format!("scores are multiplied by {:.4}", 1.0 + mean));
+    }
+    let range = format!(
+        "scores are multiplied by a factor of each query: {:.4} at token {}, {:.4} at token {}",
+        1.0 + first.1,
+        first.0,
+        1.0 + last.1,
+        last.0
+    );
+    Some(match logarithm(numbers) {
+        Some(rule) => format!("{range}, {rule}"),
+        None => range,
+    })
+}
+
+/// 1 + β·ln((t + o)/m) of positions t, where factors follow one, counted from 0 or 1.
+fn logarithm(numbers: &BTreeMap<usize, f64>) -> Option<String> {
+    let y: Array1<f64> = numbers.values().copied().collect();
+    let about = y.mean().map(|mean| y.mapv(|y| (y - mean).powi(2)).sum())?;
+    let fits = [0.0, 1.0].into_iter().filter_map(|from| {
+        let x: Array1<f64> = numbers.keys().map(|token| (*token as f64 + from).ln()).collect();
+        let ones = Array1::ones(x.len());
+        let columns = stack(Axis(1), &[x.view(), ones.view()]).ok()?;
+        let fit = least_squares::solve(columns.view(), y.view())?;
+        Some((fit.left * y.dot(&y) / about, from, fit.x[0], fit.x[1]))
+    });
+    let (left, from, beta, rest) = fits.filter(|fit| fit.0.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let place = if from > 0.0 { "(t + 1)" } else { "t" };
+    (left <= FOLLOWS).then(|| format!("1 + {beta:.4}·ln({place}/{:.2}) at position t", (-rest / beta).exp()))
+}

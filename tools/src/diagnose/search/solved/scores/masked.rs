@@ -1,0 +1,114 @@
+//! Keys that are seen and must not be, or are not and must be, by probabilities that are 0; or one that is no key of the request.
+
+use std::collections::BTreeSet;
+
+use ndarray::{Array1, Array2, s};
+
+use super::rows::{Row, Rows, softmax};
+use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::solution::Solution;
+use crate::diagnose::search::solved::weighing::{Run, Way, Weighed, tell};
+use crate::failure::Failure;
+
+/// The largest probability that may be 0 for another reason than a mask.
+const NONE: f64 = 1e-12;
+
+/// What is missing of 1 at least, where something else is counted: roundings to bf16 of all that is stored take half of it at most.
+const MISSING: f64 = 1.0 / 256.0;
+
+/// Keys that one token misses here and there, at most.
+const SCATTERED: usize = 8;
+
+pub(super) fn solve(rows: &Rows, bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> {
+    if let Some(solution) = beside(rows, bench) {
+        return Ok(Some(solution));
+    }
+    let Some([q, k]) = Rows::inputs(bench)? else { return Ok(None) };
+    let of = |row: &Row| seen(*row, bench);
+    let is_other = |row: &Row| of(row).iter().enumerate().any(|(key, is)| *is != right(*row, key, bench));
+    if rows.off.is_empty() || !rows.off.iter().any(is_other) {
+        return Ok(None);
+    }
+    let Some(values) = rows.held(|row| masked(row, (&q, &k), &of(&row), bench, rows.heads), bench) else {
+        return Ok(None);
+    };
+    let tokens: BTreeSet<usize> = rows.off.iter().map(|row| row.token).collect();
+    let weighed: Vec<Weighed> = tokens
+        .iter()
+        .flat_map(|token| {
+            let own = rows.off.iter().find(|row| row.token == *token);
+            own.into_iter().flat_map(move |row| {
+                let span = Run { from: 0, to: token + 1 };
+                ways(&of(row), span).into_iter().map(move |way| Weighed { row: *token, call: row.call, span, way })
+            })
+        })
+        .collect();
+    let (said, _) = tell(&weighed, tokens.len(), tokens.len());
+    Ok((!said.is_empty()).then(|| Solution::new(said, values)).filter(|solution| solution.is_more(bench)))
+}
+
+/// Whether a row counts each key.
+fn seen(row: Row, bench: &Bench<'_, '_>) -> Vec<bool> {
+    let pairs = bench.candidate.row(row.at).into_iter().zip(bench.ideal.row(row.at));
+    // What counts for next to nothing may be 0.
+    pairs.map(|(own, right)| *own > 0.0 || (*right > 0.0 && *right <= NONE)).collect()
+}
+
+fn right(row: Row, key: usize, bench: &Bench<'_, '_>) -> bool {
+    bench.ideal[[row.at, key]] > 0.0
+}
+
+/// The probabilities of the keys that a row counts.
+fn masked(
+    row: Row,
+    (q, k): (&Array2<f64>, &Array2<f64>),
+    seen: &[bool],
+    bench: &Bench<'_, '_>,
+    heads: usize,
+) -> Array1<f64> {
+    let config = bench.config();
+    let (d, group) = (config.head_dim, row.head * config.num_key_value_heads / heads);
+    let own = q.slice(s![row.token, row.head * d..(row.head + 1) * d]);
+    let mut scores = k.slice(s![.., group * d..(group + 1) * d]).dot(&own) / (d as f64).sqrt();
+    scores.iter_mut().zip(seen).filter(|(_, is)| !**is).for_each(|(score, _)| *score = f64::NEG_INFINITY);
+    softmax(scores)
+}
+
+/// How a token's keys are others than those that it has to see.
+fn ways(seen: &[bool], span: Run) -> Vec<Way> {
+    let all: Vec<usize> = (0..seen.len()).filter(|key| seen[*key]).collect();
+    let run = |keys: &[usize]| {
+        let (from, to) = (*keys.first()?, keys.last()? + 1);
+        (to - from == keys.len()).then_some(Run { from, to })
+    };
+    let lost: Vec<usize> = (span.from..span.to).filter(|key| !seen[*key]).collect();
+    let more: Vec<usize> = all.iter().copied().filter(|key| *key >= span.to || *key < span.from).collect();
+    if lost.is_empty() && more.is_empty() {
+        return Vec::new();
+    }
+    if let Some(run) = run(&all) {
+        return vec![Way::Only(run)];
+    }
+    match (run(&lost), &more[..]) {
+        (Some(lost), []) => vec![Way::Without(lost)],
+        (_, [one]) if lost.is_empty() => vec![Way::Ahead(*one)],
+        (_, []) if lost.len() <= SCATTERED => lost.into_iter().map(|key| Way::Without(Run::one(key))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Rows whose probabilities are the right ones times a number below 1: what is left of 1 is that of something else.
+fn beside(rows: &Rows, bench: &Bench<'_, '_>) -> Option<Solution> {
+    let sums: Vec<f64> = rows.off.iter().map(|row| bench.candidate.row(row.at).sum()).collect();
+    let limit = 1.0 - MISSING;
+    if sums.is_empty() || sums.iter().filter(|sum| **sum < limit).count() * 2 < sums.len() {
+        return None;
+    }
+    let values = rows.held(|row| bench.ideal.row(row.at).to_owned() * bench.candidate.row(row.at).sum(), bench)?;
+    let (least, most) = sums.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), x| (a.min(*x), b.max(*x)));
+    let said = format!(
+        "probabilities are right beside one another, and sum to {least:.4} to {most:.4}: the softmax counts something that is no \
+         key of the request, as a slot of padding or a sink"
+    );
+    Some(Solution::new(vec![said], values)).filter(|solution| solution.is_more(bench))
+}
