@@ -75,8 +75,8 @@ impl Decoder<'_> {
         };
         let narrowed = |k: &Tracked<T>| run.narrowed(k, |contract| contract.kv_cache);
         let held = cache.append_index(layer, &narrowed(&held))?;
-        let read =
-            (reads.index_cache != IndexCache::Own && first > 0).then(|| held.rows(0..first).stacked(&narrowed(&k)));
+        let is_other = reads.index_cache != IndexCache::Own;
+        let read = is_other.then(|| held.rows(0..first).stacked(&narrowed(&k)));
         let k = read.as_ref().unwrap_or(held);
         // 4. Token scores.
         let params = |contract: &RoundingContract| {

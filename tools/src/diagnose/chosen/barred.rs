@@ -21,17 +21,14 @@ pub(super) struct Choice<'a> {
 pub(super) fn told(choices: &[Choice<'_>], what: &str) -> Option<String> {
     let never = of(choices, |choice| (choice.own, choice.candidate));
     let always = of(choices, |choice| (choice.candidate, choice.own));
-    let told = |(barred, times): (BTreeSet<usize>, usize), how: &str, is_never: bool| {
-        let count = choices.iter().map(|choice| choice.visible).max().unwrap_or_default();
+    let told = |Barred { ids, times, known }: Barred, how: &str, is_never: bool| {
         let seen = |id: usize| choices.iter().filter(|choice| id < choice.visible).count();
         let is_all = |id: &usize| {
             let has = choices.iter().filter(|choice| choice.candidate.contains(id)).count();
-            if is_never { true } else { has == seen(*id) }
+            is_never || has == seen(*id)
         };
-        if barred.is_empty() || !barred.iter().all(is_all) {
-            return None;
-        }
-        Some(format!("{} {how}: {times} times", named(&barred, what, count)))
+        let is_told = !ids.is_empty() && ids.iter().all(is_all);
+        is_told.then(|| format!("{} {how}: {times} times", named(&ids, what, &known)))
     };
     let own = if choices.iter().any(|choice| choice.forced.is_some()) { ", but as a token's own" } else { "" };
     let never = never.and_then(|found| {
@@ -44,11 +41,15 @@ pub(super) fn told(choices: &[Choice<'_>], what: &str) -> Option<String> {
     })
 }
 
+/// What is barred, how often, and all that there is to tell it by.
+struct Barred {
+    ids: BTreeSet<usize>,
+    times: usize,
+    known: BTreeSet<usize>,
+}
+
 /// What of the one set of each row never is in the other, where next to all that differs is of that; and how often.
-fn of<'a>(
-    choices: &'a [Choice<'a>],
-    sets: impl Fn(&Choice<'a>) -> (&'a Set, &'a Set),
-) -> Option<(BTreeSet<usize>, usize)> {
+fn of<'a>(choices: &'a [Choice<'a>], sets: impl Fn(&Choice<'a>) -> (&'a Set, &'a Set)) -> Option<Barred> {
     let mut counts: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
     for choice in choices {
         let (one, other) = sets(choice);
@@ -57,21 +58,24 @@ fn of<'a>(
             *(if other.contains(id) { kept } else { lost }) += 1;
         }
     }
-    let barred: BTreeSet<usize> =
-        counts.iter().filter(|(_, [lost, kept])| *lost > 0 && *kept == 0).map(|(id, _)| *id).collect();
+    let barred = counts.iter().filter(|(_, [lost, kept])| *lost > 0 && *kept == 0);
+    let ids: BTreeSet<usize> = barred.map(|(id, _)| *id).collect();
     let lost: usize = counts.values().map(|[lost, _]| lost).sum();
-    let of_barred: usize = barred.iter().map(|id| counts[id][0]).sum();
-    (of_barred >= FEWEST && TIES * (lost - of_barred) <= lost).then_some((barred, of_barred))
+    let times: usize = ids.iter().map(|id| counts[id][0]).sum();
+    let is_all = times >= FEWEST && TIES * (lost - times) <= lost;
+    is_all.then(|| Barred { ids, times, known: counts.into_keys().collect() })
 }
 
-/// "block 2 is", "blocks from 16 on are".
-fn named(ids: &BTreeSet<usize>, what: &str, count: usize) -> String {
+/// "block 2 is", "blocks from 16 on are", of those that are known.
+fn named(ids: &BTreeSet<usize>, what: &str, known: &BTreeSet<usize>) -> String {
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return String::new() };
+    let of = |from: usize, to: usize, each: usize| known.range(from..=to).filter(|id| (*id - from) % each == 0).count();
+    let end = known.last().copied().unwrap_or(*last);
     match ids.len() {
         1 => format!("{what} {first} is"),
-        all if last - first + 1 == all && last + 2 >= count => format!("{what}s from {first} on are"),
-        all if last - first + 1 == all => format!("{what}s {first} to {last} are"),
-        _ if ids.iter().all(|id| id % 2 == first % 2) && ids.len() * 4 >= count => {
+        all if all == of(*first, end, 1) => format!("{what}s from {first} on are"),
+        all if all == of(*first, *last, 1) => format!("{what}s {first} to {last} are"),
+        all if ids.iter().all(|id| id % 2 == first % 2) && all == of(*first, end, 2) => {
             format!("{} {what}s are", if first % 2 == 0 { "even" } else { "odd" })
         }
         _ => format!("{what}s {} are", ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),

@@ -5,8 +5,8 @@
 
 use rayon::prelude::*;
 use reference::LayerSite::{Context, KRope, Probabilities};
-use reference::Site;
 use reference::semantics::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
+use reference::{Site, Storage};
 use strum::IntoEnumIterator;
 
 use super::bench::NEARER;
@@ -14,15 +14,19 @@ use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
 
 /// Limits of a clip that are tried at first, each so many times the next, from the largest element that a right one may leave.
-const LIMITS: usize = 24;
-const LARGEST: f64 = 256.0;
-const EACH: f64 = 1.4;
+const LIMITS: usize = 10;
+const LARGEST: f64 = 64.0;
+const EACH: f64 = 1.6;
 
 /// What the best of these limits leaves of the distance, at most, where others are looked at.
 const WORTH: f64 = 0.9;
 
-/// How often the interval around the best limit is made shorter by a third.
-const THIRDS: usize = 24;
+/// Tokens that are first, and values of which one is off where many are.
+const FIRST: usize = 8;
+const FEW: usize = 8;
+
+/// How often the interval around the best limit is made shorter, to 10⁻⁴ of itself.
+const SECTIONS: usize = 20;
 
 /// Digits of a limit that people write.
 const DIGITS: [usize; 3] = [1, 2, 3];
@@ -37,9 +41,25 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     };
     let halves: Vec<CacheHalf> =
         [CacheHalf::Keys, CacheHalf::Values, CacheHalf::Both].into_iter().filter(|of| reads(*of)).collect();
-    let mut found: Vec<Assumed> = halves.iter().flat_map(|of| grids().map(|grid| kept(*of, grid))).collect();
+    let of_grids = halves.iter().flat_map(|of| grids().map(|grid| kept(*of, grid)));
+    let mut found: Vec<Assumed> = if is_early(bench) { of_grids.collect() } else { Vec::new() };
     found.extend(halves.iter().filter_map(|of| clipped(bench, *of)));
     found
+}
+
+/// Whether the first tokens are off, as they are where every number is on another grid: rows are, or many of their values.
+fn is_early(bench: &Bench<'_, '_>) -> bool {
+    let calls = bench.calls();
+    let (tokens, first) = (calls.iter().sum::<usize>(), calls.first().copied().unwrap_or_default());
+    let each = bench.candidate.nrows() / tokens.max(1);
+    let rows: Vec<usize> = (0..each * first).filter(|row| row % first < FIRST).collect();
+    let differs =
+        |row: usize| bench.candidate.row(row).into_iter().zip(bench.twin.computed.row(row)).filter(|(a, b)| a != b);
+    let (off, all) =
+        rows.iter().fold((0, 0), |(off, all), row| (off + differs(*row).count(), all + bench.candidate.ncols()));
+    // Few values are the twin's in f32, whose sums are in any order.
+    let is_coarse = bench.unit() > Storage::F32.unit_roundoff();
+    is_coarse && FEW * off > all || rows.into_iter().any(|row| bench.row_is_off(row))
 }
 
 fn kept(of: CacheHalf, grid: CacheGrid) -> Assumed {
@@ -63,23 +83,33 @@ fn clipped(bench: &Bench<'_, '_>, of: CacheHalf) -> Option<Assumed> {
     if least > WORTH * bench.off() {
         return None;
     }
-    let (mut low, mut high) = (at / EACH, at * EACH);
-    for _ in 0..THIRDS {
-        let third = (high - low) / 3.0;
-        if off(low + third) < off(high - third) {
-            high -= third;
-        } else {
-            low += third;
-        }
-    }
-    let limit = f64::midpoint(low, high);
-    let left = off(limit);
+    let (left, limit) = golden((at / EACH, at * EACH), &off);
     if left > NEARER * bench.off() {
         return None;
     }
     let rounded = DIGITS.into_iter().map(|digits| rounded(limit, digits));
     let written = rounded.into_iter().find(|written| off(*written) <= left.max(f64::MIN_POSITIVE) * NEARER.recip());
     Some(kept(of, CacheGrid::Clip(written.unwrap_or(limit))))
+}
+
+/// The least of a function of one minimum, and where it is (golden-section search, Kiefer 1953).
+fn golden((mut low, mut high): (f64, f64), f: &impl Fn(f64) -> f64) -> (f64, f64) {
+    let share = (5.0_f64.sqrt() - 1.0) / 2.0;
+    let inner = |low: f64, high: f64| [high - share * (high - low), low + share * (high - low)];
+    let [mut a, mut b] = inner(low, high);
+    let [mut of_a, mut of_b] = [f(a), f(b)];
+    for _ in 0..SECTIONS {
+        if of_a < of_b {
+            (high, b, of_b) = (b, a, of_a);
+            a = inner(low, high)[0];
+            of_a = f(a);
+        } else {
+            (low, a, of_a) = (a, b, of_b);
+            b = inner(low, high)[1];
+            of_b = f(b);
+        }
+    }
+    if of_a < of_b { (of_a, a) } else { (of_b, b) }
 }
 
 /// A number to so many significant digits.

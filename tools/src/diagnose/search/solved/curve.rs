@@ -15,7 +15,7 @@ pub(super) type Point = [f64; 2];
 const PLACES: [usize; 4] = [4, 8, 16, 32];
 
 /// Points for each place, at least.
-const POINTS: usize = 6;
+const POINTS: usize = 4;
 
 /// What may be left of the squares of the half that was not fitted: of independent errors all of it is.
 const LEFT: f64 = 0.1;
@@ -71,7 +71,7 @@ fn shares(x: f64, places: &[f64]) -> [(usize, f64); 2] {
 }
 
 /// The function's values at places, by least squares of what groups have about their means.
-fn fit<'a>(groups: &mut dyn Iterator<Item = &'a Vec<Point>>, places: &[f64]) -> Option<Vec<f64>> {
+fn fit(groups: &mut dyn Iterator<Item = &Vec<Point>>, places: &[f64]) -> Option<Vec<f64>> {
     let k = places.len();
     let (mut squares, mut along) = (DMatrix::zeros(k, k), DVector::zeros(k));
     for group in groups.filter(|group| group.len() > 1) {
@@ -98,7 +98,7 @@ fn fit<'a>(groups: &mut dyn Iterator<Item = &'a Vec<Point>>, places: &[f64]) -> 
 }
 
 /// What the function leaves of the squares of groups about their means.
-fn left<'a>(groups: &mut dyn Iterator<Item = &'a Vec<Point>>, places: &[f64], values: &[f64]) -> f64 {
+fn left(groups: &mut dyn Iterator<Item = &Vec<Point>>, places: &[f64], values: &[f64]) -> f64 {
     let (mut total, mut left) = (0.0, 0.0);
     for group in groups.filter(|group| group.len() > 1) {
         let n = group.len() as f64;

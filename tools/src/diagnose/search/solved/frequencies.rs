@@ -96,8 +96,11 @@ fn frequency(angles: &Array1<f64>, right: f64) -> f64 {
     f
 }
 
+/// A count of turns, and what it is called.
+type Count = (&'static str, fn(f64) -> f64);
+
 /// How turns are counted: whole ones, or to the nearest.
-const COUNTS: [(&str, fn(f64) -> f64); 2] = [("whole turn", f64::floor), ("turn, to the nearest", f64::round)];
+const COUNTS: [Count; 2] = [("whole turn", f64::floor), ("turn, to the nearest", f64::round)];
 
 /// Where the first angles are right and later ones are not: by how much a turn is missed.
 fn behind(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array2<f64>)> {
