@@ -5,7 +5,6 @@
 
 mod barred;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use fixtures::names::at::At;
@@ -13,16 +12,11 @@ use ndarray::{Array2, ArrayView1};
 use reference::site::NONE;
 use reference::{LayerSite, RoundingContract, Site};
 
+use self::barred::{FEWEST, Set, TIES};
 use super::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rechosen::Rechosen;
-
-/// Rows that are off, at least, for a rule to be told by them.
-const FEWEST: usize = 8;
-
-/// One row in so many may be against a rule: ties, which rounding decides.
-const TIES: usize = 20;
 
 /// Tokens of a tile.
 const TILES: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
@@ -37,8 +31,6 @@ enum Whose {
     Chooser(usize),
     Layer(usize),
 }
-
-type Set = BTreeSet<usize>;
 
 /// What is said of a choice at fault.
 pub(super) fn describe(

@@ -5,7 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{FEWEST, Set, TIES};
+/// Rows that are off, at least, for a rule to be told by them.
+pub(super) const FEWEST: usize = 8;
+
+/// One row in so many may be against a rule: ties, which rounding decides.
+pub(super) const TIES: usize = 20;
+
+/// What a row has chosen.
+pub(super) type Set = BTreeSet<usize>;
 
 /// A row's choice as it is right and as the candidate has it, and what it may choose.
 pub(super) struct Choice<'a> {
@@ -69,14 +76,16 @@ fn of<'a>(choices: &'a [Choice<'a>], sets: impl Fn(&Choice<'a>) -> (&'a Set, &'a
 /// "block 2 is", "blocks from 16 on are", of those that are known.
 fn named(ids: &BTreeSet<usize>, what: &str, known: &BTreeSet<usize>) -> String {
     let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return String::new() };
-    let of = |from: usize, to: usize, each: usize| known.range(from..=to).filter(|id| (*id - from) % each == 0).count();
+    let of = |from: usize, to: usize, each: usize| {
+        known.range(from..=to).filter(|id| (*id - from).is_multiple_of(each)).count()
+    };
     let end = known.last().copied().unwrap_or(*last);
     match ids.len() {
         1 => format!("{what} {first} is"),
         all if all == of(*first, end, 1) => format!("{what}s from {first} on are"),
         all if all == of(*first, *last, 1) => format!("{what}s {first} to {last} are"),
         all if ids.iter().all(|id| id % 2 == first % 2) && all == of(*first, end, 2) => {
-            format!("{} {what}s are", if first % 2 == 0 { "even" } else { "odd" })
+            format!("{} {what}s are", if first.is_multiple_of(2) { "even" } else { "odd" })
         }
         _ => format!("{what}s {} are", ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     }
