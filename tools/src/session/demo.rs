@@ -1,17 +1,17 @@
 //! A port with one known mistake, to try parity on: the reference of a built-in model with that mistake, in f32. It reads the
-//! prompt, and decodes some tokens where only that shows the mistake.
+//! prompt, and where only calls behind it show the mistake, the tokens that follow in the case, one by one.
 
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
-use fixtures::activations::manifest::{Decode as Decoded, Manifest};
+use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::checkpoint::held::HeldWeights;
-use reference::decode::Decode;
-use reference::ops::sampling::Sampling;
+use reference::RoundingContract;
+use reference::ops::kv_cache::KvCache;
+use reference::run::Run;
 use serde_json::json;
 
-use super::decoding::decode_reference;
 use super::mistakes::require_known;
 use super::model::Model;
 use super::pixels::Shown;
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 /// sees a video, and M2 with more than ten experts.
 const CASES: [&str; 5] = ["m2-gqa3-f32", "m3-gqa4-f32", "vision-images-f32", "vision-video-f32", "m2-f16-weights-f32"];
 
-/// Tokens that it decodes, if any.
+/// Tokens that it reads one by one, at most.
 const DECODED: usize = 6;
 
 /// How the port computes.
@@ -75,22 +75,18 @@ pub fn write(model: &Model, assumed: &Assumed, path: &Path) -> Result<(), Failur
     let mut write = |name: &str, tensor| writer.write(name, &tensor);
     let decodes = assumed.mistake.needs_calls();
     let mut recorder = Recorder::new(&mut write, Selection::default(), contract, port.config().clone(), decodes);
-    let tokens = if decodes { DECODED } else { 0 };
-    let how = Decode { tokens, sampling: Sampling::Greedy, seed: 0, chunk: None };
-    let choices = decode_reference(&port, PRECISION, &prompt.tokens, &how, &mut recorder, |_| ())?;
+    let read = &prompt.decoded[..if decodes { prompt.decoded.len().min(DECODED) } else { 0 }];
+    let (mut cache, mut run) =
+        (KvCache::new(port.config().num_hidden_layers), Run::<f32>::new(RoundingContract::IDEAL, &mut recorder));
+    for tokens in std::iter::once(&prompt.tokens[..]).chain(read.chunks(1)) {
+        port.forward(tokens, &mut cache, &mut run)?;
+    }
     recorder.finish()?;
-    let decoded: Vec<u32> = choices.iter().map(|choice| choice.token).collect();
-    // The last token is not read.
-    let read = &decoded[..decoded.len().saturating_sub(1)];
     writer.finish(&Manifest {
         model: Some(model.name.clone()),
         tokens: Some([&prompt.tokens[..], read].concat()),
         semantics: Some(semantics.to_string()),
         precision: Some(contract.to_string()),
-        decode: decodes.then(|| Decoded {
-            margins: choices.iter().map(|choice| choice.margin).collect(),
-            tokens: decoded.clone(),
-        }),
         producer: Some(json!({ "library": PRODUCER, "version": env!("CARGO_PKG_VERSION") })),
         ..Manifest::default()
     })?;

@@ -102,7 +102,7 @@ impl Model {
 /// released model's by its name.
 pub fn configuration(name: &str) -> Result<Config, Failure> {
     let path = Path::new(name);
-    if is_url(path) || path.exists() {
+    if is_url(path) || path.is_file() || path.join("config.json").exists() {
         let (path, text) = config_text(path)?;
         return parsed(&path, &text);
     }

@@ -4,7 +4,7 @@
 //! they are clipped, to what follows from the squares that are left, a function of one number.
 
 use rayon::prelude::*;
-use reference::LayerSite::{Context, KRope, Probabilities};
+use reference::LayerSite::{Context, Probabilities};
 use reference::semantics::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
 use reference::{Site, Storage};
 use strum::IntoEnumIterator;
@@ -36,7 +36,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let reads = |of: CacheHalf| match (of.has(), has(Context)) {
         ([_, true], false) => false,
         // Values that are weighed by what is shown tell nothing of keys.
-        ([true, _], true) => has(KRope),
+        ([true, _], true) => has(Probabilities),
         _ => has(Probabilities) || has(Context),
     };
     let halves: Vec<CacheHalf> =

@@ -1,5 +1,5 @@
-//! Where a choice is off, and no number that could tell more is shown: changes of what is added to the scores for it alone, or of
-//! what blocks are scored by.
+//! Where a choice is off, and no number that could tell more is shown: changes of what is added to the scores for it alone; and of
+//! what blocks are scored by, where these scores are off, too.
 
 use reference::config::Config;
 use reference::weights::{LayerWeight, Weight};
@@ -14,7 +14,7 @@ use crate::diagnose::catalogue::weights::WeightChange;
 pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
     match site {
         Site::Layer(layer, LayerSite::GateExperts) => of_experts(layer, config),
-        Site::Layer(_, LayerSite::Blocks) => of_blocks(),
+        Site::Layer(_, LayerSite::BlockMax | LayerSite::BlockScore | LayerSite::Blocks) => of_blocks(),
         _ => Vec::new(),
     }
 }

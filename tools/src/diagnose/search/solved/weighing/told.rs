@@ -14,12 +14,12 @@ const SHARE: usize = 3;
 
 /// A token's place, the keys that it has to see, and how it weighs them.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::diagnose::search::solved) struct Weighed {
-    pub(in crate::diagnose::search::solved) row: usize,
+pub(in crate::diagnose) struct Weighed {
+    pub(in crate::diagnose) row: usize,
     /// The row that its call begins with.
-    pub(in crate::diagnose::search::solved) call: usize,
-    pub(in crate::diagnose::search::solved) span: Run,
-    pub(in crate::diagnose::search::solved) way: Way,
+    pub(in crate::diagnose) call: usize,
+    pub(in crate::diagnose) span: Run,
+    pub(in crate::diagnose) way: Way,
 }
 
 /// Where a run of keys begins or ends.
@@ -134,11 +134,7 @@ impl Weighed {
 }
 
 /// What most of the tokens have in common, then what most of the others have; and the tokens of which that is said.
-pub(in crate::diagnose::search::solved) fn tell(
-    found: &[Weighed],
-    tried: usize,
-    off: usize,
-) -> (Vec<String>, BTreeSet<usize>) {
+pub(in crate::diagnose) fn tell(found: &[Weighed], tried: usize, off: usize) -> (Vec<String>, BTreeSet<usize>) {
     let mut left = found.to_vec();
     let (mut said, mut told) = (Vec::new(), BTreeSet::new());
     while !left.is_empty() && said.len() < STATEMENTS {

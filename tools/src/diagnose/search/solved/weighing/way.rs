@@ -14,14 +14,14 @@ const PAGES: [usize; 3] = [32, 64, 128];
 
 /// Keys from one to before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::diagnose::search::solved) struct Run {
-    pub(in crate::diagnose::search::solved) from: usize,
-    pub(in crate::diagnose::search::solved) to: usize,
+pub(in crate::diagnose) struct Run {
+    pub(in crate::diagnose) from: usize,
+    pub(in crate::diagnose) to: usize,
 }
 
 /// How a token weighs keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::diagnose::search::solved) enum Way {
+pub(in crate::diagnose) enum Way {
     /// All but some.
     Without(Run),
     /// Some whose keys and values are zeros.
@@ -38,7 +38,7 @@ pub(in crate::diagnose::search::solved) enum Way {
 
 /// How splits of keys are put together, or what follows from one to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::diagnose::search::solved) enum Merge {
+pub(in crate::diagnose) enum Merge {
     /// Their means by their largest scores alone.
     Unsummed,
     /// The mean of their means.
@@ -55,7 +55,7 @@ pub(in crate::diagnose::search::solved) enum Merge {
 const MERGES: [Merge; 5] = [Merge::Unsummed, Merge::Averaged, Merge::ValuesKept, Merge::WeightsKept, Merge::BothKept];
 
 impl Run {
-    pub(in crate::diagnose::search::solved) fn one(key: usize) -> Self {
+    pub(in crate::diagnose) fn one(key: usize) -> Self {
         Run { from: key, to: key + 1 }
     }
 

@@ -10,11 +10,11 @@ use crate::diagnose::search::Bench;
 /// What may be left of a row's difference under a way, as a share of its norm. What is left of a right way is rounding, and this
 /// allows roundings a tenth as large as the fault; that one of some hundred wrong ways leaves so little of as many independent
 /// differences as a row has channels, does not happen from some ten channels on.
-pub(in crate::diagnose::search::solved) const LEFT: f64 = 0.1;
+pub(in crate::diagnose) const LEFT: f64 = 0.1;
 
 /// The same where roundings of that size are known to be there: a wrong way that leaves so little has a direction within 17° of
 /// the right one's, which by chance does not happen from some twenty channels on.
-pub(in crate::diagnose::search::solved) const COARSE: f64 = 0.3;
+pub(in crate::diagnose) const COARSE: f64 = 0.3;
 
 /// Contexts that are multiplied together: some megabytes of the widest.
 const TOGETHER: usize = 256;
