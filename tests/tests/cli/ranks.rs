@@ -6,7 +6,9 @@ use std::path::Path;
 use fixtures::Tensor;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::writer::DumpWriter;
+use reference::Storage;
 use serde_json::json;
+use tests::repository::path;
 
 use super::{assert_refused, change_tensor, listing, parity};
 
@@ -93,4 +95,61 @@ fn dumps_of_ranks_are_verified_as_one() {
     fs::remove_dir_all(folder.path().join("ranks/rank-1")).expect("there");
     let ran = verify(&["--tp", "2"]);
     assert_refused(&ran, &["has no folder of rank 1"]);
+}
+
+/// What a rank of two of vLLM's has of a tensor of the golden M3 with four query heads, two key heads and two index heads of 64
+/// channels; a summand of what norms add up, and no logits on the second.
+fn vllm_part(name: &str, whole: &Tensor<'_>, rank: usize) -> Option<Tensor<'static>> {
+    let (shape, size) = (whole.shape(), whole.dtype().size());
+    let module = name.trim_start_matches("language_model.").rsplit_once('.').map_or(name, |(_, last)| last);
+    let columns = |blocks: &[usize]| {
+        let bytes = whole.bytes().chunks(704 * size);
+        let own = bytes.flat_map(|row| blocks.iter().flat_map(move |block| &row[block * 64 * size..][..64 * size]));
+        Tensor::new(whole.dtype(), [shape[0], blocks.len() * 64], own.copied().collect::<Vec<_>>()).expect("columns")
+    };
+    let summands = ["self_attn", "o_proj", "experts", "block_sparse_moe", "0"];
+    match module {
+        "qkv_proj" => Some(columns(&[2 * rank, 2 * rank + 1, 4 + rank, 6 + rank, 8 + rank, 10])),
+        "logits_processor" if rank == 1 => None,
+        "1" if name.contains("indexer") => {
+            let own = whole.bytes().chunks(whole.bytes().len() / 2).nth(rank).expect("two heads").to_vec();
+            Some(Tensor::new(whole.dtype(), [1, shape[1], shape[2]], own).expect("a head"))
+        }
+        _ if summands.contains(&module) || name.ends_with("layers.1") => {
+            let values = whole.values::<f64>().into_iter().map(|x| x * [0.25, 0.75][rank]);
+            Some(Tensor::stored(Storage::F32, shape, values).expect("as many"))
+        }
+        _ => Some(Tensor::new(whole.dtype(), shape, whole.bytes().to_vec()).expect("as it was")),
+    }
+}
+
+#[test]
+fn dumps_of_vllm_s_ranks_are_verified_without_what_norms_add_up() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let engines = path("fixtures/golden-engines");
+    let whole = Dump::open(&engines.join("vllm/vision-m3-float32.safetensors")).expect("it is whole");
+    for rank in 0..2 {
+        let path = folder.path().join(format!("ranks/rank-{rank}"));
+        fs::create_dir_all(&path).expect("writable");
+        let mut writer = DumpWriter::create(&path.join("dump.safetensors")).expect("writable");
+        for name in whole.names() {
+            if let Some(part) = vllm_part(name, &whole.tensor(name).expect("it is listed"), rank) {
+                writer.write(name, &part).expect("writable");
+            }
+        }
+        writer.finish(&whole.manifest().cloned().unwrap_or_default()).expect("writable");
+    }
+    let model = engines.join("cases/vision/model").display().to_string();
+    let ran = parity(folder.path(), &["verify", &model, "ranks", "--tp", "2", "--json", "report.json"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let report = fs::read_to_string(folder.path().join("report.json")).expect("it was written");
+    for site in ["self_attn.q_proj", "self_attn.v_proj", "self_attn.indexer.k_proj", "self_attn.residual", "logits"] {
+        assert!(report.contains(site), "{site}: {ran}");
+    }
+    // A residual stream that differs is a sum that a rank did not make.
+    let file = folder.path().join("ranks/rank-1/dump.safetensors");
+    let name = "language_model.model.layers.1.input_layernorm.1";
+    assert!(change_tensor(&file, name, |bytes| bytes[0] ^= 1));
+    let ran = parity(folder.path(), &["verify", &model, "ranks", "--tp", "2"]);
+    assert_refused(&ran, &[&format!("{name}: differs between rank-0 and rank-1")]);
 }
