@@ -136,7 +136,7 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
     case Collective::MatchAny: match_any(warp, arrival.mask); return;
     case Collective::LoadMatrix: load_matrix(*this, thread, warp, false); return;
     case Collective::LoadMatrixTransposed: load_matrix(*this, thread, warp, true); return;
-    case Collective::Multiply: multiply(warp, tensor_core); return;
+    case Collective::Multiply: multiply(warp, tensor_core, launch->tensor_cores); return;
     default: reduce(warp, arrival.mask, arrival.operation); return;
     }
 }

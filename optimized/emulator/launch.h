@@ -9,6 +9,7 @@
 #include "memory.h"
 #include "report.h"
 #include "schedule.h"
+#include "step.h"
 
 namespace emulator {
 
@@ -29,8 +30,10 @@ struct LaunchStatistics {
 };
 
 struct Launch {
-    Launch(const Image& image, Entry entry, void** arguments, const LaunchShape& shape, const Schedule& schedule)
-        : image(image), entry(entry), arguments(arguments), shape(shape), schedule(schedule) {}
+    Launch(const Image& image, Entry entry, void** arguments, const LaunchShape& shape, const Schedule& schedule,
+           TensorCores tensor_cores)
+        : image(image), entry(entry), arguments(arguments), shape(shape), schedule(schedule),
+          tensor_cores(tensor_cores) {}
 
     // Runs every block; what went wrong is in `report`.
     void run();
@@ -42,6 +45,7 @@ struct Launch {
     void** const arguments;
     const LaunchShape shape;
     const Schedule schedule;
+    const TensorCores tensor_cores;
     Report report;
     // Checked form only.
     MemorySnapshot memory;

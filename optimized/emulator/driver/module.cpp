@@ -49,7 +49,7 @@ bool is_possible(const LaunchShape& shape, const Function& function) {
 Result launch(const Function& function, const LaunchShape& shape, void** arguments) {
     ThreadState& state = thread_state();
     const Module& module = *function.module;
-    Launch launch(*module.image, function.entry, arguments, shape, state.schedule);
+    Launch launch(*module.image, function.entry, arguments, shape, state.schedule, state.tensor_cores);
     if (launch.checked()) {
         launch.memory = module.device->memory.snapshot();
         launch.stamps = Stamps::take(shape.blocks());
