@@ -6,7 +6,7 @@ use optimized::kernel::{Kernel, Sources};
 use optimized::nvrtc::{Compiled, Nvrtc};
 use tests::skip::Need;
 
-use crate::emulator::{conformance, fault_kernels, mma};
+use crate::emulator::{conformance, counts, fault_kernels, mma};
 
 mod shared_memory;
 
@@ -56,7 +56,7 @@ fn kernels_compile_for_every_gpu_without_spilling() {
 #[test]
 fn the_tests_own_kernels_compile_too() {
     let Some(nvrtc) = nvrtc("the tests' own kernels were") else { return };
-    for (kernel, source) in [conformance::SOURCE, fault_kernels::SOURCE, mma::SOURCE] {
+    for (kernel, source) in [conformance::SOURCE, counts::SOURCE, fault_kernels::SOURCE, mma::SOURCE] {
         compile(nvrtc, &kernel, &Sources::embedded().with(&kernel.file(), source));
     }
 }
