@@ -36,6 +36,7 @@ mod ops;
 mod order;
 mod percentile;
 mod precision;
+mod probe;
 mod products;
 mod quantized;
 mod reduction;
