@@ -1,6 +1,6 @@
 //! Compiles the emulated device and every kernel for it, to be embedded in the crate.
 
-#[expect(unreachable_pub, reason = "the library has this file too")]
+#[expect(unreachable_pub, dead_code, reason = "the library has this file too")]
 #[path = "src/emulated/image.rs"]
 mod image;
 #[expect(unreachable_pub, dead_code, reason = "the library has this file too")]
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
 use image::{Form, Job};
-use table::KERNELS;
+use table::{INSTRUCTIONS, KERNELS, Kernel};
 
 /// The emulated driver's flags.
 const DRIVER_FLAGS: &[&str] =
@@ -22,7 +22,8 @@ const DRIVER_FLAGS: &[&str] =
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for watched in ["build.rs", "emulator", "kernels", "src/emulated/image.rs", "src/kernel/table.rs"] {
+    let files = ["build.rs", "src/emulated/image.rs", "src/kernel/table.rs"];
+    for watched in ["emulator", "kernels", "src/conformance"].into_iter().chain(files) {
         println!("cargo::rerun-if-changed={watched}");
     }
     println!("cargo::rerun-if-env-changed=CXX");
@@ -92,27 +93,36 @@ fn unless_fresh(output: &Path, inputs: &[PathBuf], parameters: &str, make: impl 
     fs::write(stamp, key).expect("OUT_DIR can be written");
 }
 
-/// Compiles each kernel in both forms. The names of the files, fast and checked, in the order of [`KERNELS`].
+/// Compiles each kernel in both forms. The names of the files, fast and checked, in the order of [`KERNELS`]; those of
+/// [`INSTRUCTIONS`] come last.
 fn make_images(root: &Path, out: &Path) -> Vec<[PathBuf; 2]> {
-    let folders = [root.join("kernels"), root.join("kernels/include"), root.join("emulator")];
+    let kernels: Vec<&Kernel> = KERNELS.iter().chain([&INSTRUCTIONS]).collect();
+    let folders = ["kernels", "kernels/include", "emulator", "src/conformance"].map(|folder| root.join(folder));
     let mut inputs = files(&folders[1], "cuh");
     inputs
         .extend(["emulator/simt_host.h", "emulator/interface.h", "src/emulated/image.rs"].map(|file| root.join(file)));
     let names: Vec<_> =
-        (0..KERNELS.len()).map(|i| ["fast", "checked"].map(|form| out.join(format!("{i}.{form}.image")))).collect();
-    in_parallel(2 * KERNELS.len(), |i| {
-        let kernel = KERNELS[i / 2];
+        (0..kernels.len()).map(|i| ["fast", "checked"].map(|form| out.join(format!("{i}.{form}.image")))).collect();
+    in_parallel(2 * kernels.len(), |i| {
+        let kernel = kernels[i / 2];
         let form = [Form::Fast, Form::Checked][i % 2];
         let file = format!("{}.cu", kernel.op);
         let job = Job { file: &file, entries: kernel.entries, constants: kernel.constants, form };
         let output = &names[i / 2][i % 2];
-        let inputs = [inputs.as_slice(), &[folders[0].join(&file)]].concat();
-        unless_fresh(output, &inputs, &format!("{:?} {job:?}", image::compiler()), || {
-            let scratch = out.join(format!("image-{i}"));
-            fs::create_dir_all(&scratch).expect("OUT_DIR can be written");
-            let image = image::make(job, &folders, &scratch).unwrap_or_else(|log| panic!("{}:\n{log}", kernel.label()));
-            fs::write(output, image).expect("OUT_DIR can be written");
-        });
+        let own =
+            folders.iter().map(|folder| folder.join(&file)).find(|path| path.exists()).expect("it is in one of them");
+        unless_fresh(
+            output,
+            &[inputs.as_slice(), &[own]].concat(),
+            &format!("{:?} {job:?}", image::compiler()),
+            || {
+                let scratch = out.join(format!("image-{i}"));
+                fs::create_dir_all(&scratch).expect("OUT_DIR can be written");
+                let image =
+                    image::make(job, &folders, &scratch).unwrap_or_else(|log| panic!("{}:\n{log}", kernel.label()));
+                fs::write(output, image).expect("OUT_DIR can be written");
+            },
+        );
     });
     names
 }

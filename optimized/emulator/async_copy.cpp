@@ -30,6 +30,12 @@ void Block::copy_async(Thread& thread, const AsyncCopy& copy) {
         }
         shared_checker.copy_begins(thread, shared_offset(copy.shared), COPY_BYTES, copy.at);
     }
+    if (launch->counts) {
+        if (copy.bytes != 0) {
+            counter.read(thread, copy.global, static_cast<uint32_t>(copy.bytes), copy.at);
+        }
+        counter.write(thread, copy.shared, COPY_BYTES, copy.at);
+    }
     if (!launch->checked() && scheduler.copies_at_once()) {
         finish_copy(thread, copy);
         return;

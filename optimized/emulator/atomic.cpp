@@ -48,6 +48,10 @@ uint64_t emulator_atomic(emulator::Atomic operation, void* address, int bytes, b
         block.stop(thread, Fault::Misaligned, at,
                    block.name(thread.number) + format(" changes %d bytes at %p atomically", bytes, address));
     }
+    if (block.launch->counts) {
+        block.counter.read(thread, address, static_cast<uint32_t>(bytes), at);
+        block.counter.write(thread, address, static_cast<uint32_t>(bytes), at);
+    }
     if (block.launch->checked()) {
         const auto size = static_cast<uint32_t>(bytes);
         if (block.in_shared(address, size)) {

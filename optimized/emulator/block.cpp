@@ -48,6 +48,9 @@ bool Block::run(Launch& running, uint64_t block_number) {
     prepare(running, block_number);
     const int first = scheduler.pick(warps, warp_count, running.schedule.order == Order::Reverse ? warp_count - 1 : 0);
     go_to(&host_stack_pointer_, static_cast<uint32_t>(first));
+    if (running.counts) {
+        counter.end();
+    }
     return !stopped_;
 }
 
@@ -89,6 +92,9 @@ void Block::prepare(Launch& running, uint64_t block_number) {
     }
     memset(shared, UNWRITTEN, shape.shared_bytes);
     scheduler.begin(running.schedule, block_number, warp_count);
+    if (running.counts) {
+        counter.begin(*this);
+    }
     if (running.checked()) {
         shared_checker.begin(*this, clocks.begin(*this));
         global_checker.begin(*this);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clocks.h"
+#include "counter.h"
 #include "fiber.h"
 #include "global_checker.h"
 #include "launch.h"
@@ -106,6 +107,7 @@ struct Block {
     Clocks clocks;
     SharedChecker shared_checker;
     GlobalChecker global_checker;
+    Counter counter;
     uint64_t switches = 0;
     uint64_t collectives = 0;
 

@@ -136,7 +136,13 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
     case Collective::MatchAny: match_any(warp, arrival.mask); return;
     case Collective::LoadMatrix: load_matrix(*this, thread, warp, false); return;
     case Collective::LoadMatrixTransposed: load_matrix(*this, thread, warp, true); return;
-    case Collective::Multiply: multiply(warp, tensor_core, launch->tensor_cores); return;
+    case Collective::Multiply:
+        if (launch->counts) {
+            const auto& tiles = *static_cast<const MultiplyOperand*>(warp.arrivals[0].operand);
+            counter.multiplied(uint64_t{16} * 8 * k_of(tiles.factors) * static_cast<uint64_t>(tiles.rows * tiles.cols));
+        }
+        multiply(warp, tensor_core, launch->tensor_cores);
+        return;
     default: reduce(warp, arrival.mask, arrival.operation); return;
     }
 }

@@ -1,4 +1,4 @@
-// What the checked form's kernels call before every load and store.
+// What the kernels of the checked and the counting form call before every load and store.
 //
 // The compiler's thread sanitizer inserts the calls; the functions that it expects are ours, and its own library is not
 // linked.
@@ -26,6 +26,14 @@ inline void check(const void* address, uint32_t bytes, uint32_t alignment, Acces
     }
     Thread& thread = this_thread();
     Block& block = *thread.block;
+    if (block.launch->counts) {
+        if (access == Access::Read) {
+            block.counter.read(thread, address, bytes, at);
+        } else {
+            block.counter.write(thread, address, bytes, at);
+        }
+        return;
+    }
     if (block.region.contains(address)) {
         const bool is_record = value - reinterpret_cast<uintptr_t>(&block.region.thread(0)) < RECORD_BYTES;
         if (!is_record) {

@@ -114,6 +114,10 @@ void Launch::run() {
     statistics.blocks = blocks_done_;
     statistics.switches = switches_;
     statistics.collectives = collectives_;
+    if (counts) {
+        counted.launches = 1;
+        counted.blocks = blocks_done_;
+    }
 }
 
 void Launch::take_blocks(bool calls_helpers) {
@@ -138,6 +142,10 @@ void Launch::take_blocks(bool calls_helpers) {
     blocks_done_ += done;
     switches_ += block->switches - switches;
     collectives_ += block->collectives - collectives;
+    if (counts) {
+        const std::lock_guard<std::mutex> lock(counted_mutex_);
+        counted.add(block->counter.take());
+    }
     SpareBlocks::all().give_back(std::move(block));
     if (has_helpers) {
         Helpers::all().finish();

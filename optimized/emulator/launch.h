@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 
+#include "counts.h"
 #include "image.h"
 #include "interface.h"
 #include "memory.h"
@@ -31,14 +33,14 @@ struct LaunchStatistics {
 
 struct Launch {
     Launch(const Image& image, Entry entry, void** arguments, const LaunchShape& shape, const Schedule& schedule,
-           TensorCores tensor_cores)
+           TensorCores tensor_cores, bool counts)
         : image(image), entry(entry), arguments(arguments), shape(shape), schedule(schedule),
-          tensor_cores(tensor_cores) {}
+          tensor_cores(tensor_cores), counts(counts) {}
 
     // Runs every block; what went wrong is in `report`.
     void run();
 
-    bool checked() const { return image.form() == Form::Checked; }
+    bool checked() const { return image.form() == Form::Checked && !counts; }
 
     const Image& image;
     const Entry entry;
@@ -46,10 +48,14 @@ struct Launch {
     const LaunchShape shape;
     const Schedule schedule;
     const TensorCores tensor_cores;
+    const bool counts; // in the counting form
     Report report;
-    // Checked form only.
+    // Checked and counting form only.
     MemorySnapshot memory;
+    // Checked form only.
     Stamps stamps;
+    // Counting form only.
+    Counts counted;
     LaunchStatistics statistics;
 
   private:
@@ -62,6 +68,7 @@ struct Launch {
     std::atomic<uint64_t> blocks_done_{0};
     std::atomic<uint64_t> switches_{0};
     std::atomic<uint64_t> collectives_{0};
+    std::mutex counted_mutex_;
 };
 
 } // namespace emulator

@@ -50,6 +50,9 @@ void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed) {
                                           arrival.at);
             }
         }
+        if (block.launch->counts) {
+            block.counter.load_matrix(rows);
+        }
         for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {
             uint32_t* const fragments = static_cast<LoadMatrixOperand*>(warp.arrivals[lane].operand)->fragments + 4 * i;
             for (uint32_t matrix = 0; matrix < 4; ++matrix) {

@@ -28,14 +28,21 @@ Stamps Stamps::take(uint64_t count) {
     return {static_cast<uint32_t>(first), static_cast<uint32_t>(count)};
 }
 
-Allocation::Allocation(size_t bytes, Form form) : bytes_(bytes) {
+Allocation::Allocation(size_t bytes, Kept kept) : bytes_(bytes) {
     const size_t padded = (bytes + MARGIN + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    data_ = static_cast<unsigned char*>(std::aligned_alloc(ALIGNMENT, padded));
-    if (data_ == nullptr) {
+    // Zeros that nobody writes take no memory of the host, so that counted weights may be of any size.
+    block_ = kept == Kept::Sectors ? std::calloc(1, padded + ALIGNMENT) : std::aligned_alloc(ALIGNMENT, padded);
+    if (block_ == nullptr) {
+        return;
+    }
+    const auto address = reinterpret_cast<uintptr_t>(block_);
+    data_ = static_cast<unsigned char*>(block_) + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
+    if (kept == Kept::Sectors) {
+        touched_ = std::make_unique<std::atomic<uint64_t>[]>(2 * touched_words());
         return;
     }
     memset(data_, UNWRITTEN, bytes);
-    if (form == Form::Checked) {
+    if (kept == Kept::Traces) {
         cells_ = Cells(bytes);
         // Most of it is never touched, because most lines keep one trace.
         constexpr int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -45,15 +52,32 @@ Allocation::Allocation(size_t bytes, Form form) : bytes_(bytes) {
 }
 
 Allocation::~Allocation() {
-    std::free(data_);
+    std::free(block_);
     if (traces_ != nullptr) {
         munmap(traces_, trace_bytes());
     }
 }
 
+bool Allocation::touch(const void* address, bool writes) {
+    is_touched_.store(true, std::memory_order_relaxed);
+    const size_t sector = reinterpret_cast<uintptr_t>(address) / SECTOR_BYTES - begin() / SECTOR_BYTES;
+    std::atomic<uint64_t>& word = touched_[(writes ? touched_words() : 0) + sector / BITS];
+    const uint64_t bit = uint64_t{1} << sector % BITS;
+    return (word.load(std::memory_order_relaxed) & bit) == 0 && (word.fetch_or(bit) & bit) == 0;
+}
+
+void Allocation::forget_touched() {
+    if (!is_touched_.exchange(false)) {
+        return;
+    }
+    for (size_t i = 0; i < 2 * touched_words(); ++i) {
+        touched_[i].store(0, std::memory_order_relaxed);
+    }
+}
+
 unsigned char* Memory::allocate(size_t bytes) {
-    auto allocation = std::make_shared<Allocation>(bytes, form_);
-    const bool lacks_traces = form_ == Form::Checked && !allocation->has_traces();
+    auto allocation = std::make_shared<Allocation>(bytes, kept_of_all_);
+    const bool lacks_traces = kept_of_all_ == Kept::Traces && !allocation->has_traces();
     if (allocation->data() == nullptr || lacks_traces) {
         return nullptr;
     }
@@ -73,7 +97,7 @@ bool Memory::free(const void* data) {
     allocations_.erase(found);
     allocation->freed = true;
     used_ -= allocation->bytes();
-    if (form_ == Form::Checked) {
+    if (kept_of_all_ == Kept::Traces) {
         kept_.push_back(allocation);
         kept_bytes_ += allocation->bytes();
         while (kept_bytes_ > MAX_KEPT_BYTES) {

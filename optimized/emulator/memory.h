@@ -1,4 +1,4 @@
-// Device memory, and what the checked form knows of every byte of it.
+// Device memory, and what the checked form knows of every byte of it, and the counting form of every sector.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cells.h"
-#include "image.h"
 
 namespace emulator {
 
@@ -39,10 +38,17 @@ struct Stamps {
     bool contains(uint32_t stamp) const { return stamp - first < count; }
 };
 
+// What is kept of a device's memory beside its bytes.
+enum class Kept {
+    Nothing,
+    Traces,  // of the checked form
+    Sectors, // of the counting form: which were read and written by this launch
+};
+
 // One piece of device memory.
 class Allocation {
   public:
-    Allocation(size_t bytes, Form form);
+    Allocation(size_t bytes, Kept kept);
     ~Allocation();
     Allocation(const Allocation&) = delete;
     Allocation& operator=(const Allocation&) = delete;
@@ -51,6 +57,11 @@ class Allocation {
     size_t bytes() const { return bytes_; }
     uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data_); }
     uintptr_t end() const { return begin() + bytes_; }
+
+    // Counting form only. Whether this is the launch's first access of its kind to the sector.
+    bool touch(const void* address, bool writes);
+    // Counting form only: a launch begins.
+    void forget_touched();
 
     // Checked form only, as all that follows. Calls `act` with the trace of each cell of a range, and with its first
     // byte. `overwrites` if it leaves them all alike.
@@ -71,20 +82,30 @@ class Allocation {
 
   private:
     size_t trace_bytes() const { return std::max<size_t>(cells_.count(), 1) * sizeof(Trace); }
+    // Words with a bit for each sector.
+    size_t touched_words() const { return bytes_ / SECTOR_BYTES / BITS + 2; }
 
-    unsigned char* data_;
+    static constexpr size_t SECTOR_BYTES = 32;
+    static constexpr size_t BITS = 64;
+
+    void* block_; // of the host's memory, in which the data lie aligned
+    unsigned char* data_ = nullptr;
     size_t bytes_;
     Cells cells_;
     Trace* traces_ = nullptr; // [cell]
+    // Bits of the sectors read, then of those written; allocated if they are kept.
+    std::unique_ptr<std::atomic<uint64_t>[]> touched_;
+    std::atomic<bool> is_touched_{false};
 };
 
-// All memory of a device at one moment, ordered by address: what a launch in the checked form may touch.
+// All memory of a device at one moment, ordered by address: what a launch in the checked form may touch, and where one in
+// the counting form is.
 using MemorySnapshot = std::vector<std::shared_ptr<Allocation>>;
 
 // A device's memory.
 class Memory {
   public:
-    explicit Memory(Form form) : form_(form) {}
+    explicit Memory(Kept kept) : kept_of_all_(kept) {}
 
     // Null if there is no memory.
     unsigned char* allocate(size_t bytes);
@@ -98,7 +119,7 @@ class Memory {
     // In the checked form, freed memory is kept for a while, so that its late users are found.
     static constexpr size_t MAX_KEPT_BYTES = 64 << 20;
 
-    const Form form_;
+    const Kept kept_of_all_;
     mutable std::mutex mutex_;
     std::map<uintptr_t, std::shared_ptr<Allocation>> allocations_;
     std::vector<std::shared_ptr<Allocation>> kept_;

@@ -13,10 +13,10 @@ use std::cell::Cell;
 use std::fs;
 
 pub use image::Form;
-pub use library::{LaunchCounts, Schedule, TensorCores};
+pub use library::{Counts, LaunchCounts, Schedule, TensorCores, Traffic};
 
 use crate::error::Error;
-use crate::kernel::table::KERNELS;
+use crate::kernel::table::{INSTRUCTIONS, KERNELS};
 use crate::kernel::{Kernel, Sources, embedded};
 use crate::report::Report;
 
@@ -34,6 +34,15 @@ impl Form {
         match self {
             Self::Fast => 0,
             Self::Checked => 1,
+            Self::Counting => 2,
+        }
+    }
+
+    /// Which of a kernel's images it runs.
+    fn image(self) -> usize {
+        match self {
+            Self::Fast => 0,
+            Self::Checked | Self::Counting => 1,
         }
     }
 }
@@ -81,10 +90,15 @@ pub fn last_launch() -> LaunchCounts {
     library::last_launch()
 }
 
-/// What the build made of a kernel, if it made anything: if it is in [`KERNELS`].
+/// What the calling thread's launches accessed since the last call, on the device's counting form.
+pub fn take_counts() -> Counts {
+    library::take_counts()
+}
+
+/// What the build made of a kernel, if it made anything: if it is in [`KERNELS`], or [`INSTRUCTIONS`].
 pub(crate) fn image(kernel: &Kernel, form: Form) -> Option<&'static [u8]> {
-    let position = KERNELS.iter().position(|known| known == kernel)?;
-    embedded::IMAGES.get(position).map(|images| images[form.ordinal()])
+    let position = KERNELS.iter().chain([&INSTRUCTIONS]).position(|known| known == kernel)?;
+    embedded::IMAGES.get(position).map(|images| images[form.image()])
 }
 
 /// Compiles a kernel for the emulated device, as the build does. Needs the C++ compiler.

@@ -70,6 +70,9 @@ pub enum Error {
         /// How often it is there.
         times: usize,
     },
+    /// Work that was to be timed launched nothing.
+    #[error("nothing was launched, so that there is nothing to time")]
+    NoWork,
     /// An operator was given what its header excludes.
     #[error(transparent)]
     Contract(#[from] ContractError),

@@ -7,7 +7,9 @@
 //! - [`models`] compose them, as the reference's models do.
 //! - [`kernel`] lists the kernels with their constants, and turns their sources into what a device runs.
 //! - [`nvrtc`] compiles them for GPUs, [`emulated`] for the emulated device, whose findings are a [`report`].
+//! - [`timing`] says how long work takes there, [`conformance`] what each instruction gives.
 
+pub mod conformance;
 mod cubin;
 pub mod device;
 pub mod emulated;
@@ -19,4 +21,5 @@ pub mod ops;
 pub mod report;
 pub mod shared_memory;
 pub mod tensor;
+pub mod timing;
 pub mod weight;

@@ -103,6 +103,24 @@ impl Gpu {
         Ok(Matrix { data, rows, cols })
     }
 
+    /// A matrix whose elements, padding included, are `values` over and over: for timing, not for computing.
+    pub fn repeated<T: Element>(&self, (rows, cols): (usize, usize), values: &[T]) -> Result<Matrix<T>, Error> {
+        let what = || format!("filling {rows} × {cols}");
+        let mut matrix = self.uninitialised((rows, cols))?;
+        let all = matrix.data.len();
+        let mut done = values.len().min(all);
+        let mut first = matrix.data.slice_mut(..done);
+        self.outcome(self.stream().memcpy_htod(&values[..done], &mut first), what)?;
+        while done < all {
+            let more = done.min(all - done);
+            let (from, mut to) = matrix.data.split_at_mut(done);
+            let copied = self.stream().memcpy_dtod(&from.slice(..more), &mut to.slice_mut(..more));
+            self.outcome(copied, what)?;
+            done += more;
+        }
+        Ok(matrix)
+    }
+
     /// A copy of `values`, as one row.
     pub fn upload_row<T: Element>(&self, values: impl IntoIterator<Item = T>) -> Result<Matrix<T>, Error> {
         let row: Vec<T> = values.into_iter().collect();

@@ -31,6 +31,8 @@ pub mod gelu;
 pub mod patch_merge;
 pub mod masked_scatter;
 pub mod lightning_attention;
+pub mod gated_lightning;
+pub mod hybrid_attention;
 pub mod router_jitter;
 pub mod load_balancing;
 pub mod policy_gradient;

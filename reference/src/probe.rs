@@ -17,6 +17,10 @@ pub trait Probe<T> {
     /// the rest.
     fn choose(&mut self, site: Site, scores: &Tracked<T>, chosen: &mut Array2<usize>);
 
+    /// Of a group, one rank has `value` at a site where each has a part: the first of them, the next, and so on, and then the
+    /// model's own value is visited, which is put together of all.
+    fn of_rank(&mut self, _rank: usize, _site: Site, _value: &Tracked<T>) {}
+
     /// Whether a value that is only made on request is wanted.
     fn wants(&self, _site: Site) -> bool {
         false

@@ -36,6 +36,7 @@ pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePa
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
 };
+pub use table::Common;
 use table::table;
 pub use vision::{
     AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan,
@@ -51,33 +52,33 @@ table! {
         /// D02: which channels form a rotated pair. No document says; the code has halves.
         rope_pair: word RopePair = RopePair::Half;
         /// D03: rotated channels, instead of the config's. All documents: 64.
-        rotary_dim: number Option<usize> = None;
+        rotary_dim: number Option<usize> = None, common to both;
         /// D04: RoPE base θ, instead of the config's. S0 and the code: 5e6; S1 CH1.2 and CH1.3: 5e5.
-        rope_theta: number Option<f64> = None;
+        rope_theta: number Option<f64> = None, common to layers;
         /// What rotates.
         rope_on: word RopeOn = RopeOn::QueryKey;
         /// By what the exponent of a frequency is divided.
-        rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim;
+        rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim, common to layers;
         /// What positions are kept in.
-        rope_position: word RopePosition = RopePosition::F32;
+        rope_position: word RopePosition = RopePosition::F32, common to layers;
         /// Which channels of attention's heads rotate, instead of those of all.
         attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
-        position_shift: form Option<PositionShift> = None;
+        position_shift: form Option<PositionShift> = None, common to both;
         /// By how much the positions of keys are off beside those of queries; 0.
         key_shift: number Option<i32> = None;
         /// Where the positions of a call begin.
-        rope_call: word RopeCall = RopeCall::Continued;
+        rope_call: word RopeCall = RopeCall::Continued, common to both;
         /// What rotates in calls of one token after the first.
-        rope_decode: word RopeOn = RopeOn::QueryKey;
+        rope_decode: word RopeOn = RopeOn::QueryKey, common to calls;
         /// What the inverse frequencies are kept in.
-        rope_inv_freq: word AngleType = AngleType::F32;
+        rope_inv_freq: word AngleType = AngleType::F32, common to layers;
         /// What the angles are kept in.
-        rope_angle: word AngleType = AngleType::F32;
+        rope_angle: word AngleType = AngleType::F32, common to layers;
         /// By what the inverse frequencies are divided; 1.
-        rope_linear: number Option<f64> = None;
+        rope_linear: number Option<f64> = None, common to layers;
         /// By what cosines and sines are multiplied; 1.
-        rope_scale: number Option<f64> = None;
+        rope_scale: number Option<f64> = None, common to layers;
     }
     rms_norm {
         /// D08: what norms multiply by, instead of the config's. M2: the weight; S1 and M3's code: one more than it.
@@ -91,11 +92,11 @@ table! {
         /// ε of the norms behind attention alone.
         post_attention_norm_eps: number Option<f64> = None;
         /// ε of the norm before the head alone.
-        final_norm_eps: number Option<f64> = None;
+        final_norm_eps: number Option<f64> = None, common to calls;
         /// Whether norms take the mean off first.
         norm_mean: word NormMean = NormMean::Kept;
         /// Whether the head reads the norm of the stream.
-        final_norm: word FinalNorm = FinalNorm::Applied;
+        final_norm: word FinalNorm = FinalNorm::Applied, common to calls;
     }
     qk_norm {
         /// D05: over what queries and keys are normed, instead of the config's. S2, S0 CH3.5 and the code: the whole
@@ -154,31 +155,31 @@ table! {
     }
     kv_cache {
         /// What keys and values are kept in.
-        cache_type: word CacheType = CacheType::Own;
+        cache_type: word CacheType = CacheType::Own, common to calls;
         /// Grids with scales of their own that keys or values are quantized to, or where they are clipped; none.
-        cache_form: form Option<CacheForm> = None;
+        cache_form: form Option<CacheForm> = None, common to calls;
         /// What becomes of the rows where one call's follow another's.
-        cache_seam: word CacheSeam = CacheSeam::Kept;
+        cache_seam: word CacheSeam = CacheSeam::Kept, common to calls;
         /// What keys and values of the calls before are narrowed to as they are read.
-        cache_read: word CacheType = CacheType::Own;
+        cache_read: word CacheType = CacheType::Own, common to calls;
         /// Of which keys those of whole pages alone are seen, where a call follows others; all are seen.
-        whole_pages: form Option<WholePages> = None;
+        whole_pages: form Option<WholePages> = None, common to calls;
         /// A page of positions that holds the keys and values of another; none.
         shared_page: form Option<SharedPage> = None;
     }
     indexer {
         /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
-        msa_select: word MsaSelect = MsaSelect::HeadMax, released MsaSelect::PerGroup;
+        msa_select: word MsaSelect = MsaSelect::HeadMax, released MsaSelect::PerGroup, common to both;
         /// D22: which blocks a token reads whatever their scores. S1 CH3.3 and the code: its own; S1 CH3.4: the first.
         msa_local: word MsaLocal = MsaLocal::OwnBlock;
         /// D23: first blocks that are forced, instead of the config's. S1 lists them without saying more; the code: none.
-        msa_init_block: number Option<usize> = None;
+        msa_init_block: number Option<usize> = None, common to layers;
         /// D24: by what token scores are scaled. S1 CH3.5 and the code: nothing, which chooses alike.
         msa_score_scale: word MsaScoreScale = MsaScoreScale::One;
         /// Of what a block's score is made. S1 explains why it is the largest; an engine has a second.
         msa_pool: word MsaPool = MsaPool::Max;
         /// Blocks a token reads, instead of the config's.
-        msa_top_k: number Option<usize> = None;
+        msa_top_k: number Option<usize> = None, common to both;
         /// What the last block of keys is filled up with.
         msa_pad: word MsaPad = MsaPad::Masked;
         /// What of the index branch rotates.
@@ -202,9 +203,9 @@ table! {
         /// Which channels of an index head rotate.
         index_rope_part: word RopePart = RopePart::First;
         /// What of the index branch rotates in calls of one token after the first.
-        index_rope_decode: word RopeOn = RopeOn::QueryKey;
+        index_rope_decode: word RopeOn = RopeOn::QueryKey, common to calls;
         /// What the index branch's cache holds of its keys, as later calls read them.
-        index_cache: word IndexCache = IndexCache::Own;
+        index_cache: word IndexCache = IndexCache::Own, common to calls;
         /// By which index heads' scores a group's blocks are chosen.
         index_heads: word IndexHeads = IndexHeads::Own;
     }
@@ -234,7 +235,7 @@ table! {
         /// By what the feed-forward network's output is multiplied; 1.
         mlp_beta: number Option<f64> = None;
         /// Rows of what is added, or goes into it, that are never written; none.
-        unwritten: form Option<Unwritten> = None;
+        unwritten: form Option<Unwritten> = None, common to calls;
     }
     add_rms_norm {
         /// What the norm before the feed-forward network reads.
@@ -242,7 +243,7 @@ table! {
     }
     router {
         /// D11: experts a token is sent to, instead of the config's. S0 and the code: 8; S3: 2; S1: 4.
-        top_k: number Option<usize> = None;
+        top_k: number Option<usize> = None, common to both;
         /// D35: which scores become the weights. S1, S2, S4 and the code: those without the bias; S0 CH5.1 does not say.
         routing_weights: word RoutingWeights = RoutingWeights::Unbiased;
         /// D35: what is added to the sum that weights are divided by. The code: nothing; an engine: 10⁻²⁰.
@@ -310,15 +311,15 @@ table! {
     }
     sampling {
         /// By how many rows logits are late; 0.
-        logits_shift: number Option<i32> = None;
+        logits_shift: number Option<i32> = None, common to both;
     }
-    vision_attention {
+    vision_attention common to both {
         /// D48: which patches a patch sees. S1 CH4.2: all; the code: those of its own image, or chunk of a video.
         vision_attention: word VisionSpan = VisionSpan::Segmented;
         /// By what number the tower scales its scores, instead of 1/√d.
         vision_score_scale: number Option<f64> = None;
     }
-    gelu {
+    gelu common to both {
         /// D50: which GELU. S1 does not say; the code has the exact one.
         gelu: word Gelu = Gelu::Erf;
         /// Which GELU the tower's layers have, instead of that.
@@ -328,7 +329,7 @@ table! {
         /// Which it has in between its last two.
         merge_gelu: word_or_config Option<Gelu> = None;
     }
-    axial_rope {
+    axial_rope common to both {
         /// D52: which channels form a pair that rotates with time, height or width. S1's text suggests each axis's own run
         /// of channels; the code has halves of all.
         axial_pair: word AxialPair = AxialPair::Half;
@@ -339,17 +340,17 @@ table! {
         /// What time a chunk of a video begins at.
         chunk_time: word ChunkTime = ChunkTime::Reset;
     }
-    patch_merge {
+    patch_merge common to both {
         /// Where the patches of a token lie.
         merge_order: word MergeOrder = MergeOrder::Block;
     }
-    patch_embedding {
+    patch_embedding common to both {
         /// How the patch embedding's weight is read.
         patch_order: word PatchOrder = PatchOrder::ColourFirst;
         /// What pixels are kept in.
         pixels: word ScoreType = ScoreType::F32;
     }
-    layer_norm {
+    layer_norm common to both {
         /// Whether a norm follows the tower's last layer.
         vision_post_norm: word PostNorm = PostNorm::None;
         /// ε of the tower's norms, instead of the config's.
@@ -359,7 +360,7 @@ table! {
         /// ε of the norm before its layers alone.
         vision_pre_norm_eps: number Option<f64> = None;
     }
-    masked_scatter {
+    masked_scatter common to both {
         /// In whose places features are put.
         feature_places: word FeaturePlaces = FeaturePlaces::Own;
     }

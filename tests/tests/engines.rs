@@ -1,10 +1,11 @@
 //! What vLLM, `SGLang`, llama.cpp and MLX wrote, `fixtures/golden-engines`, judged with nothing said but the model.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
 use fixtures::golden::differences_in;
-use serde::Deserialize;
+use fixtures::golden::engines::ran;
 use tests::repository;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::Verdict;
@@ -18,26 +19,8 @@ use tools::session::verify::verify;
 /// Engines, by their folders.
 const ENGINES: [&str; 5] = ["llama.cpp", "mlx-lm", "mlx-vlm", "sglang", "vllm"];
 
-/// A dump, as its engine's `provenance.json` lists it.
-#[derive(Debug, Deserialize)]
-struct Made {
-    file: String,
-    case: String,
-    /// Where it is wrong, if it is.
-    fault: Option<String>,
-}
-
 fn folder(name: &str) -> PathBuf {
     repository::path("fixtures/golden-engines").join(name)
-}
-
-fn made(engine: &str) -> Vec<Made> {
-    #[derive(Deserialize)]
-    struct Provenance {
-        dumps: Vec<Made>,
-    }
-    let text = std::fs::read_to_string(folder(engine).join("provenance.json")).expect("it is there");
-    serde_json::from_str::<Provenance>(&text).expect("it lists the dumps").dumps
 }
 
 fn reports(dump: &Path, case: &Path) -> Vec<Report> {
@@ -58,7 +41,10 @@ fn dumps_are_as_they_were_made() {
 
 #[test]
 fn right_engines_pass_and_wrong_ones_are_at_fault_where_they_are_wrong() {
-    let every = ENGINES.iter().flat_map(|engine| made(engine).into_iter().map(move |made| (engine, made)));
+    let every = ENGINES.iter().flat_map(|engine| {
+        let all = ran(&folder(engine)).expect("they are listed");
+        all.into_iter().map(move |made| (engine, made))
+    });
     let mut judged = 0;
     for (engine, made) in every {
         let name = format!("{engine}/{}", made.file);
@@ -73,4 +59,17 @@ fn right_engines_pass_and_wrong_ones_are_at_fault_where_they_are_wrong() {
         judged += 1;
     }
     assert_eq!(judged, 14, "dumps that were judged");
+}
+
+#[test]
+fn every_engine_has_a_maker() {
+    let tools = repository::path("tools/engines");
+    let text = std::fs::read_to_string(tools.join("engines.json")).expect("it is there");
+    let listed: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(&text).expect("a list of engines");
+    assert_eq!(listed.keys().map(String::as_str).collect::<Vec<_>>(), ENGINES);
+    for engine in listed.values() {
+        for file in ["script", "requirements"] {
+            assert!(tools.join(&engine[file]).is_file(), "{}", engine[file]);
+        }
+    }
 }

@@ -6,7 +6,7 @@ use optimized::kernel::{Kernel, Sources};
 use optimized::nvrtc::{Compiled, Nvrtc};
 use tests::skip::Need;
 
-use crate::emulator::{conformance, fault_kernels, mma};
+use crate::emulator::{conformance, counts, fault_kernels, mma};
 
 mod shared_memory;
 
@@ -57,7 +57,7 @@ fn kernels_compile_for_every_gpu_without_spilling() {
 fn the_tests_own_kernels_compile_too() {
     let Some(nvrtc) = nvrtc("the tests' own kernels were") else { return };
     let of_mma = mma::KERNELS.map(|kernel| (kernel, mma::SOURCE));
-    for (kernel, source) in [conformance::SOURCE, fault_kernels::SOURCE, of_mma[0], of_mma[1]] {
+    for (kernel, source) in [conformance::SOURCE, counts::SOURCE, fault_kernels::SOURCE, of_mma[0], of_mma[1]] {
         compile(nvrtc, &kernel, &Sources::embedded().with(&kernel.file(), source));
     }
     // Ampere multiplies no E4M3.

@@ -116,7 +116,7 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 12] = [
+const COMPOSED: [(&str, &[&str]); 14] = [
     ("qk_norm", &["rms_norm"]),
     ("sharded_norm", &["rms_norm"]),
     ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
@@ -129,6 +129,8 @@ const COMPOSED: [(&str, &[&str]); 12] = [
     ("axial_rope", &["rope"]),
     ("vision_attention", &["attention"]),
     ("load_balancing", &["router"]),
+    ("hybrid_attention", &["attention"]),
+    ("gated_lightning", &["lightning_attention", "linear", "rms_norm", "swiglu"]),
 ];
 
 /// I6: the operators among `all` that a file of `op` uses without being listed.

@@ -2,6 +2,7 @@
 
 mod accumulator;
 mod asserting;
+mod bench;
 mod bound;
 mod chosen;
 mod claims;
@@ -35,6 +36,7 @@ mod ops;
 mod order;
 mod percentile;
 mod precision;
+mod probe;
 mod products;
 mod quantized;
 mod reduction;

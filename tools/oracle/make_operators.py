@@ -66,9 +66,21 @@ class Watched:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that was kept, and the operator's numbers."""
-        numbers = {"heads": HEADS, "layer": LAYER, "layers": LAYERS}
         made = {name: torch.cat(parts).contiguous() for name, parts in self.kept.items()}
-        return made | {name: torch.tensor(number) for name, number in numbers.items()}
+        return made | self.numbers()
+
+    def around(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the whole module reads and makes, and the operator's numbers."""
+        module = self.module
+        weights = {"qkv": module.qkv_proj, "norm": module.norm, "gate": module.output_gate, "out": module.out_proj}
+        read = {name: part.weight.detach().clone() for name, part in weights.items()}
+        eps = torch.tensor(module.norm.variance_epsilon)
+        return {"x": x[0].clone(), "y": y[0].clone(), **read, "eps": eps, **self.numbers()}
+
+    @staticmethod
+    def numbers() -> dict[str, torch.Tensor]:
+        """The operator's numbers."""
+        return {name: torch.tensor(number) for name, number in (("heads", HEADS), ("layer", LAYER), ("layers", LAYERS))}
 
 
 @torch.no_grad()
@@ -77,8 +89,9 @@ def make(folder: Path) -> None:
     torch.manual_seed(SEED)
     whole, decoded = Watched(), Watched()
     x = torch.randn(1, PROMPT + DECODED, HIDDEN)
-    whole.module(x, None, None)
+    y, _ = whole.module(x, None, None)
     save_file(whole.tensors(), folder / "lightning_attention.safetensors")
+    save_file(whole.around(x, y), folder / "gated_lightning.safetensors")
     cache = MiniMaxCache()
     for first, last in [(0, PROMPT), *((token, token + 1) for token in range(PROMPT, PROMPT + DECODED))]:
         decoded.module(x[:, first:last], None, None, past_key_values=cache)

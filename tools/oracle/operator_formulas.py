@@ -32,6 +32,7 @@ def cases() -> Iterator[tuple[str, Tensors]]:
     yield from routing()
     yield from vision()
     yield from training()
+    yield from documents()
 
 
 def elementwise() -> Iterator[tuple[str, Tensors]]:
@@ -212,3 +213,32 @@ def training() -> Iterator[tuple[str, Tensors]]:
     x = draw(5, 12)
     noise = torch.empty_like(x).uniform_(0.9, 1.1)
     yield "router_jitter", {"x": x, "noise": noise, "y": x * noise, "eps": number(0.1)}
+
+
+def documents() -> Iterator[tuple[str, Tensors]]:
+    """What the documents alone have: hybrid attention, and document 003's norm, router and experts."""
+    n, heads, groups, d, local, window = 9, 6, 3, 8, 4, 3
+    q, k, v = draw(n, heads, d), draw(n, groups, d), draw(n, groups, d)
+    back = torch.arange(n)[:, None] - torch.arange(n)
+    is_local = (torch.arange(heads) < local)[:, None, None]
+    seen = (back >= 0) & (~is_local | (back < window))
+    flat = {"q": q.flatten(1), "k": k.flatten(1), "v": v.flatten(1), "o": attended(q, k, v, seen)}
+    numbers = {"heads": heads, "kv_heads": groups, "local": local, "window": window}
+    yield "hybrid_attention", flat | {name: number(value) for name, value in numbers.items()}
+    # So small that where 1e-8 stands can be seen.
+    x, w = 1e-6 * draw(6, 5, 8), 1 + 0.1 * draw(8)
+    y = w * x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-8)
+    norm = {"x": x.flatten(1), "w": w, "y": y.flatten(1), "head_dim": number(8)}
+    yield "qk_norm-outside", {**norm, "per_head": number(1), "outside": number(1)}
+    x, gate = draw(6, 32), draw(9, 32) / 6
+    scores = F.linear(x, gate)
+    values, experts = scores.topk(2)
+    made = {"scores": scores, "experts": experts, "weights": values.softmax(-1), "top_k": number(2)}
+    yield "router-softmax", {"x": x, "gate": gate, **made, "softmax": number(1)}
+    g = 3 * draw(5, 24)
+    yield "swiglu-nongated", {"g": g, "a": F.silu(g)}
+    w1, w2 = draw(20, 32) / 6, draw(32, 20) / 4
+    yield "dense_ffn-nongated", {"x": x, "w1": w1, "w2": w2, "y": F.linear(F.silu(F.linear(x, w1)), w2)}
+    f, x_factor, f_factor = draw(6, 32), number(3.5565588), number(0.75)
+    factors = {"x_factor": x_factor, "f_factor": f_factor}
+    yield "residual-factors", {"x": x, "f": f, "y": x_factor * x + f_factor * f, **factors}

@@ -1,7 +1,7 @@
 //! From what is named (a model, a prompt, a dump) to what is judged, run and written, as a library: inputs and reports are
 //! values, progress is told to a callback, and nothing is printed.
 //!
-//! Reading order: [`verify`], [`check`], [`diagnose`] and [`diff`], whole answers; [`run`], what a backend computes; [`propose`], a prompt;
+//! Reading order: [`verify`], [`check`], [`diagnose`] and [`diff`], whole answers; [`run`], what a backend computes, [`ranked`], what ranks of a group do; [`propose`], a prompt;
 //! [`asked`], what they are asked; [`work`], the list of what is done, [`units`], parts of it that are done by themselves,
 //! [`shard`], those of one machine; [`dumped`] and [`model`], what is opened.
 
@@ -29,6 +29,7 @@ pub mod progress;
 pub mod prompt;
 pub mod propose;
 pub mod recorder;
+pub mod ranked;
 mod resume;
 mod room;
 mod rotated;

@@ -35,7 +35,7 @@ enum Result : int {
 
 using DevicePointer = unsigned long long;
 
-constexpr int DEVICES = 2;
+constexpr int DEVICES = 3;
 constexpr int MULTIPROCESSORS = 132;
 constexpr int THREADS_PER_MULTIPROCESSOR = 2048;
 constexpr int BLOCKS_PER_MULTIPROCESSOR = 32;
@@ -44,13 +44,21 @@ constexpr int SHARED_RESERVED_PER_BLOCK = 1 << 10;
 // Dynamic shared memory that a kernel may use without asking for more.
 constexpr int DEFAULT_SHARED_BYTES = 48 << 10;
 
-// Device 0 runs kernels in the fast form, device 1 in the checked form.
+// Device 0 runs kernels in the fast form, device 1 in the checked form; device 2 counts what the images of the checked
+// form access, and checks nothing.
 struct Device {
-    explicit Device(int ordinal) : ordinal(ordinal), form(ordinal == 0 ? Form::Fast : Form::Checked), memory(form) {}
+    explicit Device(int ordinal) : ordinal(ordinal), memory(KEPT[ordinal]) {}
+
+    Form form() const { return ordinal == 0 ? Form::Fast : Form::Checked; }
+    bool counts() const { return ordinal == 2; }
+    const char* name() const { return NAMES[ordinal]; }
 
     const int ordinal;
-    const Form form;
     Memory memory;
+
+  private:
+    static constexpr Kept KEPT[DEVICES] = {Kept::Nothing, Kept::Traces, Kept::Sectors};
+    static constexpr const char* NAMES[DEVICES] = {"fast", "checked", "counting"};
 };
 
 struct Context {
@@ -83,9 +91,11 @@ struct Module {
 
 using Operation = std::function<Result()>;
 
-// Operations of a stream, kept for replaying.
+// Operations of a stream, kept for replaying, and the memory that was allocated meanwhile: it is the graph's, whatever
+// it frees, until the last copy of the graph is destroyed.
 struct Graph {
     std::vector<Operation> operations;
+    std::vector<std::shared_ptr<DevicePointer>> memory;
 };
 
 struct Stream {
@@ -108,6 +118,7 @@ struct ThreadState {
     TensorCores tensor_cores = TensorCores::Hopper;
     std::string report;
     LaunchStatistics last_launch;
+    Counts counts;
 };
 
 ThreadState& thread_state();

@@ -13,7 +13,7 @@ namespace {
 thread_local Context* current = nullptr;
 
 Context* primary_context(Device* device) {
-    static Context contexts[DEVICES] = {{device_at(0)}, {device_at(1)}};
+    static Context contexts[DEVICES] = {{device_at(0)}, {device_at(1)}, {device_at(2)}};
     return &contexts[device->ordinal];
 }
 
@@ -92,7 +92,7 @@ const ErrorText* text_of(int result) {
 
 Device* device_at(int ordinal) {
     // Never destroyed: memory may be freed while the process exits.
-    static Device* const devices[DEVICES] = {new Device(0), new Device(1)};
+    static Device* const devices[DEVICES] = {new Device(0), new Device(1), new Device(2)};
     return ordinal >= 0 && ordinal < DEVICES ? devices[ordinal] : nullptr;
 }
 
@@ -143,7 +143,7 @@ Result cuDeviceGet(int* device, int ordinal) {
 }
 
 Result cuDeviceGetName(char* name, int size, int device) {
-    snprintf(name, static_cast<size_t>(size), "emulated device, %s form", device == 0 ? "fast" : "checked");
+    snprintf(name, static_cast<size_t>(size), "emulated device, %s form", device_at(device)->name());
     return SUCCESS;
 }
 
@@ -239,6 +239,16 @@ const char* emulator_report() {
 
 void emulator_clear_report() {
     thread_state().report.clear();
+}
+
+// What was counted since the last call; nothing is, unless it writes as many numbers as the host expects.
+bool emulator_take_counts(uint64_t* numbers, uint32_t expected) {
+    if (expected != COUNTS) {
+        return false;
+    }
+    memcpy(numbers, &thread_state().counts, sizeof(Counts));
+    thread_state().counts = Counts();
+    return true;
 }
 
 void emulator_last_launch(uint64_t* blocks, uint64_t* switches, uint64_t* collectives) {

@@ -44,6 +44,8 @@ Result set(DevicePointer target, unsigned char value, size_t bytes) {
     }
     memset(bytes_at(target), value, bytes);
     mark_written(*allocation, target, bytes);
+    thread_state().counts.fills += 1;
+    thread_state().counts.filled_bytes += bytes;
     return SUCCESS;
 }
 
@@ -121,10 +123,6 @@ Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
     return *pointer == 0 ? OUT_OF_MEMORY : SUCCESS;
 }
 
-Result cuMemAllocAsync(DevicePointer* pointer, size_t bytes, void* stream) {
-    return stream_of(stream).capture == nullptr ? cuMemAlloc_v2(pointer, bytes) : STREAM_CAPTURE_UNSUPPORTED;
-}
-
 Result cuMemFree_v2(DevicePointer pointer) {
     for (int ordinal = 0; ordinal < DEVICES; ++ordinal) {
         if (device_at(ordinal)->memory.free(bytes_at(pointer))) {
@@ -134,8 +132,26 @@ Result cuMemFree_v2(DevicePointer pointer) {
     return INVALID_VALUE;
 }
 
+Result cuMemAllocAsync(DevicePointer* pointer, size_t bytes, void* stream) {
+    const Result result = cuMemAlloc_v2(pointer, bytes);
+    Graph* const capture = stream_of(stream).capture.get();
+    if (result == SUCCESS && capture != nullptr) {
+        capture->memory.emplace_back(new DevicePointer(*pointer), [](DevicePointer* own) {
+            cuMemFree_v2(*own);
+            delete own;
+        });
+    }
+    return result;
+}
+
 Result cuMemFreeAsync(DevicePointer pointer, void* stream) {
-    return stream_of(stream).capture == nullptr ? cuMemFree_v2(pointer) : STREAM_CAPTURE_UNSUPPORTED;
+    const Graph* const capture = stream_of(stream).capture.get();
+    if (capture == nullptr) {
+        return cuMemFree_v2(pointer);
+    }
+    const auto is_it = [pointer](const auto& own) { return *own == pointer; };
+    const bool is_own = std::any_of(capture->memory.begin(), capture->memory.end(), is_it);
+    return is_own ? SUCCESS : STREAM_CAPTURE_UNSUPPORTED;
 }
 
 Result cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {

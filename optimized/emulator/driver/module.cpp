@@ -49,9 +49,17 @@ bool is_possible(const LaunchShape& shape, const Function& function) {
 Result launch(const Function& function, const LaunchShape& shape, void** arguments) {
     ThreadState& state = thread_state();
     const Module& module = *function.module;
-    Launch launch(*module.image, function.entry, arguments, shape, state.schedule, state.tensor_cores);
-    if (launch.checked()) {
+    Launch launch(*module.image, function.entry, arguments, shape, state.schedule, state.tensor_cores,
+                  module.device->counts());
+    if (launch.checked() || launch.counts) {
         launch.memory = module.device->memory.snapshot();
+    }
+    if (launch.counts) {
+        for (const auto& allocation : launch.memory) {
+            allocation->forget_touched();
+        }
+    }
+    if (launch.checked()) {
         launch.stamps = Stamps::take(shape.blocks());
         if (launch.stamps.count == 0) {
             return LAUNCH_OUT_OF_RESOURCES;
@@ -59,6 +67,7 @@ Result launch(const Function& function, const LaunchShape& shape, void** argumen
     }
     launch.run();
     state.last_launch = launch.statistics;
+    state.counts.add(launch.counted);
     if (launch.report.empty()) {
         return SUCCESS;
     }
@@ -91,7 +100,7 @@ Result cuModuleLoadData(Module** module, const void* bytes) {
         thread_state().report = problem;
         return INVALID_IMAGE;
     }
-    if (image->form() != context->device->form) {
+    if (image->form() != context->device->form()) {
         return NO_BINARY_FOR_GPU;
     }
     *module = new Module{std::move(image), context->device, {}};

@@ -19,6 +19,8 @@ pub enum Form {
     Fast,
     /// Every load and store is checked. Finds races, and uninitialised, freed and out-of-bounds memory too.
     Checked,
+    /// The same images on all cores, of which every load and store is counted and none is checked.
+    Counting,
 }
 
 /// What both forms are compiled with. Calls of the runtime are told apart by their addresses, so no two may be merged;
@@ -47,7 +49,9 @@ impl Form {
     fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Fast => &["-O2"],
-            Self::Checked => &["-O1", "-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"],
+            Self::Checked | Self::Counting => {
+                &["-O1", "-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
+            }
         }
     }
 }
@@ -98,7 +102,7 @@ pub(crate) fn make(job: Job<'_>, folders: &[PathBuf], scratch: &Path) -> Result<
 
     let form = match job.form {
         Form::Fast => 0,
-        Form::Checked => 1,
+        Form::Checked | Form::Counting => 1,
     };
     let mut image = b"PARITYEM".to_vec();
     push(&mut image, &[form, code.len(), table.len(), 0]);

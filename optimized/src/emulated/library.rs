@@ -45,6 +45,74 @@ pub struct LaunchCounts {
     pub collectives: u64,
 }
 
+/// What the lanes of warps read of global memory, or what they wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Instructions of warps.
+    pub requests: u64,
+    /// Bytes that lanes asked for.
+    pub bytes: u64,
+    /// Sectors of 32 bytes, each once for every request: what goes between a multiprocessor and the second-level cache,
+    /// where the first-level cache keeps nothing.
+    pub sectors: u64,
+    /// Sectors, each once for every launch: what goes between the memory and a second-level cache that keeps all of a
+    /// launch, and nothing until the next.
+    pub touched: u64,
+}
+
+/// What launches on the device's counting form did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Launches.
+    pub launches: u64,
+    /// Blocks of them.
+    pub blocks: u64,
+    /// What was read of global memory.
+    pub read: Traffic,
+    /// What was written there.
+    pub written: Traffic,
+    /// Instructions of warps that access shared memory.
+    pub shared_requests: u64,
+    /// Times that shared memory was accessed for them, of up to 128 bytes.
+    pub shared_wavefronts: u64,
+    /// Those of them that lanes cause whose words are in one bank.
+    pub shared_conflicts: u64,
+    /// Multiply-adds of the tensor cores, rows that only fill a tile among them.
+    pub multiply_adds: u64,
+    /// Times that memory was set to zero, by no kernel.
+    pub fills: u64,
+    /// Bytes of it.
+    pub filled_bytes: u64,
+}
+
+/// How many numbers these are.
+const COUNTS: usize = 16;
+
+impl Counts {
+    /// As `emulator/counts.h` has them.
+    fn of(numbers: [u64; COUNTS]) -> Self {
+        let traffic = |first: usize| Traffic {
+            requests: numbers[first],
+            bytes: numbers[first + 1],
+            sectors: numbers[first + 2],
+            touched: numbers[first + 3],
+        };
+        let [.., shared_requests, shared_wavefronts, shared_conflicts, multiply_adds, fills, filled_bytes] = numbers;
+        Counts {
+            launches: numbers[0],
+            blocks: numbers[1],
+            read: traffic(2),
+            written: traffic(6),
+            shared_requests,
+            shared_wavefronts,
+            shared_conflicts,
+            multiply_adds,
+            fills,
+            filled_bytes,
+        }
+    }
+}
+
 /// The functions that the emulated driver has beyond a CUDA driver's. Each concerns the calling thread.
 struct Controls {
     set_schedule: Symbol<unsafe extern "C" fn(u32, u64)>,
@@ -52,6 +120,7 @@ struct Controls {
     report: Symbol<unsafe extern "C" fn() -> *const c_char>,
     clear_report: Symbol<unsafe extern "C" fn()>,
     last_launch: Symbol<unsafe extern "C" fn(*mut u64, *mut u64, *mut u64)>,
+    take_counts: Symbol<unsafe extern "C" fn(*mut u64, u32) -> bool>,
 }
 
 static CONTROLS: OnceLock<Result<Controls, String>> = OnceLock::new();
@@ -86,6 +155,7 @@ fn load_controls() -> Result<Controls, String> {
         report: symbol(&library, "emulator_report")?,
         clear_report: symbol(&library, "emulator_clear_report")?,
         last_launch: symbol(&library, "emulator_last_launch")?,
+        take_counts: symbol(&library, "emulator_take_counts")?,
     };
     // The library and the file that it was read from stay: the dynamic linker tells libraries apart by their paths.
     std::mem::forget(library);
@@ -159,4 +229,16 @@ pub(super) fn last_launch() -> LaunchCounts {
         }
     }
     counts
+}
+
+pub(super) fn take_counts() -> Counts {
+    let mut numbers = [0; COUNTS];
+    if let Some(controls) = controls() {
+        let expected = u32::try_from(numbers.len()).expect("a small number");
+        #[expect(unsafe_code, reason = "a foreign function")]
+        // SAFETY: it writes `expected` numbers or none, and is given places for as many.
+        let is_as_expected = unsafe { (controls.take_counts)(numbers.as_mut_ptr(), expected) };
+        assert!(is_as_expected, "the driver was built from the same sources");
+    }
+    Counts::of(numbers)
 }

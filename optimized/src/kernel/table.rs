@@ -259,7 +259,25 @@ pub const PATCH_EMBEDDING: Kernel =
 pub const MASKED_SCATTER: Kernel =
     Kernel { op: "masked_scatter", entries: &["masked_scatter"], constants: &[("THREADS", 128)] };
 
-/// Every kernel.
+/// Each instruction of `simt.cuh` and each collective that kernels use, once: no operator's. `conformance` runs it.
+pub const INSTRUCTIONS: Kernel = Kernel {
+    op: "instructions",
+    entries: &[
+        "indices",
+        "shuffles",
+        "votes",
+        "block_votes",
+        "barriers",
+        "matrices",
+        "copies",
+        "atomics",
+        "rounding",
+        "multiply",
+    ],
+    constants: &[],
+};
+
+/// Every kernel that an operator launches.
 pub const KERNELS: &[Kernel] = &[
     EMBEDDING,
     RMS_NORM,

@@ -16,6 +16,13 @@ const BEST_BYTES: u32 = 12;
 
 /// The token of each row's largest logit, and how far that is above the second largest.
 pub fn argmax(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<Vec<(u32, f32)>, Error> {
+    let (tokens, margins) = argmax_there(gpu, logits)?;
+    let (tokens, margins) = (gpu.download(&tokens)?, gpu.download(&margins)?);
+    Ok(tokens.iter().map(|token| token.cast_unsigned()).zip(margins).collect())
+}
+
+/// The same, left on the device: tokens and margins \[1, n\].
+pub fn argmax_there(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<(Matrix<i32>, Matrix<f32>), Error> {
     let (n, v) = logits.dim();
     let mut tokens = gpu.zeros::<i32>((1, n))?;
     let mut margins = gpu.zeros::<f32>((1, n))?;
@@ -30,6 +37,5 @@ pub fn argmax(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<Vec<(u32, f32)>, Error
     // SAFETY: K1 by `Matrix`; K2 by the allocations; K3 by the grid.
     let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || SAMPLING.label())?;
-    let (tokens, margins) = (gpu.download(&tokens)?, gpu.download(&margins)?);
-    Ok(tokens.iter().map(|token| token.cast_unsigned()).zip(margins).collect())
+    Ok((tokens, margins))
 }

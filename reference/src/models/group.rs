@@ -91,10 +91,15 @@ impl<'w> Group<'w> {
         let head = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
         let logits =
             self.parts.iter().map(|part| Ok(run.linear(Linear::under, &normed, &part.weights().get(head)?)?.value));
-        let logits: Vec<Array2<T>> = logits.collect::<Result<_, Error>>()?;
-        let logits = beside(&logits);
-        let logits = run.visit(Site::LmHead, logits);
-        Ok(Pass { stream: x.stored, normed, logits: run.visit(Site::Logits, logits) })
+        let parts: Vec<Array2<T>> = logits.collect::<Result<_, Error>>()?;
+        let mut logits = beside(&parts);
+        for site in [Site::LmHead, Site::Logits] {
+            for (rank, part) in parts.iter().enumerate() {
+                run.probe.of_rank(rank, site, &Tracked::plain(part.clone()));
+            }
+            logits = run.visit(site, logits);
+        }
+        Ok(Pass { stream: x.stored, normed, logits })
     }
 
     /// Each rank looks up its tokens, and has zeros for the others.
@@ -218,8 +223,8 @@ fn norms_as_released(semantics: &Semantics) -> Semantics {
     }
 }
 
-/// What a rank's decoder is of.
-fn of_rank(config: &Config, ranks: &Ranks, rank: usize) -> Config {
+/// What a rank's decoder is of: the model with the rank's heads and its widths of dense networks.
+pub fn of_rank(config: &Config, ranks: &Ranks, rank: usize) -> Config {
     let keys = ranks.key_heads(rank).len();
     let index = config.index.map(|index| Index { heads: keys, choices: keys, ..index });
     Config {

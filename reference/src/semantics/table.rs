@@ -1,18 +1,37 @@
 //! A struct of points on which readings differ, from a table with one row a point.
 
+/// What has to have a reading in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Common {
+    /// Nothing: it may be one in some layers or calls, and another in others.
+    Nothing,
+    /// All layers, as what a rotation table is made of, and what has sizes.
+    Layers,
+    /// All calls, as what is made of a call's place, and what a cache holds.
+    Calls,
+    /// All layers and calls, as what belongs to no layer.
+    Both,
+}
+
 /// Makes the struct [`Semantics`](super::Semantics) of a table: for each operator its points, a row a point:
 ///
 /// ```text
 /// /// The point, its label, and what each side says.
-/// field: read type = what the documents say [, released what the released model has];
+/// field: read type = what the documents say [, released what the released model has] [, common to layers | calls | both];
 /// ```
+///
+/// Behind an operator's name, too, may stand to what its points are common, those that say nothing else.
 ///
 /// `read` is the function of [`crate::words`] that reads its value: `word`; `number`, `form` for what is written in a form of
 /// its own, or `word_or_config`, where `config` leaves the point to the configuration.
 macro_rules! table {
     ($(
-        $operator:ident {
-            $($(#[$doc:meta])+ $field:ident: $read:ident $type:ty = $documents:expr $(, released $released:expr)?;)+
+        $operator:ident $(common to $all:ident)? {
+            $(
+                $(#[$doc:meta])+
+                $field:ident: $read:ident $type:ty = $documents:expr
+                $(, released $released:expr)? $(, common to $common:ident)?;
+            )+
         }
     )+) => {
         /// One reading of the documents, or of a port that reads them otherwise.
@@ -30,6 +49,17 @@ macro_rules! table {
 
             /// Names of all fields by the operator that they concern, which has a file of its name in [`crate::ops`].
             pub const OPERATORS: &[(&str, &[&str])] = &[$((stringify!($operator), &[$(stringify!($field)),+])),+];
+
+            /// What has to have a field in common: of a change of it, where it can be made in some layers or calls alone.
+            pub fn common(field: &str) -> Common {
+                let own = match field {
+                    $($(stringify!($field) => table!(@common $($common)?),)+)+
+                    _ => Common::Nothing,
+                };
+                let of_operator = [$((&[$(stringify!($field)),+][..], table!(@common $($all)?))),+];
+                let all = of_operator.into_iter().find(|(fields, _)| fields.contains(&field));
+                if own == Common::Nothing { all.map_or(own, |(_, common)| common) } else { own }
+            }
 
             /// Names and values of all fields, in the order of the table.
             pub fn fields(&self) -> Vec<(&'static str, String)> {
@@ -57,6 +87,10 @@ macro_rules! table {
             }
         }
     };
+    (@common) => { Common::Nothing };
+    (@common layers) => { Common::Layers };
+    (@common calls) => { Common::Calls };
+    (@common both) => { Common::Both };
     (@number number) => { true };
     (@number form) => { true };
     (@number $read:ident) => { false };

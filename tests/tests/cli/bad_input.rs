@@ -181,3 +181,16 @@ fn a_place_that_cannot_be_written() {
     let ran = refused(|_| (), &["decode", "model", "--tokens", "1", "--json", "missing/x.json"]);
     assert!(ran.stderr.contains("missing/x.json"), "{ran}");
 }
+
+#[test]
+fn an_engine_without_a_maker() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let checkout = tests::repository::path("").display().to_string();
+    let regenerate = ["fixtures", "regenerate", "--checkout", &checkout, "--dry-run", "--engines"];
+    let ran = parity(folder.path(), &[&regenerate[..], &["tgi"]].concat());
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("tgi: is no engine") && ran.stderr.contains("llama.cpp, mlx-lm"), "{ran}");
+    let ran = parity(folder.path(), &[&regenerate[..], &["--python", "python3"]].concat());
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("--python: 1 given for 5 engines"), "{ran}");
+}

@@ -48,35 +48,50 @@ fn a_checkpoint_goes_to_64_ranks_and_back() {
     assert_eq!(listing(folder.path()), ["back", "config.json", "hub", "ported"]);
 }
 
-/// What a rank of two has of a tensor.
-fn half(name: &str, whole: &Tensor<'_>, rank: usize) -> Tensor<'static> {
-    let divided =
-        ["q_proj", "q_norm", "q_rope", "context", "k_proj", "k_norm", "k_rope", "v_proj", "lm_head", "logits"];
-    let last = name.rsplit('.').next().expect("a name");
-    let (shape, width) = (whole.shape(), *whole.shape().last().expect("an extent"));
-    if !divided.contains(&last) {
-        return Tensor::new(whole.dtype(), shape, whole.bytes().to_vec()).expect("as it was");
+/// Ranks that are written are read: of each family, and where heads are padded and keys repeated.
+#[test]
+fn a_group_of_ranks_is_run_and_verified() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |typed: &str| parity(folder.path(), &typed.split(' ').collect::<Vec<_>>());
+    fs::write(folder.path().join("config.json"), config()).expect("writable");
+    assert_eq!(run("synth config.json --out hub").code, Some(0));
+    for (model, ranks, more) in [
+        ("m2-gqa3-f32", 2, "--precision eager_f32 --decode 2 --steps"),
+        ("m3-gqa4-f32", 2, "--precision eager_bf16"),
+        ("hub", 64, "--precision f32 --tokens 3,1,4,1,5"),
+    ] {
+        let out = format!("ranks-{model}");
+        let ran = run(&format!("run {model} --tp {ranks} --out {out} {more}"));
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let verified = run(&format!("verify {model} {out} --tp {ranks}"));
+        assert_eq!(verified.code, Some(0), "{verified}");
+        assert!(verified.stdout.contains("PASS"), "{verified}");
     }
-    let row = width / 2 * whole.dtype().size();
-    let own: Vec<u8> = whole.bytes().chunks(row).skip(rank).step_by(2).flatten().copied().collect();
-    let shape = [&shape[..shape.len() - 1], &[width / 2]].concat();
-    Tensor::new(whole.dtype(), shape, own).expect("a half")
+    // Of one token as of many, ranks choose as the model does.
+    let [of_ranks, alone] = ["--tp 2 --out again", "--out alone.safetensors"]
+        .map(|more| run(&format!("run m2-gqa3-f32 --decode 4 {more}")).stdout);
+    assert_eq!(of_ranks, alone);
+    let rank = Dump::open(&folder.path().join("ranks-hub/rank-14/dump.safetensors")).expect("it was written");
+    let shape = |name: &str| rank.tensor(name).expect(name).shape().to_vec();
+    assert_eq!(shape("model.layers.0.self_attn.q_proj"), [5, 4]);
+    assert!(rank.tensor("model.layers.0.self_attn.q_proj").expect("there").values::<f64>().iter().all(|q| *q == 0.0));
+    assert_eq!((shape("model.layers.0.self_attn.k_proj"), shape("lm_head")), (vec![5, 4], vec![5, 1]));
+    assert_eq!(shape("model.layers.0.self_attn.o_proj"), [5, 16]);
+    assert_refused(
+        &run("run hub --tp 3 --tokens 1 --out other"),
+        &["R = 3", "number of ranks that can share the model"],
+    );
+    assert_refused(&run("run hub --tp 2 --tokens 1 --out other.npz"), &["other.npz: expected a new folder"]);
+    let refused = run("run hub --tp 2 --tokens 1 --backend optimized --out other");
+    assert_refused(&refused, &["--tp 2: the CUDA path runs on one device"]);
+    assert_refused(&run("run vision-images-f32 --tp 2 --out other"), &["--tp 2: the prompt shows images or videos"]);
+    assert!(!folder.path().join("other").exists());
 }
 
 /// The dumps of two ranks of a built-in case.
 fn dump(folder: &Path) {
-    let run = ["run", "m2-gqa3-f32", "--precision", "eager_f32", "--out", "whole.safetensors"];
+    let run = ["run", "m2-gqa3-f32", "--tp", "2", "--precision", "eager_f32", "--out", "ranks"];
     assert_eq!(parity(folder, &run).code, Some(0));
-    let whole = Dump::open(&folder.join("whole.safetensors")).expect("it was written");
-    for rank in 0..2 {
-        let path = folder.join(format!("ranks/rank-{rank}"));
-        fs::create_dir_all(&path).expect("writable");
-        let mut writer = DumpWriter::create(&path.join("dump.safetensors")).expect("writable");
-        for name in whole.names() {
-            writer.write(name, &half(name, &whole.tensor(name).expect("it is listed"), rank)).expect("writable");
-        }
-        writer.finish(&whole.manifest().cloned().unwrap_or_default()).expect("writable");
-    }
 }
 
 #[test]

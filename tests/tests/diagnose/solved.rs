@@ -117,6 +117,17 @@ impl Subject {
         chooses: Option<(Site, &Chooses<'_>)>,
         f: impl FnOnce(&Comparison<'_>) -> R,
     ) -> R {
+        self.hiding(|_| false, ports, chooses, f)
+    }
+
+    /// The same of one that does not show all of its modules' outputs.
+    fn hiding<R>(
+        &self,
+        is_hidden: impl Fn(Site) -> bool + Sync,
+        ports: &[(Site, &Port<'_>)],
+        chooses: Option<(Site, &Chooses<'_>)>,
+        f: impl FnOnce(&Comparison<'_>) -> R,
+    ) -> R {
         let setting = Setting::of(self.case, self.contract);
         let checkpoint = setting.case.checkpoint().expect("it is whole");
         let media = shown(&setting.case);
@@ -126,7 +137,8 @@ impl Subject {
         let mut cache = KvCache::new(checkpoint.config().num_hidden_layers);
         model.forward(&setting.case.tokens, &mut cache, &mut Run::new(setting.contract, &mut ported)).expect("it runs");
         let beside = |site| matches!(site, Site::Layer(_, site) if self.shows.contains(&site));
-        let seen = Seen { live: &ported.live, shows: |site| modules(site) || beside(site), value: |_, value| value };
+        let shows = |site| !is_hidden(site) && (modules(site) || beside(site));
+        let seen = Seen { live: &ported.live, shows, value: |_, value| value };
         setting.compare(&seen, f)
     }
 

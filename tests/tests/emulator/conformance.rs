@@ -2,29 +2,24 @@
 
 use half::bf16;
 use ndarray::Array2;
+use optimized::conformance;
 use optimized::device::Gpu;
-use optimized::kernel::{Kernel, Sources};
+use optimized::kernel::Kernel;
+use optimized::kernel::table::INSTRUCTIONS;
 use optimized::tensor::Matrix;
 use tests::device::{Argument, Grid, address, devices, launch};
 use tests::values::Draw;
 
 /// The kernels and their text.
-pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, include_str!("conformance.cu"));
+pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, conformance::SOURCE);
 
-const KERNEL: Kernel = Kernel {
-    op: "conformance",
-    entries: &["indices", "shuffles", "votes", "block_votes", "matrices", "copies", "atomics", "rounding"],
-    constants: &[],
-};
+const KERNEL: Kernel = INSTRUCTIONS;
 
 const ONE_WARP: Grid = Grid { blocks: (1, 1), threads: 32, shared_bytes: 1024 };
 
 /// Every device with the kernels loaded.
 fn with_kernels() -> impl Iterator<Item = Gpu> {
-    let sources = Sources::embedded().with("conformance.cu", SOURCE.1);
-    devices().into_iter().inspect(move |gpu| {
-        gpu.replace(&KERNEL, &sources).unwrap_or_else(|error| panic!("{error}"));
-    })
+    devices().into_iter().inspect(|gpu| conformance::load(gpu).unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// Runs an entry that writes `out`, and returns it.
@@ -116,6 +111,38 @@ fn barriers_count_the_blocks_threads() {
         let rows = got.to_shape((96, 4)).expect("as many");
         assert_eq!(rows, Array2::from_shape_fn((96, 4), |(_, j)| [32, 1, 0, 1][j]), "{}", gpu.name());
     }
+}
+
+/// Each warp sees what the other of its pair wrote before their barrier, and all see all after the block's.
+#[test]
+fn named_barriers_join_two_warps() {
+    let want = Array2::from_shape_fn((32, 8), |(i, j)| {
+        let (thread, after_all) = ((8 * i + j) / 2, j % 2 == 1);
+        let other = if after_all { 127 - thread } else { thread / 64 * 64 + (thread + 32) % 64 };
+        int(3 * other + 1)
+    });
+    for gpu in with_kernels() {
+        let grid = Grid { blocks: (1, 1), threads: 128, shared_bytes: 1024 };
+        assert_eq!(run(&gpu, "barriers", grid, (32, 8)), want, "{}", gpu.name());
+    }
+}
+
+/// The instructions are the same ones in both forms, which run one code.
+#[test]
+fn what_instructions_give_is_told_bit_by_bit() {
+    let given = devices().iter().map(|gpu| conformance::given(gpu).unwrap_or_else(|error| panic!("{error}")));
+    let given: Vec<_> = given.collect();
+    assert!(given.iter().all(|other| *other == given[0]));
+    let products = |kind: &str| {
+        let name = format!("mma bf16, {kind}");
+        &given[0].iter().find(|given| given.name == name).unwrap_or_else(|| panic!("{name} is there")).bits
+    };
+    let is_whole = |bits: &u32| f32::from_bits(*bits).fract() == 0.0;
+    assert!(products("whole numbers").iter().all(is_whole) && !products("exponents to 8").iter().all(is_whole));
+    assert!(
+        products("any bits").contains(&0x7fff_ffff)
+            && products("subnormal products").iter().any(|&bits| bits & 0x7f80_0000 == 0)
+    );
 }
 
 /// Register m of lane l holds columns 2(l%4) and 2(l%4)+1 of row l/4 of matrix m; transposed, rows and columns change

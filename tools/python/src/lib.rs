@@ -1,7 +1,7 @@
 //! `parity._native`: the library as a Python module. What people call is in `parity/*.py`, which hands over plain values.
 //!
-//! Reading order: `working`, how work waits for signals; `tensors` and `given`, what is handed over; `verify`, `diagnose`, `diff`
-//! and `run`, a call each, and `report`, `site`, `mistake` and `pair`, what they return; `error`, what is raised.
+//! Reading order: `working`, how work waits for signals; `tensors` and `given`, what is handed over; `verify`, `diagnose`, `diff`,
+//! `run` and `probe`, a call each, and `report`, `site`, `mistake` and `pair`, what they return; `error`, what is raised.
 
 mod diagnose;
 mod diff;
@@ -9,6 +9,7 @@ mod error;
 mod given;
 mod mistake;
 mod pair;
+mod probe;
 mod report;
 mod run;
 mod site;
@@ -29,6 +30,8 @@ mod _native {
     use super::mistake::Mistake;
     #[pymodule_export]
     use super::pair::Pair;
+    #[pymodule_export]
+    use super::probe::{Probe, probe};
     #[pymodule_export]
     use super::report::Report;
     #[pymodule_export]

@@ -1,8 +1,9 @@
 //! `parity run`: one backend's activations, logits and tokens, written to a dump.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, value_parser};
 use fixtures::activations::writer::DumpWriter;
 use reference::decode::Decode;
 use reference::ops::sampling::Sampling;
@@ -15,7 +16,8 @@ use crate::failure::Failure;
 use crate::report::output::Output;
 use crate::session::backend::Backend;
 use crate::session::model::Model;
-use crate::session::run::{Recording, Task, record, require_memory};
+use crate::session::ranked::RankedTask;
+use crate::session::run::{Made, Recording, Task, record, require_memory};
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
@@ -28,6 +30,14 @@ pub struct Run {
     /// How the reference computes: f64, f32, or a profile's name, such as `eager_bf16` or `fused`, whose roundings it makes.
     #[arg(long, default_value = "f64")]
     pub precision: String,
+    /// Run the model as a group of R ranks that share it under tensor parallelism, as document 002 shares it, and write a new
+    /// folder with one for each rank, rank-0, rank-1, …, as `parity verify --tp R` reads them.
+    ///
+    /// Each rank has its heads, experts and tokens of the vocabulary; heads that R does not divide are padded with zeros, and
+    /// key heads repeated. A site at which ranks have parts is written as each has it, another on all; sums over ranks are
+    /// rounded at each rank. The group is simulated by the reference, of the text model, on one processor.
+    #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=64), conflicts_with = "memory")]
+    pub tp: Option<u16>,
     #[command(flatten)]
     prompted: Prompted,
     #[command(flatten)]
@@ -55,12 +65,15 @@ impl Run {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let model = Model::open(&self.model)?;
+        if let Some(count) = self.tp {
+            return self.ranked(&model, count.into(), output);
+        }
         let task = Task {
             computing: self.backend.computing(&self.precision, &self.device.device)?,
             tokens: self.prompted.tokens.clone(),
             shown: self.shown.shown(),
             semantics: self.reading.of(&model)?,
-            how: Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None },
+            how: self.how(),
         };
         let selection = self.part.selection()?;
         self.memory.memory.map_or(Ok(()), |memory| require_memory(&model, &task, memory))?;
@@ -71,11 +84,47 @@ impl Run {
         let recording = Recording { write: &mut write, selection, steps: self.steps };
         let (made, manifest) = record(&model, &task, recording, &mut bars(output))?;
         writer.finish(&manifest)?;
+        self.tell(&made, output);
+        used.tell(output);
+        Ok(Outcome::Good)
+    }
+
+    /// As a group of so many ranks.
+    fn ranked(&self, model: &Model, count: usize, output: Output) -> Result<Outcome, Failure> {
+        if self.backend != Backend::Reference {
+            return Err(Failure::new(format!("--tp {count}: the CUDA path runs on one device"))
+                .help("leave --backend out: the reference simulates a group of ranks"));
+        }
+        let is_file = ["safetensors", "npz"].map(Some).contains(&self.out.extension().and_then(OsStr::to_str));
+        if is_file || self.out == Path::new("-") {
+            let problem = format!("{}: expected a new folder, which has one for each rank", self.out.display());
+            return Err(Failure::new(problem).help("for instance --out ranks"));
+        }
+        let task = RankedTask {
+            count,
+            precision: self.precision.clone(),
+            tokens: self.prompted.tokens.clone(),
+            shown: self.shown.shown(),
+            semantics: self.reading.of(model)?,
+            how: self.how(),
+            selection: self.part.selection()?,
+            steps: self.steps,
+        };
+        let used = self.memory.watch(output);
+        let made = task.record(model, &self.out, &mut bars(output))?;
+        self.tell(&made, output);
+        used.tell(output);
+        Ok(Outcome::Good)
+    }
+
+    fn how(&self) -> Decode {
+        Decode { tokens: self.decode, sampling: Sampling::Greedy, seed: 0, chunk: None }
+    }
+
+    fn tell(&self, made: &Made, output: Output) {
         output.note(&format!("{} activations written to {}", made.recorded, self.out.display()));
         if self.decode > 0 {
             output.say(&made.tokens().iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
         }
-        used.tell(output);
-        Ok(Outcome::Good)
     }
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use fixtures::quantize::config_under;
 use fixtures::synth::Synthesis;
 use fixtures::synth::released::Released;
 use reference::Storage;
-use reference::config::{Config, Quantization};
-use serde_json::Value;
+use reference::config::Config;
 
 use super::outcome::Outcome;
 use super::writing::{file_size, written};
@@ -95,7 +95,7 @@ impl Synth {
             Some(Type::Bf16 | Type::Fp8 | Type::Mxfp8) | None => Storage::Bf16,
         };
         let text = match self.dtype {
-            Some(dtype) => quantized(&text, dtype.scheme()).unwrap_or(text),
+            Some(dtype) => config_under(&text, dtype.scheme()).unwrap_or(text),
             None => text,
         };
         let synthesis =
@@ -124,19 +124,4 @@ fn inventory(synthesis: &Synthesis, text: &str, path: PathBuf) -> Result<String,
     let tensors = synthesis.tensors(&config);
     let bytes: u64 = tensors.iter().map(|tensor| tensor.size() as u64).sum();
     Ok(format!("{} tensors, {} parameters, {bytes} bytes", tensors.len(), synthesis.parameters(&config)))
-}
-
-/// A `config.json` under another scheme, or without any; `None` if it is under this one already, or none that can be read.
-fn quantized(text: &str, scheme: Option<&str>) -> Option<String> {
-    let mut config: Value = serde_json::from_str(text).ok()?;
-    let fields = config.as_object_mut()?;
-    let method = fields.get("quantization_config").and_then(|how| how.get("quant_method")).and_then(Value::as_str);
-    if method == scheme {
-        return None;
-    }
-    match scheme.and_then(Quantization::released) {
-        Some(released) => fields.insert("quantization_config".into(), released.to_json()),
-        None => fields.remove("quantization_config"),
-    };
-    Some(format!("{config:#}\n"))
 }

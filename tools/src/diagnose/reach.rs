@@ -1,78 +1,29 @@
 //! Where a change can be made: in some layers, in some calls of the model.
 
 use reference::Semantics;
+use reference::semantics::Common;
 
 use super::catalogue::mistake::{Calls, Change};
 use super::catalogue::weights::WeightChange;
 use crate::judge::verdict::{SiteReport, Verdict};
 
-/// Readings that all layers have in common: the rotation table's, and those that have sizes.
-const OF_ALL_LAYERS: [&str; 15] = [
-    "rotary_dim",
-    "rope_theta",
-    "rope_frequency",
-    "rope_position",
-    "position_shift",
-    "rope_call",
-    "rope_inv_freq",
-    "rope_angle",
-    "rope_linear",
-    "rope_scale",
-    "logits_shift",
-    "top_k",
-    "msa_top_k",
-    "msa_select",
-    "msa_init_block",
-];
-
-/// Readings that all calls have in common: those that have sizes, what is made of a call's place, and the head's.
-const OF_ALL_CALLS: [&str; 18] = [
-    "rotary_dim",
-    "top_k",
-    "msa_top_k",
-    "msa_select",
-    "position_shift",
-    "rope_call",
-    "rope_decode",
-    "index_rope_decode",
-    "logits_shift",
-    "final_norm",
-    "final_norm_eps",
-    "cache_type",
-    "cache_form",
-    "cache_read",
-    "index_cache",
-    "cache_seam",
-    "whole_pages",
-    "unwritten",
-];
-
-/// Operators of the tower, and what stands before or behind all layers: no layer of the decoder has them.
-const OF_NO_LAYER: [&str; 7] =
-    ["vision_attention", "gelu", "axial_rope", "patch_merge", "patch_embedding", "layer_norm", "masked_scatter"];
-
 /// Whether a change can be made in some layers alone.
 pub(super) fn holds_in_some_layers(change: &Change) -> bool {
-    holds_in_some(change, &OF_ALL_LAYERS)
+    holds_in_some(change, Common::Layers)
 }
 
 /// Whether a change can be made in some calls alone.
 pub(super) fn holds_in_some_calls(change: &Change) -> bool {
-    holds_in_some(change, &OF_ALL_CALLS)
+    holds_in_some(change, Common::Calls)
 }
 
-fn holds_in_some(change: &Change, common: &[&str]) -> bool {
+fn holds_in_some(change: &Change, of: Common) -> bool {
     match change {
-        Change::Reading(field, _) => !common.contains(field) && !is_of_no_layer(field),
+        Change::Reading(field, _) => ![of, Common::Both].contains(&Semantics::common(field)),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
         Change::Order(..) | Change::Unseen(_) | Change::Padding | Change::Captured(_) => false,
     }
-}
-
-fn is_of_no_layer(field: &str) -> bool {
-    let mut operators = Semantics::OPERATORS.iter().filter(|(_, fields)| fields.contains(&field));
-    operators.any(|(operator, _)| OF_NO_LAYER.contains(operator))
 }
 
 /// The calls in which alone a mistake may be made that shows at a site: those from the fault on where the site is right in all

@@ -13,7 +13,7 @@ use super::given::Given;
 use super::made::Made;
 use super::norms::IDEAL;
 use super::operator::Operator;
-use super::signature::{Number, Port, Signature, X, Y, flag, or, port};
+use super::signature::{Number, Port, Signature, X, Y, flag, optional, or, port};
 use crate::failure::Failure;
 
 pub(super) const ALPHA: Number = or("alpha", 1.702, "α");
@@ -21,14 +21,23 @@ pub(super) const LIMIT: Number = or("limit", 7.0, "ℓ");
 pub(super) const BETA: Number = or("beta", 1.0, "β");
 
 /// Gate and up projection.
-const GATED: [Port; 2] = [port("g", "[…, d]"), port("u", "[…, d]")];
+const G: Port = port("g", "[…, d]");
+const GATED: [Port; 2] = [G, port("u", "[…, d]")];
 const A: Port = port("a", "[…, d]");
 
 pub(super) const SWIGLU: Operator = Operator {
-    signature: Signature { name: "swiglu", equation: "a = g·σ(g)·u", inputs: &GATED, numbers: &[], outputs: &[A] },
+    signature: Signature {
+        name: "swiglu",
+        equation: "a = g·σ(g)·u, or g·σ(g), as document 003's experts have it",
+        inputs: &[G, optional("u", "[…, d]")],
+        numbers: &[],
+        outputs: &[A],
+    },
     compute: |given| {
-        let (g, u) = (given.input("g")?, given.input("u")?);
-        let under = |contract: &RoundingContract| Swiglu::under(contract, Expert::Gated);
+        let (g, u) = (given.input("g")?, given.input_if("u")?);
+        let expert = if u.is_some() { Expert::Gated } else { Expert::Nongated };
+        let u = u.unwrap_or_else(|| g.clone());
+        let under = move |contract: &RoundingContract| Swiglu::under(contract, expert);
         let a = swiglu(&under(IDEAL), g.view(), u.view())?;
         Ok(vec![Made::of("a", a, move |contract, a| under(contract).bound(&g, &u, a))])
     },
@@ -69,15 +78,17 @@ pub(super) const GELU: Operator = Operator {
 pub(super) const RESIDUAL: Operator = Operator {
     signature: Signature {
         name: "residual",
-        equation: "y = x + f",
+        equation: "y = α·x + β·f",
         inputs: &[X, port("f", "[…, d]")],
-        numbers: &[],
+        numbers: &[or("x_factor", 1.0, "α"), or("f_factor", 1.0, "β")],
         outputs: &[Y],
     },
     compute: |given| {
         let (x, f) = (given.input("x")?, given.input("f")?);
-        let y = residual(&Residual::under(IDEAL), x.view(), f.view())?;
-        Ok(vec![Made::of("y", y, move |contract, y| Residual::under(contract).bound(&x, &f, y))])
+        let factors = [given.number("x_factor")?, given.number("f_factor")?];
+        let under = move |contract: &RoundingContract| Residual { factors, ..Residual::under(contract) };
+        let y = residual(&under(IDEAL), x.view(), f.view())?;
+        Ok(vec![Made::of("y", y, move |contract, y| under(contract).bound(&x, &f, y))])
     },
 };
 

@@ -2,6 +2,8 @@
 
 use ndarray::Array2;
 use reference::ops::attention::{Attention, attention};
+use reference::ops::gated_lightning::{GatedLightning, LightningWeights, gated_lightning};
+use reference::ops::hybrid_attention::{HybridAttention, hybrid_attention};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::lightning_attention::{LightningAttention, lightning_attention, slopes};
 use reference::ops::qk_norm_rope::{Heads, QkNormRope, qk_norm_rope};
@@ -10,7 +12,7 @@ use reference::{RoundingContract, Tracked};
 
 use super::given::Given;
 use super::made::Made;
-use super::norms::{EPS, IDEAL, ONE_PLUS, PER_HEAD, of_heads};
+use super::norms::{EPS, IDEAL, ONE_PLUS, OUTSIDE, PER_HEAD, of_heads};
 use super::operator::Operator;
 use super::signature::{Number, Signature, if_given, needed, optional, or, port};
 use crate::failure::Failure;
@@ -20,6 +22,12 @@ pub(super) const KV_HEADS: Number = needed("kv_heads", "the number of heads of k
 pub(super) const SCALE: Number = if_given("scale", "σ, where it is another");
 const ROTARY_DIM: Number = or("rotary_dim", 64.0, "r: channels that rotate");
 const THETA: Number = or("theta", 5e6, "θ");
+/// Of lightning attention.
+const DECAYING: [Number; 3] = [
+    needed("heads", "H: the number of heads"),
+    or("layer", 0.0, "l"),
+    if_given("layers", "L; without, nothing decays"),
+];
 const FIRST: Number = or("first", 0.0, "t of the first row");
 
 pub(super) const ROPE: Operator = Operator {
@@ -51,7 +59,7 @@ pub(super) const QK_NORM_ROPE: Operator = Operator {
             port("w", "[heads · head_dim], or [head_dim]"),
             port("u", "[kv_heads · head_dim], or [head_dim]"),
         ],
-        numbers: &[HEADS, KV_HEADS, EPS, ONE_PLUS, PER_HEAD, ROTARY_DIM, THETA, FIRST],
+        numbers: &[HEADS, KV_HEADS, EPS, ONE_PLUS, OUTSIDE, PER_HEAD, ROTARY_DIM, THETA, FIRST],
         outputs: &[port("q", "[n, heads · head_dim]"), port("k", "[n, kv_heads · head_dim]"), port("v", "as k")],
     },
     compute: |given| {
@@ -96,27 +104,78 @@ pub(super) const LIGHTNING_ATTENTION: Operator = Operator {
         name: "lightning_attention",
         equation: "o = Σⱼ λ^(i−j)·(q·kⱼ)·vⱼ over j ≤ i, λ = e^(−s), s = 2^(−8(h+1)/H)·(1 − l/(L − 1 + 1e-5) + 1e-5)",
         inputs: &[port("q", "[n, heads · head_dim]"), port("k", "as q"), port("v", "as q")],
+        numbers: &DECAYING,
+        outputs: &[port("o", "as q")],
+    },
+    compute: |given| {
+        let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
+        let slopes = slopes_of(given)?;
+        let head_dim = q.value.ncols().checked_div(slopes.len()).unwrap_or(0);
+        let under = move |contract: &RoundingContract| LightningAttention::under(contract, slopes.clone(), head_dim);
+        let o = lightning_attention(&under(IDEAL), q.view(), k.view(), v.view())?;
+        Ok(vec![Made::of("o", o, move |contract, o| under(contract).bound(&q, &k, &v, o))])
+    },
+};
+
+pub(super) const GATED_LIGHTNING: Operator = Operator {
+    signature: Signature {
+        name: "gated_lightning",
+        equation: "y = out·(σ(gate·x) · rms_norm(lightning_attention(q, k, v); norm)), q, k, v = silu(qkv·x), head by head",
+        inputs: &[
+            port("x", "[n, m]"),
+            port("qkv", "[3 · heads · head_dim, m], a head's q, k and v side by side"),
+            port("norm", "[heads · head_dim]"),
+            port("gate", "[heads · head_dim, m]"),
+            port("out", "[m, heads · head_dim]"),
+        ],
+        numbers: &[DECAYING[0], DECAYING[1], DECAYING[2], EPS],
+        outputs: &[port("y", "as x")],
+    },
+    compute: |given| {
+        let (x, norm, slopes, eps) = (given.input("x")?, given.row("norm")?, slopes_of(given)?, given.number("eps")?);
+        let [qkv, gate, out] = [given.weight("qkv")?, given.weight("gate")?, given.weight("out")?];
+        let head_dim = norm.len().checked_div(slopes.len()).unwrap_or(0);
+        let under = move |contract: &RoundingContract| GatedLightning::under(contract, slopes.clone(), head_dim, eps);
+        let weights = LightningWeights { qkv: qkv.view(), norm: norm.view(), gate: gate.view(), out: out.view() };
+        let y = gated_lightning(&under(IDEAL), x.view(), &weights)?;
+        let bound = move |contract: &RoundingContract, y: &Array2<f64>| {
+            let weights = LightningWeights { qkv: qkv.view(), norm: norm.view(), gate: gate.view(), out: out.view() };
+            under(contract).bound(&x, &weights, y).expect("as y was made")
+        };
+        Ok(vec![Made::of("y", y, bound)])
+    },
+};
+
+/// sₕ of the heads, layer and layers that are given.
+fn slopes_of(given: &Given) -> Result<Vec<f64>, Failure> {
+    let (heads, layer) = (given.count("heads")?, given.count("layer")?);
+    match given.count_if("layers")? {
+        Some(layers) if layer < layers => Ok(slopes(heads, layer, layers)),
+        Some(layers) => Err(Failure::new(format!("lightning_attention: layer is {layer}, expected below {layers}"))
+            .help("layers are numbered from 0 on")),
+        None => Ok(vec![0.0; heads]),
+    }
+}
+
+pub(super) const HYBRID_ATTENTION: Operator = Operator {
+    signature: Signature {
+        name: "hybrid_attention",
+        equation: "o = attention over i − window < j ≤ i for the first local heads, over j ≤ i for the others",
+        inputs: &[port("q", "[n, heads · head_dim]"), port("k", "[s, kv_heads · head_dim]"), port("v", "as k")],
         numbers: &[
-            needed("heads", "H: the number of heads"),
-            or("layer", 0.0, "l"),
-            if_given("layers", "L; without, nothing decays"),
+            HEADS,
+            KV_HEADS,
+            needed("local", "heads of q that see a window, whole groups of those that share keys"),
+            needed("window", "keys that these see at most"),
+            SCALE,
         ],
         outputs: &[port("o", "as q")],
     },
     compute: |given| {
         let [q, k, v] = [given.input("q")?, given.input("k")?, given.input("v")?];
-        let (heads, layer) = (given.count("heads")?, given.count("layer")?);
-        let head_dim = q.value.ncols().checked_div(heads).unwrap_or(0);
-        let slopes = match given.count_if("layers")? {
-            Some(layers) if layer < layers => slopes(heads, layer, layers),
-            Some(layers) => {
-                return Err(Failure::new(format!("lightning_attention: layer is {layer}, expected below {layers}"))
-                    .help("layers are numbered from 0 on"));
-            }
-            None => vec![0.0; heads],
-        };
-        let under = move |contract: &RoundingContract| LightningAttention::under(contract, slopes.clone(), head_dim);
-        let o = lightning_attention(&under(IDEAL), q.view(), k.view(), v.view())?;
+        let (full, local_heads, window) = (of_attention(given, &q)?, given.count("local")?, given.count("window")?);
+        let under = move |contract: &RoundingContract| HybridAttention { full: full(contract), local_heads, window };
+        let o = hybrid_attention(&under(IDEAL), q.view(), k.view(), v.view())?;
         Ok(vec![Made::of("o", o, move |contract, o| under(contract).bound(&q, &k, &v, o))])
     },
 };

@@ -5,7 +5,7 @@ use super::{activations, attention, blocks, norms, products, routing, training, 
 use crate::failure::Failure;
 
 /// Every operator of `reference/src/ops`, as a pass comes to them; what training adds is last.
-pub const OPERATORS: [Operator; 35] = [
+pub const OPERATORS: [Operator; 37] = [
     products::EMBEDDING,
     norms::RMS_NORM,
     norms::ADD_RMS_NORM,
@@ -19,7 +19,9 @@ pub const OPERATORS: [Operator; 35] = [
     attention::ATTENTION,
     blocks::INDEXER,
     blocks::BLOCK_SPARSE_ATTENTION,
+    attention::HYBRID_ATTENTION,
     attention::LIGHTNING_ATTENTION,
+    attention::GATED_LIGHTNING,
     activations::RESIDUAL,
     activations::ALL_REDUCE,
     routing::ROUTER,

@@ -19,6 +19,7 @@ pub(super) const IDEAL: &RoundingContract = &RoundingContract::IDEAL;
 
 pub(super) const EPS: Number = or("eps", 1e-6, "ε");
 pub(super) const ONE_PLUS: Number = flag("one_plus", "1 where rows are multiplied by 1 + w, as M3's are");
+pub(super) const OUTSIDE: Number = flag("outside", "1 for document 003's: 1e-8 is added to the root, and no ε in it");
 pub(super) const PER_HEAD: Number = flag("per_head", "1 where each head has its own mean square");
 
 pub(super) const RMS_NORM: Operator = Operator {
@@ -26,7 +27,7 @@ pub(super) const RMS_NORM: Operator = Operator {
         name: "rms_norm",
         equation: "y = x / √(ε + mean x²) · w, or · (1 + w)",
         inputs: &[X, port("w", "[d]")],
-        numbers: &[EPS, ONE_PLUS],
+        numbers: &[EPS, ONE_PLUS, OUTSIDE],
         outputs: &[Y],
     },
     compute: |given| {
@@ -41,7 +42,7 @@ pub(super) const ADD_RMS_NORM: Operator = Operator {
         name: "add_rms_norm",
         equation: "s = x + f, y = rms_norm(s; w)",
         inputs: &[X, port("f", "[…, d]"), port("w", "[d]")],
-        numbers: &[EPS, ONE_PLUS],
+        numbers: &[EPS, ONE_PLUS, OUTSIDE],
         outputs: &[port("s", "[…, d]"), Y],
     },
     compute: |given| {
@@ -64,7 +65,7 @@ pub(super) const SHARDED_NORM: Operator = Operator {
         name: "sharded_norm",
         equation: "y = x / √(ε + Σ x² / width) · w, or · (1 + w), of a row that ranks have equal parts of",
         inputs: &[port("x", "[…, ranks · c]"), port("w", "[ranks · c]")],
-        numbers: &[needed("ranks", "ranks that have a part each"), EPS, ONE_PLUS],
+        numbers: &[needed("ranks", "ranks that have a part each"), EPS, ONE_PLUS, OUTSIDE],
         outputs: &[port("y", "as x")],
     },
     compute: |given| {
@@ -106,7 +107,7 @@ pub(super) const QK_NORM: Operator = Operator {
         name: "qk_norm",
         equation: "y = rms_norm(x; w) over the whole row, or over each of its heads",
         inputs: &[port("x", "[…, heads · head_dim]"), port("w", "[heads · head_dim], or [head_dim]")],
-        numbers: &[needed("head_dim", "channels of a head"), EPS, ONE_PLUS, PER_HEAD],
+        numbers: &[needed("head_dim", "channels of a head"), EPS, ONE_PLUS, OUTSIDE, PER_HEAD],
         outputs: &[port("y", "as x")],
     },
     compute: |given| {
@@ -120,8 +121,9 @@ pub(super) const QK_NORM: Operator = Operator {
 /// The norm that ε and the weight's kind say.
 pub(super) fn norm(given: &Given) -> Result<impl Fn(&RoundingContract) -> RmsNorm + Clone + 'static, Failure> {
     let weight = if given.flag("one_plus")? { NormWeight::OnePlus } else { NormWeight::Plain };
+    let place = if given.flag("outside")? { EpsPlace::Outside } else { EpsPlace::Inside };
     let eps = given.number("eps")?;
-    Ok(move |contract: &RoundingContract| RmsNorm::under(contract, eps, EpsPlace::Inside).weighing(weight))
+    Ok(move |contract: &RoundingContract| RmsNorm::under(contract, eps, place).weighing(weight))
 }
 
 /// The norm of queries and keys.

@@ -8,24 +8,28 @@ use reference::ops::linear::{Linear, linear};
 use reference::ops::moe::{Moe, WithShared, moe, with_shared};
 use reference::ops::router::{self, Router};
 use reference::ops::sampling::{Random, argmax};
+use reference::semantics::RouterScore;
 use reference::{RoundingContract, Semantics, Tracked};
 
 use super::made::Made;
 use super::norms::IDEAL;
 use super::operator::Operator;
-use super::signature::{Signature, if_given, needed, optional, or, port};
+use super::signature::{Signature, flag, if_given, needed, optional, or, port};
 
 pub(super) const ROUTER: Operator = Operator {
     signature: Signature {
         name: "router",
-        equation: "r = σ(x·gateᵀ), experts: the k largest of r + bias, weights: their r over the sum of these",
+        equation: "r = σ(x·gateᵀ), experts: the k largest of r + bias, weights: their r over the sum of these; or r = x·gateᵀ, weights: softmax of their r",
         inputs: &[
             optional("x", "[…, h]"),
             optional("gate", "[E, h]"),
             optional("logits", "[…, E], instead of x and gate"),
             optional("bias", "[E]"),
         ],
-        numbers: &[needed("top_k", "k: experts of a token")],
+        numbers: &[
+            needed("top_k", "k: experts of a token"),
+            flag("softmax", "1 for document 003's: no σ, and the softmax of the chosen"),
+        ],
         outputs: &[
             port("scores", "[…, E]"),
             port("experts", "[…, k]"),
@@ -38,9 +42,11 @@ pub(super) const ROUTER: Operator = Operator {
             Some((x, gate)) => linear(&Linear::router(IDEAL), x.view(), gate)?,
             None => given.matrix("logits")?,
         };
-        let top_k = given.count("top_k")?;
+        let (top_k, softmax) = (given.count("top_k")?, given.flag("softmax")?);
         let bias = if given.has("bias") { given.row("bias")? } else { Array1::zeros(z.ncols()) };
-        let under = move |contract: &RoundingContract| Router::under(contract, &Semantics::RELEASED, top_k);
+        let router_score = if softmax { RouterScore::SoftmaxTopk } else { RouterScore::Sigmoid };
+        let semantics = Semantics { router_score, ..Semantics::RELEASED };
+        let under = move |contract: &RoundingContract| Router::under(contract, &semantics, top_k);
         let ideal = under(IDEAL);
         let r = router::scores(&ideal, z.view());
         let choice = router::choice(&ideal, r.view(), bias.view())?;

@@ -5,10 +5,8 @@ use optimized::models::capture::Capture;
 use optimized::models::decoder::Decoder as Optimized;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use reference::decode::{Decode, decode};
+use reference::decode::{Decode, LanguageModel, decode};
 use reference::media::Media;
-use reference::models::decoder::Decoder;
-use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::{Choice, Sampling, sample};
 use reference::probe::Probe;
 use reference::run::Run;
@@ -20,7 +18,7 @@ use crate::session::precision::named;
 /// On the reference, in f64, in f32, or in f64 with the roundings of a contract. Without tokens to make, the prompt is
 /// still read.
 pub fn decode_reference<P: Probe<f64> + Probe<f32>>(
-    model: &Decoder<'_>,
+    model: &(impl LanguageModel<f64> + LanguageModel<f32>),
     precision: &str,
     prompt: &[u32],
     how: &Decode,
@@ -35,14 +33,14 @@ pub fn decode_reference<P: Probe<f64> + Probe<f32>>(
 }
 
 fn decode_in<T: Real>(
-    model: &Decoder<'_>,
+    model: &impl LanguageModel<T>,
     prompt: &[u32],
     how: &Decode,
     run: &mut Run<'_, T>,
     each: impl FnMut(&Choice),
 ) -> Result<Vec<Choice>, Error> {
     if how.tokens == 0 {
-        model.forward(prompt, &mut KvCache::new(model.config().num_hidden_layers), run)?;
+        model.read(prompt, &mut model.cache(), run)?;
         return Ok(Vec::new());
     }
     decode(model, prompt, how, run, each)

@@ -60,6 +60,9 @@ pub(super) fn show<T: Real>(
                 });
                 let values: Vec<&Tracked<T>> = values.collect();
                 if let Some(whole) = together(ranks, config, *inner, &values, run)? {
+                    if !is_sum(*inner) {
+                        values.iter().enumerate().for_each(|(rank, value)| run.probe.of_rank(rank, *site, value));
+                    }
                     run.visit(*site, Tracked::plain(whole));
                 }
             }
@@ -67,6 +70,12 @@ pub(super) fn show<T: Real>(
         }
     }
     Ok(())
+}
+
+/// Whether ranks have summands at a site: none shows what it alone has.
+fn is_sum(site: LayerSite) -> bool {
+    use LayerSite::{DenseDown, ExpertHidden, ExpertOutput, Experts};
+    matches!(site, DenseDown | Experts | ExpertHidden | ExpertOutput)
 }
 
 /// The whole of what ranks have at a site, if it is one that the whole model has.
@@ -78,9 +87,8 @@ fn together<T: Real>(
     run: &Run<'_, T>,
 ) -> Result<Option<Array2<T>>, Error> {
     use LayerSite::{
-        Context, DenseDown, DenseGateUp, ExpertHidden, ExpertOutput, Experts, GateChoice, GateLogits, GateScores,
-        GateWeights, IndexKNorm, IndexKProj, IndexKRope, IndexQNorm, IndexQProj, IndexQRope, KNorm, KProj, KRope,
-        QNorm, QProj, QRope, SharedGateUp, VProj,
+        Context, DenseGateUp, GateChoice, GateLogits, GateScores, GateWeights, IndexKNorm, IndexKProj, IndexKRope,
+        IndexQNorm, IndexQProj, IndexQRope, KNorm, KProj, KRope, QNorm, QProj, QRope, SharedGateUp, VProj,
     };
     let queries = |rank| ranks.query_heads(rank);
     let keys = |rank: usize| ranks.key_heads(rank).map(Some).collect();
@@ -95,7 +103,7 @@ fn together<T: Real>(
             Some(values[0].value.clone())
         }
         DenseGateUp | SharedGateUp => Some(halves(values)),
-        DenseDown | Experts | ExpertHidden | ExpertOutput => {
+        _ if is_sum(site) => {
             let parts: Vec<Tracked<T>> = values.iter().map(|value| (*value).clone()).collect();
             Some(all_reduce(&AllReduce::under(&run.contract), &parts)?)
         }

@@ -2,6 +2,7 @@
 
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use reference::models::decoder::Decoder;
+use reference::ops::rope::inverse_frequencies;
 use reference::{LayerSite, Storage};
 
 use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
@@ -12,7 +13,7 @@ pub(super) struct Head<'a> {
     pub(super) number: usize,
     pub(super) group: usize,
     q: ArrayView2<'a, f32>,
-    k: ArrayView2<'a, f32>,
+    pub(super) k: ArrayView2<'a, f32>,
     pub(super) v: ArrayView2<'a, f32>,
 }
 
@@ -195,4 +196,58 @@ fn values_of_the_key_heads_in_turn() {
     };
     let said = M2.said_of(LayerSite::Context, &port);
     has(&said, "query heads read the values of the key heads in turn, one after the other");
+}
+
+/// A head's query has another scale, where no probability is shown.
+#[test]
+fn scores_of_one_head_are_scaled() {
+    let said = said(|(_, head, _), score| Some((if head == 2 { 1.15 * score } else { score }, 1.0)));
+    has(&said, "scores are multiplied by a factor of each head: 1.0000 in head 0, 1.0000 in head 1, 1.1500 in head 2");
+}
+
+/// The first keys have a bias.
+#[test]
+fn scores_of_some_keys_have_more() {
+    let said = said(|(_, _, key), score| Some((if key < 2 { score + 0.2 * (key + 1) as f32 } else { score }, 1.0)));
+    let sentence =
+        "the scores of 2 keys have a number of each key more, whatever the query: key 0 +0.2000, key 1 +0.4000";
+    has(&said, sentence);
+}
+
+/// From the 12th on, keys are those of the token two before.
+#[test]
+fn keys_of_another_token_from_one_on() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        attention(model, shown, |head, token| {
+            let rows: Vec<usize> = (0..head.k.nrows()).map(|row| if row < 12 { row } else { row - 2 }).collect();
+            let late = head.k.select(Axis(0), &rows);
+            mean(&Head { k: late.view(), ..*head }, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    let said = M2.said_of(LayerSite::Context, &port);
+    has(&said, "attention reads for every key head, of tokens 12 to 39, the keys of the token 2 before each");
+}
+
+/// A decode kernel turns the keys of the prompt by one position too many.
+#[test]
+fn keys_of_other_positions_from_one_on() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let config = model.config();
+        let frequencies = inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim);
+        let half = frequencies.len();
+        attention(model, shown, |head, token| {
+            let mut keys = head.k.to_owned();
+            for mut key in keys.rows_mut().into_iter().skip(12) {
+                for (i, f) in frequencies.iter().enumerate() {
+                    let ((sin, cos), (a, b)) = ((3.0 * f).sin_cos(), (key[i], key[i + half]));
+                    (key[i], key[i + half]) = (a * cos - b * sin, b * cos + a * sin);
+                }
+            }
+            mean(&Head { k: keys.view(), ..*head }, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    let said = M2.said_of(LayerSite::Context, &port);
+    let sentence =
+        "attention reads for every key head, of tokens 12 to 39, keys that are rotated by the position 3 behind";
+    has(&said, sentence);
 }

@@ -6,6 +6,8 @@ use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Site};
 
+use tools::diagnose::diagnosis::solved;
+
 use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 
 /// The weight of a norm is stored by channels of heads, and read by heads.
@@ -121,4 +123,18 @@ fn one_plus_a_norms_weight_in_bf16() {
     };
     let said = m3.said(&[(Site::Layer(1, LayerSite::InputNorm), &port)]);
     has(&said, "1 plus the norm's weight is rounded to bf16");
+}
+
+/// What the query norm reads is not shown.
+#[test]
+fn a_query_norms_root_in_bf16() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = (model, shown.of(1, LayerSite::QProj), LayerWeight::QNorm);
+        normed(of, |row, eps| narrow(right(row, eps)), |w| w)
+    };
+    let hidden = |site| site == Site::Layer(1, LayerSite::QProj);
+    let said = M2.hiding(hidden, &[(Site::Layer(1, LayerSite::QNorm), &port)], None, |comparison| {
+        solved(comparison).expect("it can be put next to the reference")
+    });
+    has(&said, "the reciprocal root of the mean square is rounded to bf16");
 }

@@ -270,3 +270,16 @@ fn a_projector_of_the_layer_before_the_last() {
     let said = TOWER.said(&[(Site::Vision(0, VisionSite::Linear1), &port)]);
     has(&said, "the projector reads the output of layer 1, not of layer 2");
 }
+
+/// A kernel's loop ends with the last whole vector.
+#[test]
+fn a_product_of_the_tower_leaves_out_channels() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = |part| weight(model, VisionWeight::Layer(1, VisionLayerWeight::Fc1, part));
+        let x = &shown.values[&at(1, VisionLayerSite::Norm2)];
+        let columns = s![.., ..x.ncols() - 8];
+        x.slice(columns).dot(&of(Part::Weight).slice(columns).t()) + of(Part::Bias).row(0)
+    };
+    let said = TOWER.said(&[(at(1, VisionLayerSite::Fc1), &port)]);
+    has(&said, "all rows sum the first 32 of 40 input channels alone");
+}

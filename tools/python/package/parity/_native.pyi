@@ -196,6 +196,33 @@ class Difference:
     def json(self) -> str:
         """The difference as `--json` writes it."""
 
+@final
+class Probe:
+    """What a function does with the last bits. As text, a line for each thing that is told."""
+
+    @property
+    def kind(self) -> str:
+        """What the function computes."""
+    @property
+    def order(self) -> str | None:
+        """The order of additions, as nested sums of the terms' numbers, `((0+1)+2)`; None where it is not told."""
+    @property
+    def places(self) -> list[int] | None:
+        """The terms that the order has; None where it has all."""
+    @property
+    def foretold(self) -> tuple[int, int] | None:
+        """Random sums that came out bit for bit as this order and this arithmetic have them, of how many."""
+    @property
+    def fields(self) -> dict[str, str]:
+        """What is said of a precision, by its fields' names."""
+    @property
+    def precision(self) -> str:
+        """The precision that was given with these fields, as `precision=` of `verify` and `--precision` take it."""
+    @property
+    def findings(self) -> list[tuple[str, str]]:
+        """What is told, and what is told of it."""
+
+def probe(function: Any, question: dict[str, Any]) -> Probe: ...
 def verify(model: str, dump: Any, known: dict[str, Any], question: dict[str, Any]) -> Report: ...
 def diagnose(model: str, dump: Any, known: dict[str, Any]) -> Diagnosis: ...
 def diff(a: Any, b: Any, model: str | None, names: str | None, part: dict[str, Any]) -> Difference: ...

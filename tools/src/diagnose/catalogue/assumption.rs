@@ -101,7 +101,7 @@ impl Assumption {
                     *reading = reading.with(field, value)?;
                 }
             }
-            (Change::Order(a, b), _) => self.order.push((*a, *b)),
+            (Change::Order(pairs), _) => self.order.extend(pairs),
             (Change::Unseen(site), _) => self.unseen.push(*site),
             // It is in how the candidate is read.
             (Change::Padding, _) => {}

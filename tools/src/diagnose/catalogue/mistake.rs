@@ -32,8 +32,8 @@ pub enum Change {
     Reading(&'static str, String),
     /// The weights.
     Weights(WeightChange),
-    /// Two layers, with their weights, run in each other's place.
-    Order(usize, usize),
+    /// Pairs of layers, with their weights, run in each other's place.
+    Order(Vec<(usize, usize)>),
     /// What a site shows is not what is taken behind it; the layer's number does not count.
     Unseen(Site),
     /// Slots of padding are tokens like others.
@@ -195,7 +195,10 @@ impl std::fmt::Display for Change {
         match self {
             Change::Reading(field, value) => write!(f, "{field}={value}"),
             Change::Weights(change) => change.fmt(f),
-            Change::Order(a, b) => write!(f, "layers {a} and {b} run in each other's place"),
+            Change::Order(pairs) => match pairs[..] {
+                [(a, b)] => write!(f, "layers {a} and {b} run in each other's place"),
+                _ => f.write_str("all layers run in reverse order"),
+            },
             Change::Unseen(Site::Layer(_, site)) => {
                 let path = Site::Layer(0, *site).to_string();
                 write!(f, "{} is not taken as it is shown", path.trim_start_matches("model.layers.0."))

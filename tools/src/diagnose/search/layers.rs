@@ -24,12 +24,17 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     alike(layer, &config, |layer| layer).flat_map(tried).collect()
 }
 
-/// The layer of a first norm run in the place of another of its kind: what it shows is not computed from what goes into it.
+/// The layer of a first norm run in the place of another of its kind, or all in reverse order: what it shows is not computed from
+/// what goes into it.
 pub(super) fn in_other_places(site: Site, config: &Config) -> Vec<Assumed> {
     let Site::Layer(layer, LayerSite::InputNorm) = site else { return Vec::new() };
-    let order =
-        |other: usize| Assumed::everywhere(&kinds::LAYER_ORDER, Change::Order(layer.min(other), layer.max(other)));
-    alike(layer, config, |layer| layer).map(order).collect()
+    let layers = config.num_hidden_layers;
+    let reverse: Vec<(usize, usize)> = (0..layers / 2).map(|layer| (layer, layers - 1 - layer)).collect();
+    let are_alike = reverse.iter().all(|(a, b)| config.layer(*a) == config.layer(*b));
+    let reverse = Some(reverse).filter(|pairs| are_alike && pairs.len() > 1);
+    let pairs = alike(layer, config, |layer| layer).map(|other| vec![(layer.min(other), layer.max(other))]);
+    let order = |pairs| Assumed::everywhere(&kinds::LAYER_ORDER, Change::Order(pairs));
+    pairs.chain(reverse).map(order).collect()
 }
 
 /// Other layers of so many, the nearest first.

@@ -10,7 +10,7 @@
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
 //! [`other_rows`], rows in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
 //! them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow
-//! but for numbers of their own; [`sites`], which tensors may be exchanged; [`least_squares`].
+//! but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
 
 mod axial;
 mod blocks;
@@ -42,6 +42,7 @@ mod shared;
 mod sites;
 mod solution;
 mod sums;
+mod turned;
 mod weighing;
 
 use self::solution::Solution;

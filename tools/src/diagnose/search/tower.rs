@@ -21,6 +21,12 @@ pub(super) fn multiplied(site: VisionSite) -> Vec<VisionWeight> {
     }
 }
 
+/// The weight and the bias of a linear map.
+pub(super) fn of_product(site: VisionSite) -> Option<[VisionWeight; 2]> {
+    let is_norm = matches!(site, VisionSite::PreNorm | Layer(_, At::Norm1 | At::Norm2));
+    multiplied(site).try_into().ok().filter(|_| !is_norm)
+}
+
 /// Whether a place's columns are the tensor's output channels.
 pub(super) fn is_own(of: VisionWeight, site: VisionSite) -> bool {
     // What passes on what another place has.

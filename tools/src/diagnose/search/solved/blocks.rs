@@ -16,7 +16,7 @@ use reference::config::Attention;
 use self::seen::Blocks;
 use self::told::tell;
 use super::solution::Solution;
-use super::weighing::Heads;
+use super::weighing::{self, Heads};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
@@ -46,5 +46,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         found.push((row, differs));
     }
     let said = tell(&found, tried, off.len(), index.blocks.size);
-    Ok((!said.is_empty()).then(|| Solution::new(said, values)).into_iter().collect())
+    if said.is_empty() {
+        // Of the first tokens all blocks are chosen: what their keys say is not of a choice.
+        return Ok(weighing::of_rows(&heads, |row| blocks.are_all(row), bench));
+    }
+    Ok(vec![Solution::new(said, values)])
 }

@@ -1,10 +1,12 @@
-//! Factors by which the scores of queries are multiplied, and what they follow.
+//! Factors by which scores are multiplied, of queries, whose rule is looked for, or of heads, and numbers that they have more, of keys
+//! or distances.
 
 use std::collections::BTreeMap;
 
 use ndarray::{Array1, Axis, stack};
 
 use super::least_squares;
+use super::listed::listed;
 
 /// What may be left of the factors' squares about their mean where they follow a logarithm.
 const FOLLOWS: f64 = 1e-3;
@@ -48,4 +50,30 @@ fn logarithm(numbers: &BTreeMap<usize, f64>) -> Option<String> {
     let (left, from, beta, rest) = fits.filter(|fit| fit.0.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))?;
     let place = if from > 0.0 { "(t + 1)" } else { "t" };
     (left <= FOLLOWS).then(|| format!("1 + {beta:.4}·ln({place}/{:.2}) at position t", (-rest / beta).exp()))
+}
+
+/// What is said of factors, less 1, by head.
+pub(super) fn of_heads(numbers: &BTreeMap<usize, f64>) -> String {
+    let each = numbers.iter().map(|(head, more)| format!("{:.4} in head {head}", 1.0 + more));
+    format!("scores are multiplied by a factor of each head: {}", listed(each))
+}
+
+/// What is said of numbers that the scores of keys have more; those are none that are the same as most.
+pub(super) fn of_keys(numbers: &BTreeMap<usize, f64>, same: f64) -> String {
+    // A number that all have more changes nothing: that of most is taken for none.
+    let mut sorted: Vec<f64> = numbers.values().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted[sorted.len() / 2];
+    let off = numbers.iter().filter(|(_, more)| (**more - middle).abs() > same);
+    let each: Vec<String> = off.map(|(key, more)| format!("key {key} {:+.4}", more - middle)).collect();
+    format!("the scores of {} keys have a number of each key more, whatever the query: {}", each.len(), listed(each))
+}
+
+/// What is said of numbers that scores have more at each distance, beside that of the token itself.
+pub(super) fn of_distances(numbers: &BTreeMap<usize, f64>) -> Option<String> {
+    let own = numbers.values().next()?;
+    let (at, most) = numbers.iter().max_by(|a, b| (a.1 - own).abs().total_cmp(&(b.1 - own).abs()))?;
+    let each = numbers.iter().skip(1).map(|(distance, more)| format!("{:+.4} at {distance}", more - own));
+    let each = format!("{}; most, {:+.4}, at {at}", listed(each), most - own);
+    Some(format!("scores have a number of each distance more, in all heads: {each}"))
 }

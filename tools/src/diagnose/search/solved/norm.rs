@@ -14,7 +14,7 @@ mod statistic;
 use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
 use reference::semantics::NormWeight;
 use reference::weights::{LayerWeight, Weight};
-use reference::{LayerSite, Site};
+use reference::{LayerSite, RoundingContract, Site};
 
 use self::channels::Channels;
 use super::solution::Solution;
@@ -54,12 +54,11 @@ struct Found {
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some(of) = weight(bench.site) else { return Ok(Vec::new()) };
-    // Of its input at most the last sum is not shown, attention under its second name, and what stands before all layers.
+    // Where of its input more is not shown than the last sum, attention under its second name, and what stands before all layers, its
+    // weight is not told from that of a product before it.
     let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Attention));
     let mut in_layer = bench.suspects.iter().filter(|site| site.layer() == bench.site.layer() && **site != bench.site);
-    if in_layer.any(|site| !is_sum(site)) {
-        return Ok(Vec::new());
-    }
+    let is_known = in_layer.all(is_sum);
     let w = effective(bench, of)?;
     let width = w.len();
     if width == 0 || !bench.candidate.ncols().is_multiple_of(width) || w.iter().any(|w| w.abs() < NONE) {
@@ -73,19 +72,20 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         let columns = head * width..(head + 1) * width;
         let of_head = |values: &Array2<f64>| values.slice(s![.., columns.clone()]).to_owned();
         let norm = Norm { z: of_head(&bench.ideal) / &w, y: of_head(&bench.candidate), w: w.clone(), same };
-        let Some(Found { what, s, v }) = norm.solve(&others) else { continue };
+        let Some(Found { what, s, v }) = norm.solve(&others, is_known) else { continue };
         found.push((head, what));
         values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
     }
     if found.is_empty() {
-        let solution = input(bench)?.and_then(|x| bits::solve(bench, &x, &w));
+        let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
+        let solution = read.and_then(|(x, unrounded)| bits::solve(bench, &x, &unrounded, &w));
         return Ok(solution.into_iter().collect());
     }
     Ok(vec![Solution::new(said(found, heads), values)])
 }
 
-/// What goes into a norm, as the candidate stores it.
-fn input(bench: &Bench<'_, '_>) -> Result<Option<Array2<f64>>, Failure> {
+/// What goes into a norm, as a contract stores it where it is not shown.
+fn input(bench: &Bench<'_, '_>, contract: RoundingContract) -> Result<Option<Array2<f64>>, Failure> {
     let of = |site| match site {
         Site::FinalNorm => Some(Site::Layer(bench.config().num_hidden_layers.checked_sub(1)?, LayerSite::Output)),
         Site::Layer(layer, LayerSite::InputNorm) if layer > 0 => Some(Site::Layer(layer - 1, LayerSite::Output)),
@@ -93,7 +93,7 @@ fn input(bench: &Bench<'_, '_>) -> Result<Option<Array2<f64>>, Failure> {
     };
     let Some(input) = of(bench.site) else { return Ok(None) };
     // A text model's first layer reads the embedding under a name that nothing shows.
-    let x = match bench.rerun(&[], bench.contract(), &[input])?.beside.remove(&input) {
+    let x = match bench.rerun(&[], contract, &[input])?.beside.remove(&input) {
         Some(x) => Some(x),
         None => bench.shown_in_all_steps(input)?,
     };
@@ -149,14 +149,14 @@ fn others(bench: &Bench<'_, '_>, own: Weight) -> Result<Vec<(String, Array1<f64>
 }
 
 impl Norm {
-    /// What differs, if this equation holds of it.
-    fn solve(&self, others: &[(String, Array1<f64>)]) -> Option<Found> {
+    /// What differs, if this equation holds of it; the weight only where what goes in is known.
+    fn solve(&self, others: &[(String, Array1<f64>)], is_known: bool) -> Option<Found> {
         let right = self.factors(self.w.view());
         if self.holds(&right, self.w.view()) {
             let (what, s) = statistic::told(&self.z, &right)?;
             return Some(Found { what, s, v: self.w.clone() });
         }
-        let v = self.both(right)?;
+        let v = self.both(right).filter(|_| is_known)?;
         let s = self.factors(v.view());
         let what = Channels { deviation: self.deviation(&s, &v)?, v: &v, w: &self.w }.told(others)?;
         Some(Found { what, s, v })

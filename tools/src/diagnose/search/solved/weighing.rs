@@ -40,26 +40,31 @@ const WAYS: usize = 40;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Some(heads) = Heads::of(bench, Attention::Full)? else { return Ok(Vec::new()) };
+    Ok(of_rows(&heads, |_| true, bench))
+}
+
+/// What the tokens say that see all keys up to their own, if others do not.
+pub(super) fn of_rows(heads: &Heads, sees_all: impl Fn(usize) -> bool, bench: &Bench<'_, '_>) -> Vec<Solution> {
     let n = bench.candidate.nrows();
-    let off: Vec<usize> = (0..n).filter(|row| bench.row_is_off(*row)).collect();
+    let off: Vec<usize> = (0..n).filter(|row| sees_all(*row) && bench.row_is_off(*row)).collect();
     let cost = WAYS * n * heads.count * heads.d * bench.candidate.ncols().min(SOME);
     let tried = some(&off, BUDGET / cost.max(1));
     let mut found: Vec<Weighed> = Vec::new();
     let mut values = bench.ideal.clone();
     for &row in &tried {
-        let Some((ways, own)) = ways::of_row(&heads, row, bench) else { continue };
+        let Some((ways, own)) = ways::of_row(heads, row, bench) else { continue };
         values.row_mut(row).assign(&own);
         let call = call_of(row, bench);
         found.extend(ways.into_iter().map(|way| Weighed { row, call, span: heads.spans[row], way }));
     }
     let (said, told) = tell(&found, tried.len(), off.len());
     if said.is_empty() {
-        let other = reads::solve(&heads, &tried, bench).or_else(|| bent::solve(&heads, &tried, bench));
-        return Ok(other.into_iter().collect());
+        let other = reads::solve(heads, &tried, bench).or_else(|| bent::solve(heads, &tried, bench));
+        return other.into_iter().collect();
     }
     let untold = (0..n).filter(|row| !told.contains(row));
     untold.for_each(|row| values.row_mut(row).assign(&bench.ideal.row(row)));
-    Ok(vec![Solution::new(said, values)])
+    vec![Solution::new(said, values)]
 }
 
 /// The row that a row's call begins with; 0 of what is in no call.

@@ -55,6 +55,11 @@ impl Blocks<'_> {
         (0..self.choices).map(|choice| self.chosen_of(row, choice).collect()).collect()
     }
 
+    /// Whether all blocks up to a token's own are chosen for it.
+    pub(super) fn are_all(&self, row: usize) -> bool {
+        self.sets(row).iter().all(|set| set.len() == row / self.size + 1)
+    }
+
     /// What the site has of a token that sees these blocks.
     fn output(&self, row: usize, sums: &[Sums], sets: &Sets) -> Array1<f64> {
         let of_head = |(head, sums): (usize, &Sums)| {

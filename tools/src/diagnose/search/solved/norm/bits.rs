@@ -68,9 +68,15 @@ struct Rows<'a> {
     output: Storage,
 }
 
-/// What is said of a norm that reads x and multiplies with m, where that explains it.
-pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> Option<Solution> {
-    let rows = Rows::of(bench, x, m)?;
+/// What is said of a norm that reads x, as it is stored, and multiplies with m, where that explains it; `unrounded` is what the right
+/// values are of.
+pub(super) fn solve(
+    bench: &Bench<'_, '_>,
+    x: &Array2<f64>,
+    unrounded: &Array2<f64>,
+    m: &Array1<f64>,
+) -> Option<Solution> {
+    let rows = Rows { x, ..Rows::of(bench, unrounded, m)? };
     let of = |way: Way| {
         let values = rows.values(way);
         (bench.equal(&values).equal, bench.distance(&values), way, values)

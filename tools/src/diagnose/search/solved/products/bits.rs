@@ -35,7 +35,7 @@ impl Product<'_, '_, '_> {
                     if !some.iter().all(is) || !self.off.iter().all(is) {
                         continue;
                     }
-                    let values = x.dot(&w.t()).mapv(|y| output.nearest(y));
+                    let values = (x.dot(&w.t()) + &self.b).mapv(|y| output.nearest(y));
                     let equal = self.bench.equal(&self.bench.stored(&values)).equal;
                     if found.as_ref().is_none_or(|(most, _)| equal > *most) {
                         let what = if both { "what goes in and the weight are" } else { "what goes in is" };
@@ -53,7 +53,7 @@ impl Product<'_, '_, '_> {
 
     /// Whether a row follows from operands. Where the product is rounded, one of a sum in another order may be the next number.
     fn follows(&self, row: usize, x: ArrayView1<'_, f64>, w: &Array2<f64>, output: Storage) -> bool {
-        let values = w.dot(&x).mapv(|y| output.nearest(y));
+        let values = (w.dot(&x) + &self.b).mapv(|y| output.nearest(y));
         if output == Storage::Real {
             let every: Vec<usize> = (0..values.len()).collect();
             return self.is(row, &every, &values);

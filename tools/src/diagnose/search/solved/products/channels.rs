@@ -94,9 +94,9 @@ impl Product<'_, '_, '_> {
 
     /// The channels by which a row comes nearest, from the first or to the last.
     fn summed(&self, row: usize) -> Option<(usize, usize)> {
-        let (y, x, all) = (self.bench.candidate.row(row), self.x.row(row), self.x.ncols());
+        let (y, x, all) = (&self.bench.candidate.row(row) - &self.b, self.x.row(row), self.x.ncols());
         let nearest = |order: &mut dyn Iterator<Item = usize>| {
-            let mut left = y.to_owned();
+            let mut left = y.clone();
             let each = order.enumerate().map(|(i, j)| {
                 left.scaled_add(-x[j], &self.w.column(j));
                 (left.dot(&left), i + 1)

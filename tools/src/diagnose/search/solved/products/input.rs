@@ -20,10 +20,10 @@ impl Product<'_, '_, '_> {
         for site in sites::alike(self.bench, own) {
             let shown = self.bench.shown_in_all_steps(site)?;
             let Some(x) = shown.filter(|x| x.dim() == self.x.dim()) else { continue };
-            let is = |row: usize| self.is(row, &every, &self.w.dot(&x.row(row)));
+            let is = |row: usize| self.is(row, &every, &(self.w.dot(&x.row(row)) + &self.b));
             if self.some().chain(self.off.iter().copied()).all(is) {
                 let mut values = self.bench.ideal.clone();
-                let read = x.select(Axis(0), &self.off).dot(&self.w.t());
+                let read = x.select(Axis(0), &self.off).dot(&self.w.t()) + &self.b;
                 self.off.iter().zip(read.rows()).for_each(|(row, read)| values.row_mut(*row).assign(&read));
                 let rows = listed::rows(self.bench, &self.off);
                 return Ok(Some(Solution::new(vec![format!("{rows} read {site} in the place of {own}")], values)));

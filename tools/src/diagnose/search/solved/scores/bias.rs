@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rows::{Row, Rows, moved};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::factors;
-use crate::diagnose::search::solved::listed::listed;
 use crate::diagnose::search::solved::solution::Solution;
 
 /// Equations for each number, at least.
@@ -118,10 +117,7 @@ impl Bias {
         let most = numbers.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
         Some(match self {
             Bias::Queries => factors::of_queries(numbers)?,
-            Bias::Heads => {
-                let each = numbers.iter().map(|(head, more)| format!("{:.4} in head {head}", 1.0 + more));
-                format!("scores are multiplied by a factor of each head: {}", listed(each))
-            }
+            Bias::Heads => factors::of_heads(numbers),
             Bias::Slopes => {
                 let each = numbers.values().map(|slope| format!("{slope:.4}"));
                 format!(
@@ -129,9 +125,7 @@ impl Bias {
                     each.collect::<Vec<_>>().join(", ")
                 )
             }
-            Bias::Distances => {
-                format!("scores have a number of each distance more, in all heads: {}", of_distances(numbers)?)
-            }
+            Bias::Distances => factors::of_distances(numbers)?,
             Bias::DistancesOfHeads => {
                 format!(
                     "scores have a number of each distance more, by head: most at a distance of {} in head {}",
@@ -139,27 +133,7 @@ impl Bias {
                     most.0 / keys
                 )
             }
-            Bias::Keys => {
-                // A number that all have more changes nothing: that of most is taken for none.
-                let mut sorted: Vec<f64> = numbers.values().copied().collect();
-                sorted.sort_by(f64::total_cmp);
-                let middle = sorted[sorted.len() / 2];
-                let off = numbers.iter().filter(|(_, more)| (**more - middle).abs() > SAME);
-                let each: Vec<String> = off.map(|(key, more)| format!("key {key} {:+.4}", more - middle)).collect();
-                format!(
-                    "the scores of {} keys have a number of each key more, whatever the query: {}",
-                    each.len(),
-                    listed(each)
-                )
-            }
+            Bias::Keys => factors::of_keys(numbers, SAME),
         })
     }
-}
-
-/// Numbers of distances, beside that of the token itself.
-fn of_distances(numbers: &BTreeMap<usize, f64>) -> Option<String> {
-    let own = numbers.values().next()?;
-    let (at, most) = numbers.iter().max_by(|a, b| (a.1 - own).abs().total_cmp(&(b.1 - own).abs()))?;
-    let each = numbers.iter().skip(1).map(|(distance, more)| format!("{:+.4} at {distance}", more - own));
-    Some(format!("{}; most, {:+.4}, at {at}", listed(each), most - own))
 }

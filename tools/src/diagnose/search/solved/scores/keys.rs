@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ndarray::{Array1, Array2, s};
-use reference::ops::rope::inverse_frequencies;
 
 use super::rows::{Row, Rows, moved};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
+use crate::diagnose::search::solved::turned;
 use crate::failure::Failure;
 
 /// How far a key's score may be off by roundings: those of f32's sums, and so many of what is stored.
@@ -135,25 +135,12 @@ impl Keys<'_, '_, '_> {
         let of = |token: usize| self.k.slice(s![token, group * d..(group + 1) * d]).to_owned();
         let own = of(key);
         let other = match stands {
-            Stands::Rotated(by) => self.rotated(&own, by),
+            Stands::Rotated(by) => turned::on(&own, by, &config),
             Stands::Token(by) => of(key.saturating_add_signed(by).min(self.k.nrows() - 1)),
             Stands::Zeros => Array1::zeros(d),
             Stands::Unknown => own.clone(),
         };
         q.dot(&(other - own)) / (d as f64).sqrt()
-    }
-
-    /// A head's key, turned on by the angles of so many positions.
-    fn rotated(&self, key: &Array1<f64>, by: isize) -> Array1<f64> {
-        let config = self.bench.config();
-        let half = config.rotary_dim / 2;
-        let mut turned = key.clone();
-        for (i, f) in inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim).iter().enumerate() {
-            let (sin, cos) = (by as f64 * f64::from(*f)).sin_cos();
-            let (a, b) = (key[i], key[i + half]);
-            (turned[i], turned[i + half]) = (a * cos - b * sin, b * cos + a * sin);
-        }
-        turned
     }
 }
 

@@ -1,14 +1,18 @@
 //! Numbers that bend how keys are weighed, the same for all tokens: solved for by the Gauss–Newton method.
 //!
 //! ```text
-//! o = b·μ        μ = Σⱼ pⱼ·vⱼ        pⱼ ∝ exp(a·sⱼ − m·δⱼ)·(1 + e(sⱼ − s))
+//! o = b·μ        μ = Σⱼ pⱼ·vⱼ        pⱼ ∝ exp(a·sⱼ − m·δⱼ + nⱼ)·(1 + e(sⱼ − s))
 //! ∂o = b·Σⱼ ∂(log pⱼ)·pⱼ·(vⱼ − μ) + ∂b·μ
 //! ```
 //!
 //! with sⱼ a key's score, s the largest, δⱼ its distance in tokens, vⱼ \[d\] its value: a and b say how many times as large keys
-//! and values of a head are read, or the scores of a query, m by how much scores fall with distance, e by what share an exponential is off at its argument.
-//! Right are a = b = 1 and m = e = 0.
+//! and values of a head are read, or the scores of a query or a query head, m by how much scores fall with distance, n what those
+//! of a key or at a distance have more, e by what share an exponential is off at its argument.
+//! Right are a = b = 1 and m = n = e = 0. [`told`] has what is said of them.
 
+mod told;
+
+use std::collections::BTreeMap;
 use std::f64::consts::LOG2_E;
 
 use ndarray::{Array1, Array2, Axis, s};
@@ -18,8 +22,8 @@ use super::softmax::{Sums, joined};
 use super::way::Run;
 use super::ways::{COARSE, LEFT};
 use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::solution::Solution;
-use crate::diagnose::search::solved::{factors, least_squares};
 
 /// Steps: each doubles the digits where little is left in the end, from no bend at all on.
 const STEPS: usize = 12;
@@ -38,14 +42,8 @@ const MOST: usize = 128;
 /// By how much a number moves at most in the last step, if its deviation is less.
 const STILL: f64 = 1e-9;
 
-/// How many standard deviations a number is from none that is told.
-const CERTAIN: f64 = 8.0;
-
 /// Equations for each number, at least: as many as it takes are left to hold the numbers to.
 const EQUATIONS: usize = 2;
-
-/// How far from 1 the product of a key head's factors may be, at least and at most, where they are each other's reciprocal.
-const RECIPROCAL: [f64; 2] = [1e-3, 1e-2];
 
 /// What a number's derivatives have of the largest one's squares, at least, to be known.
 const UNKNOWN: f64 = 1e-9;
@@ -57,8 +55,14 @@ enum Bend {
     Slopes,
     /// a − 1 of each key head, then b − 1.
     Scales,
+    /// a − 1 of each query head.
+    Heads,
     /// a − 1 of each token's query.
     Queries,
+    /// n of each key behind the first.
+    Keys,
+    /// n of each distance from 1 on.
+    Distances,
     /// e at each place.
     Exponential,
     /// e at each fraction of the argument's binary logarithm.
@@ -67,17 +71,17 @@ enum Bend {
 
 /// The bend of fewest numbers under which some rows are the candidate's.
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
-    [Bend::Scales, Bend::Slopes, Bend::Queries, Bend::Exponential, Bend::Bits]
-        .into_iter()
-        .find_map(|bend| bend.solve(heads, rows, bench))
+    let plain = [Bend::Scales, Bend::Slopes, Bend::Heads, Bend::Queries, Bend::Exponential, Bend::Bits];
+    plain.into_iter().chain([Bend::Keys, Bend::Distances]).find_map(|bend| bend.solve(heads, rows, bench))
 }
 
 impl Bend {
     fn count(self, heads: &Heads) -> usize {
         match self {
-            Bend::Slopes => heads.count,
+            Bend::Slopes | Bend::Heads => heads.count,
             Bend::Scales => 2 * heads.groups,
             Bend::Queries => heads.spans.len(),
+            Bend::Keys | Bend::Distances => heads.spans.len().saturating_sub(1),
             Bend::Exponential => PLACES,
             Bend::Bits => FRACTIONS - 1,
         }
@@ -114,7 +118,7 @@ impl Bend {
                 if step + 1 == STEPS || last.x.iter().zip(&last.deviation).all(is_still) {
                     let said = self.told(&numbers, &last.deviation)?;
                     // Straight lines come near what is curved, and make none of its bits.
-                    let is_exact = matches!(self, Bend::Slopes | Bend::Scales | Bend::Queries);
+                    let is_exact = !matches!(self, Bend::Exponential | Bend::Bits);
                     let solution = || Solution::new(vec![said.clone()], values);
                     return Some(if is_exact { solution() } else { Solution::without_values(said) });
                 }
@@ -161,7 +165,20 @@ impl Bend {
                 (scores - &(numbers[head] * &distances), vec![(head, -distances)])
             }
             Bend::Scales => ((1.0 + numbers[group]) * scores, vec![(group, scores.clone())]),
+            Bend::Heads => ((1.0 + numbers[head]) * scores, vec![(head, scores.clone())]),
             Bend::Queries => ((1.0 + numbers[row]) * scores, vec![(row, scores.clone())]),
+            Bend::Keys | Bend::Distances => {
+                let mut more = scores.clone();
+                let mut along: BTreeMap<usize, Array1<f64>> = BTreeMap::new();
+                for key in span.from..span.to {
+                    let place = if matches!(self, Bend::Keys) { key } else { row.abs_diff(key) };
+                    // What all keys have more changes nothing: the first has nothing.
+                    let Some(number) = place.checked_sub(1) else { continue };
+                    more[key] += numbers[number];
+                    along.entry(number).or_insert_with(|| Array1::zeros(scores.len()))[key] = 1.0;
+                }
+                (more, along.into_iter().collect())
+            }
             Bend::Exponential | Bend::Bits => {
                 let largest = scores.slice(s![span.from..span.to]).fold(f64::NEG_INFINITY, |a, b| f64::max(a, *b));
                 let shares = scores.mapv(|score| self.share(score - largest));
@@ -196,52 +213,6 @@ impl Bend {
             at.wrapping_sub(1)
         };
         [(number(first), 1.0 - beyond), (number(first + 1), beyond)]
-    }
-
-    fn told(self, numbers: &[f64], deviations: &[f64]) -> Option<String> {
-        let listed =
-            |numbers: &[f64]| numbers.iter().map(|number| format!("{number:.4}")).collect::<Vec<_>>().join(", ");
-        // What is known of each is for itself: few keys have the least arguments.
-        let is_certain = |(i, x): &(usize, &f64)| x.abs() > CERTAIN * deviations[*i];
-        let certain = numbers.iter().enumerate().filter(is_certain);
-        let most = certain.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-        let largest = deviations.iter().copied().fold(0.0, f64::max);
-        Some(match self {
-            Bend::Slopes => format!("scores fall with each token of distance, in its heads by {}", listed(numbers)),
-            Bend::Queries => {
-                let known = numbers.iter().copied().enumerate().filter(|(i, _)| deviations[*i] > 0.0);
-                factors::of_queries(&known.collect())?
-            }
-            Bend::Scales => {
-                let (keys, values) = numbers.split_at(numbers.len() / 2);
-                let factors = |of: &[f64]| listed(&of.iter().map(|x| 1.0 + x).collect::<Vec<_>>());
-                let same = (CERTAIN * largest).clamp(RECIPROCAL[0], RECIPROCAL[1]);
-                let inverse = keys.iter().zip(values).all(|(k, v)| ((1.0 + k) * (1.0 + v) - 1.0).abs() <= same);
-                let swapped =
-                    if inverse { ", each the other's reciprocal, as where their scales are exchanged" } else { "" };
-                format!(
-                    "attention reads the keys of its key heads {} times as large, and their values {} times{swapped}",
-                    factors(keys),
-                    factors(values)
-                )
-            }
-            Bend::Exponential => {
-                let argument = -APART * (most.0 + 1) as f64;
-                format!(
-                    "the softmax's exponential is another function: off by {:.2} % at an argument of {argument:.1}, the \
-                     furthest that is certain, beside that at 0",
-                    100.0 * most.1
-                )
-            }
-            Bend::Bits => {
-                let (least, most) = numbers.iter().fold((0.0, 0.0), |(a, b): (f64, f64), x| (a.min(*x), b.max(*x)));
-                format!(
-                    "the softmax's exponential is put together of bits: by the fraction of its argument's binary logarithm it is \
-                     off over a range of {:.2} %",
-                    100.0 * (most - least)
-                )
-            }
-        })
     }
 }
 

@@ -65,6 +65,20 @@ extern "C" __global__ void block_votes(int* out) {
     own[3] = __syncthreads_or(thread == 40);
 }
 
+// Four warps, of which two at a time meet at barriers of their own; then all. out[thread][2]: what thread % 32 of the
+// pair's other warp wrote before the first, what one of the other pair wrote before the second.
+extern "C" __global__ void barriers(int* out) {
+    SHARED_ARRAY(int, written, 128);
+    const int thread = threadIdx.x;
+    const int pair = thread / 64;
+    written[thread] = 3 * thread + 1;
+    barrier_sync(1 + pair, 64);
+    const int other = pair * 64 + (thread + 32) % 64;
+    out[2 * thread] = written[other];
+    barrier_sync(0, 128);
+    out[2 * thread + 1] = written[127 - thread];
+}
+
 struct Matrices {
     bf16 values[64][8];
 };
@@ -138,5 +152,41 @@ extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
         const bool same = low_float(pair) == to_float(rounded) && high_float(pair) == to_float(to_bf16(next));
         const bool is_nan = in[i] != in[i] || next != next;
         out[i] = uint32(rounded.bits) << 16 | (same || is_nan);
+    }
+}
+
+struct Factors {
+    bf16 a[16][16];
+    bf16 b[16][16];
+};
+
+// One step of the tensor core in each block: c += a·bᵀ for a, b [blocks][16][16] in bf16 and c [blocks][16][16] in f32, by
+// one warp.
+extern "C" __global__ void multiply(const bf16* a, const bf16* b, float* c) {
+    SHARED_MEMORY(Factors, shared);
+    const int lane = threadIdx.x;
+    a += 256 * blockIdx.x;
+    b += 256 * blockIdx.x;
+    c += 256 * blockIdx.x;
+    for (int i = lane; i < 256; i += 32) {
+        shared.a[i / 16][i % 16] = a[i];
+        shared.b[i / 16][i % 16] = b[i];
+    }
+    __syncwarp();
+    uint32 rows[1][4];
+    uint32 columns[1][4];
+    ldmatrix_x4(rows, &shared.a[lane % 16][lane / 16 * 8], 0);
+    ldmatrix_x4(columns, &shared.b[lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8], 0);
+    float d[1][2][4];
+    for (int i = 0; i < 8; ++i) {
+        const int row = lane / 4 + i % 4 / 2 * 8;
+        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        d[0][i / 4][i % 4] = c[16 * row + column];
+    }
+    mma_bf16(d, rows, columns);
+    for (int i = 0; i < 8; ++i) {
+        const int row = lane / 4 + i % 4 / 2 * 8;
+        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        c[16 * row + column] = d[0][i / 4][i % 4];
     }
 }

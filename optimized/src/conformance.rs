@@ -1,0 +1,232 @@
+//! What each instruction gives on a device, bit for bit: `simt.cuh`'s, and the collectives that kernels use.
+//!
+//! A process drives one driver, so a GPU and the emulated device are put next to each other by what each of them gave.
+
+use cudarc::driver::{DevicePtr, LaunchConfig, PushKernelArg};
+use half::bf16;
+use ndarray::{Array2, ArrayView2};
+
+use crate::device::Gpu;
+use crate::emulated;
+use crate::error::Error;
+use crate::kernel::Sources;
+use crate::kernel::table::INSTRUCTIONS;
+use crate::tensor::{Element, Matrix};
+
+/// The text of [`INSTRUCTIONS`].
+pub const SOURCE: &str = include_str!("conformance/instructions.cu");
+
+/// Values that are rounded to bf16.
+const ROUNDED: usize = 4096;
+/// Products of 16 × 16 of each kind.
+const PRODUCTS: usize = 64;
+/// Rows and columns of one.
+const TILE: usize = 16;
+
+/// What an instruction gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Which, and of what.
+    pub name: String,
+    /// Everything that it wrote.
+    pub bits: Vec<u32>,
+}
+
+/// Factors and accumulators of products.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Exponents from −e to e, an eighth of them zeros.
+    Spread(i32),
+    /// Of one sign, so that what is truncated adds up.
+    Positive,
+    /// Whole numbers up to 15, whose sums are exact.
+    Whole,
+    /// Products that are subnormal, or vanish, in f32.
+    Tiny,
+    /// Any bits at all: infinities and NaN among them.
+    Any,
+}
+
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Whole, "whole numbers"),
+    (Kind::Spread(1), "exponents to 1"),
+    (Kind::Spread(8), "exponents to 8"),
+    (Kind::Spread(30), "exponents to 30"),
+    (Kind::Positive, "one sign"),
+    (Kind::Tiny, "subnormal products"),
+    (Kind::Any, "any bits"),
+];
+
+/// Makes [`INSTRUCTIONS`] ready on a device.
+pub fn load(gpu: &Gpu) -> Result<(), Error> {
+    match gpu.form().and_then(|form| emulated::image(&INSTRUCTIONS, form)) {
+        Some(image) => gpu.replace_by_image(&INSTRUCTIONS, image),
+        None => gpu.replace(&INSTRUCTIONS, &Sources::embedded().with(&INSTRUCTIONS.file(), SOURCE)),
+    }
+}
+
+/// Runs each instruction, on inputs that are the same everywhere.
+pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
+    load(gpu)?;
+    let mut all = Vec::new();
+    let alone: [(&str, (u32, u32), u32, (usize, usize)); 6] = [
+        ("indices", (3, 2), 64, (2 * 3 * 64, 8)),
+        ("shuffles", (1, 1), 32, (32, 8)),
+        ("votes", (1, 1), 32, (32, 16)),
+        ("block_votes", (1, 1), 96, (12, 32)),
+        ("barriers", (1, 1), 128, (32, 8)),
+        ("matrices", (1, 1), 32, (32, 16)),
+    ];
+    for (entry, blocks, threads, dim) in alone {
+        let out = gpu.zeros::<i32>(dim)?;
+        launch(gpu, entry, (blocks, threads), &[address(&out)], None)?;
+        all.push(named(
+            match entry {
+                "matrices" => "ldmatrix, plain and transposed",
+                "barriers" => "barrier.sync",
+                other => other,
+            },
+            words(gpu, &out)?,
+        ));
+    }
+    all.push(copies(gpu)?);
+    all.push(atomics(gpu)?);
+    all.push(rounding(gpu)?);
+    for (kind, what) in KINDS {
+        all.push(named(&format!("mma bf16, {what}"), products(gpu, kind)?));
+    }
+    Ok(all)
+}
+
+/// `cp.async` of 0 to 16 bytes.
+fn copies(gpu: &Gpu) -> Result<Given, Error> {
+    let mut draw = Draw(1);
+    let input = gpu.upload(Array2::from_shape_simple_fn((16, 8), || draw.bits().cast_signed()).view())?;
+    let out = gpu.zeros::<i32>((16, 8))?;
+    launch(gpu, "copies", ((1, 1), 32), &[address(&input), address(&out)], None)?;
+    Ok(named("cp.async", words(gpu, &out)?))
+}
+
+fn atomics(gpu: &Gpu) -> Result<Given, Error> {
+    let start = [0, 100, -100, 0, 0xff, 7, 9, 5];
+    let counters = gpu.upload(ArrayView2::from_shape((1, 8), &start).expect("eight"))?;
+    let wide = gpu.zeros::<i32>((1, 8))?;
+    launch(gpu, "atomics", ((4, 1), 64), &[address(&counters), address(&wide)], None)?;
+    Ok(named("atomics", [words(gpu, &counters)?, words(gpu, &wide)?].concat()))
+}
+
+/// To bf16, alone and in pairs: any bits, and ties.
+fn rounding(gpu: &Gpu) -> Result<Given, Error> {
+    let mut draw = Draw(2);
+    let value = |i: usize, bits: u32| f32::from_bits(if i % 4 == 0 { bits & 0xffff_0000 | 0x8000 } else { bits });
+    let values = Array2::from_shape_fn((1, ROUNDED), |(_, i)| value(i, draw.bits()));
+    let input = gpu.upload(values.view())?;
+    let out = gpu.zeros::<i32>((1, ROUNDED))?;
+    let count = i32::try_from(ROUNDED).expect("a small number");
+    launch(gpu, "rounding", ((1, 1), 32), &[address(&input), address(&out)], Some(count))?;
+    Ok(named("rounding to bf16", words(gpu, &out)?))
+}
+
+/// c + a·bᵀ of one kind.
+fn products(gpu: &Gpu, kind: Kind) -> Result<Vec<u32>, Error> {
+    let mut draw = Draw(3);
+    let dim = (PRODUCTS * TILE, TILE);
+    let mut factors = || Array2::from_shape_simple_fn(dim, || bf16::from_bits(kind.factor(&mut draw)));
+    let (a, b) = (gpu.upload(factors().view())?, gpu.upload(factors().view())?);
+    let c = gpu.upload(Array2::from_shape_simple_fn(dim, || f32::from_bits(kind.accumulator(&mut draw))).view())?;
+    let blocks = u32::try_from(PRODUCTS).expect("a small number");
+    launch(gpu, "multiply", ((blocks, 1), 32), &[address(&a), address(&b), address(&c)], None)?;
+    Ok(gpu.download(&c)?.iter().map(|c| c.to_bits()).collect())
+}
+
+impl Kind {
+    /// The bits of a bf16.
+    fn factor(self, draw: &mut Draw) -> u16 {
+        let bits = draw.bits();
+        let of = |sign: u32, exponent: i32| {
+            u16::try_from(sign << 15 | exponent.cast_unsigned() << 7 | bits >> 16 & 0x7f).expect("16 bits")
+        };
+        match self {
+            Kind::Spread(_) if bits.is_multiple_of(8) => 0,
+            Kind::Spread(most) => of(bits >> 31, 127 + draw.within(most)),
+            Kind::Positive => of(0, 127 + draw.within(2)),
+            Kind::Whole => bf16::from_f32((bits % 31) as f32 - 15.0).to_bits(),
+            Kind::Tiny => of(bits >> 31, 60 + draw.within(8)),
+            Kind::Any => u16::try_from(bits >> 16).expect("16 bits"),
+        }
+    }
+
+    /// The bits of an f32.
+    fn accumulator(self, draw: &mut Draw) -> u32 {
+        let bits = draw.bits();
+        let of = |exponent: i32| bits & 0x807f_ffff | exponent.cast_unsigned() << 23;
+        match self {
+            Kind::Spread(_) if bits.is_multiple_of(8) => 0,
+            Kind::Spread(most) => of(127 + draw.within(2 * most)),
+            Kind::Positive => of(127 + draw.within(4)) & 0x7fff_ffff,
+            Kind::Whole => ((bits % 2001) as f32 - 1000.0).to_bits(),
+            Kind::Tiny => of((9 + draw.within(9)).max(0)),
+            Kind::Any => bits,
+        }
+    }
+}
+
+/// Numbers that are the same everywhere (`SplitMix64`).
+struct Draw(u64);
+
+impl Draw {
+    fn bits(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((z ^ z >> 31) >> 32).expect("32 bits")
+    }
+
+    /// From −most to most.
+    fn within(&mut self, most: i32) -> i32 {
+        let count = 2 * most.cast_unsigned() + 1;
+        (self.bits() % count).cast_signed() - most
+    }
+}
+
+fn named(name: &str, bits: Vec<u32>) -> Given {
+    Given { name: name.to_owned(), bits }
+}
+
+fn words(gpu: &Gpu, out: &Matrix<i32>) -> Result<Vec<u32>, Error> {
+    Ok(gpu.download(out)?.iter().map(|word| word.cast_unsigned()).collect())
+}
+
+/// Where the elements of a matrix are.
+fn address<T: Element>(matrix: &Matrix<T>) -> u64 {
+    matrix.data().device_ptr(matrix.data().stream()).0
+}
+
+/// Launches an entry that is given addresses, and a count after them.
+fn launch(
+    gpu: &Gpu,
+    entry: &str,
+    (blocks, threads): ((u32, u32), u32),
+    addresses: &[u64],
+    count: Option<i32>,
+) -> Result<(), Error> {
+    let function = gpu.function(&INSTRUCTIONS, entry)?;
+    let mut launch = gpu.launch(&function);
+    for address in addresses {
+        launch.arg(address);
+    }
+    if let Some(count) = &count {
+        launch.arg(count);
+    }
+    let grid_dim = (blocks.0, blocks.1, 1);
+    let grid = LaunchConfig { grid_dim, block_dim: (threads, 1, 1), shared_mem_bytes: SHARED_BYTES };
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: each caller gives addresses of matrices that are as large as the entry's comment says, which live on.
+    let done = unsafe { launch.launch(grid) };
+    gpu.outcome(done, || format!("{} {entry}", INSTRUCTIONS.label()))?;
+    Ok(())
+}
+
+/// As much as any entry has.
+const SHARED_BYTES: u32 = 1024;

@@ -1,0 +1,149 @@
+//! A simulated group of ranks that runs a model, each rank recorded in a folder of its own.
+
+use std::path::{Path, PathBuf};
+
+use fixtures::Error;
+use fixtures::activations::manifest::{Decode as Decoded, Manifest};
+use fixtures::activations::writer::DumpWriter;
+use fixtures::checkpoint::held::HeldWeights;
+use fixtures::whole::WholeFolder;
+use ndarray::Array2;
+use reference::config::Config;
+use reference::decode::Decode;
+use reference::models::group::weights::RankWeights;
+use reference::models::group::{Group, of_rank};
+use reference::ops::sampling::Choice;
+use reference::probe::Probe;
+use reference::ranks::Ranks;
+use reference::{Real, RoundingContract, Semantics, Site, Tracked};
+use serde_json::json;
+
+use super::decoding::decode_reference;
+use super::model::Model;
+use super::pixels::Shown;
+use super::progress::{Progress, Watcher};
+use super::prompt::Prompt;
+use super::recorder::Recorder;
+use super::run::Made;
+use crate::compare::selection::Selection;
+use crate::failure::Failure;
+use crate::session::precision::named;
+
+/// What a group runs.
+#[derive(Debug, Clone)]
+pub struct RankedTask {
+    /// Ranks.
+    pub count: usize,
+    /// How each computes.
+    pub precision: String,
+    /// The prompt, as `--tokens` has it; a built-in case's own, if not given.
+    pub tokens: Option<String>,
+    /// What the prompt shows: a group runs the text model alone.
+    pub shown: Shown,
+    /// The reading of the documents.
+    pub semantics: Semantics,
+    /// Tokens to make after the prompt, and how.
+    pub how: Decode,
+    /// Sites that are wanted.
+    pub selection: Selection,
+    /// Whether every decode step's are wanted, not the prompt's alone.
+    pub steps: bool,
+}
+
+impl RankedTask {
+    /// Runs it, and writes a folder with one for each rank: `rank-0`, `rank-1`, …
+    pub fn record(&self, model: &Model, out: &Path, watch: &mut Watcher<'_>) -> Result<Made, Failure> {
+        let config = model.checkpoint.config();
+        let ranks = Ranks::of(config, self.count).map_err(|error| {
+            Failure::new(error.to_string()).help("give --tp a number of ranks that can share the model")
+        })?;
+        let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
+        prompt.check(config, self.how.tokens)?;
+        if self.shown.find(model, &prompt)?.is_some() {
+            return Err(Failure::new(format!("--tp {}: the prompt shows images or videos", self.count))
+                .help("a group of ranks runs the text model alone: leave --tp out, or give a prompt of text"));
+        }
+        let prompt = prompt.tokens;
+        let contract = RoundingContract { ranks: self.count, ..named(&self.precision)? };
+        let weights = HeldWeights::under(&contract, config.norm_weight, &model.checkpoint);
+        let own = RankWeights::of_all(config, ranks, &weights);
+        let group = Group::new(config, self.semantics, ranks, &own)?;
+        let folder = WholeFolder::create(out)?;
+        let mut writers =
+            (0..self.count).map(|rank| writer(folder.inside(), rank)).collect::<Result<Vec<_>, Error>>()?;
+        let (choices, recorded) = {
+            let mut writes: Vec<_> =
+                writers.iter_mut().map(|writer| |name: &str, tensor| writer.write(name, &tensor)).collect();
+            let recorders = writes.iter_mut().enumerate().map(|(rank, write)| {
+                let config = of_rank_alone(&config.under(&self.semantics), &ranks, rank);
+                Recorder::new(write, self.selection.clone(), contract, config, self.steps)
+            });
+            let mut recorders = RankRecorders { ranks: recorders.collect(), shown: None };
+            let what = format!("running {} on {} ranks", model.name, self.count);
+            watch(Progress::Begins { what: &what, steps: self.how.tokens });
+            let each = |_: &Choice| watch(Progress::Step);
+            let choices = decode_reference(&group, &self.precision, &prompt, &self.how, &mut recorders, each)?;
+            let recorded = recorders.ranks.into_iter().map(Recorder::finish).sum::<Result<usize, Failure>>()?;
+            (choices, recorded)
+        };
+        watch(Progress::Ends);
+        let made = Made { prompt, choices, recorded };
+        let manifest = self.manifest(model, contract, &made);
+        writers.into_iter().try_for_each(|writer| writer.finish(&manifest))?;
+        folder.commit()?;
+        Ok(made)
+    }
+
+    fn manifest(&self, model: &Model, contract: RoundingContract, made: &Made) -> Manifest {
+        let tokens = made.tokens();
+        // The last token is not read.
+        let fed = if self.steps { &tokens[..tokens.len().saturating_sub(1)] } else { &[] };
+        let producer = json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION"), "backend": "reference", "ranks": self.count });
+        Manifest {
+            model: Some(model.name.clone()),
+            tokens: Some([&made.prompt[..], fed].concat()),
+            semantics: Some(self.semantics.to_string()),
+            precision: Some(contract.to_string()),
+            producer: Some(producer),
+            decode: (self.how.tokens > 0).then(|| Decoded { margins: made.margins(), tokens }),
+            ..Manifest::default()
+        }
+    }
+}
+
+/// The dump of a rank in a folder.
+fn writer(folder: &Path, rank: usize) -> Result<DumpWriter, Error> {
+    let own: PathBuf = folder.join(format!("rank-{rank}"));
+    std::fs::create_dir(&own).map_err(|source| Error::Io { path: own.clone(), action: "write", source })?;
+    DumpWriter::create(&own.join("dump.safetensors"))
+}
+
+/// A rank's decoder, with its part of the vocabulary.
+fn of_rank_alone(config: &Config, ranks: &Ranks, rank: usize) -> Config {
+    Config { vocab_size: ranks.part(config.vocab_size, rank).len(), ..of_rank(config, ranks, rank) }
+}
+
+/// Records what each rank has: its part where each has one, else what all have.
+struct RankRecorders<'w> {
+    ranks: Vec<Recorder<'w>>,
+    /// The site whose parts were recorded last.
+    shown: Option<Site>,
+}
+
+impl<T: Real> Probe<T> for RankRecorders<'_> {
+    fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
+        if self.shown.take() == Some(site) {
+            return;
+        }
+        self.ranks.iter_mut().for_each(|recorder| recorder.visit(site, value));
+    }
+
+    fn choose(&mut self, site: Site, scores: &Tracked<T>, chosen: &mut Array2<usize>) {
+        self.ranks.iter_mut().for_each(|recorder| recorder.choose(site, scores, chosen));
+    }
+
+    fn of_rank(&mut self, rank: usize, site: Site, value: &Tracked<T>) {
+        self.shown = Some(site);
+        self.ranks[rank].visit(site, &mut value.clone());
+    }
+}
