@@ -39,7 +39,7 @@ pub(crate) struct IndexNorms {
 /// What follows attention.
 #[derive(Debug)]
 pub(crate) enum Network {
-    Dense(DenseFfn),
+    Dense(Box<DenseFfn>),
     Experts(Box<Routed>),
 }
 
@@ -71,7 +71,7 @@ impl Loader<'_> {
         }
         let projections: Vec<Weight> = projections.into_iter().map(at).collect();
         let network = match config.layer(layer).feed_forward {
-            FeedForward::Dense => Network::Dense(self.dense(layer, LayerWeight::Dense)?),
+            FeedForward::Dense => Network::Dense(Box::new(self.dense(layer, LayerWeight::Dense)?)),
             FeedForward::Experts => {
                 let shared = config.is_shared(layer).then(|| self.dense(layer, LayerWeight::Shared)).transpose()?;
                 let (gate, bias) = (self.wide(at(LayerWeight::Gate))?, self.wide(at(LayerWeight::CorrectionBias))?);
