@@ -128,6 +128,6 @@ struct Block {
 
 // The parts of `Block::execute` that have files of their own.
 void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed);
-void multiply(Warp& warp, TensorCore& core);
+void multiply(Warp& warp, TensorCore& core, TensorCores generation);
 
 } // namespace emulator

@@ -139,9 +139,9 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
     case Collective::Multiply:
         if (launch->counts) {
             const auto& tiles = *static_cast<const MultiplyOperand*>(warp.arrivals[0].operand);
-            counter.multiplied(uint64_t{16} * 8 * TensorCore::K * static_cast<uint64_t>(tiles.rows * tiles.cols));
+            counter.multiplied(uint64_t{16} * 8 * k_of(tiles.factors) * static_cast<uint64_t>(tiles.rows * tiles.cols));
         }
-        multiply(warp, tensor_core);
+        multiply(warp, tensor_core, launch->tensor_cores);
         return;
     default: reduce(warp, arrival.mask, arrival.operation); return;
     }

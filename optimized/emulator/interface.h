@@ -92,13 +92,17 @@ struct LoadMatrixOperand {
 
 constexpr int MAX_MULTIPLY_TILES = 16;
 
-// rows·cols times mma.m16n8k16: d[i][j] += a[i]·b[j].
+// What a tensor core multiplies.
+enum class Factors : int { Bf16, F16, E4m3 };
+
+// rows·cols times mma.m16n8k16, of E4M3 mma.m16n8k32: d[i][j] += a[i]·b[j].
 struct MultiplyOperand {
     float* d;          // [rows][cols][4]
     const uint32_t* a; // [rows][4]
     const uint32_t* b; // [cols][2]
     int rows;
     int cols;
+    Factors factors;
 };
 
 enum class Atomic : int { Add, Min, Max, And, Or, Xor, Exchange, CompareExchange };

@@ -11,6 +11,7 @@
 #include "memory.h"
 #include "report.h"
 #include "schedule.h"
+#include "step.h"
 
 namespace emulator {
 
@@ -32,8 +33,9 @@ struct LaunchStatistics {
 
 struct Launch {
     Launch(const Image& image, Entry entry, void** arguments, const LaunchShape& shape, const Schedule& schedule,
-           bool counts)
-        : image(image), entry(entry), arguments(arguments), shape(shape), schedule(schedule), counts(counts) {}
+           TensorCores tensor_cores, bool counts)
+        : image(image), entry(entry), arguments(arguments), shape(shape), schedule(schedule),
+          tensor_cores(tensor_cores), counts(counts) {}
 
     // Runs every block; what went wrong is in `report`.
     void run();
@@ -45,6 +47,7 @@ struct Launch {
     void** const arguments;
     const LaunchShape shape;
     const Schedule schedule;
+    const TensorCores tensor_cores;
     const bool counts; // in the counting form
     Report report;
     // Checked and counting form only.

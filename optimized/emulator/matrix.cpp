@@ -73,20 +73,22 @@ void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed) {
 // a (16×16): register h + 2c of lane l holds row l/4 + 8h, columns 2(l%4) + 8c and one more.
 // b (16×8):  register c of lane l holds rows 2(l%4) + 8c and one more, column l/4.
 // d (16×8):  register 2h + i of lane l holds row l/4 + 8h, column 2(l%4) + i.
-void multiply(Warp& warp, TensorCore& core) {
+// Of E4M3 k is twice as long, and each of its pairs is four.
+void multiply(Warp& warp, TensorCore& core, TensorCores generation) {
     const auto& shape = *static_cast<const MultiplyOperand*>(warp.arrivals[0].operand);
+    core.begin(generation, shape.factors);
     for (uint32_t lane = 0; lane < WARP_LANES; ++lane) {
         const auto& operand = *static_cast<const MultiplyOperand*>(warp.arrivals[lane].operand);
         const uint32_t group = lane / 4;
-        const uint32_t k = lane % 4 * 2;
+        const uint32_t register_of_k = lane % 4;
         for (int tile = 0; tile < shape.rows; ++tile) {
             for (uint32_t i = 0; i < 4; ++i) {
-                core.set_a(16 * tile + group + i % 2 * 8, k + i / 2 * 8, operand.a[4 * tile + i]);
+                core.set_a(16 * tile + group + i % 2 * 8, register_of_k + i / 2 * 4, operand.a[4 * tile + i]);
             }
         }
         for (int tile = 0; tile < shape.cols; ++tile) {
             for (uint32_t i = 0; i < 2; ++i) {
-                core.set_b(k + i * 8, 8 * tile + group, operand.b[2 * tile + i]);
+                core.set_b(register_of_k + i * 4, 8 * tile + group, operand.b[2 * tile + i]);
             }
         }
     }

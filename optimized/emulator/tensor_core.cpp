@@ -1,13 +1,14 @@
 #include "tensor_core.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace emulator {
 
 namespace {
 
+// Of Hopper, of bf16: products of a step, and what it keeps of each.
+constexpr int K = k_of(Factors::Bf16);
 constexpr int FRACTION_BITS = 25;
 constexpr int LANES = 8;
 
@@ -15,18 +16,6 @@ using Floats = float __attribute__((vector_size(LANES * 4)));
 using Ints = int32_t __attribute__((vector_size(LANES * 4)));
 using Doubles = double __attribute__((vector_size(LANES * 8)));
 using Longs = int64_t __attribute__((vector_size(LANES * 8)));
-
-uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-float float_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 template <class To, class From>
 inline __attribute__((always_inline)) To same_bits(From from) {
@@ -71,10 +60,13 @@ struct Operands {
 // Eight columns of one row. False if the exponents are out of the range above, and then d is untouched.
 inline __attribute__((always_inline)) bool eight_columns(const Operands& row, int column, float* d) {
     const Floats old = load<Floats>(d);
-    const Ints old_exponent = same_bits<Ints>(old) & EXPONENT_FIELD;
+    const Ints old_bits = same_bits<Ints>(old);
+    const Ints old_field = old_bits & EXPONENT_FIELD;
+    const Ints of_subnormal = (old_bits & INT32_MAX) == 0 ? Ints{} : Ints{} + EXPONENT_STEP;
+    const Ints old_exponent = old_field == 0 ? of_subnormal : old_field;
     // Positive floats are ordered as integers.
     Ints largest = old_exponent;
-    for (int k = 0; k < TensorCore::K; ++k) {
+    for (int k = 0; k < K; ++k) {
         const Floats power = load<Floats>(row.b_power + k * TensorCore::MAX_COLUMNS + column);
         const Ints exponent = same_bits<Ints>(row.a_power[k] * power);
         largest = exponent > largest ? exponent : largest;
@@ -86,7 +78,7 @@ inline __attribute__((always_inline)) bool eight_columns(const Operands& row, in
     }
     const Floats scale = same_bits<Floats>(ONE + FRACTION_BITS * EXPONENT_STEP - largest + ONE);
     Ints sum = {};
-    for (int k = 0; k < TensorCore::K; ++k) {
+    for (int k = 0; k < K; ++k) {
         const Floats product = row.a[k] * load<Floats>(row.b + k * TensorCore::MAX_COLUMNS + column);
         sum += __builtin_convertvector(product * scale, Ints);
     }
@@ -100,72 +92,13 @@ inline __attribute__((always_inline)) bool eight_columns(const Operands& row, in
     return true;
 }
 
-// A finite value as significand·2^exponent, where the significand is an integer below 2^bits.
-struct Scaled {
-    int64_t significand;
-    int exponent;
-};
-
-// Exponents as the hardware counts them: those of subnormals are the smallest normal's.
-Scaled split(float value, int fraction_bits) {
-    const uint32_t bits = bits_of(value);
-    const int field = static_cast<int>(bits >> 23 & 0xff);
-    const int64_t fraction = (bits & 0x7fffff) >> (23 - fraction_bits);
-    const int64_t magnitude = field == 0 ? fraction : fraction | int64_t{1} << fraction_bits;
-    return {bits >> 31 ? -magnitude : magnitude, std::max(field, 1) - 127};
-}
-
-// significand·2^shift, toward zero.
-int64_t shifted(int64_t significand, int shift) {
-    if (significand == 0 || shift <= -63) {
-        return 0; // a zero may stand at any exponent
-    }
-    return shift >= 0 ? significand << shift : significand / (int64_t{1} << -shift);
-}
-
-float truncated_to_float(double value) {
-    constexpr double SMALLEST_NORMAL = 0x1p-126;
-    constexpr double SMALLEST_STEP = 0x1p-149;
-    if (std::fabs(value) < SMALLEST_NORMAL) {
-        return static_cast<float>(std::trunc(value / SMALLEST_STEP) * SMALLEST_STEP + 0.0);
-    }
-    return static_cast<float>(same_bits<double>(same_bits<int64_t>(value) & FLOAT_BITS));
-}
-
-// One element by the definition, for any values.
-float one_element(const float* a, const float* b, float d) {
-    constexpr int FACTOR_BITS = 7;
-    constexpr int FLOAT_FRACTION_BITS = 23;
-    constexpr int NONE = -1000;
-    double plain = d;
-    Scaled terms[TensorCore::K];
-    const Scaled old = split(d, FLOAT_FRACTION_BITS);
-    int largest = old.significand == 0 ? NONE : old.exponent;
-    for (int k = 0; k < TensorCore::K; ++k) {
-        const float factor = b[k * TensorCore::MAX_COLUMNS];
-        plain += static_cast<double>(a[k]) * factor;
-        const Scaled x = split(a[k], FACTOR_BITS);
-        const Scaled y = split(factor, FACTOR_BITS);
-        terms[k] = {x.significand * y.significand, x.exponent + y.exponent};
-        largest = terms[k].significand == 0 ? largest : std::max(largest, terms[k].exponent);
-    }
-    if (!std::isfinite(plain)) {
-        return std::isnan(plain) ? float_of(0x7fffffff) : static_cast<float>(plain);
-    }
-    int64_t sum = shifted(old.significand, FRACTION_BITS - FLOAT_FRACTION_BITS - (largest - old.exponent));
-    for (const Scaled& term : terms) {
-        sum += shifted(term.significand, FRACTION_BITS - 2 * FACTOR_BITS - (largest - term.exponent));
-    }
-    return truncated_to_float(std::ldexp(static_cast<double>(sum), largest - FRACTION_BITS));
-}
-
 inline __attribute__((always_inline)) void whole_row(const Operands& row, float* d, int columns) {
     for (int column = 0; column < columns; column += LANES) {
         if (eight_columns(row, column, d + column)) {
             continue;
         }
         for (int i = column; i < column + LANES; ++i) {
-            d[i] = one_element(row.a, row.b + i, d[i]);
+            d[i] = instruction(TensorCores::Hopper, Factors::Bf16, row.a, row.b + i, TensorCore::MAX_COLUMNS, d[i]);
         }
     }
 }
@@ -173,7 +106,9 @@ inline __attribute__((always_inline)) void whole_row(const Operands& row, float*
 // What is known of a set of factors.
 struct Range {
     Ints special = {};                  // other than zero if an infinity or a NaN is among them
+    Ints zero = {};                     // other than zero if a zero is
     Ints smallest = Ints{} + INT32_MAX; // the exponent field of the smallest that is not zero
+    Ints largest = {};                  // the exponent field of the largest
 };
 
 // Writes the powers of `count` factors.
@@ -186,6 +121,8 @@ inline __attribute__((always_inline)) void all_powers(const float* factors, floa
         const Ints power = is_zero ? Ints{} : of_nonzero;
         memcpy(powers + i, &power, sizeof power);
         range.special |= field == EXPONENT_FIELD;
+        range.zero |= is_zero;
+        range.largest = field > range.largest ? field : range.largest;
         const Ints counts = is_zero ? Ints{} + INT32_MAX : of_nonzero;
         range.smallest = counts < range.smallest ? counts : range.smallest;
     }
@@ -238,29 +175,58 @@ int32_t least(Ints values) {
     return result;
 }
 
+// The exponent field, in place, up to which a factor times a zero, whose exponent is −126, stays below SMALLEST.
+constexpr int32_t LARGEST_BESIDE_ZERO = ONE + 26 * EXPONENT_STEP;
+
 } // namespace
+
+float TensorCore::of_f16(uint32_t bits) {
+    const uint32_t sign = (bits & 0x8000) << 16;
+    const uint32_t magnitude = bits & 0x7fff;
+    float value;
+    if (magnitude >= 0x7c00) {
+        set(value, sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+        return value;
+    }
+    set(value, sign | magnitude << 13);
+    return value * 0x1p112f; // the bias of an f32 less that of an f16
+}
+
+float TensorCore::of_e4m3(uint32_t bits) {
+    const uint32_t sign = (bits & 0x80) << 24;
+    const uint32_t magnitude = bits & 0x7f;
+    float value;
+    set(value, sign | (magnitude == 0x7f ? 0x7fffffff : magnitude << 20));
+    return magnitude == 0x7f ? value : value * 0x1p120f;
+}
 
 void TensorCore::prepare(int rows, int columns) {
     columns_ = columns;
+    special_ = generation_ != TensorCores::Hopper || factors_ != Factors::Bf16;
+    if (special_) {
+        return;
+    }
     Range of_a;
     Range of_b;
-    LOOPS_HERE.powers(a_[0], a_power_[0], rows * K, of_a);
+    LOOPS_HERE.powers(a_, a_power_, rows * K, of_a);
     for (int k = 0; k < K; ++k) {
         LOOPS_HERE.powers(b_[k], b_power_[k], columns, of_b);
     }
-    special_ = any(of_a.special | of_b.special);
+    const Ints beside_zero = (of_a.largest > LARGEST_BESIDE_ZERO) | (of_b.largest > LARGEST_BESIDE_ZERO);
+    special_ = any(of_a.special | of_b.special) || (any(of_a.zero | of_b.zero) && any(beside_zero));
     // The exponent of a product, biased twice, against that of the smallest normal float.
     const int64_t smallest = int64_t{least(of_a.smallest)} + least(of_b.smallest);
     vanishing_ = smallest < int64_t{ONE} + EXPONENT_STEP;
 }
 
 void TensorCore::accumulate(int row, float* d) const {
+    const float* const a = a_ + row * k_of(factors_);
     if (!special_) {
-        LOOPS_HERE.row({a_[row], a_power_[row], b_[0], b_power_[0], vanishing_}, d, columns_);
+        LOOPS_HERE.row({a, a_power_ + row * K, b_[0], b_power_[0], vanishing_}, d, columns_);
         return;
     }
     for (int column = 0; column < columns_; ++column) {
-        d[column] = one_element(a_[row], b_[0] + column, d[column]);
+        d[column] = instruction(generation_, factors_, a, b_[0] + column, MAX_COLUMNS, d[column]);
     }
 }
 

@@ -23,13 +23,13 @@ struct Bias {
 };
 
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
-linear_bias_tiles(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16* __restrict__ b, bf16* __restrict__ y,
-                  int n, int m, int k, int ldx, int ldw, int ldy) {
-    multiply_tile({x, w, y, n, m, k, ldx, ldw, ldy}, Bias{b});
+linear_bias_tiles(const bf16* __restrict__ x, Weight w, const bf16* __restrict__ b, bf16* __restrict__ y,
+                  int n, int m, int k, int ldx, int ldy) {
+    multiply_tile({x, w, y, n, m, k, ldx, ldy}, Bias{b});
 }
 
 extern "C" __global__ void __launch_bounds__(8 * WARP_LANES)
-linear_bias_few_rows(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16* __restrict__ b,
-                     bf16* __restrict__ y, int n, int m, int k, int ldx, int ldw, int ldy) {
-    multiply_few_rows({x, w, y, n, m, k, ldx, ldw, ldy}, Bias{b});
+linear_bias_few_rows(const bf16* __restrict__ x, Weight w, const bf16* __restrict__ b,
+                     bf16* __restrict__ y, int n, int m, int k, int ldx, int ldy) {
+    multiply_few_rows({x, w, y, n, m, k, ldx, ldy}, Bias{b});
 }

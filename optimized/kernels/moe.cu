@@ -11,16 +11,18 @@
 //   ⌊n·k/TILE_ROWS⌋ + E suffices; block (t, j) owns rows of tile t, columns from j on. moe_combine: n blocks of
 //   PLACE_THREADS threads.
 // - Requires: K1 chosen holds n rows of ldk, of which k are experts below E; K2 counts holds E, order n·k, tiles one int4
-//   for each tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, w13
-//   E·2I rows of ldx, w2 E·H rows of ldi, multiples of 8, 16-byte aligned; K4 hidden and outputs hold n·k rows; K5 shared
-//   memory: sizeof(Placing) for moe_place, sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything.
+//   for each tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values,
+//   multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H of I, as `linear`'s K8 has them; K4 hidden and
+//   outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place, sizeof(Block::Shared) for moe_gate_up and
+//   moe_down; nothing that is written overlaps anything.
+// - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z
 //   to bf16.
 
 #include "gate_up.cuh"
 
-using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
+using Block = Tile<Weights, TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
 // How often each expert is chosen.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
@@ -89,7 +91,7 @@ moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* _
 
 // hidden = the activation of W₁·x and W₃·x of each choice.
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
-moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int* __restrict__ order,
+moe_gate_up(const bf16* __restrict__ x, Weight w13, const int* __restrict__ order,
             const int4* __restrict__ tiles, bf16* __restrict__ hidden, int k, int h, int intermediate, int ldx, int ldi, float alpha,
             float limit, float beta, float lowest) {
     SHARED_MEMORY(Block::Shared, shared);
@@ -98,11 +100,11 @@ moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int*
     }
     const int4 tile = tiles[blockIdx.x + 1];
     const int first_col = blockIdx.y * TILE_COLS / 2;
-    const bf16* const of_expert = w13 + int64(tile.x) * 2 * intermediate * ldx;
+    const int64 of_expert = int64(tile.x) * 2 * intermediate;
     const auto x_row = [=](int i) -> Row {
         return i < tile.z ? Row{x + int64(order[tile.y + i] / k) * ldx, h} : Row{x, 0};
     };
-    const auto w_row = [=](int j) { return gate_up_row(of_expert, j, first_col, intermediate, ldx, h); };
+    const auto w_row = [=](int j) { return gate_up_row(w13, of_expert, j, first_col, intermediate, h); };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, h, sums);
 
@@ -114,7 +116,7 @@ moe_gate_up(const bf16* __restrict__ x, const bf16* __restrict__ w13, const int*
 
 // outputs = W₂·hidden of each choice.
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
-moe_down(const bf16* __restrict__ hidden, const bf16* __restrict__ w2, const int* __restrict__ order,
+moe_down(const bf16* __restrict__ hidden, Weight w2, const int* __restrict__ order,
          const int4* __restrict__ tiles, bf16* __restrict__ outputs, int h, int intermediate, int ldi, int ldh) {
     SHARED_MEMORY(Block::Shared, shared);
     if (int(blockIdx.x) >= tiles[0].x) {
@@ -122,13 +124,13 @@ moe_down(const bf16* __restrict__ hidden, const bf16* __restrict__ w2, const int
     }
     const int4 tile = tiles[blockIdx.x + 1];
     const int first_col = blockIdx.y * TILE_COLS;
-    const bf16* const of_expert = w2 + int64(tile.x) * h * ldi;
+    const int64 of_expert = int64(tile.x) * h;
     const auto x_row = [=](int i) -> Row {
         return i < tile.z ? Row{hidden + int64(order[tile.y + i]) * ldi, intermediate} : Row{hidden, 0};
     };
-    const auto w_row = [=](int j) -> Row {
+    const auto w_row = [=](int j) {
         const int row = first_col + j;
-        return row < h ? Row{of_expert + int64(row) * ldi, intermediate} : Row{of_expert, 0};
+        return row < h ? Weights::row(w2, of_expert + row, intermediate) : Weights::row(w2, 0, 0);
     };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, intermediate, sums);

@@ -1,7 +1,8 @@
 //! The emulated device: a stand-in CUDA driver, embedded in this crate, which runs the kernels on the processor.
 //!
 //! Launches run on the thread that makes them, before it goes on; the fast form takes other cores to help. The
-//! schedule, the report and the counts below belong to the calling thread, so that tests may run side by side.
+//! schedule, the tensor cores, the report and the counts below belong to the calling thread, so that tests may run side
+//! by side.
 
 #[cfg(test)]
 mod driver_tests;
@@ -12,7 +13,7 @@ use std::cell::Cell;
 use std::fs;
 
 pub use image::Form;
-pub use library::{Counts, LaunchCounts, Schedule, Traffic};
+pub use library::{Counts, LaunchCounts, Schedule, TensorCores, Traffic};
 
 use crate::error::Error;
 use crate::kernel::table::{INSTRUCTIONS, KERNELS};
@@ -23,6 +24,7 @@ use crate::report::Report;
 pub(crate) fn load() -> Result<(), Error> {
     library::load()?;
     library::set_schedule(SCHEDULE.get());
+    library::set_tensor_cores(TENSOR_CORES.get());
     Ok(())
 }
 
@@ -47,6 +49,7 @@ impl Form {
 
 thread_local! {
     static SCHEDULE: Cell<Schedule> = const { Cell::new(Schedule::Forward) };
+    static TENSOR_CORES: Cell<TensorCores> = const { Cell::new(TensorCores::Hopper) };
 }
 
 /// Does `work` with the calling thread's launches in the order of `schedule`.
@@ -60,6 +63,20 @@ pub fn with_schedule<R>(schedule: Schedule, work: impl FnOnce() -> R) -> R {
     }
     let _restored = Restored(SCHEDULE.replace(schedule));
     library::set_schedule(schedule);
+    work()
+}
+
+/// Does `work` with the calling thread's launches on these tensor cores.
+pub fn with_tensor_cores<R>(tensor_cores: TensorCores, work: impl FnOnce() -> R) -> R {
+    struct Restored(TensorCores);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            library::set_tensor_cores(self.0);
+            TENSOR_CORES.set(self.0);
+        }
+    }
+    let _restored = Restored(TENSOR_CORES.replace(tensor_cores));
+    library::set_tensor_cores(tensor_cores);
     work()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //! - [`device`] opens a GPU, or the emulated device that stands in for one.
-//! - [`tensor`] holds matrices there.
+//! - [`tensor`] holds matrices there, [`weight`] weights of products as they are stored.
 //! - [`ops`] launches the kernels, an operator a file.
 //! - [`models`] compose them, as the reference's models do.
 //! - [`kernel`] lists the kernels with their constants, and turns their sources into what a device runs.
@@ -22,3 +22,4 @@ pub mod report;
 pub mod shared_memory;
 pub mod tensor;
 pub mod timing;
+pub mod weight;

@@ -15,18 +15,23 @@ use crate::kernel::stated::VECTOR;
 /// Rows are padded to a multiple of so many elements, which kernels read at once: 16 bytes of bf16.
 pub const ROW_MULTIPLE: usize = VECTOR;
 
+/// Bytes that kernels read at once.
+const VECTOR_BYTES: usize = 16;
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for half::bf16 {}
     impl Sealed for f32 {}
     impl Sealed for i32 {}
+    impl Sealed for u8 {}
 }
 
-/// What a matrix holds: bf16, f32 or i32.
+/// What a matrix holds: bf16, f32, i32 or bytes.
 pub trait Element: sealed::Sealed + DeviceRepr + ValidAsZeroBits + Copy + Default + PartialEq {}
 impl Element for bf16 {}
 impl Element for f32 {}
 impl Element for i32 {}
+impl Element for u8 {}
 
 /// A matrix on the device that made it, row by row. Every row begins 16-byte aligned, and what pads it is zero.
 #[derive(Debug)]
@@ -44,7 +49,7 @@ impl<T> Matrix<T> {
 
     /// Elements from one row to the next: the leading dimension.
     pub fn ld(&self) -> usize {
-        self.cols.next_multiple_of(ROW_MULTIPLE)
+        padded::<T>(self.cols)
     }
 
     /// The same elements, s rows side by side in each row. Of patches that come square by square it is `patch_merge`, which
@@ -73,7 +78,7 @@ impl<T> Matrix<T> {
 impl Gpu {
     /// A matrix of zeros.
     pub fn zeros<T: Element>(&self, (rows, cols): (usize, usize)) -> Result<Matrix<T>, Error> {
-        let data = self.stream().alloc_zeros(padded_len(rows, cols)?);
+        let data = self.stream().alloc_zeros(padded_len::<T>(rows, cols)?);
         let data = self.outcome(data, || format!("allocating {rows} × {cols}"))?;
         Ok(Matrix { data, rows, cols })
     }
@@ -82,7 +87,7 @@ impl Gpu {
     pub fn uninitialised<T: Element>(&self, (rows, cols): (usize, usize)) -> Result<Matrix<T>, Error> {
         #[expect(unsafe_code, reason = "memory that holds anything")]
         // SAFETY: any bits are a value of an `Element`.
-        let data = unsafe { self.stream().alloc(padded_len(rows, cols)?) };
+        let data = unsafe { self.stream().alloc(padded_len::<T>(rows, cols)?) };
         let data = self.outcome(data, || format!("allocating {rows} × {cols}"))?;
         Ok(Matrix { data, rows, cols })
     }
@@ -90,8 +95,8 @@ impl Gpu {
     /// A copy of `values` on the device.
     pub fn upload<T: Element>(&self, values: ArrayView2<'_, T>) -> Result<Matrix<T>, Error> {
         let (rows, cols) = values.dim();
-        padded_len(rows, cols)?;
-        let mut padded = Array2::default((rows, cols.next_multiple_of(ROW_MULTIPLE)));
+        padded_len::<T>(rows, cols)?;
+        let mut padded = Array2::default((rows, padded::<T>(cols)));
         padded.slice_mut(s![.., ..cols]).assign(&values);
         let data = self.stream().clone_htod(padded.as_slice().expect("a fresh array is contiguous"));
         let data = self.outcome(data, || format!("copying {rows} × {cols} to the device"))?;
@@ -148,8 +153,13 @@ impl Gpu {
     }
 }
 
+/// So many columns with their padding.
+fn padded<T>(cols: usize) -> usize {
+    cols.next_multiple_of(ROW_MULTIPLE.max(VECTOR_BYTES / size_of::<T>()))
+}
+
 /// Elements of a matrix with its padding.
-fn padded_len(rows: usize, cols: usize) -> Result<usize, Error> {
+fn padded_len<T>(rows: usize, cols: usize) -> Result<usize, Error> {
     require(rows.min(cols) >= 1, "matrix K1", "min(rows, cols)", rows.min(cols), "at least 1")?;
-    Ok(rows * cols.next_multiple_of(ROW_MULTIPLE))
+    Ok(rows * padded::<T>(cols))
 }

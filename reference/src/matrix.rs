@@ -1,6 +1,7 @@
 //! Matrices in their stored form, and the panels of rows in which their numbers are taken out of it.
 //!
-//! A panel is the one place where stored bytes become numbers, for the reference and for the CUDA path.
+//! A panel is the one place where stored bytes become numbers, for the reference and for the CUDA path, but that its kernels
+//! dequantize E4M3 themselves (`optimized/kernels/include/weights.cuh`).
 
 mod eight_bits;
 mod encoding;

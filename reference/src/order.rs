@@ -136,15 +136,13 @@ impl TensorCore {
     }
 
     /// One step: products and sum are aligned to the largest of their exponents, where a product's is the sum of its factors'
-    /// and a zero has none; each is cut off F bits below that; they are added exactly; and the result is cut off, too.
+    /// and a zero's is −126; each is cut off F bits below that; they are added exactly; and the result is cut off, too.
     fn step(self, sum: f64, products: &[(f64, f64)]) -> f64 {
         let plain = products.iter().fold(sum, |sum, (a, b)| sum + a * b);
         if !plain.is_finite() {
             return plain;
         }
-        let of_products = products.iter().filter(|(a, b)| a * b != 0.0).map(|&(a, b)| exponent(a) + exponent(b));
-        let largest = of_products.chain((sum != 0.0).then(|| exponent(sum))).max();
-        let Some(largest) = largest else { return 0.0 };
+        let largest = products.iter().fold(exponent(sum), |top, &(a, b)| top.max(exponent(a) + exponent(b)));
         // Whole numbers below 2³³, so that their sum is exact.
         let units = power_of_two(self.fraction - largest);
         let aligned = products.iter().fold((sum * units).trunc(), |sum, (a, b)| sum + (a * b * units).trunc());
@@ -155,7 +153,7 @@ impl TensorCore {
     }
 }
 
-/// The exponent of an f32 that is not 0, as hardware counts it: a subnormal number's is the smallest normal one's.
+/// The exponent of an f32, as hardware counts it: a subnormal number's, and zero's, is the smallest normal one's.
 fn exponent(x: f64) -> i32 {
-    storage::exponent(x).max(-126)
+    if x == 0.0 { -126 } else { storage::exponent(x).max(-126) }
 }

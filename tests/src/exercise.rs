@@ -20,9 +20,11 @@ use optimized::ops::router::{Routed, router};
 use optimized::ops::sampling::argmax;
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
+use optimized::weight::WeightMatrix;
 use reference::config::Blocks;
 use reference::semantics::{MsaSelect, NormWeight};
 
+use crate::quantized::{SCHEMES, stored, weight};
 use crate::values::activations;
 
 const EPS: f32 = 1e-6;
@@ -100,6 +102,14 @@ impl Exercise<'_> {
         self.gpu.upload(activations(seed, dim).mapv(f32::from).view())
     }
 
+    /// A weight as the kernel takes it.
+    fn weight(&self, kernel: &Kernel, seed: u64, dim: (usize, usize)) -> Result<WeightMatrix, Error> {
+        match kernel.constant("WEIGHTS") {
+            16 => self.values(seed, dim).map(WeightMatrix::from),
+            _ => Ok(stored(self.gpu, &[weight(seed, dim, SCHEMES[0], 0)]).into()),
+        }
+    }
+
     fn embedding(&mut self) -> Result<(), Error> {
         let y = embedding(self.gpu, &[4, 0, 3], &self.values(1, (5, 1100))?)?;
         self.keep(&y)
@@ -120,8 +130,9 @@ impl Exercise<'_> {
 
     /// More tiles of k than stages, and a second chunk.
     fn linear<T: Output + Bits>(&mut self, kernel: &Kernel) -> Result<(), Error> {
-        let (x, w) = (self.values(1, (13, 600))?, self.values(2, (150, 600))?);
-        let tilings: &[Tiling] = if *kernel == T::SMALL { &[Tiling::Small, Tiling::FewRows] } else { &[Tiling::Large] };
+        let (x, w) = (self.values(1, (13, 600))?, self.weight(kernel, 2, (150, 600))?);
+        let small = kernel.constant("TILE_ROWS") == 64;
+        let tilings: &[Tiling] = if small { &[Tiling::Small, Tiling::FewRows] } else { &[Tiling::Large] };
         for tiling in tilings {
             let y = linear_tiled::<T>(self.gpu, *tiling, &x, &w)?;
             self.keep(&y)?;
@@ -250,8 +261,8 @@ impl Exercise<'_> {
             weights: self.wide_values(1, (TOKENS, CHOICES))?,
         };
         let experts = Experts {
-            gate_up: self.values(2, (EXPERTS * 2 * INTERMEDIATE, WIDTH))?,
-            down: self.values(3, (EXPERTS * WIDTH, INTERMEDIATE))?,
+            gate_up: self.weight(kernel, 2, (EXPERTS * 2 * INTERMEDIATE, WIDTH))?,
+            down: self.weight(kernel, 3, (EXPERTS * WIDTH, INTERMEDIATE))?,
             count: EXPERTS,
             activation: Activation::Swiglu,
         };
@@ -267,7 +278,7 @@ impl Exercise<'_> {
 
     /// More tiles of k than stages, more tiles of both widths than one.
     fn dense_ffn(&mut self, kernel: &Kernel) -> Result<(), Error> {
-        let ffn = DenseFfn { gate_up: self.values(1, (300, 350))?, down: self.values(2, (350, 150))? };
+        let ffn = DenseFfn { gate_up: self.weight(kernel, 1, (300, 350))?, down: self.weight(kernel, 2, (350, 150))? };
         let tiles = if kernel.constant("TILE_ROWS") == 16 { DenseTiles::Few } else { DenseTiles::Many };
         let fed = dense_ffn_tiled(self.gpu, tiles, &self.values(3, (70, 350))?, &ffn, Activation::Swiglu)?;
         self.keep(&fed.hidden)?;

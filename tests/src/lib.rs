@@ -1,4 +1,4 @@
-//! What the tests share: [`strategy`] draws cases, [`values`] fills them; [`simulated`] computes as devices do and
+//! What the tests share: [`strategy`] draws cases, [`values`] fills them, [`quantized`] with weights in E4M3; [`simulated`] computes as devices do and
 //! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
 //! keeps a small model, [`probes`] look into it; [`position`] makes values that tell where they are, [`mistaken`] known
 //! mistakes, [`seen`] candidates that show something else; [`released`] makes models of few layers and
@@ -13,6 +13,7 @@ pub mod memory;
 pub mod mistaken;
 pub mod position;
 pub mod probes;
+pub mod quantized;
 pub mod released;
 pub mod repository;
 pub mod seen;

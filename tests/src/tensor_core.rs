@@ -1,7 +1,7 @@
 //! The arithmetic of Hopper's tensor cores on bf16, by its definition and in whole numbers only.
 //!
 //! One step of 16: the products and the accumulator are aligned to the largest of their exponents, where a product's
-//! exponent is the sum of its factors' and a zero has none; each is truncated toward zero at 25 fractional bits of that
+//! exponent is the sum of its factors' and a zero's is −126; each is truncated toward zero at 25 fractional bits of that
 //! exponent; they are added exactly; the sum is truncated to f32. (MMA-Sim, arXiv 2511.10909.)
 
 use half::bf16;
@@ -76,9 +76,7 @@ pub fn step(a: &[bf16; STEP], b: &[bf16; STEP], c: f32) -> f32 {
         }
     };
     let terms: Vec<Term> = a.iter().zip(b).map(product).chain([split(c.to_bits(), 23)]).collect();
-    let Some(largest) = terms.iter().filter(|term| term.significand != 0).map(|term| term.aligns_at).max() else {
-        return 0.0;
-    };
+    let largest = terms.iter().map(|term| term.aligns_at).max().expect("17 terms");
     let last = largest - FRACTION_BITS;
     to_f32(terms.iter().map(|term| shifted(term.significand, term.exponent - last)).sum(), last)
 }
@@ -122,6 +120,16 @@ mod tests {
         assert_eq!(step(&a, &b, 1.0), 1.0);
         a[0] = bf16::from_f32(2.0_f32.powi(-12));
         assert_eq!(step(&a, &b, 0.0), 17.0 * 2.0_f32.powi(-26));
+    }
+
+    /// A zero's exponent is −126, so beside 2¹²⁰ it stands at −6, and what is below 2⁻³¹ is lost.
+    #[test]
+    fn a_zero_has_an_exponent() {
+        let (mut a, mut b) = ([bf16::ZERO; STEP], [bf16::ZERO; STEP]);
+        (a[0], b[0]) = (bf16::from_f32(2.0_f32.powi(-20) + 2.0_f32.powi(-27)), bf16::from_f32(2.0_f32.powi(-6)));
+        assert_eq!(step(&a, &b, 0.0), 2.0_f32.powi(-26) + 2.0_f32.powi(-33));
+        b[1] = bf16::from_f32(2.0_f32.powi(120));
+        assert_eq!(step(&a, &b, 0.0), 2.0_f32.powi(-26));
     }
 
     /// 1.5·1.5 = 2.25 aligns at exponent 0, not 1: so 2⁻²⁵ is still seen beside it.

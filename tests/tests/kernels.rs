@@ -56,7 +56,14 @@ fn kernels_compile_for_every_gpu_without_spilling() {
 #[test]
 fn the_tests_own_kernels_compile_too() {
     let Some(nvrtc) = nvrtc("the tests' own kernels were") else { return };
-    for (kernel, source) in [conformance::SOURCE, counts::SOURCE, fault_kernels::SOURCE, mma::SOURCE] {
+    let of_mma = mma::KERNELS.map(|kernel| (kernel, mma::SOURCE));
+    for (kernel, source) in [conformance::SOURCE, counts::SOURCE, fault_kernels::SOURCE, of_mma[0], of_mma[1]] {
         compile(nvrtc, &kernel, &Sources::embedded().with(&kernel.file(), source));
+    }
+    // Ampere multiplies no E4M3.
+    let (kernel, source) = of_mma[2];
+    for architecture in ["sm_89", "sm_90a"] {
+        let sources = Sources::embedded().with(&kernel.file(), source);
+        nvrtc.compile(&kernel, &sources, architecture).unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -1,5 +1,7 @@
 //! Quantized checkpoints that the transformers library made and ran, `fixtures/golden-quantized`.
 
+mod on_device;
+
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;

@@ -115,6 +115,7 @@ Result submit(void* stream, Operation operation);
 // What the calling thread's launches and copies use and leave behind.
 struct ThreadState {
     Schedule schedule;
+    TensorCores tensor_cores = TensorCores::Hopper;
     std::string report;
     LaunchStatistics last_launch;
     Counts counts;

@@ -229,6 +229,10 @@ void emulator_set_schedule(uint32_t order, uint64_t seed) {
     thread_state().schedule = {static_cast<Order>(order), seed};
 }
 
+void emulator_set_tensor_cores(uint32_t generation) {
+    thread_state().tensor_cores = static_cast<TensorCores>(generation);
+}
+
 const char* emulator_report() {
     return thread_state().report.c_str();
 }

@@ -49,7 +49,8 @@ bool is_possible(const LaunchShape& shape, const Function& function) {
 Result launch(const Function& function, const LaunchShape& shape, void** arguments) {
     ThreadState& state = thread_state();
     const Module& module = *function.module;
-    Launch launch(*module.image, function.entry, arguments, shape, state.schedule, module.device->counts());
+    Launch launch(*module.image, function.entry, arguments, shape, state.schedule, state.tensor_cores,
+                  module.device->counts());
     if (launch.checked() || launch.counts) {
         launch.memory = module.device->memory.snapshot();
     }

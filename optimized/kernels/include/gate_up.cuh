@@ -2,7 +2,7 @@
 // activation makes of them.
 #pragma once
 
-#include "gemm.cuh"
+#include "weights.cuh"
 
 // SwiGLU where the limit is 0, and SwiGLU-OAI elsewhere.
 struct Activation {
@@ -25,12 +25,12 @@ DEVICE float activate(const Activation& p, float gate, float up) {
     return (clamped_up + p.beta) * (clamped_gate * (1.f / (1.f + expf(-p.alpha * clamped_gate))));
 }
 
-// Row j of a tile of w, which has the up projection's rows below the gate's: eight from `first` on of the gate's, and the
-// same of the up projection's, alternate.
-DEVICE Row gate_up_row(const bf16* w, int j, int first, int intermediate, int ld, int k) {
+// Row j of a tile of w, which has from row `top` on the gate's rows and the up projection's below them: eight from `first` on
+// of the gate's, and the same of the up projection's, alternate.
+DEVICE Weights::Row gate_up_row(const Weight& w, int64 top, int j, int first, int intermediate, int k) {
     const int col = first + j / 16 * 8 + j % 8;
     const bool is_up = j / 8 % 2 != 0;
-    return col < intermediate ? Row{w + int64(is_up ? intermediate + col : col) * ld, k} : Row{w, 0};
+    return col < intermediate ? Weights::row(w, top + (is_up ? intermediate + col : col), k) : Weights::row(w, 0, 0);
 }
 
 // Stores what the activation makes of one of the calling thread's rows, in columns from `first` on; padding becomes 0.

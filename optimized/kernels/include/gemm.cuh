@@ -46,32 +46,44 @@ DEVICE void copy_vector(Panel<ROWS>& panel, int row, int index, const Row& sourc
     cp_async16(panel.vector(row, index), source.values + (bytes == 0 ? 0 : k), bytes);
 }
 
-// What one of COPIERS threads copies of a panel: the same vector of every (COPIERS / ROW_VECTORS)-th row.
-template <int ROWS, int COPIERS>
-struct PanelCopy {
+// How rows of bf16 come to the tensor cores: COPIERS threads copy DEPTH panels of ROWS rows ahead, each the same vector of
+// every (COPIERS / ROW_VECTORS)-th row, and panels are multiplied as they arrive.
+template <int ROWS, int COPIERS, int DEPTH>
+struct Panels {
     static constexpr int ROWS_AT_ONCE = COPIERS / ROW_VECTORS;
     static_assert(ROWS % ROWS_AT_ONCE == 0, "every thread copies as much");
+    struct Shared {
+        Panel<ROWS> panels[DEPTH];
+    };
 
     Row rows[ROWS / ROWS_AT_ONCE];
     int first;
     int index;
 
-    // For thread number `thread` of them; `row_at(i)` is the panel's row i.
+    // For thread number `thread` of them; `row_at(i)` is the panels' row i.
     template <class RowAt>
-    __device__ __forceinline__ PanelCopy(int thread, RowAt row_at)
-        : first(thread / ROW_VECTORS), index(thread % ROW_VECTORS) {
+    __device__ __forceinline__ Panels(int thread, RowAt row_at) : first(thread / ROW_VECTORS), index(thread % ROW_VECTORS) {
 #pragma unroll
         for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
             rows[i] = row_at(first + i * ROWS_AT_ONCE);
         }
     }
 
-    // Begins copying values k to k + K_TILE - 1.
-    __device__ __forceinline__ void begin(Panel<ROWS>& panel, int k) const {
+    // Begins copying values k to k + K_TILE - 1, panel number `number`.
+    __device__ __forceinline__ void begin(Shared& shared, int number, int k) const {
+        Panel<ROWS>& panel = shared.panels[number % DEPTH];
 #pragma unroll
         for (int i = 0; i < ROWS / ROWS_AT_ONCE; ++i) {
             copy_vector(panel, first + i * ROWS_AT_ONCE, index, rows[i], k + index * VECTOR);
         }
+    }
+
+    // Makes ready for the panel of values k on, which is the next to arrive.
+    __device__ __forceinline__ void look_ahead(int) const {}
+
+    // Panel number `number`, of which the calling thread's copies have arrived; the other threads' after a barrier.
+    __device__ __forceinline__ Panel<ROWS>& arrived(Shared& shared, int number) const {
+        return shared.panels[number % DEPTH];
     }
 };
 
@@ -121,20 +133,19 @@ DEVICE void close_chunk(float (&total)[ROWS][COLS][4], float (&chunk)[ROWS][COLS
 }
 
 // A tile of a product that one block computes: ROWS rows of x times COLS rows of w, by DOWN × ACROSS warps, with DEPTH
-// panels of each in shared memory.
-template <int ROWS, int COLS, int DOWN, int ACROSS, int DEPTH>
+// panels of each on their way. `Weights` says how w's come to the tensor cores (weights.cuh).
+template <class Weights, int ROWS, int COLS, int DOWN, int ACROSS, int DEPTH>
 struct Tile {
     static constexpr int BLOCK_THREADS = DOWN * ACROSS * WARP_LANES;
     static constexpr int WARP_ROWS = ROWS / DOWN;
     static constexpr int WARP_COLS = COLS / ACROSS;
     static_assert(WARP_ROWS % 16 == 0 && WARP_COLS % 16 == 0, "warps compute whole fragments");
     static_assert(DEPTH >= 3, "one stage is computed from, at least two are on their way");
-    struct Stage {
-        Panel<ROWS> x;
-        Panel<COLS> w;
-    };
+    using XPanels = Panels<ROWS, BLOCK_THREADS, DEPTH>;
+    using WPanels = typename Weights::template Panels<COLS, BLOCK_THREADS, DEPTH>;
     struct Shared {
-        Stage stages[DEPTH];
+        typename XPanels::Shared x;
+        typename WPanels::Shared w;
     };
     // A warp's part, as mma_bf16 leaves it.
     using Sums = float[WARP_ROWS / 16][WARP_COLS / 8][4];
@@ -168,13 +179,12 @@ struct Tile {
     // it.
     template <class XRow, class WRow>
     static __device__ __forceinline__ void multiply(Shared& shared, XRow x_row, WRow w_row, int k, Sums& total) {
-        const PanelCopy<ROWS, BLOCK_THREADS> x_copy(threadIdx.x, x_row);
-        const PanelCopy<COLS, BLOCK_THREADS> w_copy(threadIdx.x, w_row);
+        const XPanels x(threadIdx.x, x_row);
+        WPanels w(threadIdx.x, w_row);
         const int tiles = (k + K_TILE - 1) / K_TILE;
         const auto copy = [&](int tile) {
-            Stage& stage = shared.stages[tile % DEPTH];
-            x_copy.begin(stage.x, tile * K_TILE);
-            w_copy.begin(stage.w, tile * K_TILE);
+            x.begin(shared.x, tile, tile * K_TILE);
+            w.begin(shared.w, tile, tile * K_TILE);
         };
         for (int tile = 0; tile < DEPTH - 1; ++tile) {
             if (tile < tiles) {
@@ -182,16 +192,19 @@ struct Tile {
             }
             cp_async_commit();
         }
+        w.look_ahead(0);
         Sums chunk = {};
         for (int tile = 0; tile < tiles; ++tile) {
             cp_async_wait<DEPTH - 2>();
+            Panel<ROWS>& left = x.arrived(shared.x, tile);
+            Panel<COLS>& right = w.arrived(shared.w, tile);
             __syncthreads(); // the tile has arrived for all, and all are done with the one before
             if (tile + DEPTH - 1 < tiles) {
                 copy(tile + DEPTH - 1);
             }
             cp_async_commit();
-            Stage& stage = shared.stages[tile % DEPTH];
-            multiply_panels<WARP_ROWS / 16, WARP_COLS / 16>(chunk, stage.x, warp_row(), stage.w, warp_col());
+            w.look_ahead((tile + 1) * K_TILE);
+            multiply_panels<WARP_ROWS / 16, WARP_COLS / 16>(chunk, left, warp_row(), right, warp_col());
             if ((tile + 1) * K_TILE % K_CHUNK == 0) {
                 close_chunk(total, chunk);
             }

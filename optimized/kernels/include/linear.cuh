@@ -1,7 +1,7 @@
 // What `linear` and `linear_bias` share: x·wᵀ, a tile a block or for few rows, and how y is stored.
 #pragma once
 
-#include "gemm.cuh"
+#include "weights.cuh"
 
 static_assert(OUT == 16 || OUT == 32, "y is bf16 or f32");
 
@@ -33,18 +33,17 @@ struct Output<32> {
 };
 
 using Out = Output<OUT>;
-using Block = Tile<TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
+using Block = Tile<Weights, TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
-// x [n, k], w [m, k] and y [n, m], whose rows are so many values apart.
+// x [n, k], w [m, k] and y [n, m]; rows of x and y are so many values apart.
 struct Operands {
     const bf16* x;
-    const bf16* w;
+    Weight w;
     Out::Value* y;
     int n;
     int m;
     int k;
     int ldx;
-    int ldw;
     int ldy;
 };
 
@@ -73,7 +72,7 @@ DEVICE void multiply_tile(const Operands& p, Finished finished) {
     const int first_row = blockIdx.x * TILE_ROWS;
     const int first_col = blockIdx.y * TILE_COLS;
     const auto x_row = [=](int i) { return row_of(p.x, first_row + i, p.n, p.ldx, p.k); };
-    const auto w_row = [=](int j) { return row_of(p.w, first_col + j, p.m, p.ldw, p.k); };
+    const auto w_row = [=](int j) { return row_of(p.w, first_col + j, p.m, p.k); };
     Block::Sums sums = {}; // WARP_ROWS × WARP_COLS
     Block::multiply(shared, x_row, w_row, p.k, sums);
     store_tile(p, sums, first_row, first_col, finished);
@@ -82,10 +81,13 @@ DEVICE void multiply_tile(const Operands& p, Finished finished) {
 constexpr int FEW_ROWS = 16;
 constexpr int FEW_COLS = 16;
 
+using FewX = Panels<FEW_ROWS, WARP_LANES, FEW_STAGES>;
+using FewW = Weights::Panels<FEW_COLS, WARP_LANES, FEW_STAGES>;
+
 // What a warp of multiply_few_rows copies ahead: FEW_STAGES panels, which no other warp touches.
 struct Ring {
-    Panel<FEW_COLS> w[FEW_STAGES];
-    Panel<FEW_ROWS> x[FEW_STAGES];
+    FewW::Shared w;
+    FewX::Shared x;
 };
 
 // A chunk's sums, [row of x][row of w], padded so that a warp's lanes store to different banks.
@@ -131,11 +133,11 @@ DEVICE void store_chunk(Sums& sums, float (&chunk)[1][2][4]) {
 // 16 rows are 16 weight rows, each read once.
 template <class XRow, class WRow>
 DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const WarpTiles& own) {
-    const PanelCopy<FEW_ROWS, WARP_LANES> x_copy(threadIdx.x % WARP_LANES, x_row);
-    const PanelCopy<FEW_COLS, WARP_LANES> w_copy(threadIdx.x % WARP_LANES, w_row);
+    const FewX x(threadIdx.x % WARP_LANES, x_row);
+    FewW w(threadIdx.x % WARP_LANES, w_row);
     const auto copy = [&](int i) {
-        x_copy.begin(ring.x[i % FEW_STAGES], own.tile(i) * K_TILE);
-        w_copy.begin(ring.w[i % FEW_STAGES], own.tile(i) * K_TILE);
+        x.begin(ring.x, i, own.tile(i) * K_TILE);
+        w.begin(ring.w, i, own.tile(i) * K_TILE);
     };
     for (int i = 0; i < FEW_STAGES - 1; ++i) {
         if (own.has(i)) {
@@ -143,15 +145,19 @@ DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const War
         }
         cp_async_commit();
     }
+    w.look_ahead(own.tile(0) * K_TILE);
     float chunk[1][2][4] = {}; // 16 × 16
     for (int i = 0; own.has(i); ++i) {
         cp_async_wait<FEW_STAGES - 2>();
+        Panel<FEW_ROWS>& few_x = x.arrived(ring.x, i);
+        Panel<FEW_COLS>& few_w = w.arrived(ring.w, i);
         __syncwarp(); // the tile has arrived for all lanes, and all are done with the one before
         if (own.has(i + FEW_STAGES - 1)) {
             copy(i + FEW_STAGES - 1);
         }
         cp_async_commit();
-        multiply_panels<1, 1>(chunk, ring.w[i % FEW_STAGES], 0, ring.x[i % FEW_STAGES], 0);
+        w.look_ahead(own.tile(i + 1) * K_TILE);
+        multiply_panels<1, 1>(chunk, few_w, 0, few_x, 0);
         if (own.ends_chunk(i)) {
             store_chunk(sums[own.chunk(i)], chunk);
         }
@@ -167,7 +173,7 @@ DEVICE void multiply_few_rows(const Operands& p, Finished finished) {
     Sums* const sums = reinterpret_cast<Sums*>(rings + warps);
     const int first_col = blockIdx.x * FEW_COLS;
     const auto x_row = [=](int i) { return row_of(p.x, i, p.n, p.ldx, p.k); };
-    const auto w_row = [=](int j) { return row_of(p.w, first_col + j, p.m, p.ldw, p.k); };
+    const auto w_row = [=](int j) { return row_of(p.w, first_col + j, p.m, p.k); };
     const WarpTiles own = {warp, warps, (p.k + K_TILE - 1) / K_TILE};
     sum_chunks(rings[warp], sums, x_row, w_row, own);
     __syncthreads();

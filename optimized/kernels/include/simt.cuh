@@ -113,12 +113,16 @@ DEVICE void ldmatrix_x4_trans(uint32 (&fragments)[COUNT][4], const void* row, in
     }
 }
 
-DEVICE void mma_bf16_tile(float (&d)[4], const uint32 (&a)[4], uint32 b0, uint32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+#define MMA_TILE(name, instruction)                                                                                    \
+    DEVICE void name(float (&d)[4], const uint32 (&a)[4], uint32 b0, uint32 b1) {                                      \
+        asm volatile("mma.sync.aligned." instruction                                                                   \
+                     " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                  \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                  \
+    }
+MMA_TILE(mma_bf16_tile, "m16n8k16.row.col.f32.bf16.bf16.f32")
+MMA_TILE(mma_f16_tile, "m16n8k16.row.col.f32.f16.f16.f32")
+MMA_TILE(mma_e4m3_tile, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
 
 // d[i][j] += a[i]·b[j] on tensor cores, over 16 k, for ROWS tiles of 16 rows and 2·PAIRS tiles of 8 columns. Lane l
 // holds
@@ -126,16 +130,20 @@ DEVICE void mma_bf16_tile(float (&d)[4], const uint32 (&a)[4], uint32 b0, uint32
 //   b[j]: two rows from 2(l%4) (0, 2) and from 2(l%4)+8 (1, 3), column l/4 of the pair's first tile (0, 1) and second
 //   (2, 3),
 //   d[i][j]: row l/4 (0, 1) and l/4+8 (2, 3), columns 2(l%4) (0, 2) and 2(l%4)+1 (1, 3).
-template <int ROWS, int PAIRS>
-DEVICE void mma_bf16(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (int j = 0; j < 2 * PAIRS; ++j) {
-            mma_bf16_tile(d[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-        }
+#define MMA(name)                                                                                                      \
+    template <int ROWS, int PAIRS>                                                                                     \
+    DEVICE void name(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {        \
+        _Pragma("unroll") for (int i = 0; i < ROWS; ++i) {                                                             \
+            _Pragma("unroll") for (int j = 0; j < 2 * PAIRS; ++j) {                                                    \
+                name##_tile(d[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);                              \
+            }                                                                                                          \
+        }                                                                                                              \
     }
-}
+MMA(mma_bf16)
+// The same of f16.
+MMA(mma_f16)
+// The same of E4M3, over 32 k: where above are two values, are four, two of which take the place of one. From sm_89 on.
+MMA(mma_e4m3)
 
 // Waits for `threads` threads, all of whole warps, at barrier `id`; __syncthreads is barrier 0.
 DEVICE void barrier_sync(int id, int threads) {

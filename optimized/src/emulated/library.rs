@@ -24,6 +24,16 @@ pub enum Schedule {
     Adversarial(u64),
 }
 
+/// The tensor cores that a launch's instructions are those of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TensorCores {
+    /// Hopper's.
+    #[default]
+    Hopper,
+    /// Ada's; those of bf16 and f16 are Ampere's, too.
+    Ada,
+}
+
 /// What the calling thread's last launch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaunchCounts {
@@ -106,6 +116,7 @@ impl Counts {
 /// The functions that the emulated driver has beyond a CUDA driver's. Each concerns the calling thread.
 struct Controls {
     set_schedule: Symbol<unsafe extern "C" fn(u32, u64)>,
+    set_tensor_cores: Symbol<unsafe extern "C" fn(u32)>,
     report: Symbol<unsafe extern "C" fn() -> *const c_char>,
     clear_report: Symbol<unsafe extern "C" fn()>,
     last_launch: Symbol<unsafe extern "C" fn(*mut u64, *mut u64, *mut u64)>,
@@ -140,6 +151,7 @@ fn load_controls() -> Result<Controls, String> {
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(|error| error.to_string())?;
     let controls = Controls {
         set_schedule: symbol(&library, "emulator_set_schedule")?,
+        set_tensor_cores: symbol(&library, "emulator_set_tensor_cores")?,
         report: symbol(&library, "emulator_report")?,
         clear_report: symbol(&library, "emulator_clear_report")?,
         last_launch: symbol(&library, "emulator_last_launch")?,
@@ -173,6 +185,20 @@ pub(super) fn set_schedule(schedule: Schedule) {
         // SAFETY: it stores two numbers.
         unsafe {
             (controls.set_schedule)(order, seed);
+        }
+    }
+}
+
+pub(super) fn set_tensor_cores(tensor_cores: TensorCores) {
+    let generation = match tensor_cores {
+        TensorCores::Hopper => 0,
+        TensorCores::Ada => 1,
+    };
+    if let Some(controls) = controls() {
+        #[expect(unsafe_code, reason = "a foreign function")]
+        // SAFETY: it stores a number.
+        unsafe {
+            (controls.set_tensor_cores)(generation);
         }
     }
 }

@@ -51,10 +51,12 @@ pub const RMS_NORM: Kernel = Kernel { op: "rms_norm", entries: &["rms_norm"], co
 pub const ADD_RMS_NORM: Kernel =
     Kernel { op: "add_rms_norm", entries: &["add_rms_norm"], constants: &[("THREADS", 256)] };
 
-/// The linear operator's constants: bits of the output, rows and columns of a tile, warps across it, stages of its ring.
-const fn linear(out: u32, tile: u32, across: u32, stages: u32) -> [(&'static str, u32); 7] {
+/// The linear operator's constants: bits of the output and of a weight, rows and columns of a tile, warps across it, stages of
+/// its ring.
+const fn linear([out, weights]: [u32; 2], tile: u32, across: u32, stages: u32) -> [(&'static str, u32); 8] {
     [
         ("OUT", out),
+        ("WEIGHTS", weights),
         ("TILE_ROWS", tile),
         ("TILE_COLS", tile),
         ("WARPS_DOWN", 2),
@@ -69,16 +71,29 @@ const SMALL: &[&str] = &["linear_tiles", "linear_few_rows"];
 const LARGE: &[&str] = &["linear_tiles"];
 
 /// The linear operator in 64 × 64 tiles, to bf16; also for few rows.
-pub const LINEAR_64_BF16: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear(16, 64, 2, 4) };
+pub const LINEAR_64_BF16: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([16, 16], 64, 2, 4) };
 
 /// The linear operator in 64 × 64 tiles, to f32; also for few rows.
-pub const LINEAR_64_F32: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear(32, 64, 2, 4) };
+pub const LINEAR_64_F32: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([32, 16], 64, 2, 4) };
 
 /// The linear operator in 128 × 128 tiles, to bf16.
-pub const LINEAR_128_BF16: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear(16, 128, 4, 3) };
+pub const LINEAR_128_BF16: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([16, 16], 128, 4, 3) };
 
 /// The linear operator in 128 × 128 tiles, to f32.
-pub const LINEAR_128_F32: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear(32, 128, 4, 3) };
+pub const LINEAR_128_F32: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([32, 16], 128, 4, 3) };
+
+/// The linear operator of weights in E4M3 in 64 × 64 tiles, to bf16; also for few rows.
+pub const LINEAR_64_BF16_E4M3: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([16, 8], 64, 2, 4) };
+
+/// The linear operator of weights in E4M3 in 64 × 64 tiles, to f32; also for few rows.
+pub const LINEAR_64_F32_E4M3: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([32, 8], 64, 2, 4) };
+
+/// The linear operator of weights in E4M3 in 128 × 128 tiles, to bf16.
+pub const LINEAR_128_BF16_E4M3: Kernel =
+    Kernel { op: "linear", entries: LARGE, constants: &linear([16, 8], 128, 4, 3) };
+
+/// The linear operator of weights in E4M3 in 128 × 128 tiles, to f32.
+pub const LINEAR_128_F32_E4M3: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([32, 8], 128, 4, 3) };
 
 /// Embedding of tokens.
 pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
@@ -138,47 +153,64 @@ pub const ROUTER: Kernel =
 /// Routed experts.
 const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_gate_up", "moe_down", "moe_combine"];
 
+/// Those of tiles: bits of a weight, rows and columns of a tile, warps down and across it, stages of its ring.
+const fn tiled(
+    weights: u32,
+    [rows, cols]: [u32; 2],
+    [down, across]: [u32; 2],
+    stages: u32,
+) -> [(&'static str, u32); 6] {
+    [
+        ("WEIGHTS", weights),
+        ("TILE_ROWS", rows),
+        ("TILE_COLS", cols),
+        ("WARPS_DOWN", down),
+        ("WARPS_ACROSS", across),
+        ("STAGES", stages),
+    ]
+}
+
+/// Tiles of 16 rows, for few tokens.
+const fn of_16(weights: u32) -> [(&'static str, u32); 6] {
+    tiled(weights, [16, 64], [1, 4], 4)
+}
+
+/// Tiles of 64 rows.
+const fn of_64(weights: u32) -> [(&'static str, u32); 6] {
+    tiled(weights, [64, 128], [2, 4], 3)
+}
+
+/// The same, and threads of a block that places choices.
+const fn placing([a, b, c, d, e, f]: [(&'static str, u32); 6]) -> [(&'static str, u32); 7] {
+    [("PLACE_THREADS", 256), a, b, c, d, e, f]
+}
+
 /// Routed experts in tiles of 16 rows, for few tokens.
-pub const MOE_16: Kernel = Kernel {
-    op: "moe",
-    entries: MOE_ENTRIES,
-    constants: &[
-        ("PLACE_THREADS", 256),
-        ("TILE_ROWS", 16),
-        ("TILE_COLS", 64),
-        ("WARPS_DOWN", 1),
-        ("WARPS_ACROSS", 4),
-        ("STAGES", 4),
-    ],
-};
+pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(16)) };
 
 /// Routed experts in tiles of 64 rows.
-pub const MOE_64: Kernel = Kernel {
-    op: "moe",
-    entries: MOE_ENTRIES,
-    constants: &[
-        ("PLACE_THREADS", 256),
-        ("TILE_ROWS", 64),
-        ("TILE_COLS", 128),
-        ("WARPS_DOWN", 2),
-        ("WARPS_ACROSS", 4),
-        ("STAGES", 3),
-    ],
-};
+pub const MOE_64: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(16)) };
+
+/// Routed experts of weights in E4M3 in tiles of 16 rows, for few tokens.
+pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(8)) };
+
+/// Routed experts of weights in E4M3 in tiles of 64 rows.
+pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(8)) };
+
+/// A dense feed-forward network.
+const DENSE_FFN_ENTRIES: &[&str] = &["dense_ffn_gate_up"];
 
 /// A dense feed-forward network, for few tokens.
-pub const DENSE_FFN_16: Kernel = Kernel {
-    op: "dense_ffn",
-    entries: &["dense_ffn_gate_up"],
-    constants: &[("TILE_ROWS", 16), ("TILE_COLS", 64), ("WARPS_DOWN", 1), ("WARPS_ACROSS", 4), ("STAGES", 4)],
-};
+pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(16) };
 
 /// A dense feed-forward network in tiles of 64 rows.
-pub const DENSE_FFN_64: Kernel = Kernel {
-    op: "dense_ffn",
-    entries: &["dense_ffn_gate_up"],
-    constants: &[("TILE_ROWS", 64), ("TILE_COLS", 128), ("WARPS_DOWN", 2), ("WARPS_ACROSS", 4), ("STAGES", 3)],
-};
+pub const DENSE_FFN_64: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(16) };
+
+/// A dense feed-forward network of weights in E4M3, for few tokens.
+pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(8) };
+
+/// A dense feed-forward network of weights in E4M3 in tiles of 64 rows.
+pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
 
 /// The largest logit of rows.
 pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
@@ -193,12 +225,12 @@ pub const GELU: Kernel = Kernel { op: "gelu", entries: &["gelu"], constants: &[(
 pub const LINEAR_BIAS_64: Kernel = Kernel {
     op: "linear_bias",
     entries: &["linear_bias_tiles", "linear_bias_few_rows"],
-    constants: &linear(16, 64, 2, 4),
+    constants: &linear([16, 16], 64, 2, 4),
 };
 
 /// The linear operator with bias in 128 × 128 tiles.
 pub const LINEAR_BIAS_128: Kernel =
-    Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear(16, 128, 4, 3) };
+    Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear([16, 16], 128, 4, 3) };
 
 /// RoPE, a warp a head.
 pub const ROPE: Kernel = Kernel { op: "rope", entries: &["rope"], constants: &[("THREADS", 256)] };
@@ -254,6 +286,10 @@ pub const KERNELS: &[Kernel] = &[
     LINEAR_64_F32,
     LINEAR_128_BF16,
     LINEAR_128_F32,
+    LINEAR_64_BF16_E4M3,
+    LINEAR_64_F32_E4M3,
+    LINEAR_128_BF16_E4M3,
+    LINEAR_128_F32_E4M3,
     QK_NORM_ROPE[0],
     QK_NORM_ROPE[1],
     QK_NORM_ROPE[2],
@@ -273,8 +309,12 @@ pub const KERNELS: &[Kernel] = &[
     ROUTER,
     MOE_16,
     MOE_64,
+    MOE_16_E4M3,
+    MOE_64_E4M3,
     DENSE_FFN_16,
     DENSE_FFN_64,
+    DENSE_FFN_16_E4M3,
+    DENSE_FFN_64_E4M3,
     SAMPLING,
     LAYER_NORM,
     GELU,

@@ -30,6 +30,7 @@ use crate::ops::router::router;
 use crate::ops::sampling::argmax;
 use crate::ops::{Activation, HeadLayout};
 use crate::tensor::Matrix;
+use crate::weight::{WeightMatrix, WeightView};
 
 /// A model on a device.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub struct Decoder {
     layers: Vec<Layer>,
     final_norm: Matrix<bf16>,
     /// None if the head is the embedding.
-    head: Option<Matrix<bf16>>,
+    head: Option<WeightMatrix>,
     /// None of a model of text.
     tower: Option<VisionTower>,
 }
@@ -136,7 +137,7 @@ impl Decoder {
         };
         let embedding = loader.stacked(&[Weight::Embedding])?;
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
-        let head = if config.tie_word_embeddings { None } else { Some(loader.stacked(&[Weight::LmHead])?) };
+        let head = if config.tie_word_embeddings { None } else { Some(loader.of_products(&[Weight::LmHead])?) };
         let select = semantics.msa_select;
         Ok(Decoder {
             gpu,
@@ -221,7 +222,8 @@ impl Decoder {
             tap.show(Site::Layer(layer, LayerSite::Output), &stream)?;
         }
         tap.show(Site::FinalNorm, &normed)?;
-        let logits = linear(&self.gpu, &normed, self.head.as_ref().unwrap_or(&self.embedding))?;
+        let head = self.head.as_ref().map_or(WeightView::from(&self.embedding), WeightView::from);
+        let logits = linear(&self.gpu, &normed, head)?;
         tap.show(Site::LmHead, &logits)?;
         tap.show(Site::Logits, &logits)?;
         cache.len += tokens.len();

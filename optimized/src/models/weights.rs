@@ -1,10 +1,11 @@
-//! A checkpoint's weights on the device: bf16, the router f32.
+//! A checkpoint's weights on the device: those of products as they are stored, if the kernels take them so, else bf16, as all
+//! others; the router f32.
 
 pub(crate) mod vision;
 
 use half::bf16;
 use ndarray::Array2;
-use reference::contract::{Config, FeedForward, LayerWeight, Projection, Weight, Weights};
+use reference::contract::{self, Config, FeedForward, LayerWeight, Projection, Weight, Weights};
 
 use crate::device::Gpu;
 use crate::error::Error;
@@ -12,17 +13,18 @@ use crate::ops::Activation;
 use crate::ops::dense_ffn::DenseFfn;
 use crate::ops::moe::Experts;
 use crate::tensor::Matrix;
+use crate::weight::{Quantized, WeightMatrix};
 
 /// A decoder layer's weights.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) input_norm: Matrix<bf16>,
     /// Query, key and value projections, and those of the index branch, one below the other.
-    pub(crate) projections: Matrix<bf16>,
+    pub(crate) projections: WeightMatrix,
     pub(crate) query_norm: Matrix<bf16>,
     pub(crate) key_norm: Matrix<bf16>,
     pub(crate) index_norms: Option<IndexNorms>,
-    pub(crate) o: Matrix<bf16>,
+    pub(crate) o: WeightMatrix,
     pub(crate) post_attention_norm: Matrix<bf16>,
     pub(crate) network: Network,
 }
@@ -37,7 +39,7 @@ pub(crate) struct IndexNorms {
 /// What follows attention.
 #[derive(Debug)]
 pub(crate) enum Network {
-    Dense(DenseFfn),
+    Dense(Box<DenseFfn>),
     Experts(Box<Routed>),
 }
 
@@ -69,7 +71,7 @@ impl Loader<'_> {
         }
         let projections: Vec<Weight> = projections.into_iter().map(at).collect();
         let network = match config.layer(layer).feed_forward {
-            FeedForward::Dense => Network::Dense(self.dense(layer, LayerWeight::Dense)?),
+            FeedForward::Dense => Network::Dense(Box::new(self.dense(layer, LayerWeight::Dense)?)),
             FeedForward::Experts => {
                 let shared = config.is_shared(layer).then(|| self.dense(layer, LayerWeight::Shared)).transpose()?;
                 let (gate, bias) = (self.wide(at(LayerWeight::Gate))?, self.wide(at(LayerWeight::CorrectionBias))?);
@@ -79,11 +81,11 @@ impl Loader<'_> {
         };
         Ok(Layer {
             input_norm: one(LayerWeight::InputNorm)?,
-            projections: self.stacked(&projections)?,
+            projections: self.of_products(&projections)?,
             query_norm: one(LayerWeight::QNorm)?,
             key_norm: one(LayerWeight::KNorm)?,
             index_norms,
-            o: one(LayerWeight::OProj)?,
+            o: self.of_products(&[at(LayerWeight::OProj)])?,
             post_attention_norm: one(LayerWeight::PostAttentionNorm)?,
             network,
         })
@@ -92,8 +94,8 @@ impl Loader<'_> {
     fn dense(&self, layer: usize, of: fn(Projection) -> LayerWeight) -> Result<DenseFfn, Error> {
         let at = |projection| Weight::Layer(layer, of(projection));
         Ok(DenseFfn {
-            gate_up: self.stacked(&[Projection::Gate, Projection::Up].map(at))?,
-            down: self.stacked(&[at(Projection::Down)])?,
+            gate_up: self.of_products(&[Projection::Gate, Projection::Up].map(at))?,
+            down: self.of_products(&[at(Projection::Down)])?,
         })
     }
 
@@ -102,13 +104,29 @@ impl Loader<'_> {
         let both = |e| [expert(e, Projection::Gate), expert(e, Projection::Up)];
         let gate_up: Vec<Weight> = (0..count).flat_map(both).collect();
         let down: Vec<Weight> = (0..count).map(|e| expert(e, Projection::Down)).collect();
-        let (gate_up, down) = (self.stacked(&gate_up)?, self.stacked(&down)?);
+        let (gate_up, down) = (self.of_products(&gate_up)?, self.of_products(&down)?);
         Ok(Experts { gate_up, down, count, activation: self.activation })
+    }
+
+    /// Weights of products of equal width, one below the other: quantized ones as they are stored, others rounded to bf16.
+    pub(crate) fn of_products(&self, weights: &[Weight]) -> Result<WeightMatrix, Error> {
+        let parts = self.parts(weights)?;
+        match Quantized::stacked(self.gpu, &parts)? {
+            Some(quantized) => Ok(quantized.into()),
+            None => self.rounded(&parts).map(WeightMatrix::from),
+        }
     }
 
     /// Weights of equal width, one below the other, rounded to bf16 where they are stored wider.
     pub(crate) fn stacked(&self, weights: &[Weight]) -> Result<Matrix<bf16>, Error> {
-        let parts = weights.iter().map(|&weight| self.weights.get(weight)).collect::<Result<Vec<_>, _>>()?;
+        self.rounded(&self.parts(weights)?)
+    }
+
+    fn parts(&self, weights: &[Weight]) -> Result<Vec<contract::Matrix<'_>>, Error> {
+        Ok(weights.iter().map(|&weight| self.weights.get(weight)).collect::<Result<_, _>>()?)
+    }
+
+    fn rounded(&self, parts: &[contract::Matrix<'_>]) -> Result<Matrix<bf16>, Error> {
         let rows = parts.iter().map(|part| part.dim().0).sum();
         let columns = parts.first().map_or(0, |part| part.dim().1);
         let mut all = Array2::from_elem((rows, columns), bf16::ZERO);

@@ -10,8 +10,9 @@ use super::{Activation, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_64};
+use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3};
 use crate::tensor::Matrix;
+use crate::weight::{WeightMatrix, WeightView};
 
 /// From so many rows on, tiles of 64 rows are fuller than a quarter.
 const ROWS_FOR_64: usize = 17;
@@ -20,9 +21,9 @@ const ROWS_FOR_64: usize = 17;
 #[derive(Debug)]
 pub struct DenseFfn {
     /// w₁ over w₃ \[2m, d\].
-    pub gate_up: Matrix<bf16>,
+    pub gate_up: WeightMatrix,
     /// w₂ \[d, m\].
-    pub down: Matrix<bf16>,
+    pub down: WeightMatrix,
 }
 
 /// What it says.
@@ -49,10 +50,12 @@ impl DenseTiles {
         if n >= ROWS_FOR_64 { Self::Many } else { Self::Few }
     }
 
-    fn kernel(self) -> Kernel {
-        match self {
-            Self::Few => DENSE_FFN_16,
-            Self::Many => DENSE_FFN_64,
+    fn kernel(self, weights: WeightView<'_>) -> Kernel {
+        match (self, weights) {
+            (Self::Few, WeightView::Bf16(_)) => DENSE_FFN_16,
+            (Self::Few, WeightView::Quantized(_)) => DENSE_FFN_16_E4M3,
+            (Self::Many, WeightView::Bf16(_)) => DENSE_FFN_64,
+            (Self::Many, WeightView::Quantized(_)) => DENSE_FFN_64_E4M3,
         }
     }
 }
@@ -73,9 +76,10 @@ pub fn dense_ffn_tiled(
     ffn: &DenseFfn,
     activation: Activation,
 ) -> Result<DenseFed, Error> {
-    let ((n, d), (down, m)) = (x.dim(), ffn.down.dim());
-    let rows = ffn.gate_up.dim().0;
-    Linear::under(&RoundingContract::PARITY).check(x.dim(), ffn.gate_up.dim())?;
+    let gate_up = WeightView::from(&ffn.gate_up);
+    let ((n, d), (down, m)) = (x.dim(), WeightView::from(&ffn.down).dim());
+    let rows = gate_up.dim().0;
+    Linear::under(&RoundingContract::PARITY).check(x.dim(), gate_up.dim())?;
     require(rows == 2 * m, "dense_ffn K1", "rows(w1, w3)", rows, format!("2·m = {}", 2 * m))?;
     require(down == d, "dense_ffn K2", "rows(w2)", down, format!("d = {d}"))?;
     let mut hidden = gpu.uninitialised((n, m))?;
@@ -84,17 +88,17 @@ pub fn dense_ffn_tiled(
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("dense_ffn K2", quantity, value)?;
     }
-    let kernel = tiles.kernel();
+    let kernel = tiles.kernel(gate_up);
     let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     let grid = Grid {
         blocks: (count(n).div_ceil(tile_rows), count(2 * hidden.ld()).div_ceil(tile_cols)),
         threads: 32 * kernel.constant("WARPS_DOWN") * kernel.constant("WARPS_ACROSS"),
     };
     let grid = gpu.with_shared("dense_ffn K5", grid, tile_bytes(&kernel))?;
-    let coefficients = activation.arguments();
+    let (weight, coefficients) = (gate_up.argument("dense_ffn K2")?, activation.arguments());
     let function = gpu.function(&kernel, "dense_ffn_gate_up")?;
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(ffn.gate_up.data()).arg(hidden.data_mut());
+    launch.arg(x.data()).arg(&weight).arg(hidden.data_mut());
     for argument in &arguments {
         launch.arg(argument);
     }

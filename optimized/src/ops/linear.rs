@@ -10,8 +10,12 @@ use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::stated::{FEW_ROWS as FEW, K_CHUNK, K_TILE};
-use crate::kernel::table::{LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32};
+use crate::kernel::table::{
+    LINEAR_64_BF16, LINEAR_64_BF16_E4M3, LINEAR_64_F32, LINEAR_64_F32_E4M3, LINEAR_128_BF16, LINEAR_128_BF16_E4M3,
+    LINEAR_128_F32, LINEAR_128_F32_E4M3,
+};
 use crate::tensor::{Element, Matrix};
+use crate::weight::WeightView;
 
 /// Bytes of a bf16.
 const VALUE_BYTES: u32 = 2;
@@ -24,21 +28,24 @@ const SUMS_BYTES: usize = FEW * (FEW + 4) * 4;
 
 /// What y may hold: bf16 or f32.
 pub trait Output: Element {
-    /// The kernel in 64 × 64 tiles, and for few rows.
-    const SMALL: Kernel;
-    /// The kernel in 128 × 128 tiles.
-    const LARGE: Kernel;
+    /// The kernels of weights in bf16.
+    const KERNELS: Kernels;
+    /// Those of weights in E4M3.
+    const QUANTIZED: Kernels;
 }
 
 impl Output for bf16 {
-    const SMALL: Kernel = LINEAR_64_BF16;
-    const LARGE: Kernel = LINEAR_128_BF16;
+    const KERNELS: Kernels = Kernels { small: LINEAR_64_BF16, large: LINEAR_128_BF16, entries: ENTRIES };
+    const QUANTIZED: Kernels = Kernels { small: LINEAR_64_BF16_E4M3, large: LINEAR_128_BF16_E4M3, entries: ENTRIES };
 }
 
 impl Output for f32 {
-    const SMALL: Kernel = LINEAR_64_F32;
-    const LARGE: Kernel = LINEAR_128_F32;
+    const KERNELS: Kernels = Kernels { small: LINEAR_64_F32, large: LINEAR_128_F32, entries: ENTRIES };
+    const QUANTIZED: Kernels = Kernels { small: LINEAR_64_F32_E4M3, large: LINEAR_128_F32_E4M3, entries: ENTRIES };
 }
+
+/// In tiles, for few rows.
+const ENTRIES: [&str; 2] = ["linear_tiles", "linear_few_rows"];
 
 /// How y is cut into blocks. All give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +70,15 @@ impl Tiling {
     }
 
     /// The one that suits x and w, and has room on the device.
-    pub(super) fn suiting(gpu: &Gpu, small: &Kernel, x: &Matrix<bf16>, w: &Matrix<bf16>) -> Self {
+    pub(super) fn suiting(gpu: &Gpu, kernels: &Kernels, x: &Matrix<bf16>, w: WeightView<'_>) -> Self {
         let ((n, k), m) = (x.dim(), w.dim().0);
-        Self::of(n, m, k).with_room(small, k, gpu.shared_bytes())
+        Self::of(n, m, k).with_room(kernels, k, gpu.shared_bytes())
     }
 
-    /// The same, or small tiles where a block for few rows may not have as much shared memory as it needs.
+    /// The same, or small tiles where a block may not have as much shared memory as it needs.
     #[must_use]
-    pub fn with_room(self, small: &Kernel, k: usize, most_bytes: u32) -> Self {
-        if self == Self::FewRows && self.shared_bytes(small, k) > most_bytes { Self::Small } else { self }
+    pub fn with_room(self, kernels: &Kernels, k: usize, most_bytes: u32) -> Self {
+        if self.shared_bytes(kernels.of(self).0, k) > most_bytes { Self::Small } else { self }
     }
 
     /// Shared memory of a block of the kernel that computes it.
@@ -79,7 +86,7 @@ impl Tiling {
         match self {
             Self::Small | Self::Large => tile_bytes(kernel),
             Self::FewRows => {
-                let ring_bytes = kernel.constant("FEW_STAGES") * 2 * count(FEW) * count(K_TILE) * VALUE_BYTES;
+                let ring_bytes = panels_bytes(kernel, kernel.constant("FEW_STAGES"), [count(FEW); 2]);
                 few_warps(k) * ring_bytes + count(k.div_ceil(K_CHUNK) * SUMS_BYTES)
             }
         }
@@ -87,33 +94,52 @@ impl Tiling {
 }
 
 /// The kernels of an operator that multiplies x and w.
-pub(super) struct Kernels {
+#[derive(Debug, Clone, Copy)]
+pub struct Kernels {
     /// In 64 × 64 tiles, and for few rows.
-    pub(super) small: Kernel,
+    pub small: Kernel,
     /// In 128 × 128 tiles.
-    pub(super) large: Kernel,
+    pub large: Kernel,
     /// Their entries: in tiles, for few rows.
     pub(super) entries: [&'static str; 2],
+}
+
+impl Kernels {
+    /// The kernel of a tiling, and its entry.
+    fn of(&self, tiling: Tiling) -> (&Kernel, &'static str) {
+        let [in_tiles, for_few_rows] = self.entries;
+        match tiling {
+            Tiling::Small => (&self.small, in_tiles),
+            Tiling::Large => (&self.large, in_tiles),
+            Tiling::FewRows => (&self.small, for_few_rows),
+        }
+    }
+}
+
+/// Those of weights as w is stored.
+fn kernels<T: Output>(w: WeightView<'_>) -> Kernels {
+    if w.is_quantized() { T::QUANTIZED } else { T::KERNELS }
 }
 
 /// y \[n, m\] of x \[n, k\] and w \[m, k\].
 ///
 /// C1 and C2: the reference's. K2: sizes are below 2³¹.
-pub fn linear<T: Output>(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>) -> Result<Matrix<T>, Error> {
-    linear_tiled(gpu, Tiling::suiting(gpu, &T::SMALL, x, w), x, w)
+pub fn linear<'a, T: Output>(gpu: &Gpu, x: &Matrix<bf16>, w: impl Into<WeightView<'a>>) -> Result<Matrix<T>, Error> {
+    let w = w.into();
+    linear_tiled(gpu, Tiling::suiting(gpu, &kernels::<T>(w), x, w), x, w)
 }
 
 /// The same in a tiling of the caller's choice.
 ///
 /// K5: n ≤ 16 for [`Tiling::FewRows`]. K6: k ≤ 16384 there, and a block has room.
-pub fn linear_tiled<T: Output>(
+pub fn linear_tiled<'a, T: Output>(
     gpu: &Gpu,
     tiling: Tiling,
     x: &Matrix<bf16>,
-    w: &Matrix<bf16>,
+    w: impl Into<WeightView<'a>>,
 ) -> Result<Matrix<T>, Error> {
-    let kernels = Kernels { small: T::SMALL, large: T::LARGE, entries: ["linear_tiles", "linear_few_rows"] };
-    multiply(gpu, &kernels, tiling, [x, w], None)
+    let w = w.into();
+    multiply(gpu, &kernels::<T>(w), tiling, (x, w), None)
 }
 
 /// y of x and w, by kernels that read a b of their own between w and y, if there is one.
@@ -121,7 +147,7 @@ pub(super) fn multiply<T: Output>(
     gpu: &Gpu,
     kernels: &Kernels,
     tiling: Tiling,
-    [x, w]: [&Matrix<bf16>; 2],
+    (x, w): (&Matrix<bf16>, WeightView<'_>),
     b: Option<&Matrix<bf16>>,
 ) -> Result<Matrix<T>, Error> {
     let ((n, k), m) = (x.dim(), w.dim().0);
@@ -131,22 +157,18 @@ pub(super) fn multiply<T: Output>(
         require(k <= MAX_CHUNKS * K_CHUNK, "linear K6", "k", k, format!("at most {}", MAX_CHUNKS * K_CHUNK))?;
     }
     let mut y = gpu.uninitialised::<T>((n, m))?;
-    let [in_tiles, for_few_rows] = kernels.entries;
-    let (kernel, entry) = match tiling {
-        Tiling::Small => (kernels.small, in_tiles),
-        Tiling::Large => (kernels.large, in_tiles),
-        Tiling::FewRows => (kernels.small, for_few_rows),
-    };
-    let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(&kernel, n, m) };
-    let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(&kernel, k))?;
-    let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(w)", w.ld()), ("ld(y)", y.ld())];
-    let mut arguments = [0; 6];
+    let (kernel, entry) = kernels.of(tiling);
+    let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(kernel, n, m) };
+    let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(kernel, k))?;
+    let weight = w.argument("linear K2")?;
+    let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(y)", y.ld())];
+    let mut arguments = [0; 5];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("linear K2", quantity, value)?;
     }
-    let function = gpu.function(&kernel, entry)?;
+    let function = gpu.function(kernel, entry)?;
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(w.data());
+    launch.arg(x.data()).arg(&weight);
     if let Some(b) = b {
         launch.arg(b.data());
     }
@@ -156,7 +178,7 @@ pub(super) fn multiply<T: Output>(
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C2 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 as required; K6 by
-    // `with_shared`; K7, where there is a b, by `linear_bias`'s C1.
+    // `with_shared`; K7, where there is a b, by `linear_bias`'s C1; K8 by `Quantized`.
     let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || format!("{} {entry}", kernel.label()))?;
     Ok(y)
@@ -173,8 +195,14 @@ fn tiles(kernel: &Kernel, n: usize, m: usize) -> Grid {
 
 /// `sizeof(Block::Shared)`: shared memory of a block that owns a tile.
 pub fn tile_bytes(kernel: &Kernel) -> u32 {
-    let (rows, cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
-    kernel.constant("STAGES") * (rows + cols) * count(K_TILE) * VALUE_BYTES
+    panels_bytes(kernel, kernel.constant("STAGES"), [kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS")])
+}
+
+/// So many panels of rows of x, and of w: these in bf16, or in bytes and two more in bf16.
+fn panels_bytes(kernel: &Kernel, stages: u32, [rows, cols]: [u32; 2]) -> u32 {
+    let of_w =
+        if kernel.constant("WEIGHTS") == 8 { (stages + 2 * VALUE_BYTES) * cols } else { stages * VALUE_BYTES * cols };
+    (stages * VALUE_BYTES * rows + of_w) * count(K_TILE)
 }
 
 /// One block for 16 columns of y.

@@ -18,7 +18,7 @@ const KERNELS: Kernels =
 ///
 /// C1: the reference's; and `linear`'s. K7: b is one row.
 pub fn linear_bias(gpu: &Gpu, x: &Matrix<bf16>, w: &Matrix<bf16>, b: &Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
-    linear_bias_tiled(gpu, Tiling::suiting(gpu, &KERNELS.small, x, w), x, w, b)
+    linear_bias_tiled(gpu, Tiling::suiting(gpu, &KERNELS, x, w.into()), x, w, b)
 }
 
 /// The same in a tiling of the caller's choice.
@@ -31,5 +31,5 @@ pub fn linear_bias_tiled(
 ) -> Result<Matrix<bf16>, Error> {
     let of_b = length("linear_bias K7", "rows(b)", b)?;
     LinearBias::under(&RoundingContract::PARITY).check(w.dim().0, of_b)?;
-    multiply(gpu, &KERNELS, tiling, [x, w], Some(b))
+    multiply(gpu, &KERNELS, tiling, (x, w.into()), Some(b))
 }

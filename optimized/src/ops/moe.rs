@@ -11,8 +11,9 @@ use super::{Activation, count, dimension, optional, optional_mut};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::kernel::table::{MOE_16, MOE_64};
+use crate::kernel::table::{MOE_16, MOE_16_E4M3, MOE_64, MOE_64_E4M3};
 use crate::tensor::Matrix;
+use crate::weight::{WeightMatrix, WeightView};
 
 /// Integers of a tile's entry.
 const TILE_ENTRY: usize = 4;
@@ -23,9 +24,9 @@ const ROWS_FOR_64: usize = 16;
 #[derive(Debug)]
 pub struct Experts {
     /// w1 over w3 of each expert \[E·2I, H\].
-    pub gate_up: Matrix<bf16>,
+    pub gate_up: WeightMatrix,
     /// w2 of each expert \[E·H, I\].
-    pub down: Matrix<bf16>,
+    pub down: WeightMatrix,
     /// E.
     pub count: usize,
     /// Of all of them.
@@ -69,10 +70,12 @@ impl Tiles {
         if choices >= ROWS_FOR_64 * experts { Self::Many } else { Self::Few }
     }
 
-    fn kernel(self) -> Kernel {
-        match self {
-            Self::Few => MOE_16,
-            Self::Many => MOE_64,
+    fn kernel(self, weights: WeightView<'_>) -> Kernel {
+        match (self, weights) {
+            (Self::Few, WeightView::Bf16(_)) => MOE_16,
+            (Self::Few, WeightView::Quantized(_)) => MOE_16_E4M3,
+            (Self::Many, WeightView::Bf16(_)) => MOE_64,
+            (Self::Many, WeightView::Quantized(_)) => MOE_64_E4M3,
         }
     }
 }
@@ -102,11 +105,12 @@ pub fn moe_tiled(
     shared: Option<Shared<'_>>,
 ) -> Result<Fed, Error> {
     let ((n, h), k) = (x.dim(), routed.chosen.dim().1);
-    let intermediate = experts.down.dim().1;
+    let (gate_up, down) = (WeightView::from(&experts.gate_up), WeightView::from(&experts.down));
+    let intermediate = down.dim().1;
     let scored = routed.logits.dim().1;
-    Linear::under(&RoundingContract::PARITY).check(x.dim(), experts.gate_up.dim())?;
+    Linear::under(&RoundingContract::PARITY).check(x.dim(), gate_up.dim())?;
     require(experts.count == scored, "moe K1", "experts", experts.count, format!("those of the router, {scored}"))?;
-    let rows = [experts.gate_up.dim().0, experts.down.dim().0];
+    let rows = [gate_up.dim().0, down.dim().0];
     let expected = [2 * intermediate * experts.count, h * experts.count];
     require(rows[0] == expected[0], "moe K3", "rows(w1, w3)", rows[0], format!("2·I·E = {}", expected[0]))?;
     require(rows[1] == expected[1], "moe K3", "rows(w2)", rows[1], format!("H·E = {}", expected[1]))?;
@@ -116,7 +120,8 @@ pub fn moe_tiled(
         p.check((n, h), output.dim())?;
     }
 
-    let launch = Launch { gpu, kernel: tiles.kernel(), k: dimension("moe K3", "k", k)? };
+    let launch = Launch { gpu, kernel: tiles.kernel(gate_up), k: dimension("moe K3", "k", k)? };
+    let of_down = Launch { kernel: tiles.kernel(down), ..launch };
     let (order, tiles) = launch.place(routed, experts.count)?;
     let mut fed = Fed {
         hidden: gpu.uninitialised((n * k, intermediate))?,
@@ -125,12 +130,13 @@ pub fn moe_tiled(
         with_shared: shared.map(|_| gpu.uninitialised((n, h))).transpose()?,
     };
     launch.gate_up(x, experts, &order, &tiles, &mut fed.hidden)?;
-    launch.down(&fed.hidden, experts, &order, &tiles, &mut fed.outputs)?;
+    of_down.down(&fed.hidden, experts, &order, &tiles, &mut fed.outputs)?;
     launch.combine(routed, shared, &mut fed)?;
     Ok(fed)
 }
 
-/// The kernel, in one tiling, for tokens of k choices.
+/// The kernel, in one tiling and of weights as they are stored, for tokens of k choices.
+#[derive(Clone, Copy)]
 struct Launch<'a> {
     gpu: &'a Gpu,
     kernel: Kernel,
@@ -174,11 +180,12 @@ impl Launch<'_> {
         let (choices, intermediate) = hidden.dim();
         let sizes = [("H", x.dim().1), ("I", intermediate), ("ld(x)", x.ld()), ("ld(hidden)", hidden.ld())];
         let arguments = narrow(sizes)?;
+        let weight = WeightView::from(&experts.gate_up).argument("moe K3")?;
         let grid = self.grid(self.most_tiles(choices, experts.count), 2 * hidden.ld())?;
         let coefficients = experts.activation.arguments();
         let function = self.function("moe_gate_up")?;
         let mut launch = self.gpu.launch(&function);
-        launch.arg(x.data()).arg(experts.gate_up.data()).arg(order.data()).arg(tiles.data()).arg(hidden.data_mut());
+        launch.arg(x.data()).arg(&weight).arg(order.data()).arg(tiles.data()).arg(hidden.data_mut());
         launch.arg(&self.k);
         for argument in &arguments {
             launch.arg(argument);
@@ -201,10 +208,11 @@ impl Launch<'_> {
         let (choices, h) = outputs.dim();
         let sizes = [("H", h), ("I", hidden.dim().1), ("ld(hidden)", hidden.ld()), ("ld(outputs)", outputs.ld())];
         let arguments = narrow(sizes)?;
+        let weight = WeightView::from(&experts.down).argument("moe K3")?;
         let grid = self.grid(self.most_tiles(choices, experts.count), outputs.ld())?;
         let function = self.function("moe_down")?;
         let mut launch = self.gpu.launch(&function);
-        launch.arg(hidden.data()).arg(experts.down.data()).arg(order.data()).arg(tiles.data()).arg(outputs.data_mut());
+        launch.arg(hidden.data()).arg(&weight).arg(order.data()).arg(tiles.data()).arg(outputs.data_mut());
         for argument in &arguments {
             launch.arg(argument);
         }

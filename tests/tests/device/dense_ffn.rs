@@ -16,6 +16,7 @@ use reference::semantics::{GateClamp, Semantics};
 use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
+use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::values::activations;
 
 /// Of the released model, and others.
@@ -61,9 +62,15 @@ impl Case {
 fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Array2<bf16>; 2] {
     let [_, gate_up, down] = case.inputs();
     let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
-    let ffn = DenseFfn { gate_up: upload(gate_up.view()), down: upload(down.view()) };
-    let fed = dense_ffn_tiled(gpu, tiles, &upload(x), &ffn, case.activation_of_device())
-        .unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let ffn = DenseFfn { gate_up: upload(gate_up.view()).into(), down: upload(down.view()).into() };
+    run_stored(gpu, tiles, case, x, &ffn)
+}
+
+/// The same of weights as they are stored.
+fn run_stored(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>, ffn: &DenseFfn) -> [Array2<bf16>; 2] {
+    let x = gpu.upload(x).expect("memory");
+    let fed =
+        dense_ffn_tiled(gpu, tiles, &x, ffn, case.activation_of_device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
     let inside = |matrix: &Matrix<bf16>| {
         let padded = gpu.download_padded(matrix).expect("memory");
         let (inside, padding) = padded.view().split_at(Axis(1), matrix.dim().1);
@@ -120,7 +127,8 @@ proptest! {
                 weights: gpu.upload(Array2::ones((case.n, 1)).view()).expect("memory"),
             };
             let activation = case.activation_of_device();
-            let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: 1, activation };
+            let (gate_up, down) = (upload(&gate_up).into(), upload(&down).into());
+            let experts = Experts { gate_up, down, count: 1, activation };
             let fed = moe(&gpu, &upload(&x), &routed, &experts, None).expect("shapes fit");
             let [hidden, output] = run(&gpu, DenseTiles::of(case.n), case, x.view());
             let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);
@@ -143,6 +151,26 @@ proptest! {
     }
 }
 
+/// Gate and up projections that end within a block.
+#[test]
+fn quantized_weights_give_the_bits_of_those_in_bf16() {
+    let case = Case { n: 30, d: 150, m: 70, oai: Some(M3), clamp: GateClamp::Upper, seed: 4 };
+    let [x, ..] = case.inputs();
+    for (seed, scheme) in (1..).zip(SCHEMES) {
+        let gate_up = [1, 2].map(|part| weight(seed * 9 + part, (case.m, case.d), scheme, 0));
+        let down = [weight(seed * 9, (case.d, case.m), scheme, 0)];
+        for gpu in devices() {
+            let upload = |parts: &[matrix::Matrix<'_>]| gpu.upload(in_bf16(parts).view()).expect("memory").into();
+            let plain = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
+            let quantized = DenseFfn { gate_up: stored(&gpu, &gate_up).into(), down: stored(&gpu, &down).into() };
+            for tiles in [DenseTiles::Few, DenseTiles::Many] {
+                let of = |ffn| run_stored(&gpu, tiles, case, x.view(), ffn).map(|y| y.mapv(bf16::to_bits));
+                assert_eq!(of(&quantized), of(&plain), "{} {tiles:?} {scheme:?}", gpu.name());
+            }
+        }
+    }
+}
+
 /// Where gates and ups are beyond the limit, on either side or not numbers: g′ is clamped from above only.
 #[test]
 fn what_is_beyond_the_limit() {
@@ -155,7 +183,7 @@ fn what_is_beyond_the_limit() {
         let rows = |i: usize| bf16::from_f32(if i < pairs { gate(i) } else { up(i - pairs) });
         let gate_up = Array2::from_shape_fn((2 * pairs, 1), |(i, _)| rows(i));
         let down = Array2::from_elem((1, pairs), bf16::ZERO);
-        let ffn = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
+        let ffn = DenseFfn { gate_up: upload(&gate_up).into(), down: upload(&down).into() };
         let activation = ops::Activation::SwigluOai(M3, GateClamp::Upper);
         let fed = dense_ffn_tiled(&gpu, DenseTiles::Few, &upload(&x), &ffn, activation).expect("shapes fit");
         let hidden = gpu.download(&fed.hidden).expect("memory");
@@ -181,7 +209,7 @@ fn what_is_beyond_the_limit() {
 fn c1_projections_of_another_width() {
     for gpu in devices() {
         let zeros = |dim| gpu.zeros::<bf16>(dim).expect("memory");
-        let ffn = DenseFfn { gate_up: zeros((6, 5)), down: zeros((5, 4)) };
+        let ffn = DenseFfn { gate_up: zeros((6, 5)).into(), down: zeros((5, 4)).into() };
         let error = dense_ffn_tiled(&gpu, DenseTiles::Few, &zeros((2, 5)), &ffn, ops::Activation::Swiglu);
         assert_eq!(error.expect_err("3 of 4").to_string(), "dense_ffn K1: rows(w1, w3) = 6, expected 2·m = 8");
     }

@@ -3,14 +3,17 @@
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
 use optimized::device::Gpu;
+use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::ops::linear::{Output, Tiling, linear, linear_tiled};
+use optimized::weight::{Quantized, WeightView};
 use proptest::prelude::*;
 use reference::accumulator::{Accumulator, TensorCore};
-use reference::matrix::{Encoding, Matrix};
+use reference::matrix::{Encoding, Matrix, Scales};
 use reference::ops::linear::Linear;
 use reference::{Rounding, RoundingContract};
-use tests::device::devices;
+use tests::device::{devices, emulated};
+use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::tensor_core::dot;
 use tests::values::{Draw, activations, whole_numbers};
 
@@ -18,12 +21,18 @@ const TILINGS: [Tiling; 3] = [Tiling::Small, Tiling::Large, Tiling::FewRows];
 
 /// y of x and w, on the device, with its padding checked.
 fn run<T: Output>(gpu: &Gpu, tiling: Tiling, x: ArrayView2<'_, bf16>, w: ArrayView2<'_, bf16>) -> Array2<T> {
+    let w = gpu.upload(w).unwrap_or_else(|error| panic!("{}: {error}", gpu.name()));
+    run_stored(gpu, tiling, x, (&w).into())
+}
+
+/// The same of w as it is stored.
+fn run_stored<T: Output>(gpu: &Gpu, tiling: Tiling, x: ArrayView2<'_, bf16>, w: WeightView<'_>) -> Array2<T> {
     let device = || -> Result<Array2<T>, Error> {
-        let y = linear_tiled(gpu, tiling, &gpu.upload(x)?, &gpu.upload(w)?)?;
+        let y = linear_tiled(gpu, tiling, &gpu.upload(x)?, w)?;
         gpu.download_padded(&y)
     };
     let y = device().unwrap_or_else(|error| panic!("{} {tiling:?}: {error}", gpu.name()));
-    let (inside, padding) = y.view().split_at(ndarray::Axis(1), w.nrows());
+    let (inside, padding) = y.view().split_at(ndarray::Axis(1), w.dim().0);
     assert!(padding.iter().all(|&value| value == T::default()), "{} {tiling:?}: the padding is zero", gpu.name());
     inside.to_owned()
 }
@@ -170,5 +179,79 @@ fn c3_too_many_rows_for_few_rows() {
         let (x, w) = (x.expect("memory"), w.expect("memory"));
         let error = linear_tiled::<f32>(&gpu, Tiling::FewRows, &x, &w).expect_err("17 rows are not few");
         assert_eq!(error.to_string(), "linear K5: n = 17, expected at most 16");
+    }
+}
+
+/// Blocks that no edge of a tile, of a part or of the matrix respects, and parts that begin within a block.
+#[test]
+fn quantized_weights_give_the_bits_of_those_in_bf16() {
+    for (seed, scheme) in (1..).zip(SCHEMES) {
+        for k in [16, 63, 200, 1100] {
+            let x = activations(seed, (13, k));
+            let parts = [(70, 0), (9, 3), (65, 40)]
+                .map(|(rows, above)| weight(seed + rows as u64, (rows, k), scheme, above % scheme.0.0));
+            for gpu in devices() {
+                let w = stored(&gpu, &parts);
+                for tiling in TILINGS {
+                    let want = run::<f32>(&gpu, tiling, x.view(), in_bf16(&parts).view());
+                    let got = run_stored::<f32>(&gpu, tiling, x.view(), (&w).into());
+                    assert_eq!(bits(&got), bits(&want), "{} {tiling:?} {scheme:?} k = {k}", gpu.name());
+                    let got = run_stored::<bf16>(&gpu, tiling, x.view(), (&w).into());
+                    assert_eq!(got, want.mapv(bf16::from_f32), "{} {tiling:?} {scheme:?} k = {k}", gpu.name());
+                }
+            }
+        }
+    }
+}
+
+/// Every code by scales at both ends of their range, each value alone in a product with 1.
+#[test]
+fn every_code_is_what_it_is_in_bf16() {
+    let codes: Vec<u8> = (0..=u8::MAX).filter(|code| code & 0x7f != 0x7f).collect();
+    let k = codes.len();
+    let ones = Array2::from_shape_fn((k, k), |(i, j)| if i == j { bf16::ONE } else { bf16::ZERO });
+    for (encoding, scales) in [
+        (Encoding::F32, vec![1e-45, f64::from(f32::MIN_POSITIVE), 1e-38, 3.37e-4, 1.0 / 3.0, 1e30]),
+        (Encoding::E8m0, vec![2.0_f64.powi(-127), 2.0_f64.powi(-126), 1.0, 2.0_f64.powi(119)]),
+    ] {
+        let rows = scales.len();
+        let values = Matrix::new((rows, 1), encoding, encoding.narrow(scales)).expect("one a row");
+        let elements = Matrix::new((rows, k), Encoding::E4m3, codes.repeat(rows)).expect("a byte each");
+        let w = elements.scaled(Scales { block: (1, 256), above: 0, values }).expect("a scale a row");
+        for gpu in devices() {
+            let got = run_stored::<f32>(&gpu, Tiling::Small, ones.view(), (&stored(&gpu, &[w.view()])).into());
+            let want = in_bf16(&[w.view()]).mapv(f32::from);
+            // A sum has no negative zero.
+            assert_eq!(bits(&got), bits(&want.t().mapv(|x| x + 0.0)), "{} {encoding:?}", gpu.name());
+        }
+    }
+}
+
+/// What is no number stays none, in its row alone.
+#[test]
+fn codes_and_scales_that_are_no_numbers() {
+    let x = Array2::from_elem((1, 64), bf16::ONE);
+    let mut codes = vec![0x38; 3 * 64];
+    codes[64 + 5] = 0xff;
+    let values = Matrix::new((3, 1), Encoding::E8m0, vec![127, 127, 255]).expect("one a row");
+    let w = Matrix::new((3, 64), Encoding::E4m3, codes).expect("a byte each");
+    let w = w.scaled(Scales { block: (1, 64), above: 0, values }).expect("a scale a row");
+    for gpu in devices() {
+        let y = run_stored::<f32>(&gpu, Tiling::FewRows, x.view(), (&stored(&gpu, &[w.view()])).into());
+        assert!(y[[0, 0]] == 64.0 && y[[0, 1]].is_nan() && y[[0, 2]].is_nan(), "{}: {y}", gpu.name());
+    }
+}
+
+/// Weights of other forms are not taken as they are: the host rounds them to bf16.
+#[test]
+fn what_kernels_do_not_take_as_it_is_stored() {
+    let gpu = emulated(Form::Fast);
+    let narrow = weight(1, (4, 40), ((4, 5), Encoding::F32), 0);
+    let (floats, powers) = (weight(2, (4, 40), SCHEMES[2], 0), weight(3, (4, 40), ((4, 16), Encoding::E8m0), 0));
+    let in_f16 = floats.view().held_in(reference::Storage::F16);
+    let plain = Matrix::stored(Array2::ones((4, 40)).view(), reference::Storage::Bf16);
+    let refused = [vec![narrow], vec![floats.view(), powers], vec![floats.view(), plain], vec![in_f16], vec![]];
+    for (i, parts) in refused.into_iter().enumerate() {
+        assert!(Quantized::stacked(&gpu, &parts).expect("memory").is_none(), "{i}");
     }
 }

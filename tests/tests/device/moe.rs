@@ -6,6 +6,7 @@ use optimized::device::Gpu;
 use optimized::ops;
 use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
 use optimized::ops::router::Routed;
+use optimized::weight::WeightMatrix;
 use proptest::prelude::*;
 use reference::config::Coefficients;
 use reference::matrix::Matrix;
@@ -16,6 +17,7 @@ use reference::semantics::{GateClamp, Semantics};
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::bounds::{assert_within, wide};
 use tests::device::devices;
+use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::values::{Draw, activations};
 
 /// Tokens, experts, choices, widths.
@@ -79,6 +81,18 @@ fn run(
     w: &Array2<f32>,
 ) -> [Array2<bf16>; 4] {
     let ([_, gate_up, down], _, _) = case.inputs();
+    let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory").into();
+    run_stored(gpu, tiles, case, (x, chosen, w), [upload(&gate_up), upload(&down)])
+}
+
+/// The same of weights as they are stored.
+fn run_stored(
+    gpu: &Gpu,
+    tiles: Tiles,
+    case: Case,
+    (x, chosen, w): (&Array2<bf16>, &Array2<usize>, &Array2<f32>),
+    [gate_up, down]: [WeightMatrix; 2],
+) -> [Array2<bf16>; 4] {
     let upload = |matrix: &Array2<bf16>| gpu.upload(matrix.view()).expect("memory");
     let scores = || gpu.zeros((x.nrows(), case.experts)).expect("memory");
     let chosen = chosen.mapv(|e| i32::try_from(e).expect("small"));
@@ -91,7 +105,7 @@ fn run(
     };
     let activation =
         if case.m3.is_some() { ops::Activation::SwigluOai(OAI, GateClamp::Upper) } else { ops::Activation::Swiglu };
-    let experts = Experts { gate_up: upload(&gate_up), down: upload(&down), count: case.experts, activation };
+    let experts = Experts { gate_up, down, count: case.experts, activation };
     let output = upload(&case.shared(x.nrows()));
     let shared = case.m3.map(|scale| Shared { output: &output, scale: f32::of(scale) });
     let fed = moe_tiled(gpu, tiles, &upload(x), &routed, &experts, shared);
@@ -176,6 +190,32 @@ proptest! {
             prop_assert_eq!(bits(&part_all), bits(&all.slice(rest).to_owned()));
             let rest = outputs.slice(s![first * case.k.., ..]).to_owned();
             prop_assert_eq!(bits(&part_outputs), bits(&rest));
+        }
+    }
+}
+
+/// Experts that end within a block; and only one of the two weights quantized.
+#[test]
+fn quantized_weights_give_the_bits_of_those_in_bf16() {
+    let case = Case { n: 21, experts: 4, k: 2, h: 90, intermediate: 70, m3: Some(2.0), seed: 6 };
+    let ([x, ..], chosen, weights) = case.inputs();
+    for (seed, scheme) in (1..).zip(SCHEMES) {
+        let of_experts = |first: u64, parts: u64, dim| -> Vec<Matrix<'static>> {
+            (first..first + parts * case.experts as u64).map(|part| weight(100 * seed + part, dim, scheme, 0)).collect()
+        };
+        let gate_up = of_experts(0, 2, (case.intermediate, case.h));
+        let down = of_experts(50, 1, (case.h, case.intermediate));
+        for gpu in devices() {
+            let plain = |parts: &[Matrix<'_>]| gpu.upload(in_bf16(parts).view()).expect("memory").into();
+            let quantized = |parts: &[Matrix<'_>]| stored(&gpu, parts).into();
+            for tiles in [Tiles::Few, Tiles::Many] {
+                let of = |experts| {
+                    run_stored(&gpu, tiles, case, (&x, &chosen, &weights), experts).map(|y| y.mapv(bf16::to_bits))
+                };
+                let want = of([plain(&gate_up), plain(&down)]);
+                assert_eq!(of([quantized(&gate_up), quantized(&down)]), want, "{} {tiles:?} {scheme:?}", gpu.name());
+                assert_eq!(of([quantized(&gate_up), plain(&down)]), want, "{} {tiles:?} {scheme:?}", gpu.name());
+            }
         }
     }
 }

@@ -165,7 +165,7 @@ fn a_missing_row_guard() {
 
 #[test]
 fn a_weight_row_beyond_the_last() {
-    let edit = Edit { file: "gemm.cuh", from: "return row < rows ?", to: "return row < rows + 1 ?" };
+    let edit = Edit { file: "weights.cuh", from: "return row < rows ?", to: "return row < rows + 1 ?" };
     let copy = ("gemm.cuh", "cp_async16(panel.vector(row, index), source.values + (bytes == 0 ? 0 : k), bytes);");
     expect(&LINEAR_64_F32, edit, tiles, Fault::OutOfBounds, copy);
 }

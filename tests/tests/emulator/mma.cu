@@ -1,13 +1,14 @@
-// One step of the tensor core: c += a·bᵀ for a, b [16, 16] in bf16 and c [16, 16] in f32, by one warp.
+// One instruction of the tensor core: c += a·bᵀ for a, b [16, k] and c [16, 16] in f32, by one warp. A row of a and of b has 32
+// bytes: k is 16 of bf16 (FACTORS = 0) and f16 (1), 32 of E4M3 (2).
 
 #include "simt.cuh"
 
 struct Factors {
-    bf16 a[16][16];
-    bf16 b[16][16];
+    uint16 a[16][16];
+    uint16 b[16][16];
 };
 
-extern "C" __global__ void multiply(const bf16* a, const bf16* b, float* c) {
+extern "C" __global__ void multiply(const uint16* a, const uint16* b, float* c) {
     SHARED_MEMORY(Factors, shared);
     const int lane = threadIdx.x;
     for (int i = lane; i < 256; i += 32) {
@@ -25,7 +26,13 @@ extern "C" __global__ void multiply(const bf16* a, const bf16* b, float* c) {
         const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         d[0][i / 4][i % 4] = c[16 * row + column];
     }
+#if FACTORS == 0
     mma_bf16(d, rows, columns);
+#elif FACTORS == 1
+    mma_f16(d, rows, columns);
+#else
+    mma_e4m3(d, rows, columns);
+#endif
     for (int i = 0; i < 8; ++i) {
         const int row = lane / 4 + i % 4 / 2 * 8;
         const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;

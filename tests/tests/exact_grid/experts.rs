@@ -170,8 +170,12 @@ fn on(gpu: &Gpu, tiles: Tiles, layer: &Layer) -> [Array2<f64>; 3] {
         chosen: gpu.upload(chosen.view()).expect("memory"),
         weights: gpu.upload(layer.weights.view()).expect("memory"),
     };
-    let experts =
-        Experts { gate_up: upload(&layer.gate_up), down: upload(&layer.down), count, activation: Activation::Swiglu };
+    let experts = Experts {
+        gate_up: upload(&layer.gate_up).into(),
+        down: upload(&layer.down).into(),
+        count,
+        activation: Activation::Swiglu,
+    };
     let fed =
         moe_tiled(gpu, tiles, &upload(&layer.x), &routed, &experts, None).unwrap_or_else(|error| panic!("{error}"));
     [fed.hidden, fed.outputs, fed.sum].map(|matrix| gpu.download(&matrix).expect("memory").mapv(f64::from))

@@ -172,8 +172,8 @@ const MISTAKES: &[Mistake] = &[
     Mistake {
         kernel: MOE_16,
         file: "moe.cu",
-        from: "w13 + int64(tile.x) * 2 * intermediate * ldx",
-        to: "w13 + int64(tile.x) * intermediate * ldx",
+        from: "const int64 of_expert = int64(tile.x) * 2 * intermediate;",
+        to: "const int64 of_expert = int64(tile.x) * intermediate;",
         found_by: up_few,
         says: "y[0, 37] is [0.73046875, 0.73046875], a mixture, not w[37, 13]·x[0, 13]",
     },
@@ -196,8 +196,8 @@ const MISTAKES: &[Mistake] = &[
     Mistake {
         kernel: MOE_16,
         file: "moe.cu",
-        from: "w2 + int64(tile.x) * h * ldi",
-        to: "w2 + int64(tile.x == 0 ? 0 : tile.x - 1) * h * ldi",
+        from: "const int64 of_expert = int64(tile.x) * h;",
+        to: "const int64 of_expert = int64(tile.x == 0 ? 0 : tile.x - 1) * h;",
         found_by: down_few,
         says: "y[0, 25] is w[0, 0]·x[0, 0], not w[25, 1]·x[0, 1]",
     },

@@ -2,11 +2,9 @@
 
 use half::bf16;
 use ndarray::Array2;
-use optimized::kernel::table::{
-    DENSE_FFN_16, DENSE_FFN_64, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32, MOE_16, MOE_64,
-};
+use optimized::kernel::table::KERNELS;
 use optimized::ops::attention::{Cut, prefill_bytes, split_bytes};
-use optimized::ops::linear::{Tiling, tile_bytes};
+use optimized::ops::linear::{Output, Tiling, tile_bytes};
 use optimized::ops::router::router;
 use optimized::ops::{block_sparse_attention, indexer, router as routing};
 use optimized::shared_memory::{TARGETS, require_room};
@@ -24,20 +22,19 @@ const ROUTERS: [(usize, usize); 2] = [(3072, 256), (6144, 128)];
 /// Every launch that asks for shared memory, as a device with so much of it makes it: its constraint and bytes.
 fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
     let mut all: Vec<(String, &'static str, u32)> = Vec::new();
-    for k in WIDTHS {
-        for small in [LINEAR_64_BF16, LINEAR_64_F32] {
-            let tiling = Tiling::of(1, 6144, k).with_room(&small, k, most);
-            all.push((format!("linear of few rows, k = {k}"), "linear K6", tiling.shared_bytes(&small, k)));
+    for kernels in [bf16::KERNELS, f32::KERNELS, bf16::QUANTIZED, f32::QUANTIZED] {
+        for k in WIDTHS {
+            let tiling = Tiling::of(1, 6144, k).with_room(&kernels, k, most);
+            all.push((format!("linear of few rows, k = {k}"), "linear K6", tiling.shared_bytes(&kernels.small, k)));
         }
+        let tiling = Tiling::of(4096, 6144, 6144).with_room(&kernels, 6144, most);
+        let kernel = if tiling == Tiling::Large { &kernels.large } else { &kernels.small };
+        all.push((kernel.label(), "linear K6", tile_bytes(kernel)));
+        all.push((kernels.small.label(), "linear K6", tile_bytes(&kernels.small)));
     }
-    for kernel in [LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_BF16, LINEAR_128_F32] {
-        all.push((kernel.label(), "linear K6", tile_bytes(&kernel)));
-    }
-    for kernel in [MOE_16, MOE_64] {
-        all.push((kernel.label(), "moe K5", tile_bytes(&kernel)));
-    }
-    for kernel in [DENSE_FFN_16, DENSE_FFN_64] {
-        all.push((kernel.label(), "dense_ffn K5", tile_bytes(&kernel)));
+    for (op, label) in [("moe", "moe K5"), ("dense_ffn", "dense_ffn K5")] {
+        let of_op = KERNELS.iter().filter(|kernel| kernel.op == op);
+        all.extend(of_op.map(|kernel| (kernel.label(), label, tile_bytes(kernel))));
     }
     for (d, experts) in ROUTERS {
         all.push((format!("router, d = {d}"), "router K3", routing::shared_bytes(d, experts)));
@@ -84,8 +81,10 @@ fn a_smaller_gpu_cuts_otherwise() {
         .map(|name| TARGETS.into_iter().find(|(target, _)| *target == name).expect("it is known").1);
     assert_eq!([a100, hopper].map(|most| Cut::of(1, HEAD, most)), [Cut::Queries, Cut::Keys]);
     assert_eq!([a100, ada].map(|most| Cut::of(1, 64, most)), [Cut::Keys; 2]);
-    let few = |most| Tiling::FewRows.with_room(&LINEAR_64_BF16, 6144, most);
+    let few = |most| Tiling::FewRows.with_room(&bf16::KERNELS, 6144, most);
     assert_eq!([ada, a100, hopper].map(few), [Tiling::Small, Tiling::FewRows, Tiling::FewRows]);
+    let large = |most| Tiling::Large.with_room(&bf16::QUANTIZED, 6144, most);
+    assert_eq!([ada, a100, hopper].map(large), [Tiling::Small, Tiling::Large, Tiling::Large]);
 }
 
 /// The host says it before the launch: a row of 15000 values for each of eight tokens is more than a Hopper's block may have.

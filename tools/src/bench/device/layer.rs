@@ -100,13 +100,15 @@ impl Layer {
             Some(coefficients) => Activation::SwigluOai(coefficients, Semantics::RELEASED.gate_clamp),
             None => Activation::Swiglu,
         };
-        let dense =
-            |m: usize| Ok::<_, Error>(DenseFfn { gate_up: maker.large((2 * m, h))?, down: maker.large((h, m))? });
+        let dense = |m: usize| {
+            let (gate_up, down) = (maker.large((2 * m, h))?.into(), maker.large((h, m))?.into());
+            Ok::<_, Error>(DenseFfn { gate_up, down })
+        };
         let (experts, dense) = match kind.feed_forward {
             FeedForward::Dense => (None, Some(dense(config.dense_intermediate_size)?)),
             FeedForward::Experts => {
                 let (count, m) = (config.num_local_experts, config.intermediate_size);
-                let (gate_up, down) = (maker.large((2 * m * count, h))?, maker.large((h * count, m))?);
+                let (gate_up, down) = (maker.large((2 * m * count, h))?.into(), maker.large((h * count, m))?.into());
                 let weights = Experts { gate_up, down, count, activation };
                 let routing = Routing { gate: maker.wide((count, h))?, bias: maker.wide((1, count))?, weights };
                 let shared = config.shared_intermediate_size;
