@@ -3,6 +3,7 @@
 mod account;
 mod bad_files;
 mod bad_input;
+mod bench;
 mod bisect;
 mod book;
 mod claims;

@@ -2,6 +2,7 @@
 
 mod accumulator;
 mod asserting;
+mod bench;
 mod bound;
 mod chosen;
 mod claims;

@@ -1,6 +1,7 @@
 //! The subcommands, a file each: what is typed, and what is done.
 
 pub mod account;
+pub mod bench;
 pub mod check;
 pub mod claims;
 pub mod cli;

@@ -2,8 +2,10 @@
 //!
 //! [`commands`] is the program: what is typed, what is printed, the exit code. [`session`] opens what is named. [`report`]
 //! tells what was found. [`diagnose`] names mistakes. [`judge`] puts a candidate next to the reference. [`compare`] puts two
-//! dumps side by side. [`op`] judges an operator alone. [`claims`] recomputes the documents' numbers.
+//! dumps side by side. [`op`] judges an operator alone. [`bench`] measures the CUDA path on a device. [`claims`] recomputes the
+//! documents' numbers.
 
+pub mod bench;
 pub mod claims;
 pub mod commands;
 pub mod compare;

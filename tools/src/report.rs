@@ -1,6 +1,7 @@
 //! What was found, as a whole, and how it is told: on a terminal, as a page, as JSON, as `JUnit` XML, as a Parquet table.
 
 pub mod account;
+pub mod bench;
 pub mod book;
 pub mod claims;
 pub mod content;

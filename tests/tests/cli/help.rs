@@ -23,6 +23,7 @@ fn every_command_explains_itself() {
         "convert",
         "show",
         "kernels",
+        "bench",
         "fixtures",
         "demo",
         "mistakes",

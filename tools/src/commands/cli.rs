@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::github;
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
-    account, check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge,
+    account, bench, check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge,
     mistakes, op, prompt, run, show, synth, verify,
 };
 use crate::report::output::Output;
@@ -106,6 +106,15 @@ pub enum Command {
     Show(show::Show),
     /// Compile every kernel for every GPU: registers, spills, shared memory.
     Kernels(kernels::Kernels),
+    /// Measure the CUDA path: each operator, a layer and a step of decoding, beside what no implementation can do without.
+    ///
+    /// On a GPU: time under CUDA graphs, with caches cold, and the fraction of the floor, which follows from the bytes that must
+    /// move and the operations that must be done. Before that, every instruction that kernels use is run there and on the
+    /// emulated device, and must give the same bits; exit code 1 where one does not.
+    ///
+    /// Without one, the emulated device counts: launches, bytes of global memory, sectors that warps ask for, bank conflicts
+    /// of shared memory; nothing of a GPU's time can be said. The reference's own time for the same is measured, too.
+    Bench(bench::Bench),
     /// List, verify or regenerate the golden cases.
     Fixtures(fixtures::Fixtures),
     /// Write on standard output what a shell needs to complete commands and options.
@@ -146,6 +155,7 @@ pub fn main() -> ExitCode {
         Command::Convert(command) => command.carry_out(output),
         Command::Show(command) => command.carry_out(output),
         Command::Kernels(command) => command.carry_out(output),
+        Command::Bench(command) => command.carry_out(output),
         Command::Fixtures(command) => command.carry_out(output),
         Command::Completions(command) => command.carry_out(Cli::command(), output),
         Command::Man(command) => command.carry_out(Cli::command(), output),

@@ -1,0 +1,45 @@
+//! Operands of which the values do not matter.
+
+use half::bf16;
+use optimized::device::Gpu;
+use optimized::emulated::Form;
+use optimized::error::Error;
+use optimized::tensor::{Element, Matrix};
+
+use crate::bench::pattern::Pattern;
+
+/// Makes operands.
+pub(super) struct Maker<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) pattern: &'a Pattern,
+}
+
+impl Maker<'_> {
+    /// A weight, or a cache: drawn, or where accesses are counted, never written.
+    pub(super) fn large(&self, dim: (usize, usize)) -> Result<Matrix<bf16>, Error> {
+        match self.gpu.form() {
+            Some(Form::Counting) => self.gpu.uninitialised(dim),
+            _ => self.small(dim),
+        }
+    }
+
+    /// A drawn one.
+    pub(super) fn small(&self, dim: (usize, usize)) -> Result<Matrix<bf16>, Error> {
+        self.of(dim, &self.pattern.narrow)
+    }
+
+    /// A drawn one in f32.
+    pub(super) fn wide(&self, dim: (usize, usize)) -> Result<Matrix<f32>, Error> {
+        self.of(dim, &self.pattern.wide)
+    }
+
+    fn of<T: Element>(&self, dim: (usize, usize), values: &[T]) -> Result<Matrix<T>, Error> {
+        self.gpu.repeated(dim, values)
+    }
+}
+
+/// A number as kernels take it.
+#[expect(clippy::cast_possible_truncation, reason = "kernels take it in f32")]
+pub(super) fn narrow(x: f64) -> f32 {
+    x as f32
+}

@@ -1,0 +1,99 @@
+//! Instructions of a device next to the emulated device's, bit for bit.
+
+use std::env;
+use std::process::Command;
+
+use optimized::conformance::{Given, given};
+use optimized::device::{DeviceChoice, Gpu};
+use optimized::emulated::Form;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// How one of them compares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// Which, and of what.
+    pub name: String,
+    /// Words of 32 bits that it wrote.
+    pub words: usize,
+    /// Those of them that differ.
+    pub different: usize,
+    /// The first of these: where, what the device gave, and what the emulated device gave.
+    pub first: Option<(usize, u32, u32)>,
+}
+
+/// How all of them compare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Instructions {
+    /// The device.
+    pub device: String,
+    /// What it was compared with.
+    pub with: String,
+    /// Each.
+    pub compared: Vec<Compared>,
+}
+
+impl Instructions {
+    /// Whether all gave the same.
+    pub fn agree(&self) -> bool {
+        self.compared.iter().all(|compared| compared.different == 0)
+    }
+}
+
+/// What instructions gave, as it is handed from process to process.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Handed(Vec<(String, Vec<u32>)>);
+
+impl Handed {
+    /// Of a device.
+    pub fn of(gpu: &Gpu) -> Result<Self, Failure> {
+        Ok(Handed(given(gpu)?.into_iter().map(|Given { name, bits }| (name, bits)).collect()))
+    }
+}
+
+/// Compares a device's with the emulated device's: on a GPU, with those that another process of this program says.
+pub fn compared(gpu: &Gpu) -> Result<Instructions, Failure> {
+    let own = Handed::of(gpu)?;
+    let (others, with) = match gpu.form() {
+        None => (of_emulated()?, "the emulated device".to_owned()),
+        Some(_) => {
+            let other = Gpu::open(DeviceChoice::Emulated(Form::Fast))?;
+            (Handed::of(&other)?, format!("itself, {}", other.name()))
+        }
+    };
+    Ok(Instructions { device: gpu.name().to_owned(), with, compared: differences(&own, &others)? })
+}
+
+/// Each of what two gave.
+pub fn differences(own: &Handed, others: &Handed) -> Result<Vec<Compared>, Failure> {
+    let names = |handed: &Handed| handed.0.iter().map(|(name, bits)| (name.clone(), bits.len())).collect::<Vec<_>>();
+    if names(own) != names(others) {
+        return Err(Failure::new("the emulated device ran other instructions than this device")
+            .help("both are of one build of parity: build it again"));
+    }
+    let compare = |((name, own), (_, others)): (&(String, Vec<u32>), &(String, Vec<u32>))| {
+        let mut different = own.iter().zip(others).enumerate().filter(|(_, (own, other))| own != other);
+        let first = different.next().map(|(place, (&own, &other))| (place, own, other));
+        let different = different.count() + usize::from(first.is_some());
+        Compared { name: name.clone(), words: own.len(), different, first }
+    };
+    Ok(own.0.iter().zip(&others.0).map(compare).collect())
+}
+
+/// What instructions give on the emulated device: this process drives a GPU, so another one is asked.
+fn of_emulated() -> Result<Handed, Failure> {
+    let failed = |problem: String| {
+        Failure::new(format!("the emulated device's instructions: {problem}")).help(
+            "parity bench --device emulated --instructions - shows what it says; --no-instructions leaves them out",
+        )
+    };
+    let program = env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(["bench", "--quiet", "--device", "emulated", "--instructions", "-"]);
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
+}
