@@ -62,7 +62,7 @@ impl ErrorBound {
         if storage == Storage::Real {
             return self;
         }
-        Zip::from(&mut self.certain).and(&mut self.sigma).and(value).for_each(|certain, sigma, &y| {
+        Zip::from(&mut self.certain).and(&mut self.sigma).and(value).par_for_each(|certain, sigma, &y| {
             let rounding = storage.rounding_error(y.abs() + *certain);
             *sigma = together(*sigma, storage.rounding_error(y) / 3.0_f64.sqrt());
             *certain += rounding;

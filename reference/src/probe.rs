@@ -31,6 +31,11 @@ pub trait Probe<T> {
         true
     }
 
+    /// The rows of the head's output that are looked at, if not all: the others are not made, and are zero.
+    fn rows_of_head(&self) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Whether nothing that comes later is looked at: then the run ends before its next product, with [`crate::Error::Ended`].
     fn has_ended(&self) -> bool {
         false

@@ -1,23 +1,18 @@
 //! Products with the rows of a weight, which is widened some rows at a time, and the sums from which their errors follow.
 
-use ndarray::linalg::general_mat_mul;
+mod absolute;
+mod kernel;
+
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis, Zip};
+use ndarray::{Array2, ArrayView2, Axis};
 
 use crate::Real;
 use crate::matrix::Matrix;
+pub(crate) use absolute::{Absolute, Scaled};
+pub(crate) use kernel::Packed;
 
-/// Rows of w that are widened at a time, for a few rows of x, or as many as take so many bytes.
-const PANEL: (usize, usize) = (64, 1 << 18);
-
-/// More rows of x than this are many: `dot` copies them for each panel, so panels are wide.
-const MANY: usize = 256;
-
-/// Bytes of a widened panel, at most, for many rows of x.
-const PANEL_BYTES: usize = 32 << 20;
-
-/// Up to so many rows of x are multiplied one by one: `dot` is slow for them.
-const FEW: usize = 4;
+/// Rows of w that are widened at a time, or as many as take so many bytes: they stay in the cache, and x is read once for them.
+const PANEL: (usize, usize) = (32, 1 << 18);
 
 /// Sums over k of each row of x \[n, k\] with each row of w \[m, k\].
 #[derive(Debug)]
@@ -26,59 +21,53 @@ pub(crate) struct Product<T> {
     pub(crate) x: Array2<T>,
     /// Σ xw \[n, m\].
     pub(crate) sums: Array2<T>,
-    /// Σ (xw)² \[n, m\].
-    pub(crate) squares: Array2<T>,
-    /// Σ |xw| \[n, m\].
-    pub(crate) magnitudes: Array2<T>,
-    /// Σ |w| \[m\].
-    pub(crate) weights: Array1<T>,
+    /// Σ |xw| and Σ (xw)².
+    pub(crate) absolute: Absolute,
 }
 
 impl<T: Real> Product<T> {
     /// That of x \[n, k\] and w \[m, k\].
     pub(crate) fn of(x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Self {
-        let dim = (x.nrows(), w.dim().0);
-        let (x_magnitudes, x_squares) = (x.mapv(T::abs), x.mapv(|x| x * x));
-        let [mut sums, mut magnitudes, mut squares] = [(); 3].map(|()| Array2::zeros(dim));
-        let mut weights = Array1::zeros(dim.1);
-        let rows = panel_rows::<T>(x.nrows(), w.dim());
-        let panels = sums.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
-        let panels = panels.zip(magnitudes.axis_chunks_iter_mut(Axis(1), rows));
-        let panels = panels.zip(squares.axis_chunks_iter_mut(Axis(1), rows));
-        let panels = panels.zip(weights.axis_chunks_iter_mut(Axis(0), rows)).enumerate();
-        panels.for_each(|(i, (((mut sums, mut magnitudes), mut squares), mut weights))| {
-            let mut panel = w.panel::<T>(i * rows, sums.ncols());
-            times(x, panel.view(), &mut sums);
-            panel.mapv_inplace(T::abs);
-            times(x_magnitudes.view(), panel.view(), &mut magnitudes);
-            weights.assign(&panel.sum_axis(Axis(1)));
-            panel.mapv_inplace(|w| w * w);
-            times(x_squares.view(), panel.view(), &mut squares);
-        });
-        Product { x: x.to_owned(), sums, squares, magnitudes, weights }
+        let (magnitudes, squares) = Scaled::of_known(x);
+        let mut sums = Array2::zeros((x.nrows(), w.dim().0));
+        let absolute = Absolute::beside((&Packed::of(x), &mut sums), (&magnitudes, &squares), w);
+        Product { x: x.to_owned(), sums, absolute }
     }
 
     /// k.
     pub(crate) fn terms(&self) -> usize {
         self.x.ncols()
     }
-}
 
-/// y = x·wᵀ of rows of w that are widened.
-pub(crate) fn times<T: Real>(x: ArrayView2<'_, T>, panel: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
-    if x.nrows() <= FEW {
-        Zip::indexed(y).for_each(|(i, j), y| *y = x.row(i).dot(&panel.row(j)));
-    } else {
-        general_mat_mul(T::one(), &x, &panel.t(), T::zero(), y);
+    /// Bytes of one of such extents.
+    pub(crate) fn bytes((n, k): (usize, usize), m: usize) -> usize {
+        size_of::<T>() * (n * k + n * m) + size_of::<f32>() * 2 * n * m + size_of::<f64>() * 2 * m
     }
 }
 
-/// Rows of w \[m, k\] that are widened at a time, for n rows of x: where these are many, as many panels for each thread.
-pub(crate) fn panel_rows<T>(n: usize, (m, k): (usize, usize)) -> usize {
-    let rows_of = |bytes: usize| (bytes / (k * size_of::<T>())).max(PANEL.0);
-    if n <= MANY {
-        return rows_of(PANEL.1);
+impl Absolute {
+    /// Σ a·|w| and Σ v·w² of a and v \[n, k\], which are not negative, and w \[m, k\].
+    pub(crate) fn of(a: ArrayView2<'_, f64>, v: ArrayView2<'_, f64>, w: &Matrix<'_>) -> Self {
+        let none = Packed::of(ArrayView2::<f64>::from_shape((0, a.ncols()), &[]).expect("no values"));
+        let mut sums = Array2::zeros((0, w.dim().0));
+        Absolute::beside((&none, &mut sums), (&Scaled::of(a), &Scaled::of(v)), w)
     }
-    let most = rows_of(PANEL_BYTES);
-    m.div_ceil(m.div_ceil(most).next_multiple_of(rayon::current_num_threads()))
+
+    /// The same, and beside them Σ xw, of a w that is widened once.
+    fn beside<T: Real>((x, sums): (&Packed<T>, &mut Array2<T>), (a, v): (&Scaled, &Scaled), w: &Matrix<'_>) -> Self {
+        let mut absolute = Absolute::zeros((a, v), w.dim());
+        let rows = panel_rows::<T>(w.dim());
+        let panels = sums.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().zip(absolute.chunks(rows));
+        panels.enumerate().for_each(|(i, (mut sums, of_panel))| {
+            let panel = w.panel::<T>(i * rows, of_panel.count());
+            x.times(panel.view(), &mut sums);
+            of_panel.add((a, v), panel.view());
+        });
+        absolute
+    }
+}
+
+/// Rows of w \[m, k\] that are widened at a time.
+pub(crate) fn panel_rows<T>((_, k): (usize, usize)) -> usize {
+    (PANEL.1 / (k * size_of::<T>())).max(PANEL.0)
 }

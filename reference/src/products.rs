@@ -34,8 +34,7 @@ impl<T: Real> Products<T> {
         if let Some(found) = self.find(x, w) {
             return Some(found);
         }
-        let bytes = size_of::<T>() * (x.len() + 3 * x.nrows() * w.dim().0 + w.dim().0);
-        self.kept().take(bytes)?;
+        self.kept().take(Product::<T>::bytes(x.dim(), w.dim().0))?;
         let product = Arc::new(Product::of(x, w));
         self.kept().of.entry(lent).or_default().push(Arc::clone(&product));
         Some(product)

@@ -124,6 +124,23 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value.select(Axis(0), rows), error }
     }
 
+    /// A matrix that has the rows of `part` where `rows` says, and zeros elsewhere, which are nobody's.
+    #[must_use]
+    pub(crate) fn spread(part: Option<Self>, rows: &[usize], dim: (usize, usize)) -> Self {
+        let Some(part) = part else { return Tracked::plain(Array2::zeros(dim)) };
+        let mut all = Tracked { value: Array2::zeros(dim), error: None };
+        rows.iter().enumerate().for_each(|(from, &to)| all.value.row_mut(to).assign(&part.value.row(from)));
+        if let Some(of_part) = part.error {
+            let mut error = ErrorBound { carried: of_part.carried, ..ErrorBound::exact(dim) };
+            for (from, &to) in rows.iter().enumerate() {
+                error.certain.row_mut(to).assign(&of_part.certain.row(from));
+                error.sigma.row_mut(to).assign(&of_part.sigma.row(from));
+            }
+            all.error = Some(error);
+        }
+        all
+    }
+
     /// The same, rounded as the candidate rounds it, too: both are apart only where a middle of two neighbours is near.
     #[must_use]
     pub fn performed(self, storage: Storage) -> Self {

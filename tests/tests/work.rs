@@ -70,7 +70,7 @@ fn assert_same(comparison: &Comparison<'_>, in_parts_of: usize) -> Vec<SiteRepor
     let mut watch = |progress: Progress<'_>| match progress {
         Progress::Begins { steps, .. } => told_of[0] += steps,
         Progress::Step => told_of[1] += 1,
-        Progress::Left(_) | Progress::Note(_) | Progress::Ends => {}
+        Progress::Left(_) | Progress::Place(_) | Progress::Note(_) | Progress::Ends => {}
     };
     let together = execute(&comparisons, (&items, &LENSES), "together", &mut watch).expect("it can be done");
     assert!(told_of[0] > 0 && told_of[0] == told_of[1], "{told_of:?}: every step that was announced is told");

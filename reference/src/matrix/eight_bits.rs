@@ -1,31 +1,18 @@
 //! Numbers of eight bits: E4M3, the elements of quantized matrices, and E8M0, powers of two that scale them.
 
-use crate::storage::{exponent, power_above};
+use crate::storage::{exponent, power_above, power_of_two};
 
-/// What each byte is as an E4M3.
-pub(super) const E4M3_OF_BITS: [f32; 256] = {
-    let mut values = [0.0; 256];
-    let mut bits = 0_u8;
-    loop {
-        values[bits as usize] = value(bits);
-        match bits.checked_add(1) {
-            Some(next) => bits = next,
-            None => break values,
-        }
-    }
-};
+/// 2¹²⁰, by which an f32's exponent is more than that of an E4M3 with the same bits in it.
+const ABOVE: f32 = f32::from_bits((120 + 127) << 23);
 
-/// Bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand; 0 has subnormal numbers, and of 15 only all
-/// ones are no number.
-const fn value(bits: u8) -> f32 {
-    let (exponent, significand) = (bits >> 3 & 15, bits & 7);
-    let magnitude = match (exponent, significand) {
-        (15, 7) => f32::NAN,
-        (0, _) => significand as f32 / 512.0,
-        // 2^(e − 7)·(1 + m/8), of which 2^(e − 10) is the spacing.
-        _ => (8 + significand) as f32 * f32::from_bits((exponent as u32 + 117) << 23),
-    };
-    if bits >> 7 == 1 { -magnitude } else { magnitude }
+/// What a byte is as an E4M3: bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand; 0 has subnormal
+/// numbers, and of 15 only all ones are no number.
+#[inline]
+pub(super) fn number(bits: u8) -> f32 {
+    let (sign, magnitude) = (u32::from(bits & 0x80) << 24, u32::from(bits & 0x7f));
+    // An f32's exponent and significand take them as they are, subnormal numbers among them; the product is exact.
+    let value = f32::from_bits(sign | magnitude << 20) * ABOVE;
+    if magnitude == 0x7f { f32::NAN } else { value }
 }
 
 /// The byte of a value of E4M3, or of what is no number.
@@ -37,7 +24,7 @@ pub(super) fn e4m3(x: f64) -> u8 {
     }
     let exponent = exponent(x).max(-6);
     // In units of the spacing: below 8 for subnormal numbers, whose bits go on in those of normal ones.
-    let units = (x.abs() / f64::from(exponent - 3).exp2()) as u8;
+    let units = (x.abs() * power_of_two(3 - exponent)) as u8;
     sign | ((((exponent + 6) as u8) << 3) + units)
 }
 

@@ -1,6 +1,8 @@
 //! Encodings: how the numbers of a stored matrix are written as bytes. No other file reads or writes such bytes.
 
-use super::eight_bits::{self, E4M3_OF_BITS};
+use multiversion::multiversion;
+
+use super::eight_bits;
 use crate::{Real, Storage};
 
 /// How a matrix's elements are stored, each by itself, little-endian.
@@ -55,10 +57,8 @@ impl Encoding {
         match self {
             Encoding::F32 => decode(bytes, out, |b: [u8; 4]| T::of(f64::from(f32::from_le_bytes(b)))),
             Encoding::F16 => decode(bytes, out, |b: [u8; 2]| T::of(half::f16::from_le_bytes(b).to_f64())),
-            Encoding::Bf16 => decode(bytes, out, |[a, b]: [u8; 2]| {
-                T::of(f64::from(f32::from_bits(u32::from(u16::from_le_bytes([a, b])) << 16)))
-            }),
-            Encoding::E4m3 => decode(bytes, out, |[bits]: [u8; 1]| T::of(f64::from(E4M3_OF_BITS[usize::from(bits)]))),
+            Encoding::Bf16 => widen_bf16(bytes, out),
+            Encoding::E4m3 => widen_e4m3(bytes, out),
             Encoding::E8m0 => decode(bytes, out, |[bits]: [u8; 1]| T::of(eight_bits::power(bits))),
         }
     }
@@ -81,6 +81,20 @@ impl Encoding {
                 })
                 .collect(),
         }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
+fn widen_bf16<T: Real>(bytes: &[u8], out: &mut [T]) {
+    for (out, &bits) in out.iter_mut().zip(bytes.as_chunks().0) {
+        *out = T::of(f64::from(f32::from_bits(u32::from(u16::from_le_bytes(bits)) << 16)));
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
+fn widen_e4m3<T: Real>(bytes: &[u8], out: &mut [T]) {
+    for (out, &bits) in out.iter_mut().zip(bytes) {
+        *out = T::of(f64::from(eight_bits::number(bits)));
     }
 }
 

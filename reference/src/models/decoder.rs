@@ -279,10 +279,19 @@ impl<'w> Decoder<'w> {
         };
         let normed = run.visit(Site::FinalNorm, normed);
         let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
-        let logits = run.linear(Linear::under, &normed, &self.weights.get(weight)?)?;
-        let logits = match self.semantics.logits_shift {
-            Some(by) => logits.select(&late(logits.dim().0, by)),
-            None => logits,
+        let project = |x: &Tracked<T>, run: &Run<'_, T>| -> Result<Tracked<T>, Error> {
+            run.linear(Linear::under, x, &self.weights.get(weight)?)
+        };
+        let logits = match (self.semantics.logits_shift, run.probe.rows_of_head()) {
+            (Some(by), _) => {
+                let logits = project(&normed, run)?;
+                logits.select(&late(logits.dim().0, by))
+            }
+            (None, None) => project(&normed, run)?,
+            (None, Some(rows)) => {
+                let seen = if rows.is_empty() { None } else { Some(project(&normed.select(&rows), run)?) };
+                Tracked::spread(seen, &rows, (normed.dim().0, self.config.vocab_size))
+            }
         };
         let logits = run.visit(Site::LmHead, logits);
         let logits = run.visit(Site::Logits, logits);

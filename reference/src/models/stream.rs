@@ -17,6 +17,16 @@ pub struct Stream<T> {
 }
 
 impl<T> Stream<T> {
+    /// What was stored, and the sum before it was rounded, where a norm reads that.
+    pub fn of(stored: Tracked<T>, unrounded: Option<Array2<T>>) -> Self {
+        Stream { stored, unrounded }
+    }
+
+    /// The sum before it was rounded, where a norm reads that.
+    pub fn unrounded(&self) -> Option<&Array2<T>> {
+        self.unrounded.as_ref()
+    }
+
     pub(super) fn sum(&self) -> &Array2<T> {
         self.unrounded.as_ref().unwrap_or(&self.stored.value)
     }

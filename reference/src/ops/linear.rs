@@ -14,18 +14,18 @@
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip};
 
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
 use crate::order::{self, Order};
-use crate::product::{Product, panel_rows, times};
+use crate::product::{Absolute, Packed, Product, Scaled, panel_rows};
 use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,17 +46,45 @@ pub struct Linear {
 pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.dim())?;
     let mut y = Array2::zeros((x.nrows(), w.dim().0));
-    let rows = panel_rows::<T>(x.nrows(), w.dim());
+    let rows = panel_rows::<T>(w.dim());
+    let packed = (p.order == Order::Any).then(|| Packed::of(x));
+    let squares = p.draws().then(|| Scaled::of_known(x).1);
     y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
         let mut panel = w.panel::<T>(i * rows, y.ncols());
         if p.weight != Rounding::NONE {
             panel.mapv_inplace(|w| p.weight.round(w)); // R1
         }
-        match p.order.product(x, panel.t()) {
-            Some(product) => y.assign(&product),
-            None => times(x, panel.view(), &mut y),
+        match &packed {
+            Some(packed) => packed.times(panel.view(), &mut y),
+            None => y.assign(&p.order.product(x, panel.t()).expect("somebody says how")),
         }
-        p.draw(x, panel, &mut y);
+        if let Some(squares) = &squares {
+            p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
+        }
+        y.mapv_inplace(|y| p.output.round(y)); // R2
+    });
+    Ok(y)
+}
+
+/// The same of a run that draws its errors and stores y in sixteen bits, beside whose rounding that of a sum in f32 is nothing.
+pub(crate) fn linear_in_f32<T: Real>(
+    p: &Linear,
+    x: ArrayView2<'_, T>,
+    w: &Matrix<'_>,
+) -> Result<Array2<T>, ContractError> {
+    p.check(x.dim(), w.dim())?;
+    let mut y = Array2::zeros((x.nrows(), w.dim().0));
+    let rows = panel_rows::<f32>(w.dim());
+    let (narrow, squares) =
+        (Packed::of(x.mapv(|x| f32::of(x.wide())).view()), p.draws().then(|| Scaled::of_known(x).1));
+    y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        let panel = w.panel::<f32>(i * rows, y.ncols());
+        let mut sums = Array2::zeros(y.dim());
+        narrow.times(panel.view(), &mut sums.view_mut());
+        y.zip_mut_with(&sums, |y, &sum| *y = T::of(f64::from(sum)));
+        if let Some(squares) = &squares {
+            p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
+        }
         y.mapv_inplace(|y| p.output.round(y)); // R2
     });
     Ok(y)
@@ -66,8 +94,8 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
 pub(crate) fn of_product<T: Real>(p: &Linear, product: &Product<T>) -> Array2<T> {
     let (mut y, terms) = (product.sums.clone(), product.terms());
     if p.draws() {
-        Zip::from(&mut y).and(&product.squares).par_for_each(|y, &squares| {
-            *y = p.accumulator.drawn(p.mode, terms, squares, *y);
+        Zip::indexed(&mut y).par_for_each(|at, y| {
+            *y = p.accumulator.drawn(p.mode, terms, T::of(product.absolute.square(at)), *y);
         });
     }
     y.par_mapv_inplace(|y| p.output.round(y)); // R2
@@ -97,6 +125,12 @@ impl Linear {
         Linear { output: contract.before_activation(), ..Linear::under(contract) }
     }
 
+    /// Whether [`linear_in_f32`] is as good: of values that an f32 holds, as those of sixteen bits are.
+    pub(crate) fn may_be_in_f32(&self) -> bool {
+        let is_narrow = matches!(self.output.storage, Storage::Bf16 | Storage::F16);
+        is_narrow && matches!(self.mode, Mode::Stochastic(_)) && self.is_free()
+    }
+
     /// Whether the sum is that of the numbers themselves, in any order.
     pub(crate) fn is_free(&self) -> bool {
         self.weight == Rounding::NONE && self.order == Order::Any
@@ -106,14 +140,9 @@ impl Linear {
         self.mode.draws() && self.accumulator != Accumulator::F64
     }
 
-    /// The sum's own error, in a stochastic run.
-    fn draw<T: Real>(&self, x: ArrayView2<'_, T>, panel: Array2<T>, y: &mut ArrayViewMut2<'_, T>) {
-        if !self.draws() {
-            return;
-        }
-        let mut squares = Array2::zeros(y.dim());
-        times(x.mapv(|x| x * x).view(), panel.mapv_into(|w| w * w).view(), &mut squares.view_mut());
-        y.zip_mut_with(&squares, |y, &squares| *y = self.accumulator.drawn(self.mode, x.ncols(), squares, *y));
+    /// The sum's own error, in a run that draws it.
+    fn draw<T: Real>(&self, terms: usize, squares: &Array2<f64>, y: &mut ArrayViewMut2<'_, T>) {
+        y.zip_mut_with(squares, |y, &squares| *y = self.accumulator.drawn(self.mode, terms, T::of(squares), *y));
     }
 
     /// C1 and C2.
@@ -154,38 +183,28 @@ impl Linear {
         let lost = input.certain.sum_axis(Axis(1)) + x.value.mapv(f64::abs).sum_axis(Axis(1));
         let flushed = self.accumulator.flushed_factor();
         let floor = lost * (self.weight.storage.underflow() + flushed) + k as f64 * self.accumulator.smallest_normal();
-        let add = |i: usize, mut c: ArrayViewMut2<'_, f64>, mut s: ArrayViewMut2<'_, f64>, of_weights: Array1<f64>| {
-            c += &floor.view().insert_axis(Axis(1));
-            if flushed > 0.0 {
-                c += &of_weights.mapv(|sum| flushed * sum);
-                s += &of_weights.mapv(|sum| (flushed * sum).powi(2) / 3.0);
+        let made;
+        let (absolute, factors) = match product {
+            Some(product) if input.is_exact() => (&product.absolute, (c, per_product)),
+            _ if input.is_exact() => {
+                made = Absolute::of(x.value.mapv(f64::abs).view(), x.value.mapv(|x| x * x).view(), w);
+                (&made, (c, per_product))
             }
-            if let Some(b) = b {
-                let b = b.slice_move(s![i..i + c.ncols()]);
-                c += &b.mapv(|b| sums * b.abs());
-                s += &b.mapv(|b| own.unwrap_or(0.0) * b * b);
+            _ => {
+                made = Absolute::of(worst.view(), variance.view(), w);
+                (&made, (1.0, 1.0))
             }
         };
-        if let Some(product) = product.filter(|_| input.is_exact()) {
-            error.certain.zip_mut_with(&product.magnitudes, |certain, sum| *certain = c * sum.wide());
-            error.sigma.zip_mut_with(&product.squares, |sigma, sum| *sigma = per_product * sum.wide());
-            add(0, error.certain.view_mut(), error.sigma.view_mut(), product.weights.mapv(T::wide));
-        } else {
-            let rows = panel_rows::<f64>(worst.nrows(), w.dim());
-            let columns = error.certain.axis_chunks_iter_mut(Axis(1), rows).into_par_iter();
-            columns.zip(error.sigma.axis_chunks_iter_mut(Axis(1), rows)).enumerate().for_each(|(i, (mut c, mut s))| {
-                let mut panel = w.panel::<f64>(i * rows, c.ncols()).mapv_into(f64::abs);
-                times(worst.view(), panel.view(), &mut c);
-                let of_weights = panel.sum_axis(Axis(1));
-                panel.mapv_inplace(|w| w * w);
-                times(variance.view(), panel.view(), &mut s);
-                add(i * rows, c, s, of_weights);
-            });
-        }
-        Zip::indexed(&mut error.sigma).and(&error.certain).and(y).for_each(|(i, _), sigma, &certain, &y| {
+        let own_or_none = own.unwrap_or(0.0);
+        Zip::indexed(&mut error.certain).and(&mut error.sigma).and(y).par_for_each(|at, certain, sigma, &y| {
+            let of_weight = flushed * absolute.weights[at.1];
+            let b = b.map_or(0.0, |b| b[at.1]);
+            *certain = factors.0 * absolute.certain(at) + floor[at.0] + of_weight + sums * b.abs();
+            let variance =
+                factors.1 * absolute.square(at) + of_weight * of_weight / 3.0 + own_or_none * (b * b + y * y);
             *sigma = match own {
-                Some(own) => (*sigma + own * y * y + floor[i].powi(2) / 3.0).sqrt().min(certain),
-                None => certain,
+                Some(_) => (variance + floor[at.0] * floor[at.0] / 3.0).sqrt().min(*certain),
+                None => *certain,
             };
         });
         error.rounded(y.view(), self.output.storage)

@@ -1,5 +1,7 @@
 //! `--resume`: a command that was interrupted goes on where it was.
 
+mod runs;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};

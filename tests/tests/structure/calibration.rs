@@ -8,7 +8,7 @@ use ndarray::{Array2, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::config::Config;
-use reference::{LayerSite, Site, Storage};
+use reference::{LayerSite, Real, Site, Storage};
 use tools::judge::significance::Structures;
 use tools::judge::structure::{Group, Shown, Structure};
 
@@ -78,7 +78,7 @@ impl Drawn {
             site: SITE,
             own: &self.own,
             candidate: &self.runs[0],
-            replays: self.runs[1..].iter().collect(),
+            replays: self.runs[1..].iter().map(|run| run.mapv(f32::of)).collect(),
             storage: Storage::Bf16,
             is_known: self.is_known,
             way: &[],

@@ -49,7 +49,7 @@ pub(crate) fn run(py: Python<'_>, job: Job) -> PyResult<(Vec<Made>, Vec<u32>)> {
             computed.push((name.to_owned(), tensor));
             Ok(())
         };
-        let recording = Recording { write: &mut write, selection, steps: job.steps };
+        let recording = Recording { write: &mut write, selection, steps: job.steps, resume: None };
         let (made, _) = record(&model, &task, recording, watch)?;
         Ok((computed, made.tokens()))
     })?;

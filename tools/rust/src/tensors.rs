@@ -121,7 +121,8 @@ pub fn reference(model: &str, sites: &[&str]) -> Result<Tensors, Failure> {
         tensors.insert(name, tensor.dtype(), tensor.shape(), tensor.bytes().to_vec());
         Ok(())
     };
-    let recording = Recording { write: &mut write, selection: Selection::parse(None, &patterns)?, steps: false };
+    let recording =
+        Recording { write: &mut write, selection: Selection::parse(None, &patterns)?, steps: false, resume: None };
     record(&model, &task, recording, &mut |_| ())?;
     Ok(tensors)
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
+use crate::commands::memory::MemoryOptions;
 use crate::commands::options::{
     Demanding, OnDevice, Part, Prompted, Reading, ReportOptions, ShownOptions, typed, word,
 };
@@ -14,7 +15,7 @@ use crate::report::output::Output;
 use crate::report::terminal::print_all;
 use crate::session::asked::Asked;
 use crate::session::backend::device;
-use crate::session::check::{Computed, check};
+use crate::session::check::{Computed, check, require_memory};
 use crate::session::model::Model;
 
 /// What is typed.
@@ -36,6 +37,8 @@ pub struct Check {
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
+    memory: MemoryOptions,
+    #[command(flatten)]
     demanding: Demanding,
     #[command(flatten)]
     files: ReportOptions,
@@ -45,6 +48,7 @@ impl Check {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let (files, output) = self.files.begin(output)?;
+        let used = self.memory.watch(output);
         let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
         let mut reports = Vec::with_capacity(names.len());
         for name in &names {
@@ -52,6 +56,7 @@ impl Check {
         }
         print_all(&reports, output);
         Failure::of_all([files.write(&reports), github::tell(&reports, output)].into_iter().filter_map(Result::err))?;
+        used.tell(output);
         Ok(Outcome::of(&reports))
     }
 
@@ -75,6 +80,7 @@ impl Check {
             semantics: self.reading.of(model)?,
             device: device(&self.device.device)?,
         };
+        self.memory.memory.map_or(Ok(()), |memory| require_memory(model, &computed, memory))?;
         let asked = Asked {
             lenses: Vec::new(),
             selection: self.part.selection()?,

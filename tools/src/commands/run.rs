@@ -57,6 +57,13 @@ pub struct Run {
     reading: Reading,
     #[command(flatten)]
     part: Part,
+    /// Keep what is computed, layer by layer, in this folder, and go on with what is there already: a run of the reference that
+    /// was interrupted does only what is left when it is given again, and writes the same.
+    ///
+    /// The folder is of one model, prompt, precision, reading of the documents, choice of sites and version of parity: another's
+    /// is refused. It takes as much room as what is written to --out, and is not removed at the end.
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     memory: MemoryOptions,
 }
@@ -81,7 +88,7 @@ impl Run {
         let output = output.beside(writer.takes_standard_output());
         let used = self.memory.watch(output);
         let mut write = |name: &str, tensor| writer.write(name, &tensor);
-        let recording = Recording { write: &mut write, selection, steps: self.steps };
+        let recording = Recording { write: &mut write, selection, steps: self.steps, resume: self.resume.clone() };
         let (made, manifest) = record(&model, &task, recording, &mut bars(output))?;
         writer.finish(&manifest)?;
         self.tell(&made, output);

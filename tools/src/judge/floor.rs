@@ -7,7 +7,8 @@
 
 use std::sync::LazyLock;
 
-use ndarray::{Array2, Zip};
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView1, Zip};
 use reference::Storage;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -58,22 +59,87 @@ pub(super) struct Figures {
 
 /// a − b; 0 where both are the same infinity.
 pub(super) fn apart(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
-    Zip::from(a).and(b).map_collect(|a, b| if a == b { 0.0 } else { a - b })
+    Zip::from(a).and(b).map_collect(|a, b| difference(*a, *b))
+}
+
+fn difference(a: f64, b: f64) -> f64 {
+    if a == b { 0.0 } else { a - b }
+}
+
+/// How far the runs strayed from the truth at one site, each value in f32: of a deviation, that is seven digits.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Strayed {
+    /// A power of two that deviations are divided by, so that those of any values have room in an f32.
+    unit: f64,
+    runs: Vec<Array2<f32>>,
+}
+
+impl Strayed {
+    /// How many runs there are.
+    pub(super) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Adds what a run computed.
+    #[expect(clippy::cast_possible_truncation, reason = "the type that they are kept in")]
+    pub(super) fn add(&mut self, value: &Array2<f64>, truth: &Array2<f64>) {
+        if self.runs.is_empty() {
+            let largest = truth.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+            self.unit = if largest < f64::MIN_POSITIVE { 1.0 } else { largest.log2().floor().exp2() };
+        }
+        let unit = self.unit;
+        self.runs.push(Zip::from(value).and(truth).par_map_collect(|a, b| (difference(*a, *b) / unit) as f32));
+    }
+
+    /// The largest ‖deviation‖ of a run, of what is finite.
+    pub(super) fn largest(&self) -> f64 {
+        let square = |x: &f32| f64::from(*x) * f64::from(*x);
+        let norm = |run: &Array2<f32>| run.iter().filter(|x| !x.is_infinite()).map(square).sum::<f64>().sqrt();
+        self.unit * self.runs.iter().map(norm).fold(0.0, f64::max)
+    }
+
+    /// The squares of a row's deviations, run by run.
+    fn squares(&self, row: usize) -> Vec<Vec<f64>> {
+        let square = |x: &f32| (f64::from(*x) * self.unit).powi(2);
+        self.runs.iter().map(|run| run.row(row).iter().map(square).collect()).collect()
+    }
+}
+
+/// What a row gives to a floor.
+struct OfRow {
+    scale: Vec<f64>,
+    /// Of each run, beside what is typical of the others: the largest scaled deviation squared, and the sum of the squares.
+    figures: Vec<(f64, f64)>,
 }
 
 impl NoiseFloor {
-    /// Of the values that the runs computed, and the truth, as they are stored.
-    pub(super) fn of(truth: &Array2<f64>, members: &[Array2<f64>], storage: Storage) -> Self {
-        let squares: Vec<Array2<f64>> = members.iter().map(|m| apart(m, truth).mapv_into(|d| d * d)).collect();
-        let least = truth.mapv(|x| LEAST * storage.spacing(x));
-        let scale = typical(&squares, None, &least);
-        let figures: Vec<Figures> = (0..members.len())
-            .map(|left_out| Figures::of(&squares[left_out].mapv(f64::sqrt), &typical(&squares, Some(left_out), &least)))
+    /// Of how far runs strayed from the truth, and the truth, as they are stored.
+    pub(super) fn of(truth: &Array2<f64>, strayed: &Strayed, storage: Storage) -> Self {
+        let (rows, columns) = truth.dim();
+        let all: Vec<usize> = (0..rows).collect();
+        let sums =
+            |row: &usize| -> Vec<f64> { strayed.squares(*row).iter().map(|run| run.iter().sum::<f64>()).collect() };
+        let of_rows: Vec<Vec<f64>> = all.par_iter().map(sums).collect();
+        let sums: Vec<f64> = (0..strayed.count()).map(|run| of_rows.iter().map(|sums| sums[run]).sum()).collect();
+        let (all_of_it, without) = without_each(&sums);
+        let whole = |sum: f64| WHOLE * sum / (rows * columns) as f64;
+        let (all_of_it, without) = (whole(all_of_it), without.into_iter().map(whole).collect::<Vec<f64>>());
+        let of_row = |row: &usize| OfRow::new(truth.row(*row), &strayed.squares(*row), (all_of_it, &without), storage);
+        let of_rows: Vec<OfRow> = all.par_iter().map(of_row).collect();
+        let figures: Vec<Figures> = (0..strayed.count())
+            .map(|run| {
+                let largest = of_rows.iter().map(|row| row.figures[run].0).fold(0.0, f64::max);
+                let sum: f64 = of_rows.iter().map(|row| row.figures[run].1).sum();
+                Figures { peak: largest.sqrt(), rms: (sum / (rows * columns) as f64).sqrt() }
+            })
             .collect();
-        let peak = Prediction::of(figures.iter().map(|f| f.peak));
-        let rms = Prediction::of(figures.iter().map(|f| f.rms));
-        let largest = squares.iter().map(|s| s.sum().sqrt()).fold(0.0, f64::max);
-        NoiseFloor { scale, peak, rms, largest }
+        let scale = of_rows.into_iter().flat_map(|row| row.scale).collect();
+        NoiseFloor {
+            scale: Array2::from_shape_vec((rows, columns), scale).expect("a scale for each value"),
+            peak: Prediction::of(figures.iter().map(|f| f.peak)),
+            rms: Prediction::of(figures.iter().map(|f| f.rms)),
+            largest: sums.into_iter().map(f64::sqrt).fold(0.0, f64::max),
+        }
     }
 
     /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
@@ -131,22 +197,59 @@ const WHOLE: f64 = 1e-3;
 /// another implementation the next to it.
 const LEAST: f64 = 0.25;
 
-/// The root of the mean of an element's own mean square over the runs and that of its row, and a little of the whole; at
-/// least so much.
-fn typical(squares: &[Array2<f64>], left_out: Option<usize>, least: &Array2<f64>) -> Array2<f64> {
-    let mut sum = Array2::zeros(squares[0].dim());
-    let mut count = 0.0;
-    for (_, square) in squares.iter().enumerate().filter(|(i, _)| Some(*i) != left_out) {
-        sum += square;
-        count += 1.0;
+impl OfRow {
+    /// Of a row of the truth, the squares of the runs' deviations from it, and `whole`, a little of the mean square of the whole
+    /// matrix, of all runs and without each.
+    fn new(
+        truth: ArrayView1<'_, f64>,
+        squares: &[Vec<f64>],
+        (whole, without): (f64, &[f64]),
+        storage: Storage,
+    ) -> Self {
+        let least: Vec<f64> = truth.iter().map(|x| LEAST * storage.spacing(*x)).collect();
+        let (mut all, mut others) = (vec![0.0; truth.len()], vec![vec![0.0; truth.len()]; squares.len()]);
+        let mut of_element = vec![0.0; squares.len()];
+        for j in 0..truth.len() {
+            of_element.iter_mut().zip(squares).for_each(|(of, run)| *of = run[j]);
+            let (sum, without) = without_each(&of_element);
+            all[j] = sum;
+            others.iter_mut().zip(without).for_each(|(others, sum)| others[j] = sum);
+        }
+        typical(&mut all, (whole, squares.len()), &least);
+        let figures = others.iter_mut().zip(squares).zip(without).map(|((others, run), whole)| {
+            typical(others, (*whole, squares.len() - 1), &least);
+            let scaled = |(square, scale): (&f64, &f64)| if *square == 0.0 { 0.0 } else { square / scale / scale };
+            let scaled = run.iter().zip(&*others).map(scaled);
+            let scaled = scaled.map(|scaled| if scaled.is_nan() { f64::INFINITY } else { scaled });
+            scaled.fold((0.0, 0.0), |(largest, sum): (f64, f64), square| (largest.max(square), sum + square))
+        });
+        OfRow { figures: figures.collect(), scale: all }
     }
-    let whole = WHOLE * sum.sum() / sum.len() as f64;
-    for mut row in sum.rows_mut() {
-        let mean = row.sum() / row.len() as f64;
-        row.mapv_inplace(|own| ((own + mean + whole) / (2.0 * count)).sqrt());
+}
+
+/// The sum of all, and the sums without each.
+fn without_each(all: &[f64]) -> (f64, Vec<f64>) {
+    let mut without = vec![0.0; all.len()];
+    let mut before = 0.0;
+    for (without, own) in without.iter_mut().zip(all) {
+        *without = before;
+        before += own;
     }
-    sum.zip_mut_with(least, |own, least| *own = own.max(*least));
-    sum
+    let mut after = 0.0;
+    for (without, own) in without.iter_mut().zip(all).rev() {
+        *without += after;
+        after += own;
+    }
+    (before, without)
+}
+
+/// From the sums of a row's squares over so many runs: the root of the mean of an element's own mean square and that of its row,
+/// and a little of the whole; at least so much.
+fn typical(sums: &mut [f64], (whole, count): (f64, usize), least: &[f64]) {
+    let mean = sums.iter().sum::<f64>() / sums.len() as f64;
+    for (own, least) in sums.iter_mut().zip(least) {
+        *own = ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(*least);
+    }
 }
 
 /// How far the next of these differences, normal around 0, stays from 0.

@@ -8,7 +8,7 @@ use reference::ops::sampling::argmax;
 use reference::{RoundingContract, Site, Storage};
 
 use super::chance::beyond;
-use super::floor::{FAR, NoiseFloor, apart};
+use super::floor::{FAR, NoiseFloor, Strayed, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
 use super::loaded::Loaded;
@@ -31,7 +31,7 @@ const FAMILY: usize = 1 << 30;
 /// A site that was seen, and what the noise runs computed there.
 pub(crate) struct Judge {
     seen: Seen,
-    members: Vec<Array2<f64>>,
+    strayed: Strayed,
     /// Whether more is told than the verdict.
     is_told: bool,
     /// Whether it is so far from what noise runs computed that no more of them were needed.
@@ -53,7 +53,7 @@ pub struct Kept {
 
 impl Judge {
     pub(crate) fn new(seen: Seen, is_told: bool) -> Self {
-        Judge { seen, members: Vec::new(), is_told, is_far: false }
+        Judge { seen, strayed: Strayed::default(), is_told, is_far: false }
     }
 
     pub(crate) fn site(&self) -> Site {
@@ -78,15 +78,15 @@ impl Judge {
         Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
     }
 
-    pub(crate) fn add_member(&mut self, value: Array2<f64>) {
-        self.members.push(value);
+    /// Adds what a noise run computed.
+    pub(crate) fn add_member(&mut self, value: &Array2<f64>) {
+        self.strayed.add(value, &self.seen.computed.value);
     }
 
     /// Gives up on it where the candidate is further than any noise from what few runs computed.
     pub(crate) fn give_up_if_far(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
-        let off = |value: &Array2<f64>| norm(&apart(value, self.computed()));
-        let strayed = self.members.iter().map(off).fold(0.0, f64::max);
-        self.is_far = off(loaded.value(self.site())?.as_ref()) > FAR * strayed;
+        let off = norm(&apart(loaded.value(self.site())?.as_ref(), self.computed()));
+        self.is_far = off > FAR * self.strayed.largest();
         Ok(())
     }
 
@@ -98,10 +98,10 @@ impl Judge {
     pub(crate) fn kept(&self, contract: &RoundingContract, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
         let reference = self.computed().clone();
         let candidate = loaded.value(self.site())?.as_ref().clone();
-        let bound = if self.members.is_empty() {
+        let bound = if self.strayed.count() == 0 {
             self.seen.computed.error_or_exact().certain
         } else {
-            let floor = NoiseFloor::of(&reference, &self.members, shown_in(self.site(), contract, &candidate));
+            let floor = NoiseFloor::of(&reference, &self.strayed, shown_in(self.site(), contract, &candidate));
             Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
         };
         Ok(Kept { shape: loaded.shape(self.site(), self.seen.shown.as_deref()), candidate, reference, bound })
@@ -136,7 +136,7 @@ impl Judge {
         let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
         if self.is_far {
             report.verdict = Verdict::Fault;
-        } else if self.members.is_empty() {
+        } else if self.strayed.count() == 0 {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
             self.by_floor(candidate, storage, (&shape, signal), &mut report);
@@ -195,10 +195,10 @@ impl Judge {
         report: &mut SiteReport,
     ) {
         let reference = &self.seen.computed.value;
-        let floor = NoiseFloor::of(reference, &self.members, storage);
+        let floor = NoiseFloor::of(reference, &self.strayed, storage);
         let deviation = apart(candidate, reference);
         let together = floor.ratio(&deviation);
-        report.judged_by = JudgedBy::NoiseFloor(self.members.len());
+        report.judged_by = JudgedBy::NoiseFloor(self.strayed.count());
         report.floor = Some(floor.largest / signal);
         report.limit = Some(floor.limit() / signal);
         report.quantile = Some(floor.quantile(&deviation));

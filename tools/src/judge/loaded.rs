@@ -1,7 +1,7 @@
 //! A candidate's values of one step, as the runs of a phase read them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use fixtures::names::at::At;
@@ -132,6 +132,15 @@ impl<'a> Loaded<'a> {
     pub(super) fn rows(&self, site: Site, tokens: &[usize]) -> Vec<usize> {
         let each = self.size(site).0 / self.extent.tokens.max(1);
         tokens.iter().flat_map(|token| (0..each).map(move |i| token * each + i)).collect()
+    }
+
+    /// The rows of the head's output that the candidate shows, if not all; all where that is not known.
+    pub(super) fn rows_of_head(&self) -> Option<Vec<usize>> {
+        let mut rows = BTreeSet::new();
+        for site in [Site::LmHead, Site::Logits].into_iter().filter(|site| self.has(*site)) {
+            rows.extend(self.rows(site, &self.shown(site).ok()??));
+        }
+        Some(rows.into_iter().collect())
     }
 
     /// Whether nothing that the candidate shows from a site on depends on other tokens than these, which it shows there: no

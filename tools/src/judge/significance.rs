@@ -52,11 +52,20 @@ pub(crate) struct Significant {
 }
 
 impl Structures {
+    /// Whether values that are stored so are looked at.
+    pub(super) fn are_looked_at(storage: Storage) -> bool {
+        matches!(storage, Storage::Bf16 | Storage::F16)
+    }
+
     /// Adds a pass. Values that are stored in f32 are not looked at: their bounds see what could be told here.
     pub fn add(&mut self, config: &Config, shown: &Shown<'_>) {
         let Shown { site, own, tokens, .. } = *shown;
-        let is_coarse = matches!(shown.storage, Storage::Bf16 | Storage::F16);
-        if !is_coarse || shown.replays.is_empty() || tokens == 0 || own.nrows() % tokens != 0 || own.ncols() == 0 {
+        if !Structures::are_looked_at(shown.storage)
+            || shown.replays.is_empty()
+            || tokens == 0
+            || own.nrows() % tokens != 0
+            || own.ncols() == 0
+        {
             return;
         }
         let each = own.nrows() / tokens;

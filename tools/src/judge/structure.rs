@@ -81,8 +81,8 @@ pub struct Shown<'a> {
     pub own: &'a Array2<f64>,
     /// The candidate's.
     pub candidate: &'a Array2<f64>,
-    /// Those of the twin's runs in other orders.
-    pub replays: Vec<&'a Array2<f64>>,
+    /// Those of the twin's runs in other orders, which an f32 holds.
+    pub replays: Vec<Array2<f32>>,
     /// What they are stored in.
     pub storage: Storage,
     /// Whether all roundings on the way from the candidate's own values are performed. Those of an attention that keeps its
@@ -134,14 +134,15 @@ impl AtSite {
     /// Adds the tokens of a pass, whose matrix rows are `each` a token, in heads of so many columns.
     pub(super) fn add(&mut self, shown: &Shown<'_>, each: usize, head: usize) {
         let Shown { own, candidate, replays, tokens, experts, .. } = shown;
-        let runs: Vec<&Array2<f64>> = std::iter::once(*candidate).chain(replays.iter().copied()).collect();
-        let is_new = |token: &usize| self.added.insert(content(own, &runs, *token, each));
+        let is_new = |token: &usize| self.added.insert(content([*own, *candidate], replays, *token, each));
         let new: Vec<usize> = (0..*tokens).filter(is_new).collect();
         let rows: Vec<usize> = new.iter().flat_map(|token| token * each..(token + 1) * each).collect();
         let of_new = |all: &Array2<f64>| all.select(Axis(0), &rows);
         let own = of_new(own);
+        let of_replay = |run: &Array2<f32>| run.select(Axis(0), &rows).mapv(f64::from);
+        let runs = std::iter::once(of_new(candidate)).chain(replays.iter().map(of_replay));
         for (sum, run) in self.runs.iter_mut().zip(runs) {
-            sum.extend(Tally::of(&own, &of_new(run), each, head));
+            sum.extend(Tally::of(&own, &run, each, head));
         }
         let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
         self.experts.extend(new.into_iter().map(chose));
@@ -276,10 +277,13 @@ pub(super) fn is_peer(one: Site, other: Site) -> bool {
 }
 
 /// What the twin and all runs have of a token, whose rows are `each` after one another, in a number.
-fn content(own: &Array2<f64>, runs: &[&Array2<f64>], token: usize, each: usize) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for matrix in runs.iter().copied().chain([own]) {
-        matrix.slice(s![token * each..(token + 1) * each, ..]).iter().for_each(|x| x.to_bits().hash(&mut hasher));
+fn content(wide: [&Array2<f64>; 2], runs: &[Array2<f32>], token: usize, each: usize) -> u64 {
+    let (mut hasher, rows) = (DefaultHasher::new(), s![token * each..(token + 1) * each, ..]);
+    for matrix in runs {
+        matrix.slice(rows).iter().for_each(|x| x.to_bits().hash(&mut hasher));
+    }
+    for matrix in wide {
+        matrix.slice(rows).iter().for_each(|x| x.to_bits().hash(&mut hasher));
     }
     hasher.finish()
 }

@@ -264,4 +264,8 @@ impl Probe<f64> for Substitution<'_> {
     fn stores(&self, site: Site) -> bool {
         self.loaded.has(site)
     }
+
+    fn rows_of_head(&self) -> Option<Vec<usize>> {
+        self.loaded.rows_of_head()
+    }
 }

@@ -1,5 +1,7 @@
 //! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
 
+use std::fmt;
+
 use ndarray::Array2;
 use reference::bound::ErrorBound;
 use reference::models::decoder::{Decoder, Stream};
@@ -34,6 +36,19 @@ pub(crate) enum Phase {
     Layer(usize),
     /// Final norm and head.
     Head,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Phase::Patches(_) => f.write_str("patches"),
+            Phase::TowerLayer(_, layer) => write!(f, "vision layer {layer}"),
+            Phase::Features(_) => f.write_str("features"),
+            Phase::Start => f.write_str("embedding"),
+            Phase::Layer(layer) => write!(f, "layer {layer}"),
+            Phase::Head => f.write_str("head"),
+        }
+    }
 }
 
 /// One forward pass.
@@ -244,7 +259,7 @@ impl<'m> Track<'m> {
             }
             for drawn in probe.seen {
                 let judge = seen.iter_mut().find(|judge| judge.site() == drawn.site);
-                judge.expect("the main run passed here").add_member(drawn.computed.value);
+                judge.expect("the main run passed here").add_member(&drawn.computed.value);
             }
         }
         Ok(true)

@@ -11,7 +11,7 @@ use reference::models::decoder::Decoder;
 use reference::rounding::{AttentionRound, ExpertSum, NormInput};
 use reference::run::Run;
 use reference::site::{VisionLayerSite, VisionSite};
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::{LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::agreement::Agreement;
 use super::lens::Lens;
@@ -79,25 +79,29 @@ impl<'m> Twin<'m> {
         }
         self.is_known &= own.is_known;
         let Went { values: own, choices, experts, .. } = own;
-        let mut replays = Vec::with_capacity(self.replays.len());
+        let mut replays = vec![Replays::default(); own.len()];
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
-            replays.push(went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values);
+            let values = went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values;
+            for ((replays, own), other) in replays.iter_mut().zip(&own).zip(values) {
+                let candidate = loaded.value(own.site)?;
+                let keeps = Structures::are_looked_at(shown_in(own.site, &self.contract, &candidate));
+                replays.add(&own.value, &other.value, keeps);
+            }
         }
         let mut agreements = HashMap::new();
         if self.replays.is_empty() {
             agreements.extend(choices);
         }
-        for (number, Stored { site, value: own, is_known, way, .. }) in own.iter().enumerate() {
+        for (Stored { site, value: own, is_known, way, .. }, replays) in own.iter().zip(replays) {
             let candidate = loaded.value(*site)?;
-            let others: Vec<&Array2<f64>> = replays.iter().map(|replay| &replay[number].value).collect();
-            agreements.insert(*site, agreement(own, &candidate, &others));
+            agreements.insert(*site, agreement(own, &candidate, &replays));
             let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
             let is_after = |experts: &&(Site, Array2<usize>)| *site > experts.0 && tokens == experts.1.nrows();
             let shown = Shown {
                 site: *site,
                 own,
                 candidate: &candidate,
-                replays: others,
+                replays: replays.values,
                 storage: shown_in(*site, &self.contract, &candidate),
                 is_known: *is_known,
                 way,
@@ -117,16 +121,34 @@ impl<'m> Twin<'m> {
     }
 }
 
+/// What runs in other orders have at a site.
+#[derive(Clone, Default)]
+struct Replays {
+    count: usize,
+    /// How many values of all of them are not the twin's.
+    unequal: usize,
+    /// Their values, which an f32 holds, where these are looked at.
+    values: Vec<Array2<f32>>,
+}
+
+impl Replays {
+    /// Adds what a run has where the twin has `own`.
+    fn add(&mut self, own: &Array2<f64>, other: &Array2<f64>, keeps: bool) {
+        self.count += 1;
+        self.unequal += own.iter().zip(other).filter(|(a, b)| a != b).count();
+        self.values.extend(keeps.then(|| other.mapv(f32::of)));
+    }
+}
+
 /// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
-fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &[&Array2<f64>]) -> Agreement {
+fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
     let (mut equal, mut bits) = (0, 0.0);
     let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
     Zip::from(own).and(candidate).for_each(|a, b| {
         equal += usize::from(a == b);
         bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
     });
-    let unequal = |other: &&Array2<f64>| own.iter().zip(*other).filter(|(a, b)| a != b).count();
-    let unequal_expected = others.iter().map(unequal).sum::<usize>() as f64 / others.len().max(1) as f64;
+    let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
     Agreement { count: own.len(), equal, bits: bits / own.len() as f64, unequal_expected }
 }
 

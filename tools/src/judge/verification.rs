@@ -87,13 +87,13 @@ pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent 
 
 impl Verification<'_> {
     /// Runs; `progress` is told of each phase done, of [`Verification::phases`].
-    pub fn run(&self, progress: impl FnMut()) -> Result<Found, Failure> {
-        Ok(self.part(&[], progress)?.concluded())
+    pub fn run(&self, mut progress: impl FnMut()) -> Result<Found, Failure> {
+        Ok(self.part(&[], |_| progress())?.concluded())
     }
 
     /// Runs for a part of what is found, beside other parts that other lenses find: what those of `beside` tell these lenses is
     /// told them here, too, and nothing is said of what they see themselves.
-    pub(crate) fn part(&self, beside: &[Lens], progress: impl FnMut()) -> Result<Found, Failure> {
+    pub(crate) fn part(&self, beside: &[Lens], progress: impl FnMut(Phase)) -> Result<Found, Failure> {
         let mut twin = self.lenses.contains(&Lens::Local).then(|| Twin::new(self.model, self.contract));
         let mut found = self.judge((true, beside), twin.as_mut(), None, progress)?.found;
         found.open.tests = twin.map(Twin::tests).unwrap_or_default();
@@ -102,18 +102,18 @@ impl Verification<'_> {
 
     /// Runs without the twin, which changes no verdict.
     pub fn without_twin(&self) -> Result<Found, Failure> {
-        Ok(self.judge((true, &[]), None, None, || ())?.found.concluded())
+        Ok(self.judge((true, &[]), None, None, |_| ())?.found.concluded())
     }
 
     /// Runs for the verdicts alone: noise is not measured where a value is beyond any noise.
     pub fn verdicts(&self) -> Result<Found, Failure> {
-        Ok(self.judge((false, &[]), None, None, || ())?.found.concluded())
+        Ok(self.judge((false, &[]), None, None, |_| ())?.found.concluded())
     }
 
     /// Runs for the verdicts, and for what else is looked at.
     pub(crate) fn inspect(&self, look: &Look) -> Result<Inspected, Failure> {
         let mut twin = look.twin.then(|| Twin::new(self.model, self.contract));
-        let Gathered { mut found, values, .. } = self.judge((false, &[]), twin.as_mut(), Some(look), || ())?;
+        let Gathered { mut found, values, .. } = self.judge((false, &[]), twin.as_mut(), Some(look), |_| ())?;
         found.open.tests = twin.map(Twin::tests).unwrap_or_default();
         let significant = Significant::of(&found.open.tests);
         Ok(Inspected { sites: found.concluded().sites, values, significant })
@@ -195,7 +195,7 @@ impl Verification<'_> {
         (thorough, beside): (bool, &[Lens]),
         mut twin: Option<&mut Twin<'_>>,
         look: Option<&'l Look>,
-        mut progress: impl FnMut(),
+        mut progress: impl FnMut(Phase),
     ) -> Result<Gathered<'l>, Failure> {
         let start = self.first_layer();
         let absent = self.candidate.start(0).is_some_and(|start| start.absent > 0);
@@ -233,7 +233,7 @@ impl Verification<'_> {
                     let of_local = found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local);
                     of_local.for_each(|report| report.stands_to_twin(agreements.get(&report.site).copied()));
                 }
-                progress();
+                progress(phase);
             }
             first += tokens.len();
         }

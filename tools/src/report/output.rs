@@ -28,7 +28,7 @@ impl Output {
         } else {
             ProgressDrawTarget::stderr()
         };
-        let style = ProgressStyle::with_template("{msg:28} {bar:40} {pos}/{len} {elapsed} (left {eta})");
+        let style = ProgressStyle::with_template("{msg:28} {bar:40} {pos}/{len} {elapsed} (left {eta}){prefix}");
         let bar = ProgressBar::with_draw_target(Some(length as u64), target);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what.to_owned());

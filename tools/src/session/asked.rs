@@ -6,7 +6,7 @@ use super::model::Model;
 use super::need;
 use super::outline::{OfRequest, Outline};
 use super::part::Part;
-use super::progress::{Progress, Watcher};
+use super::progress::{Progress, Watcher, read_of};
 use super::prompt::Prompt;
 use super::tokens::judge_tokens;
 use super::units::{self, Kind, Unit, Whole};
@@ -163,7 +163,21 @@ impl<'a> Asking<'a> {
     }
 
     fn execute(&self, items: &[Item], watch: &mut Watcher<'_>) -> Result<Vec<Found>, Failure> {
-        work::execute(&self.comparisons, (items, &self.lenses), &format!("verifying {}", self.model.name), watch)
+        let what = format!("verifying {}", self.model.name);
+        work::execute(&self.comparisons, (items, &self.lenses), &what, &mut self.behind(watch))
+    }
+
+    /// Gives back pages of weights on the way, and tells how many were read.
+    fn behind(&self, watch: &mut Watcher<'_>) -> impl FnMut(Progress<'_>) {
+        let checkpoint = &self.model.checkpoint;
+        move |told| match told {
+            Progress::Place(place) => watch(Progress::Place(&read_of(place, checkpoint))),
+            Progress::Step => {
+                checkpoint.release_behind();
+                watch(Progress::Step);
+            }
+            told => watch(told),
+        }
     }
 
     /// What is asked of a request as a whole.
@@ -185,9 +199,10 @@ impl<'a> Asking<'a> {
         }
         let reference = subject.comparison.model()?;
         let verification = subject.comparison.verification(&reference, &self.lenses, layers.clone());
-        watch(Progress::Begins { what: "summing in the candidate's order", steps: verification.phases() });
-        let exact = verification.exactness(false, || watch(Progress::Step))?;
-        watch(Progress::Ends);
+        let mut behind = self.behind(watch);
+        behind(Progress::Begins { what: "summing in the candidate's order", steps: verification.phases() });
+        let exact = verification.exactness(false, || behind(Progress::Step))?;
+        behind(Progress::Ends);
         let count = reference.config().num_hidden_layers;
         let is_own = |bits: &Bits| layers.contains(&layer_of(bits.site, count));
         Ok(exact.map(|exact| exact.sites.into_iter().filter(is_own).collect()))

@@ -1,17 +1,22 @@
 //! The CUDA path next to the reference.
 
+use bytesize::ByteSize;
 use optimized::device::DeviceChoice;
 use reference::decode::Decode;
+use reference::media::Media;
 use reference::ops::sampling::Sampling;
+use reference::site::Extent;
 use reference::{RoundingContract, Semantics};
 
 use super::asked::{Asked, Subject, reports};
 use super::backend::load_optimized;
 use super::decoding::decode_optimized;
 use super::model::Model;
+use super::need;
 use super::pixels::Shown;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
+use super::room::require_room;
 use crate::failure::Failure;
 use crate::judge::candidate::Live;
 use crate::judge::compared::Compared;
@@ -31,6 +36,17 @@ pub struct Computed {
     pub semantics: Semantics,
     /// The device.
     pub device: DeviceChoice,
+}
+
+/// Refuses a check that needs more anonymous memory than there may be, by an estimate: what an emulated device holds, what it
+/// computes, and what judging that takes.
+pub fn require_memory(model: &Model, computed: &Computed, memory: ByteSize) -> Result<(), Failure> {
+    let config = model.checkpoint.config().under(&computed.semantics);
+    let prompt = Prompt::find(computed.tokens.as_deref(), model, None)?;
+    let patches = computed.shown.find(model, &prompt)?.as_ref().map(Media::patches).unwrap_or_default();
+    let read = prompt.tokens.len() + computed.decode.saturating_sub(1);
+    let need = need::of_check(&config, Extent::new(read, read).seeing(patches)) + need::of_weights(&model.checkpoint);
+    require_room(memory, &format!("checking {}", model.name), need)
 }
 
 /// Runs the CUDA path, and puts what it computes next to the reference.

@@ -5,8 +5,8 @@
 //! a phase, and S, those of the sites that the candidate shows, in f64:
 //!
 //! ```text
-//! phase   local: 3·A, values with both errors · 4·S, what was seen and the candidate's · 12·S, of noise runs, or of the twin's
-//!         others: 2·A; and for the noise floor of the largest site that is judged, 12 runs and their squares
+//! phase   local: 3·A, values with both errors · 4·S, what was seen and the candidate's · 12·S in f32, of the twin's runs
+//!         others: 2·A; and for the noise floor of the largest site that is judged, 12 runs in f32
 //! runs    local 3 + 12 + 12, others 1 + 12 each: stream and keys and values of layers, a run's with errors counts three times
 //! shared  products of the candidate's values with weights, 4·A, at most 512 MiB; panels of widened weights
 //! ```
@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use fixtures::checkpoint::Checkpoint;
 use fixtures::names::at::At;
 use reference::Site;
 use reference::config::Config;
@@ -72,8 +73,26 @@ pub(super) fn of_unit(unit: &Unit, lenses: &[Lens], comparison: &Comparison<'_>)
 
 /// What all items need together, in one run over the layers.
 pub(super) fn of_lenses(comparison: &Comparison<'_>, lenses: &[Lens], layers: &Range<usize>) -> Result<u64, Failure> {
+    Ok(together(&phases(comparison, layers)?, lenses, state(comparison, layers)))
+}
+
+/// What putting the CUDA path's values next to the reference needs, of all tokens in one pass: those values in f32, and what all
+/// lenses need where every site is shown.
+pub(super) fn of_check(config: &Config, extent: Extent) -> u64 {
+    let all = 0..config.num_hidden_layers;
+    let sites = || Site::all(config).filter(|site| !site.on_request());
+    let values = |site: Site| {
+        let (rows, columns) = site.matrix(config, extent);
+        (rows * columns) as u64
+    };
+    let computed: u64 = sites().map(|site| size_of::<f32>() as u64 * values(site)).sum();
+    let phases = by_phase(sites().map(|site| (site, VALUE * values(site), true)));
+    computed + together(&phases, &Lens::ALL, carried(config, extent.positions, &all))
+}
+
+/// What lenses need whose runs carry so much from phase to phase.
+fn together(phases: &BTreeMap<(usize, usize, usize), Values>, lenses: &[Lens], state: u64) -> u64 {
     let members = MEMBERS as u64;
-    let phases = phases(comparison, layers)?;
     let largest = phases.values().fold(Values::default(), |most, values| Values {
         all: most.all.max(values.all),
         shown: most.shown.max(values.shown),
@@ -82,10 +101,12 @@ pub(super) fn of_lenses(comparison: &Comparison<'_>, lenses: &[Lens], layers: &R
     let runs: u64 =
         lenses.iter().map(|lens| if *lens == Lens::Local { WITH_ERRORS + 2 * members } else { 1 + members }).sum();
     let products = (4 * largest.all).min(PRODUCTS);
-    let of_local = WITH_ERRORS * largest.all + (4 + members) * largest.shown + members * largest.judged + products;
-    let of_others = 2 * largest.all + (2 * members + 4) * largest.judged;
+    // Of runs in other orders and of noise runs, values are kept in f32.
+    let of_runs = members * (largest.shown + largest.judged) / 2;
+    let of_local = WITH_ERRORS * largest.all + 4 * largest.shown + of_runs + products;
+    let of_others = 2 * largest.all + (members / 2 + 4) * largest.judged;
     let of_phase = if lenses.contains(&Lens::Local) { of_local.max(of_others) } else { of_others };
-    Ok(with_rest(of_phase + runs * state(comparison, layers)))
+    with_rest(of_phase + runs * state)
 }
 
 /// What judging the decoded tokens needs: logits of noise runs at each of them, and one run at a time.
@@ -126,6 +147,11 @@ pub(super) fn of_run(config: &Config, extent: Extent, positions: usize) -> u64 {
     with_rest(WITH_ERRORS * largest + carried(config, positions, &(0..config.num_hidden_layers)))
 }
 
+/// What the weights take on an emulated device, which has them in bf16.
+pub(super) fn of_weights(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.tensors().map(|tensor| 2 * tensor.shape.iter().product::<usize>() as u64).sum()
+}
+
 /// The values of each phase of the longest pass through some layers.
 fn phases(
     comparison: &Comparison<'_>,
@@ -143,14 +169,19 @@ fn phases(
         Site::Vision(..) => layers.start == 0,
         Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => true,
     };
-    let mut phases: BTreeMap<(usize, usize, usize), Values> = BTreeMap::new();
-    for site in Site::all(config).filter(is_passed) {
-        let shown = comparison.compared.candidate.has(At { step: longest, site });
-        if site.on_request() && !shown {
-            continue;
-        }
+    let shown = |site: Site| comparison.compared.candidate.has(At { step: longest, site });
+    let sites = Site::all(config).filter(is_passed).filter(|site| !site.on_request() || shown(*site));
+    Ok(by_phase(sites.map(|site| {
         let (rows, columns) = site.matrix(config, extent);
-        let (bytes, values) = (VALUE * (rows * columns) as u64, phases.entry(phase(site)).or_default());
+        (site, VALUE * (rows * columns) as u64, shown(site))
+    })))
+}
+
+/// Sites with the bytes of their values, and whether they are shown, by phase.
+fn by_phase(sites: impl Iterator<Item = (Site, u64, bool)>) -> BTreeMap<(usize, usize, usize), Values> {
+    let mut phases: BTreeMap<(usize, usize, usize), Values> = BTreeMap::new();
+    for (site, bytes, shown) in sites {
+        let values = phases.entry(phase(site)).or_default();
         values.all += bytes;
         if shown {
             values.shown += bytes;
@@ -158,5 +189,5 @@ fn phases(
             values.judged = values.judged.max(if is_judged { bytes } else { 0 });
         }
     }
-    Ok(phases)
+    phases
 }

@@ -1,5 +1,8 @@
 //! How far work has come, as it is told to whoever waits for it.
 
+use bytesize::ByteSize;
+use fixtures::checkpoint::Checkpoint;
+
 /// What is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<'a> {
@@ -14,6 +17,8 @@ pub enum Progress<'a> {
     Left(usize),
     /// A step is done.
     Step,
+    /// Where the work is, in words.
+    Place(&'a str),
     /// Something that is of interest to who waits.
     Note(&'a str),
     /// The work is done.
@@ -22,3 +27,11 @@ pub enum Progress<'a> {
 
 /// Who is told.
 pub type Watcher<'w> = dyn FnMut(Progress<'_>) + 'w;
+
+/// Where work is, and how much of a checkpoint's weights was read.
+pub(super) fn read_of(place: &str, checkpoint: &Checkpoint) -> String {
+    match checkpoint.looked_at() {
+        0 => place.to_owned(),
+        bytes => format!("{place}, {} of weights read", ByteSize::b(bytes).display().iec()),
+    }
+}

@@ -9,16 +9,16 @@ use fixtures::checkpoint::held::HeldWeights;
 use fixtures::whole::WholeFolder;
 use ndarray::Array2;
 use reference::config::Config;
-use reference::decode::Decode;
+use reference::decode::{Decode, LanguageModel, decode};
 use reference::models::group::weights::RankWeights;
 use reference::models::group::{Group, of_rank};
 use reference::ops::sampling::Choice;
 use reference::probe::Probe;
 use reference::ranks::Ranks;
+use reference::run::Run;
 use reference::{Real, RoundingContract, Semantics, Site, Tracked};
 use serde_json::json;
 
-use super::decoding::decode_reference;
 use super::model::Model;
 use super::pixels::Shown;
 use super::progress::{Progress, Watcher};
@@ -82,7 +82,7 @@ impl RankedTask {
             let what = format!("running {} on {} ranks", model.name, self.count);
             watch(Progress::Begins { what: &what, steps: self.how.tokens });
             let each = |_: &Choice| watch(Progress::Step);
-            let choices = decode_reference(&group, &self.precision, &prompt, &self.how, &mut recorders, each)?;
+            let choices = decoded(&group, &self.precision, &prompt, &self.how, &mut recorders, each)?;
             let recorded = recorders.ranks.into_iter().map(Recorder::finish).sum::<Result<usize, Failure>>()?;
             (choices, recorded)
         };
@@ -109,6 +109,35 @@ impl RankedTask {
             ..Manifest::default()
         }
     }
+}
+
+/// Decodes in f64, in f32, or in f64 with the roundings of a contract. Without tokens to make, the prompt is still read.
+fn decoded(
+    group: &Group<'_>,
+    precision: &str,
+    prompt: &[u32],
+    how: &Decode,
+    recorders: &mut RankRecorders<'_>,
+    each: impl FnMut(&Choice),
+) -> Result<Vec<Choice>, Failure> {
+    match precision {
+        "f32" => decoded_in(group, prompt, how, &mut Run::<f32>::new(RoundingContract::IDEAL, recorders), each),
+        _ => decoded_in(group, prompt, how, &mut Run::<f64>::new(named(precision)?, recorders), each),
+    }
+}
+
+fn decoded_in<T: Real>(
+    group: &Group<'_>,
+    prompt: &[u32],
+    how: &Decode,
+    run: &mut Run<'_, T>,
+    each: impl FnMut(&Choice),
+) -> Result<Vec<Choice>, Failure> {
+    if how.tokens == 0 {
+        group.read(prompt, &mut LanguageModel::<T>::cache(group), run)?;
+        return Ok(Vec::new());
+    }
+    Ok(decode(group, prompt, how, run, each)?)
 }
 
 /// The dump of a rank in a folder.

@@ -43,11 +43,21 @@ impl<'w> Recorder<'w> {
         Recorder { write, selection, contract, config, all_steps, step: None, extent, written: 0, failure: None }
     }
 
+    /// Hands on what an earlier run saw.
+    pub(super) fn hand_on(&mut self, name: &str, tensor: Tensor<'static>) -> Result<(), Failure> {
+        (self.write)(name, tensor)?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Refuses to go on where something could not be written.
+    pub(super) fn require_written(&mut self) -> Result<(), Failure> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
     /// The number of values written, one at least.
-    pub fn finish(self) -> Result<usize, Failure> {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
+    pub fn finish(mut self) -> Result<usize, Failure> {
+        self.require_written()?;
         if self.written == 0 {
             return Err(
                 Failure::new("no site was selected, so there is nothing to write").help("see --sites, --layers")
@@ -56,19 +66,28 @@ impl<'w> Recorder<'w> {
         Ok(self.written)
     }
 
+    /// A step of so many tokens begins.
+    pub(super) fn begin_step(&mut self, tokens: usize) {
+        self.step = Some(self.step.map_or(0, |step| step + 1));
+        self.extent = Extent::new(tokens, self.extent.positions + tokens);
+    }
+
+    /// Whether a site is recorded in this step.
+    fn records(&self, site: Site) -> bool {
+        (self.all_steps || self.step.unwrap_or(0) == 0) && self.selection.has(site)
+    }
+
     fn record(&mut self, site: Site, rows: usize, tensor: impl FnOnce(Vec<usize>) -> Option<Tensor<'static>>) {
         if site == Site::Embedding {
-            self.step = Some(self.step.map_or(0, |step| step + 1));
-            self.extent = Extent::new(rows, self.extent.positions + rows);
+            self.begin_step(rows);
         }
         if let Site::Vision(pass, VisionSite::Embeddings) = site {
             self.extent.patches[pass] = rows;
         }
-        let step = self.step.unwrap_or(0);
-        let wanted = (self.all_steps || step == 0) && self.selection.has(site);
-        if !wanted || self.failure.is_some() {
+        if !self.records(site) || self.failure.is_some() {
             return;
         }
+        let step = self.step.unwrap_or(0);
         let tensor = tensor(site.shape(&self.config, self.extent)).expect("a site's matrix has its shape's elements");
         match (self.write)(&At { step, site }.to_string(), tensor) {
             Ok(()) => self.written += 1,
@@ -98,6 +117,12 @@ impl<T: Real> Probe<T> for Recorder<'_> {
 
     fn wants(&self, site: Site) -> bool {
         self.selection.names(site)
+    }
+
+    /// Where no logits are recorded, a token is chosen by the last.
+    fn rows_of_head(&self) -> Option<Vec<usize>> {
+        let is_recorded = [Site::LmHead, Site::Logits].into_iter().any(|site| self.records(site));
+        (!is_recorded).then(|| self.extent.tokens.checked_sub(1).into_iter().collect())
     }
 }
 

@@ -1,17 +1,18 @@
 //! A folder in which finished units of work are kept, so that a command that was interrupted goes on where it was.
 //!
-//! `parity-resume.json` says of what verification the folder is: a folder of another one is refused. Beside it is a file for each
-//! unit that is done, under its own name only when it is whole: the SHA-256 of the rest, and the rest. What is damaged all the
-//! same is done again.
+//! `parity-resume.json` says of what work the folder is: a folder of other work is refused. Beside it are the files of what is done,
+//! each under its own name only when it is whole, with a SHA-256. What is damaged all the same is done again.
+//!
+//! Of a verification, a unit is a file: the SHA-256 of the rest, and the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fixtures::fingerprint::sha256;
 use fixtures::whole;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::identity::{Dates, Identity};
 use super::part::{self, Part};
 use super::units::{Kind, Unit};
 use crate::failure::Failure;
@@ -25,20 +26,29 @@ const ENDING: &str = "unit";
 /// Hexadecimal digits of a SHA-256.
 const HASH: usize = 64;
 
-/// A folder of finished units.
+/// A folder of finished work.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// What the folder is of.
+/// What work is of: what was done of the same is of use to it.
+pub(super) trait Origin: Serialize + DeserializeOwned {
+    /// The command that does it.
+    const COMMAND: &'static str;
+
+    /// Why what was done of `found` is of no use, if it is not.
+    fn refusal(&self, found: &Self) -> Option<String>;
+}
+
+/// What the folder says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Of {
-    identity: Identity,
-    dates: Dates,
+struct Of<T> {
+    command: String,
+    of: T,
 }
 
 impl Folder {
-    /// Opens a folder for a verification, or begins one. Refused, if it is another verification's, or has other files.
-    pub(super) fn open(path: &Path, identity: Identity, dates: Dates) -> Result<Self, Failure> {
+    /// Opens a folder, or begins one. Refused, if it is of other work, or has other files.
+    pub(super) fn open<T: Origin>(path: &Path, origin: &T) -> Result<Self, Failure> {
         let refused = |problem: String| {
             let help = "name another folder for --resume, or remove this one: what is in it is of no use here";
             Failure::new(format!("{}: {problem}", path.display())).help(help)
@@ -51,8 +61,8 @@ impl Folder {
             // A hidden one may be what a killed command left.
             match names.find(|name| !name.starts_with('.')) {
                 None => {
-                    let text = serde_json::to_vec_pretty(&Of { identity, dates }).expect("it is plain data");
-                    whole::write(&of, &text)?;
+                    let text = serde_json::to_vec_pretty(&Of { command: T::COMMAND.to_owned(), of: origin });
+                    whole::write(&of, &text.expect("it is plain data"))?;
                     return Ok(Folder(path.to_owned()));
                 }
                 Some(name) if !of.exists() => {
@@ -64,16 +74,19 @@ impl Folder {
             }
         }
         let text = fs::read(&of).map_err(|error| refused(format!("{OF} cannot be read: {error}")))?;
-        let found: Of =
-            serde_json::from_slice(&text).map_err(|error| refused(format!("{OF} says nothing: {error}")))?;
-        if let Some((what, [found, expected])) = found.identity.difference(&identity) {
-            return Err(refused(format!("is of another {what}: {found}, this is {expected}")));
+        let nothing = |error: serde_json::Error| refused(format!("{OF} says nothing: {error}"));
+        let found: Of<serde_json::Value> = serde_json::from_slice(&text).map_err(nothing)?;
+        if found.command != T::COMMAND {
+            let problem = format!("is of parity {}, this is parity {}", found.command, T::COMMAND);
+            return Err(refused(problem));
         }
-        if found.dates != dates {
-            let what = if found.dates.model == dates.model { "dump" } else { "model" };
-            return Err(refused(format!("files of the {what} were written again since it was begun")));
-        }
-        Ok(Folder(path.to_owned()))
+        let found: T = serde_json::from_value(found.of).map_err(nothing)?;
+        origin.refusal(&found).map_or(Ok(Folder(path.to_owned())), |why| Err(refused(why)))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// What was found in a unit, if it is done; or why what is there cannot be used.

@@ -1,6 +1,9 @@
 //! A backend's run: the tokens that it makes, and what it computes on the way, recorded.
 
+use std::path::{Path, PathBuf};
+
 use bytesize::ByteSize;
+use fixtures::Tensor;
 use fixtures::activations::manifest::{Decode as Decoded, Manifest};
 use fixtures::checkpoint::held::HeldWeights;
 use optimized::models::capture::Capture;
@@ -9,18 +12,20 @@ use reference::decode::Decode;
 use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::ops::sampling::Choice;
-use reference::probe::{NoProbe, Probe};
 use reference::site::Extent;
 use serde_json::{Value, json};
 
 use super::backend::{Computing, load_optimized};
-use super::decoding::{decode_optimized, decode_reference};
+use super::decoding::{Beside, decode_optimized, decode_reference};
+use super::identity::Running;
+use super::kept::Kept;
 use super::model::Model;
 use super::need;
 use super::pixels::Shown;
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
 use super::recorder::{Recorder, Writing};
+use super::resume::Folder;
 use super::room::require_room;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
@@ -48,6 +53,8 @@ pub struct Recording<'w> {
     pub selection: Selection,
     /// Whether every decode step's are wanted, not the prompt's alone.
     pub steps: bool,
+    /// The folder in which finished phases are kept, of a run of the reference.
+    pub resume: Option<PathBuf>,
 }
 
 /// What was made.
@@ -75,7 +82,7 @@ impl Made {
 
 /// Runs a backend, and records nothing.
 pub fn run(model: &Model, task: &Task, watch: &mut Watcher<'_>) -> Result<Made, Failure> {
-    let (prompt, choices, _) = task.carry_out::<Recorder>(model, None, watch)?;
+    let (prompt, choices, _) = task.carry_out(model, &task.opened(model)?, (None, None), watch)?;
     Ok(Made { prompt, choices, recorded: 0 })
 }
 
@@ -88,8 +95,15 @@ pub fn record(
 ) -> Result<(Made, Manifest), Failure> {
     let contract = task.computing.contract()?;
     let config = model.checkpoint.config().under(&task.semantics);
-    let mut recorder = Recorder::new(to.write, to.selection, contract, config, to.steps);
-    let (prompt, choices, producer) = task.carry_out(model, Some(&mut recorder), watch)?;
+    let opened = task.opened(model)?;
+    let kept = to.resume.as_deref().map(|path| task.kept(model, &opened, (path, &to.selection, to.steps)));
+    let kept = kept.transpose()?;
+    let mut write = |name: &str, tensor: Tensor<'static>| {
+        kept.as_ref().map_or(Ok(()), |kept| kept.show(name, &tensor))?;
+        (to.write)(name, tensor)
+    };
+    let mut recorder = Recorder::new(&mut write, to.selection, contract, config, to.steps);
+    let (prompt, choices, producer) = task.carry_out(model, &opened, (Some(&mut recorder), kept.as_ref()), watch)?;
     let made = Made { prompt, choices, recorded: recorder.finish()? };
     let tokens = made.tokens();
     // The last token is not read.
@@ -114,55 +128,80 @@ pub fn require_memory(model: &Model, task: &Task, memory: ByteSize) -> Result<()
     let patches = task.shown.find(model, &prompt)?.as_ref().map(Media::patches).unwrap_or_default();
     let read = prompt.tokens.len();
     let run = need::of_run(&config, Extent::new(read, read).seeing(patches), read + task.how.tokens);
-    let of_weights = model.checkpoint.tensors().map(|tensor| 2 * tensor.shape.iter().product::<usize>() as u64);
-    let weights = if matches!(task.computing, Computing::Optimized(_)) { of_weights.sum() } else { 0 };
+    let weights =
+        if matches!(task.computing, Computing::Optimized(_)) { need::of_weights(&model.checkpoint) } else { 0 };
     require_room(memory, &format!("running {}", model.name), run + weights)
 }
 
+/// A prompt that is known to fit the model, and what it shows.
+struct Opened {
+    prompt: Vec<u32>,
+    media: Option<Media>,
+}
+
 impl Task {
-    /// The prompt, what was chosen after it, and what a manifest says of who computed that.
-    fn carry_out<P: Probe<f64> + Probe<f32> + Capture>(
-        &self,
-        model: &Model,
-        probe: Option<&mut P>,
-        watch: &mut Watcher<'_>,
-    ) -> Result<(Vec<u32>, Vec<Choice>, Value), Failure> {
-        let (config, how) = (model.checkpoint.config(), &self.how);
+    fn opened(&self, model: &Model) -> Result<Opened, Failure> {
         let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
-        prompt.check(config, how.tokens)?;
+        prompt.check(model.checkpoint.config(), self.how.tokens)?;
         let media = self.shown.find(model, &prompt)?;
-        if let (Some(chunk), Some(_)) = (how.chunk, &media) {
+        if let (Some(chunk), Some(_)) = (self.how.chunk, &media) {
             return Err(Failure::new(format!("--chunk {chunk}: the prompt shows images or videos"))
                 .help("leave --chunk out: what is shown is read with the whole prompt"));
         }
-        let prompt = prompt.tokens;
+        Ok(Opened { prompt: prompt.tokens, media })
+    }
+
+    /// The phases that are done of this run, in a folder.
+    fn kept(
+        &self,
+        model: &Model,
+        Opened { prompt, media }: &Opened,
+        (path, selection, steps): (&Path, &Selection, bool),
+    ) -> Result<Kept, Failure> {
+        let Computing::Reference(precision) = &self.computing else {
+            return Err(Failure::new("--resume: the CUDA path's runs are not kept")
+                .help("leave --resume out, or add --backend reference"));
+        };
+        let written = format!("{selection}{}", if steps { " --steps" } else { "" });
+        let written = if written.is_empty() { "all".to_owned() } else { written };
+        let Decode { sampling, seed, chunk, .. } = self.how;
+        let choosing = format!("{sampling:?}, seed {seed}, chunks of {chunk:?}");
+        let facts = [precision.clone(), self.semantics.to_string(), written, choosing];
+        Ok(Kept::new(&Folder::open(path, &Running::of(model, (prompt, media.as_ref()), facts))?))
+    }
+
+    /// What was chosen after the prompt, and what a manifest says of who computed that.
+    fn carry_out(
+        &self,
+        model: &Model,
+        Opened { prompt, media }: &Opened,
+        (recorder, kept): (Option<&mut Recorder<'_>>, Option<&Kept>),
+        watch: &mut Watcher<'_>,
+    ) -> Result<(Vec<u32>, Vec<Choice>, Value), Failure> {
+        let (config, how) = (model.checkpoint.config(), &self.how);
         let contract = self.computing.contract()?;
-        let running = format!("running {}", model.name);
-        let begins = Progress::Begins { what: &running, steps: how.tokens };
         let mut producer = json!({ "library": "parity", "version": env!("CARGO_PKG_VERSION") });
         let choices = match &self.computing {
             Computing::Reference(precision) => {
                 producer["backend"] = "reference".into();
                 let weights = HeldWeights::under(&contract, config.norm_weight, &model.checkpoint);
                 let decoder = Decoder::new(config, self.semantics, &weights)?.seeing(media.as_ref());
-                watch(begins);
-                let each = |_: &Choice| watch(Progress::Step);
-                match probe {
-                    Some(probe) => decode_reference(&decoder, precision, &prompt, how, probe, each)?,
-                    None => decode_reference(&decoder, precision, &prompt, how, &mut NoProbe, each)?,
-                }
+                let mut beside = Beside { checkpoint: &model.checkpoint, recorder, kept };
+                decode_reference(&decoder, precision, (prompt, how), &mut beside, watch)?
             }
             Computing::Optimized(device) => {
                 let optimized = load_optimized(model, &self.semantics, *device, watch)?;
                 producer["backend"] = "optimized".into();
                 producer["device"] = optimized.gpu().name().into();
                 producer["emulated"] = optimized.gpu().form().is_some().into();
-                watch(begins);
-                let (read, capture) = ((&prompt[..], media.as_ref()), probe.map(|probe| probe as &mut dyn Capture));
-                decode_optimized(&optimized, read, how, capture, |_| watch(Progress::Step))?
+                watch(Progress::Begins { what: &format!("running {}", model.name), steps: how.tokens });
+                let capture = recorder.map(|recorder| recorder as &mut dyn Capture);
+                let read = (&prompt[..], media.as_ref());
+                let choices = decode_optimized(&optimized, read, how, capture, |_| watch(Progress::Step))?;
+                watch(Progress::Ends);
+                choices
             }
         };
-        watch(Progress::Ends);
-        Ok((prompt, choices, producer))
+        Ok((prompt.clone(), choices, producer))
     }
 }

@@ -11,7 +11,7 @@ use reference::Site;
 use super::asked::{Asked, Asking, Subject, reports};
 use super::backend::ran_on_emulated;
 use super::dumped::{Dumped, Given};
-use super::identity::Identity;
+use super::identity::{Identity, Verifying};
 use super::model::Model;
 use super::part::Part;
 use super::progress::{Progress, Watcher};
@@ -98,7 +98,7 @@ fn in_units(
 ) -> Result<Vec<Part>, Failure> {
     let open = |path: &PathBuf| {
         let (identity, dates) = Identity::of(model, requests, &asking.lenses);
-        Folder::open(path, identity, dates)
+        Folder::open(path, &Verifying { identity, dates })
     };
     let folder = resume.as_ref().map(open).transpose()?;
     let mut kept = Vec::with_capacity(units.len());
@@ -123,6 +123,7 @@ fn in_units(
         parts.push(if let Some(part) = kept {
             part
         } else {
+            watch(Progress::Place(&unit.to_string()));
             let part = asking.part(unit, &mut |_| ())?;
             folder.as_ref().map_or(Ok(()), |folder| folder.keep(unit, &part))?;
             model.checkpoint.release();

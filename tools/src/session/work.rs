@@ -123,7 +123,10 @@ pub fn execute(
     for run in &runs {
         let Stretch { request, layers, .. } = run.stretch;
         let count = models[*request].config().num_hidden_layers;
-        let of_run = run.verification(comparisons, &models).part(&run.beside, || watch(Progress::Step))?;
+        let of_run = run.verification(comparisons, &models).part(&run.beside, |phase| {
+            watch(Progress::Step);
+            watch(Progress::Place(&format!("{phase} done")));
+        })?;
         found[*request].add(of_run.within(|site| layers.contains(&layer_of(site, count))));
     }
     watch(Progress::Ends);

@@ -1,0 +1,147 @@
+//! Sums of magnitudes and of squares, from which errors of products follow: in f32, each row in units of a power of two of its own,
+//! so that all magnitudes have room. What f32 rounds is far below what they are used for, and is allowed for where a bound has
+//! to be certain.
+
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
+
+use super::kernel::Packed;
+use crate::Real;
+use crate::storage::{exponent, power_of_two};
+
+/// Rows that are not negative, each in units of a power of two.
+#[derive(Debug)]
+pub(crate) struct Scaled {
+    values: Packed<f32>,
+    /// 0 for a row of zeros.
+    units: Vec<f64>,
+}
+
+/// Σ a·|w| and Σ v·w² of rows a and v with rows of w.
+#[derive(Debug)]
+pub(crate) struct Absolute {
+    values: Array2<f32>,
+    squares: Array2<f32>,
+    /// Units of a and of v.
+    rows: [Vec<f64>; 2],
+    /// Units of w.
+    columns: Array1<f64>,
+    /// Σ |w| \[m\].
+    pub(crate) weights: Array1<f64>,
+    terms: usize,
+}
+
+/// Some columns of it, which rows of w are for.
+pub(super) struct Columns<'a> {
+    values: ArrayViewMut2<'a, f32>,
+    squares: ArrayViewMut2<'a, f32>,
+    columns: ArrayViewMut1<'a, f64>,
+    weights: ArrayViewMut1<'a, f64>,
+}
+
+impl Scaled {
+    /// Rows.
+    pub(crate) fn of(x: ArrayView2<'_, f64>) -> Self {
+        let (values, units) = magnitudes(x);
+        Scaled { values: Packed::of(values.view()), units }
+    }
+
+    /// |x| and x² of values without an error.
+    pub(crate) fn of_known<T: Real>(x: ArrayView2<'_, T>) -> (Self, Self) {
+        let wide = x.mapv(T::wide);
+        (Scaled::of(wide.view()), Scaled::of(wide.mapv(|x| x * x).view()))
+    }
+
+    /// How many.
+    pub(super) fn rows(&self) -> usize {
+        self.values.rows()
+    }
+
+    /// Σ x·w² with rows of w that are widened \[n, m\].
+    pub(crate) fn squares<T: Real>(&self, panel: ArrayView2<'_, T>) -> Array2<f64> {
+        let (mut of_w, columns) = magnitudes(panel);
+        of_w.mapv_inplace(|w| w * w);
+        let mut sums = Array2::<f32>::zeros((self.rows(), of_w.nrows()));
+        self.values.times(of_w.view(), &mut sums.view_mut());
+        Array2::from_shape_fn(sums.dim(), |at| square(sums[at], self.units[at.0], columns[at.1]))
+    }
+}
+
+/// The magnitudes of each row's values, in a unit, and the unit: 0 for a row of zeros.
+#[expect(clippy::cast_possible_truncation, reason = "the type that they are added in")]
+fn magnitudes<T: Real>(x: ArrayView2<'_, T>) -> (Array2<f32>, Vec<f64>) {
+    let mut values = Array2::zeros(x.dim());
+    let units = x.rows().into_iter().zip(values.rows_mut()).map(|(x, mut values)| {
+        let largest = x.iter().fold(0.0_f64, |largest, x| largest.max(x.wide().abs()));
+        if largest == 0.0 {
+            // What is no number stays so.
+            values.zip_mut_with(&x, |value, x| *value = x.wide() as f32);
+            return 0.0;
+        }
+        let e = if largest.is_finite() { exponent(largest).clamp(-1000, 1000) } else { 0 };
+        let inverse = power_of_two(-e);
+        values.zip_mut_with(&x, |value, x| *value = (x.wide().abs() * inverse) as f32);
+        power_of_two(e)
+    });
+    let units = units.collect();
+    (values, units)
+}
+
+fn square(sum: f32, row: f64, column: f64) -> f64 {
+    f64::from(sum) * row * (column * column)
+}
+
+impl Absolute {
+    pub(super) fn zeros((a, v): (&Scaled, &Scaled), (m, terms): (usize, usize)) -> Self {
+        let dim = (a.rows(), m);
+        let rows = [a.units.clone(), v.units.clone()];
+        let [values, squares] = [Array2::zeros(dim), Array2::zeros(dim)];
+        let [columns, weights] = [Array1::zeros(m), Array1::zeros(m)];
+        Absolute { values, squares, rows, columns, weights, terms }
+    }
+
+    /// So many columns at a time.
+    pub(super) fn chunks(&mut self, count: usize) -> impl IndexedParallelIterator<Item = Columns<'_>> {
+        let Absolute { values, squares, columns, weights, .. } = self;
+        let matrices = values.axis_chunks_iter_mut(Axis(1), count).into_par_iter();
+        let matrices = matrices.zip(squares.axis_chunks_iter_mut(Axis(1), count));
+        let rows = columns.axis_chunks_iter_mut(Axis(0), count).into_par_iter();
+        let rows = rows.zip(weights.axis_chunks_iter_mut(Axis(0), count));
+        matrices.zip(rows).map(|((values, squares), (columns, weights))| Columns { values, squares, columns, weights })
+    }
+
+    /// Σ a·|w|, or a little more: k additions in f32 are off by k·u of the sum at most, factors that are rounded before by u each,
+    /// and what underflows is allowed for.
+    #[inline]
+    pub(crate) fn certain(&self, at: (usize, usize)) -> f64 {
+        let k = self.terms as f64;
+        let above = 1.0 + 2.0 * (k + 8.0) * f32::UNIT_ROUNDOFF;
+        let underflow = k * f64::from(f32::from_bits(1)) * 4.0;
+        (f64::from(self.values[at]) * above + underflow) * self.rows[0][at.0] * self.columns[at.1]
+    }
+
+    /// Σ v·w².
+    #[inline]
+    pub(crate) fn square(&self, at: (usize, usize)) -> f64 {
+        square(self.squares[at], self.rows[1][at.0], self.columns[at.1])
+    }
+}
+
+impl Columns<'_> {
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Adds what rows of w make that are widened.
+    pub(super) fn add<T: Real>(mut self, (a, v): (&Scaled, &Scaled), panel: ArrayView2<'_, T>) {
+        for (sum, w) in self.weights.iter_mut().zip(panel.rows()) {
+            *sum = w.iter().map(|w| w.wide().abs()).sum();
+        }
+        let (mut of_w, units) = magnitudes(panel);
+        self.columns.assign(&Array1::from(units));
+        a.values.times(of_w.view(), &mut self.values);
+        of_w.mapv_inplace(|w| w * w);
+        v.values.times(of_w.view(), &mut self.squares);
+    }
+}

@@ -1,0 +1,131 @@
+//! The one product of the reference: rows of x with rows of w, in tiles that stay in registers.
+//!
+//! Each sum is added up from its first term to its last, whatever stands beside it, so that a row's values do not depend on how
+//! many rows there are. Where a few rows are multiplied, w is read once and nothing is packed: there, sums are added in lanes.
+
+use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
+
+use crate::Real;
+
+/// Rows of x in a tile.
+const TILE: usize = 6;
+
+/// Columns of x and w that are taken at a time, so that a tile's part of both stays in the nearest cache.
+const BLOCK: usize = 256;
+
+/// Up to so many rows of x are multiplied one by one.
+const FEW: usize = 4;
+
+/// Lanes in which the sum of one row with another is added.
+const LANES: usize = 16;
+
+/// Rows of x as they are multiplied with any number of rows.
+#[derive(Debug)]
+pub(crate) struct Packed<T> {
+    x: Array2<T>,
+    /// By blocks of columns and tiles of rows, column by column; rows that lack are zero.
+    tiles: Vec<[T; TILE]>,
+}
+
+impl<T: Real> Packed<T> {
+    /// Of x \[n, k\].
+    pub(crate) fn of(x: ArrayView2<'_, T>) -> Self {
+        let (n, k) = x.dim();
+        let mut tiles = Vec::new();
+        if n > FEW {
+            tiles.reserve_exact(n.div_ceil(TILE) * k);
+            let at = |row: usize, column: usize| if row < n { x[[row, column]] } else { T::zero() };
+            for first in (0..k).step_by(BLOCK) {
+                for row in (0..n).step_by(TILE) {
+                    let columns = first..k.min(first + BLOCK);
+                    tiles.extend(columns.map(|column| std::array::from_fn(|i| at(row + i, column))));
+                }
+            }
+        }
+        Packed { x: x.as_standard_layout().into_owned(), tiles }
+    }
+
+    /// n.
+    pub(crate) fn rows(&self) -> usize {
+        self.x.nrows()
+    }
+
+    /// y = x·wᵀ of rows of w that are widened.
+    pub(crate) fn times(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
+        if self.rows() <= FEW {
+            for (x, mut y) in self.x.rows().into_iter().zip(y.rows_mut()) {
+                let x = x.as_slice().expect("its own are in standard layout");
+                for (w, y) in w.rows().into_iter().zip(&mut y) {
+                    *y = dot(x, w.as_slice().expect("a widened row is in one piece"));
+                }
+            }
+        } else if size_of::<T>() == size_of::<f32>() {
+            self.in_tiles::<16>(w, y);
+        } else {
+            self.in_tiles::<8>(w, y);
+        }
+    }
+
+    /// The same in tiles of so many rows of w.
+    fn in_tiles<const W: usize>(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
+        let (n, k) = self.x.dim();
+        let (tiles, groups) = (n.div_ceil(TILE), w.nrows().div_ceil(W));
+        let mut sums = vec![[[T::zero(); W]; TILE]; tiles * groups];
+        let mut packed = vec![[T::zero(); W]; groups * BLOCK];
+        for first in (0..k).step_by(BLOCK) {
+            let count = BLOCK.min(k - first);
+            for (j, row) in w.rows().into_iter().enumerate() {
+                let row = row.as_slice().expect("a widened row is in one piece");
+                let packed = packed[j / W * BLOCK..][..count].iter_mut().zip(&row[first..first + count]);
+                packed.for_each(|(packed, w)| packed[j % W] = *w);
+            }
+            let of_block = &self.tiles[first * tiles..][..count * tiles];
+            for (x, sums) in of_block.chunks(count).zip(sums.chunks_mut(groups)) {
+                for (w, sums) in packed.chunks(BLOCK).zip(sums) {
+                    add(&w[..count], x, sums);
+                }
+            }
+        }
+        for ((i, j), y) in y.indexed_iter_mut() {
+            *y = sums[i / TILE * groups + j / W][i % TILE][j % W];
+        }
+    }
+}
+
+/// Adds the products of columns of a tile's rows.
+#[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
+fn add<T: Real, const W: usize>(w: &[[T; W]], x: &[[T; TILE]], sums: &mut [[T; W]; TILE]) {
+    let mut own = *sums;
+    for (w, x) in w.iter().zip(x) {
+        for (own, &x) in own.iter_mut().zip(x) {
+            for (sum, &w) in own.iter_mut().zip(w) {
+                *sum = if target_cfg_f!(any(target_feature = "fma", target_feature = "neon")) {
+                    x.mul_add(w, *sum)
+                } else {
+                    *sum + x * w
+                };
+            }
+        }
+    }
+    *sums = own;
+}
+
+/// The sum of one row with another.
+#[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
+fn dot<T: Real>(x: &[T], w: &[T]) -> T {
+    let mut sums = [T::zero(); LANES];
+    let ((x, rest), (w, rest_of_w)) = (x.as_chunks::<LANES>(), w.as_chunks::<LANES>());
+    for (x, w) in x.iter().zip(w) {
+        for (sum, (&x, &w)) in sums.iter_mut().zip(x.iter().zip(w)) {
+            *sum = if target_cfg_f!(any(target_feature = "fma", target_feature = "neon")) {
+                x.mul_add(w, *sum)
+            } else {
+                *sum + x * w
+            };
+        }
+    }
+    rest.iter().zip(rest_of_w).zip(&mut sums).for_each(|((&x, &w), sum)| *sum += x * w);
+    sums.into_iter().fold(T::zero(), |all, sum| all + sum)
+}
