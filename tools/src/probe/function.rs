@@ -12,7 +12,7 @@ pub(super) const ROWS: usize = 64;
 /// Columns of a product's right side.
 pub(super) const COLUMNS: usize = 16;
 
-/// Heads of a call of attention, with a query each, and channels of a head.
+/// Heads of a call of attention, with a query each.
 pub(super) const HEADS: usize = 8;
 /// Channels of a head.
 pub(super) const CHANNELS: usize = 64;
