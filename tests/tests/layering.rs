@@ -2,6 +2,7 @@
 
 mod circles;
 mod families;
+mod operators;
 
 use tests::repository::{self, MEMBERS, stem};
 
@@ -113,37 +114,6 @@ fn beyond_the_contract(path: &str, text: &str) -> Vec<String> {
     let lines = code(text).filter(|(_, line)| beyond(line));
     let rule = "I3: the CUDA path sees `reference::contract` only; if it is a type or a table, export it there";
     lines.map(|(number, line)| format!("{path}:{number}: {rule}: {}", line.trim())).collect()
-}
-
-/// The operators that compose others, and which.
-const COMPOSED: [(&str, &[&str]); 14] = [
-    ("qk_norm", &["rms_norm"]),
-    ("sharded_norm", &["rms_norm"]),
-    ("qk_norm_rope", &["qk_norm", "rms_norm", "rope"]),
-    ("add_rms_norm", &["residual", "rms_norm"]),
-    ("block_sparse_attention", &["attention"]),
-    ("swiglu", &["gelu"]),
-    ("dense_ffn", &["linear", "swiglu", "swiglu_oai"]),
-    ("linear_bias", &["linear"]),
-    ("patch_embedding", &["linear"]),
-    ("axial_rope", &["rope"]),
-    ("vision_attention", &["attention"]),
-    ("load_balancing", &["router"]),
-    ("hybrid_attention", &["attention"]),
-    ("gated_lightning", &["lightning_attention", "linear", "rms_norm", "swiglu"]),
-];
-
-/// I6: the operators among `all` that a file of `op` uses without being listed.
-fn used_operators(path: &str, op: &str, text: &str, all: &[&str]) -> Vec<String> {
-    let allowed = COMPOSED.iter().find(|(composing, _)| *composing == op).map_or(&[][..], |(_, parts)| parts);
-    let others = all.iter().filter(|other| **other != op && !allowed.contains(other));
-    let is_name = |c: char| c == '_' || c.is_alphanumeric();
-    let uses = |line: &str, other: &str| {
-        line.match_indices(&format!("{other}::")).any(|(at, _)| !line[..at].ends_with(is_name))
-    };
-    let rule = "I6: a leaf operator uses no other; inline it, or list it in COMPOSED";
-    let used = others.filter(|other| code(text).any(|(_, line)| uses(line, other)));
-    used.map(|other| format!("{path}: {rule}: {other}")).collect()
 }
 
 /// I7: what a kernel or a header includes beside `headers`.
@@ -263,27 +233,6 @@ fn the_cuda_path_sees_the_contract_only() {
 }
 
 #[test]
-fn operators_are_leaves_or_listed() {
-    let folder = "reference/src/ops";
-    let sources = sources(RUST);
-    let of_ops = |path: &str| path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned);
-    let ops: Vec<&str> = sources
-        .iter()
-        .filter(|(path, _)| of_ops(path).is_some_and(|rest| !rest.contains('/')))
-        .map(|(path, _)| stem(path))
-        .collect();
-    assert!(COMPOSED.iter().all(|(op, parts)| ops.contains(op) && parts.iter().all(|part| ops.contains(part))));
-    let mut found = Vec::new();
-    for (path, text) in &sources {
-        if let Some(rest) = of_ops(path) {
-            let op = rest.split(['/', '.']).next().expect("a path has a first part");
-            found.extend(used_operators(path, op, text, &ops));
-        }
-    }
-    demand_none(&found);
-}
-
-#[test]
 fn kernels_include_their_own_headers_only() {
     let headers = repository::files("optimized/kernels/include", &["cuh"]);
     let names: Vec<&str> = headers.iter().filter_map(|path| path.rsplit('/').next()).collect();
@@ -369,12 +318,6 @@ fn each_rule_finds_what_breaks_it() {
         beyond_the_contract("a.rs", "use reference::ops::rope::Rope;\nuse reference::{Real, contract};\n").len(),
         2
     );
-
-    let all = ["norm", "rms_norm", "rope", "qk_norm"];
-    let uses = |op, text| used_operators("a.rs", op, text, &all).len();
-    assert_eq!(uses("rope", "use super::rms_norm::RmsNorm;\n"), 1);
-    assert_eq!(uses("rope", "use crate::ops::norm::Norm; let x = super::qk_norm::f();\n"), 2);
-    assert_eq!(uses("qk_norm", "use super::rms_norm::RmsNorm;\n// rope::rope\nlet a_rope::b;\n"), 0);
 
     let includes = "#include \"simt.cuh\"\n#include <cuda.h>\n  #include \"simt_host.h\"\n";
     assert_eq!(foreign_includes("a/x.cu", includes, &["simt.cuh"]).len(), 2);
