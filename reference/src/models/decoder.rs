@@ -279,7 +279,10 @@ impl<'w> Decoder<'w> {
         };
         let normed = run.visit(Site::FinalNorm, normed);
         let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
-        let logits = run.linear(Linear::under, &normed, &self.weights.get(weight)?)?;
+        // An embedding that is the head, too, is cast where it is multiplied.
+        let cast = run.candidate.unwrap_or(run.contract).autocast.storage();
+        let own = run.within(RoundingContract::of_products);
+        let logits = own.linear(Linear::under, &normed, &self.weights.get(weight)?.held_in(cast))?;
         let logits = match self.semantics.logits_shift {
             Some(by) => logits.select(&late(logits.dim().0, by)),
             None => logits,
