@@ -317,7 +317,8 @@ impl<T: Real> State<T> {
     /// Goes on from the residual stream of a candidate that rounds as a contract says, with its errors or without.
     pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract, bounds: bool) {
         let saved = saved_as(contract.saved, stream).unwrap_or(Storage::Real);
-        let Tracked { value, error } = before_saved(stream, Rounding { storage: saved, mode: contract.mode }, bounds);
+        let Tracked { value, error } =
+            before_saved(stream, (contract.activations, Rounding { storage: saved, mode: contract.mode }), bounds);
         self.stream = Some(Tracked { value: value.mapv(T::of), error }.into());
     }
 
