@@ -1,6 +1,8 @@
 //! Images and videos of a prompt: the pixels of their patches, and how these lie.
 
-use ndarray::Array2;
+use std::collections::BTreeMap;
+
+use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Vision;
@@ -26,11 +28,13 @@ pub enum Medium {
     Video,
 }
 
-/// All that a prompt shows. The tower takes the images first, then the videos.
+/// All that a prompt shows, call by call. The tower takes a call's images first, then its videos.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Media {
     images: Option<Pixels>,
     videos: Option<Pixels>,
+    /// What calls show that begin at later positions, as in a chat of several turns.
+    later: BTreeMap<usize, Media>,
 }
 
 /// Passes through the tower at most.
@@ -67,16 +71,47 @@ impl Media {
     /// Images, videos or both, of a tower.
     pub fn new(vision: &Vision, images: Option<Pixels>, videos: Option<Pixels>) -> Result<Self, ContractError> {
         images.iter().chain(&videos).try_for_each(|pixels| pixels.check(vision))?;
-        Ok(Media { images, videos })
+        Ok(Media { images, videos, later: BTreeMap::new() })
     }
 
-    /// What goes through the tower, pass by pass.
+    /// The same where a call that begins at a later position shows something, too.
+    #[must_use]
+    pub fn then(mut self, first: usize, media: Media) -> Self {
+        self.later.insert(first, media);
+        self
+    }
+
+    /// What the call shows that begins at a position.
+    pub fn at(&self, first: usize) -> Option<&Media> {
+        if first == 0 { Some(self).filter(|media| media.passes().next().is_some()) } else { self.later.get(&first) }
+    }
+
+    /// What each call shows that shows anything, in their order.
+    pub fn calls(&self) -> impl Iterator<Item = &Media> {
+        self.at(0).into_iter().chain(self.later.values())
+    }
+
+    /// The same as one call shows it that reads all.
+    #[must_use]
+    pub fn together(&self) -> Self {
+        let all = |of: fn(&Media) -> Option<&Pixels>| {
+            let parts: Vec<&Pixels> = self.calls().filter_map(of).collect();
+            let values: Vec<ArrayView2<'_, f32>> = parts.iter().map(|pixels| pixels.values.view()).collect();
+            let grids = parts.iter().flat_map(|pixels| pixels.grids.iter().copied()).collect();
+            (!parts.is_empty())
+                .then(|| Pixels { values: concatenate(Axis(0), &values).expect("all are patches"), grids })
+        };
+        let (images, videos) = (all(|media| media.images.as_ref()), all(|media| media.videos.as_ref()));
+        Media { images, videos, later: BTreeMap::new() }
+    }
+
+    /// What goes through the tower in the first call, pass by pass.
     pub fn passes(&self) -> impl Iterator<Item = (Medium, &Pixels)> {
         let images = self.images.iter().map(|pixels| (Medium::Image, pixels));
         images.chain(self.videos.iter().map(|pixels| (Medium::Video, pixels)))
     }
 
-    /// Patches of each pass.
+    /// Patches of each of these passes.
     pub fn patches(&self) -> [usize; PASSES] {
         let mut patches = [0; PASSES];
         for (pass, (_, pixels)) in self.passes().enumerate() {

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use crate::Storage;
 use crate::error::ParseError;
 use crate::rounding::{
-    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, NormInput, OnePlus, RmsRound, RoundingContract,
-    RoutingRound, WeightCast,
+    ActivationRound, AttentionRound, Autocast, Chain, ExpertSum, GateRound, NormInput, OnePlus, RmsRound,
+    RoundingContract, RoutingRound, WeightCast,
 };
 
 /// What right runs of an engine round.
@@ -61,6 +61,20 @@ const TRANSFORMERS_MODES: &[&[&str]] = &[
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py, integrations/hub_kernels.py; Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
                                    torch's scaled_dot_product_attention on a CPU";
+
+/// A model in f32 under `torch.autocast`: linear maps, convolutions, `matmul` and attention cast what they take, also weights, and give
+/// its type; norms, rotation, softmax and the residual stream stay in f32, and an activation is of its inputs' type. `grouped_mm`,
+/// by which experts are computed unless `experts_implementation` says otherwise, is not cast.
+const fn autocast(autocast: Autocast) -> RoundingContract {
+    RoundingContract { autocast, ..TRANSFORMERS }
+}
+
+const AUTOCAST_BF16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=bf16"]];
+
+const AUTOCAST_F16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=f16"]];
+
+const AUTOCAST_SOURCE: &str = "torch.autocast's lists of operators (torch 2.11: aten/src/ATen/autocast_mode.h), under which transformers \
+                               5.23 runs modeling_minimax_m2.py, modeling_minimax_m3_vl.py and integrations/moe.py";
 
 /// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
 const VLLM: RoundingContract = RoundingContract {
@@ -162,10 +176,22 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 10] = [
+pub const PROFILES: [Profile; 12] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    of(
+        ("transformers_autocast_bf16", "transformers"),
+        Storage::F32,
+        autocast(Autocast::Bf16ButExperts),
+        (AUTOCAST_BF16_MODES, AUTOCAST_SOURCE),
+    ),
+    of(
+        ("transformers_autocast_f16", "transformers"),
+        Storage::F32,
+        autocast(Autocast::F16ButExperts),
+        (AUTOCAST_F16_MODES, AUTOCAST_SOURCE),
+    ),
     of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
     of(("vllm_f16", "vllm"), Storage::F16, VLLM, (VLLM_MODES, VLLM_SOURCE)),

@@ -26,14 +26,11 @@ pub struct Ranks {
 impl Ranks {
     /// R ranks that share a model; refused where something cannot be shared out evenly.
     pub fn of(config: &Config, count: usize) -> Result<Self, ContractError> {
+        let ranks = Ranks::of_attention(config, count)?;
         let divides = |label, what: &str, size: usize| {
             let holds = size.is_multiple_of(count);
             require(holds, label, what, size, format!("a multiple of the {count} ranks that share it"))
         };
-        require(count >= 1, "ranks C1", "R", count, "at least 1")?;
-        let (queries, keys) = (config.num_attention_heads, config.num_key_value_heads);
-        let padded = Ranks::heads_of(config, count);
-        require(padded.is_some(), "ranks C2", "R", count, format!("a divisor or a multiple of the {keys} key heads"))?;
         divides("ranks C3", "num_local_experts", config.num_local_experts)?;
         divides("ranks C4", "vocab_size", config.vocab_size)?;
         let layers = 0..config.num_hidden_layers;
@@ -43,6 +40,15 @@ impl Ranks {
         if layers.clone().any(|layer| config.is_shared(layer)) {
             divides("ranks C6", "shared_intermediate_size", config.shared_intermediate_size)?;
         }
+        Ok(ranks)
+    }
+
+    /// R ranks that share the heads of attention, and whatever else they can share evenly.
+    pub fn of_attention(config: &Config, count: usize) -> Result<Self, ContractError> {
+        require(count >= 1, "ranks C1", "R", count, "at least 1")?;
+        let (queries, keys) = (config.num_attention_heads, config.num_key_value_heads);
+        let padded = Ranks::heads_of(config, count);
+        require(padded.is_some(), "ranks C2", "R", count, format!("a divisor or a multiple of the {keys} key heads"))?;
         Ok(Ranks { count, queries, padded: padded.expect("C2"), keys })
     }
 

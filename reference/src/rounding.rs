@@ -4,13 +4,17 @@
 //! The points on which the documents and engines place a rounding differently are enums labelled as in part D.
 
 mod choices;
+mod held;
 mod quantized;
 
 pub use choices::{
-    ActivationRound, AttentionRound, Chain, ExpertSum, GateRound, Inputs, NormInput, OnePlus, RmsRound, RoutingRound,
-    WeightCast,
+    ActivationRound, AttentionRound, Autocast, Chain, ExpertSum, GateRound, Inputs, NormInput, OnePlus, RmsRound,
+    RoutingRound, WeightCast,
 };
 
+pub use held::Held;
+
+use self::held::coarser;
 use crate::accumulator::{Accumulator, TensorCore};
 use crate::error::ParseError;
 use crate::order::{Lanes, Order};
@@ -42,6 +46,8 @@ pub struct RoundingContract {
     pub operands: Storage,
     /// What becomes of that operand, too, where the weight is quantized.
     pub inputs: Inputs,
+    /// Whether products are computed in a narrower type than the rest.
+    pub autocast: Autocast,
     /// What keys and values are kept in, the index branch's too; [`Storage::Real`] where it is the activations' type.
     pub kv_cache: Storage,
     /// D10, of the norms of the residual stream.
@@ -71,21 +77,6 @@ pub struct RoundingContract {
     pub saved: Storage,
 }
 
-/// What an implementation holds weights in; [`Storage::Real`] stands for the type that they are stored in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Norms and biases.
-    pub vectors: Storage,
-    /// The router's weight.
-    pub router: Storage,
-    /// The router's correction bias.
-    pub bias: Storage,
-    /// Quantized matrices.
-    pub quantized: Storage,
-    /// All others.
-    pub others: Storage,
-}
-
 impl RoundingContract {
     /// Rounds nowhere; f64 arithmetic.
     pub const IDEAL: RoundingContract = RoundingContract {
@@ -97,6 +88,7 @@ impl RoundingContract {
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
         inputs: Inputs::Stored,
+        autocast: Autocast::Off,
         kv_cache: Storage::Real,
         rms: RmsRound::One,
         qk_rms: RmsRound::One,
@@ -137,6 +129,7 @@ impl RoundingContract {
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
         inputs: Inputs::Stored,
+        autocast: Autocast::Off,
         kv_cache: Storage::Real,
         rms: RmsRound::Two,
         qk_rms: RmsRound::Two,
@@ -175,10 +168,35 @@ impl RoundingContract {
         Rounding { storage: self.activations, mode: self.mode }
     }
 
-    /// What activations are shown in: the coarser of what they are stored in and what they were converted to.
+    /// The coarsest type that values are shown in: what activations are stored in, products under autocast, or what all were converted
+    /// to.
     pub fn shown(&self) -> Storage {
-        let is_coarser = self.saved.unit_roundoff() > self.activations.unit_roundoff();
-        if is_coarser { self.saved } else { self.activations }
+        coarser(coarser(self.activations, self.autocast.storage()), self.saved)
+    }
+
+    /// The same where products are computed, in the type that autocast has for them, if there is one.
+    #[must_use]
+    pub fn of_products(self) -> Self {
+        self.casting(self.autocast.storage())
+    }
+
+    /// The same of the products of routed experts.
+    #[must_use]
+    pub fn of_experts(self) -> Self {
+        self.casting(self.autocast.of_experts())
+    }
+
+    fn casting(self, storage: Storage) -> Self {
+        let own = RoundingContract { autocast: Autocast::Off, ..self };
+        match storage {
+            Storage::Real => own,
+            storage => RoundingContract { activations: storage, operands: storage, ..own },
+        }
+    }
+
+    /// What the keys of attention and of the index branch are taken in, and values; [`Storage::Real`] where as they are.
+    pub fn cached(&self) -> Storage {
+        if self.autocast == Autocast::Off { self.kv_cache } else { self.autocast.storage() }
     }
 
     /// The rounding between two steps of a chain.
@@ -261,6 +279,7 @@ impl RoundingContract {
     /// [`Storage::Real`] where it is taken as it is.
     pub fn query(&self) -> Storage {
         match self.attention {
+            _ if self.autocast != Autocast::Off => self.autocast.storage(),
             AttentionRound::FlashF16 | AttentionRound::Operands => self.kv_cache,
             AttentionRound::Eager | AttentionRound::Flash | AttentionRound::Sdpa => Storage::Real,
         }
@@ -287,27 +306,16 @@ impl RoundingContract {
         if self.mode == Mode::Ordered { Order::Lanes(lanes) } else { Order::Any }
     }
 
-    /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
-    pub fn held(&self) -> Held {
-        let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
-        let vectors = cast(self.weights == WeightCast::Activations);
-        let others = if self.weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
-        let bias = cast(self.gate != GateRound::Stored);
-        let router = if self.gate == GateRound::Bias { Storage::Real } else { bias };
-        let quantized = if self.inputs == Inputs::Stored { others } else { Storage::Real };
-        Held { vectors, router, bias, quantized, others }
-    }
-
     /// Whether something is taken in a narrower type than activations are stored in: an operand of products, keys and values,
     /// or matrices as they are loaded.
     pub fn narrows(&self) -> bool {
         let narrower = |storage: Storage| storage.unit_roundoff() > self.activations.unit_roundoff();
-        let taken = [self.operands, self.attending(false).kv_cache, self.held().others];
+        let taken = [self.operands, self.autocast.storage(), self.attending(false).kv_cache, self.held().others];
         self.inputs != Inputs::Stored || taken.into_iter().any(narrower)
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 20] {
+    pub fn fields(&self) -> [(&'static str, String); 21] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
@@ -316,6 +324,7 @@ impl RoundingContract {
             ("one_plus", self.one_plus.to_string()),
             ("operands", self.operands.to_string()),
             ("inputs", self.inputs.to_string()),
+            ("autocast", self.autocast.to_string()),
             ("kv_cache", self.kv_cache.to_string()),
             ("rms", self.rms.to_string()),
             ("qk_rms", self.qk_rms.to_string()),
@@ -342,6 +351,7 @@ impl RoundingContract {
             "one_plus" => self.one_plus = word(field, value)?,
             "operands" => self.operands = value.parse()?,
             "inputs" => self.inputs = word(field, value)?,
+            "autocast" => self.autocast = word(field, value)?,
             "kv_cache" => self.kv_cache = value.parse()?,
             "rms" => self.rms = word(field, value)?,
             "qk_rms" => self.qk_rms = word(field, value)?,

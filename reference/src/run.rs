@@ -44,6 +44,12 @@ impl<'p, T: Real> Run<'p, T> {
         Run { products: Some(products), ..self }
     }
 
+    /// The same run where it rounds otherwise, as where products are computed.
+    pub fn within(&mut self, of: fn(RoundingContract) -> RoundingContract) -> Run<'_, T> {
+        let (contract, candidate) = (of(self.contract), self.candidate.map(of));
+        Run { contract, candidate, probe: &mut *self.probe, products: self.products }
+    }
+
     /// The value at a site, after the probe has seen it.
     pub fn visit(&mut self, site: Site, mut value: Tracked<T>) -> Tracked<T> {
         self.probe.visit(site, &mut value);
@@ -164,14 +170,16 @@ impl<'p, T: Real> Run<'p, T> {
         if self.probe.has_ended() {
             return Err(Error::Ended);
         }
-        let p = LinearBias::under(&self.contract);
+        let x = &self.narrowed(x, |contract| contract.autocast.storage());
+        let under = |contract: &RoundingContract| LinearBias::under(&contract.of_products());
+        let p = under(&self.contract);
         let product = self.shared(&p.product, x, w)?;
         let y = match &product {
             Some(product) => linear_bias::of_product(&p, product, vector(b).view())?,
             None => linear_bias(&p, x.view(), w, vector(b).view())?,
         };
         let bound = |c: &RoundingContract, y: &Array2<f64>| {
-            LinearBias::under(c).bound_with(&x.widened(), w, (vector(b).view(), product.as_deref()), y)
+            under(c).bound_with(&x.widened(), w, (vector(b).view(), product.as_deref()), y)
         };
         Ok(self.tracked(y, bound))
     }

@@ -63,8 +63,8 @@ const OUTSIDE: [(Site, Row); 7] = [
     (Site::RopeCos, Row::new("model.rotary_emb", ROTATION).kept(Kept::Wide).marked(&[Mark::SizedByReading])),
     (Site::RopeSin, Row::new("model.rotary_emb.1", ROTATION).kept(Kept::Wide).marked(&[Mark::SizedByReading])),
     (Site::FinalNorm, Row::new("model.norm", STREAM)),
-    (Site::LmHead, Row::new("lm_head", &[Tokens, Vocabulary])),
-    (Site::Logits, Row::new("logits", &[Tokens, Vocabulary])),
+    (Site::LmHead, Row::new("lm_head", &[Tokens, Vocabulary]).product()),
+    (Site::Logits, Row::new("logits", &[Tokens, Vocabulary]).product()),
 ];
 
 /// A row of the rotation's table for each token.
@@ -191,6 +191,12 @@ impl Site {
     /// Whether the value is −∞ where masked, or ∞ where forced.
     pub fn is_masked(self) -> bool {
         self.has(Mark::Masked)
+    }
+
+    /// Whether the value is of the type that products are computed in, where that is another one: what they give, and what is made of
+    /// that alone.
+    pub fn is_product(self) -> bool {
+        self.row().is_product
     }
 
     fn has(self, mark: Mark) -> bool {

@@ -42,6 +42,11 @@ impl Weight {
             Weight::Embedding | Weight::LmHead | Weight::Vision(_) => false,
         }
     }
+
+    /// Whether it is added to a product.
+    pub fn is_bias(self) -> bool {
+        matches!(self, Weight::Vision(weight) if weight.is_bias())
+    }
 }
 
 /// Where weights are kept: a checkpoint on disk, or memory.

@@ -7,7 +7,7 @@ import torch
 from model import PLAIN, require_rotated, restore
 from transformers import MiniMaxM2ForCausalLM
 
-MODES = ("prefill", "generate", "static", "chunks", "left", "left-generate", "right")
+MODES = ("prefill", "generate", "static", "chunks", "left", "left-generate", "right", "packed")
 """How the sweep calls the model."""
 
 

@@ -47,6 +47,11 @@ RUNS = (
     _run("f16-right", "m3-gqa4-f32", "f16/sdpa/eager/right/layers"),
     _run("bf16-near-tie", "m3-gqa4-f32", "bf16/sdpa/batched/prefill/layers", seed=0),
     _run("bf16-generate", "vision-images-bf16", "bf16/sdpa/batched/generate/layers"),
+    _run("bf16-packed", "m2-gqa3-f32", "bf16/sdpa/default/packed/layers"),
+    _run("bf16-images", "vision-images-bf16", "bf16/sdpa/batched/images/layers"),
+    _run("f16-turns", "vision-images-bf16", "f16/sdpa/batched/turns/layers"),
+    _run("autocast-bf16-layers", "m2-gqa3-f32", "autocast_bf16/sdpa/eager/prefill/layers"),
+    _run("autocast-f16-parts", "m3-gqa4-f32", "autocast_f16/eager/batched/prefill/parts"),
 )
 """The prompt of the near tie is one by which a token chooses other experts than exact arithmetic does."""
 

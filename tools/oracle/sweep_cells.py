@@ -7,7 +7,11 @@ from typing import NamedTuple
 import torch
 from families import FAMILIES
 
-TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+AUTOCAST = {"autocast_bf16": torch.bfloat16, "autocast_f16": torch.float16}
+"""What `torch.autocast` casts to, of a model in float32."""
+
+TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16} | dict.fromkeys(AUTOCAST, torch.float32)
+"""What a model is loaded in."""
 ATTENTIONS = ("eager", "sdpa")
 EXPERTS = {"default": None, "eager": "eager", "batched": "batched_mm"}
 """Values of `experts_implementation`."""

@@ -11,7 +11,7 @@ from cases import Case, Layout, Library
 from checkpoint import write_checkpoint
 from families import FAMILIES
 from safetensors.torch import save_file
-from sweep_cells import EXPERTS, SCOPES, TYPES, Cell
+from sweep_cells import AUTOCAST, EXPERTS, SCOPES, TYPES, Cell
 from torch import Tensor
 from transformers import PreTrainedModel
 from whole import replacing
@@ -106,6 +106,34 @@ def _right(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
     model(**_padded(tokens, left=False))
 
 
+def _packed(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    """The prompt cut in three, one behind the other in one list, told apart by their positions."""
+    third = len(tokens) // 3 + 1
+    positions = torch.arange(len(tokens)) % third
+    model(torch.tensor([tokens]), position_ids=positions[None], use_cache=False)
+
+
+def _images(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    """The prompt cut in two, the first with its first image, as a batch that is padded on the right."""
+    places = [token == model.config.image_token_id for token in tokens]
+    cut = places.index(False, places.index(True)) + 1
+    width = max(cut, len(tokens) - cut)
+    rows = [part + [0] * (width - len(part)) for part in (tokens[:cut], tokens[cut:])]
+    mask = [[1] * len(part) + [0] * (width - len(part)) for part in (tokens[:cut], tokens[cut:])]
+    model(torch.tensor(rows), attention_mask=torch.tensor(mask), **shown)
+
+
+def _turns(model: PreTrainedModel, tokens: list[int], shown: Shown) -> None:
+    """The prompt cut in two, each with its images, in two calls on one cache."""
+    places = [token == model.config.image_token_id for token in tokens]
+    cut, grids = places.index(False, places.index(True)) + 1, shown["image_grid_thw"]
+    first, cache = int(grids[0].prod()), None
+    pieces = ((tokens[:cut], slice(0, first), grids[:1]), (tokens[cut:], slice(first, None), grids[1:]))
+    for piece, rows, own in pieces:
+        seen = {"pixel_values": shown["pixel_values"][rows], "image_grid_thw": own}
+        cache = model(torch.tensor([piece]), past_key_values=cache, use_cache=True, **seen).past_key_values
+
+
 RUNS: dict[str, Callable[[PreTrainedModel, list[int], Shown], None]] = {
     "prefill": _prefill,
     "generate": _generate,
@@ -114,6 +142,9 @@ RUNS: dict[str, Callable[[PreTrainedModel, list[int], Shown], None]] = {
     "left": _left,
     "left-generate": _left_generate,
     "right": _right,
+    "packed": _packed,
+    "images": _images,
+    "turns": _turns,
 }
 """By the cells' modes."""
 
@@ -122,7 +153,8 @@ RUNS: dict[str, Callable[[PreTrainedModel, list[int], Shown], None]] = {
 def captured(cell: Cell, folder: Path, tokens: list[int], shown: Shown) -> Capture:
     """What a cell keeps of the model of `folder`, run on a prompt."""
     model = load(folder, cell)
-    with Capture(model, include=SCOPES[cell.scope]) as capture:
+    autocast = torch.autocast("cpu", AUTOCAST.get(cell.type), enabled=cell.type in AUTOCAST)
+    with autocast, Capture(model, include=SCOPES[cell.scope]) as capture:
         RUNS[cell.mode](model, tokens, shown)
     return capture
 

@@ -11,8 +11,8 @@ from transformers import MiniMaxM3SparseForConditionalGeneration
 from vision_cases import IMAGE_TOKEN, VIDEO_TOKEN, Grid, VisionCase
 from vision_checkpoint import CHANNELS, FRAMES, MERGE
 
-MODES = ("prefill", "generate", "static")
-"""How the sweep calls the model; images of a batch's prompts are not told apart."""
+MODES = ("prefill", "generate", "static", "images", "turns")
+"""How the sweep calls the model."""
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 DEVIATION = (0.26862954, 0.26130258, 0.27577711)

@@ -37,7 +37,8 @@ impl Decoder<'_> {
         run: &mut Run<'_, T>,
     ) -> Result<[Tracked<T>; 3], Error> {
         let mut project = |weight, site| -> Result<_, Error> {
-            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
+            let own = run.within(RoundingContract::of_products);
+            let y = own.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
             Ok(run.visit(Site::Layer(layer, site), y))
         };
         let q = project(LayerWeight::QProj, LayerSite::QProj)?;
@@ -88,7 +89,7 @@ impl Decoder<'_> {
                 }
                 None => x.clone(),
             };
-            let x = run.narrowed(&x, |contract| contract.attending(to_blocks).kv_cache);
+            let x = run.narrowed(&x, |contract| contract.attending(to_blocks).cached());
             match narrow {
                 Some(storage) => x.performed(storage),
                 None => x,
@@ -106,7 +107,8 @@ impl Decoder<'_> {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,
         };
-        let o = run.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let own = run.within(RoundingContract::of_products);
+        let o = own.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
         let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
     }

@@ -40,7 +40,8 @@ impl Decoder<'_> {
             IndexInput::Stream => stream,
         };
         let project = |weight, site, run: &mut Run<'_, T>| -> Result<_, Error> {
-            let y = run.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
+            let own = run.within(RoundingContract::of_products);
+            let y = own.linear(Linear::under, x, &self.layer_weight(layer, weight)?)?;
             Ok(run.visit(at(site), y))
         };
         let q = project(LayerWeight::IndexQProj, LayerSite::IndexQProj, run)?;
@@ -73,7 +74,8 @@ impl Decoder<'_> {
             IndexCache::Unrotated => normed,
             IndexCache::Projected => projected,
         };
-        let narrowed = |k: &Tracked<T>| run.narrowed(k, |contract| contract.kv_cache);
+        let narrowed = |k: &Tracked<T>| run.narrowed(k, RoundingContract::cached);
+        let q = run.narrowed(&q, |contract| contract.autocast.storage());
         let held = cache.append_index(layer, &narrowed(&held))?;
         let is_other = reads.index_cache != IndexCache::Own;
         let read = is_other.then(|| held.rows(0..first).stacked(&narrowed(&k)));

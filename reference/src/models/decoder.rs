@@ -121,9 +121,9 @@ impl<'w> Decoder<'w> {
         self.media
     }
 
-    /// The vision tower on its first pass or a later one, if there is as much to see.
-    pub fn tower(&self, pass: usize) -> Option<VisionTower<'_>> {
-        let (medium, _) = self.media?.passes().nth(pass)?;
+    /// The vision tower in the call that begins at a position, on its first pass or a later one, if there is as much to see.
+    pub fn tower(&self, first: usize, pass: usize) -> Option<VisionTower<'_>> {
+        let (medium, _) = self.media?.at(first)?.passes().nth(pass)?;
         VisionTower::of(&self.config, &self.semantics, self.weights, (pass, medium == Medium::Video))
     }
 
@@ -169,9 +169,9 @@ impl<'w> Decoder<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Pass<T>, Error> {
-        let features = if first == 0 { self.features(run)? } else { Vec::new() };
+        let features = self.features(first, run)?;
         let embedded = self.embed(tokens, first, run)?;
-        let mut x = Stream::from(self.scatter(tokens, embedded, &features, run)?);
+        let mut x = Stream::from(self.scatter((first, tokens), embedded, &features, run)?);
         let table = self.of_call(first).rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
             x = self.layer(layer, &x, &table, cache, run)?;
@@ -189,24 +189,25 @@ impl<'w> Decoder<'w> {
         Ok(run.visit(Site::Embedding, x))
     }
 
-    /// Features of all that the prompt shows, pass by pass.
-    pub fn features<T: Real>(&self, run: &mut Run<'_, T>) -> Result<Vec<Tracked<T>>, Error> {
-        let passes = self.media.into_iter().flat_map(Media::passes).enumerate();
-        passes.filter_map(|(pass, (_, pixels))| Some(self.tower(pass)?.features(pixels, run))).collect()
+    /// Features of all that the call shows that begins at a position, pass by pass.
+    pub fn features<T: Real>(&self, first: usize, run: &mut Run<'_, T>) -> Result<Vec<Tracked<T>>, Error> {
+        let passes = self.media.and_then(|media| media.at(first)).into_iter().flat_map(Media::passes).enumerate();
+        passes.filter_map(|(pass, (_, pixels))| Some(self.tower(first, pass)?.features(pixels, run))).collect()
     }
 
-    /// The embedding with features in the places of images and videos among the prompt's `tokens`. x may go on after them:
-    /// what is decoded is no place of an image, whatever the token.
+    /// The embedding with features in the places of images and videos among the prompt's `tokens` in a call that begins at `first`. x
+    /// may go on after them: what is decoded is no place of an image, whatever the token.
     pub fn scatter<T: Real>(
         &self,
-        tokens: &[u32],
+        (first, tokens): (usize, &[u32]),
         mut x: Tracked<T>,
         features: &[Tracked<T>],
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let Some(vision) = &self.config.vision else { return Ok(x) };
         let places = self.semantics.feature_places;
-        for ((medium, pixels), f) in self.media.into_iter().flat_map(Media::passes).zip(features) {
+        let passes = self.media.and_then(|media| media.at(first)).into_iter().flat_map(Media::passes);
+        for ((medium, pixels), f) in passes.zip(features) {
             let place = Some(medium.token(vision));
             let marked: Vec<bool> = (0..x.dim().0).map(|row| tokens.get(row).copied() == place).collect();
             let marked = masked_scatter::marked(places, marked);
@@ -279,17 +280,21 @@ impl<'w> Decoder<'w> {
         };
         let normed = run.visit(Site::FinalNorm, normed);
         let weight = if self.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
-        let project = |x: &Tracked<T>, run: &Run<'_, T>| -> Result<Tracked<T>, Error> {
-            run.linear(Linear::under, x, &self.weights.get(weight)?)
+        let shown = run.probe.rows_of_head();
+        // An embedding that is the head, too, is cast where it is multiplied.
+        let cast = run.candidate.unwrap_or(run.contract).autocast.storage();
+        let own = run.within(RoundingContract::of_products);
+        let project = |x: &Tracked<T>| -> Result<Tracked<T>, Error> {
+            own.linear(Linear::under, x, &self.weights.get(weight)?.held_in(cast))
         };
-        let logits = match (self.semantics.logits_shift, run.probe.rows_of_head()) {
+        let logits = match (self.semantics.logits_shift, shown) {
             (Some(by), _) => {
-                let logits = project(&normed, run)?;
+                let logits = project(&normed)?;
                 logits.select(&late(logits.dim().0, by))
             }
-            (None, None) => project(&normed, run)?,
+            (None, None) => project(&normed)?,
             (None, Some(rows)) => {
-                let seen = if rows.is_empty() { None } else { Some(project(&normed.select(&rows), run)?) };
+                let seen = if rows.is_empty() { None } else { Some(project(&normed.select(&rows))?) };
                 Tracked::spread(seen, &rows, (normed.dim().0, self.config.vocab_size))
             }
         };

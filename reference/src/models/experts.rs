@@ -39,13 +39,15 @@ impl Decoder<'_> {
             }
         };
         let at = |site| Site::Layer(layer, site);
-        let hidden = self.each_expert(&chosen, self.config().intermediate_size, run, |expert, rows, run| {
+        let own = run.within(RoundingContract::of_experts);
+        let hidden = self.each_expert(&chosen, self.config().intermediate_size, &own, |expert, rows, run| {
             let of_token = || x.select(&rows.iter().map(|row| row / k).collect::<Vec<_>>());
             let read = each.as_ref().map_or_else(of_token, |each| each.select(rows));
             self.activate(layer, expert, &read, run)
         })?;
         let hidden = run.visit(at(LayerSite::ExpertHidden), hidden);
-        let output = self.each_expert(&chosen, self.config().hidden_size, run, |expert, rows, run| {
+        let own = run.within(RoundingContract::of_experts);
+        let output = self.each_expert(&chosen, self.config().hidden_size, &own, |expert, rows, run| {
             self.project_down(layer, expert, &hidden.select(rows), run)
         })?;
         let output = run.visit(at(LayerSite::ExpertOutput), output);
@@ -111,7 +113,8 @@ impl Decoder<'_> {
     fn router_logits<T: Real>(&self, x: &Tracked<T>, w: &Matrix<'_>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
         let storage = self.semantics().router_logits.storage();
         if storage == Storage::Real {
-            return run.product(Linear::router, x, w);
+            let x = run.narrowed(x, |contract| contract.autocast.storage());
+            return run.product(|contract| Linear::router(&contract.of_products()), &x, w);
         }
         let x = run.narrowed(x, |_| storage);
         let w = Matrix::stored(w.dense::<f64>().mapv(|w| storage.nearest(w)).view(), w.storage());

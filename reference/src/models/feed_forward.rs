@@ -53,15 +53,17 @@ impl Decoder<'_> {
         let gate_up = Site::Layer(layer, gate_up);
         let params: fn(&RoundingContract) -> Linear =
             if run.probe.stores(gate_up) { Linear::under } else { Linear::before_activation };
-        let (gate, up) = (project(x, Projection::Gate, params, run)?, project(x, Projection::Up, params, run)?);
+        let own = run.within(RoundingContract::of_products);
+        let (gate, up) = (project(x, Projection::Gate, params, &own)?, project(x, Projection::Up, params, &own)?);
         let width = gate.dim().1;
         let both = run.visit(gate_up, gate.beside(&up));
         let (kind, written) = match of(Projection::Gate) {
             LayerWeight::Shared(_) => (ActivationIn::Shared, Written::Shared),
             _ => (ActivationIn::All, Written::Dense),
         };
-        let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), run)?;
-        let output = run.row_parallel(&hidden, &self.layer_weight(layer, of(Projection::Down))?)?;
+        let own = run.within(RoundingContract::of_products);
+        let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), &own)?;
+        let output = own.row_parallel(&hidden, &self.layer_weight(layer, of(Projection::Down))?)?;
         Ok(run.visit(Site::Layer(layer, down), self.written(written, first, output)))
     }
 

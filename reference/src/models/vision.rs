@@ -75,7 +75,9 @@ impl<'m> VisionTower<'m> {
         let x = Tracked::plain(pixels.values.mapv(|x| T::of(f64::from(x))));
         let x = run.narrowed(&x, |_| self.semantics.pixels.storage());
         let w = self.weight(VisionWeight::Patches)?;
-        let params = |c: &RoundingContract| PatchEmbedding::under(c, self.vision.patch, self.semantics.patch_order);
+        let params = |c: &RoundingContract| {
+            PatchEmbedding::under(&c.of_products(), self.vision.patch, self.semantics.patch_order)
+        };
         let y = patch_embedding(&params(&run.contract), x.view(), &w)?;
         let y = run.tracked(y, |c, y| params(c).bound(&x.widened(), &w, y));
         let embedded = self.visit(VisionSite::Embeddings, y, run);
@@ -194,6 +196,7 @@ impl<'m> VisionTower<'m> {
     ) -> Result<Tracked<T>, Error> {
         let span = self.semantics.vision_attention;
         let segments = if span == VisionSpan::Frame { frames(grids) } else { segments(grids) };
+        let [q, k] = [q, k].map(|x| run.narrowed(x, |contract| contract.autocast.storage()));
         let (heads, d) = (self.vision.num_attention_heads, self.vision.head_dim());
         let params =
             |c: &RoundingContract| VisionAttention::under(c, heads, d, span).scaled(self.semantics.vision_score_scale);
@@ -250,7 +253,7 @@ impl<'m> VisionTower<'m> {
             semantics::Gelu::Quick => Share::Sigmoid,
             semantics::Gelu::QuickBf16 => return steps::quick(x, run),
         };
-        let params = |c: &RoundingContract| Gelu::under(c, share);
+        let params = |c: &RoundingContract| Gelu::under(&c.of_products(), share);
         run.tracked(gelu(&params(&run.contract), x.view()), |c, a| params(c).bound(&x.widened(), a))
     }
 }

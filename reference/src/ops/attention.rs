@@ -6,7 +6,7 @@
 //!
 //! - Shapes: q \[n, H·d\], k and v \[s, G·d\], o \[n, H·d\]; row i of q is at position s − n + i.
 //! - Dtypes: q, k, v and o in the activations' type, but k and v as the cache keeps them, and q in a type of its own where a
-//!   precision has one (`query`): the caller narrows them. Scores, maxima and sums f32.
+//!   precision has one (`query`): the caller narrows them. Under autocast all are of its type. Scores, maxima and sums f32.
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
 //!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
 //!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Not performed, but
@@ -32,7 +32,7 @@ use ndarray::{Array2, ArrayView2, Axis, CowArray, Ix2, s};
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::order::{self, Order, Tiles};
-use crate::rounding::AttentionRound;
+use crate::rounding::{AttentionRound, Autocast};
 use crate::semantics::{Causal, KeyHead, ScoreType};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -188,6 +188,9 @@ impl Attention {
 
     /// The roundings of a contract.
     pub fn under(contract: &RoundingContract, (query_heads, key_heads): (usize, usize), head_dim: usize) -> Self {
+        // Under autocast a softmax of its own gives f32, which is cast as an operand.
+        let is_operand = contract.autocast != Autocast::Off && contract.attention == AttentionRound::Eager;
+        let own = contract.of_products();
         Attention {
             query_heads,
             key_heads,
@@ -201,18 +204,18 @@ impl Attention {
             prefix: None,
             tile: None,
             lost: None,
-            scores: if contract.attention == AttentionRound::Eager { contract.stored() } else { Rounding::NONE },
+            scores: if contract.attention == AttentionRound::Eager { own.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
             probabilities: match (contract.attention, contract.kv_cache) {
                 (AttentionRound::Operands, storage) if storage != Storage::Real => {
                     Rounding { storage, mode: contract.mode }
                 }
-                _ => contract.stored(),
+                _ => own.stored(),
             },
-            order: contract.attention,
-            output: contract.stored(),
+            order: if is_operand { AttentionRound::Operands } else { contract.attention },
+            output: own.stored(),
             unit: contract.unit(),
-            exponential: contract.attention.exponential(contract.activations),
+            exponential: contract.attention.exponential(own.activations),
             query: contract.query(),
             sum: contract.running_sum(),
             accumulator: contract.accumulator,

@@ -8,7 +8,7 @@
 //! - Shapes: q \[n, H·d\], k \[s, d\], row i of q at position pᵢ = s − n + i; s \[n·H, s\], m \[n·G, nb\], nb = ⌈s/b⌉; C
 //!   \[n·G, min(K, nb)\], largest first, none after the last. Row i·G + g is token i's for group g.
 //! - Dtypes: q and k bf16; s and m f32; C whole numbers.
-//! - Rounding: none; nothing leaves f32.
+//! - Rounding: none; nothing leaves f32, unless autocast makes s in a narrower type.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k = d; C4 b, K ≥ 1; C5 H = G, unless one choice
 //!   serves all groups.
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
@@ -35,7 +35,7 @@ use crate::semantics::{
     IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, ScoreType, Semantics,
 };
 use crate::storage::Mode;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,8 +64,8 @@ pub struct Indexer {
     pub call: RopeCall,
     /// D24: σ.
     pub scale: f64,
-    /// What s is kept in.
-    pub kept: ScoreType,
+    /// What s is kept in; [`Storage::Real`] where as it is computed.
+    pub kept: Storage,
     /// u of the arithmetic.
     pub unit: f64,
     /// Of the scores.
@@ -164,7 +164,10 @@ impl Indexer {
             mask: semantics.index_mask,
             call: semantics.index_call,
             scale,
-            kept: semantics.index_scores,
+            kept: match semantics.index_scores {
+                ScoreType::F32 => contract.autocast.storage(),
+                kept @ ScoreType::Bf16 => kept.storage(),
+            },
             unit: contract.unit(),
             accumulator: contract.accumulator,
             order: contract.products(),
@@ -223,7 +226,7 @@ impl Indexer {
     fn scores<T: Real>(&self, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>, first: usize, rows: usize) -> Array2<T> {
         let mut scores = Array2::from_elem((rows * self.heads, k.nrows()), T::neg_infinity());
         let seen = |i: usize| self.seen(self.position(q.nrows(), k.nrows(), first + i), k.nrows());
-        let kept = Rounding::nearest(self.kept.storage());
+        let kept = Rounding::nearest(self.kept);
         let keys = k.slice(s![..seen(rows - 1), ..]);
         for head in 0..self.heads {
             let queries = q.slice(s![first..first + rows, head * self.head_dim..(head + 1) * self.head_dim]);

@@ -69,7 +69,7 @@ impl QkNorm {
             semantics::QkNorm::PerHead => order::PARITY.head,
         });
         let norm = RmsNorm::under(&own, self.norm.eps, self.norm.eps_place).weighing(self.norm.weight);
-        self.norm = RmsNorm { order, width: self.norm.width, ..norm };
+        self.norm = RmsNorm { order, width: self.norm.width, ..norm.of_products(contract) };
         if contract.qk_norm == Chain::Once {
             (self.norm.normalized, self.norm.output) = (Rounding::NONE, Rounding::NONE);
         }

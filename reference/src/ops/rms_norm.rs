@@ -22,7 +22,7 @@ use crate::bound::{ErrorBound, together};
 use crate::error::require;
 use crate::order::{self, Order};
 use crate::reduction::Reduction;
-use crate::rounding::{OnePlus, RmsRound};
+use crate::rounding::{Autocast, OnePlus, RmsRound};
 use crate::semantics::{EpsPlace, NormWeight};
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
@@ -107,6 +107,18 @@ impl RmsNorm {
     pub fn weighing(self, weight: NormWeight) -> Self {
         let own = RmsNorm { weight, ..self };
         if own.adds() { RmsNorm { normalized: Rounding::NONE, ..own } } else { own }
+    }
+
+    /// The same of what autocast made in its type: R1 is of that type, and so is R2, unless w alone is multiplied by there, which has
+    /// a type of its own.
+    #[must_use]
+    pub(super) fn of_products(self, contract: &RoundingContract) -> Self {
+        if contract.autocast == Autocast::Off {
+            return self;
+        }
+        let own = contract.of_products().stored();
+        let normalized = if self.normalized == Rounding::NONE { Rounding::NONE } else { own };
+        RmsNorm { normalized, output: if self.adds() { own } else { self.output }, ..self }
     }
 
     /// Whether 1 + w is made here: what was made when w was loaded is w + 1 exactly.

@@ -84,6 +84,51 @@ pub enum Inputs {
     Fp8Powers,
 }
 
+/// Whether products are computed under `torch.autocast`, and in what: their operands are cast to that type as they are used, and
+/// their results are of it. What follows takes the wider of the types that meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Autocast {
+    /// They are not.
+    Off,
+    /// In bf16.
+    Bf16,
+    /// In f16.
+    F16,
+    /// In bf16, but for those of routed experts, whose grouped products autocast does not know.
+    Bf16ButExperts,
+    /// In f16, but for those of routed experts.
+    F16ButExperts,
+}
+
+impl Autocast {
+    /// The type; [`Storage::Real`] where there is none.
+    pub fn storage(self) -> Storage {
+        match self {
+            Autocast::Off => Storage::Real,
+            Autocast::Bf16 | Autocast::Bf16ButExperts => Storage::Bf16,
+            Autocast::F16 | Autocast::F16ButExperts => Storage::F16,
+        }
+    }
+
+    /// The type of products of routed experts.
+    pub fn of_experts(self) -> Storage {
+        match self {
+            Autocast::Off | Autocast::Bf16ButExperts | Autocast::F16ButExperts => Storage::Real,
+            Autocast::Bf16 | Autocast::F16 => self.storage(),
+        }
+    }
+
+    /// All products in a type.
+    pub fn to(storage: Storage) -> Self {
+        match storage {
+            Storage::Bf16 => Autocast::Bf16,
+            Storage::F16 => Autocast::F16,
+            Storage::Real | Storage::F32 | Storage::E4m3 => Autocast::Off,
+        }
+    }
+}
+
 /// D08: where the 1 of a norm's 1 + w is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]

@@ -101,20 +101,20 @@ const STREAM: &[Axis] = &[Tokens, Channels(Width::Hidden)];
 /// Every site of a layer but [`LayerSite::Expert`], in the order in which a token meets them.
 const ROWS: [(LayerSite, Row); 40] = [
     (LayerSite::InputNorm, Row::new(".input_layernorm", STREAM)),
-    (LayerSite::QProj, Row::new(".self_attn.q_proj", &[Tokens, Channels(Width::Query)])),
-    (LayerSite::KProj, Row::new(".self_attn.k_proj", &[Tokens, Channels(Width::Key)])),
-    (LayerSite::VProj, Row::new(".self_attn.v_proj", &[Tokens, Channels(Width::Key)])),
+    (LayerSite::QProj, Row::new(".self_attn.q_proj", &[Tokens, Channels(Width::Query)]).product()),
+    (LayerSite::KProj, Row::new(".self_attn.k_proj", &[Tokens, Channels(Width::Key)]).product()),
+    (LayerSite::VProj, Row::new(".self_attn.v_proj", &[Tokens, Channels(Width::Key)]).product()),
     (LayerSite::QNorm, Row::new(".self_attn.q_norm", &[Tokens, Channels(Width::Query)]).kept(Kept::BeforeRotation)),
     (LayerSite::KNorm, Row::new(".self_attn.k_norm", &[Tokens, Channels(Width::Key)]).kept(Kept::BeforeRotation)),
     (LayerSite::QRope, Row::new(".self_attn.q_rope", &[Tokens, Channels(Width::Query)])),
     (LayerSite::KRope, Row::new(".self_attn.k_rope", &[Tokens, Channels(Width::Key)])),
     (
         LayerSite::IndexQProj,
-        Row::new(".self_attn.indexer.q_proj", &[Tokens, Channels(Width::IndexQuery)]).of(Exists::BlockSparse),
+        Row::new(".self_attn.indexer.q_proj", &[Tokens, Channels(Width::IndexQuery)]).of(Exists::BlockSparse).product(),
     ),
     (
         LayerSite::IndexKProj,
-        Row::new(".self_attn.indexer.k_proj", &[Tokens, Channels(Width::IndexKey)]).of(Exists::BlockSparse),
+        Row::new(".self_attn.indexer.k_proj", &[Tokens, Channels(Width::IndexKey)]).of(Exists::BlockSparse).product(),
     ),
     (
         LayerSite::IndexQNorm,
@@ -141,21 +141,24 @@ const ROWS: [(LayerSite, Row); 40] = [
         Row::new(".self_attn.indexer.scores", &[IndexHeads, Tokens, Positions])
             .of(Exists::BlockSparse)
             .kept(Kept::Wide)
-            .marked(&[Mark::OnRequest, Mark::Masked]),
+            .marked(&[Mark::OnRequest, Mark::Masked])
+            .product(),
     ),
     (
         LayerSite::BlockMax,
         Row::new(".self_attn.indexer.block_max", &[Choosers, Tokens, Blocks])
             .of(Exists::BlockSparse)
             .kept(Kept::Wide)
-            .marked(&[Mark::SizedByReading, Mark::Masked]),
+            .marked(&[Mark::SizedByReading, Mark::Masked])
+            .product(),
     ),
     (
         LayerSite::BlockScore,
         Row::new(".self_attn.indexer.block_score", &[Choosers, Tokens, Blocks])
             .of(Exists::BlockSparse)
             .kept(Kept::Wide)
-            .marked(&[Mark::SizedByReading, Mark::Masked]),
+            .marked(&[Mark::SizedByReading, Mark::Masked])
+            .product(),
     ),
     (
         LayerSite::Blocks,
@@ -168,23 +171,29 @@ const ROWS: [(LayerSite, Row); 40] = [
         LayerSite::Scores,
         Row::new(".self_attn.scores", &[QueryHeads, Tokens, Positions])
             .of(Exists::FullAttention)
-            .marked(&[Mark::OnRequest, Mark::Masked]),
+            .marked(&[Mark::OnRequest, Mark::Masked])
+            .product(),
     ),
     (LayerSite::Probabilities, Row::new(".self_attn.1", &[QueryHeads, Tokens, Positions]).marked(&[Mark::OnRequest])),
-    (LayerSite::Context, Row::new(".self_attn.context", &[Tokens, Channels(Width::Query)])),
-    (LayerSite::OProj, Row::new(".self_attn.o_proj", STREAM)),
-    (LayerSite::Attention, Row::new(".self_attn", STREAM)),
+    (LayerSite::Context, Row::new(".self_attn.context", &[Tokens, Channels(Width::Query)]).product()),
+    (LayerSite::OProj, Row::new(".self_attn.o_proj", STREAM).product()),
+    (LayerSite::Attention, Row::new(".self_attn", STREAM).product()),
     (LayerSite::Residual, Row::new(".self_attn.residual", STREAM)),
     (LayerSite::PostAttentionNorm, Row::new(".post_attention_layernorm", STREAM)),
-    (LayerSite::DenseGateUp, Row::new(".mlp.gate_up_proj", &[Tokens, Channels(Width::DenseGateUp)]).of(Exists::Dense)),
-    (LayerSite::DenseDown, Row::new(".mlp.down_proj", STREAM).of(Exists::Dense)),
+    (
+        LayerSite::DenseGateUp,
+        Row::new(".mlp.gate_up_proj", &[Tokens, Channels(Width::DenseGateUp)]).of(Exists::Dense).product(),
+    ),
+    (LayerSite::DenseDown, Row::new(".mlp.down_proj", STREAM).of(Exists::Dense).product()),
     (
         LayerSite::SharedGateUp,
-        Row::new(".mlp.shared_experts.gate_up_proj", &[Tokens, Channels(Width::SharedGateUp)]).of(Exists::Shared),
+        Row::new(".mlp.shared_experts.gate_up_proj", &[Tokens, Channels(Width::SharedGateUp)])
+            .of(Exists::Shared)
+            .product(),
     ),
-    (LayerSite::SharedDown, Row::new(".mlp.shared_experts.down_proj", STREAM).of(Exists::Shared)),
-    (LayerSite::Shared, Row::new(".mlp.shared_experts", STREAM).of(Exists::Shared)),
-    (LayerSite::GateLogits, Row::new(".mlp.gate", &[Tokens, Experts]).of(Exists::Experts).kept(Kept::Wide)),
+    (LayerSite::SharedDown, Row::new(".mlp.shared_experts.down_proj", STREAM).of(Exists::Shared).product()),
+    (LayerSite::Shared, Row::new(".mlp.shared_experts", STREAM).of(Exists::Shared).product()),
+    (LayerSite::GateLogits, Row::new(".mlp.gate", &[Tokens, Experts]).of(Exists::Experts).kept(Kept::Wide).product()),
     (LayerSite::GateScores, Row::new(".mlp.gate.scores", &[Tokens, Experts]).of(Exists::Experts).kept(Kept::Wide)),
     (LayerSite::GateChoice, Row::new(".mlp.gate.choice", &[Tokens, Experts]).of(Exists::Experts).kept(Kept::Wide)),
     (
@@ -202,13 +211,15 @@ const ROWS: [(LayerSite, Row); 40] = [
         LayerSite::ExpertHidden,
         Row::new(".mlp.experts.hidden", &[Tokens, Slots, Channels(Width::Expert)])
             .of(Exists::Experts)
-            .marked(&[Mark::SizedByReading]),
+            .marked(&[Mark::SizedByReading])
+            .product(),
     ),
     (
         LayerSite::ExpertOutput,
         Row::new(".mlp.experts.output", &[Tokens, Slots, Channels(Width::Hidden)])
             .of(Exists::Experts)
-            .marked(&[Mark::SizedByReading]),
+            .marked(&[Mark::SizedByReading])
+            .product(),
     ),
     (LayerSite::Experts, Row::new(".mlp.experts", STREAM).of(Exists::Experts)),
     (LayerSite::Mlp, Row::new(".mlp", STREAM)),

@@ -14,6 +14,8 @@ pub(super) struct Row {
     pub(super) exists: Exists,
     /// In what an implementation keeps its value.
     pub(super) kept: Kept,
+    /// Whether it is what a product gives, or what is made of products alone.
+    pub(super) is_product: bool,
     /// What more is to be known.
     pub(super) marks: &'static [Mark],
 }
@@ -67,7 +69,11 @@ pub(super) enum Mark {
 impl Row {
     /// Of a site that all have, kept as activations are.
     pub(super) const fn new(path: &'static str, axes: &'static [Axis]) -> Self {
-        Row { path, axes, exists: Exists::Always, kept: Kept::Activations, marks: &[] }
+        Row { path, axes, exists: Exists::Always, kept: Kept::Activations, is_product: false, marks: &[] }
+    }
+
+    pub(super) const fn product(self) -> Self {
+        Row { is_product: true, ..self }
     }
 
     pub(super) const fn of(self, exists: Exists) -> Self {

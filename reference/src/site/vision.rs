@@ -78,7 +78,7 @@ const PATCHES: &[Axis] = &[Patches, Channels(Width::Patch)];
 
 /// Every place outside of layers, in the order in which a patch meets them.
 const ROWS: [(VisionSite, Row); 11] = [
-    (VisionSite::Embeddings, Row::new("vision_tower.embeddings", PATCHES)),
+    (VisionSite::Embeddings, Row::new("vision_tower.embeddings", PATCHES).product()),
     (
         VisionSite::RopeCos,
         Row::new("vision_tower.rotary_emb", &[Patches, Channels(Width::PatchRotary)])
@@ -92,35 +92,44 @@ const ROWS: [(VisionSite, Row); 11] = [
             .marked(&[Mark::SizedByReading]),
     ),
     (VisionSite::PreNorm, Row::new("vision_tower.pre_layrnorm", PATCHES).marked(&[Mark::Stream])),
-    (VisionSite::Linear1, Row::new("multi_modal_projector.linear_1", &[Patches, Channels(Width::Projector)])),
-    (VisionSite::Activation, Row::new("multi_modal_projector.act", &[Patches, Channels(Width::Projector)])),
-    (VisionSite::Linear2, Row::new("multi_modal_projector.linear_2", &[Patches, Channels(Width::Hidden)])),
-    (VisionSite::MergeLinear1, Row::new("multi_modal_projector.merge_linear_1", &[Merged, Channels(Width::Projector)])),
-    (VisionSite::MergeActivation, Row::new("multi_modal_projector.merge_act", &[Merged, Channels(Width::Projector)])),
-    (VisionSite::MergeLinear2, Row::new("multi_modal_projector.merge_linear_2", &[Merged, Channels(Width::Hidden)])),
+    (VisionSite::Linear1, Row::new("multi_modal_projector.linear_1", &[Patches, Channels(Width::Projector)]).product()),
+    (VisionSite::Activation, Row::new("multi_modal_projector.act", &[Patches, Channels(Width::Projector)]).product()),
+    (VisionSite::Linear2, Row::new("multi_modal_projector.linear_2", &[Patches, Channels(Width::Hidden)]).product()),
+    (
+        VisionSite::MergeLinear1,
+        Row::new("multi_modal_projector.merge_linear_1", &[Merged, Channels(Width::Projector)]).product(),
+    ),
+    (
+        VisionSite::MergeActivation,
+        Row::new("multi_modal_projector.merge_act", &[Merged, Channels(Width::Projector)]).product(),
+    ),
+    (
+        VisionSite::MergeLinear2,
+        Row::new("multi_modal_projector.merge_linear_2", &[Merged, Channels(Width::Hidden)]).product(),
+    ),
     (
         VisionSite::Features,
-        Row::new("multi_modal_projector", &[Merged, Channels(Width::Hidden)]).marked(&[Mark::Stream]),
+        Row::new("multi_modal_projector", &[Merged, Channels(Width::Hidden)]).marked(&[Mark::Stream]).product(),
     ),
 ];
 
 /// Every place in a layer, in the order in which a patch meets them.
 const LAYER_ROWS: [(VisionLayerSite, Row); 16] = [
     (VisionLayerSite::Norm1, Row::new(".layer_norm1", PATCHES)),
-    (VisionLayerSite::QProj, Row::new(".self_attn.q_proj", PATCHES)),
-    (VisionLayerSite::KProj, Row::new(".self_attn.k_proj", PATCHES)),
-    (VisionLayerSite::VProj, Row::new(".self_attn.v_proj", PATCHES)),
+    (VisionLayerSite::QProj, Row::new(".self_attn.q_proj", PATCHES).product()),
+    (VisionLayerSite::KProj, Row::new(".self_attn.k_proj", PATCHES).product()),
+    (VisionLayerSite::VProj, Row::new(".self_attn.v_proj", PATCHES).product()),
     (VisionLayerSite::QRope, Row::new(".self_attn.q_rope", PATCHES)),
     (VisionLayerSite::KRope, Row::new(".self_attn.k_rope", PATCHES)),
-    (VisionLayerSite::Context, Row::new(".self_attn.context", PATCHES)),
-    (VisionLayerSite::OutProj, Row::new(".self_attn.out_proj", PATCHES)),
-    (VisionLayerSite::Attention, Row::new(".self_attn", PATCHES)),
+    (VisionLayerSite::Context, Row::new(".self_attn.context", PATCHES).product()),
+    (VisionLayerSite::OutProj, Row::new(".self_attn.out_proj", PATCHES).product()),
+    (VisionLayerSite::Attention, Row::new(".self_attn", PATCHES).product()),
     (VisionLayerSite::Residual, Row::new(".self_attn.residual", PATCHES)),
     (VisionLayerSite::Norm2, Row::new(".layer_norm2", PATCHES)),
-    (VisionLayerSite::Fc1, Row::new(".mlp.fc1", &[Patches, Channels(Width::PatchNetwork)])),
-    (VisionLayerSite::Activation, Row::new(".mlp.activation_fn", &[Patches, Channels(Width::PatchNetwork)])),
-    (VisionLayerSite::Fc2, Row::new(".mlp.fc2", PATCHES)),
-    (VisionLayerSite::Mlp, Row::new(".mlp", PATCHES)),
+    (VisionLayerSite::Fc1, Row::new(".mlp.fc1", &[Patches, Channels(Width::PatchNetwork)]).product()),
+    (VisionLayerSite::Activation, Row::new(".mlp.activation_fn", &[Patches, Channels(Width::PatchNetwork)]).product()),
+    (VisionLayerSite::Fc2, Row::new(".mlp.fc2", PATCHES).product()),
+    (VisionLayerSite::Mlp, Row::new(".mlp", PATCHES).product()),
     (VisionLayerSite::Output, Row::new("", PATCHES).marked(&[Mark::Stream])),
 ];
 

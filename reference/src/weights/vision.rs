@@ -17,6 +17,17 @@ pub enum VisionWeight {
     Projector(Stage, Part),
 }
 
+impl VisionWeight {
+    /// Whether it is added to a product.
+    pub(super) fn is_bias(self) -> bool {
+        use VisionLayerWeight::{Norm1, Norm2};
+        match self {
+            VisionWeight::Patches | VisionWeight::PreNorm(_) | VisionWeight::Layer(_, Norm1 | Norm2, _) => false,
+            VisionWeight::Layer(_, _, part) | VisionWeight::Projector(_, part) => part == Part::Bias,
+        }
+    }
+}
+
 /// A part of a module of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum VisionLayerWeight {

@@ -15,7 +15,7 @@ fn right_runs_of_transformers_pass() {
     let index = std::fs::read_to_string(runs.join("index.json")).expect("it is there");
     let index: Value = serde_json::from_str(&index).expect("it is JSON");
     let dumps = index["dumps"].as_array().expect("a list");
-    assert!(dumps.len() >= 9, "{index}");
+    assert!(dumps.len() >= 14, "{index}");
     for dump in dumps {
         let field = |name: &str| dump[name].as_str().expect("it says so");
         let (case, file) = (case(field("case")), runs.join(field("file")));

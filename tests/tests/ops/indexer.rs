@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use reference::config::Blocks;
 use reference::ops::indexer::{Indexer, block_max, boosted, choose, indexer, token_scores};
 use reference::semantics::{
-    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, ScoreType, Semantics,
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, Semantics,
 };
-use reference::{Real, RoundingContract, Tracked};
+use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
 
 mod bounds;

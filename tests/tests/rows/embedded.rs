@@ -61,7 +61,8 @@ fn tiny_embeddings_are_known_in_f16() {
     assert_eq!(one.steps, [A.to_vec(), vec![8], vec![1]]);
 }
 
-/// As many as there are layers, by their numbers alone: what goes into each, if the first has embeddings, or what comes out.
+/// As many as there are layers, by their numbers alone: what goes into each, if the first has embeddings, or what comes out; the
+/// first of them alone, too, if there are several.
 #[test]
 fn a_list_of_layers_is_of_inputs_where_it_begins_with_embeddings() {
     for case in CASES {
@@ -71,7 +72,9 @@ fn a_list_of_layers_is_of_inputs_where_it_begins_with_embeddings() {
         let outputs: Vec<String> = (0..layers).map(output).collect();
         let inputs: Vec<String> =
             [Site::Embedding.to_string()].into_iter().chain((0..layers - 1).map(output)).collect();
-        for (list, first) in [(&outputs, 0), (&outputs, 1), (&inputs, 0), (&inputs, 1)] {
+        let part = outputs[..layers - 1].to_vec();
+        let lists = [(&outputs, 0), (&outputs, 1), (&inputs, 0), (&inputs, 1)];
+        for (list, first) in lists.into_iter().chain((part.len() > 1).then_some((&part, 0))) {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
             let name = |name: &str| list.iter().position(|own| own == name).map(|i| format!("layer_{:02}", i + first));

@@ -58,6 +58,11 @@ fn a_call_of_each_prompt() {
         let calls = vec![json!({ "tokens": [A], "requests": [0] }), json!({ "tokens": [B], "requests": [1] })];
         let found = of_file(&unstated(&model, calls.clone()), &json!([A.to_vec(), B.to_vec()]));
         assert_right(case, &found, 2);
+        // Padding of a batch whose members were saved one by one is in none of them.
+        let padded = |tokens: &[u32], with: u32| [tokens, &vec![with; A.len() - tokens.len()]].concat();
+        let mask = [A.len(), B.len()].map(|tokens| padded(&vec![1; tokens], 0));
+        let batch = json!({ "input_ids": [padded(&A, 0), padded(&B, 0)], "attention_mask": mask });
+        assert_right(case, &of_file(&unstated(&model, calls.clone()), &batch), 2);
         // Without tokens and rotation tables, the second may be a prompt, or more of the first.
         let hidden = |_: usize, site: Site| match site {
             Site::RopeCos | Site::RopeSin => Form::Absent,

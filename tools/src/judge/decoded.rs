@@ -6,6 +6,7 @@
 //! goes by these, so that what another legal choice leads to is not taken for noise.
 
 use ndarray::Array2;
+use reference::media::Media;
 use reference::models::decoder::{Decoder, Stream};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::argmax;
@@ -139,9 +140,12 @@ pub fn judge_decoded(
 /// The residual stream after the last layer, of the last token of `prompt` and each after it.
 fn stream(model: &Decoder<'_>, read: &[u32], prompt: &[u32], run: &mut Run<'_, f64>) -> Result<Stream<f64>, Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
-    let features = model.features(run)?;
+    // All is read at once here, and so is what later calls show.
+    let media = model.media().map(Media::together);
+    let seeing = model.clone().seeing(media.as_ref());
+    let features = seeing.features(0, run)?;
     let embedded = model.embed(read, 0, run)?;
-    let mut stream = Stream::from(model.scatter(prompt, embedded, &features, run)?);
+    let mut stream = Stream::from(seeing.scatter((0, prompt), embedded, &features, run)?);
     let table = model.rope_table(0, read.len(), run);
     for layer in 0..model.config().num_hidden_layers {
         stream = model.layer(layer, &stream, &table, &mut cache, run)?;

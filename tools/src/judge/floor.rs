@@ -151,9 +151,11 @@ impl NoiseFloor {
 
     /// The share of right implementations that stray less, by root mean square, as the runs predict it. A random rounding
     /// has twice the variance of one to nearest, which implementations do: E f(1 − f) = 1/6 against 1/12 of the distance
-    /// of neighbours squared.
-    pub(super) fn quantile(&self, deviation: &Array2<f64>) -> f64 {
-        let rms = Figures::of(deviation, &self.scale).rms * std::f64::consts::SQRT_2;
+    /// of neighbours squared. What values were before they were saved is drawn from all that they may have been, which has the
+    /// variance of a rounding to nearest itself: where they were, runs stray as far as implementations do, at least.
+    pub(super) fn quantile(&self, deviation: &Array2<f64>, were_saved: bool) -> f64 {
+        let further = if were_saved { 1.0 } else { std::f64::consts::SQRT_2 };
+        let rms = Figures::of(deviation, &self.scale).rms * further;
         let Prediction { mean, deviation, freedom, .. } = self.rms;
         match (rms > 0.0, deviation > 0.0) {
             (true, true) => t_distribution(freedom).cdf((rms.ln() - mean) / deviation),

@@ -16,7 +16,7 @@ use super::substitution::Seen;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 use crate::judge::spread::Spread;
-use crate::judge::stored::shown_in;
+use crate::judge::stored::{saved_as, shown_in};
 use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
@@ -139,7 +139,8 @@ impl Judge {
         } else if self.strayed.count() == 0 {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
-            self.by_floor(candidate, storage, (&shape, signal), &mut report);
+            let were_saved = saved_as(contract.saved, candidate).is_some();
+            self.by_floor(candidate, (storage, were_saved), (&shape, signal), &mut report);
         }
         if report.verdict != Verdict::Fault && equal == report.count {
             report.verdict = Verdict::Exact;
@@ -190,7 +191,7 @@ impl Judge {
     fn by_floor(
         &self,
         candidate: &Array2<f64>,
-        storage: Storage,
+        (storage, were_saved): (Storage, bool),
         (shape, signal): (&[usize], f64),
         report: &mut SiteReport,
     ) {
@@ -201,7 +202,7 @@ impl Judge {
         report.judged_by = JudgedBy::NoiseFloor(self.strayed.count());
         report.floor = Some(floor.largest / signal);
         report.limit = Some(floor.limit() / signal);
-        report.quantile = Some(floor.quantile(&deviation));
+        report.quantile = Some(floor.quantile(&deviation, were_saved));
         let ratio_at = |at| ratio(candidate[at], reference[at], floor.bound(at));
         if self.is_told {
             report.spread = Some(Spread::of(reference.dim(), ratio_at));

@@ -29,32 +29,59 @@ pub struct FoundPrecision {
 
 /// By what share more bits have to agree for another profile to count where values were converted when they were saved: a quarter
 /// of a bit of f32's 24, for what precisions differ by is in the last of those that are left. Of two as good the first stays.
-const MORE: f64 = 0.01;
+pub const MORE: f64 = 0.01;
 
-/// Among the profiles that store activations in `activations`, and of the engine if it has any, the one and its modes that agree
-/// best. Where values were converted to `saved` when they were saved, too little is left to tell modes apart, and each profile is
+/// What is known of a precision before it is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Sought<'s> {
+    /// What activations are stored in.
+    pub activations: Storage,
+    /// What values were converted to when they were saved; [`Storage::Real`] where they are as they were.
+    pub saved: Storage,
+    /// What autocast computed products in; [`Storage::Real`] where there was none.
+    pub autocast: Storage,
+    /// Who computed, in lower case.
+    pub engine: Option<&'s str>,
+}
+
+impl Sought<'_> {
+    /// As what activations are stored in says.
+    pub fn of(activations: Storage) -> Self {
+        Sought { activations, saved: Storage::Real, autocast: Storage::Real, engine: None }
+    }
+}
+
+/// Among the profiles that store activations in the sought type, and of the engine if it has any, the one and its modes that agree
+/// best. Where values were converted when they were saved, too little is left to tell modes apart, and each profile is
 /// tried in its own alone. `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
-pub fn find(
-    compared: &Compared<'_>,
-    (activations, saved): (Storage, Storage),
-    engine: Option<&str>,
-) -> Result<Option<FoundPrecision>, Failure> {
-    let stores = |profile: &&Profile| profile.contract.activations == activations;
+pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<FoundPrecision>, Failure> {
+    let Sought { activations, saved, autocast, engine } = *sought;
+    let stores = |profile: &&Profile| {
+        profile.contract.activations == activations && profile.contract.autocast.storage() == autocast
+    };
     let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();
     let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
     for profile in if named.is_empty() { known } else { named } {
-        let (found, more) = match saved {
-            Storage::Real => (compared.best_mode(profile)?, 0.0),
-            _ => (compared.plain(profile, RoundingContract { saved, ..profile.contract })?, MORE),
+        let contract = RoundingContract { saved, ..profile.contract };
+        // What is saved in more bits than it was computed in tells as much as it did.
+        let is_coarse = saved.unit_roundoff() > activations.unit_roundoff();
+        let (found, more) = match is_coarse {
+            false => (compared.best_mode(profile, contract)?, 0.0),
+            true => (compared.plain(profile, contract)?, MORE),
         };
-        let Some(found) = found else { continue };
-        if best.as_ref().is_none_or(|best| found.bits > best.bits + more) {
-            best = Some(found);
-        }
+        best = better(best, found, more);
     }
     Ok(best)
+}
+
+/// The first of two, unless so much more bits agree with the second.
+pub fn better(one: Option<FoundPrecision>, other: Option<FoundPrecision>, more: f64) -> Option<FoundPrecision> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.bits > one.bits + more { other } else { one }),
+        (one, other) => one.or(other),
+    }
 }
 
 impl Compared<'_> {
@@ -65,8 +92,12 @@ impl Compared<'_> {
     }
 
     /// A profile's modes are tried point by point, until none agrees better.
-    fn best_mode(&self, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
-        let Some(mut best) = self.plain(profile, profile.contract)? else { return Ok(None) };
+    fn best_mode(
+        &self,
+        profile: &'static Profile,
+        contract: RoundingContract,
+    ) -> Result<Option<FoundPrecision>, Failure> {
+        let Some(mut best) = self.plain(profile, contract)? else { return Ok(None) };
         loop {
             let before = best.bits;
             for others in profile.modes {
@@ -140,12 +171,12 @@ impl Compared<'_> {
 /// there is no rounding, and tells nothing of it.
 const NOTHING: f64 = 0.125;
 
-/// The first layers, until two with experts are among them, and one that chooses blocks of keys if there is one.
+/// The first layers, until two with experts are among them, or all that there are, and one that chooses blocks of keys if there is one.
 fn telling_layers(config: &Config) -> usize {
     let of_experts = |layer: &usize| config.layer(*layer).feed_forward != FeedForward::Dense;
     let sparse = (0..config.num_hidden_layers).find(|layer| config.index_of(*layer).is_some());
-    let second = (0..config.num_hidden_layers).filter(of_experts).nth(1);
-    second.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
+    let experts = (0..config.num_hidden_layers).filter(of_experts).take(2).last();
+    experts.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
 }
 
 /// A contract with a profile's own values in the fields that a point's ways set.

@@ -3,10 +3,18 @@
 use ndarray::Array2;
 use reference::rounding::Chain;
 use reference::site::Kept;
-use reference::{RoundingContract, Site, Storage};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 
-/// The type.
+/// The type. Of norms of queries and keys under autocast, and of what follows a dense network, the type depends on the model, too: the
+/// wider one holds either.
 pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
+    let is_of_experts = matches!(site, Site::Layer(_, LayerSite::ExpertHidden | LayerSite::ExpertOutput));
+    let (products, experts) = (contract.autocast.storage(), contract.autocast.of_experts());
+    match if is_of_experts { experts } else { products } {
+        Storage::Real => {}
+        storage if site.is_product() => return storage,
+        _ => {}
+    }
     match contract.activations {
         Storage::F16 | Storage::Bf16 if is_wide(site, contract) => Storage::F32,
         activations => activations,

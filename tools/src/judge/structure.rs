@@ -26,7 +26,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ndarray::{Array2, Axis, s};
-use reference::site::VisionSite;
+use reference::site::{self, VisionSite};
 use reference::{Site, Storage};
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,8 @@ pub(super) struct AtSite {
     #[serde(with = "as_text")]
     storage: Storage,
     is_known: bool,
+    /// Whether what differs in a column differs there in each row by itself.
+    by_columns: bool,
     pub(super) way: Vec<Site>,
     /// The candidate's, then those of the runs in other orders.
     runs: Vec<Tally>,
@@ -124,6 +126,7 @@ impl AtSite {
         AtSite {
             storage: shown.storage,
             is_known: shown.is_known,
+            by_columns: !is_of_keys(shown.site) || shown.way.is_empty(),
             way: shown.way.to_vec(),
             runs: vec![Tally::default(); 1 + shown.replays.len()],
             experts: Vec::new(),
@@ -163,7 +166,7 @@ impl AtSite {
         let heads = (0..heads).filter(|_| heads > 1).map(Group::Head);
         let groups = std::iter::once(Group::All).chain(experts).chain(heads);
         let of_groups = groups.flat_map(|group| self.of_rows(group, |_| true));
-        let columns = (0..self.runs[0].columns.len()).map(|column| self.of_column(column));
+        let columns = (0..self.runs[0].columns.len()).filter(|_| self.by_columns).map(|column| self.of_column(column));
         let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some();
         let tested = of_groups.chain(columns).filter(known);
         tested.map(|(found, is_large)| Tested { found, is_large }).collect()
@@ -265,6 +268,11 @@ impl AtSite {
         let gains: Vec<Group> = found.iter().filter(|one| one.gain.is_some()).map(|one| one.of).collect();
         found.retain(|one| one.gain.is_some() || !gains.contains(&one.of));
     }
+}
+
+/// Whether a column is a key, or a block of keys. Where keys are not shown themselves, one that is another moves all of its column.
+fn is_of_keys(site: Site) -> bool {
+    matches!(site.axes().last(), Some(site::Axis::Positions | site::Axis::Blocks))
 }
 
 /// Whether two sites are the same place, but for their layers.

@@ -11,7 +11,7 @@ use reference::{LayerSite, Real, Rounding, RoundingContract, Site, Storage, Trac
 use super::lens::Lens;
 use super::loaded::Loaded;
 use super::slots;
-use super::stored::saved_as;
+use super::stored::{saved_as, storage_at};
 use crate::failure::Failure;
 use crate::judge::unknown::Unknown;
 use crate::judge::way;
@@ -55,6 +55,8 @@ pub(crate) struct Substitution<'a> {
     pub(crate) loaded: &'a Loaded<'a>,
     /// What the candidate's values were converted to when they were saved, and how a run takes them back.
     saved: Rounding,
+    /// How the candidate rounds.
+    contract: RoundingContract,
     /// Nothing is kept of sites that this does not name; all, if it is `None`.
     pub(crate) only: Option<Vec<Site>>,
     pub(crate) seen: Vec<Seen>,
@@ -87,6 +89,7 @@ impl<'a> Substitution<'a> {
             lens,
             loaded,
             saved,
+            contract: *contract,
             only,
             seen,
             choices,
@@ -136,7 +139,8 @@ impl<'a> Substitution<'a> {
         }
         // What follows a value that is not a number is judged from the reference's own.
         if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
-            let mut own = before_saved(&candidate, saved, value.error.is_some());
+            let stored = storage_at(site, &self.contract);
+            let mut own = before_saved(&candidate, (stored, saved), value.error.is_some());
             if slots::are_unknown(site, self.loaded) {
                 let order = rows.as_ref().map_or_else(|| value.value.clone(), |rows| value.value.select(Axis(0), rows));
                 own = slots::in_order_of(&order, own);
@@ -186,11 +190,22 @@ impl<'a> Substitution<'a> {
     }
 }
 
-/// What a candidate's values were before they were saved, as a run takes them.
-pub(super) fn before_saved(values: &Array2<f64>, saved: Rounding, bounds: bool) -> Tracked<f64> {
+/// What a candidate's values of a type were before they were saved, as a run takes them. Where all neighbours in that type are values of
+/// the one that they were saved in, too, as those of bf16 are of f16 but for the smallest, nothing was lost.
+pub(super) fn before_saved(values: &Array2<f64>, (stored, saved): (Storage, Rounding), bounds: bool) -> Tracked<f64> {
     let own = match saved.storage {
         Storage::Real => Tracked::exact(values.clone()),
-        storage => Tracked::before_saved(values.clone(), storage, saved.mode),
+        storage => {
+            let mut own = Tracked::before_saved(values.clone(), storage, saved.mode);
+            // Below a power of two numbers lie twice as dense.
+            for (at, &x) in values.indexed_iter().filter(|(_, x)| 2.0 * storage.spacing(**x) <= stored.spacing(**x)) {
+                own.value[at] = x;
+                if let Some(error) = &mut own.error {
+                    (error.certain[at], error.sigma[at]) = (0.0, 0.0);
+                }
+            }
+            own
+        }
     };
     if bounds { own } else { Tracked::plain(own.value) }
 }

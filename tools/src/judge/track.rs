@@ -332,7 +332,8 @@ impl<T: Real> State<T> {
     /// Goes on from the residual stream of a candidate that rounds as a contract says, with its errors or without.
     pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract, bounds: bool) {
         let saved = saved_as(contract.saved, stream).unwrap_or(Storage::Real);
-        let Tracked { value, error } = before_saved(stream, Rounding { storage: saved, mode: contract.mode }, bounds);
+        let Tracked { value, error } =
+            before_saved(stream, (contract.activations, Rounding { storage: saved, mode: contract.mode }), bounds);
         self.stream = Some(Tracked { value: value.mapv(T::of), error }.into());
     }
 
@@ -344,10 +345,11 @@ impl<T: Real> State<T> {
         run: &mut Run<'_, T>,
     ) -> Result<(), Error> {
         let pixels = |which| {
-            let media = model.media().expect("a pass through the tower has something to see");
+            let media = model.media().and_then(|media| media.at(pass.start.position));
+            let media = media.expect("a pass through the tower has something to see");
             media.passes().nth(which).expect("there are as many passes").1
         };
-        let tower = |which| model.tower(which).expect("what sees has a tower");
+        let tower = |which| model.tower(pass.start.position, which).expect("what sees has a tower");
         match phase {
             Phase::Patches(which) => self.patches = Some(tower(which).embed(pixels(which), run)?),
             Phase::TowerLayer(which, layer) => {
@@ -362,8 +364,10 @@ impl<T: Real> State<T> {
                 let embedded = model.embed(pass.tokens, pass.start.position, run)?;
                 let features = std::mem::take(&mut self.features);
                 // A run that begins in between has seen nothing, and goes on from a stream that has.
-                let unseen = pass.start.position == 0 && features.is_empty() && model.media().is_some();
-                let stream = if unseen { embedded } else { model.scatter(pass.prompt, embedded, &features, run)? };
+                let first = pass.start.position;
+                let unseen = features.is_empty() && model.media().is_some_and(|media| media.at(first).is_some());
+                let stream =
+                    if unseen { embedded } else { model.scatter((first, pass.prompt), embedded, &features, run)? };
                 self.stream = Some(stream.into());
                 let model = model.of_call(pass.start.position);
                 self.table = Some(model.rope_table(pass.start.rotated, pass.tokens.len(), run));

@@ -208,6 +208,8 @@ fn went(
     let is_known = are_known(&probe.segment);
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
+        // A key or a value that is another moves all tokens behind it, and tokens are told apart as if each were by itself.
+        let is_told = is_told && (is_key(site) || !segment.iter().copied().any(is_read_by_others));
         let is_known = is_told && are_known(&[site]) && are_known(&segment);
         let into_stream = segment.iter().rposition(|site| is_stream(*site)).unwrap_or(0);
         let leaves_known = is_told && are_known(&segment[..into_stream]);
@@ -225,6 +227,26 @@ fn is_stream(site: Site) -> bool {
 
 fn is_context(site: Site) -> bool {
     matches!(site, Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)))
+}
+
+/// Whether values are projections that tokens read of one another.
+fn is_read_by_others(site: Site) -> bool {
+    use VisionLayerSite as Tower;
+    match site {
+        Site::Layer(_, site) => matches!(site, LayerSite::KProj | LayerSite::VProj),
+        Site::Vision(_, VisionSite::Layer(_, site)) => matches!(site, Tower::KProj | Tower::VProj),
+        _ => false,
+    }
+}
+
+/// Whether values are keys, before anyone reads them.
+fn is_key(site: Site) -> bool {
+    use VisionLayerSite as Tower;
+    match site {
+        Site::Layer(_, site) => matches!(site, LayerSite::KNorm | LayerSite::KRope),
+        Site::Vision(_, VisionSite::Layer(_, site)) => site == Tower::KRope,
+        _ => false,
+    }
 }
 
 /// Whether values tell how the attention before them rounds: its output, or the residual stream. Behind the next norm little

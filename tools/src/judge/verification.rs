@@ -81,8 +81,14 @@ pub(crate) struct Inspected {
 
 /// Tokens of a forward pass, the positions that they see, and the patches that go through the vision tower before them.
 pub fn extent(steps: &[Vec<u32>], media: Option<&Media>, step: usize) -> Extent {
-    let patches = media.filter(|_| step == 0).map(Media::patches).unwrap_or_default();
-    Extent::new(steps[step].len(), steps[..=step].iter().map(Vec::len).sum()).seeing(patches)
+    let first = steps[..step].iter().map(Vec::len).sum::<usize>();
+    extent_from(first, steps[step].len(), media)
+}
+
+/// The same of a step of so many tokens that begins at a position.
+fn extent_from(first: usize, tokens: usize, media: Option<&Media>) -> Extent {
+    let patches = media.and_then(|media| media.at(first)).map(Media::patches).unwrap_or_default();
+    Extent::new(tokens, first + tokens).seeing(patches)
 }
 
 impl Verification<'_> {
@@ -254,10 +260,13 @@ impl Verification<'_> {
     }
 
     pub(crate) fn extent(&self, step: usize) -> Extent {
-        let extent = extent(self.steps, self.model.media(), step);
-        let start = self.candidate.start(step);
-        let positions = start.map_or(extent.positions, |start| start.position + extent.tokens);
-        Extent { positions, ..extent }
+        extent_from(self.first_of(step), self.steps[step].len(), self.model.media())
+    }
+
+    /// The position at which a step begins.
+    fn first_of(&self, step: usize) -> usize {
+        let before = || self.steps[..step].iter().map(Vec::len).sum();
+        self.candidate.start(step).map_or_else(before, |start| start.position)
     }
 
     /// Whether a run of the layers goes on from values that the candidate shows, as one from the tokens does: from a residual stream
@@ -290,8 +299,9 @@ impl Verification<'_> {
         let head = (self.layers.end == self.model.config().num_hidden_layers).then_some(Phase::Head);
         let layers = (self.first_layer()..self.layers.end).map(Phase::Layer);
         // A run that begins in between begins from a stream that has seen.
-        let sees = step == 0 && self.first_layer() == 0;
-        let passes = self.model.media().filter(|_| sees).map_or(0, |media| media.passes().count());
+        let media = self.model.media().filter(|_| self.first_layer() == 0);
+        let shown = media.and_then(|media| media.at(self.first_of(step)));
+        let passes = shown.map_or(0, |media| media.passes().count());
         let depth = self.model.config().vision.as_ref().map_or(0, |vision| vision.num_hidden_layers);
         let tower = (0..passes).flat_map(move |pass| {
             let layers = (0..depth).map(move |layer| Phase::TowerLayer(pass, layer));

@@ -136,18 +136,14 @@ impl Understood {
         if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
             manifest.get_or_insert_default().tokens = given.shown.places(model)?;
         }
-        let asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
+        let mut asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
         let count = asked.len();
-        if count > 1 && given.shown.is_some() {
-            let problem = format!("images or videos are given, and the dump has rows of {count} requests");
-            return Err(Failure::new(problem).help("dump requests that see one by one"));
-        }
+        let seen = given.shown.of_each(model, &mut asked)?;
         let mut known: Option<Known> = None;
-        let read = |RequestRows { request, prompt, embedded, unread }: RequestRows| {
+        let read = |(RequestRows { request, prompt, embedded, unread }, media): (RequestRows, Option<Media>)| {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
-            let media = given.shown.find(model, &prompt)?;
             let compared = Compared {
                 config: model.checkpoint.config(),
                 weights: &model.checkpoint,
@@ -164,7 +160,7 @@ impl Understood {
             };
             Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
         };
-        asked.into_iter().map(read).collect()
+        asked.into_iter().zip(seen).map(read).collect()
     }
 }
 
@@ -180,7 +176,7 @@ pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
 /// Opens what so many ranks dumped, a folder each.
 pub fn open_ranks(path: &Path, ranks: usize, model: &Model) -> Result<Dump, Failure> {
     let config = model.checkpoint.config();
-    let ranks = Ranks::of(config, ranks).map_err(|error| {
+    let ranks = Ranks::of_attention(config, ranks).map_err(|error| {
         Failure::new(error.to_string())
             .help("give --tp as many ranks as the engine ran on, of a model that they can share")
     })?;

@@ -70,7 +70,7 @@ impl Identity {
             prompt.numbers(&dumped.prompt.tokens);
             prompt.numbers(&dumped.prompt.decoded);
             dumped.steps.iter().for_each(|step| prompt.numbers(step));
-            dumped.media.iter().for_each(|media| add_media(&mut prompt, media));
+            dumped.media.iter().flat_map(Media::calls).for_each(|media| add_media(&mut prompt, media));
         }
         for (at, place) in &first.values.reading().values {
             names.text(&format!("{at} {place:?}"));

@@ -1,6 +1,7 @@
 //! What a prompt shows: images and videos, or their pixels.
 
 mod files;
+mod shared;
 
 use std::path::PathBuf;
 
@@ -10,9 +11,11 @@ use reference::config::{Config, Vision};
 use reference::media::{Media, Medium, Pixels};
 use reference::{Error, Grid};
 
+use self::shared::{prompts, shared_out};
 use crate::failure::Failure;
 use crate::session::model::Model;
 use crate::session::prompt::Prompt;
+use crate::session::rows::RequestRows;
 
 /// The files of what a prompt shows.
 #[derive(Debug, Clone, Default)]
@@ -34,11 +37,6 @@ const NAMES: [(Medium, &str, &str, &str); 2] = [
 const HELP: &str = "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
 
 impl Shown {
-    /// Whether there are any.
-    pub fn is_some(&self) -> bool {
-        !self.is_empty()
-    }
-
     fn is_empty(&self) -> bool {
         self.pixels.is_none() && self.image.is_empty() && self.video.is_empty()
     }
@@ -54,6 +52,28 @@ impl Shown {
             }
         }
         Ok(found)
+    }
+
+    /// The same of each of several requests, and of a request that sees in later calls, too. The prompts have places for all that the
+    /// files hold.
+    pub fn of_each(&self, model: &Model, asked: &mut [RequestRows]) -> Result<Vec<Option<Media>>, Failure> {
+        let vision = model.checkpoint.config().vision.as_ref();
+        let has_place = |tokens: &[u32]| vision.is_some_and(|vision| require_no_places(vision, tokens).is_err());
+        if let [one] = &*asked
+            && !prompts(one).skip(1).any(has_place)
+        {
+            return Ok(vec![self.find(model, &one.prompt)?]);
+        }
+        match (self.media(model)?, vision) {
+            (Some(all), Some(vision)) => shared_out(vision, &all, asked),
+            (_, vision) => {
+                let unseen = |rows: &RequestRows| {
+                    let checked = vision.map_or(Ok(()), |vision| require_no_places(vision, &rows.prompt.tokens));
+                    checked.map(|()| None)
+                };
+                asked.iter().map(unseen).collect()
+            }
+        }
     }
 
     /// A place for each feature of what is shown, and no other token: the prompt of a tower that is computed alone.

@@ -1,16 +1,17 @@
 //! In what precision a candidate was computed: as the command line says, or its manifest, or found in its values.
 
+mod autocast;
+
 use fixtures::Dtype;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
-use reference::{LayerSite, RoundingContract, Site, Storage};
-use serde_json::Value;
+use reference::{RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
-use crate::judge::profile::{FoundPrecision, find};
+use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find};
 use crate::judge::stored::storage_at;
 
 /// A contract, and from where it is known.
@@ -31,13 +32,6 @@ const LOOKED_AT: usize = 1 << 16;
 /// when they were saved, which costs time: no verdict depends on it.
 const OWN: f64 = 0.75;
 
-/// The share of products that are their twin's, at least, where they were computed in f32 and converted when they were saved. Of
-/// those whose operands are narrow, too, half are others, for these are off by as much as the result is rounded by.
-const WIDE: f64 = 0.9;
-
-const HELP_AUTOCAST: &str = "load the model in that type instead (from_pretrained(…, dtype=torch.bfloat16)), or say with \
-                             --precision what was rounded";
-
 /// The contract of a dump: what is given counts, else what its manifest says, else it is found.
 pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -> Result<Known, Failure> {
     let manifest = dump.dump().manifest();
@@ -52,20 +46,15 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
 
 /// The documented precision that agrees best with what activations are stored in.
 fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
-    let producer = dump.dump().manifest().and_then(|manifest| manifest.producer.as_ref());
-    if let Some(autocast) = producer.and_then(|producer| producer.get("autocast")).and_then(Value::as_str) {
-        let problem = format!(
-            "the dump was made under autocast to {autocast}, which stores some operators' results in {autocast} and others' in \
-             f32; no profile says which"
-        );
-        return Err(Failure::new(problem).help(HELP_AUTOCAST));
-    }
     require_wide(dump)?;
     let mut types = types(dump, is_activation)?;
     if types.is_empty() {
         types = self::types(dump, |site| !site.is_choice())?;
     }
-    let Some((activations, sites)) = types.iter().max_by_key(|(_, sites)| sites.len()) else {
+    let apart = autocast::apart(&types);
+    let most = types.iter().max_by_key(|(_, sites)| sites.len());
+    // Where products are apart, those are the most in some models, and the rest, which comes first, is what is stored.
+    let Some((activations, sites)) = types.first().filter(|_| apart.is_some()).or(most) else {
         let problem = "nothing that the dump shows has a type that would tell its precision";
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
@@ -77,24 +66,28 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let engine = dump.dump().manifest().map(Manifest::producer_text);
     let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
-    let Some(mut found) = find(compared, (activations, converted(dump, activations)), engine.as_deref())? else {
+    let plain = Sought { engine: engine.as_deref(), ..Sought::of(activations) };
+    let said = autocast::said(dump);
+    let found = match said {
+        Storage::Real => find(compared, &Sought { saved: converted(dump, activations), ..plain })?,
+        _ => None,
+    };
+    let found = autocast::found(compared, found, &plain, (said, &types))?;
+    let Some(mut found) = found else {
         let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
         return Ok(Known { contract, from: stored, coarser: None });
     };
-    if let Some(narrow) = products_alone(&types)
-        && compared.share_at(found.contract, is_projection)?.is_none_or(|share| share < WIDE)
-    {
-        let problem = format!(
-            "products are stored in {narrow}, norms and the residual stream in f32, as under torch.autocast: no profile says which \
-             operators round to {narrow}"
-        );
-        return Err(Failure::new(problem).help(HELP_AUTOCAST));
-    }
+    autocast::require_known(compared, apart, &found)?;
     // In wide types the order of sums alone makes most values others.
     let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
     if is_narrow && found.share < OWN {
         for computed in [Storage::F32, Storage::Bf16].into_iter().filter(|computed| *computed != activations) {
-            let converted = find(compared, (computed, activations), engine.as_deref())?;
+            let sought = Sought { activations: computed, saved: activations, ..plain };
+            let mut converted = find(compared, &sought)?;
+            if computed == Storage::F32 {
+                let under = find(compared, &Sought { autocast: activations, ..sought })?;
+                converted = better(converted, under, MORE);
+            }
             found = converted.filter(|converted| converted.bits > found.bits).unwrap_or(found);
         }
     }
@@ -125,12 +118,17 @@ fn require_wide(dump: &Sited) -> Result<(), Failure> {
 }
 
 /// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they
-/// were saved. One that lies on a coarser grid than its own type's was computed so.
+/// were saved. One that lies on a coarser grid than its own type's was computed so. Of f16, which has fewer small numbers than bf16,
+/// they were, too.
 fn converted(dump: &Sited, activations: Storage) -> Storage {
     let dtypes: Vec<Dtype> = dump.sites().filter_map(|at| dump.dtype(at).filter(|_| !at.site.is_choice())).collect();
-    let narrow = [(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)];
-    let coarsest = narrow.into_iter().find(|(dtype, _)| dtypes.contains(dtype)).map(|(_, storage)| storage);
-    coarsest.filter(|_| activations == Storage::F32).unwrap_or(Storage::Real)
+    let narrow: &[(Dtype, Storage)] = match activations {
+        Storage::F32 => &[(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)],
+        Storage::Bf16 => &[(Dtype::F16, Storage::F16)],
+        Storage::Real | Storage::F16 | Storage::E4m3 => &[],
+    };
+    let coarsest = narrow.iter().find(|(dtype, _)| dtypes.contains(dtype));
+    coarsest.map_or(Storage::Real, |(_, storage)| *storage)
 }
 
 /// What is said of values that were converted when they were saved.
@@ -159,23 +157,6 @@ fn types(dump: &Sited, of: fn(Site) -> bool) -> Result<Vec<(Storage, Vec<At>)>, 
         }
     }
     Ok(types.into_iter().filter(|(_, sites)| !sites.is_empty()).collect())
-}
-
-/// The narrow type that projections of attention are stored in, all of them, where no norm and no residual stream is.
-fn products_alone(types: &[(Storage, Vec<At>)]) -> Option<Storage> {
-    let [(Storage::F32, wide), (narrow, stored)] = types else { return None };
-    let of = |sites: &[At], is: fn(&LayerSite) -> bool| {
-        sites.iter().filter(|at| matches!(at.site, Site::Layer(_, site) if is(&site))).count()
-    };
-    let is_product = |site: &LayerSite| is_projection(Site::Layer(0, *site));
-    let is_wide =
-        |site: &LayerSite| matches!(site, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output);
-    let are_apart = of(stored, is_product) > 0 && of(wide, is_product) == 0;
-    (are_apart && of(wide, is_wide) > 0 && of(stored, is_wide) == 0).then_some(*narrow)
-}
-
-fn is_projection(site: Site) -> bool {
-    matches!(site, Site::Layer(_, LayerSite::QProj | LayerSite::KProj | LayerSite::VProj))
 }
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.

@@ -107,7 +107,7 @@ impl<'w> Recorder<'w> {
 impl<T: Real> Probe<T> for Recorder<'_> {
     /// What a contract leaves as it is computed is written so: the next operator reads no rounded copy of it.
     fn visit(&mut self, site: Site, value: &mut Tracked<T>) {
-        let storage = if is_wide(site, &self.contract) { Storage::Real } else { self.contract.activations };
+        let storage = if is_wide(site, &self.contract) { Storage::Real } else { storage_at(site, &self.contract) };
         self.values(site, storage, value.value.nrows(), || value.value.mapv(T::wide));
     }
 

@@ -11,10 +11,11 @@
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, concatenate, s};
 
 use super::{Indexer, TOGETHER};
+use crate::Storage;
 use crate::accumulator::gamma;
 use crate::bound::ErrorBound;
 use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
-use crate::semantics::{IndexHeads, MsaPad, MsaPool, ScoreType};
+use crate::semantics::{IndexHeads, MsaPad, MsaPool};
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
 
@@ -129,7 +130,7 @@ impl Indexer {
     /// The scores of all queries, some at a time.
     fn parts<'a>(&'a self, q: &'a Tracked<f64>, k: &'a Tracked<f64>) -> impl Iterator<Item = Scores> + 'a {
         let (qe, ke) = (q.error_or_exact(), k.error_or_exact());
-        let truth = Indexer { mode: Mode::Nearest, kept: ScoreType::F32, ..*self };
+        let truth = Indexer { mode: Mode::Nearest, kept: Storage::Real, ..*self };
         (0..q.dim().0).step_by(TOGETHER).map(move |first| {
             let rows = TOGETHER.min(q.dim().0 - first);
             let value = truth.scores(q.view(), k.view(), first, rows);
@@ -151,10 +152,10 @@ impl Indexer {
 
     /// Scores as they are kept: those that truth and device round differ where a middle of two neighbours is near.
     fn as_kept(&self, mut scores: Scores) -> Scores {
-        if self.kept == ScoreType::F32 {
+        if self.kept == Storage::Real {
             return scores;
         }
-        let storage = self.kept.storage();
+        let storage = self.kept;
         let each = Zip::from(&mut scores.value).and(&mut scores.certain).and(&mut scores.sigma);
         each.for_each(|score, certain, sigma| {
             if *score > f64::NEG_INFINITY {

@@ -80,7 +80,7 @@ proptest! {
     fn a_device_that_slips_stays_within_the_bounds(
         case in case(),
         mask in prop::sample::select(vec![IndexMask::Block, IndexMask::Token]),
-        kept in prop::sample::select(vec![ScoreType::Bf16, ScoreType::F32]),
+        kept in prop::sample::select(vec![Storage::Bf16, Storage::Real]),
     ) {
         let slip = |p: Indexer| Indexer { mask, kept, ..p };
         let (p, ideal) = (slip(case.under(&case.contract)), slip(case.ideal()));

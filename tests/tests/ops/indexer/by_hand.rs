@@ -162,7 +162,7 @@ fn slip_of_later_tokens_of_the_own_block() {
 #[test]
 fn slip_of_scores_in_bf16() {
     let p = Indexer { local: MsaLocal::None, ..params(Blocks { size: 1, top_k: 1, local: 0, init: 0 }) };
-    let bf16 = Indexer { kept: ScoreType::Bf16, ..p };
+    let bf16 = Indexer { kept: Storage::Bf16, ..p };
     let keys = [1.0, 1.0 + 2.0_f64.powi(-9), -5.0];
     assert_eq!((last(&p, &keys), last(&bf16, &keys)), (some(&[1]), some(&[0])));
 }
