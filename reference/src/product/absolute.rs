@@ -35,7 +35,7 @@ pub(crate) struct Absolute {
 pub(super) struct Columns<'a> {
     values: ArrayViewMut2<'a, f32>,
     squares: ArrayViewMut2<'a, f32>,
-    columns: ArrayViewMut1<'a, f64>,
+    units: ArrayViewMut1<'a, f64>,
     weights: ArrayViewMut1<'a, f64>,
 }
 
@@ -107,7 +107,7 @@ impl Absolute {
         let matrices = matrices.zip(squares.axis_chunks_iter_mut(Axis(1), count));
         let rows = columns.axis_chunks_iter_mut(Axis(0), count).into_par_iter();
         let rows = rows.zip(weights.axis_chunks_iter_mut(Axis(0), count));
-        matrices.zip(rows).map(|((values, squares), (columns, weights))| Columns { values, squares, columns, weights })
+        matrices.zip(rows).map(|((values, squares), (units, weights))| Columns { values, squares, units, weights })
     }
 
     /// Σ a·|w|, or a little more: k additions in f32 are off by k·u of the sum at most, factors that are rounded before by u each,
@@ -130,7 +130,7 @@ impl Absolute {
 impl Columns<'_> {
     /// How many.
     pub(super) fn count(&self) -> usize {
-        self.columns.len()
+        self.units.len()
     }
 
     /// Adds what rows of w make that are widened.
@@ -139,7 +139,7 @@ impl Columns<'_> {
             *sum = w.iter().map(|w| w.wide().abs()).sum();
         }
         let (mut of_w, units) = magnitudes(panel);
-        self.columns.assign(&Array1::from(units));
+        self.units.assign(&Array1::from(units));
         a.values.times(of_w.view(), &mut self.values);
         of_w.mapv_inplace(|w| w * w);
         v.values.times(of_w.view(), &mut self.squares);

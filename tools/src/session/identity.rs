@@ -116,7 +116,9 @@ impl Running {
     ) -> Self {
         let (own, mut prompt) = (model.checkpoint.fingerprint(), Fingerprint::default());
         prompt.numbers(tokens);
-        media.into_iter().for_each(|media| add_media(&mut prompt, media));
+        if let Some(media) = media {
+            add_media(&mut prompt, media);
+        }
         let (version, prompt) = (version(STORED_OF_RUN), prompt.content());
         let (model, written) = (own.content(), own.dates());
         Running { version, model, prompt, precision, semantics, sites, choosing, written }
