@@ -106,7 +106,8 @@ impl GatedLightning {
         own.into_shape_with_order((n, heads * d)).expect("as many")
     }
 
-    /// The parts' bounds, each the input error of the next.
+    /// The parts' bounds, each the input error of the next. What x is off by is in q, k and v alike: their product is then off by
+    /// more than independent errors would have it, and nothing less than the certain bound is probable of it.
     pub fn bound(
         &self,
         x: &Tracked<f64>,
@@ -132,7 +133,11 @@ impl GatedLightning {
             Tracked { value: part(&value), error: Some(error) }
         });
         let value = lightning_attention(&ideal.attention, q.view(), k.view(), v.view())?;
-        let a = Tracked { error: Some(self.attention.bound(&q, &k, &v, &value)), value };
+        let mut error = self.attention.bound(&q, &k, &v, &value);
+        if !x.error.as_ref().is_none_or(ErrorBound::is_exact) {
+            error.sigma.clone_from(&error.certain);
+        }
+        let a = Tracked { error: Some(error), value };
         let value = rms_norm(&ideal.norm, a.view(), w.norm)?;
         let normed = Tracked { error: Some(self.norm.bound(&a, w.norm, &value)), value };
         let product = self.product(&project(&w.gate)?, &normed);

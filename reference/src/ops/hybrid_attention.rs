@@ -52,7 +52,7 @@ pub fn hybrid_attention<T: Real>(
     let mut o = Array2::zeros(q.dim());
     for Kind { attention: own, queries, keys } in p.kinds() {
         let (queries, keys) = (s![.., queries], s![.., keys]);
-        o.slice_mut(queries.clone()).assign(&attention(&own, q.slice(queries), k.slice(keys.clone()), v.slice(keys))?);
+        o.slice_mut(queries).assign(&attention(&own, q.slice(queries), k.slice(keys), v.slice(keys))?);
     }
     Ok(o)
 }

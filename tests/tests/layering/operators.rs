@@ -40,11 +40,8 @@ fn operators_are_leaves_or_listed() {
     let folder = "reference/src/ops";
     let sources = sources(RUST);
     let of_ops = |path: &str| path.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned);
-    let ops: Vec<&str> = sources
-        .iter()
-        .filter(|(path, _)| of_ops(path).is_some_and(|rest| !rest.contains('/')))
-        .map(|(path, _)| stem(path))
-        .collect();
+    let is_op = |path: &str| of_ops(path).is_some_and(|rest| !rest.contains('/'));
+    let ops: Vec<&str> = sources.iter().filter(|(path, _)| is_op(path)).map(|(path, _)| stem(path)).collect();
     assert!(COMPOSED.iter().all(|(op, parts)| ops.contains(op) && parts.iter().all(|part| ops.contains(part))));
     let mut found = Vec::new();
     for (path, text) in &sources {

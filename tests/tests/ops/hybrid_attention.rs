@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(bits(&got, first..got.ncols()), bits(&full, first..got.ncols()));
     }
 
-    /// A value that is out of every window reaches no head that sees one, and is in what the others see.
+    /// A value that is out of every window reaches no head that sees one.
     #[test]
     fn what_is_behind_the_window_cannot_matter_to_local_heads_exactly(case in case_of(Just(Fill::Activation))) {
         let (p, [q, k, v]) = (case.under(&RoundingContract::IDEAL), case.x.each_ref());
@@ -92,8 +92,6 @@ proptest! {
         let (was, is) = (case.exact(&p), case.of(&p, [q, k, &moved]));
         let local = s![.., ..p.local_heads * case.dim];
         prop_assert_eq!(was.slice(local), is.slice(local));
-        let rest = (was.slice(s![.., p.local_heads * case.dim..]), is.slice(s![.., p.local_heads * case.dim..]));
-        prop_assert!(first_seen == 0 || rest.0.iter().zip(rest.1).all(|(was, is)| was < is));
     }
 
     #[test]

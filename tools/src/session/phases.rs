@@ -71,9 +71,9 @@ impl<T: Real> Standing<T> {
     ) -> Result<(), Error> {
         match phase {
             Phase::Start => {
-                let features = if first == 0 { model.features(run)? } else { Vec::new() };
+                let features = model.features(first, run)?;
                 let embedded = model.embed(tokens, first, run)?;
-                self.stream = Some(model.scatter(tokens, embedded, &features, run)?.into());
+                self.stream = Some(model.scatter((first, tokens), embedded, &features, run)?.into());
                 self.table = Some(model.of_call(first).rope_table(first, tokens.len(), run));
             }
             Phase::Layer(layer) => {
