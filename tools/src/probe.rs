@@ -6,7 +6,7 @@
 //! and a softmax, are told by terms of a third of the sum's last place, which vanish alone and are seen where two of them
 //! were added first.
 //!
-//! Reading order: [`function`], what is probed, and by what arrays; [`tree`], an order of additions; `terms`, sums of terms of
+//! Reading order: [`function`], what is probed, and by what arrays; [`question`], what is asked of it; [`tree`], an order of additions; `terms`, sums of terms of
 //! either sign, and `adder`, the arithmetic that adds them; `positive`, sums of one sign; `rounding`, where an operator
 //! rounds; `kinds`, a kind of function each; [`found`], what was found.
 
@@ -16,30 +16,19 @@ pub mod found;
 pub mod function;
 mod kinds;
 mod positive;
+pub mod question;
 mod random;
 mod rounding;
 mod terms;
 pub mod tree;
 
-use reference::{RoundingContract, Storage};
+use ndarray::ArrayD;
+use reference::Storage;
 
 use crate::failure::Failure;
 use found::Found;
 use function::{Kind, Made, Probed};
-use ndarray::ArrayD;
-
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
-    /// What the function computes.
-    pub kind: Kind,
-    /// What its inputs are stored in; [`Storage::Real`] for f64.
-    pub storage: Storage,
-    /// How many terms its sums have; `None` for as many as suit the kind.
-    pub size: Option<usize>,
-    /// What is known of the precision; what is found is laid over it. `None` for the plain one in that storage.
-    pub precision: Option<RoundingContract>,
-}
+use question::Question;
 
 /// Fewest and most terms of a sum.
 const SIZES: [usize; 2] = [8, 1 << 16];
