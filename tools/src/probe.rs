@@ -6,9 +6,10 @@
 //! and a softmax, are told by terms of a third of the sum's last place, which vanish alone and are seen where two of them
 //! were added first.
 //!
-//! Reading order: [`function`], what is probed, and by what arrays; [`question`], what is asked of it; [`tree`], an order of additions; `terms`, sums of terms of
-//! either sign, and `adder`, the arithmetic that adds them; `positive`, sums of one sign; `rounding`, where an operator
-//! rounds; `kinds`, a kind of function each; [`found`], what was found.
+//! Reading order: [`function`], what is probed, and by what arrays; [`question`], what is asked of it; [`tree`], an order of
+//! additions, and [`form`], what is regular in it; `terms`, sums of terms of either sign, and `adder`, the arithmetic that adds
+//! them; `positive`, sums of one sign; `rounding`, where an operator rounds; `kinds`, what each kind of function is asked;
+//! [`found`], what was found.
 
 mod adder;
 pub mod form;
@@ -22,12 +23,11 @@ mod rounding;
 mod terms;
 pub mod tree;
 
-use ndarray::ArrayD;
 use reference::Storage;
 
 use crate::failure::Failure;
 use found::Found;
-use function::{Kind, Made, Probed};
+use function::{Function, Kind, Probed};
 use question::Question;
 
 /// Fewest and most terms of a sum.
@@ -39,10 +39,7 @@ const SIZES: [usize; 2] = [8, 1 << 16];
 ///
 /// An error is what the function gives, values of another shape than the kind's, a size that it cannot have, or a storage of 8
 /// bits. What cannot be told is no error, but said in the finding.
-pub fn probe(
-    function: &mut dyn FnMut(&[ArrayD<f64>]) -> Result<Made, Failure>,
-    question: &Question,
-) -> Result<Found, Failure> {
+pub fn probe(function: &mut Function<'_>, question: &Question) -> Result<Found, Failure> {
     if question.storage == Storage::E4m3 {
         let help = "give f64, f32, bf16 or f16; quantize within the function";
         return Err(Failure::new("probe: values of 8 bits have no room for terms that vanish").help(help));

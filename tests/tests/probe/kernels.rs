@@ -1,7 +1,7 @@
 //! Our kernels on the emulated device, whose orders and roundings `reference::contract` states.
 
 use half::bf16;
-use ndarray::{Array2, ArrayD, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayD, ArrayView2, Axis};
 use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::ops::HeadLayout;
