@@ -11,7 +11,8 @@ use reference::Storage;
 use tools::failure::Failure;
 use tools::probe::found::Found;
 use tools::probe::function::{Kind, Made};
-use tools::probe::{Question, probe};
+use tools::probe::probe;
+use tools::probe::question::Question;
 
 /// What is found of a function that gives values in such a storage.
 fn found(

@@ -6,9 +6,10 @@
 //! and a softmax, are told by terms of a third of the sum's last place, which vanish alone and are seen where two of them
 //! were added first.
 //!
-//! Reading order: [`function`], what is probed, and by what arrays; [`tree`], an order of additions; `terms`, sums of terms of
-//! either sign, and `adder`, the arithmetic that adds them; `positive`, sums of one sign; `rounding`, where an operator
-//! rounds; `kinds`, a kind of function each; [`found`], what was found.
+//! Reading order: [`function`], what is probed, and by what arrays; [`question`], what is asked of it; [`tree`], an order of
+//! additions, and [`form`], what is regular in it; `terms`, sums of terms of either sign, and `adder`, the arithmetic that adds
+//! them; `positive`, sums of one sign; `rounding`, where an operator rounds; `kinds`, what each kind of function is asked;
+//! [`found`], what was found.
 
 mod adder;
 pub mod form;
@@ -16,30 +17,18 @@ pub mod found;
 pub mod function;
 mod kinds;
 mod positive;
+pub mod question;
 mod random;
 mod rounding;
 mod terms;
 pub mod tree;
 
-use reference::{RoundingContract, Storage};
+use reference::Storage;
 
 use crate::failure::Failure;
 use found::Found;
-use function::{Kind, Made, Probed};
-use ndarray::ArrayD;
-
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
-    /// What the function computes.
-    pub kind: Kind,
-    /// What its inputs are stored in; [`Storage::Real`] for f64.
-    pub storage: Storage,
-    /// How many terms its sums have; `None` for as many as suit the kind.
-    pub size: Option<usize>,
-    /// What is known of the precision; what is found is laid over it. `None` for the plain one in that storage.
-    pub precision: Option<RoundingContract>,
-}
+use function::{Function, Kind, Probed};
+use question::Question;
 
 /// Fewest and most terms of a sum.
 const SIZES: [usize; 2] = [8, 1 << 16];
@@ -50,10 +39,7 @@ const SIZES: [usize; 2] = [8, 1 << 16];
 ///
 /// An error is what the function gives, values of another shape than the kind's, a size that it cannot have, or a storage of 8
 /// bits. What cannot be told is no error, but said in the finding.
-pub fn probe(
-    function: &mut dyn FnMut(&[ArrayD<f64>]) -> Result<Made, Failure>,
-    question: &Question,
-) -> Result<Found, Failure> {
+pub fn probe(function: &mut Function<'_>, question: &Question) -> Result<Found, Failure> {
     if question.storage == Storage::E4m3 {
         let help = "give f64, f32, bf16 or f16; quantize within the function";
         return Err(Failure::new("probe: values of 8 bits have no room for terms that vanish").help(help));

@@ -88,6 +88,18 @@ fn tensor_cores_are_told_apart() {
     }
 }
 
+/// As a library's tiles have it: then the first row's order is told, and the others' are not mixed with it.
+#[test]
+fn rows_of_several_orders_are_said() {
+    let row = std::cell::Cell::new(0);
+    let found = found_of_sums(32, |terms| {
+        row.set(row.get() + 1);
+        if row.get() % 2 == 1 { in_pairs(terms) } else { terms.iter().fold(0.0, |sum, x| sum + x) }
+    });
+    assert_eq!(said(&found, "rows"), "are added in several orders: what follows is the first's");
+    assert_eq!((said(&found, "order"), found.foretold), ("32 in pairs", Some((64, 64))), "{found}");
+}
+
 /// What is rounded once has no order, and what is compensated none that is a tree's; nor has what changes its order.
 #[test]
 fn what_is_no_tree_is_said() {

@@ -10,7 +10,8 @@ use reference::Storage;
 use tools::failure::Failure;
 use tools::probe::found::Found;
 use tools::probe::function::{Kind, Made};
-use tools::probe::{Question, probe as asked};
+use tools::probe::probe as asked;
+use tools::probe::question::Question;
 use tools::session::precision::named;
 
 use crate::error::raised;

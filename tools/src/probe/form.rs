@@ -51,11 +51,10 @@ impl Form {
         };
         let added = tree.added(steps);
         let apart = match first {
-            Tree::Term(_) => distance(std::iter::once(first).chain(added.iter().copied())),
             Tree::Sum(own) if added.iter().all(|part| part.term().is_some()) => {
                 distance(own.iter().chain(added.iter().copied()))
             }
-            Tree::Sum(_) => distance(std::iter::once(first).chain(added.iter().copied())),
+            Tree::Term(_) | Tree::Sum(_) => distance(std::iter::once(first).chain(added.iter().copied())),
         };
         Form::Steps { first: Box::new(Form::of(first)), steps, width, each: Box::new(each), apart }
     }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use reference::{RoundingContract, Storage};
 
-use super::Question;
 use super::adder::bits_of;
 pub use super::adder::{Adder, Direction, Subnormal};
 use super::function::Kind;
+use super::question::Question;
 use super::tree::Tree;
 use crate::failure::Failure;
 

@@ -73,9 +73,12 @@ pub struct Made {
     pub storage: Storage,
 }
 
+/// What is probed: it makes values of arrays.
+pub type Function<'f> = dyn FnMut(&[ArrayD<f64>]) -> Result<Made, Failure> + 'f;
+
 /// A function, and what is known of it.
 pub(super) struct Probed<'f> {
-    function: &'f mut dyn FnMut(&[ArrayD<f64>]) -> Result<Made, Failure>,
+    function: &'f mut Function<'f>,
     /// What it computes.
     pub(super) kind: Kind,
     /// What its inputs are stored in.
@@ -87,12 +90,7 @@ pub(super) struct Probed<'f> {
 }
 
 impl<'f> Probed<'f> {
-    pub(super) fn new(
-        function: &'f mut dyn FnMut(&[ArrayD<f64>]) -> Result<Made, Failure>,
-        kind: Kind,
-        storage: Storage,
-        size: usize,
-    ) -> Self {
+    pub(super) fn new(function: &'f mut Function<'f>, kind: Kind, storage: Storage, size: usize) -> Self {
         Probed { function, kind, storage, size, output: Storage::Real }
     }
 

@@ -9,7 +9,7 @@ use super::adder::{Adder, Subnormal, width};
 use super::form::Form;
 use super::found::{Found, narrows, storage_words};
 use super::function::{Kind, Probed};
-use super::terms::Terms;
+use super::terms::{Terms, room};
 use super::tree::Tree;
 use super::{positive, rounding};
 use crate::failure::Failure;
@@ -34,12 +34,48 @@ pub(super) fn probe(probed: &mut Probed<'_>, found: &mut Found) -> Result<(), Fa
     }
 }
 
+/// What is told of sums of terms of either sign.
+struct Signed {
+    tree: Tree,
+    /// `None` where nothing takes away what was added.
+    adder: Option<Adder>,
+    /// How many random sums were foretold, of how many.
+    foretold: Option<(usize, usize)>,
+}
+
+impl Signed {
+    fn of(terms: &mut Terms<'_, '_>) -> Result<Option<Self>, Failure> {
+        let Some(tree) = terms.order()? else { return Ok(None) };
+        let adder = terms.adder(&tree)?;
+        let foretold = adder.as_ref().map(|adder| terms.foretold(&tree, adder)).transpose()?;
+        Ok(Some(Signed { tree, adder, foretold }))
+    }
+
+    /// Whether it foretells all that was tried.
+    fn is_sure(&self) -> bool {
+        self.foretold.is_none_or(|(right, all)| right == all)
+    }
+}
+
 /// Sums of terms of either sign: those of products, of rows, and of attention's weighted values.
 fn signed(probed: &mut Probed<'_>, found: &mut Found) -> Result<(), Failure> {
-    let mut terms = Terms { probed, differ: false };
+    let rows = room(probed.kind);
+    let mut terms = Terms { probed, rows, differ: false };
     let narrowed = terms.term_bits()?;
     inputs(narrowed, terms.probed, found)?;
-    let Some(tree) = terms.order()? else {
+    let mut told = Signed::of(&mut terms)?;
+    if !told.as_ref().is_some_and(Signed::is_sure) {
+        // Some libraries add the rows of a tile in several orders.
+        terms.rows = 1;
+        let of_first = Signed::of(&mut terms)?.filter(Signed::is_sure);
+        if of_first.is_some() {
+            found.say("rows", "are added in several orders: what follows is the first's");
+            told = of_first;
+        } else {
+            terms.rows = rows;
+        }
+    }
+    let Some(Signed { tree, adder, foretold }) = told else {
         found.say(
             "order",
             "no tree: what is left beside a huge term and its negative is no number of terms. The sum is exact or compensated, its \
@@ -52,8 +88,8 @@ fn signed(probed: &mut Probed<'_>, found: &mut Found) -> Result<(), Failure> {
     if terms.differ {
         found.say("columns", "of equal right sides come out otherwise: the order is that of the first");
     }
-    let adder = terms.adder(&tree)?;
     let subnormal = terms.subnormal(&tree)?;
+    (found.subnormal, found.foretold) = (subnormal, foretold);
     match &adder {
         Some(adder) => told_of(&mut terms, (&tree, adder, subnormal), found)?,
         None => found.say("sums", "not told: all terms are added at once"),
@@ -70,11 +106,11 @@ fn signed(probed: &mut Probed<'_>, found: &mut Found) -> Result<(), Failure> {
         );
     }
     output(terms.probed, adder.and_then(|adder| adder.bits), found);
-    (found.order, found.adder, found.subnormal) = (Some(tree), adder, subnormal);
+    (found.order, found.adder) = (Some(tree), adder);
     Ok(())
 }
 
-/// What the arithmetic is, and whether it and the order foretell sums.
+/// What the arithmetic is, whether it and the order foretell sums, and what it is called if they do.
 fn told_of(
     terms: &mut Terms<'_, '_>,
     (tree, adder, subnormal): (&Tree, &Adder, Option<Subnormal>),
@@ -85,9 +121,8 @@ fn told_of(
         let words = if fused { "are added before they are rounded" } else { "are rounded before they are added" };
         found.say("products", words);
     }
-    let (right, all) = terms.foretold(tree, adder)?;
+    let Some((right, all)) = found.foretold else { return Ok(()) };
     found.say("foretold", format!("{right} of {all} random sums, bit for bit, by this order and this arithmetic"));
-    found.foretold = Some((right, all));
     if right < all {
         return Ok(());
     }

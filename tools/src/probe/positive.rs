@@ -21,6 +21,9 @@ const LOST: [f64; 2] = [0.27, 0.47];
 /// How large a term that is seen alone is.
 const SEEN: [f64; 2] = [0.6, 1.4];
 
+/// Up to three places of a row, and which of the large value (0), a lost one (1) and a seen one (2) each has.
+type Row = [Option<(usize, usize)>; 3];
+
 /// How often rows are drawn in which a place more would be seen.
 const TRIES: u64 = 40;
 
@@ -119,18 +122,17 @@ impl Watched {
     /// Of a sum with M at the first place, whether the terms at the others, which are lost alone, are seen together; and whether
     /// only the two values that are expected were.
     fn merged(&self, probed: &mut Probed<'_>, triples: &[[usize; 3]]) -> Result<(Vec<bool>, bool), Failure> {
-        let rows: Vec<[Option<(usize, usize)>; 3]> =
-            triples.iter().map(|&[k, i, j]| [Some((k, 0)), Some((i, 1)), Some((j, 1))]).collect();
+        let rows: Vec<Row> = triples.iter().map(|&[k, i, j]| [Some((k, 0)), Some((i, 1)), Some((j, 1))]).collect();
         let seen = self.read(probed, &rows)?;
         let told = seen.iter().all(|seen| self.values.contains(seen));
         Ok((seen.into_iter().map(|seen| seen == self.values[1]).collect(), told))
     }
 
-    /// What is seen of rows with the large value (0), a lost one (1) and a seen one (2) at places.
-    fn read(&self, probed: &mut Probed<'_>, rows: &[[Option<(usize, usize)>; 3]]) -> Result<Vec<f64>, Failure> {
+    /// What is seen of rows.
+    fn read(&self, probed: &mut Probed<'_>, rows: &[Row]) -> Result<Vec<f64>, Failure> {
         let mut seen = Vec::with_capacity(rows.len());
         for rows in rows.chunks(ROWS) {
-            let row = |row: &[Option<(usize, usize)>; 3]| {
+            let row = |row: &Row| {
                 let mut values = self.others.clone();
                 for &(place, which) in row.iter().flatten() {
                     values[place] = [self.large, self.small[0], self.small[1]][which];
@@ -138,9 +140,8 @@ impl Watched {
                 values
             };
             let made = call(probed, &rows.iter().map(row).collect::<Vec<_>>(), &self.weights)?;
-            let at = |(values, row): (&Vec<f64>, &[Option<(usize, usize)>; 3])| {
-                values[self.seen.unwrap_or(row[0].map_or(0, |(place, _)| place))]
-            };
+            let at =
+                |(values, row): (&Vec<f64>, &Row)| values[self.seen.unwrap_or(row[0].map_or(0, |(place, _)| place))];
             seen.extend(made.iter().zip(rows).map(at));
         }
         Ok(seen)
@@ -192,7 +193,9 @@ fn of_norm(probed: &mut Probed<'_>, bits: i32, places: &[usize]) -> Result<Vec<W
     for attempt in 0..TRIES {
         let mut draw = Draw::new(attempt);
         let mut others: Vec<f64> = (0..size).map(|_| draw.short(8, 2.0_f64.powi(-20))).collect();
-        places.iter().for_each(|&place| others[place] = 0.0);
+        for &place in places {
+            others[place] = 0.0;
+        }
         let weights: Vec<f64> = (0..size).map(|_| draw.short(8, 1.0)).collect();
         let mut rows = Vec::with_capacity(ROWS / 2);
         while rows.len() < ROWS / 2 {

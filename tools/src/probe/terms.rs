@@ -18,8 +18,15 @@ struct Masks {
 pub(super) struct Terms<'p, 'f> {
     /// The function.
     pub(super) probed: &'p mut Probed<'f>,
+    /// Rows of terms that a call has: as many as there is room for, or one alone, in the first row.
+    pub(super) rows: usize,
     /// Whether a product's columns, whose right sides were the same, came out otherwise.
     pub(super) differ: bool,
+}
+
+/// Rows of terms that a call has room for.
+pub(super) fn room(kind: Kind) -> usize {
+    if kind == Kind::Attention { HEADS * CHANNELS } else { ROWS }
 }
 
 impl Terms<'_, '_> {
@@ -32,8 +39,7 @@ impl Terms<'_, '_> {
     /// The same of terms that a product makes of these and of factors, which others do not have.
     pub(super) fn products(&mut self, rows: &[Vec<f64>], factors: &[f64]) -> Result<Vec<f64>, Failure> {
         let mut sums = Vec::with_capacity(rows.len());
-        let most = if self.probed.kind == Kind::Attention { HEADS * CHANNELS } else { ROWS };
-        for rows in rows.chunks(most) {
+        for rows in rows.chunks(self.rows) {
             sums.extend(self.call(rows, factors)?);
         }
         Ok(sums)

@@ -19,6 +19,9 @@ pub enum Tree {
 /// Pairs of terms of which it is asked, at most.
 const MOST_PAIRS: usize = 200_000;
 
+/// For pairs of terms, how many are in the smallest sum that has both.
+type Joined<'j> = dyn FnMut(&[(usize, usize)]) -> Result<Vec<usize>, Failure> + 'j;
+
 /// Terms among which one is the first, and for each number of terms that it was joined by, those that joined it then.
 struct Part {
     terms: Vec<usize>,
@@ -27,10 +30,7 @@ struct Part {
 
 /// The order in which `terms` are added, where `joined` gives for pairs of them how many of `terms` are in the smallest sum that
 /// has both. An error where these numbers are not a tree's.
-pub(super) fn build(
-    terms: &[usize],
-    joined: &mut dyn FnMut(&[(usize, usize)]) -> Result<Vec<usize>, Failure>,
-) -> Result<Option<Tree>, Failure> {
+pub(super) fn build(terms: &[usize], joined: &mut Joined<'_>) -> Result<Option<Tree>, Failure> {
     let mut parts = vec![Part { terms: terms.to_vec(), joining: Vec::new() }];
     let (mut next, mut asked) = (0, 0);
     // Parts of one round are independent, so that their pairs go into the same calls.
@@ -45,7 +45,7 @@ pub(super) fn build(
         let mut sizes = joined(&pairs)?.into_iter();
         for part in round.clone() {
             let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-            for other in parts[part].terms[1..].to_vec() {
+            for &other in &parts[part].terms[1..] {
                 groups.entry(sizes.next().expect("one for each pair")).or_default().push(other);
             }
             for (size, group) in groups {
@@ -152,7 +152,7 @@ impl Tree {
     /// Three terms that are added at once, where there are such.
     pub(super) fn at_once(&self) -> Option<[usize; 3]> {
         let Tree::Sum(parts) = self else { return None };
-        let own: Vec<usize> = parts.iter().filter_map(|part| part.term()).take(3).collect();
+        let own: Vec<usize> = parts.iter().filter_map(Tree::term).take(3).collect();
         own.try_into().ok().or_else(|| parts.iter().find_map(Tree::at_once))
     }
 
