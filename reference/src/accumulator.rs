@@ -11,8 +11,7 @@
 //!
 //! The tensor cores' parameters are MMA-Sim's (arXiv 2511.10909, `mmasim/simulator/nv_ptx.py`), which holds them bit for bit
 //! against the hardware; that Hopper's 8-bit sums keep 13 bits is in DeepSeek-V3's report too (arXiv 2412.19437, section
-//! 3.3.2), as is the promotion after 128 products that `DeepGEMM` makes. Hopper has 8-bit products in `wgmma` only: of `mma.sync`
-//! ptxas (13.0, for `sm_90a`) makes conversions to f16, two instructions of these from zero, and an f32 addition.
+//! 3.3.2), as is the promotion after 128 products that `DeepGEMM` makes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -259,12 +258,7 @@ pub const DEVICES: [Device; 13] = [
         Factors::Eight,
         "wgmma, promoted every 128 products: DeepGEMM",
     ),
-    device(
-        "hopper_fp8_mma",
-        tensor_core(16, 25, 23, Some(32)),
-        Factors::Eight,
-        "mma.sync: two instructions of f16, whose sum is added in f32, as ptxas compiles it",
-    ),
+    device("hopper_fp8_mma", tensor_core(32, 25, 23, None), Factors::Eight, "mma.sync"),
     device("ada_fp8", tensor_core(16, 13, 13, None), Factors::Eight, "mma.sync"),
 ];
 
