@@ -171,12 +171,13 @@ impl Compared<'_> {
 /// there is no rounding, and tells nothing of it.
 const NOTHING: f64 = 0.125;
 
-/// The first layers, until two with experts are among them, and one that chooses blocks of keys if there is one.
+/// The first layers, until two with experts are among them, or all that there are, and one that chooses blocks of keys if there is
+/// one.
 fn telling_layers(config: &Config) -> usize {
     let of_experts = |layer: &usize| config.layer(*layer).feed_forward != FeedForward::Dense;
     let sparse = (0..config.num_hidden_layers).find(|layer| config.index_of(*layer).is_some());
-    let second = (0..config.num_hidden_layers).filter(of_experts).nth(1);
-    second.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
+    let experts = (0..config.num_hidden_layers).filter(of_experts).take(2).last();
+    experts.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
 }
 
 /// A contract with a profile's own values in the fields that a point's ways set.
