@@ -171,7 +171,8 @@ impl Compared<'_> {
 /// there is no rounding, and tells nothing of it.
 const NOTHING: f64 = 0.125;
 
-/// The first layers, until two with experts are among them, or all that there are, and one that chooses blocks of keys if there is one.
+/// The first layers, until two with experts are among them, or all that there are, and one that chooses blocks of keys if there is
+/// one.
 fn telling_layers(config: &Config) -> usize {
     let of_experts = |layer: &usize| config.layer(*layer).feed_forward != FeedForward::Dense;
     let sparse = (0..config.num_hidden_layers).find(|layer| config.index_of(*layer).is_some());
