@@ -157,9 +157,6 @@ impl<'p, T: Real> Run<'p, T> {
         let product = self.shared(&p, x, w)?;
         let y = match &product {
             Some(product) => linear::of_product(&p, product),
-            None if self.products.is_some() && self.candidate.is_none() && p.may_be_in_f32() => {
-                linear::linear_in_f32(&p, x.view(), w)?
-            }
             None => linear(&p, x.view(), w)?,
         };
         Ok(self.tracked(y, |c, y| params(c).bound_with(&x.widened(), w, (None, product.as_deref()), y)))

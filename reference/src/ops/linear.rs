@@ -25,7 +25,7 @@ use crate::product::{Absolute, Packed, Product, Scaled, panel_rows};
 use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
+use crate::{ContractError, Real, Rounding, RoundingContract};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,30 +58,6 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
             Some(packed) => packed.times(panel.view(), &mut y),
             None => y.assign(&p.order.product(x, panel.t()).expect("somebody says how")),
         }
-        if let Some(squares) = &squares {
-            p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
-        }
-        y.mapv_inplace(|y| p.output.round(y)); // R2
-    });
-    Ok(y)
-}
-
-/// The same of a run that draws its errors and stores y in sixteen bits, beside whose rounding that of a sum in f32 is nothing.
-pub(crate) fn linear_in_f32<T: Real>(
-    p: &Linear,
-    x: ArrayView2<'_, T>,
-    w: &Matrix<'_>,
-) -> Result<Array2<T>, ContractError> {
-    p.check(x.dim(), w.dim())?;
-    let mut y = Array2::zeros((x.nrows(), w.dim().0));
-    let rows = panel_rows::<f32>(w.dim());
-    let (narrow, squares) =
-        (Packed::of(x.mapv(|x| f32::of(x.wide())).view()), p.draws().then(|| Scaled::of_known(x).1));
-    y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
-        let panel = w.panel::<f32>(i * rows, y.ncols());
-        let mut sums = Array2::zeros(y.dim());
-        narrow.times(panel.view(), &mut sums.view_mut());
-        y.zip_mut_with(&sums, |y, &sum| *y = T::of(f64::from(sum)));
         if let Some(squares) = &squares {
             p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
         }
@@ -123,12 +99,6 @@ impl Linear {
     /// One whose output goes unrounded into the activation that follows, if that rounds once with them.
     pub fn before_activation(contract: &RoundingContract) -> Self {
         Linear { output: contract.before_activation(), ..Linear::under(contract) }
-    }
-
-    /// Whether [`linear_in_f32`] is as good: of values that an f32 holds, as those of sixteen bits are.
-    pub(crate) fn may_be_in_f32(&self) -> bool {
-        let is_narrow = matches!(self.output.storage, Storage::Bf16 | Storage::F16);
-        is_narrow && matches!(self.mode, Mode::Stochastic(_)) && self.is_free()
     }
 
     /// Whether the sum is that of the numbers themselves, in any order.
