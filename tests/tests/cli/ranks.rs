@@ -57,7 +57,7 @@ fn a_group_of_ranks_is_run_and_verified() {
     assert_eq!(run("synth config.json --out hub").code, Some(0));
     for (model, ranks, more) in [
         ("m2-gqa3-f32", 2, "--precision eager_f32 --decode 2 --steps"),
-        ("m3-gqa4-f32", 2, "--precision eager_bf16"),
+        ("m3-gqa4-f32", 2, "--precision eager_f32"),
         ("hub", 64, "--precision f32 --tokens 3,1,4,1,5"),
     ] {
         let out = format!("ranks-{model}");
@@ -81,6 +81,8 @@ fn a_group_of_ranks_is_run_and_verified() {
         &run("run hub --tp 3 --tokens 1 --out other"),
         &["R = 3", "number of ranks that can share the model"],
     );
+    let refused = run("run hub --tp 2 --tokens 1 --precision eager_bf16 --out other");
+    assert_refused(&refused, &["--tp 2: --precision eager_bf16 stores bf16", "expected f64, f32 or eager_f32"]);
     assert_refused(&run("run hub --tp 2 --tokens 1 --out other.npz"), &["other.npz: expected a new folder"]);
     let refused = run("run hub --tp 2 --tokens 1 --backend optimized --out other");
     assert_refused(&refused, &["--tp 2: the CUDA path runs on one device"]);

@@ -16,7 +16,7 @@ use reference::ops::sampling::Choice;
 use reference::probe::Probe;
 use reference::ranks::Ranks;
 use reference::run::Run;
-use reference::{Real, RoundingContract, Semantics, Site, Tracked};
+use reference::{Real, RoundingContract, Semantics, Site, Storage, Tracked};
 use serde_json::json;
 
 use super::model::Model;
@@ -65,6 +65,12 @@ impl RankedTask {
         }
         let prompt = prompt.tokens;
         let contract = RoundingContract { ranks: self.count, ..named(&self.precision)? };
+        // Experts are whole on their ranks, whose sums a narrower type would round: no bound of `verify` has that.
+        if ![Storage::Real, Storage::F32].contains(&contract.activations) {
+            let problem =
+                format!("--tp {}: --precision {} stores {}", self.count, self.precision, contract.activations);
+            return Err(Failure::new(problem).help("expected f64, f32 or eager_f32: ranks are simulated in these"));
+        }
         let weights = HeldWeights::under(&contract, config.norm_weight, &model.checkpoint);
         let own = RankWeights::of_all(config, ranks, &weights);
         let group = Group::new(config, self.semantics, ranks, &own)?;
