@@ -69,17 +69,17 @@ pub fn load(gpu: &Gpu) -> Result<(), Error> {
 pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
     load(gpu)?;
     let mut all = Vec::new();
-    let alone: [(&str, (u32, u32), u32, (usize, usize)); 6] = [
-        ("indices", (3, 2), 64, (2 * 3 * 64, 8)),
-        ("shuffles", (1, 1), 32, (32, 8)),
-        ("votes", (1, 1), 32, (32, 16)),
-        ("block_votes", (1, 1), 96, (12, 32)),
-        ("barriers", (1, 1), 128, (32, 8)),
-        ("matrices", (1, 1), 32, (32, 16)),
+    let alone = [
+        ("indices", ((3, 2), 64), (2 * 3 * 64, 8)),
+        ("shuffles", ((1, 1), 32), (32, 8)),
+        ("votes", ((1, 1), 32), (32, 16)),
+        ("block_votes", ((1, 1), 96), (12, 32)),
+        ("barriers", ((1, 1), 128), (32, 8)),
+        ("matrices", ((1, 1), 32), (32, 16)),
     ];
-    for (entry, blocks, threads, dim) in alone {
+    for (entry, grid, dim) in alone {
         let out = gpu.zeros::<i32>(dim)?;
-        launch(gpu, entry, (blocks, threads), &[address(&out)], None)?;
+        launch(gpu, entry, grid, &[address(&out)], None)?;
         all.push(named(
             match entry {
                 "matrices" => "ldmatrix, plain and transposed",
@@ -118,7 +118,8 @@ fn atomics(gpu: &Gpu) -> Result<Given, Error> {
 /// To bf16, alone and in pairs: any bits, and ties.
 fn rounding(gpu: &Gpu) -> Result<Given, Error> {
     let mut draw = Draw(2);
-    let value = |i: usize, bits: u32| f32::from_bits(if i % 4 == 0 { bits & 0xffff_0000 | 0x8000 } else { bits });
+    let value =
+        |i: usize, bits: u32| f32::from_bits(if i.is_multiple_of(4) { bits & 0xffff_0000 | 0x8000 } else { bits });
     let values = Array2::from_shape_fn((1, ROUNDED), |(_, i)| value(i, draw.bits()));
     let input = gpu.upload(values.view())?;
     let out = gpu.zeros::<i32>((1, ROUNDED))?;

@@ -117,7 +117,7 @@ fn barriers_count_the_blocks_threads() {
 #[test]
 fn named_barriers_join_two_warps() {
     let want = Array2::from_shape_fn((32, 8), |(i, j)| {
-        let (thread, after_all) = ((8 * i + j) / 2, j % 2 == 1);
+        let (thread, after_all) = (4 * i + j / 2, j % 2 == 1);
         let other = if after_all { 127 - thread } else { thread / 64 * 64 + (thread + 32) % 64 };
         int(3 * other + 1)
     });

@@ -74,7 +74,7 @@ fn case_of(fill: impl Strategy<Value = Fill> + Clone) -> impl Strategy<Value = C
 /// The definition, one token, head and channel at a time.
 fn by_definition(case: &Case) -> Array2<f64> {
     let (heads, d, slopes) = (case.heads, case.dim, slopes(case.heads, case.layer, 5));
-    let [qkv, gate, out] = case.w.each_ref().map(|w| w.values());
+    let [qkv, gate, out] = case.w.each_ref().map(Matrix::values);
     let sigmoid = |z: f64| 1.0 / (1.0 + (-z).exp());
     let dot = |i: usize, w: &Array2<f64>, row: usize| case.x.row(i).dot(&w.row(row));
     let projected = |i: usize, head: usize, third: usize, c: usize| {

@@ -6,7 +6,7 @@ use reference::ops::attention::{Attention, attention};
 use reference::ops::hybrid_attention::{HybridAttention, hybrid_attention};
 use reference::{Real, RoundingContract};
 use tests::judge::{likely, within};
-use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random};
+use tests::strategy::{Contract, Fill, Matrix, Noise, Perturbed, contract, filled, finite, noise, random};
 
 /// q \[n, H·d\], k and v \[s, G·d\], of which the first groups see a window.
 #[derive(Debug, Clone)]
@@ -20,18 +20,19 @@ struct Case {
     noise: Noise,
 }
 
+/// The operator, on queries, keys and values that keep its contract.
+fn of<T: Real>(p: &HybridAttention, x: [&Array2<T>; 3]) -> Array2<T> {
+    hybrid_attention(p, x[0].view(), x[1].view(), x[2].view()).expect("the case keeps the contract")
+}
+
 impl Case {
     fn under(&self, contract: &RoundingContract) -> HybridAttention {
         let full = Attention::under(contract, self.heads, self.dim);
         HybridAttention { full, local_heads: self.local * (self.heads.0 / self.heads.1), window: self.window }
     }
 
-    fn of<T: Real>(&self, p: &HybridAttention, x: [&Array2<T>; 3]) -> Array2<T> {
-        hybrid_attention(p, x[0].view(), x[1].view(), x[2].view()).expect("the case keeps the contract")
-    }
-
     fn exact(&self, p: &HybridAttention) -> Array2<f64> {
-        self.of(p, self.x.each_ref().map(|x| &**x))
+        of(p, self.x.each_ref().map(|x| &**x))
     }
 
     /// What a device computes, the truth and the bound.
@@ -39,8 +40,8 @@ impl Case {
         let mut which = 0..;
         let x = self.x.each_ref().map(|x| self.noise.on(x, which.next().expect("endless")));
         let (p, want) = (self.under(&self.contract), self.exact(&self.under(&RoundingContract::IDEAL)));
-        let narrow = x.each_ref().map(|x| x.f32());
-        let got = self.of(&p, narrow.each_ref()).mapv(f64::from);
+        let narrow = x.each_ref().map(Perturbed::f32);
+        let got = of(&p, narrow.each_ref()).mapv(f64::from);
         let bound = p.bound(&x[0].tracked, &x[1].tracked, &x[2].tracked, &want);
         (got, want, bound)
     }
@@ -89,7 +90,7 @@ proptest! {
         let first_seen = (k.nrows() - q.nrows() + 1).saturating_sub(case.window);
         let mut moved = v.values();
         moved.slice_mut(s![..first_seen, ..]).mapv_inplace(|v| v + 1.0);
-        let (was, is) = (case.exact(&p), case.of(&p, [q, k, &moved]));
+        let (was, is) = (case.exact(&p), of(&p, [q, k, &moved]));
         let local = s![.., ..p.local_heads * case.dim];
         prop_assert_eq!(was.slice(local), is.slice(local));
     }

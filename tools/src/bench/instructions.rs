@@ -55,12 +55,11 @@ impl Handed {
 /// Compares a device's with the emulated device's: on a GPU, with those that another process of this program says.
 pub fn compared(gpu: &Gpu) -> Result<Instructions, Failure> {
     let own = Handed::of(gpu)?;
-    let (others, with) = match gpu.form() {
-        None => (of_emulated()?, "the emulated device".to_owned()),
-        Some(_) => {
-            let other = Gpu::open(DeviceChoice::Emulated(Form::Fast))?;
-            (Handed::of(&other)?, format!("itself, {}", other.name()))
-        }
+    let (others, with) = if gpu.form().is_some() {
+        let other = Gpu::open(DeviceChoice::Emulated(Form::Fast))?;
+        (Handed::of(&other)?, format!("itself, {}", other.name()))
+    } else {
+        (of_emulated()?, "the emulated device".to_owned())
     };
     Ok(Instructions { device: gpu.name().to_owned(), with, compared: differences(&own, &others)? })
 }
@@ -72,13 +71,13 @@ pub fn differences(own: &Handed, others: &Handed) -> Result<Vec<Compared>, Failu
         return Err(Failure::new("the emulated device ran other instructions than this device")
             .help("both are of one build of parity: build it again"));
     }
-    let compare = |((name, own), (_, others)): (&(String, Vec<u32>), &(String, Vec<u32>))| {
+    let compare = |(name, own): &(String, Vec<u32>), others: &[u32]| {
         let mut different = own.iter().zip(others).enumerate().filter(|(_, (own, other))| own != other);
         let first = different.next().map(|(place, (&own, &other))| (place, own, other));
         let different = different.count() + usize::from(first.is_some());
         Compared { name: name.clone(), words: own.len(), different, first }
     };
-    Ok(own.0.iter().zip(&others.0).map(compare).collect())
+    Ok(own.0.iter().zip(&others.0).map(|(own, (_, others))| compare(own, others)).collect())
 }
 
 /// What instructions give on the emulated device: this process drives a GPU, so another one is asked.

@@ -36,7 +36,7 @@ pub struct Run {
     /// Each rank has its heads, experts and tokens of the vocabulary; heads that R does not divide are padded with zeros, and
     /// key heads repeated. A site at which ranks have parts is written as each has it, another on all; sums over ranks are
     /// rounded at each rank. The group is simulated by the reference, of the text model, on one processor.
-    #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=64), conflicts_with = "memory")]
+    #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=64), conflicts_with_all = ["memory", "resume"])]
     pub tp: Option<u16>,
     #[command(flatten)]
     prompted: Prompted,

@@ -67,9 +67,10 @@ pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<Found
         let contract = RoundingContract { saved, ..profile.contract };
         // What is saved in more bits than it was computed in tells as much as it did.
         let is_coarse = saved.unit_roundoff() > activations.unit_roundoff();
-        let (found, more) = match is_coarse {
-            false => (compared.best_mode(profile, contract)?, 0.0),
-            true => (compared.plain(profile, contract)?, MORE),
+        let (found, more) = if is_coarse {
+            (compared.plain(profile, contract)?, MORE)
+        } else {
+            (compared.best_mode(profile, contract)?, 0.0)
         };
         best = better(best, found, more);
     }

@@ -128,7 +128,8 @@ fn totals(work: &Measured) -> [f64; 2] {
 /// What a step of the whole model takes, from a step with one layer of each kind and the layers.
 fn of_model(bench: &Bench) -> String {
     let of = |name: &str| bench.works.iter().find(|work| work.name == name);
-    let layers: Vec<&Measured> = bench.works.iter().filter(|work| work.name.ends_with(".layer")).collect();
+    let layers: Vec<&Measured> =
+        bench.works.iter().filter(|work| work.name.rsplit('.').next() == Some("layer")).collect();
     let Some(step) = of("step").filter(|_| layers.len() == bench.layers.len()) else { return String::new() };
     let more = |figure: &dyn Fn(&Measured) -> f64| {
         let others = layers.iter().zip(&bench.layers).map(|(layer, (count, _))| (count - 1) as f64 * figure(layer));

@@ -84,7 +84,7 @@ fn parts(vision: &Vision, all: &Media, readers: &[Reader<'_>]) -> Result<Vec<See
         for (pass, kind) in kinds {
             let (count, of) = (own[kind].as_ref().map_or(0, |pixels| pixels.values.nrows()), rows[&(*call, kind)]);
             // The tower takes the images of all requests first.
-            let in_call = if kind == 1 && rows[&(*call, 0)] > 0 { 1 } else { 0 };
+            let in_call = usize::from(kind == 1 && rows[&(*call, 0)] > 0);
             let rows = firsts[kind]..firsts[kind] + count;
             patches[pass] = (rows.len() < of || in_call != pass).then_some(Patches { pass: in_call, rows, of });
         }
