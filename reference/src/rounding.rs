@@ -306,6 +306,11 @@ impl RoundingContract {
         if self.mode == Mode::Ordered { Order::Lanes(lanes) } else { Order::Any }
     }
 
+    /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
+    pub fn held(&self) -> Held {
+        Held::of(self.activations, (self.weights, self.gate), self.inputs, self.autocast)
+    }
+
     /// Whether something is taken in a narrower type than activations are stored in: an operand of products, keys and values,
     /// or matrices as they are loaded.
     pub fn narrows(&self) -> bool {

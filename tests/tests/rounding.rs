@@ -85,7 +85,7 @@ fn words_that_are_none() {
         ),
         (
             "fused,norm=two",
-            "precision field = \"norm\", expected one of activations, accumulator, reduction, weights, one_plus, operands, inputs, kv_cache, rms, qk_rms, \
+            "precision field = \"norm\", expected one of activations, accumulator, reduction, weights, one_plus, operands, inputs, autocast, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
              gate, routing, swiglu, experts, norm_input, ranks, saved",
         ),

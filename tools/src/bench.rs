@@ -2,7 +2,7 @@
 //! implementation can do without.
 //!
 //! [`floor`](mod@floor) says what that is, of each of the [`operators`]. [`device`] has their inputs on a device and runs them,
-//! [`reference`] times the reference's own; [`measuring`] does it all, [`instructions`] compares what instructions give.
+//! [`mod@reference`] times the reference's own; [`measuring`] does it all, [`instructions`] compares what instructions give.
 
 pub mod floor;
 pub mod operators;

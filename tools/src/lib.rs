@@ -2,7 +2,7 @@
 //!
 //! [`commands`] is the program: what is typed, what is printed, the exit code. [`session`] opens what is named. [`report`]
 //! tells what was found. [`diagnose`] names mistakes. [`judge`] puts a candidate next to the reference. [`compare`] puts two
-//! dumps side by side. [`op`] judges an operator alone. [`probe`] asks a function how it adds and rounds. [`bench`] measures
+//! dumps side by side. [`op`] judges an operator alone. [`probe`] asks a function how it adds and rounds. [`mod@bench`] measures
 //! the CUDA path on a device. [`claims`] recomputes the documents' numbers.
 
 pub mod bench;

@@ -1,6 +1,6 @@
 //! What weights are held in, or cast to as they are used.
 
-use super::{GateRound, Inputs, RoundingContract, WeightCast};
+use super::choices::{Autocast, GateRound, Inputs, WeightCast};
 use crate::Storage;
 
 /// What an implementation holds weights in; [`Storage::Real`] stands for the type that they are stored in.
@@ -24,15 +24,20 @@ pub struct Held {
     pub others: Storage,
 }
 
-impl RoundingContract {
-    /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
-    pub fn held(&self) -> Held {
-        let cast = |casts: bool| if casts { self.activations } else { Storage::Real };
-        let vectors = cast(self.weights == WeightCast::Activations);
-        let matrices = if self.weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
-        let bias = cast(self.gate != GateRound::Stored);
-        let router = if self.gate == GateRound::Bias { Storage::Real } else { bias };
-        let (of_products, of_experts) = (self.autocast.storage(), self.autocast.of_experts());
+impl Held {
+    /// Under these points of a contract.
+    pub(super) fn of(
+        activations: Storage,
+        (weights, gate): (WeightCast, GateRound),
+        inputs: Inputs,
+        autocast: Autocast,
+    ) -> Self {
+        let cast = |casts: bool| if casts { activations } else { Storage::Real };
+        let vectors = cast(weights == WeightCast::Activations);
+        let matrices = if weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
+        let bias = cast(gate != GateRound::Stored);
+        let router = if gate == GateRound::Bias { Storage::Real } else { bias };
+        let (of_products, of_experts) = (autocast.storage(), autocast.of_experts());
         let others = coarser(matrices, of_products);
         Held {
             vectors,
@@ -40,7 +45,7 @@ impl RoundingContract {
             embedding: matrices,
             router: coarser(router, of_products),
             bias,
-            quantized: if self.inputs == Inputs::Stored { others } else { Storage::Real },
+            quantized: if inputs == Inputs::Stored { others } else { Storage::Real },
             experts: coarser(matrices, of_experts),
             others,
         }

@@ -11,7 +11,7 @@ use reference::config::{Config, Vision};
 use reference::media::{Media, Medium, Pixels};
 use reference::{Error, Grid};
 
-use self::shared::{prompts, shared_out};
+use self::shared::{HELP, NAMES, prompts, shared_out};
 use crate::failure::Failure;
 use crate::session::model::Model;
 use crate::session::prompt::Prompt;
@@ -27,14 +27,6 @@ pub struct Shown {
     /// Videos in the prompt's order, a folder of frames or a GIF each.
     pub video: Vec<PathBuf>,
 }
-
-/// Names of a medium's tensors, and of its features' places.
-const NAMES: [(Medium, &str, &str, &str); 2] = [
-    (Medium::Image, "pixel_values", "image_grid_thw", "image"),
-    (Medium::Video, "pixel_values_videos", "video_grid_thw", "video"),
-];
-
-const HELP: &str = "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
 
 impl Shown {
     fn is_empty(&self) -> bool {

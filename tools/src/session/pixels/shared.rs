@@ -8,9 +8,17 @@ use reference::Error;
 use reference::config::Vision;
 use reference::media::{Media, Medium, PASSES, Pixels};
 
-use super::{HELP, NAMES};
 use crate::failure::Failure;
 use crate::session::rows::RequestRows;
+
+/// Names of a medium's tensors, and of its features' places.
+pub(super) const NAMES: [(Medium, &str, &str, &str); 2] = [
+    (Medium::Image, "pixel_values", "image_grid_thw", "image"),
+    (Medium::Video, "pixel_values_videos", "video_grid_thw", "video"),
+];
+
+pub(super) const HELP: &str =
+    "give what transformers' processor makes of the prompt: its tokens and its pixels belong together";
 
 /// What a pass of a request shows.
 struct Seen {
