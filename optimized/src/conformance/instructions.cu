@@ -1,6 +1,6 @@
 // Each thing that kernels may use, once, with results that show what it did. Launched with whole warps.
 
-#include "simt.cuh"
+#include "one_product.cuh"
 
 // Where a thread is: out[thread][8].
 extern "C" __global__ void indices(int* out) {
@@ -155,38 +155,13 @@ extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
     }
 }
 
-struct Factors {
-    bf16 a[16][16];
-    bf16 b[16][16];
-};
-
 // One step of the tensor core in each block: c += a·bᵀ for a, b [blocks][16][16] in bf16 and c [blocks][16][16] in f32, by
 // one warp.
-extern "C" __global__ void multiply(const bf16* a, const bf16* b, float* c) {
+extern "C" __global__ void multiply(const uint16* a, const uint16* b, float* c) {
     SHARED_MEMORY(Factors, shared);
-    const int lane = threadIdx.x;
-    a += 256 * blockIdx.x;
-    b += 256 * blockIdx.x;
-    c += 256 * blockIdx.x;
-    for (int i = lane; i < 256; i += 32) {
-        shared.a[i / 16][i % 16] = a[i];
-        shared.b[i / 16][i % 16] = b[i];
-    }
-    __syncwarp();
-    uint32 rows[1][4];
-    uint32 columns[1][4];
-    ldmatrix_x4(rows, &shared.a[lane % 16][lane / 16 * 8], 0);
-    ldmatrix_x4(columns, &shared.b[lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8], 0);
-    float d[1][2][4];
-    for (int i = 0; i < 8; ++i) {
-        const int row = lane / 4 + i % 4 / 2 * 8;
-        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        d[0][i / 4][i % 4] = c[16 * row + column];
-    }
-    mma_bf16(d, rows, columns);
-    for (int i = 0; i < 8; ++i) {
-        const int row = lane / 4 + i % 4 / 2 * 8;
-        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        c[16 * row + column] = d[0][i / 4][i % 4];
-    }
+    const int first = 256 * blockIdx.x;
+    multiply_once(shared, a + first, b + first, c + first,
+                  [](float (&d)[1][2][4], const uint32 (&rows)[1][4], const uint32 (&columns)[1][4]) {
+                      mma_bf16(d, rows, columns);
+                  });
 }

@@ -56,7 +56,7 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
         }
         match &packed {
             Some(packed) => packed.times(panel.view(), &mut y),
-            None => y.assign(&p.order.product(x, panel.t()).expect("somebody says how")),
+            None => y.assign(&p.order.product(x, panel.t()).expect("any order but `Any` is computed in that order")),
         }
         if let Some(squares) = &squares {
             p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
