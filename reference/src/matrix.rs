@@ -8,6 +8,7 @@ mod encoding;
 
 use std::borrow::Cow;
 
+use multiversion::multiversion;
 use ndarray::{Array2, ArrayView2};
 
 use crate::{Real, Storage};
@@ -141,10 +142,16 @@ impl<'a> Matrix<'a> {
 
     /// Row i, widened exactly (or rounded to nearest, if T is f32 and the element is wider).
     pub fn row_into<T: Real>(&self, i: usize, out: &mut [T]) {
-        let row = self.encoding.bytes_of(self.columns).expect("checked when made");
-        self.encoding.widen(&self.bytes[i * row..(i + 1) * row], out);
+        self.part_into((i, 0), out);
+    }
+
+    /// The same of row i from a column on, as much of it as there is room for.
+    pub(crate) fn part_into<T: Real>(&self, (i, column): (usize, usize), out: &mut [T]) {
+        let at = |element| self.encoding.bytes_of(element).expect("checked when made");
+        let first = i * self.columns + column;
+        self.encoding.widen(&self.bytes[at(first)..at(first + out.len())], out);
         if let Some(scales) = &self.scales {
-            scales.scale(i, out);
+            scales.scale((i, column), out);
         }
         match (self.held, &self.scales) {
             (Storage::Real, _) => {}
@@ -174,15 +181,14 @@ impl Scales<'_> {
         ((above + rows).div_ceil(block.0), columns.div_ceil(block.1))
     }
 
-    /// Row i of the matrix, scaled: exactly, or rounded to nearest in T.
-    fn scale<T: Real>(&self, i: usize, row: &mut [T]) {
-        let mut scales = vec![0.0_f64; self.values.dim().1];
-        self.values.row_into((self.above + i) / self.block.0, &mut scales);
-        for (part, scale) in row.chunks_mut(self.block.1).zip(scales) {
-            for x in part {
-                *x = T::of(x.wide() * scale);
-            }
-        }
+    /// Elements of row i of the matrix from a column on, scaled: exactly, or rounded to nearest in T.
+    fn scale<T: Real>(&self, (i, column): (usize, usize), row: &mut [T]) {
+        let (first, width) = (column / self.block.1, self.block.1);
+        let mut scales = vec![0.0_f64; (column + row.len()).div_ceil(width) - first];
+        self.values.part_into(((self.above + i) / self.block.0, first), &mut scales);
+        let (part, rest) = row.split_at_mut(row.len().min((first + 1) * width - column));
+        multiply(part, scales[0]);
+        rest.chunks_mut(width).zip(&scales[1..]).for_each(|(part, &scale)| multiply(part, scale));
     }
 
     fn view(&self) -> Scales<'_> {
@@ -191,5 +197,12 @@ impl Scales<'_> {
 
     fn into_owned(self) -> Scales<'static> {
         Scales { values: self.values.into_owned(), ..self }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
+fn multiply<T: Real>(x: &mut [T], scale: f64) {
+    for x in x {
+        *x = T::of(x.wide() * scale);
     }
 }

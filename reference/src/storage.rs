@@ -233,6 +233,27 @@ impl Rounding {
             Mode::Stochastic(seed) => self.storage.at_random(x, random(seed, x)),
         }
     }
+
+    /// Each of x, rounded: what it is rounded to is asked once, so that many are rounded at a time.
+    pub fn round_all<T: Real>(self, x: &mut [T]) {
+        match self.storage {
+            Storage::Real => {}
+            Storage::F32 => self.each(x, |x| Storage::F32.nearest(x), |x, bits| Storage::F32.at_random(x, bits)),
+            Storage::F16 => self.each(x, |x| Storage::F16.nearest(x), |x, bits| Storage::F16.at_random(x, bits)),
+            Storage::Bf16 => self.each(x, |x| Storage::Bf16.nearest(x), |x, bits| Storage::Bf16.at_random(x, bits)),
+            Storage::E4m3 => self.each(x, |x| Storage::E4m3.nearest(x), |x, bits| Storage::E4m3.at_random(x, bits)),
+        }
+    }
+
+    #[inline]
+    fn each<T: Real>(self, x: &mut [T], nearest: impl Fn(f64) -> f64, at_random: impl Fn(f64, u64) -> f64) {
+        match self.mode {
+            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => x.iter_mut().for_each(|x| *x = T::of(nearest(x.wide()))),
+            Mode::Stochastic(seed) => {
+                x.iter_mut().for_each(|x| *x = T::of(at_random(x.wide(), random(seed, x.wide()))));
+            }
+        }
+    }
 }
 
 /// Whether x is finite and not below the power of two of that exponent in magnitude.

@@ -2,18 +2,28 @@
 
 use crate::storage::{exponent, power_above, power_of_two};
 
-/// 2¹²⁰, by which an f32's exponent is more than that of an E4M3 with the same bits in it.
-const ABOVE: f32 = f32::from_bits((120 + 127) << 23);
+/// By how much an f32's exponent is more than that of an E4M3 with the same bits in it, in its place.
+const ABOVE: u32 = 120 << 23;
+
+/// The smallest normal number, 2⁻⁶.
+const NORMAL: f32 = f32::from_bits((127 - 6) << 23);
 
 /// What a byte is as an E4M3: bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand; 0 has subnormal
 /// numbers, and of 15 only all ones are no number.
 #[inline]
 pub(super) fn number(bits: u8) -> f32 {
     let (sign, magnitude) = (u32::from(bits & 0x80) << 24, u32::from(bits & 0x7f));
-    // An f32's exponent and significand take them as they are, subnormal numbers among them; the product is exact.
-    let value = f32::from_bits(sign | magnitude << 20) * ABOVE;
-    if magnitude == 0x7f { f32::NAN } else { value }
+    // An f32's exponent and significand take them as they are; subnormal numbers are what is more than the smallest normal one.
+    // Which one it is is asked of the f32, so that many are decoded at a time.
+    let bits = (magnitude << 20) + ABOVE;
+    let (normal, subnormal) = (f32::from_bits(bits), f32::from_bits(bits + (1 << 23)) - NORMAL);
+    let value = if normal < NORMAL { subnormal } else { normal };
+    let value = if normal > LARGEST { f32::NAN } else { value };
+    f32::from_bits(value.to_bits() | sign)
 }
+
+/// The largest number.
+const LARGEST: f32 = 448.0;
 
 /// The byte of a value of E4M3, or of what is no number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 15 and 126")]

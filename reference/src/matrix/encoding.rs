@@ -93,7 +93,14 @@ fn widen_bf16<T: Real>(bytes: &[u8], out: &mut [T]) {
 
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
 fn widen_e4m3<T: Real>(bytes: &[u8], out: &mut [T]) {
-    for (out, &bits) in out.iter_mut().zip(bytes) {
+    // In f32 first, in which more are decoded at a time than T may have.
+    let ((parts, rest), (of_parts, of_rest)) = (bytes.as_chunks::<16>(), out.as_chunks_mut::<16>());
+    for (out, bytes) in of_parts.iter_mut().zip(parts) {
+        let mut values = [0.0_f32; 16];
+        values.iter_mut().zip(bytes).for_each(|(value, &bits)| *value = eight_bits::number(bits));
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = T::of(f64::from(value)));
+    }
+    for (out, &bits) in of_rest.iter_mut().zip(rest) {
         *out = T::of(f64::from(eight_bits::number(bits)));
     }
 }

@@ -5,7 +5,7 @@
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2};
+use ndarray::{Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2};
 
 use crate::Real;
 
@@ -52,14 +52,35 @@ impl<T: Real> Packed<T> {
         self.x.nrows()
     }
 
+    /// Whether rows are multiplied one by one.
+    pub(crate) fn is_few(&self) -> bool {
+        self.rows() <= FEW
+    }
+
+    /// y = x·w of few rows of x and one of w, of which `part` widens so many columns from one on: what is in use stays in the
+    /// nearest cache.
+    pub(crate) fn times_row(&self, mut part: impl FnMut(usize, &mut [T]), y: &mut ArrayViewMut1<'_, T>) {
+        let (mut widened, mut sums) = ([T::zero(); BLOCK], [[[T::zero(); LANES / 4]; 4]; FEW]);
+        let k = self.x.ncols();
+        for first in (0..k).step_by(BLOCK) {
+            let columns = first..k.min(first + BLOCK);
+            let w = &mut widened[..columns.len()];
+            part(first, w);
+            for (x, sums) in self.x.rows().into_iter().zip(&mut sums) {
+                dot(&x.to_slice().expect("its own are in standard layout")[columns.clone()], w, sums);
+            }
+        }
+        for (sums, y) in sums.iter().zip(y) {
+            *y = sums.as_flattened().iter().fold(T::zero(), |all, &sum| all + sum);
+        }
+    }
+
     /// y = x·wᵀ of rows of w that are widened.
     pub(crate) fn times(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
-        if self.rows() <= FEW {
-            for (x, mut y) in self.x.rows().into_iter().zip(y.rows_mut()) {
-                let x = x.as_slice().expect("its own are in standard layout");
-                for (w, y) in w.rows().into_iter().zip(&mut y) {
-                    *y = dot(x, w.as_slice().expect("a widened row is in one piece"));
-                }
+        if self.is_few() {
+            for (w, mut y) in w.rows().into_iter().zip(y.columns_mut()) {
+                let w = w.as_slice().expect("a widened row is in one piece");
+                self.times_row(|first, part| part.copy_from_slice(&w[first..first + part.len()]), &mut y);
             }
         } else if size_of::<T>() == size_of::<f32>() {
             self.in_tiles::<16>(w, y);
@@ -112,20 +133,23 @@ fn add<T: Real, const W: usize>(w: &[[T; W]], x: &[[T; TILE]], sums: &mut [[T; W
     *sums = own;
 }
 
-/// The sum of one row with another.
+/// Adds the products of one row's columns with another's, in lanes: groups of as many as a register has.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
-fn dot<T: Real>(x: &[T], w: &[T]) -> T {
-    let mut sums = [T::zero(); LANES];
+fn dot<T: Real>(x: &[T], w: &[T], sums: &mut [[T; LANES / 4]; 4]) {
+    let mut own = *sums;
     let ((x, rest), (w, rest_of_w)) = (x.as_chunks::<LANES>(), w.as_chunks::<LANES>());
     for (x, w) in x.iter().zip(w) {
-        for (sum, (&x, &w)) in sums.iter_mut().zip(x.iter().zip(w)) {
-            *sum = if target_cfg_f!(any(target_feature = "fma", target_feature = "neon")) {
-                x.mul_add(w, *sum)
-            } else {
-                *sum + x * w
-            };
+        let (x, w) = (x.as_chunks::<{ LANES / 4 }>().0, w.as_chunks::<{ LANES / 4 }>().0);
+        for ((own, x), w) in own.iter_mut().zip(x).zip(w) {
+            *own = std::array::from_fn(|i| {
+                if target_cfg_f!(any(target_feature = "fma", target_feature = "neon")) {
+                    x[i].mul_add(w[i], own[i])
+                } else {
+                    own[i] + x[i] * w[i]
+                }
+            });
         }
     }
-    rest.iter().zip(rest_of_w).zip(&mut sums).for_each(|((&x, &w), sum)| *sum += x * w);
-    sums.into_iter().fold(T::zero(), |all, sum| all + sum)
+    rest.iter().zip(rest_of_w).zip(own.as_flattened_mut()).for_each(|((&x, &w), sum)| *sum += x * w);
+    *sums = own;
 }
