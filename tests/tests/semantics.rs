@@ -7,7 +7,7 @@ use reference::semantics::{
     IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
     MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
     Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
-    ScoreType, SharedScale, VisionSpan,
+    ScoreType, SharedScale, Shifted, VisionSpan,
 };
 use tests::repository;
 
@@ -38,7 +38,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         word::<RopeOn>(),
         word::<RopeFrequency>(),
         word::<RopePosition>(),
-        of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
+        of((0..99_usize, shifted()).prop_map(|(from, to)| PositionShift { from, to })),
         word::<Renormalize>(),
         word::<ScoreType>(),
         word::<ExpertChoice>(),
@@ -93,6 +93,14 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             ..m3
         }
     })
+}
+
+fn shifted() -> impl Strategy<Value = Shifted> {
+    prop_oneof![
+        (-9..9_i32).prop_map(Shifted::By),
+        (0..99_usize).prop_map(Shifted::At),
+        (1..99_usize).prop_map(Shifted::Modulo),
+    ]
 }
 
 /// Points of the vision tower.

@@ -72,7 +72,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         word::<IndexInput>(),
         (word::<RopePart>(), rope_on(), of(word::<RopePart>())),
         (word::<IndexHeads>(), word::<IndexCache>()),
-        of(-9..9_i32),
+        ([of(-9..9_i32), of(-9..9_i32)], cache()),
     );
     let stream = (
         [from(), from()],
@@ -120,7 +120,9 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         attention_rope_part: index.1.2,
         index_heads: index.2.0,
         index_cache: index.2.1,
-        msa_shift: index.3,
+        msa_shift: index.3.0[0],
+        index_shift: index.3.0[1],
+        index_cache_type: index.3.1,
         attention_residual: stream.0[0],
         mlp_residual: stream.0[1],
         attention_alpha: stream.1[0],

@@ -4,6 +4,7 @@
 //! and of next to all others too, of which rounding may have made some otherwise.
 
 mod barred;
+mod local;
 
 use std::fmt;
 
@@ -55,6 +56,11 @@ pub(super) fn describe(
         return Ok(Some(said));
     }
     let before: usize = comparison.compared.steps[..at.step].iter().map(Vec::len).sum();
+    if kind == LayerSite::Blocks
+        && let Some(said) = local::describe((comparison, assumption), at, &pass, before)?
+    {
+        return Ok(Some(said));
+    }
     let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
     Ok(of_barred(&pass, before, size, comparison.compared.config.num_local_experts))
 }
