@@ -99,7 +99,9 @@ fn of_rows(
     };
     let (name, g) = KNOWN.iter().find(|(_, g)| is_some && are(g))?;
     let mut values = bench.ideal.clone();
-    off.iter().for_each(|row| values.row_mut(*row).assign(&x.row(*row).mapv(g)));
+    for row in &off {
+        values.row_mut(*row).assign(&x.row(*row).mapv(g));
+    }
     let rows = listed::rows(bench, &off);
     Some(Solution::new(vec![format!("in {} each value is {name}", rows.trim_end_matches(','))], values))
 }

@@ -44,7 +44,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let (by, pairs) =
         all.map(|by| (by, found(by))).find(|(_, pairs)| OTHERS * (off.len() - pairs.len()) <= off.len())?;
     let mut values = right.clone();
-    pairs.iter().for_each(|(j, other)| values.column_mut(*j).assign(&right.column(*other)));
+    for (j, other) in &pairs {
+        values.column_mut(*j).assign(&right.column(*other));
+    }
     let side = if by < 0 { "before" } else { "behind" };
     let without: Vec<usize> = off.iter().copied().filter(|j| pairs.iter().all(|(own, _)| own != j)).collect();
     let rest = if without.is_empty() {

@@ -125,12 +125,11 @@ impl Whose {
             let own = of.row(row).to_owned();
             match self {
                 Whose::Token(by) | Whose::Exchanged(by) => of.row(row.saturating_add_signed(by).min(last)).to_owned(),
-                Whose::Group(_) | Whose::Turn => own,
                 Whose::Turned(by) => turned::on(&own, by, config),
                 Whose::Twice => turned::on(&own, row.cast_signed(), config),
                 Whose::Back => turned::on(&own, -row.cast_signed(), config),
                 Whose::Ring(slots) if row + slots <= query => of.row(row + slots).to_owned(),
-                Whose::Ring(_) => own,
+                Whose::Group(_) | Whose::Turn | Whose::Ring(_) => own,
                 Whose::Zeros => own * 0.0,
             }
         };
