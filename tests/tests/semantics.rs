@@ -43,10 +43,11 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         word::<ScoreType>(),
         word::<ExpertChoice>(),
     );
-    let m2 = (rope, norm, router, attention, rotation);
-    let m3 = (sparse(), attending(), slips(), places(), predicting());
+    let m2 = (rope.boxed(), norm.boxed(), router.boxed(), attention.boxed(), rotation.boxed());
+    // Each part on the heap: by value, the drawn trees of all points are more than a test's stack.
+    let m3 = (sparse().boxed(), attending().boxed(), slips().boxed(), places().boxed(), predicting().boxed());
     let m3 = m3.prop_map(|(sparse, attending, slips, places, mtp)| merged(&[sparse, attending, slips, places, mtp]));
-    (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
+    (m2.boxed(), m3.boxed(), feed_forward().boxed(), vision().boxed()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
         Semantics {
             gate_clamp: ffn.gate_clamp,
             activation: ffn.activation,

@@ -85,7 +85,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let size = || of(1..99_usize);
     let width = || of(0.1..9.0);
     let shards = (size(), size(), size(), of(unwritten), word::<RopeCall>(), word::<ScoreType>(), [width(), width()]);
-    (rope, attention, index, stream, shards).prop_map(|(rope, attention, index, stream, shards)| Semantics {
+    let parts = (rope.boxed(), attention.boxed(), index.boxed(), stream.boxed(), shards.boxed());
+    parts.prop_map(|(rope, attention, index, stream, shards)| Semantics {
         rope_call: rope.0.0,
         rope_decode: rope.0.1,
         key_shift: rope.0.2,

@@ -9,11 +9,9 @@ mod local;
 use std::fmt;
 
 use fixtures::names::at::At;
-use ndarray::{Array2, ArrayView1};
-use reference::site::NONE;
 use reference::{LayerSite, RoundingContract, Site};
 
-use self::barred::{FEWEST, Set, TIES};
+use self::barred::{FEWEST, Set, TIES, sets};
 use super::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -115,11 +113,6 @@ fn told(pass: &Rechosen, rules: &[(Whose, Vec<Set>)]) -> Option<String> {
     let (count, against) = (follow(rule), (0..own.len()).filter(|row| !holds(rule, *row)).count());
     let is_rule = off.len() >= FEWEST && TIES * (off.len() - count) <= off.len() && TIES * against <= own.len();
     is_rule.then(|| format!("each token has {whose}: {count} of {} choices that are off", off.len()))
-}
-
-fn sets(choices: &Array2<usize>) -> Vec<Set> {
-    let set = |row: ArrayView1<'_, usize>| row.into_iter().copied().filter(|choice| *choice != NONE).collect();
-    choices.rows().into_iter().map(set).collect()
 }
 
 impl fmt::Display for Whose {

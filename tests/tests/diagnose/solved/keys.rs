@@ -252,7 +252,8 @@ fn keys_of_other_positions_from_one_on() {
     has(&said, sentence);
 }
 
-/// Two pages of a table of blocks, of keys alone, from the token on that reads both from it.
+/// Two pages of a table of blocks, of keys alone, from the token on that reads both from it: whose weights change places, as if
+/// values did.
 #[test]
 fn keys_of_two_pages_exchanged() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
@@ -273,5 +274,5 @@ fn keys_of_two_pages_exchanged() {
         })
     };
     let said = M2.said_of(LayerSite::Context, &port);
-    has(&said, "attention reads the keys of tokens 8 to 15 and of 16 to 23 in each other's place");
+    has(&said, "attention reads the keys, or the values, of tokens 8 to 15 and of 16 to 23 in each other's place");
 }

@@ -10,8 +10,7 @@
 use fixtures::names::at::At;
 use reference::{LayerSite, RoundingContract, Site};
 
-use super::barred::{FEWEST, TIES};
-use super::sets;
+use super::barred::{FEWEST, TIES, sets};
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;

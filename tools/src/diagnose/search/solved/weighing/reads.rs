@@ -35,6 +35,10 @@ const BUDGET: usize = 5_000_000_000;
 /// What is read otherwise: keys, values, or both.
 const WHAT: [(&str, bool, bool); 3] = [("values", false, true), ("keys", true, false), ("keys and values", true, true)];
 
+/// What is said where keys read otherwise, and values, give the same: of runs that every token sees whole, weights change places
+/// with values.
+const EITHER: &str = "keys, or the values,";
+
 /// A reading.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
@@ -72,7 +76,10 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
         let changed = (0..own.len()).filter(|column| is_other(*column));
         changed.for_each(|column| values[[*row, column]] = own[column]);
     }
-    Some(Solution::new(vec![reading.from.told(reading.of, reading.what, reading.run, n)], values))
+    let other = Reading { keys: !reading.keys, values: !reading.values, ..reading };
+    let is_either = (other.keys || other.values) && other.from.is_possible(other.of, other.values) && held(&other);
+    let what = if is_either { EITHER } else { reading.what };
+    Some(Solution::new(vec![reading.from.told(reading.of, what, reading.run, n)], values))
 }
 
 /// All of them, the plainest first.
