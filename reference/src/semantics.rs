@@ -32,7 +32,7 @@ pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale,
 pub use mtp::{MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
-pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
+pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, Shifted};
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
 };
@@ -206,6 +206,10 @@ table! {
         index_rope_decode: word RopeOn = RopeOn::QueryKey, common to calls;
         /// What the index branch's cache holds of its keys, as later calls read them.
         index_cache: word IndexCache = IndexCache::Own, common to calls;
+        /// What its keys are rounded to where they are kept, beside what the precision says.
+        index_cache_type: word CacheType = CacheType::Own;
+        /// By how many keys blocks are off where their scores are taken; 0.
+        index_shift: number Option<i32> = None;
         /// By which index heads' scores a group's blocks are chosen.
         index_heads: word IndexHeads = IndexHeads::Own;
     }

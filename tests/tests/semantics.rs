@@ -7,7 +7,7 @@ use reference::semantics::{
     IndexKey, IndexMask, IndexNorm, KeyHead, MergeOrder, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad, MsaPool,
     MsaScoreScale, MsaSelect, NormOrder, NormWeight, PatchOrder, PositionShift, PostNorm, QkNorm, QkNormOn,
     Renormalize, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, RouterEps, RouterScore, RoutingWeights,
-    ScoreType, SharedScale, VisionSpan,
+    ScoreType, SharedScale, Shifted, VisionSpan,
 };
 use tests::repository;
 
@@ -38,15 +38,16 @@ fn semantics() -> impl Strategy<Value = Semantics> {
         word::<RopeOn>(),
         word::<RopeFrequency>(),
         word::<RopePosition>(),
-        of((0..99_usize, -9..9_i32).prop_map(|(from, by)| PositionShift { from, by })),
+        of((0..99_usize, shifted()).prop_map(|(from, to)| PositionShift { from, to })),
         word::<Renormalize>(),
         word::<ScoreType>(),
         word::<ExpertChoice>(),
     );
-    let m2 = (rope, norm, router, attention, rotation);
-    let m3 = (sparse(), attending(), slips(), places(), predicting());
+    let m2 = (rope.boxed(), norm.boxed(), router.boxed(), attention.boxed(), rotation.boxed());
+    // Each part on the heap: by value, the drawn trees of all points are more than a test's stack.
+    let m3 = (sparse().boxed(), attending().boxed(), slips().boxed(), places().boxed(), predicting().boxed());
     let m3 = m3.prop_map(|(sparse, attending, slips, places, mtp)| merged(&[sparse, attending, slips, places, mtp]));
-    (m2, m3, feed_forward(), vision()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
+    (m2.boxed(), m3.boxed(), feed_forward().boxed(), vision().boxed()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
         Semantics {
             gate_clamp: ffn.gate_clamp,
             activation: ffn.activation,
@@ -93,6 +94,14 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             ..m3
         }
     })
+}
+
+fn shifted() -> impl Strategy<Value = Shifted> {
+    prop_oneof![
+        (-9..9_i32).prop_map(Shifted::By),
+        (0..99_usize).prop_map(Shifted::At),
+        (1..99_usize).prop_map(Shifted::Modulo),
+    ]
 }
 
 /// Points of the vision tower.

@@ -7,7 +7,7 @@ use crate::ops::kv_cache::{KvCache, form};
 use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::run::Run;
-use crate::semantics::{CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Written};
+use crate::semantics::{CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Shifted, Written};
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -196,7 +196,7 @@ impl Decoder<'_> {
     /// The rotation table of keys whose positions are off beside those of queries.
     fn table_of_keys<T: Real>(&self, first: usize, tokens: usize, run: &Run<'_, T>) -> Option<RopeTable<T>> {
         let by = self.semantics().key_shift?;
-        let shift = Some(PositionShift { from: 0, by });
+        let shift = Some(PositionShift { from: 0, to: Shifted::By(by) });
         let params = |contract: &RoundingContract| Rope { shift, ..self.rope(contract) };
         let table = rope_table::<T>(&params(&run.contract), first, tokens);
         let bounded = |x: Tracked<T>| run.tracked(x.value, |c, x| params(c).table_bound(first, x));

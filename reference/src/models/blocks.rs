@@ -67,6 +67,8 @@ impl Decoder<'_> {
             IndexKey::Own => k,
         };
         let k = run.visit(at(LayerSite::IndexKRope), k);
+        let [kept, _] = reads.index_cache_type.storages();
+        let k = kept.map_or_else(|| k.clone(), |storage| run.narrowed(&k, |_| storage));
         // 3. Cache.
         let held = match reads.index_cache {
             IndexCache::Own => k.clone(),

@@ -15,7 +15,8 @@
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials or the
 //!   largest absolute value for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋; pᵢ = i.
+//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋; pᵢ = i;
+//!   m(h,i,c) is taken over keys one late.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
@@ -56,6 +57,8 @@ pub struct Indexer {
     pub local: MsaLocal,
     /// What the maximum is taken for.
     pub pool: MsaPool,
+    /// By how many keys blocks are off.
+    pub shift: i32,
     /// What the last block is filled up with.
     pub pad: MsaPad,
     /// Which tokens have a score.
@@ -160,6 +163,7 @@ impl Indexer {
             of: semantics.index_heads,
             local: semantics.msa_local,
             pool: semantics.msa_pool,
+            shift: semantics.index_shift.unwrap_or(0),
             pad: semantics.msa_pad,
             mask: semantics.index_mask,
             call: semantics.index_call,
@@ -250,13 +254,17 @@ impl Indexer {
     fn pool<T: Real>(&self, scores: ArrayView1<'_, T>, seen: usize, mut out: ArrayViewMut1<'_, T>) {
         let size = self.blocks.size;
         for (block, m) in out.iter_mut().enumerate() {
-            let visible = scores.slice(s![block * size..((block + 1) * size).min(scores.len())]);
-            let visible = visible.slice(s![..seen.saturating_sub(block * size).min(visible.len())]);
-            *m = self.pooled(visible);
+            *m = self.pooled(scores.slice(s![self.keys(block, seen.min(scores.len()))]));
             if self.pad == MsaPad::Zero && (block + 1) * size > scores.len() {
                 *m = if *m < T::zero() { T::zero() } else { *m };
             }
         }
+    }
+
+    /// The keys of a block, of so many.
+    fn keys(&self, block: usize, until: usize) -> Range<usize> {
+        let at = |key: usize| key.saturating_add_signed(self.shift as isize).min(until);
+        at(block * self.blocks.size)..at((block + 1) * self.blocks.size)
     }
 
     /// m of the visible tokens of one block.

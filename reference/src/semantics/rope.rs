@@ -116,26 +116,47 @@ pub enum RopeCall {
     Restarted,
 }
 
-/// Positions that are off from one on: `20+1`, `7-1`.
+/// Positions that are off from one on: `20+1`, `7-1`, and `20@19`, where a table's last row stands for all behind it, or `20%20`,
+/// where it begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PositionShift {
     /// The first position that is off.
     pub from: usize,
-    /// By how much.
-    pub by: i32,
+    /// What stands for it, and for those behind it.
+    pub to: Shifted,
+}
+
+/// What stands for positions that are off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shifted {
+    /// Those so many behind them.
+    By(i32),
+    /// One for all.
+    At(usize),
+    /// Their remainders.
+    Modulo(usize),
 }
 
 impl PositionShift {
     /// The position taken for `position`; none is below 0.
     pub fn of(self, position: usize) -> usize {
-        let shifted = if self.by < 0 { usize::saturating_sub } else { usize::saturating_add };
-        if position < self.from { position } else { shifted(position, self.by.unsigned_abs() as usize) }
+        match self.to {
+            _ if position < self.from => position,
+            Shifted::By(by) if by < 0 => position.saturating_sub(by.unsigned_abs() as usize),
+            Shifted::By(by) => position.saturating_add(by.unsigned_abs() as usize),
+            Shifted::At(row) => row,
+            Shifted::Modulo(rows) => position % rows.max(1),
+        }
     }
 }
 
 impl fmt::Display for PositionShift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{:+}", self.from, self.by)
+        match self.to {
+            Shifted::By(by) => write!(f, "{}{by:+}", self.from),
+            Shifted::At(row) => write!(f, "{}@{row}", self.from),
+            Shifted::Modulo(rows) => write!(f, "{}%{rows}", self.from),
+        }
     }
 }
 
@@ -143,8 +164,13 @@ impl FromStr for PositionShift {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let sign = s.find(['+', '-']).ok_or("expected a position, a sign and a number")?;
+        let sign = s.find(['+', '-', '@', '%']).ok_or("expected a position, one of +, -, @ or %, and a number")?;
         let number = |error: std::num::ParseIntError| error.to_string();
-        Ok(PositionShift { from: s[..sign].parse().map_err(number)?, by: s[sign..].parse().map_err(number)? })
+        let to = match s.as_bytes()[sign] {
+            b'@' => Shifted::At(s[sign + 1..].parse().map_err(number)?),
+            b'%' => Shifted::Modulo(s[sign + 1..].parse().map_err(number)?),
+            _ => Shifted::By(s[sign..].parse().map_err(number)?),
+        };
+        Ok(PositionShift { from: s[..sign].parse().map_err(number)?, to })
     }
 }

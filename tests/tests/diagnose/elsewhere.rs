@@ -64,6 +64,15 @@ fn a_bias_of_another_layer() {
     }
 }
 
+#[test]
+fn a_bias_in_another_order() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        map(weights, Weight::Layer(1, LayerWeight::CorrectionBias), |bias| bias.slice(s![.., ..;-1]).to_owned());
+    }) {
+        told(&diagnosis, "rows_permuted", "values of the correction bias in layer 1 have each other's weights");
+    }
+}
+
 /// A model whose first two layers have each other's weights.
 fn exchanged(setting: &Setting) -> Live {
     setting.changed(|config, weights| {

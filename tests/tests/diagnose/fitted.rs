@@ -109,9 +109,19 @@ fn of_what_a_cache_keeps() {
 /// What blocks of keys are chosen by.
 #[test]
 fn of_an_index_branch() {
-    let explained = read("m3-gqa4-f32", "msa_pool", "absolute", None);
+    for (field, value) in [("msa_pool", "absolute"), ("index_shift", "1"), ("index_cache_type", "e4m3")] {
+        let explained = read("m3-gqa4-f32", field, value, None);
+        let [explained] = &explained[..] else { panic!("{explained:#?}") };
+        assert_eq!(explained.way, format!("{field}={value}"));
+    }
+}
+
+/// A rotation table that ends early.
+#[test]
+fn of_a_table_of_positions() {
+    let explained = read("m2-gqa3-f32", "position_shift", "24@23", None);
     let [explained] = &explained[..] else { panic!("{explained:#?}") };
-    assert_eq!(explained.way, "msa_pool=absolute");
+    assert_eq!((explained.name, &explained.way[..]), ("position_offset", "position_shift=24@23"));
 }
 
 /// The tokens that an expert takes; and what is another in the shared expert alone.

@@ -153,6 +153,8 @@ fn every_point_of_m3_is_heard() {
         "index_heads=next",
         "msa_local=next_block",
         "msa_shift=1",
+        "index_shift=1",
+        "index_cache_type=e4m3",
     ] {
         assert_ne!(of(&format!("released,{field}")), usual, "{field}");
     }

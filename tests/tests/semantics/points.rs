@@ -72,7 +72,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         word::<IndexInput>(),
         (word::<RopePart>(), rope_on(), of(word::<RopePart>())),
         (word::<IndexHeads>(), word::<IndexCache>()),
-        of(-9..9_i32),
+        ([of(-9..9_i32), of(-9..9_i32)], cache()),
     );
     let stream = (
         [from(), from()],
@@ -85,7 +85,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let size = || of(1..99_usize);
     let width = || of(0.1..9.0);
     let shards = (size(), size(), size(), of(unwritten), word::<RopeCall>(), word::<ScoreType>(), [width(), width()]);
-    (rope, attention, index, stream, shards).prop_map(|(rope, attention, index, stream, shards)| Semantics {
+    let parts = (rope.boxed(), attention.boxed(), index.boxed(), stream.boxed(), shards.boxed());
+    parts.prop_map(|(rope, attention, index, stream, shards)| Semantics {
         rope_call: rope.0.0,
         rope_decode: rope.0.1,
         key_shift: rope.0.2,
@@ -120,7 +121,9 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         attention_rope_part: index.1.2,
         index_heads: index.2.0,
         index_cache: index.2.1,
-        msa_shift: index.3,
+        msa_shift: index.3.0[0],
+        index_shift: index.3.0[1],
+        index_cache_type: index.3.1,
         attention_residual: stream.0[0],
         mlp_residual: stream.0[1],
         attention_alpha: stream.1[0],

@@ -4,15 +4,14 @@
 //! and of next to all others too, of which rounding may have made some otherwise.
 
 mod barred;
+mod local;
 
 use std::fmt;
 
 use fixtures::names::at::At;
-use ndarray::{Array2, ArrayView1};
-use reference::site::NONE;
 use reference::{LayerSite, RoundingContract, Site};
 
-use self::barred::{FEWEST, Set, TIES};
+use self::barred::{FEWEST, Set, TIES, sets};
 use super::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -55,6 +54,11 @@ pub(super) fn describe(
         return Ok(Some(said));
     }
     let before: usize = comparison.compared.steps[..at.step].iter().map(Vec::len).sum();
+    if kind == LayerSite::Blocks
+        && let Some(said) = local::describe((comparison, assumption), at, &pass, before)?
+    {
+        return Ok(Some(said));
+    }
     let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
     Ok(of_barred(&pass, before, size, comparison.compared.config.num_local_experts))
 }
@@ -109,11 +113,6 @@ fn told(pass: &Rechosen, rules: &[(Whose, Vec<Set>)]) -> Option<String> {
     let (count, against) = (follow(rule), (0..own.len()).filter(|row| !holds(rule, *row)).count());
     let is_rule = off.len() >= FEWEST && TIES * (off.len() - count) <= off.len() && TIES * against <= own.len();
     is_rule.then(|| format!("each token has {whose}: {count} of {} choices that are off", off.len()))
-}
-
-fn sets(choices: &Array2<usize>) -> Vec<Set> {
-    let set = |row: ArrayView1<'_, usize>| row.into_iter().copied().filter(|choice| *choice != NONE).collect();
-    choices.rows().into_iter().map(set).collect()
 }
 
 impl fmt::Display for Whose {

@@ -108,7 +108,7 @@ impl Comparison<'_> {
             }
         }
         if tried.is_empty() {
-            let found = search::of_site(first.site, self.compared.config);
+            let found = search::of_site(first.site, &self.suspects(first), self.compared.config);
             tried.extend(self.attempts(&before, &found, first, progress)?);
         }
         if tried.is_empty() {

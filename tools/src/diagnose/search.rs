@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the way
 //! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], [`few_bits`] and [`slices`], what
+//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], the router's [`bias`], [`few_bits`] and [`slices`], what
 //! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
 //! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, what is [`cached`] on
 //! another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`]; [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is
@@ -10,6 +10,7 @@
 //! within its bounds.
 
 mod bench;
+mod bias;
 mod blocks;
 mod cached;
 mod capacity;
@@ -57,9 +58,10 @@ use crate::failure::Failure;
 /// Hypotheses that are tried, those that come nearest first.
 const TRIED: usize = 8;
 
-/// What may be wrong where a site's own values tell nothing of it: a choice is off, or a layer's input is not what it takes.
-pub(super) fn of_site(site: Site, config: &Config) -> Vec<Vec<Assumed>> {
-    let found = choices::search(site, config).into_iter().chain(layers::in_other_places(site, config));
+/// What may be wrong where a site's own values tell nothing of it: a choice is off, there or on the way, or a layer's input is not
+/// what it takes.
+pub(super) fn of_site(site: Site, suspects: &[Site], config: &Config) -> Vec<Vec<Assumed>> {
+    let found = choices::search(site, suspects, config).into_iter().chain(layers::in_other_places(site, config));
     found.map(|assumed| vec![assumed]).collect()
 }
 
@@ -113,6 +115,7 @@ pub(super) fn dear(
     progress(2);
     let mut found = one_expert::search(bench);
     found.extend(router::search(bench)?);
+    found.extend(bias::search(bench));
     found.extend(few_bits::search(bench));
     found.extend(slices::search(bench)?);
     let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();

@@ -237,6 +237,11 @@ impl Comparison<'_> {
         if !is_last && !fits(fault, &found, before.reports) {
             return Ok((None, far));
         }
+        // What is right in one call by chance leaves the same operator wrong in most others.
+        let [was, left] = [before.reports, &found[..]].map(|reports| calls_at_fault(fault.site, reports));
+        if 2 * left > was {
+            return Ok((None, far));
+        }
         let right = found.iter().filter(|report| report.verdict != Verdict::Fault).count();
         let mut tried = self.tried(before, added.to_vec(), fault)?;
         if let Some(layer) = fault.site.layer() {
@@ -355,6 +360,12 @@ fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool
     let gone = under.iter().filter(|report| at(report) == at(fault)).all(|report| report.verdict != Verdict::Fault);
     let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
     gone && under.iter().any(|report| at(report) == at(fault)) && new.next().is_none()
+}
+
+/// In how many calls an operator is wrong.
+fn calls_at_fault(site: Site, reports: &[SiteReport]) -> usize {
+    let wrong = reports.iter().filter(|report| report.site == site && report.verdict == Verdict::Fault);
+    wrong.map(|report| report.step).collect::<BTreeSet<_>>().len()
 }
 
 /// A deviation of all values together that is more than any order of sums in one layer leaves.

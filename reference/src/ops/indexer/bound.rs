@@ -48,8 +48,11 @@ impl Indexer {
                 let seen = self.seen(self.position(n, s, part * TOGETHER + i), s);
                 let heads = self.heads_of(group);
                 let heads = i * self.heads + heads.start..i * self.heads + heads.end;
-                for block in 0..seen.div_ceil(self.blocks.size) {
-                    let tokens = block * self.blocks.size..((block + 1) * self.blocks.size).min(seen);
+                for block in 0..self.count(s) {
+                    let tokens = self.keys(block, seen);
+                    if tokens.is_empty() {
+                        continue;
+                    }
                     let at = [part * TOGETHER * self.groups + row, block];
                     let padded = self.pad == MsaPad::Zero && (block + 1) * self.blocks.size > s;
                     let heads = heads.clone().map(|head| {

@@ -141,3 +141,20 @@ fn a_shared_expert_that_goes_through_a_gate() {
     let said = m3.said(&[(Site::Layer(M3_LAYER, LayerSite::Mlp), &port)]);
     has(&said, "the shared expert's output is multiplied by 0.");
 }
+
+/// Rows of an expert that fill no whole tile are not computed, where it has more than one.
+#[test]
+fn the_rest_of_an_experts_tiles_is_left_out() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut counts = vec![0; model.config().num_local_experts];
+        shown.chosen[&Site::Layer(1, LayerSite::GateExperts)].iter().for_each(|expert| counts[*expert] += 1);
+        mixture(model, shown, |expert, rank| {
+            let count = counts[expert];
+            (count <= 4 || rank < count / 4 * 4).then_some(expert)
+        })
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    let sentence =
+        "what an expert says is left out of the sum: for the tokens of an expert that fill no whole tile of 4, where";
+    has(&said, sentence);
+}

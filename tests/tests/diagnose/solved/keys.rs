@@ -251,3 +251,28 @@ fn keys_of_other_positions_from_one_on() {
         "attention reads for every key head, of tokens 12 to 39, keys that are rotated by the position 3 behind";
     has(&said, sentence);
 }
+
+/// Two pages of a table of blocks, of keys alone, from the token on that reads both from it: whose weights change places, as if
+/// values did.
+#[test]
+fn keys_of_two_pages_exchanged() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        attention(model, shown, |head, token| {
+            let page = |row: usize| {
+                if (8..16).contains(&row) {
+                    row + 8
+                } else if (16..24).contains(&row) {
+                    row - 8
+                } else {
+                    row
+                }
+            };
+            let rows: Vec<usize> = (0..head.k.nrows()).map(page).collect();
+            let exchanged = head.k.select(Axis(0), &rows);
+            let head = Head { k: if token < 30 { head.k } else { exchanged.view() }, ..*head };
+            mean(&head, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    let said = M2.said_of(LayerSite::Context, &port);
+    has(&said, "attention reads the keys, or the values, of tokens 8 to 15 and of 16 to 23 in each other's place");
+}

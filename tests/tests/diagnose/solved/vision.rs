@@ -283,3 +283,18 @@ fn a_product_of_the_tower_leaves_out_channels() {
     let said = TOWER.said(&[(at(1, VisionLayerSite::Fc1), &port)]);
     has(&said, "all rows sum the first 32 of 40 input channels alone");
 }
+
+/// The rows of a tile that is not full go past the activation.
+#[test]
+fn rows_without_an_activation() {
+    let at = |site| Site::Vision(0, site);
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let (x, mut y) =
+            (&shown.values[&at(VisionSite::MergeLinear1)], shown.values[&at(VisionSite::MergeActivation)].clone());
+        let rest = s![x.nrows() - 2.., ..];
+        y.slice_mut(rest).assign(&x.slice(rest));
+        y
+    };
+    let said = TOWER.said(&[(at(VisionSite::MergeActivation), &port)]);
+    has(&said, "in 2 of 14 rows, 12, 13 each value is the argument itself");
+}

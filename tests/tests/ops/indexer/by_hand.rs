@@ -29,6 +29,18 @@ fn the_best_blocks_and_the_own_one() {
     assert_eq!(last(&init, &KEYS), some(&[0, 4, 1])); // D23
 }
 
+/// Keys one late: maxima 2, 9, 7, 0, and none for the last block; one early: 5, 2, 9, 7, 0.
+#[test]
+fn a_port_may_take_blocks_of_other_keys() {
+    let p = params(Blocks { size: 2, top_k: 2, local: 0, init: 0 });
+    let keys = [5.0, -3.0, 2.0, 9.0, 8.0, 7.0, 1.0, 0.0, -50.0];
+    assert_eq!(last(&Indexer { shift: 1, ..p }, &keys), some(&[1, 2]));
+    assert_eq!(last(&Indexer { shift: -1, ..p }, &keys), some(&[2, 3]));
+    let k = Array2::from_shape_fn((9, 1), |(j, _)| keys[j]);
+    let late = block_max(&Indexer { shift: 1, ..p }, array![[1.0]].view(), k.view()).expect("good");
+    assert_eq!(late, array![[2.0, 9.0, 7.0, 0.0, f64::NEG_INFINITY]]);
+}
+
 /// The last of eight keys ends its block: the next is the last that there is, or the fifth of nine keys.
 #[test]
 fn a_port_may_force_the_next_block() {

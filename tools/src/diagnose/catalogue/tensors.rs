@@ -185,6 +185,9 @@ impl TensorChange {
             TensorChange::Rows(of, 1, order) => moved("row", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Rows(of, _, order) => moved("head", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Columns(of, order) => format!("the columns of {}{place} {order}", named(*of)),
+            TensorChange::Inputs(Tensors::One(of @ Weight::Layer(_, LayerWeight::CorrectionBias)), 1, order) => {
+                moved("value", order, &format!(" of {}{place}", named(*of)))
+            }
             TensorChange::Inputs(tensors, each, order) => {
                 moved(&format!("{each}-column part"), order, &format!(" of {tensors}{place}"))
             }

@@ -5,6 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ndarray::{Array2, ArrayView1};
+use reference::site::NONE;
+
 /// Rows that are off, at least, for a rule to be told by them.
 pub(super) const FEWEST: usize = 8;
 
@@ -13,6 +16,12 @@ pub(super) const TIES: usize = 20;
 
 /// What a row has chosen.
 pub(super) type Set = BTreeSet<usize>;
+
+/// What each row has chosen, without its empty slots.
+pub(super) fn sets(choices: &Array2<usize>) -> Vec<Set> {
+    let set = |row: ArrayView1<'_, usize>| row.into_iter().copied().filter(|choice| *choice != NONE).collect();
+    choices.rows().into_iter().map(set).collect()
+}
 
 /// A row's choice as it is right and as the candidate has it, and what it may choose.
 pub(super) struct Choice<'a> {

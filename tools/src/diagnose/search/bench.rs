@@ -326,20 +326,26 @@ impl<'a, 'c> Bench<'a, 'c> {
 
     /// Whether values are the candidate's that were not, by more than what becomes so by chance.
     pub(in crate::diagnose) fn is_more(&self, values: &Array2<f64>) -> bool {
+        let [won, lost] = self.won_and_lost(values);
+        won as f64 - lost as f64 > SIGNIFICANT * ((won + lost) as f64).sqrt()
+    }
+
+    /// Whether that is so, or some few are, and none is not that was.
+    pub(in crate::diagnose) fn has_more(&self, values: &Array2<f64>) -> bool {
+        matches!(self.won_and_lost(values), [won, 0] if won > 0) || self.is_more(values)
+    }
+
+    /// How many values are the candidate's that were not, and the other way round.
+    fn won_and_lost(&self, values: &Array2<f64>) -> [usize; 2] {
         if values.dim() != self.candidate.dim() {
-            return false;
+            return [0; 2];
         }
         let (mut won, mut lost) = (0_usize, 0_usize);
         Zip::from(&self.candidate).and(&self.twin.computed).and(values).for_each(|own, before, after| {
             won += usize::from(own == after && own != before);
             lost += usize::from(own != after && own == before);
         });
-        won as f64 - lost as f64 > SIGNIFICANT * ((won + lost) as f64).sqrt()
-    }
-
-    /// Whether more values are the candidate's than the twin has.
-    pub(in crate::diagnose) fn has_more(&self, values: &Array2<f64>) -> bool {
-        self.equal(values).equal > self.equal(&self.twin.computed).equal
+        [won, lost]
     }
 
     /// Values that are the candidate's.

@@ -5,33 +5,39 @@ use reference::config::Config;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
 
-use super::{kinds, layers};
+use super::{bias, kinds, layers};
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 use crate::diagnose::catalogue::weights::WeightChange;
 
-/// Changes of a choice of experts, or of blocks.
-pub(super) fn search(site: Site, config: &Config) -> Vec<Assumed> {
+/// Changes of a choice of experts, or of blocks, that is at a site or on the way there.
+pub(super) fn search(site: Site, suspects: &[Site], config: &Config) -> Vec<Assumed> {
+    use LayerSite::{BlockMax, BlockScore, Blocks, GateExperts};
+    let is_of_blocks = |site: &Site| matches!(site, Site::Layer(_, BlockMax | BlockScore | Blocks));
     match site {
-        Site::Layer(layer, LayerSite::GateExperts) => of_experts(layer, config),
-        Site::Layer(_, LayerSite::BlockMax | LayerSite::BlockScore | LayerSite::Blocks) => of_blocks(),
+        Site::Layer(layer, GateExperts) => of_experts(layer, config),
+        _ if suspects.iter().any(is_of_blocks) => of_blocks(),
         _ => Vec::new(),
     }
 }
 
-/// What blocks are scored by: absolute values, or keys that a cache holds too early.
+/// What blocks are scored by: absolute values, other keys, or keys that a cache holds too early or in fewer bits.
 fn of_blocks() -> Vec<Assumed> {
     let reading = |kind, field, value: &str| Assumed::everywhere(kind, Change::Reading(field, value.to_owned()));
     let held = ["unnormed", "unrotated", "projected"].map(|held| reading(&kinds::INDEX_CACHE, "index_cache", held));
-    [reading(&kinds::INDEX_POOL, "msa_pool", "absolute")].into_iter().chain(held).collect()
+    let shifted = ["-1", "1"].map(|by| reading(&kinds::INDEX_SHIFT, "index_shift", by));
+    let narrow = ["e4m3", "bf16"].map(|to| reading(&kinds::INDEX_NARROW, "index_cache_type", to));
+    let absolute = reading(&kinds::INDEX_POOL, "msa_pool", "absolute");
+    [absolute].into_iter().chain(held).chain(shifted).chain(narrow).collect()
 }
 
-/// The correction bias of every other layer of its kind.
+/// The correction bias of every other layer of its kind, or in another order.
 fn of_experts(layer: usize, config: &Config) -> Vec<Assumed> {
     let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
     let assumed = |other| {
         let change = Change::Weights(WeightChange::Tensor(TensorChange::OfLayer(bias, other)));
         Assumed::everywhere(&kinds::OTHER_LAYER, change).within(Some(vec![layer]))
     };
-    layers::alike(layer, config, |layer| layer.feed_forward).map(assumed).collect()
+    let others = layers::alike(layer, config, |layer| layer.feed_forward).map(assumed);
+    others.chain(bias::of_layer(layer, config)).collect()
 }

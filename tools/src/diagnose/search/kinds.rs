@@ -88,7 +88,7 @@ pub(super) static VISION_PRE_NORM_EPS: Mistake =
     kind("vision_pre_norm_eps", "the norm before the tower's layers adds another ε", CONFIGURED);
 pub(super) static ROPE_THETA: Mistake = kind("rope_theta", "the rotation has another base", CONFIGURED);
 pub(super) static POSITION: Mistake =
-    kind("position_offset", "positions are off by more than one", "positions count from 0, over prompt and decode");
+    kind("position_offset", "positions are off from one on", "positions count from 0, over prompt and decode");
 pub(super) static SCORE_SCALE: Mistake =
     kind("score_scale", "attention scales its scores by another number", "scores are scaled by 1/√head_dim");
 pub(super) static VISION_SCORE_SCALE: Mistake =
@@ -117,6 +117,16 @@ pub(super) static INDEX_POOL: Mistake = kind(
     "index_abs",
     "a block's score is the largest of its tokens' absolute values",
     "a block's score is the largest of its tokens': a large negative one is the least relevant",
+);
+pub(super) static INDEX_SHIFT: Mistake = kind(
+    "index_keys_shifted",
+    "the index branch takes a block's score of keys that begin one late or one early",
+    "block c has the keys from b·c to b·(c + 1) - 1",
+);
+pub(super) static INDEX_NARROW: Mistake = kind(
+    "index_cache_narrow",
+    "the index branch's keys are kept in a narrower type, without a scale",
+    "its cache has the activations' type",
 );
 pub(super) static INDEX_CACHE: Mistake = kind(
     "index_cache_too_early",

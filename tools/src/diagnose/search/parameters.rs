@@ -6,6 +6,7 @@ use ndarray::Array2;
 use rayon::prelude::*;
 use reference::Site::{self, RopeCos, RopeSin};
 use reference::Storage;
+use reference::semantics::{PositionShift, Shifted};
 
 use super::bench::NEARER;
 use super::factor::near;
@@ -186,13 +187,17 @@ fn offset(bench: &Bench<'_, '_>, clue: Clue) -> Result<Option<Assumed>, Failure>
     if !is_rotated {
         return Ok(None);
     }
-    let assumed = |by: i32| {
-        let shift = format!("{}{by:+}", clue.position);
-        Assumed::everywhere(&kinds::POSITION, Change::Reading("position_shift", shift))
+    let first = clue.position;
+    let assumed = |to: Shifted| {
+        let shift = PositionShift { from: first, to };
+        Assumed::everywhere(&kinds::POSITION, Change::Reading("position_shift", shift.to_string()))
     };
-    let tried: Vec<i32> = (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1).collect();
-    let off = |by: i32| Ok::<_, Failure>((bench.distance(&bench.ideal_under(&[assumed(by)])?), by));
+    let shifted = (-OFFSETS..=OFFSETS).filter(|by| by.abs() > 1).map(Shifted::By);
+    // A table that is too short: its last row stands for all behind it, or it begins again.
+    let of_table = first.checked_sub(1).into_iter().flat_map(|last| [Shifted::At(last), Shifted::Modulo(first)]);
+    let tried: Vec<Shifted> = shifted.chain(of_table).collect();
+    let off = |to: Shifted| Ok::<_, Failure>((bench.distance(&bench.ideal_under(&[assumed(to)])?), to));
     let all = tried.into_par_iter().map(off).collect::<Result<Vec<_>, _>>()?;
     let best = all.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
-    Ok(best.filter(|(off, _)| *off <= NEARER * bench.off()).map(|(_, by)| assumed(by)))
+    Ok(best.filter(|(off, _)| *off <= NEARER * bench.off()).map(|(_, to)| assumed(to)))
 }

@@ -8,7 +8,7 @@
 //! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for
 //! a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
-//! [`other_rows`], rows in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
+//! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
 //! them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow
 //! but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
 
@@ -28,6 +28,7 @@ mod listed;
 mod mixture;
 mod multiples;
 mod norm;
+mod other_columns;
 mod other_rows;
 mod penalty;
 mod pixels;
@@ -74,13 +75,23 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
         function::solve,
         inputs::solve,
     ];
-    let mut said = Vec::new();
+    let mut found: Vec<Solution> = Vec::new();
     for solve in fallible {
-        said.extend(solve(bench)?.into_iter().flat_map(|solution: Solution| solution.told(bench)));
+        found.extend(solve(bench)?);
     }
-    said.extend(penalty::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
+    found.extend(penalty::solve(bench));
+    let product = products::solve(bench)?;
+    // What is said of a product itself goes before what is said of all on the way to it, where more values follow from it.
+    let most = found.iter().map(|solution| solution.share(bench)).reduce(|a, b| if b.exceeds(a) { b } else { a });
+    if let (Some(product), Some(most)) = (&product, most)
+        && product.share(bench).exceeds(most)
+    {
+        found.clear();
+    }
+    let mut said: Vec<String> = found.into_iter().flat_map(|solution| solution.told(bench)).collect();
     if said.is_empty() {
-        let solutions = products::solve(bench)?.into_iter().chain(coarse::solve(bench)).chain(other_rows::solve(bench));
+        let solutions = product.into_iter().chain(coarse::solve(bench)).chain(other_rows::solve(bench));
+        let solutions = solutions.chain(other_columns::solve(bench));
         let solutions = solutions.chain(sums::solve(bench)?);
         said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }

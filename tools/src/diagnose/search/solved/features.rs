@@ -105,9 +105,14 @@ fn said(found: &BTreeMap<Has, Vec<usize>>, all: usize) -> Vec<String> {
 impl Places {
     /// Of all that the prompt shows.
     fn of(bench: &Bench<'_, '_>, is_normed: bool) -> Result<Option<Self>, Failure> {
-        let Some(e) = bench.shown(Site::Embedding)? else { return Ok(None) };
+        // What is not shown is computed.
+        let of = |site| match bench.shown(site)? {
+            Some(values) => Ok(Some(values)),
+            None => bench.in_all_steps(site),
+        };
+        let Some(e) = of(Site::Embedding)? else { return Ok(None) };
         let (tokens, media) = (bench.tokens(), bench.media());
-        let features = (0..media.len()).map(|pass| bench.shown(Site::Vision(pass, VisionSite::Features)));
+        let features = (0..media.len()).map(|pass| of(Site::Vision(pass, VisionSite::Features)));
         let Some(found) = features.collect::<Result<Option<Vec<Array2<f64>>>, Failure>>()? else { return Ok(None) };
         let mut own = vec![None; tokens.len()];
         let mut first = 0;

@@ -7,9 +7,11 @@
 //! with x what the operator reads, or the right value itself. Of independent errors, one and the next in the order of x are apart
 //! by √2 deviations; where they follow x, by next to nothing (von Neumann 1941).
 
+use ndarray::Array2;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 
+use super::listed;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
@@ -69,6 +71,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     if let Some((name, g)) = KNOWN.iter().find(|(_, g)| argument != bench.site && are(&points, g)) {
         return Ok(vec![Solution::new(vec![format!("each value is {name}")], x.mapv(g))]);
     }
+    if let Some(solution) = of_rows(bench, &x, argument, &is_near) {
+        return Ok(vec![solution]);
+    }
     // A cap far above all values is none.
     let is_right = points.iter().all(|[_, own, right]| is_near(*own, *right));
     if let Some(cap) = cap(&points).filter(|cap| !is_right && are(&points, &|x| cap * (x / cap).tanh())) {
@@ -77,6 +82,28 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     points.sort_by(|a, b| a[0].total_cmp(&b[0]));
     Ok(told(&points, name, bench.unit()).map(Solution::without_values).into_iter().collect())
+}
+
+/// Some rows alone that have another function, as those of a tile that is not full.
+fn of_rows(
+    bench: &Bench<'_, '_>,
+    x: &Array2<f64>,
+    argument: Site,
+    is_near: &impl Fn(f64, f64) -> bool,
+) -> Option<Solution> {
+    let off: Vec<usize> = (0..x.nrows()).filter(|row| bench.row_is_off(*row)).collect();
+    let is_some = !off.is_empty() && off.len() < x.nrows() && argument != bench.site;
+    let are = |g: &dyn Fn(f64) -> f64| {
+        let is = |row: &usize| x.row(*row).iter().zip(bench.candidate.row(*row)).all(|(x, own)| is_near(*own, g(*x)));
+        off.iter().all(is)
+    };
+    let (name, g) = KNOWN.iter().find(|(_, g)| is_some && are(g))?;
+    let mut values = bench.ideal.clone();
+    for row in &off {
+        values.row_mut(*row).assign(&x.row(*row).mapv(g));
+    }
+    let rows = listed::rows(bench, &off);
+    Some(Solution::new(vec![format!("in {} each value is {name}", rows.trim_end_matches(','))], values))
 }
 
 /// What an element is a function of, and the function's name.

@@ -1,6 +1,13 @@
 //! What those of a token's experts have in common that something happened to.
 
+use std::collections::BTreeSet;
 use std::fmt;
+
+/// Tokens of a tile.
+const TILES: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
+
+/// How likely it is at most that tokens are an expert's last by chance.
+const CHANCE: f64 = 1e-4;
 
 /// An expert of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +18,8 @@ pub(super) struct Entry {
     pub(super) expert: usize,
     /// Tokens before this one that were sent there, too.
     pub(super) rank: usize,
+    /// Tokens that were sent there in all.
+    pub(super) count: usize,
     /// Whether the other of experts 2j and 2j + 1 was chosen with it.
     pub(super) is_paired: bool,
 }
@@ -31,6 +40,8 @@ pub(super) enum Rule {
     Paired(usize),
     FromExpert(usize),
     BeforeExpert(usize),
+    /// The last of an expert's tokens, those that fill no tile of so many; where they are more than one tile, or always.
+    Tail(usize, bool),
 }
 
 impl Rule {
@@ -48,6 +59,7 @@ impl Rule {
             Rule::Paired(parity) => entry.is_paired && entry.expert % 2 == parity,
             Rule::FromExpert(expert) => entry.expert >= expert,
             Rule::BeforeExpert(expert) => entry.expert < expert,
+            Rule::Tail(tile, always) => entry.rank >= entry.count / tile * tile && (always || entry.count > tile),
         }
     }
 
@@ -61,7 +73,7 @@ impl Rule {
         let (token, token_end) = bounds(|entry| entry.token);
         let (rank, rank_end) = bounds(|entry| entry.rank);
         let (expert, expert_end) = bounds(|entry| entry.expert);
-        vec![
+        [
             Rule::All,
             Rule::Slot(slot),
             Rule::Expert(expert),
@@ -77,6 +89,9 @@ impl Rule {
             Rule::FromExpert(expert),
             Rule::BeforeExpert(expert_end),
         ]
+        .into_iter()
+        .chain(TILES.into_iter().flat_map(|tile| [Rule::Tail(tile, false), Rule::Tail(tile, true)]))
+        .collect()
     }
 }
 
@@ -91,7 +106,28 @@ pub(super) fn common(all: &[Entry], affected: &[Entry]) -> Option<String> {
         return Some(rule.to_string());
     }
     let mut pairs = of.iter().enumerate().flat_map(|(i, one)| of[i + 1..].iter().map(move |other| [*one, *other]));
-    pairs.find(|pair| count(pair) == affected.len()).map(|[one, other]| format!("{one}, {other}"))
+    if let Some([one, other]) = pairs.find(|pair| count(pair) == affected.len()) {
+        return Some(format!("{one}, {other}"));
+    }
+    last(all, affected)
+        .map(|experts| format!("the last tokens of each of {experts} experts, as where others took their places"))
+}
+
+/// Experts, if of each the affected are the last of its tokens, where most have several or leave others.
+fn last(all: &[Entry], affected: &[Entry]) -> Option<usize> {
+    let experts: BTreeSet<usize> = affected.iter().map(|entry| entry.expert).collect();
+    let first = |expert: usize| affected.iter().filter(|e| e.expert == expert).map(|e| e.rank).min();
+    let of = |expert: usize| all.iter().filter(move |entry| entry.expert == expert);
+    let is_last = |expert: &usize| {
+        let behind = of(*expert).filter(|entry| first(*expert).is_some_and(|first| entry.rank >= first));
+        behind.count() == affected.iter().filter(|entry| entry.expert == *expert).count()
+    };
+    // Of tokens drawn at random, the last of an expert are those that are affected in one of so many cases.
+    let chance = experts.iter().map(|expert| {
+        let own = affected.iter().filter(|entry| entry.expert == *expert).count();
+        (0..own).map(|i| (own - i) as f64 / (of(*expert).count() - i) as f64).product::<f64>()
+    });
+    (chance.product::<f64>() < CHANCE && experts.iter().all(is_last)).then_some(experts.len())
 }
 
 impl fmt::Display for Rule {
@@ -111,6 +147,13 @@ impl fmt::Display for Rule {
             Rule::Paired(_) => write!(f, "an odd expert where the one before it was chosen, too"),
             Rule::FromExpert(expert) => write!(f, "from expert {expert} on"),
             Rule::BeforeExpert(expert) => write!(f, "before expert {expert}"),
+            Rule::Tail(tile, false) => {
+                write!(
+                    f,
+                    "for the tokens of an expert that fill no whole tile of {tile}, where it has more than one tile"
+                )
+            }
+            Rule::Tail(tile, true) => write!(f, "for the tokens of an expert that fill no whole tile of {tile}"),
         }
     }
 }

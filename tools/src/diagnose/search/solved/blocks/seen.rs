@@ -24,6 +24,8 @@ pub(super) enum Differs {
     All,
     /// Those that were chosen for the token before it.
     Previous,
+    /// Those that were chosen for the next token.
+    Next,
     /// For each choice those of the next one.
     NextChoice,
     /// So many of one or another choice.
@@ -88,7 +90,9 @@ impl Blocks<'_> {
         rotated.rotate_left(1);
         let previous = row.checked_sub(1).map(|before| (Differs::Previous, self.sets(before)));
         let wholes = [(Differs::All, vec![all.clone(); self.choices]), (Differs::NextChoice, rotated)];
-        for (differs, sets) in wholes.into_iter().chain(previous) {
+        let n = self.chosen.nrows() / self.choices;
+        let next = (row + 1 < n).then(|| (Differs::Next, self.sets(row + 1)));
+        for (differs, sets) in wholes.into_iter().chain(previous).chain(next) {
             let (off, values) = far(&sets);
             if off <= limit && sets != right {
                 return Some((differs, values));

@@ -27,6 +27,7 @@ enum Which {
 enum Alike {
     All,
     Previous,
+    Next,
     NextChoice,
     Lost(Which),
     More(Which),
@@ -37,6 +38,7 @@ fn alikes(row: usize, differs: &Differs, size: usize) -> BTreeSet<Alike> {
     match differs {
         Differs::All => BTreeSet::from([Alike::All]),
         Differs::Previous => BTreeSet::from([Alike::Previous]),
+        Differs::Next => BTreeSet::from([Alike::Next]),
         Differs::NextChoice => BTreeSet::from([Alike::NextChoice]),
         Differs::Some { lost, more } => {
             let lost = lost.iter().flat_map(|(slot, block)| {
@@ -85,6 +87,7 @@ impl fmt::Display for Alike {
         match self {
             Alike::All => write!(f, "attention sees all blocks, not those that were chosen alone"),
             Alike::Previous => write!(f, "attention sees the blocks that were chosen for the token before"),
+            Alike::Next => write!(f, "attention sees the blocks that were chosen for the next token"),
             Alike::NextChoice => write!(f, "each key head sees the blocks that were chosen for the next"),
             Alike::Lost(which) => write!(f, "attention does not see {which}, which was chosen"),
             Alike::More(which) => write!(f, "attention sees {which}, which was not chosen"),

@@ -9,7 +9,7 @@
 use ndarray::{Array1, Array2, Axis, Zip};
 use reference::ops::dense_ffn::Activation;
 use reference::weights::{LayerWeight, Projection, Weight};
-use reference::{Error, RoundingContract};
+use reference::{Error, RoundingContract, Storage};
 
 use super::{Mixture, functions};
 use crate::diagnose::search::solved::least_squares;
@@ -26,6 +26,9 @@ const STEP: f64 = 1e-6;
 /// How far a factor is from 1 to be another, and how far those of several rows may be apart to be one, as shares: what bf16 leaves
 /// of a product.
 const SAME: f64 = 5e-3;
+
+/// What activations may be rounded to.
+const NARROW: [Storage; 3] = [Storage::E4m3, Storage::Bf16, Storage::F16];
 
 /// Standard deviations that a factor is not off by chance.
 const CERTAIN: f64 = 8.0;
@@ -100,6 +103,20 @@ impl Mixture<'_, '_, '_> {
     fn of_functions(&self, off: &[usize], experts: &[Expert], which: &str) -> Result<Option<Solution>, Failure> {
         let right: Vec<Array2<f64>> =
             experts.iter().map(|own| self.activated(&own.gate, &own.up)).collect::<Result<_, _>>()?;
+        for storage in NARROW {
+            let mut by = Array2::zeros(self.apart.dim());
+            for (own, right) in experts.iter().zip(&right) {
+                own.add(&mut by, &(right.mapv(|h| storage.nearest(h)) - right));
+            }
+            let squares = |values: &Array2<f64>| -> f64 {
+                off.iter().map(|token| values.row(*token).dot(&values.row(*token))).sum()
+            };
+            let is_nearer = squares(&(self.apart - &by)) <= super::COARSE * squares(self.apart);
+            if is_nearer && off.iter().all(|token| self.is(*token, &by.row(*token).to_owned())) {
+                let said = format!("{which} rounds its activation to {storage}, without a scale");
+                return Ok(Some(Solution::new(vec![said], &self.bench.ideal + &by)));
+            }
+        }
         for (name, f) in functions::all(self.bench.config().swiglu_oai) {
             let mut by = Array2::zeros(self.apart.dim());
             for (own, right) in experts.iter().zip(&right) {

@@ -195,12 +195,14 @@ pub(super) fn of_unsolved(unsolved: &BTreeSet<usize>, chosen: &Array2<usize>) ->
 /// Each choice of each token.
 fn entries(chosen: &Array2<usize>) -> Vec<Entry> {
     let mut passed: HashMap<usize, usize> = HashMap::new();
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    chosen.iter().for_each(|expert| *counts.entry(*expert).or_default() += 1);
     let each = chosen.indexed_iter().map(|((token, slot), &expert)| {
         let seen = passed.entry(expert).or_default();
         let rank = *seen;
         *seen += 1;
         let is_paired = chosen.row(token).iter().any(|other| *other == expert ^ 1);
-        Entry { token, slot, expert, rank, is_paired }
+        Entry { token, slot, expert, rank, count: counts[&expert], is_paired }
     });
     each.collect()
 }

@@ -45,10 +45,10 @@ enum Rounded {
     Mean,
     /// Squares.
     Squares,
-    /// Squares, and the sums of so many in a row.
-    Sums(usize),
-    /// Squares, and the sums of each that is so many behind the last.
-    Strided(usize),
+    /// Squares, and the sums of so many in a row; the sum of these, too, or not.
+    Sums(usize, bool),
+    /// Squares, and the sums of each that is so many behind the last; the sum of these, too, or not.
+    Strided(usize, bool),
 }
 
 /// A way to round.
@@ -106,8 +106,9 @@ impl Way {
     fn all(width: usize, output: Storage) -> impl Iterator<Item = Way> {
         use Rounded::{Input, Mean, Normalized, Root, Squares, Weight};
         let powers = || (1..).map(|power| 1_usize << power).take_while(move |count| *count <= LONGEST.min(width));
-        let sums = powers().map(Rounded::Sums).chain([Rounded::Sums(width)]);
-        let sums: Vec<Rounded> = sums.chain(powers().map(Rounded::Strided)).collect();
+        let both = |of: fn(usize, bool) -> Rounded| powers().flat_map(move |count| [of(count, false), of(count, true)]);
+        let sums = both(Rounded::Sums).chain([Rounded::Sums(width, false)]);
+        let sums: Vec<Rounded> = sums.chain(both(Rounded::Strided)).collect();
         let rounded = [Weight, Input, Normalized, Root, Mean, Squares].into_iter().chain(sums);
         let each = rounded.flat_map(|rounded| [Storage::Bf16, Storage::F16].map(|to| (rounded, to)));
         let each = each.filter(move |(rounded, to)| *rounded != Normalized || *to != output);
@@ -160,13 +161,16 @@ impl Way {
         let at = |own: Rounded, value: f64| if self.rounded == own { to(value) } else { value };
         let x = x.mapv(|x| at(Rounded::Input, x));
         let squares = x.mapv(|x| x * x);
+        let total = |parts: &mut dyn Iterator<Item = f64>, is_rounded: bool| {
+            if is_rounded { added(parts, to) } else { parts.sum::<f64>() }
+        };
         let sum = match self.rounded {
             Rounded::Squares => squares.mapv(to).sum(),
-            Rounded::Sums(count) => {
-                squares.axis_chunks_iter(Axis(0), count).map(|part| added(part.iter().copied(), to)).sum()
+            Rounded::Sums(count, whole) => {
+                total(&mut squares.axis_chunks_iter(Axis(0), count).map(|part| added(part.iter().copied(), to)), whole)
             }
-            Rounded::Strided(count) => {
-                (0..count).map(|first| added(squares.iter().copied().skip(first).step_by(count), to)).sum()
+            Rounded::Strided(count, whole) => {
+                total(&mut (0..count).map(|first| added(squares.iter().copied().skip(first).step_by(count), to)), whole)
             }
             _ => squares.sum(),
         };
@@ -194,8 +198,14 @@ impl fmt::Display for Rounded {
             Rounded::Root => f.write_str("the reciprocal root of the mean square is"),
             Rounded::Mean => f.write_str("the mean square is"),
             Rounded::Squares => f.write_str("squares are"),
-            Rounded::Sums(count) => write!(f, "squares, and their sums of {count} in a row, are"),
-            Rounded::Strided(count) => write!(f, "squares, and the sums of each {count}th of them, are"),
+            Rounded::Sums(count, false) => write!(f, "squares, and their sums of {count} in a row, are"),
+            Rounded::Sums(count, true) => {
+                write!(f, "squares, their sums of {count} in a row, and the sum of these are")
+            }
+            Rounded::Strided(count, false) => write!(f, "squares, and the sums of each {count}th of them, are"),
+            Rounded::Strided(count, true) => {
+                write!(f, "squares, the sums of each {count}th of them, and the sum of these are")
+            }
         }
     }
 }

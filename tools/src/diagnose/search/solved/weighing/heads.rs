@@ -113,7 +113,8 @@ impl Heads {
         (0..self.count).map(of).collect()
     }
 
-    /// The same of heads that read other keys and values: `read` makes a query head's rows of all, `is_key` says whose.
+    /// The same of heads that read other keys and values: `which` says whether a query head does, `read` makes its rows of
+    /// all, of keys or values.
     pub(super) fn reading(
         &self,
         row: usize,
@@ -124,7 +125,7 @@ impl Heads {
         let of = |head: usize| {
             let group = self.group(head);
             let own = |of: &Array2<f64>| of.slice(s![.., self.columns(group)]).to_owned();
-            let other = which(group);
+            let other = which(head);
             let (keys, values) = if other { (read(k, true, head), read(v, false, head)) } else { (own(k), own(v)) };
             let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
             Sums::of(scores, values.view()).right(self.spans[row])

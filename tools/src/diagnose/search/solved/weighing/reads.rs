@@ -9,8 +9,9 @@
 mod whose;
 
 use ndarray::{Array1, Array2, s};
+use rayon::prelude::*;
 
-use self::whose::Whose;
+use self::whose::{Of, Whose};
 use super::heads::Heads;
 use super::way::Run;
 use super::ways::limit;
@@ -24,18 +25,25 @@ const FEWEST: usize = 2;
 /// Key heads among which another is looked for: more than the models have.
 const GROUPS: usize = 16;
 
+/// Keys of a page, and how many pages are looked through.
+const PAGES: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
+const MOST_PAGES: usize = 32;
+
 /// Multiplications that are spent: some seconds of a processor.
-const BUDGET: usize = 10_000_000_000;
+const BUDGET: usize = 5_000_000_000;
 
 /// What is read otherwise: keys, values, or both.
 const WHAT: [(&str, bool, bool); 3] = [("values", false, true), ("keys", true, false), ("keys and values", true, true)];
+
+/// What is said where keys read otherwise, and values, give the same: of runs that every token sees whole, weights change places
+/// with values.
+const EITHER: &str = "keys, or the values,";
 
 /// A reading.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     from: Whose,
-    /// The key head that reads it; all, if `None`.
-    of: Option<usize>,
+    of: Of,
     /// The keys for which it is read.
     run: Run,
     what: &'static str,
@@ -57,7 +65,8 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     };
     // The last sees the most.
     let held = |reading: &Reading| some.iter().rev().all(|row| is(reading, row));
-    let reading = all(heads, rows, bench).take(BUDGET / cost.max(1)).find(held)?;
+    let all: Vec<Reading> = all(heads, rows, bench).take(BUDGET / cost.max(1)).collect();
+    let reading = all.into_par_iter().find_first(held)?;
     let mut values = bench.ideal.clone();
     for row in rows {
         let own = reading.output(heads, *row, bench);
@@ -67,20 +76,41 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
         let changed = (0..own.len()).filter(|column| is_other(*column));
         changed.for_each(|column| values[[*row, column]] = own[column]);
     }
-    Some(Solution::new(vec![reading.told(n)], values))
+    let other = Reading { keys: !reading.keys, values: !reading.values, ..reading };
+    let is_either = (other.keys || other.values) && other.from.is_possible(other.of, other.values) && held(&other);
+    let what = if is_either { EITHER } else { reading.what };
+    Some(Solution::new(vec![reading.from.told(reading.of, what, reading.run, n)], values))
 }
 
 /// All of them, the plainest first.
 fn all(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> impl Iterator<Item = Reading> {
     let groups = heads.groups.min(GROUPS);
     let whole = Run { from: 0, to: heads.spans.len() };
-    let whose = [None].into_iter().chain((0..groups).map(Some));
+    let count = heads.count;
+    let whose = [Of::All].into_iter().chain((0..groups).map(Of::Group));
     let of_heads = whose.flat_map(move |of| each(Whose::of_heads(groups), of, whole));
+    let of_queries = (0..count).map(Of::Query).flat_map(move |of| each(Whose::of_queries(groups), of, whole));
     let runs = [whole].into_iter().chain(runs(rows, bench));
-    of_heads.chain(runs.flat_map(move |run| each(Whose::of_tokens(whole.to), None, run)))
+    let of_tokens = runs.flat_map(move |run| each(Whose::of_tokens(whole.to), Of::All, run));
+    let of_rings = each(Whose::rings(whole.to), Of::All, whole);
+    let of_pages = pages(whole.to).flat_map(|(run, from)| each(from, Of::All, run));
+    of_heads.chain(of_queries).chain(of_tokens).chain(of_rings).chain(of_pages)
 }
 
-fn each(from: Vec<Whose>, of: Option<usize>, run: Run) -> impl Iterator<Item = Reading> {
+/// Pages of so many keys that have another's, or whose keys are another's and the other way round.
+fn pages(keys: usize) -> impl Iterator<Item = (Run, Vec<Whose>)> {
+    let sizes = PAGES.into_iter().filter(move |size| *size < keys && keys / size <= MOST_PAGES);
+    let each =
+        sizes.flat_map(move |size| (0..keys / size).flat_map(move |a| (0..keys / size).map(move |b| (size, a, b))));
+    each.filter(|(_, a, b)| a != b).map(|(size, a, b)| {
+        let by = (b * size).cast_signed() - (a * size).cast_signed();
+        let exchanged = (a < b).then_some(Whose::Exchanged(by));
+        let run = Run { from: a * size, to: (a + 1) * size };
+        (run, exchanged.into_iter().chain([Whose::Token(by)]).collect())
+    })
+}
+
+fn each(from: Vec<Whose>, of: Of, run: Run) -> impl Iterator<Item = Reading> {
     WHAT.into_iter().flat_map(move |(what, keys, values)| {
         let possible = from.clone().into_iter().filter(move |from| from.is_possible(of, values));
         possible.map(move |from| Reading { from, of, run, what, keys, values })
@@ -107,26 +137,16 @@ impl Reading {
     /// What the site has of a token.
     fn output(&self, heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Array1<f64> {
         let config = bench.config();
-        let which = |group: usize| self.of.is_none_or(|of| of == group);
+        let which = |head: usize| self.of.is_of(heads, head);
         let read = |all: &Array2<f64>, is_key: bool, head: usize| {
             let own = |group: usize| all.slice(s![.., group * heads.d..(group + 1) * heads.d]).to_owned();
             let is_other = if is_key { self.keys } else { self.values };
             if is_other {
-                self.from.read(&own(self.from.group(heads, head)), self.run, &config)
+                self.from.read(&own(self.from.group(heads, head)), row, self.run, &config)
             } else {
                 own(heads.group(head))
             }
         };
         heads.output(heads.reading(row, which, read).view())
-    }
-
-    fn told(&self, keys: usize) -> String {
-        let Run { from, to } = self.run;
-        let run = match self.run.len() {
-            len if len == keys => String::new(),
-            1 => format!(", of token {from}"),
-            _ => format!(", of tokens {from} to {}", to - 1),
-        };
-        self.from.told(self.of, self.what, &run)
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 /// Keys of a split that is put together with others.
 const SPLITS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// Keys of zeros that are seen beside the others.
-const ZEROS: Range<usize> = 1..5;
+/// Keys of zeros that are seen beside the others, as of shorter images that are filled up to the longest one's length.
+const ZEROS: Range<usize> = 1..65;
 
 /// The longest run of keys that is looked for wherever it begins, and the lengths of longer ones: pages of a cache.
 const LONGEST: usize = 16;

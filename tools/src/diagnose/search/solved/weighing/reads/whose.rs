@@ -12,11 +12,30 @@ use crate::diagnose::search::solved::weighing::way::Run;
 /// Positions by which a rotation is off, and tokens by which others are read, at most.
 const FURTHEST: RangeInclusive<isize> = 1..=64;
 
+/// What reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Of {
+    /// Every head.
+    All,
+    /// The query heads of a key head.
+    Group(usize),
+    /// One query head.
+    Query(usize),
+}
+
+/// Positions by which one head's rotation is off, at most.
+const NEAR: RangeInclusive<isize> = 1..=8;
+
+/// Slots of a ring, at most.
+const SLOTS: usize = 512;
+
 /// Whose keys or values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Whose {
     /// Those of the token so many behind; of the first or last their own.
     Token(isize),
+    /// Those of the token so many behind, whose own are read here.
+    Exchanged(isize),
     /// Another key head's.
     Group(usize),
     /// Those of the key heads in turn, one query head after the other.
@@ -27,8 +46,21 @@ pub(super) enum Whose {
     Twice,
     /// Their own, not rotated.
     Back,
+    /// Those of a ring of so many slots, which later ones overwrite.
+    Ring(usize),
     /// Zeros.
     Zeros,
+}
+
+impl Of {
+    /// Whether a query head is one of them.
+    pub(super) fn is_of(self, heads: &Heads, head: usize) -> bool {
+        match self {
+            Of::All => true,
+            Of::Group(group) => heads.group(head) == group,
+            Of::Query(own) => own == head,
+        }
+    }
 }
 
 impl Whose {
@@ -36,6 +68,12 @@ impl Whose {
     pub(super) fn of_heads(groups: usize) -> Vec<Self> {
         let others = (0..groups).map(Whose::Group);
         [Whose::Token(-1), Whose::Token(1), Whose::Turn].into_iter().chain(others).collect()
+    }
+
+    /// Those that one query head may read for all of its keys: where its query is rotated otherwise, all keys are the other way.
+    pub(super) fn of_queries(groups: usize) -> Vec<Self> {
+        let turned = NEAR.flat_map(|by| [Whose::Turned(by), Whose::Turned(-by)]);
+        (0..groups).map(Whose::Group).chain([Whose::Token(-1), Whose::Token(1)]).chain(turned).collect()
     }
 
     /// Those that all may read for some of so many keys.
@@ -46,15 +84,20 @@ impl Whose {
         [Whose::Zeros, Whose::Twice, Whose::Back].into_iter().chain(tokens).chain(ways(Whose::Turned)).collect()
     }
 
+    /// Rings of so few slots that some of so many keys overwrite others.
+    pub(super) fn rings(keys: usize) -> Vec<Self> {
+        (1..keys.min(SLOTS)).rev().map(Whose::Ring).collect()
+    }
+
     /// Whether it is another than one's own, and values have it, if they are read.
-    pub(super) fn is_possible(self, of: Option<usize>, values: bool) -> bool {
+    pub(super) fn is_possible(self, of: Of, values: bool) -> bool {
         match self {
             // All key heads do not read one of theirs, and none reads its own in another's place.
-            Whose::Group(group) => of.is_some_and(|of| of != group),
-            Whose::Turn => of.is_none(),
+            Whose::Group(group) => of != Of::All && of != Of::Group(group),
+            Whose::Turn => of == Of::All,
             // Values do not rotate, and keys of zeros with values of zeros are found by what tokens see.
             Whose::Turned(_) | Whose::Twice | Whose::Back => !values,
-            Whose::Token(_) | Whose::Zeros => true,
+            Whose::Token(_) | Whose::Exchanged(_) | Whose::Ring(_) | Whose::Zeros => true,
         }
     }
 
@@ -68,44 +111,80 @@ impl Whose {
     }
 
     /// Whether a query head reads it in the place of its own.
-    pub(super) fn is_read_by(self, heads: &Heads, head: usize, of: Option<usize>) -> bool {
+    pub(super) fn is_read_by(self, heads: &Heads, head: usize, of: Of) -> bool {
         match self {
             Whose::Turn => self.group(heads, head) != heads.group(head),
-            _ => of.is_none_or(|of| of == heads.group(head)),
+            _ => of.is_of(heads, head),
         }
     }
 
-    /// A key head's rows, of which a run is read otherwise.
-    pub(super) fn read(self, of: &Array2<f64>, run: Run, config: &Config) -> Array2<f64> {
+    /// A key head's rows, of which a run is read otherwise for a query.
+    pub(super) fn read(self, of: &Array2<f64>, query: usize, run: Run, config: &Config) -> Array2<f64> {
         let last = of.nrows().saturating_sub(1);
         let row = |row: usize| {
             let own = of.row(row).to_owned();
             match self {
-                Whose::Token(by) => of.row(row.saturating_add_signed(by).min(last)).to_owned(),
-                Whose::Group(_) | Whose::Turn => own,
+                Whose::Token(by) | Whose::Exchanged(by) => of.row(row.saturating_add_signed(by).min(last)).to_owned(),
                 Whose::Turned(by) => turned::on(&own, by, config),
                 Whose::Twice => turned::on(&own, row.cast_signed(), config),
                 Whose::Back => turned::on(&own, -row.cast_signed(), config),
+                Whose::Ring(slots) if row + slots <= query => of.row(row + slots).to_owned(),
+                Whose::Group(_) | Whose::Turn | Whose::Ring(_) => own,
                 Whose::Zeros => own * 0.0,
             }
         };
         let mut all = of.clone();
         for own in run.from..run.to {
             all.row_mut(own).assign(&row(own));
+            if let Whose::Exchanged(by) = self {
+                all.row_mut(own.saturating_add_signed(by).min(last)).assign(&of.row(own));
+            }
         }
         all
     }
 
-    pub(super) fn told(self, of: Option<usize>, what: &str, run: &str) -> String {
-        let reader = of.map_or_else(|| "every key head".to_owned(), |of| format!("key head {of}"));
-        let reads = format!("attention reads for {reader}{run}{}", if run.is_empty() { "" } else { "," });
+    /// A sentence on a run of so many keys.
+    pub(super) fn told(self, of: Of, what: &str, run: Run, keys: usize) -> String {
+        let reader = match of {
+            Of::All => "every key head".to_owned(),
+            Of::Group(group) => format!("key head {group}"),
+            Of::Query(head) => format!("query head {head}"),
+        };
+        let tokens = match run.len() {
+            len if len == keys => String::new(),
+            1 => format!(", of token {},", run.from),
+            _ => format!(", of tokens {} to {},", run.from, run.to - 1),
+        };
+        let reads = format!("attention reads for {reader}{tokens}");
         let side = |by: isize| if by < 0 { "before" } else { "behind" };
         match self {
             Whose::Token(-1) => format!("{reads} the token before's {what}"),
             Whose::Token(1) => format!("{reads} the next token's {what}"),
             Whose::Token(by) => format!("{reads} the {what} of the token {} {} each", by.abs(), side(by)),
+            Whose::Exchanged(by) => {
+                let (from, to) = (run.from.saturating_add_signed(by), run.to.saturating_add_signed(by));
+                format!(
+                    "attention reads the {what} of tokens {} to {} and of {from} to {} in each other's place",
+                    run.from,
+                    run.to - 1,
+                    to - 1
+                )
+            }
             Whose::Group(group) => format!("{reads} key head {group}'s {what}"),
             Whose::Turn => format!("query heads read the {what} of the key heads in turn, one after the other"),
+            Whose::Ring(slots) => {
+                format!(
+                    "attention reads the {what} of a ring of {slots} slots: from token {slots} on, those of a later token in the \
+                     place of that {slots} before it"
+                )
+            }
+            Whose::Turned(by) if matches!(of, Of::Query(_)) => {
+                format!(
+                    "{reads} keys as if its queries were rotated by the position {} {} their own",
+                    by.abs(),
+                    side(-by)
+                )
+            }
             Whose::Turned(by) => {
                 format!("{reads} keys that are rotated by the position {} {} their own", by.abs(), side(by))
             }
