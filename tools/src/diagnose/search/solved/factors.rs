@@ -58,15 +58,17 @@ pub(super) fn of_heads(numbers: &BTreeMap<usize, f64>) -> String {
     format!("scores are multiplied by a factor of each head: {}", listed(each))
 }
 
-/// What is said of numbers that the scores of keys have more; those are none that are the same as most.
-pub(super) fn of_keys(numbers: &BTreeMap<usize, f64>, same: f64) -> String {
+/// What is said of numbers that the scores of keys have more; those are none that are the same as most, and of none nothing is said.
+pub(super) fn of_keys(numbers: &BTreeMap<usize, f64>, same: f64) -> Option<String> {
     // A number that all have more changes nothing: that of most is taken for none.
     let mut sorted: Vec<f64> = numbers.values().copied().collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted[sorted.len() / 2];
     let off = numbers.iter().filter(|(_, more)| (**more - middle).abs() > same);
     let each: Vec<String> = off.map(|(key, more)| format!("key {key} {:+.4}", more - middle)).collect();
-    format!("the scores of {} keys have a number of each key more, whatever the query: {}", each.len(), listed(each))
+    let (count, is_none) = (each.len(), each.is_empty());
+    let said = format!("the scores of {count} keys have a number of each key more, whatever the query: {}", listed(each));
+    (!is_none).then_some(said)
 }
 
 /// What is said of numbers that scores have more at each distance, beside that of the token itself.

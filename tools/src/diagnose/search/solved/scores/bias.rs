@@ -133,7 +133,7 @@ impl Bias {
                     most.0 / keys
                 )
             }
-            Bias::Keys => factors::of_keys(numbers, SAME),
+            Bias::Keys => factors::of_keys(numbers, SAME)?,
         })
     }
 }

@@ -27,7 +27,7 @@ impl Bend {
         Some(match self {
             Bend::Slopes => format!("scores fall with each token of distance, in its heads by {}", listed(numbers)),
             Bend::Heads => factors::of_heads(&numbers.iter().copied().enumerate().collect()),
-            Bend::Keys => factors::of_keys(&behind_first(numbers, deviations), SAME.max(CERTAIN * largest)),
+            Bend::Keys => factors::of_keys(&behind_first(numbers, deviations), SAME.max(CERTAIN * largest))?,
             Bend::Distances => factors::of_distances(&behind_first(numbers, deviations))?,
             Bend::Queries => {
                 let known = numbers.iter().copied().enumerate().filter(|(i, _)| deviations[*i] > 0.0);
