@@ -76,6 +76,7 @@ pub fn check(model: &Model, computed: &Computed, asked: &Asked, watch: &mut Watc
         steps: &steps,
         prompt: prompt.tokens.len(),
         media: media.as_ref(),
+        hidden: None,
     };
     let subject = Subject {
         comparison: Comparison::new(compared, RoundingContract::PARITY),
