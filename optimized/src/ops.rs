@@ -23,6 +23,7 @@ pub mod vision_attention;
 pub mod gelu;
 pub mod residual;
 pub mod masked_scatter;
+pub mod mtp;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;

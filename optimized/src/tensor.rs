@@ -121,6 +121,24 @@ impl Gpu {
         Ok(matrix)
     }
 
+    /// A copy of some rows of a matrix, with others below them that are as wide.
+    ///
+    /// K4: as wide.
+    pub fn stacked<T: Element>(&self, parts: &[(&Matrix<T>, Range<usize>)]) -> Result<Matrix<T>, Error> {
+        let cols = parts.first().map_or(0, |(part, _)| part.cols);
+        let mut all = self.uninitialised((parts.iter().map(|(_, rows)| rows.len()).sum(), cols))?;
+        let (what, mut done) = (|| "copying rows on the device".to_owned(), 0);
+        for (part, rows) in parts {
+            require(part.cols == cols, "matrix K4", "cols", part.cols, cols)?;
+            let count = rows.len() * part.ld();
+            let mut to = all.data.slice_mut(done..done + count);
+            let from = part.data.slice(rows.start * part.ld()..rows.end * part.ld());
+            self.outcome(self.stream().memcpy_dtod(&from, &mut to), what)?;
+            done += count;
+        }
+        Ok(all)
+    }
+
     /// A copy of `values`, as one row.
     pub fn upload_row<T: Element>(&self, values: impl IntoIterator<Item = T>) -> Result<Matrix<T>, Error> {
         let row: Vec<T> = values.into_iter().collect();

@@ -12,7 +12,7 @@ mod vision;
 
 use crate::Semantics;
 use crate::grid::AXES;
-use crate::semantics::{AxialAxes, MsaSelect, NormWeight, QkNorm};
+use crate::semantics::{AxialAxes, Module, MsaSelect, NormWeight, QkNorm};
 pub use architecture::Architecture;
 pub use quantization::Quantization;
 pub use reader::ConfigError;
@@ -73,6 +73,8 @@ pub struct Config {
     pub vision: Option<Vision>,
     /// Modules of multi-token prediction that are announced; no released checkpoint has any.
     pub num_mtp_modules: usize,
+    /// The module of multi-token prediction that it is of, if it is of one.
+    pub module: Option<Module>,
     /// How weights are quantized, if they are.
     pub quantization: Option<Quantization>,
 }

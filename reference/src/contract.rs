@@ -7,6 +7,7 @@ pub use crate::error::{ContractError, Error, WeightError, require};
 pub use crate::grid::{Grid, segments};
 pub use crate::matrix::{Encoding, Matrix};
 pub use crate::media::{Media, Medium, Pixels};
+pub use crate::models::mtp::ModuleWeights;
 pub use crate::ops::add_rms_norm::AddRmsNorm;
 pub use crate::ops::attention::Attention;
 pub use crate::ops::axial_rope::{AxialRope, axial_rope};
@@ -18,6 +19,7 @@ pub use crate::ops::linear::Linear;
 pub use crate::ops::linear_bias::LinearBias;
 pub use crate::ops::masked_scatter::MaskedScatter;
 pub use crate::ops::moe::{Moe, WithShared};
+pub use crate::ops::mtp::check as mtp_check;
 pub use crate::ops::patch_embedding::PatchEmbedding;
 pub use crate::ops::residual::Residual;
 pub use crate::ops::rms_norm::RmsNorm;
@@ -26,9 +28,11 @@ pub use crate::ops::router::Router;
 pub use crate::ops::vision_attention::VisionAttention;
 pub use crate::order::{Lanes, Orders, PARITY as ORDERS, Tiles, WARP};
 pub use crate::semantics::{
-    AxialAxes, AxialOrder, AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, MsaSelect, NormWeight, PatchOrder, QkNorm,
-    RopePair, RopePart, Semantics, VisionSpan,
+    AxialAxes, AxialOrder, AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, Module, MsaSelect, MtpFirstEmbedding,
+    MtpHidden, MtpTopology, NormWeight, PatchOrder, QkNorm, RopePair, RopePart, Semantics, VisionSpan,
 };
-pub use crate::site::{Extent, LayerSite, Site, VisionLayerSite, VisionSite};
-pub use crate::weights::{LayerWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, Weights};
+pub use crate::site::{Extent, LayerSite, ModuleSite, Site, VisionLayerSite, VisionSite};
+pub use crate::weights::{
+    LayerWeight, MtpWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight, Weights,
+};
 pub use crate::{Rounding, RoundingContract, Storage};

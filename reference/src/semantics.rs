@@ -29,7 +29,7 @@ pub use blocks::{
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use cache_form::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
 pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale, UpClamp};
-pub use mtp::{MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
+pub use mtp::{Module, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
 pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, Shifted};

@@ -37,7 +37,10 @@ pub enum Site {
     Vision(usize, VisionSite),
     /// Output of the token embedding \[T, H\].
     Embedding,
-    /// The same with features in the places of images and videos \[T, H\].
+    /// A place before the layer of a module of multi-token prediction.
+    Module(ModuleSite),
+    /// The embedding with features in the places of images and videos, or in document 000's modules with the projected hidden
+    /// state added to it \[T, H\].
     InputsEmbeds,
     /// cos of the rotation angles \[T, R\].
     RopeCos,
@@ -53,13 +56,30 @@ pub enum Site {
     Logits,
 }
 
+/// A place before the layer of a module of multi-token prediction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ModuleSite {
+    /// The embedding behind its norm \[T, H\].
+    EmbeddingNorm,
+    /// The hidden state that it reads, behind its norm \[T, H\].
+    HiddenNorm,
+    /// Both side by side, projected: the stream that the layer reads \[T, H\].
+    BothProj,
+    /// Projection of the hidden state alone, in document 000's modules \[T, H\].
+    HiddenProj,
+}
+
 /// A vector as wide as the residual stream for each token.
 const STREAM: &[Axis] = &[Tokens, Channels(Width::Hidden)];
 
 /// Every site outside of layers, of text.
-const OUTSIDE: [(Site, Row); 7] = [
+const OUTSIDE: [(Site, Row); 11] = [
     (Site::Embedding, Row::new("model.embed_tokens", STREAM).marked(&[Mark::Stream])),
-    (Site::InputsEmbeds, Row::new("model.inputs_embeds", STREAM).of(Exists::Seeing)),
+    (Site::Module(ModuleSite::EmbeddingNorm), Row::new("model.enorm", STREAM).of(Exists::Concatenated)),
+    (Site::Module(ModuleSite::HiddenNorm), Row::new("model.hnorm", STREAM).of(Exists::Concatenated)),
+    (Site::Module(ModuleSite::BothProj), Row::new("model.eh_proj", STREAM).of(Exists::Concatenated).product()),
+    (Site::Module(ModuleSite::HiddenProj), Row::new("model.mtp_proj", STREAM).of(Exists::Summed).product()),
+    (Site::InputsEmbeds, Row::new("model.inputs_embeds", STREAM).of(Exists::Joined)),
     (Site::RopeCos, Row::new("model.rotary_emb", ROTATION).kept(Kept::Wide).marked(&[Mark::SizedByReading])),
     (Site::RopeSin, Row::new("model.rotary_emb.1", ROTATION).kept(Kept::Wide).marked(&[Mark::SizedByReading])),
     (Site::FinalNorm, Row::new("model.norm", STREAM)),

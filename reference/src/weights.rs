@@ -9,7 +9,7 @@ use std::fmt;
 use crate::config::{Config, FeedForward};
 use crate::error::WeightError;
 use crate::matrix::Matrix;
-use crate::semantics::MtpTopology;
+use crate::semantics::{Module, MtpTopology};
 
 pub use layer::{LayerWeight, Projection};
 pub use mtp::MtpWeight;
@@ -103,10 +103,13 @@ pub fn inventory(config: &Config) -> Vec<(Weight, (usize, usize))> {
 
 /// Every weight of so many modules of multi-token prediction, with its shape (a vector has one row).
 pub fn mtp_inventory(config: &Config, topology: MtpTopology, modules: usize) -> Vec<(Weight, (usize, usize))> {
-    let layer = inventory(&config.mtp_module(topology)).into_iter().filter_map(|(weight, dim)| match weight {
-        Weight::Layer(_, inner) => Some((MtpWeight::Layer(inner), dim)),
-        _ => None,
-    });
+    let layer =
+        inventory(&config.mtp_module(Module { topology, number: 0 })).into_iter().filter_map(|(weight, dim)| {
+            match weight {
+                Weight::Layer(_, inner) => Some((MtpWeight::Layer(inner), dim)),
+                _ => None,
+            }
+        });
     let all: Vec<(MtpWeight, (usize, usize))> = mtp::around_layer(config, topology).into_iter().chain(layer).collect();
     let of_module = |module| all.iter().map(move |(weight, dim)| (Weight::Mtp(module, *weight), *dim));
     (0..modules).flat_map(of_module).collect()

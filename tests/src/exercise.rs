@@ -14,6 +14,7 @@ use optimized::ops::embedding::embedding;
 use optimized::ops::indexer::indexer;
 use optimized::ops::linear::{Output, Tiling, linear_tiled};
 use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
+use optimized::ops::mtp::{Norms, mtp};
 use optimized::ops::qk_norm_rope::{IndexHeads, KeysValues, Weights, qk_norm_rope, qk_norm_rope_per_head};
 use optimized::ops::rms_norm::rms_norm;
 use optimized::ops::router::{Routed, router};
@@ -59,6 +60,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "rope" => exercise.rope()?,
         "vision_attention" => exercise.vision_attention(kernel)?,
         "patch_embedding" => exercise.patch_embedding()?,
+        "mtp" => exercise.mtp()?,
         "masked_scatter" => exercise.masked_scatter()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
@@ -125,6 +127,15 @@ impl Exercise<'_> {
         let (x, f, w) = (self.values(1, (3, 2100))?, self.values(2, (3, 2100))?, self.values(3, (1, 2100))?);
         let (s, y) = add_rms_norm(self.gpu, &x, &f, &w, NormWeight::OnePlus, EPS)?;
         self.keep(&s)?;
+        self.keep(&y)
+    }
+
+    /// A bit more than a vector for each thread, and halves of which the second is not aligned.
+    fn mtp(&mut self) -> Result<(), Error> {
+        let (e, h) = (self.values(1, (3, 2101))?, self.values(2, (3, 2101))?);
+        let (embedding, hidden) = (self.values(3, (1, 2101))?, self.values(4, (1, 2101))?);
+        let norms = Norms { embedding: &embedding, hidden: &hidden, weight: NormWeight::OnePlus, eps: EPS };
+        let y = mtp(self.gpu, &e, &h, norms, true)?;
         self.keep(&y)
     }
 

@@ -51,6 +51,7 @@ pub fn tiny() -> Config {
         index: None,
         vision: None,
         num_mtp_modules: 0,
+        module: None,
         quantization: None,
     }
 }

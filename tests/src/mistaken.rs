@@ -150,6 +150,7 @@ impl Setting {
             steps: std::slice::from_ref(&self.case.tokens),
             prompt: self.case.tokens.len(),
             media: media.as_ref(),
+            hidden: None,
         };
         f(&Comparison::new(compared, self.contract))
     }

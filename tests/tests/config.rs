@@ -81,6 +81,7 @@ fn the_released_config() {
         index: None,
         vision: None,
         num_mtp_modules: 3,
+        module: None,
         quantization: None,
     };
     assert_eq!(config, want);

@@ -20,3 +20,4 @@ mod vision_attention;
 mod gelu;
 mod residual;
 mod masked_scatter;
+mod mtp;

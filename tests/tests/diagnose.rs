@@ -95,6 +95,7 @@ fn another_prompt_is_said_and_not_diagnosed() {
             steps: &[tokens],
             prompt: setting.case.tokens.len(),
             media: None,
+            hidden: None,
         };
         Comparison::new(compared, setting.contract).require_tokens().expect_err("they differ").to_string()
     };

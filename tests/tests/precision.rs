@@ -54,6 +54,7 @@ fn found(config: &Config, weights: &Memory, live: &Live, stored: Storage, engine
         steps: &[TEXT.to_vec()],
         prompt: TEXT.len(),
         media: None,
+        hidden: None,
     };
     let sought = Sought { engine, ..Sought::of(stored) };
     find(&compared, &sought).expect("it runs").expect("there are profiles")

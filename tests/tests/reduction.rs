@@ -1,6 +1,6 @@
 //! `reference/src/reduction.rs`.
 
-use optimized::kernel::table::{ADD_RMS_NORM, LAYER_NORM, QK_NORM_ROPE, RMS_NORM};
+use optimized::kernel::table::{ADD_RMS_NORM, LAYER_NORM, MTP, QK_NORM_ROPE, RMS_NORM};
 use reference::Real;
 use reference::accumulator::gamma;
 use reference::reduction::Reduction;
@@ -25,7 +25,7 @@ fn depths_by_hand() {
 /// The depth is that of blocks of 256 threads.
 #[test]
 fn our_kernels_have_these_blocks() {
-    for kernel in [RMS_NORM, ADD_RMS_NORM, LAYER_NORM].into_iter().chain(QK_NORM_ROPE) {
+    for kernel in [RMS_NORM, ADD_RMS_NORM, LAYER_NORM, MTP].into_iter().chain(QK_NORM_ROPE) {
         assert_eq!(kernel.constant("THREADS"), 256, "{}", kernel.label());
     }
 }

@@ -1,11 +1,23 @@
 //! `reference/src/site.rs`.
 
-use reference::site::{Extent, Kept, VisionLayerSite, VisionSite};
+use reference::semantics::{Module, MtpTopology};
+use reference::site::{Extent, Kept, ModuleSite, VisionLayerSite, VisionSite};
 use reference::{LayerSite, Site};
 use tests::memory::{tiny, tiny_m3};
 
-const OUTSIDE: [Site; 7] =
-    [Site::Embedding, Site::InputsEmbeds, Site::RopeCos, Site::RopeSin, Site::FinalNorm, Site::LmHead, Site::Logits];
+const OUTSIDE: [Site; 11] = [
+    Site::Embedding,
+    Site::Module(ModuleSite::EmbeddingNorm),
+    Site::Module(ModuleSite::HiddenNorm),
+    Site::Module(ModuleSite::BothProj),
+    Site::Module(ModuleSite::HiddenProj),
+    Site::InputsEmbeds,
+    Site::RopeCos,
+    Site::RopeSin,
+    Site::FinalNorm,
+    Site::LmHead,
+    Site::Logits,
+];
 
 fn all() -> impl Iterator<Item = Site> {
     let layers = [0, 1, 17, 61].into_iter();
@@ -55,6 +67,10 @@ fn paths_by_hand() {
         (Site::Layer(0, LayerSite::DenseGateUp), "model.layers.0.mlp.gate_up_proj"),
         (Site::Layer(0, LayerSite::DenseDown), "model.layers.0.mlp.down_proj"),
         (Site::InputsEmbeds, "model.inputs_embeds"),
+        (Site::Module(ModuleSite::EmbeddingNorm), "model.enorm"),
+        (Site::Module(ModuleSite::HiddenNorm), "model.hnorm"),
+        (Site::Module(ModuleSite::BothProj), "model.eh_proj"),
+        (Site::Module(ModuleSite::HiddenProj), "model.mtp_proj"),
         (Site::Vision(0, VisionSite::Embeddings), "model.vision_tower.embeddings"),
         (Site::Vision(0, VisionSite::RopeSin), "model.vision_tower.rotary_emb.1"),
         (Site::Vision(0, VisionSite::Layer(31, VisionLayerSite::Output)), "model.vision_tower.layers.31"),
@@ -152,6 +168,28 @@ fn sites_that_a_layer_has() {
     }
     assert!(!has(4, LayerSite::QProj) && Site::Logits.exists(&tiny_m3()));
     assert!(!Site::Layer(0, LayerSite::Shared).exists(&tiny()) && Site::Layer(0, LayerSite::Experts).exists(&tiny()));
+}
+
+/// A module has those of what its stream is made by; a model, none of them.
+#[test]
+fn sites_that_a_module_has() {
+    use ModuleSite::{BothProj, EmbeddingNorm, HiddenNorm, HiddenProj};
+    let own =
+        [EmbeddingNorm, HiddenNorm, BothProj, HiddenProj].map(Site::Module).into_iter().chain([Site::InputsEmbeds]);
+    let own: Vec<Site> = own.collect();
+    let has = |config: &reference::config::Config| own.iter().map(|site| site.exists(config)).collect::<Vec<_>>();
+    for (config, topology, is_summed) in [
+        (tiny(), MtpTopology::Doc000, true),
+        (tiny_m3(), MtpTopology::VllmM3, false),
+        (tiny_m3(), MtpTopology::HfGeneric, false),
+    ] {
+        assert_eq!(has(&config), [false; 5]);
+        let module = config.mtp_module(Module { topology, number: 1 });
+        assert_eq!(has(&module), [!is_summed, !is_summed, !is_summed, is_summed, is_summed], "{topology}");
+        assert!(
+            Site::Layer(0, LayerSite::Experts).exists(&module) && !Site::Layer(1, LayerSite::Experts).exists(&module)
+        );
+    }
 }
 
 #[test]

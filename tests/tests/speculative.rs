@@ -1,6 +1,7 @@
 //! `reference/src/speculative.rs`: what is decoded with drafts is what is decoded without.
 
 mod acceptance;
+mod device;
 mod drawn;
 mod forced;
 mod greedy;
@@ -10,14 +11,14 @@ use fixtures::checkpoint::memory::MemoryWeights;
 use fixtures::synth::Synthesis;
 use rand_chacha::ChaCha8Rng;
 use reference::config::{Attention, Config, FeedForward, Layer};
-use reference::models::decoder::Decoder;
+use reference::models::decoder::{Decoder, Pass};
 use reference::ops::kv_cache::KvCache;
 use reference::ops::sampling::{Choice, Sampling};
 use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::speculative::acceptance::Slip;
 use reference::speculative::drafter::{Draft, Drafter, Verified};
-use reference::speculative::{Acceptance, Speculation, speculate};
+use reference::speculative::{Acceptance, Reference, Speculation, speculate};
 use reference::weights::Weights;
 use reference::{Error, RoundingContract, Semantics};
 use tests::memory::{tiny, tiny_m3};
@@ -71,14 +72,16 @@ fn model<'w>(config: &Config, weights: &'w dyn Weights) -> Decoder<'w> {
 fn made(
     model: &Decoder<'_>,
     p: &Speculation,
-    drafter: &mut dyn Drafter<f64>,
+    drafter: &mut dyn Drafter<Pass<f64>>,
 ) -> Result<(Vec<Choice>, Acceptance, KvCache<f64>), Error> {
     let mut cache = KvCache::new(model.config().num_hidden_layers);
     let mut told = Vec::new();
     let mut unseen = NoProbe;
     let mut run = Run::new(RoundingContract::IDEAL, &mut unseen);
     let (choices, acceptance) =
-        speculate(model, &PROMPT, p, (drafter, &mut cache), &mut run, |choice| told.push(*choice))?;
+        speculate(&mut Reference { model, cache: &mut cache, run: &mut run }, &PROMPT, p, drafter, |choice| {
+            told.push(*choice)
+        })?;
     assert_eq!(choices, told);
     Ok((choices, acceptance, cache))
 }
@@ -97,10 +100,10 @@ fn plain(model: &Decoder<'_>, count: usize) -> (Vec<Choice>, KvCache<f64>) {
 /// Makes no drafts.
 struct Nothing;
 
-impl Drafter<f64> for Nothing {
+impl Drafter<Pass<f64>> for Nothing {
     fn draft(
         &mut self,
-        _: &Verified<'_, f64>,
+        _: &Verified<'_, Pass<f64>>,
         _: usize,
         _: &Sampling,
         _: &mut ChaCha8Rng,
@@ -125,20 +128,11 @@ impl Forced {
     }
 }
 
-impl Drafter<f64> for Forced {
-    fn draft(
-        &mut self,
-        verified: &Verified<'_, f64>,
-        most: usize,
-        _: &Sampling,
-        _: &mut ChaCha8Rng,
-    ) -> Result<Vec<Draft>, Error> {
-        let next = verified.text.len();
-        let rows = next - 1 - verified.first;
-        assert_eq!(
-            [verified.pass.stream.dim().0, verified.pass.normed.dim().0, verified.pass.logits.dim().0],
-            [rows; 3]
-        );
+impl Forced {
+    /// Drafts after a text, of whose tokens from `first` on a pass with so many rows was made.
+    fn drafts(&mut self, (text, first): (&[u32], usize), rows: [usize; 3], most: usize) -> Vec<Draft> {
+        let next = text.len();
+        assert_eq!(rows, [next - 1 - first; 3]);
         let drafts = (0..most).map(|i| {
             let right = self.right[(self.made + i) % self.right.len()];
             let token = self.text.get(next + i).copied().unwrap_or(0);
@@ -146,7 +140,20 @@ impl Drafter<f64> for Forced {
         });
         let drafts = drafts.collect();
         self.made += most;
-        Ok(drafts)
+        drafts
+    }
+}
+
+impl Drafter<Pass<f64>> for Forced {
+    fn draft(
+        &mut self,
+        Verified { text, first, pass }: &Verified<'_, Pass<f64>>,
+        most: usize,
+        _: &Sampling,
+        _: &mut ChaCha8Rng,
+    ) -> Result<Vec<Draft>, Error> {
+        let rows = [pass.stream.dim().0, pass.normed.dim().0, pass.logits.dim().0];
+        Ok(self.drafts((text, *first), rows, most))
     }
 }
 
@@ -160,7 +167,8 @@ fn c1_and_c2_and_no_tokens() {
     assert_eq!(refused(none), Some("speculative C2: drafts = 0, expected at least 1".into()));
     let (mut cache, mut unseen) = (KvCache::<f64>::new(2), NoProbe);
     let mut run = Run::new(RoundingContract::IDEAL, &mut unseen);
-    let empty = speculate(&model, &[], &GREEDY, (&mut Nothing, &mut cache), &mut run, |_| ()).expect_err("refused");
+    let mut reference = Reference { model: &model, cache: &mut cache, run: &mut run };
+    let empty = speculate(&mut reference, &[], &GREEDY, &mut Nothing, |_| ()).expect_err("refused");
     assert_eq!(empty.to_string(), "speculative C1: length of the prompt = 0, expected at least 1");
     let (choices, acceptance, _) =
         made(&model, &Speculation { tokens: 0, ..GREEDY }, &mut Nothing).expect("nothing is asked for");

@@ -132,6 +132,7 @@ fn what_is_told_of_all_together_is_the_same() {
             steps: std::slice::from_ref(&setting.case.tokens),
             prompt: setting.case.tokens.len(),
             media: None,
+            hidden: None,
         };
         let sites = assert_same(&Comparison::new(compared, contract), 1);
         let has_structure = sites.iter().any(|report| !report.structures.is_empty());

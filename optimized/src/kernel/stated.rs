@@ -2,7 +2,7 @@
 
 use reference::contract::{Accumulator, ORDERS, Orders, RoundingContract, TensorCore, WARP};
 
-use super::table::{ADD_RMS_NORM, LAYER_NORM, QK_NORM_ROPE, RMS_NORM};
+use super::table::{ADD_RMS_NORM, LAYER_NORM, MTP, QK_NORM_ROPE, RMS_NORM};
 
 /// Products of a chunk of k, which are summed apart.
 pub(crate) const K_CHUNK: usize = stated(GEMM, "K_CHUNK") as usize;
@@ -35,7 +35,7 @@ const K_STEP: usize = stated(GEMM, "K_STEP") as usize;
 /// What kernels do is what the reference does when it takes sums in their order.
 const _: () = {
     let Orders { row, projection, head, router, tiles } = ORDERS;
-    let threads = [RMS_NORM, ADD_RMS_NORM, LAYER_NORM];
+    let threads = [RMS_NORM, ADD_RMS_NORM, LAYER_NORM, MTP];
     let mut i = 0;
     while i < threads.len() {
         assert!(row.count == threads[i].constant("THREADS") as usize && row.vector == VECTOR);

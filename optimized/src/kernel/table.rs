@@ -259,6 +259,9 @@ pub const PATCH_EMBEDDING: Kernel =
 pub const MASKED_SCATTER: Kernel =
     Kernel { op: "masked_scatter", entries: &["masked_scatter"], constants: &[("THREADS", 128)] };
 
+/// Embeddings and hidden states side by side, behind their norms.
+pub const MTP: Kernel = Kernel { op: "mtp", entries: &["mtp"], constants: &[("THREADS", 256)] };
+
 /// Each instruction of `simt.cuh` and each collective that kernels use, once: no operator's. `conformance` runs it.
 pub const INSTRUCTIONS: Kernel = Kernel {
     op: "instructions",
@@ -328,4 +331,5 @@ pub const KERNELS: &[Kernel] = &[
     RESIDUAL,
     PATCH_EMBEDDING,
     MASKED_SCATTER,
+    MTP,
 ];

@@ -46,6 +46,17 @@ impl<'a, 'c> Tap<'a, 'c> {
         }
     }
 
+    /// Shows the two halves of rows.
+    pub(crate) fn show_halves(&mut self, sites: [Site; 2], both: &Matrix<bf16>) -> Result<(), Error> {
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let both = self.gpu.download(both)?.mapv(f32::from);
+        let (first, second) = both.view().split_at(Axis(1), both.ncols() / 2);
+        for (site, half) in sites.into_iter().zip([first, second]) {
+            capture.value(site, half.to_owned());
+        }
+        Ok(())
+    }
+
     /// Shows the query, key and value projections, and those of the index branch, which are one matrix.
     pub(crate) fn show_projections(
         &mut self,

@@ -61,6 +61,7 @@ impl Reader<'_> {
             index: None,
             vision: None,
             num_mtp_modules: 0,
+            module: None,
             quantization: self.quantization(),
         };
         self.check(&config);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::reader::Reader;
 use super::sizes::MOST_LAYERS;
 use super::{Architecture, Attention, Config, FeedForward, Layer};
-use crate::semantics::MtpTopology;
+use crate::semantics::{Module, MtpTopology};
 
 impl Reader<'_> {
     /// Modules that are announced: none where `use_mtp` is false; the documents' number where no field says.
@@ -23,11 +23,17 @@ impl Reader<'_> {
 }
 
 impl Config {
+    /// By how much the position of row 0 is ahead of 0: in modules of multi-token prediction.
+    pub fn ahead(&self) -> usize {
+        self.module.map_or(0, Module::ahead)
+    }
+
     /// Of the model that a module is for itself: one layer with experts, block-sparse where the model has an index branch.
     /// transformers' has full attention: with the other its index branch would count positions of queries from further on than
     /// those of keys.
     #[must_use]
-    pub fn mtp_module(&self, topology: MtpTopology) -> Config {
+    pub fn mtp_module(&self, module: Module) -> Config {
+        let topology = module.topology;
         let is_sparse = self.index.is_some() && topology != MtpTopology::HfGeneric;
         let attention = if is_sparse { Attention::BlockSparse } else { Attention::Full };
         Config {
@@ -35,6 +41,7 @@ impl Config {
             layers: vec![Layer { attention, feed_forward: FeedForward::Experts }],
             tie_word_embeddings: self.tie_word_embeddings && topology.is_concatenated(),
             vision: None,
+            module: Some(module),
             ..self.clone()
         }
     }

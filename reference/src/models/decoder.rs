@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use ndarray::{Array2, s};
+
 use super::inputs::Inputs;
 pub use super::stream::Stream;
 use super::stream::residual_stream;
@@ -35,6 +37,8 @@ pub struct Decoder<'w> {
     semantics: Semantics,
     weights: &'w dyn Weights,
     media: Option<&'w Media>,
+    /// The hidden states that a module of multi-token prediction reads, from the first position on.
+    hidden: Option<&'w Array2<f64>>,
     /// The experts that it has, where others are elsewhere.
     own_experts: Option<Range<usize>>,
     /// Layers that are read otherwise.
@@ -71,7 +75,7 @@ impl<'w> Decoder<'w> {
             require(fits, "decoder C7", "index head_dim", head_dim, format!("{d}, that of the keys it takes"))?;
         }
         let (others, later) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Decoder { config, semantics, weights, media: None, own_experts: None, others, later })
+        Ok(Decoder { config, semantics, weights, media: None, hidden: None, own_experts: None, others, later })
     }
 
     /// The same that has some of the experts: what the others add is elsewhere.
@@ -114,6 +118,18 @@ impl<'w> Decoder<'w> {
     #[must_use]
     pub fn seeing(self, media: Option<&'w Media>) -> Self {
         Decoder { media, ..self }
+    }
+
+    /// The same beside hidden states, from the first position on: a module of multi-token prediction reads them.
+    #[must_use]
+    pub fn reading(self, hidden: Option<&'w Array2<f64>>) -> Self {
+        Decoder { hidden, ..self }
+    }
+
+    /// The hidden states that so many tokens from `first` on are read with.
+    pub fn hidden<T: Real>(&self, first: usize, tokens: usize) -> Option<Tracked<T>> {
+        let rows = self.hidden?.slice(s![first..first + tokens, ..]);
+        Some(Tracked::exact(rows.mapv(T::of)))
     }
 
     /// The images and videos of the prompt.
@@ -181,7 +197,7 @@ impl<'w> Decoder<'w> {
 
     /// The residual stream before the first layer.
     pub fn embed<T: Real>(&self, tokens: &[u32], first: usize, run: &mut Run<'_, T>) -> Result<Tracked<T>, Error> {
-        let (end, limit) = (first + tokens.len(), self.config.max_position_embeddings);
+        let (end, limit) = (first + self.config.ahead() + tokens.len(), self.config.max_position_embeddings);
         require(end <= limit, "decoder C3", "positions", end, format!("at most max_position_embeddings = {limit}"))?;
         let table = self.weights.get(Weight::Embedding)?;
         let x = embedding(&Embedding::under(&run.contract), tokens, &table)?;
@@ -222,6 +238,7 @@ impl<'w> Decoder<'w> {
     /// The rotation table for tokens at `first` and after, as this model has it in every call.
     pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
         let first = if self.semantics.rope_call == RopeCall::Restarted { 0 } else { first };
+        let first = first + self.config.ahead();
         let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
         let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
             run.tracked(x.value, |candidate, x| self.rope(candidate).table_bound(first, x))

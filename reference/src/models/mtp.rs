@@ -20,7 +20,8 @@ use crate::ops::kv_cache::KvCache;
 use crate::ops::linear::Linear;
 use crate::ops::mtp::{self, concatenated, embedded};
 use crate::run::Run;
-use crate::semantics::{MtpHidden, MtpTopology};
+use crate::semantics::{Module, MtpHidden, MtpTopology};
+use crate::site::ModuleSite;
 use crate::weights::{MtpWeight, Weight, Weights};
 use crate::{Error, Real, Semantics, Site, Tracked};
 
@@ -28,22 +29,15 @@ use crate::{Error, Real, Semantics, Site, Tracked};
 pub struct MtpModule<'w> {
     config: Config,
     semantics: Semantics,
-    topology: MtpTopology,
     weights: ModuleWeights<'w>,
 }
 
 impl<'w> MtpModule<'w> {
     /// A model's module of that number, from 0.
-    pub fn of(model: &Decoder<'w>, module: usize) -> Self {
-        let topology = topology(model);
-        let (config, semantics) = (model.config().mtp_module(topology), *model.semantics());
-        let weights = ModuleWeights { weights: model.weights(), module, has_head: !topology.is_concatenated() };
-        MtpModule { config, semantics, topology, weights }
-    }
-
-    /// By how much the position of row 0 is ahead of that of its hidden state.
-    fn ahead(&self) -> usize {
-        if self.topology.has_a_module_each() { self.weights.module + 1 } else { 0 }
+    pub fn of(model: &Decoder<'w>, number: usize) -> Self {
+        let module = Module { topology: topology(model), number };
+        let (config, semantics) = (model.config().mtp_module(module), *model.semantics());
+        MtpModule { config, semantics, weights: ModuleWeights { weights: model.weights(), module } }
     }
 
     /// What the module makes of tokens and as many hidden states \[n, H\], which follow those in its cache of one layer. After an
@@ -55,37 +49,45 @@ impl<'w> MtpModule<'w> {
         cache: &mut KvCache<T>,
         run: &mut Run<'_, T>,
     ) -> Result<Pass<T>, Error> {
-        cache.attempt(|cache| self.pass_behind(cache, (tokens, hidden), run))
+        cache.attempt(|cache| {
+            let first = cache.len(0);
+            mtp::check((tokens.len(), self.config.hidden_size), hidden.dim())?;
+            let layer = Decoder::new(&self.config, self.semantics, &self.weights)?;
+            let e = layer.embed(tokens, first, run)?;
+            let u = layer.entered(first, e, hidden, run)?;
+            let table = layer.rope_table(first, tokens.len(), run);
+            let y = layer.layer(0, &u, &table, cache, run)?;
+            layer.output(y, run)
+        })
     }
+}
 
-    fn pass_behind<T: Real>(
+impl Decoder<'_> {
+    /// The stream that the layer of a module reads, of embeddings from row `first` on and as many hidden states; of what is no module,
+    /// the embeddings.
+    pub fn entered<T: Real>(
         &self,
-        cache: &mut KvCache<T>,
-        (tokens, hidden): (&[u32], &Tracked<T>),
+        first: usize,
+        e: Tracked<T>,
+        hidden: &Tracked<T>,
         run: &mut Run<'_, T>,
-    ) -> Result<Pass<T>, Error> {
-        let first = cache.len(0);
-        mtp::check((tokens.len(), self.config.hidden_size), hidden.dim())?;
-        let layer = Decoder::new(&self.config, self.semantics, &self.weights)?;
-        let position = first + self.ahead();
-        let at_0 = self.semantics.mtp_first_embedding.unwrap_or(self.topology.first_embedding());
-        let e = embedded(at_0, layer.embed(tokens, position, run)?, position);
-        let u = if self.topology.is_concatenated() {
-            let norm = |of, x: &Tracked<T>, run: &Run<'_, T>| layer.rms_norm(self.named(of), &x.clone().into(), run);
-            let (e, h) = (norm(MtpWeight::EmbeddingNorm, &e, run)?, norm(MtpWeight::HiddenNorm, hidden, run)?);
-            let both = concatenated(self.semantics.mtp_concat, &e, &h)?;
-            Stream::from(run.linear(Linear::under, &both, &self.weights.get(self.named(MtpWeight::BothProj))?)?)
-        } else {
-            let h = run.linear(Linear::under, hidden, &self.weights.get(self.named(MtpWeight::HiddenProj))?)?;
-            residual_stream(Site::InputsEmbeds, &e.into(), ([1.0; 2], &h), run)?
-        };
-        let table = layer.rope_table(position, tokens.len(), run);
-        let y = layer.layer(0, &u, &table, cache, run)?;
-        layer.output(y, run)
-    }
-
-    fn named(&self, weight: MtpWeight) -> Weight {
-        Weight::Mtp(self.weights.module, weight)
+    ) -> Result<Stream<T>, Error> {
+        let Some(Module { topology, number }) = self.config().module else { return Ok(e.into()) };
+        let named = |weight| Weight::Mtp(number, weight);
+        let at_0 = self.semantics().mtp_first_embedding.unwrap_or(topology.first_embedding());
+        let e = embedded(at_0, e, first + self.config().ahead());
+        if !topology.is_concatenated() {
+            let h = run.linear(Linear::under, hidden, &self.weights().get(named(MtpWeight::HiddenProj))?)?;
+            let h = run.visit(Site::Module(ModuleSite::HiddenProj), h);
+            return residual_stream(Site::InputsEmbeds, &e.into(), ([1.0; 2], &h), run);
+        }
+        let e = self.rms_norm(named(MtpWeight::EmbeddingNorm), &e.into(), run)?;
+        let e = run.visit(Site::Module(ModuleSite::EmbeddingNorm), e);
+        let h = self.rms_norm(named(MtpWeight::HiddenNorm), &hidden.clone().into(), run)?;
+        let h = run.visit(Site::Module(ModuleSite::HiddenNorm), h);
+        let both = concatenated(self.semantics().mtp_concat, &e, &h)?;
+        let u = run.linear(Linear::under, &both, &self.weights().get(named(MtpWeight::BothProj))?)?;
+        Ok(run.visit(Site::Module(ModuleSite::BothProj), u).into())
     }
 }
 
@@ -112,18 +114,21 @@ pub fn hidden_of_module<T: Real>(topology: MtpTopology, pass: Pass<T>) -> Option
 }
 
 /// Weights of a module as a model of one layer has them.
-struct ModuleWeights<'w> {
-    weights: &'w dyn Weights,
-    module: usize,
-    has_head: bool,
+#[derive(Clone, Copy)]
+pub struct ModuleWeights<'w> {
+    /// The model's.
+    pub weights: &'w dyn Weights,
+    /// The module.
+    pub module: Module,
 }
 
 impl Weights for ModuleWeights<'_> {
     fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError> {
+        let own = |weight| Weight::Mtp(self.module.number, weight);
         self.weights.get(match weight {
-            Weight::Layer(_, inner) => Weight::Mtp(self.module, MtpWeight::Layer(inner)),
-            Weight::FinalNorm => Weight::Mtp(self.module, MtpWeight::FinalNorm),
-            Weight::LmHead if self.has_head => Weight::Mtp(self.module, MtpWeight::Head),
+            Weight::Layer(_, inner) => own(MtpWeight::Layer(inner)),
+            Weight::FinalNorm => own(MtpWeight::FinalNorm),
+            Weight::LmHead if !self.module.topology.is_concatenated() => own(MtpWeight::Head),
             other => other,
         })
     }

@@ -46,6 +46,22 @@ pub enum MtpHidden {
     Stream,
 }
 
+/// One of a model's modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Module {
+    /// How the model's modules are put together.
+    pub topology: MtpTopology,
+    /// Its number, from 0.
+    pub number: usize,
+}
+
+impl Module {
+    /// By how much the position of its row 0 is ahead of that of the hidden state there.
+    pub fn ahead(self) -> usize {
+        if self.topology.has_a_module_each() { self.number + 1 } else { 0 }
+    }
+}
+
 impl MtpTopology {
     /// Whether a module projects embedding and hidden state side by side, and shares the model's head.
     pub fn is_concatenated(self) -> bool {

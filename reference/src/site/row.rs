@@ -25,8 +25,12 @@ pub(super) struct Row {
 pub(super) enum Exists {
     /// All.
     Always,
-    /// Models with a vision tower.
-    Seeing,
+    /// Models with a vision tower, and document 000's modules of multi-token prediction.
+    Joined,
+    /// Modules of multi-token prediction that project embedding and hidden state side by side.
+    Concatenated,
+    /// Those that add both.
+    Summed,
     /// Layers that attend to all tokens.
     FullAttention,
     /// Layers that attend to chosen blocks of keys.
@@ -102,7 +106,9 @@ impl Exists {
     pub(super) fn holds(self, config: &Config, layer: usize) -> bool {
         match self {
             Exists::Always => true,
-            Exists::Seeing => config.vision.is_some(),
+            Exists::Joined => config.vision.is_some() || Exists::Summed.holds(config, layer),
+            Exists::Concatenated => config.module.is_some_and(|module| module.topology.is_concatenated()),
+            Exists::Summed => config.module.is_some_and(|module| !module.topology.is_concatenated()),
             Exists::FullAttention => config.index_of(layer).is_none(),
             Exists::BlockSparse => config.index_of(layer).is_some(),
             Exists::Dense => config.layer(layer).feed_forward == FeedForward::Dense,

@@ -54,19 +54,47 @@ pub fn accept<T: Real>(
     sampling: &Sampling,
     rng: &mut ChaCha8Rng,
 ) -> Result<Round, ContractError> {
-    require(z.nrows() == drafts.len() + 1, "acceptance C1", "rows of z", z.nrows(), drafts.len() + 1)?;
+    round(slip, z.dim(), drafts, |place, draft| {
+        let best = argmax(z.row(place))?;
+        Ok(match (sampling, draft) {
+            (_, None) => (sample(sampling, z.row(place), rng)?, false),
+            (Sampling::Greedy, Some(draft)) => (best, best.token == draft.token),
+            (Sampling::Random(random), Some(draft)) => {
+                let (token, is_accepted) = replacing(slip, &random.probabilities(z.row(place))?, draft, rng);
+                (Choice { token, ..best }, is_accepted)
+            }
+        })
+    })
+}
+
+/// The same greedily, where the largest of the v logits before and after each draft is known.
+pub fn accept_greedily(
+    slip: Option<Slip>,
+    (largest, v): (&[Choice], usize),
+    drafts: &[Draft],
+) -> Result<Round, ContractError> {
+    round(slip, (largest.len(), v), drafts, |place, draft| {
+        let best = largest[place];
+        Ok((best, draft.is_some_and(|draft| draft.token == best.token)))
+    })
+}
+
+/// The places of drafts one after another, and the one behind them: `choose` says which token stands there, and whether it is the
+/// draft.
+fn round(
+    slip: Option<Slip>,
+    (rows, v): (usize, usize),
+    drafts: &[Draft],
+    mut choose: impl FnMut(usize, Option<&Draft>) -> Result<(Choice, bool), ContractError>,
+) -> Result<Round, ContractError> {
+    require(rows == drafts.len() + 1, "acceptance C1", "rows of z", rows, drafts.len() + 1)?;
     let mut round = Round { choices: Vec::new(), accepted: 0 };
-    for (draft, z) in drafts.iter().zip(z.rows()) {
-        let v = z.len();
+    for (place, draft) in drafts.iter().enumerate() {
         require((draft.token as usize) < v, "acceptance C2", "draft", draft.token, format!("below v = {v}"))?;
         let q = draft.probabilities.as_ref().map_or(v, Vec::len);
         require(q == v, "acceptance C3", "len(Q)", q, format!("v = {v}"))?;
-        let best = argmax(z)?;
-        let (token, is_accepted) = match sampling {
-            Sampling::Greedy => (best.token, best.token == draft.token),
-            Sampling::Random(random) => replacing(slip, &random.probabilities(z)?, draft, rng),
-        };
-        round.choices.push(Choice { token, ..best });
+        let (choice, is_accepted) = choose(place, Some(draft))?;
+        round.choices.push(choice);
         if is_accepted {
             round.accepted += 1;
         } else if slip != Some(Slip::AcceptAfterMismatch) {
@@ -74,7 +102,7 @@ pub fn accept<T: Real>(
         }
     }
     if drafts.is_empty() || slip != Some(Slip::BonusMissing) {
-        round.choices.push(sample(sampling, z.row(drafts.len()), rng)?);
+        round.choices.push(choose(drafts.len(), None)?.0);
     }
     Ok(round)
 }

@@ -34,6 +34,56 @@ fn built_in_cases_of_both_families() {
     assert_ran!(parity(folder.path(), &["decode", "m2-gqa3-f32", "--speculate", "3", "-n", "5"]), "decode_speculate");
 }
 
+/// The same on the CUDA path, whose tokens with drafts are its own without, and are held by caches that were rolled back.
+#[test]
+fn built_in_cases_on_the_emulated_device() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let on_device = ["--backend", "optimized", "--device", "emulated", "-n", "10"];
+    for (case, drafts) in [("m2-gqa3-f32", "3"), ("m3-gqa4-f32", "7")] {
+        let found = report(folder.path(), &[&[case, "--speculate", drafts][..], &on_device].concat());
+        let plain = report(folder.path(), &[&[case][..], &on_device].concat());
+        assert_eq!(found["decode"], plain["decode"]);
+        let speculation = &found["speculation"];
+        assert_eq!(speculation["plain"], plain["decode"]["tokens"]);
+        assert_eq!((&speculation["modules"], &speculation["drafted"][0]), (&"made".into(), &speculation["rounds"]));
+    }
+    let typed = [&["decode", "m3-gqa4-f32", "--speculate", "7"][..], &on_device].concat();
+    assert_ran!(parity(folder.path(), &typed), "decode_speculate_on_device");
+}
+
+/// Every module of a checkpoint is checked beside the model; on the device some of its drafts are accepted.
+#[test]
+fn a_synthetic_checkpoint_on_the_emulated_device() {
+    for (case, semantics, has) in [
+        ("m2-gqa3-f32", "released", 2),
+        ("m3-gqa4-f32", "released", 1),
+        ("m3-gqa4-f32", "released,mtp_topology=hf_generic", 2),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = tests::repository::path("fixtures/golden").join(case).join("model");
+        let config = config.display().to_string();
+        let made = parity(folder.path(), &["synth", &config, "--mtp-modules", "2", "--out", "made"]);
+        assert_eq!(made.code, Some(0), "{made}");
+        let typed = ["made", "--tokens", "1,2,3,4,5,6,7,8,9", "--semantics", semantics, "--device", "emulated"];
+        let checked =
+            parity(folder.path(), &[&["check", "--decode", "5", "--json", "check.json"], &typed[..]].concat());
+        assert_eq!(checked.code, Some(0), "{checked}");
+        let text = fs::read_to_string(folder.path().join("check.json")).expect("it was written");
+        let reports: Value = serde_json::from_str(&text).expect("it is JSON");
+        let reports = reports["reports"].as_array().expect("a list").clone();
+        let names: Vec<String> = reports.iter().map(|report| report["header"]["model"].to_string()).collect();
+        let modules = (0..has).map(|number| format!("\"made, MTP module {number}\""));
+        assert_eq!(names, ["\"made\"".to_owned()].into_iter().chain(modules).collect::<Vec<_>>(), "{semantics}");
+        let drafts = if has == 1 { "7" } else { "2" };
+        let typed = [&typed[..], &["--backend", "optimized", "--speculate", drafts, "-n", "24"]].concat();
+        let speculation = report(folder.path(), &typed)["speculation"].clone();
+        let sum = |name: &str| -> u64 {
+            speculation[name].as_array().expect("a list").iter().map(|n| n.as_u64().expect("a count")).sum()
+        };
+        assert!(0 < sum("accepted") && sum("accepted") < sum("drafted"), "{semantics}: {speculation}");
+    }
+}
+
 /// A checkpoint of its own modules, some of whose drafts are accepted; drawn, and in f32, too.
 #[test]
 fn a_synthetic_checkpoint() {
@@ -61,6 +111,20 @@ fn a_synthetic_checkpoint() {
     assert!(more.says("--speculate 3: made has modules for 2 drafts, one each"), "{more}");
 }
 
+/// What is announced and is not there is said, and how the released checkpoints are.
+#[test]
+fn modules_that_are_announced_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    model(folder.path());
+    let shown = parity(folder.path(), &["show", "model"]);
+    let said = "config.json announces 3 modules of multi-token prediction, and the checkpoint has 0; those released of M2.7 and M3 \
+                have none";
+    assert!(shown.code == Some(0) && shown.stdout.contains(said), "{shown}");
+    let made = parity(folder.path(), &["synth", "model", "--mtp-modules", "3", "--out", "made"]);
+    assert_eq!(made.code, Some(0), "{made}");
+    assert!(!parity(folder.path(), &["show", "made"]).stdout.contains("announces"));
+}
+
 #[test]
 fn what_cannot_be() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -73,8 +137,12 @@ fn what_cannot_be() {
     assert_ran!(refused(&["m2-gqa3-f32", "--speculate", "4"]), "speculate_too_many");
     assert_ran!(refused(&["model", "--tokens", "1,2", "--speculate", "3"]), "speculate_without_modules");
     assert_ran!(refused(&["m3-gqa4-f32", "--speculate", "0"]), "speculate_nothing");
-    let optimized = ["m3-gqa4-f32", "--speculate", "7", "--backend", "optimized", "--device", "emulated"];
-    assert_ran!(refused(&optimized), "speculate_optimized");
+    let on_device = ["--backend", "optimized", "--device", "emulated"];
+    let lacking = refused(&[&["model", "--tokens", "1,2", "--speculate", "3"][..], &on_device].concat());
+    assert!(lacking.says("the checkpoint has no modules of multi-token prediction"), "{lacking}");
+    let slip = ["--semantics", "released,mtp_concat=hidden_first"];
+    let slipping = refused(&[&["m3-gqa4-f32", "--speculate", "7"][..], &slip, &on_device].concat());
+    assert!(slipping.says("the kernels compute"), "{slipping}");
     let chunked = refused(&["m3-gqa4-f32", "--speculate", "7", "--chunk", "3"]);
     assert!(chunked.says("cannot be used with"), "{chunked}");
 }

@@ -93,6 +93,7 @@ fn diagnosed(setting: &Setting, first: usize, models: &[(Semantics, &dyn Weights
         steps: &steps,
         prompt: first,
         media: None,
+        hidden: None,
     };
     diagnose(&Comparison::new(compared, setting.contract), |_| ()).expect("it can be put next to the reference")
 }

@@ -86,7 +86,7 @@ fn the_cuda_path_passes() {
             device: DeviceChoice::Emulated(Form::Checked),
         };
         let asked = Asked { lenses: vec![Lens::Local], ..Asked::default() };
-        let report = check(&model, &computed, &asked, &mut |_| ()).expect("it runs");
+        let report = &check(&model, &computed, &asked, &mut |_| ()).expect("it runs")[0];
         assert_eq!(report.conclusion(), Conclusion::Pass, "{case}");
         let exact = report.exact.as_ref().expect("its order is fixed");
         assert!(!exact.is_fault() && !exact.sites.is_empty(), "{case}");

@@ -72,7 +72,8 @@ fn texts_have_the_distribution_that_the_model_gives_them() {
         let mut cache = KvCache::new(1);
         let mut unseen = NoProbe;
         let mut run = Run::new(RoundingContract::IDEAL, &mut unseen);
-        let made = speculate(&model, &prompt, &p, (&mut drafter, &mut cache), &mut run, |_| ());
+        let mut reference = Reference { model: &model, cache: &mut cache, run: &mut run };
+        let made = speculate(&mut reference, &prompt, &p, &mut drafter, |_| ());
         let (choices, acceptance) = made.expect("it runs");
         let text = tokens(&choices);
         counts[(text[1] * 4 + text[2]) as usize] += 1;

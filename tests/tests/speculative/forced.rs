@@ -45,13 +45,13 @@ fn seven_drafts_change_what_rounding_does_alone() {
         let weights = weights(&config, 4);
         let model = model(&config, &weights);
         let (want, _) = plain(&model, 17);
-        let bounded = |drafter: &mut dyn Drafter<f64>| {
+        let bounded = |drafter: &mut dyn Drafter<Pass<f64>>| {
             let mut cache = KvCache::new(config.num_hidden_layers);
             let mut probe = GivenTable;
             let mut run = Run::bounding(RoundingContract::IDEAL, &mut probe);
             let p = Speculation { tokens: 17, drafts: 7, ..GREEDY };
-            let (choices, _) =
-                speculate(&model, &PROMPT, &p, (drafter, &mut cache), &mut run, |_| ()).expect("it runs");
+            let mut reference = Reference { model: &model, cache: &mut cache, run: &mut run };
+            let (choices, _) = speculate(&mut reference, &PROMPT, &p, drafter, |_| ()).expect("it runs");
             (tokens(&choices), cache)
         };
         let (_, one) = bounded(&mut Nothing);

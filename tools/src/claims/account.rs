@@ -8,6 +8,7 @@ use std::fmt;
 
 use fixtures::synth::Synthesis;
 use reference::config::{Attention, Config, FeedForward};
+use reference::semantics::Module;
 use reference::weights::{LayerWeight, MtpWeight, Weight};
 use serde::Serialize;
 
@@ -99,7 +100,7 @@ impl Account {
     pub fn of(config: &Config, load: Load) -> Self {
         let sizes = Synthesis { modules: load.modules, ..Synthesis::default() }.sizes(config);
         let model = Hyperparameters::of(config.clone());
-        let module = Hyperparameters::of(config.mtp_module(config.architecture.mtp));
+        let module = Hyperparameters::of(config.mtp_module(Module { topology: config.architecture.mtp, number: 0 }));
         let layers = (0..config.num_hidden_layers).map(Place::Layer);
         let places = [Place::Vision, Place::Embedding].into_iter().chain(layers).chain([Place::Head]);
         let places = places.chain((0..load.modules).map(Place::Module));

@@ -52,7 +52,7 @@ impl Check {
         let names = if self.models.is_empty() { Model::built_in()? } else { self.models.clone() };
         let mut reports = Vec::with_capacity(names.len());
         for name in &names {
-            reports.push(self.judge(&Model::open(name)?, output)?);
+            reports.extend(self.judge(&Model::open(name)?, output)?);
         }
         print_all(&reports, output);
         Failure::of_all([files.write(&reports), github::tell(&reports, output)].into_iter().filter_map(Result::err))?;
@@ -72,7 +72,7 @@ impl Check {
         )
     }
 
-    fn judge(&self, model: &Model, output: Output) -> Result<Report, Failure> {
+    fn judge(&self, model: &Model, output: Output) -> Result<Vec<Report>, Failure> {
         let computed = Computed {
             tokens: self.prompted.tokens.clone(),
             shown: self.shown.shown(),

@@ -41,6 +41,9 @@ impl Show {
             if let Some(unread) = unread(&model.checkpoint) {
                 output.say(&unread);
             }
+            if let Some(lacking) = lacking(&model.checkpoint) {
+                output.say(&lacking);
+            }
             return list("checkpoint", &tensors, json, output);
         }
         let dump = Dump::open(&self.file)?;
@@ -71,4 +74,10 @@ fn list(kind: &str, tensors: &[Listed<'_>], json: JsonFile, output: Output) -> R
 fn unread(checkpoint: &Checkpoint) -> Option<String> {
     let unread = checkpoint.unread();
     (!unread.is_empty()).then(|| format!("not read, since they are not the model's: {}\n", unread.join(", ")))
+}
+
+/// Modules of multi-token prediction that are announced and are not there, in words.
+fn lacking(checkpoint: &Checkpoint) -> Option<String> {
+    (checkpoint.mtp_modules() < checkpoint.config().num_mtp_modules)
+        .then(|| format!("{}\n", checkpoint.lacking_modules()))
 }

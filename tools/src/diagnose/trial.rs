@@ -176,7 +176,12 @@ impl Comparison<'_> {
         let layers = self.compared.config.num_hidden_layers;
         match site {
             Site::Layer(layer, _) => layer..layer + 1,
-            Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0..1,
+            Site::Vision(..)
+            | Site::Embedding
+            | Site::Module(_)
+            | Site::InputsEmbeds
+            | Site::RopeCos
+            | Site::RopeSin => 0..1,
             Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1..layers,
         }
     }

@@ -1,5 +1,6 @@
 //! What is compared: a candidate with a model, on one request.
 
+use ndarray::Array2;
 use reference::Semantics;
 use reference::config::Config;
 use reference::media::Media;
@@ -24,4 +25,6 @@ pub struct Compared<'a> {
     pub prompt: usize,
     /// The images and videos of the prompt.
     pub media: Option<&'a Media>,
+    /// Of a module of multi-token prediction, the hidden states that it read beside the tokens, a row each.
+    pub hidden: Option<&'a Array2<f64>>,
 }

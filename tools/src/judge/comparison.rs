@@ -33,8 +33,8 @@ impl<'a> Comparison<'a> {
 
     /// The reference.
     pub fn model(&self) -> Result<Decoder<'_>, Error> {
-        let Compared { config, semantics, media, .. } = self.compared;
-        Ok(Decoder::new(config, semantics, &self.weights)?.seeing(media))
+        let Compared { config, semantics, media, hidden, .. } = self.compared;
+        Ok(Decoder::new(config, semantics, &self.weights)?.seeing(media).reading(hidden))
     }
 
     /// The lenses on their way through some of the reference's layers.

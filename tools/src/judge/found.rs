@@ -128,7 +128,7 @@ pub(crate) fn phase(site: Site) -> (usize, usize, usize) {
         Site::Vision(pass, VisionSite::Layer(layer, _)) => (0, pass, 1 + layer),
         Site::Vision(pass, Embeddings | RopeCos | RopeSin | PreNorm) => (0, pass, 0),
         Site::Vision(pass, _) => (0, pass, usize::MAX),
-        Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => (1, 0, 0),
+        Site::Embedding | Site::Module(_) | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => (1, 0, 0),
         Site::Layer(layer, _) => (2, layer, 0),
         Site::FinalNorm | Site::LmHead | Site::Logits => (3, 0, 0),
     }

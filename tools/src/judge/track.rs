@@ -368,7 +368,10 @@ impl<T: Real> State<T> {
                 let unseen = features.is_empty() && model.media().is_some_and(|media| media.at(first).is_some());
                 let stream =
                     if unseen { embedded } else { model.scatter((first, pass.prompt), embedded, &features, run)? };
-                self.stream = Some(stream.into());
+                self.stream = Some(match model.hidden(first, pass.tokens.len()) {
+                    Some(hidden) => model.entered(first, stream, &hidden, run)?,
+                    None => stream.into(),
+                });
                 let model = model.of_call(pass.start.position);
                 self.table = Some(model.rope_table(pass.start.rotated, pass.tokens.len(), run));
             }

@@ -3,7 +3,7 @@
 use reference::config::Config;
 use reference::media::PASSES;
 use reference::site::VisionSite::{self, Layer};
-use reference::site::{Extent, VisionLayerSite as At};
+use reference::site::{Extent, ModuleSite, VisionLayerSite as At};
 use reference::{LayerSite, Site};
 
 /// A site and all that it is computed from, as far as that is not shown.
@@ -64,14 +64,18 @@ pub(crate) fn inputs(site: Site) -> Vec<Site> {
             Site::LmHead => vec![Site::FinalNorm],
             Site::InputsEmbeds => {
                 let features = (0..PASSES).map(|pass| Site::Vision(pass, VisionSite::Features));
-                features.chain([Site::Embedding]).collect()
+                features.chain([Site::Module(ModuleSite::HiddenProj), Site::Embedding]).collect()
+            }
+            Site::Module(ModuleSite::EmbeddingNorm) => vec![Site::Embedding],
+            Site::Module(ModuleSite::BothProj) => {
+                [ModuleSite::EmbeddingNorm, ModuleSite::HiddenNorm].map(Site::Module).to_vec()
             }
             Site::Vision(pass, site) => of_tower(site).into_iter().map(|input| Site::Vision(pass, input)).collect(),
             _ => Vec::new(),
         };
     };
     if (layer, site) == (0, S::InputNorm) {
-        return vec![Site::InputsEmbeds];
+        return vec![Site::InputsEmbeds, Site::Module(ModuleSite::BothProj)];
     }
     let inputs: &[S] = match site {
         S::QProj | S::KProj | S::VProj | S::IndexQProj | S::IndexKProj => &[S::InputNorm],

@@ -91,7 +91,7 @@ pub fn operators(config: &Config, passes: usize) -> BTreeSet<Site> {
         site => vec![site],
     };
     let runs = |site: &Site| {
-        let is_seen = *site != Site::InputsEmbeds || passes > 0;
+        let is_seen = *site != Site::InputsEmbeds || passes > 0 || config.module.is_some();
         operator(*site) == *site && !site.on_request() && is_seen
     };
     Site::all(config).flat_map(of_passes).filter(runs).collect()

@@ -72,6 +72,14 @@ impl Demands {
         Err(Failure::new(problem).help("give `all`, or a pattern such as 'layers.*.self_attn.*'"))
     }
 
+    /// The same without patterns that fit none of these operators.
+    #[must_use]
+    pub fn possible(&self, operators: &BTreeSet<Site>) -> Self {
+        let fits = |sites: &GlobSet| operators.iter().any(|site| sites.is_match(site.to_string()));
+        let required = self.required.iter().filter(|(_, sites)| fits(sites)).cloned().collect();
+        Demands { required, denied: self.denied.clone() }
+    }
+
     /// The operators that are required and were not compared.
     pub(super) fn unmet(&self, coverage: &Coverage) -> BTreeSet<Site> {
         let is_required = |site: &Site| self.required.iter().any(|(_, sites)| sites.is_match(site.to_string()));

@@ -49,7 +49,7 @@ impl Row {
     pub(super) fn of(site: Site) -> Row {
         match site {
             Site::Vision(pass, site) => Row::Tower(pass, TowerRow::of(site)),
-            Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => Row::Start,
+            Site::Embedding | Site::Module(_) | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => Row::Start,
             Site::Layer(layer, _) => Row::Layer(layer),
             Site::FinalNorm | Site::LmHead | Site::Logits => Row::Head,
         }

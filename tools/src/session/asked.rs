@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use reference::config::Config;
+
 use super::model::Model;
 use super::need;
 use super::outline::{OfRequest, Outline};
@@ -61,6 +63,7 @@ pub(super) struct Subject<'a> {
 /// What is asked of candidates of a model, one a request.
 pub(super) struct Asking<'a> {
     model: &'a Model,
+    config: &'a Config,
     subjects: &'a [Subject<'a>],
     asked: &'a Asked,
     comparisons: Vec<Comparison<'a>>,
@@ -86,8 +89,10 @@ impl<'a> Asking<'a> {
         let comparisons = subjects.iter().map(|subject| subject.comparison).collect();
         let is_asked = |lens: &Lens| asked.lenses.is_empty() || asked.lenses.contains(lens);
         let lenses = Lens::ALL.into_iter().filter(is_asked).collect();
-        let layers = asked.selection.layers(model.checkpoint.config().num_hidden_layers);
-        Asking { model, subjects, asked, comparisons, lenses, layers }
+        // Requests are of one model, or of one of its modules.
+        let config = subjects.first().map_or(model.checkpoint.config(), |subject| subject.comparison.compared.config);
+        let layers = asked.selection.layers(config.num_hidden_layers);
+        Asking { model, config, subjects, asked, comparisons, lenses, layers }
     }
 
     /// What the reports say beside what is found. Refused, if what is demanded is of no operator.
@@ -102,7 +107,7 @@ impl<'a> Asking<'a> {
     }
 
     fn of_request(&self, subject: &Subject<'_>) -> OfRequest {
-        let config = self.model.checkpoint.config().under(&subject.comparison.compared.semantics);
+        let config = self.config.under(&subject.comparison.compared.semantics);
         let header = header(self.model, subject, self.asked);
         let operators = operators(&config, header.shown.len());
         OfRequest { header, operators, binding: subject.emulated.unwrap_or(false) }
@@ -115,7 +120,7 @@ impl<'a> Asking<'a> {
 
     /// What units cost, by an estimate.
     pub(super) fn costs(&self, units: &[Unit]) -> Vec<u64> {
-        units::costs(units, &self.lenses, self.model.checkpoint.config())
+        units::costs(units, &self.lenses, self.config)
     }
 
     /// The anonymous memory that all units need, those of lenses in as few runs as do them, by an estimate.

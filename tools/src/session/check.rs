@@ -1,9 +1,14 @@
 //! The CUDA path next to the reference.
 
+mod modules;
+
 use bytesize::ByteSize;
+use modules::{Modules, Ran};
 use optimized::device::DeviceChoice;
+use optimized::models::decoder::Decoder;
 use reference::decode::Decode;
 use reference::media::Media;
+use reference::models::mtp::ModuleWeights;
 use reference::ops::sampling::Sampling;
 use reference::site::Extent;
 use reference::{RoundingContract, Semantics};
@@ -22,6 +27,7 @@ use crate::judge::candidate::Live;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::report::content::Report;
+use crate::report::coverage::operators;
 
 /// What the CUDA path computes.
 #[derive(Debug, Clone)]
@@ -49,8 +55,14 @@ pub fn require_memory(model: &Model, computed: &Computed, memory: ByteSize) -> R
     require_room(memory, &format!("checking {}", model.name), need)
 }
 
-/// Runs the CUDA path, and puts what it computes next to the reference.
-pub fn check(model: &Model, computed: &Computed, asked: &Asked, watch: &mut Watcher<'_>) -> Result<Report, Failure> {
+/// Runs the CUDA path, and puts what it computes next to the reference: a report on the model, and one on each module of multi-token
+/// prediction that its checkpoint has.
+pub fn check(
+    model: &Model,
+    computed: &Computed,
+    asked: &Asked,
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
     let Computed { tokens, shown, decode, semantics, device } = computed;
     let mut prompt = Prompt::find(tokens.as_deref(), model, None)?;
     prompt.check(model.checkpoint.config(), *decode)?;
@@ -76,6 +88,7 @@ pub fn check(model: &Model, computed: &Computed, asked: &Asked, watch: &mut Watc
         steps: &steps,
         prompt: prompt.tokens.len(),
         media: media.as_ref(),
+        hidden: None,
     };
     let subject = Subject {
         comparison: Comparison::new(compared, RoundingContract::PARITY),
@@ -87,8 +100,55 @@ pub fn check(model: &Model, computed: &Computed, asked: &Asked, watch: &mut Watc
         whole: true,
         emulated: Some(optimized.gpu().form().is_some()),
     };
-    let reports = reports(model, &[subject], asked, watch)?;
-    Ok(reports.into_iter().next().expect("a subject has a report"))
+    let mut all = reports(model, &[subject], asked, watch)?;
+    let text = [&prompt.tokens[..], &prompt.decoded].concat();
+    let modules = Modules {
+        model: &optimized,
+        weights: &model.checkpoint,
+        count: model.checkpoint.mtp_modules(),
+        selection: &asked.selection,
+    };
+    for ran in modules.run(&text, prompt.tokens.len(), &live)? {
+        all.extend(of_module((model, &optimized), computed, (&ran, prompt.tokens.len()), asked, watch)?);
+    }
+    Ok(all)
+}
+
+/// Puts what a module computed next to the reference, which is given its tokens and hidden states.
+fn of_module(
+    (model, optimized): (&Model, &Decoder),
+    computed: &Computed,
+    (ran, prompt): (&Ran, usize),
+    asked: &Asked,
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
+    let config = ran.config(model.checkpoint.config());
+    let weights = ModuleWeights { weights: &model.checkpoint, module: ran.module };
+    let steps = [ran.tokens.clone()];
+    let compared = Compared {
+        config: &config,
+        weights: &weights,
+        semantics: computed.semantics,
+        candidate: &ran.live,
+        steps: &steps,
+        prompt,
+        media: None,
+        hidden: Some(&ran.hidden),
+    };
+    let read = prompt.min(ran.tokens.len());
+    let own = format!("the hidden states of its {} rows are those that it read on the device", ran.tokens.len());
+    let subject = Subject {
+        comparison: Comparison::new(compared, RoundingContract::PARITY),
+        name: format!("{}, MTP module {}", model.name, ran.module.number),
+        candidate: format!("the CUDA path on {}", optimized.gpu().name()),
+        precision_from: "what the kernels do".into(),
+        notes: [own].into_iter().chain(notes(model, read, ran.tokens.len())).collect(),
+        prompt: &Prompt { tokens: ran.tokens.clone(), decoded: Vec::new() },
+        whole: true,
+        emulated: Some(optimized.gpu().form().is_some()),
+    };
+    let demands = asked.demands.possible(&operators(&config, 0));
+    reports(model, &[subject], &Asked { demands, ..asked.clone() }, watch)
 }
 
 /// What the reader should know: how positions were read, and that the CUDA path has bf16 weights.

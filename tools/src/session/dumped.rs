@@ -110,6 +110,7 @@ impl Dumped {
             steps: &self.steps,
             prompt: self.prompt.tokens.len(),
             media: self.media.as_ref(),
+            hidden: None,
         }
     }
 
@@ -152,6 +153,7 @@ impl Understood {
                 steps: &steps,
                 prompt: prompt.tokens.len(),
                 media: media.as_ref(),
+                hidden: None,
             };
             // One engine computed all requests, so that what is known of the first is known of all.
             let known = match &known {

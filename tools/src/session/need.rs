@@ -167,7 +167,7 @@ fn phases(
         Site::Layer(layer, _) => layers.contains(layer),
         Site::FinalNorm | Site::LmHead | Site::Logits => layers.end == config.num_hidden_layers,
         Site::Vision(..) => layers.start == 0,
-        Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => true,
+        Site::Embedding | Site::Module(_) | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => true,
     };
     let shown = |site: Site| comparison.compared.candidate.has(At { step: longest, site });
     let sites = Site::all(config).filter(is_passed).filter(|site| !site.on_request() || shown(*site));

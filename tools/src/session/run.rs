@@ -134,13 +134,13 @@ pub fn require_memory(model: &Model, task: &Task, memory: ByteSize) -> Result<()
 }
 
 /// A prompt that is known to fit the model, and what it shows.
-struct Opened {
-    prompt: Vec<u32>,
-    media: Option<Media>,
+pub(super) struct Opened {
+    pub(super) prompt: Vec<u32>,
+    pub(super) media: Option<Media>,
 }
 
 impl Task {
-    fn opened(&self, model: &Model) -> Result<Opened, Failure> {
+    pub(super) fn opened(&self, model: &Model) -> Result<Opened, Failure> {
         let prompt = Prompt::find(self.tokens.as_deref(), model, None)?;
         prompt.check(model.checkpoint.config(), self.how.tokens)?;
         let media = self.shown.find(model, &prompt)?;

@@ -155,6 +155,6 @@ pub(super) fn layer_of(site: Site, count: usize) -> usize {
     match site {
         Site::Layer(layer, _) => layer,
         Site::FinalNorm | Site::LmHead | Site::Logits => count.saturating_sub(1),
-        Site::Vision(..) | Site::Embedding | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0,
+        Site::Vision(..) | Site::Embedding | Site::Module(_) | Site::InputsEmbeds | Site::RopeCos | Site::RopeSin => 0,
     }
 }

@@ -48,6 +48,7 @@ fn input_channels_are_left_out_in_calls_of_one_token() {
         steps: &steps,
         prompt: prompt.len(),
         media: None,
+        hidden: None,
     };
     let said = solved(&Comparison::new(compared, setting.contract)).expect("it can be put next to the reference");
     has(&said, "4 of 40 rows, those of calls of one token, sum the first 64 of 96 input channels alone");
