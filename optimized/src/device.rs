@@ -12,7 +12,7 @@ use cudarc::nvrtc::Ptx;
 use crate::emulated::{self, Form};
 use crate::error::Error;
 use crate::kernel::{Kernel, Sources};
-use crate::tuning::Tuning;
+use crate::tuning::{Launched, Tuning};
 use crate::{cubin, shared_memory};
 
 /// Which device to open.
@@ -54,7 +54,7 @@ pub struct Gpu {
     /// Shared memory that a block may have, in bytes.
     shared_bytes: u32,
     functions: Mutex<HashMap<(Kernel, String), CudaFunction>>,
-    pub(crate) tuning: Tuning,
+    tuning: Tuning,
 }
 
 /// Blocks, and threads of each.
@@ -158,6 +158,25 @@ impl Gpu {
             functions.insert((*kernel, (*entry).to_owned()), function);
         }
         Ok(())
+    }
+
+    /// From now on, where an operator would launch `kernel`, it launches `variant`, which differs in constants only; giving the
+    /// kernel itself ends that.
+    pub fn launch_instead(&self, kernel: &Kernel, variant: Kernel) {
+        self.tuning.launch_instead(kernel, variant);
+    }
+
+    /// What an operator launches that wants `kernel`.
+    pub(crate) fn launched(&self, kernel: &Kernel) -> Kernel {
+        self.tuning.launched(kernel)
+    }
+
+    /// The launches of `work`, in order.
+    pub fn launches(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Vec<Launched>, Error> {
+        self.tuning.tell();
+        let worked = work().and_then(|()| self.synchronize());
+        let launches = self.tuning.told();
+        worked.map(|()| launches)
     }
 
     /// Begins a launch: its arguments and the launch itself follow.

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::device::Gpu;
 use crate::emulated::{self, Counts};
-use crate::error::Error;
 use crate::kernel::Kernel;
 
 /// What is launched instead of what, and what is being told apart.
@@ -27,6 +25,29 @@ pub struct Launched {
 }
 
 impl Tuning {
+    /// From now on, `variant` is launched instead of `kernel`.
+    pub(crate) fn launch_instead(&self, kernel: &Kernel, variant: Kernel) {
+        self.instead.lock().unwrap_or_else(PoisonError::into_inner).insert(*kernel, variant);
+    }
+
+    /// What is launched instead of `kernel`, or itself.
+    pub(crate) fn launched(&self, kernel: &Kernel) -> Kernel {
+        self.instead.lock().unwrap_or_else(PoisonError::into_inner).get(kernel).copied().unwrap_or(*kernel)
+    }
+
+    /// From now on, launches are told apart.
+    pub(crate) fn tell(&self) {
+        emulated::take_counts();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    /// The launches since then, which are done.
+    pub(crate) fn told(&self) -> Vec<Launched> {
+        let mut launches = self.told.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        close(&mut launches);
+        launches
+    }
+
     /// An entry is about to be launched: what was counted until now is the last one's; before the first, what was set to zero
     /// is its own.
     pub(crate) fn begins(&self, kernel: &Kernel, entry: &str) {
@@ -45,30 +66,4 @@ fn close(launches: &mut [Launched]) -> Counts {
     let (fills, filled_bytes) = (last.counts.fills + counts.fills, last.counts.filled_bytes + counts.filled_bytes);
     last.counts = Counts { fills, filled_bytes, ..counts };
     Counts::default()
-}
-
-impl Gpu {
-    /// From now on, where an operator would launch `kernel`, it launches `variant`, which differs in constants only; giving the
-    /// kernel itself ends that.
-    pub fn launch_instead(&self, kernel: &Kernel, variant: Kernel) {
-        let mut instead = self.tuning.instead.lock().unwrap_or_else(PoisonError::into_inner);
-        instead.insert(*kernel, variant);
-    }
-
-    /// What an operator launches that wants `kernel`.
-    pub(crate) fn launched(&self, kernel: &Kernel) -> Kernel {
-        let instead = self.tuning.instead.lock().unwrap_or_else(PoisonError::into_inner);
-        instead.get(kernel).copied().unwrap_or(*kernel)
-    }
-
-    /// The launches of `work`, in order.
-    pub fn launches(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Vec<Launched>, Error> {
-        emulated::take_counts();
-        *self.tuning.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
-        let worked = work().and_then(|()| self.synchronize());
-        let told = self.tuning.told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut launches = told.unwrap_or_default();
-        close(&mut launches);
-        worked.map(|()| launches)
-    }
 }
