@@ -6,7 +6,7 @@ use optimized::kernel::table::{
     DENSE_FFN_16, DENSE_FFN_64, EMBEDDING, LINEAR_64_BF16, LINEAR_128_BF16, MOE_16, MOE_64, RMS_NORM, ROUTER, SAMPLING,
 };
 use optimized::kernel::{Kernel, Sources};
-use tests::device::{devices, emulated};
+use tests::device::{emulated, emulated_devices};
 use tools::tune::prove::{NoTrial, trial};
 
 const PROVED: [Kernel; 9] =
@@ -14,7 +14,7 @@ const PROVED: [Kernel; 9] =
 
 #[test]
 fn kernels_as_they_are_give_their_twins_bits() {
-    for gpu in devices() {
+    for gpu in emulated_devices() {
         for kernel in PROVED {
             let trial = trial(&gpu, &kernel, &kernel).expect("there is a proof");
             let trial = trial.unwrap_or_else(|error| panic!("{}: {error}", kernel.label()));

@@ -36,7 +36,7 @@ pub struct Tune {
     /// Rounds, at most; those of a history count.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub rounds: u32,
-    /// By how much a candidate must be better to be kept, of the baseline's speed: 0.01 is the document's 1 %.
+    /// By how much a candidate must be better to be kept, of the baseline's speed; the document's is 0.01.
     #[arg(long, value_name = "SHARE", default_value_t = THRESHOLD, value_parser = share)]
     pub threshold: f64,
     /// Of the draws among changes.

@@ -57,7 +57,7 @@ pub fn begun(
         Proof::Wrong(why) | Proof::Impossible(why) => return Err(own(why)),
     }
     let baseline = subject.evaluate(&defaults)?.map_err(own)?;
-    if !(baseline.microseconds.is_finite() && baseline.microseconds > 0.0) {
+    if !is_time(baseline) {
         return Err(own(format!("{} µs is no time", baseline.microseconds)));
     }
     Ok(History::begin(of, asked.threshold, subject.space().named(&defaults), baseline))
@@ -94,12 +94,20 @@ pub fn evolve(
     Ok(state)
 }
 
+/// Whether a candidate can be scored by it.
+fn is_time(cost: Cost) -> bool {
+    cost.microseconds.is_finite() && cost.microseconds > 0.0
+}
+
 /// A candidate that is not right is not evaluated.
 fn outcome(subject: &mut dyn Subject, settings: &[u32]) -> Result<(Verdict, Option<Cost>, Option<String>), Failure> {
     Ok(match subject.prove(settings)? {
         Proof::Wrong(why) => (Verdict::Wrong, None, Some(why)),
         Proof::Impossible(why) => (Verdict::Impossible, None, Some(why)),
         Proof::Right => match subject.evaluate(settings)? {
+            Ok(cost) if !is_time(cost) => {
+                (Verdict::Impossible, None, Some(format!("{} µs is no time", cost.microseconds)))
+            }
             Ok(cost) => (Verdict::Reverted, Some(cost), None),
             Err(why) => (Verdict::Impossible, None, Some(why)),
         },

@@ -16,7 +16,7 @@ use reference::ops::router::{self, Router};
 use reference::ops::{dense_ffn as twin_network, linear as twin_linear, moe as twin_moe};
 use reference::{Semantics, Storage};
 
-use super::{Draw, NoTrial, Trial, contract, size, stored, wide};
+use super::twin::{Draw, NoTrial, Trial, contract, size, stored, wide};
 
 /// More chunks than one, and more tiles of k than a ring has stages.
 const LONG: usize = 600;

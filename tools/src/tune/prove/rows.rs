@@ -6,7 +6,7 @@ use optimized::kernel::Kernel;
 use optimized::ops::embedding as device;
 use optimized::ops::sampling::argmax;
 
-use super::{Draw, NoTrial, Trial, size, wide};
+use super::twin::{Draw, NoTrial, Trial, size, wide};
 
 /// Rows are copied.
 pub(super) fn embedding(gpu: &Gpu, mut draw: Draw) -> Result<Trial, NoTrial> {
