@@ -17,12 +17,13 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("written")).expect("JSON")
 }
 
-/// Stopped after a round, it goes on as if it had not been.
+/// Stopped after a round, it goes on as if it had not been. What an embedding accesses is counted the same in every run; of the
+/// largest logit's search, wavefronts of shared memory are not, in the fourth digit of its cost.
 #[test]
 fn a_stopped_loop_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |history: &str, rounds: &str| {
-        let ran = tune(folder.path(), &["sampling", "--history", history, "--rounds", rounds, "--json", "t.json"]);
+        let ran = tune(folder.path(), &["embedding", "--history", history, "--rounds", rounds, "--json", "t.json"]);
         assert_eq!(ran.code, Some(0), "{ran}");
         ran
     };
@@ -33,17 +34,17 @@ fn a_stopped_loop_goes_on() {
     let whole = read(&folder.path().join("whole.json"));
     assert_eq!(read(&folder.path().join("stopped.json")), whole);
     assert_eq!(read(&folder.path().join("t.json"))["history"], whole);
-    // Three other values of THREADS.
-    assert_eq!(whole["rounds"].as_array().map(Vec::len), Some(3));
-    for words in ["a cost model, not time", "sampling.THREADS", "nothing is left to try", "baseline"] {
+    // Four other values of THREADS.
+    assert_eq!(whole["rounds"].as_array().map(Vec::len), Some(4));
+    for words in ["a cost model, not time", "embedding.THREADS", "nothing is left to try", "baseline"] {
         assert!(ran.stdout.contains(words), "{words}: {ran}");
     }
     for round in whole["rounds"].as_array().expect("a list") {
         assert_eq!(round["kept"], round["verdict"] == "kept", "{round}");
     }
-    let other = tune(folder.path(), &["embedding", "--history", "whole.json"]);
+    let other = tune(folder.path(), &["sampling", "--history", "whole.json"]);
     assert_refused(&other, &["another operator", "sampling", "embedding"]);
-    let seeded = tune(folder.path(), &["sampling", "--history", "whole.json", "--seed", "7"]);
+    let seeded = tune(folder.path(), &["embedding", "--history", "whole.json", "--seed", "7"]);
     assert_refused(&seeded, &["another seed: 0, and now it is 7"]);
 }
 
