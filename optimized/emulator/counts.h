@@ -24,6 +24,8 @@ struct Traffic {
 struct Counts {
     uint64_t launches = 0;
     uint64_t blocks = 0;
+    uint64_t threads = 0;      // of all blocks
+    uint64_t shared_bytes = 0; // that all blocks were given
     Traffic read;
     Traffic written;
     uint64_t shared_requests = 0; // of warps: loads, stores, copies into it, rows of ldmatrix
@@ -36,6 +38,8 @@ struct Counts {
     void add(const Counts& other) {
         launches += other.launches;
         blocks += other.blocks;
+        threads += other.threads;
+        shared_bytes += other.shared_bytes;
         read.add(other.read);
         written.add(other.written);
         shared_requests += other.shared_requests;

@@ -117,6 +117,8 @@ void Launch::run() {
     if (counts) {
         counted.launches = 1;
         counted.blocks = blocks_done_;
+        counted.threads = blocks_done_ * shape.threads();
+        counted.shared_bytes = blocks_done_ * shape.shared_bytes;
     }
 }
 

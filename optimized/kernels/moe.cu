@@ -14,7 +14,7 @@
 //   for each tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values,
 //   multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H of I, as `linear`'s K8 has them; K4 hidden and
 //   outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place, sizeof(Block::Shared) for moe_gate_up and
-//   moe_down; nothing that is written overlaps anything.
+//   moe_down; nothing that is written overlaps anything; K6 all entries are of kernels of one TILE_ROWS.
 // - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z

@@ -12,6 +12,7 @@ use cudarc::nvrtc::Ptx;
 use crate::emulated::{self, Form};
 use crate::error::Error;
 use crate::kernel::{Kernel, Sources};
+use crate::tuning::{Launched, Tuning};
 use crate::{cubin, shared_memory};
 
 /// Which device to open.
@@ -53,6 +54,7 @@ pub struct Gpu {
     /// Shared memory that a block may have, in bytes.
     shared_bytes: u32,
     functions: Mutex<HashMap<(Kernel, String), CudaFunction>>,
+    tuning: Tuning,
 }
 
 /// Blocks, and threads of each.
@@ -92,7 +94,7 @@ impl Gpu {
         let name = context.name().map_err(failed)?;
         let most = context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN).map_err(failed)?;
         let shared_bytes = u32::try_from(most).unwrap_or(0);
-        Ok(Self { stream, form, name, shared_bytes, functions: Mutex::default() })
+        Ok(Self { stream, form, name, shared_bytes, functions: Mutex::default(), tuning: Tuning::default() })
     }
 
     /// The device's name, as its driver gives it.
@@ -128,6 +130,7 @@ impl Gpu {
 
     /// An entry of a kernel, ready to be launched with as much shared memory as a block may have.
     pub fn function(&self, kernel: &Kernel, entry: &str) -> Result<CudaFunction, Error> {
+        self.tuning.begins(kernel, entry);
         let key = (*kernel, entry.to_owned());
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = functions.get(&key) {
@@ -155,6 +158,25 @@ impl Gpu {
             functions.insert((*kernel, (*entry).to_owned()), function);
         }
         Ok(())
+    }
+
+    /// From now on, where an operator would launch `kernel`, it launches `variant`, which differs in constants only; giving the
+    /// kernel itself ends that.
+    pub fn launch_instead(&self, kernel: &Kernel, variant: Kernel) {
+        self.tuning.launch_instead(kernel, variant);
+    }
+
+    /// What an operator launches that wants `kernel`.
+    pub(crate) fn launched(&self, kernel: &Kernel) -> Kernel {
+        self.tuning.launched(kernel)
+    }
+
+    /// The launches of `work`, in order.
+    pub fn launches(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Vec<Launched>, Error> {
+        self.tuning.tell();
+        let worked = work().and_then(|()| self.synchronize());
+        let launches = self.tuning.told();
+        worked.map(|()| launches)
     }
 
     /// Begins a launch: its arguments and the launch itself follow.

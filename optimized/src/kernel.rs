@@ -1,9 +1,11 @@
 //! Kernels: which there are, their sources, and what a device runs.
 
+pub mod alternatives;
 pub(crate) mod embedded;
 mod sources;
 pub(crate) mod stated;
 pub mod table;
+mod variant;
 
 pub use sources::Sources;
 pub use table::Kernel;

@@ -7,7 +7,8 @@
 //! - [`models`] compose them, as the reference's models do.
 //! - [`kernel`] lists the kernels with their constants, and turns their sources into what a device runs.
 //! - [`nvrtc`] compiles them for GPUs, [`emulated`] for the emulated device, whose findings are a [`report`].
-//! - [`timing`] says how long work takes there, [`conformance`] what each instruction gives.
+//! - [`timing`] says how long work takes there, [`conformance`] what each instruction gives; [`tuning`] launches kernels with
+//!   other constants, and tells launches apart.
 
 pub mod conformance;
 mod cubin;
@@ -22,4 +23,5 @@ pub mod report;
 pub mod shared_memory;
 pub mod tensor;
 pub mod timing;
+pub mod tuning;
 pub mod weight;

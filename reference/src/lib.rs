@@ -13,6 +13,7 @@ pub mod config;
 pub mod contract;
 pub mod decode;
 pub mod error;
+pub mod evolution;
 pub mod grid;
 pub mod matrix;
 pub mod media;

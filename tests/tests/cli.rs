@@ -30,6 +30,7 @@ mod shards;
 mod speculate;
 mod stopped;
 mod tables;
+mod tune;
 mod typing;
 mod written;
 

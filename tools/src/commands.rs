@@ -26,6 +26,8 @@ mod progress;
 pub mod prompt;
 pub mod run;
 pub mod show;
+pub mod sizes;
 pub mod synth;
+pub mod tune;
 pub mod verify;
 mod writing;

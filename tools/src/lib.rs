@@ -3,7 +3,7 @@
 //! [`commands`] is the program: what is typed, what is printed, the exit code. [`session`] opens what is named. [`report`]
 //! tells what was found. [`diagnose`] names mistakes. [`judge`] puts a candidate next to the reference. [`compare`] puts two
 //! dumps side by side. [`op`] judges an operator alone. [`probe`] asks a function how it adds and rounds. [`mod@bench`] measures
-//! the CUDA path on a device. [`claims`] recomputes the documents' numbers.
+//! the CUDA path on a device, [`tune`] changes its kernels' launch parameters. [`claims`] recomputes the documents' numbers.
 
 pub mod bench;
 pub mod claims;
@@ -17,3 +17,4 @@ pub mod op;
 pub mod probe;
 pub mod report;
 pub mod session;
+pub mod tune;

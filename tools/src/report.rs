@@ -32,4 +32,5 @@ pub mod rows;
 pub mod speculation;
 pub mod table;
 pub mod terminal;
+pub mod tune;
 mod wrapped;

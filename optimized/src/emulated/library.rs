@@ -67,6 +67,10 @@ pub struct Counts {
     pub launches: u64,
     /// Blocks of them.
     pub blocks: u64,
+    /// Threads of all blocks.
+    pub threads: u64,
+    /// Bytes of dynamic shared memory that all blocks were given.
+    pub shared_bytes: u64,
     /// What was read of global memory.
     pub read: Traffic,
     /// What was written there.
@@ -86,7 +90,7 @@ pub struct Counts {
 }
 
 /// How many numbers these are.
-const COUNTS: usize = 16;
+const COUNTS: usize = 18;
 
 impl Counts {
     /// As `emulator/counts.h` has them.
@@ -101,8 +105,10 @@ impl Counts {
         Counts {
             launches: numbers[0],
             blocks: numbers[1],
-            read: traffic(2),
-            written: traffic(6),
+            threads: numbers[2],
+            shared_bytes: numbers[3],
+            read: traffic(4),
+            written: traffic(8),
             shared_requests,
             shared_wavefronts,
             shared_conflicts,

@@ -88,7 +88,7 @@ pub fn dense_ffn_tiled(
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("dense_ffn K2", quantity, value)?;
     }
-    let kernel = tiles.kernel(gate_up);
+    let kernel = gpu.launched(&tiles.kernel(gate_up));
     let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     let grid = Grid {
         blocks: (count(n).div_ceil(tile_rows), count(2 * hidden.ld()).div_ceil(tile_cols)),

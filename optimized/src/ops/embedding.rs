@@ -11,9 +11,6 @@ use crate::error::Error;
 use crate::kernel::table::EMBEDDING;
 use crate::tensor::Matrix;
 
-/// Threads of the block that owns a row.
-const THREADS: u32 = EMBEDDING.constant("THREADS");
-
 /// y \[n, d\] of n tokens and E \[v, d\].
 ///
 /// C1 and C2: the reference's. K2: sizes are below 2³¹.
@@ -45,13 +42,14 @@ pub fn embedding_of(gpu: &Gpu, tokens: &Tokens, table: &Matrix<bf16>) -> Result<
     require(v >= tokens.v, "embedding C2", "v", v, format!("at least the tokens', {}", tokens.v))?;
     let mut y = gpu.uninitialised((n, d))?;
     let ld = dimension("embedding K2", "ld(E)", table.ld())?;
-    let function = gpu.function(&EMBEDDING, "embedding")?;
-    let grid = Grid { blocks: (count(n), 1), threads: THREADS };
+    let kernel = gpu.launched(&EMBEDDING);
+    let function = gpu.function(&kernel, "embedding")?;
+    let grid = Grid { blocks: (count(n), 1), threads: kernel.constant("THREADS") };
     let mut launch = gpu.launch(&function);
     launch.arg(tokens.ids.data()).arg(table.data()).arg(y.data_mut()).arg(&ld);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C2; K2 by `Matrix`; K3 because y was just allocated.
     let done = unsafe { launch.launch(grid.into()) };
-    gpu.outcome(done, || EMBEDDING.label())?;
+    gpu.outcome(done, || kernel.label())?;
     Ok(y)
 }

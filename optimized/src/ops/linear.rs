@@ -158,6 +158,7 @@ pub(super) fn multiply<T: Output>(
     }
     let mut y = gpu.uninitialised::<T>((n, m))?;
     let (kernel, entry) = kernels.of(tiling);
+    let kernel = &gpu.launched(kernel);
     let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(kernel, n, m) };
     let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(kernel, k))?;
     let weight = w.argument("linear K2")?;

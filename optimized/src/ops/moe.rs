@@ -83,7 +83,7 @@ impl Tiles {
 /// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share.
 ///
 /// C1 to C3: the reference's, and `linear`'s. K1: the experts' number is the router's. K3: their weights' rows are those of all,
-/// and sizes are below 2³¹. K5: a block has room.
+/// and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
 pub fn moe(
     gpu: &Gpu,
     x: &Matrix<bf16>,
@@ -120,8 +120,10 @@ pub fn moe_tiled(
         p.check((n, h), output.dim())?;
     }
 
-    let launch = Launch { gpu, kernel: tiles.kernel(gate_up), k: dimension("moe K3", "k", k)? };
-    let of_down = Launch { kernel: tiles.kernel(down), ..launch };
+    let launch = Launch { gpu, kernel: gpu.launched(&tiles.kernel(gate_up)), k: dimension("moe K3", "k", k)? };
+    let of_down = Launch { kernel: gpu.launched(&tiles.kernel(down)), ..launch };
+    let [own, other] = [launch, of_down].map(|launch| launch.kernel.constant("TILE_ROWS") as usize);
+    require(own == other, "moe K6", "rows of a tile of w2", other, format!("those of a tile of w1 and w3, {own}"))?;
     let (order, tiles) = launch.place(routed, experts.count)?;
     let mut fed = Fed {
         hidden: gpu.uninitialised((n * k, intermediate))?,

@@ -8,13 +8,11 @@ use reference::contract::{Linear, RoundingContract, Router, Semantics, require};
 use super::{count, dimension, length};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
+use crate::kernel::Kernel;
 use crate::kernel::stated::WARP_LANES;
 use crate::kernel::table::ROUTER;
 use crate::tensor::Matrix;
 
-/// Tokens of a block, and its warps.
-const TOKENS: u32 = ROUTER.constant("BLOCK_TOKENS");
-const WARPS: u32 = ROUTER.constant("BLOCK_WARPS");
 /// Experts that a warp's lanes keep.
 const MAX_TOP_K: usize = WARP_LANES;
 /// Experts that the 32 bits of the lanes' marks stand for.
@@ -73,9 +71,11 @@ pub fn router(
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("router K1", quantity, value)?;
     }
-    let function = gpu.function(&ROUTER, "router")?;
-    let grid = Grid { blocks: (count(n).div_ceil(TOKENS), 1), threads: 32 * WARPS };
-    let grid = gpu.with_shared("router K3", grid, shared_bytes(d, experts))?;
+    let kernel = gpu.launched(&ROUTER);
+    let function = gpu.function(&kernel, "router")?;
+    let blocks = (count(n).div_ceil(kernel.constant("BLOCK_TOKENS")), 1);
+    let grid = Grid { blocks, threads: 32 * kernel.constant("BLOCK_WARPS") };
+    let grid = gpu.with_shared("router K3", grid, shared_bytes(&kernel, d, experts))?;
     let mut launch = gpu.launch(&function);
     launch.arg(x.data()).arg(gate.data()).arg(bias.data());
     launch.arg(out.logits.data_mut()).arg(out.scores.data_mut()).arg(out.choice.data_mut());
@@ -86,11 +86,11 @@ pub fn router(
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by the checks and the allocations; K2 by C2 and as required; K3 by `with_shared`; K4 because all that is written was just allocated.
     let done = unsafe { launch.launch(grid) };
-    gpu.outcome(done, || ROUTER.label())?;
+    gpu.outcome(done, || kernel.label())?;
     Ok(out)
 }
 
 /// Shared memory of a block: its tokens' rows of x, and in their place, once these are read, scores and choices.
-pub fn shared_bytes(d: usize, experts: usize) -> u32 {
-    TOKENS * count((2 * d).next_multiple_of(4).max(2 * 4 * experts))
+pub fn shared_bytes(kernel: &Kernel, d: usize, experts: usize) -> u32 {
+    kernel.constant("BLOCK_TOKENS") * count((2 * d).next_multiple_of(4).max(2 * 4 * experts))
 }

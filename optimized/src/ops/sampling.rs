@@ -9,8 +9,6 @@ use crate::error::Error;
 use crate::kernel::table::SAMPLING;
 use crate::tensor::Matrix;
 
-/// Threads of the block that owns a row.
-const THREADS: u32 = SAMPLING.constant("THREADS");
 /// Bytes of a thread's best.
 const BEST_BYTES: u32 = 12;
 
@@ -28,14 +26,15 @@ pub fn argmax_there(gpu: &Gpu, logits: &Matrix<bf16>) -> Result<(Matrix<i32>, Ma
     let mut margins = gpu.zeros::<f32>((1, n))?;
     let ld = dimension("sampling K1", "ld(z)", logits.ld())?;
     let v = dimension("sampling K1", "v", v)?;
-    let function = gpu.function(&SAMPLING, "sampling_argmax")?;
-    let grid =
-        gpu.with_shared("sampling K3", Grid { blocks: (count(n), 1), threads: THREADS }, THREADS * BEST_BYTES)?;
+    let kernel = gpu.launched(&SAMPLING);
+    let threads = kernel.constant("THREADS");
+    let function = gpu.function(&kernel, "sampling_argmax")?;
+    let grid = gpu.with_shared("sampling K3", Grid { blocks: (count(n), 1), threads }, threads * BEST_BYTES)?;
     let mut launch = gpu.launch(&function);
     launch.arg(logits.data()).arg(tokens.data_mut()).arg(margins.data_mut()).arg(&v).arg(&ld);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by `Matrix`; K2 by the allocations; K3 by the grid.
     let done = unsafe { launch.launch(grid) };
-    gpu.outcome(done, || SAMPLING.label())?;
+    gpu.outcome(done, || kernel.label())?;
     Ok((tokens, margins))
 }

@@ -24,6 +24,7 @@ fn every_command_explains_itself() {
         "show",
         "kernels",
         "bench",
+        "tune",
         "fixtures",
         "demo",
         "mistakes",

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use ndarray::Array2;
-use optimized::kernel::table::KERNELS;
+use optimized::kernel::table::{KERNELS, ROUTER};
 use optimized::ops::attention::{Cut, prefill_bytes, split_bytes};
 use optimized::ops::linear::{Output, Tiling, tile_bytes};
 use optimized::ops::router::router;
@@ -37,7 +37,7 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         all.extend(of_op.map(|kernel| (kernel.label(), label, tile_bytes(kernel))));
     }
     for (d, experts) in ROUTERS {
-        all.push((format!("router, d = {d}"), "router K3", routing::shared_bytes(d, experts)));
+        all.push((format!("router, d = {d}"), "router K3", routing::shared_bytes(&ROUTER, d, experts)));
     }
     let prefill = prefill_bytes(HEAD);
     let decode = if Cut::of(1, HEAD, most) == Cut::Keys { split_bytes(HEAD) } else { prefill };

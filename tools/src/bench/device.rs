@@ -30,6 +30,9 @@ use super::pattern::Pattern;
 use layer::{Layer, Passed};
 use maker::{Maker, narrow};
 
+/// Logits that are drawn on every device; more are not, where accesses are counted.
+const WRITTEN: usize = 1 << 22;
+
 /// All of it.
 #[derive(Debug)]
 pub struct OnDevice {
@@ -66,7 +69,8 @@ impl OnDevice {
         let tokens = Tokens::upload(&gpu, &ids, v)?;
         let embedding = maker.large((v, h))?;
         let head = if config.tie_word_embeddings { None } else { Some(maker.large((v, h))?) };
-        let logits = maker.large((n, v))?;
+        // What the largest logit's search accesses depends on them.
+        let logits = if n * v <= WRITTEN { maker.small((n, v))? } else { maker.large((n, v))? };
         progress();
         let mut layers = Vec::new();
         for (number, (kind, _)) in kinds(&config).into_iter().enumerate() {

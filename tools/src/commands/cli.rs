@@ -9,7 +9,7 @@ use crate::commands::github;
 use crate::commands::interrupt::remove_unfinished_when_stopped;
 use crate::commands::{
     account, bench, check, claims, completions, convert, decode, demo, diagnose, diff, fixtures, kernels, man, merge,
-    mistakes, op, prompt, run, show, synth, verify,
+    mistakes, op, prompt, run, show, synth, tune, verify,
 };
 use crate::report::output::Output;
 
@@ -115,6 +115,23 @@ pub enum Command {
     /// Without one, the emulated device counts: launches, bytes of global memory, sectors that warps ask for, bank conflicts
     /// of shared memory; nothing of a GPU's time can be said. The reference's own time for the same is measured, too.
     Bench(bench::Bench),
+    /// Tune an operator's launch parameters: tiles, stages, warps, threads, by the loop of document 003.
+    ///
+    /// Each round analyses what takes the most time, plans a change of one parameter, and evaluates it; it is kept if it is better
+    /// by more than the threshold, else reverted. A candidate first has to be right: its kernel runs at a small size on the
+    /// emulated device, where every load and store is checked for races, in three orders of its threads, and must give the bits
+    /// of the reference in f32 in the kernels' order. One that does not is never evaluated, and never kept.
+    ///
+    /// On a GPU, candidates are timed as by `parity bench`. The emulated device has no time: there a cost model is optimized, of
+    /// bytes, sectors, bank conflicts, launches, tiles that are not full, and occupancy, which a GPU may contradict.
+    ///
+    /// With `--history FILE` the loop goes on where it was stopped, with the same seed as if it had not been. Nothing is changed
+    /// in the program: what was found is to be written into `optimized/src/kernel/table.rs`.
+    ///
+    /// For decoding: `parity tune experts.moe --history moe.json`; for a prompt: `parity tune experts.linear_qkv --tokens 64`.
+    /// A name that is not known gets a list. Compiling candidates needs a C++ compiler, which CXX may name. Exit code 0 whether
+    /// anything better was found or not; of `--prove`, 1 where the candidate is not right.
+    Tune(tune::Tune),
     /// List, verify or regenerate the golden cases.
     Fixtures(fixtures::Fixtures),
     /// Write on standard output what a shell needs to complete commands and options.
@@ -156,6 +173,7 @@ pub fn main() -> ExitCode {
         Command::Show(command) => command.carry_out(output),
         Command::Kernels(command) => command.carry_out(output),
         Command::Bench(command) => command.carry_out(output),
+        Command::Tune(command) => command.carry_out(output),
         Command::Fixtures(command) => command.carry_out(output),
         Command::Completions(command) => command.carry_out(Cli::command(), output),
         Command::Man(command) => command.carry_out(Cli::command(), output),

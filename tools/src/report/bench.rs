@@ -159,7 +159,7 @@ fn share(share: f64) -> String {
 }
 
 /// Microseconds in a unit that fits.
-fn microseconds(time: f64) -> String {
+pub(super) fn microseconds(time: f64) -> String {
     match time {
         1e6.. => format!("{:.2} s", time / 1e6),
         1e3.. => format!("{:.2} ms", time / 1e3),
