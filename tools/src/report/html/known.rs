@@ -73,7 +73,7 @@ fn all(names: &[&str]) -> Markup {
     let known: Vec<&Lesson> = lessons().filter(|lesson| names.contains(&lesson.name)).collect();
     html! {
         @if !known.is_empty() {
-            section.report {
+            section {
                 h2 { "Known mistakes" }
                 p { "More of one: " code { "parity mistakes NAME" } "; a page of each: " code { "parity mistakes --html DIR" } "." }
                 @for lesson in known {
