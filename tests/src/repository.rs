@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fixtures::golden::Golden;
+
 /// The members of the workspace.
 pub const MEMBERS: [&str; 5] = ["reference", "fixtures", "optimized", "tools", "tests"];
 
@@ -13,6 +15,11 @@ fn root() -> PathBuf {
 /// A file's place, by its path from the project's root.
 pub fn path(path: &str) -> PathBuf {
     root().join(path)
+}
+
+/// The golden cases, with what the original computed of each: the program has that of a few.
+pub fn golden() -> Golden {
+    Golden::open(&path("fixtures/golden"))
 }
 
 /// The text of a file, by its path from the project's root; `None` if there is no such file.

@@ -57,7 +57,7 @@ pub fn all() -> Vec<Witness> {
 
 /// A golden case, or one that is beside the dumps.
 pub fn model(case: &str) -> Model {
-    let beside = Golden::open(&folder()).case(case).or_else(|_| Golden::embedded().case(case));
+    let beside = Golden::open(&folder()).case(case).or_else(|_| repository::golden().case(case));
     Model::of_case(beside.expect("it is one of them")).expect("it is whole")
 }
 

@@ -2,7 +2,7 @@
 
 use fixtures::activations::dump::Dump;
 use fixtures::checkpoint::held::HeldWeights;
-use fixtures::golden::{Case, Golden};
+use fixtures::golden::Case;
 use fixtures::names::at::At;
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
@@ -22,6 +22,7 @@ use reference::site::Extent;
 use reference::{RoundingContract, Semantics, Site};
 use tests::device::devices;
 use tests::mistaken::shown;
+use tests::repository;
 use tools::failure::Failure;
 use tools::judge::candidate::{Candidate, Live};
 use tools::judge::found::Found;
@@ -30,7 +31,7 @@ use tools::judge::verdict::{SiteReport, Verdict};
 use tools::judge::verification::Verification;
 
 fn cases() -> Vec<Case> {
-    let golden = Golden::embedded();
+    let golden = repository::golden();
     let names = golden.names().expect("there are cases");
     names.iter().map(|name| golden.case(name).expect("it is whole")).collect()
 }

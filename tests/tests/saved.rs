@@ -5,12 +5,12 @@ use std::path::Path;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
-use fixtures::golden::Golden;
 use fixtures::{Dtype, Tensor};
 use ndarray::{Array2, array};
 use reference::storage::Mode;
 use reference::{RoundingContract, Site, Storage, Tracked};
 use tests::mistaken::Setting;
+use tests::repository;
 use tests::seen::{Seen, modules};
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
@@ -22,7 +22,7 @@ type Saved = fn(&str) -> bool;
 
 /// What transformers computed for a built-in case, as someone saves it: of what is kept, some in another type.
 fn converted(case: &str, saved: Storage, is_kept: Saved, is_saved: Saved, path: &Path) {
-    let case = Golden::embedded().case(case).expect("it is built in");
+    let case = repository::golden().case(case).expect("it is one of them");
     let expected = case.expected().expect("it is whole");
     let mut writer = DumpWriter::create(path).expect("writable");
     for name in expected.names().filter(|name| is_kept(name)) {

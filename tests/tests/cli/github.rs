@@ -69,6 +69,25 @@ fn what_cannot_be_read_or_written_is_told() {
     assert_refused(&ran, &["GITHUB_STEP_SUMMARY /dev/full: cannot append: No space left on device"]);
 }
 
+#[test]
+fn a_diagnosis_names_the_mistake_in_an_annotation_and_in_the_summary() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let witness = repository::path("fixtures/golden-mistakes/m2-gqa3-f32/eps_outside.safetensors");
+    let witness = witness.to_str().expect("UTF-8");
+    let mut command = program(folder.path(), &["diagnose", "m2-gqa3-f32", witness, "--json", "-"]);
+    command.env("GITHUB_ACTIONS", "true").env("GITHUB_STEP_SUMMARY", folder.path().join("summary.md"));
+    let ran = Ran::of(command.output().expect("the program was built"));
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(serde_json::from_str::<serde_json::Value>(&ran.stdout).is_ok(), "{ran}");
+    assert!(ran.says("::error title=parity%3A m2-gqa3-f32%3A eps_outside explains the fault at model."), "{ran}");
+    let summary = fs::read_to_string(folder.path().join("summary.md")).expect("it is there");
+    assert!(summary.contains("### eps\\_outside explains the fault at model"), "{summary}");
+    let right = case("m2-gqa3-f32").join("expected.safetensors");
+    let mut command = program(folder.path(), &["diagnose", "m2-gqa3-f32", right.to_str().expect("UTF-8")]);
+    let ran = Ran::of(command.env("GITHUB_ACTIONS", "true").output().expect("the program was built"));
+    assert!(ran.code == Some(0) && !ran.says("::"), "{ran}");
+}
+
 /// What the action runs once parity is built.
 #[test]
 fn the_action_verifies_what_its_inputs_name() {

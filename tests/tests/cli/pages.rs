@@ -6,6 +6,7 @@ use std::path::Path;
 use roxmltree::Document;
 use scraper::Html;
 use tests::repository;
+use tools::diagnose::lessons::list::lessons;
 
 use super::reports::{change_values, faults};
 use super::{Ran, case, parity};
@@ -154,6 +155,11 @@ fn a_diagnosis_is_a_page() {
     let heads: Vec<String> = all(&page, "h3").iter().map(text).collect();
     assert!(heads.first().is_some_and(|head| head.starts_with("1. eps_outside (")), "{heads:?}");
     assert!(all(&page, "dd").iter().any(|fact| text(fact).contains(DUMP)));
+    let links: Vec<&str> = all(&page, "h3 a").iter().filter_map(|a| a.attr("href")).collect();
+    assert_eq!(links, ["#mistake-eps_outside"]);
+    let lesson = lessons().find(|lesson| lesson.name == "eps_outside").expect("it is known");
+    let told: String = all(&page, "#mistake-eps_outside").iter().map(text).collect();
+    assert!(told.contains(lesson.numbers) && told.contains(lesson.mend) && told.contains(lesson.wrong), "{told}");
     let shares: Vec<&str> = all(&page, "meter").iter().filter_map(|meter| meter.value().attr("value")).collect();
     let [without, with] = shares[..] else { panic!("without it, and with it: {shares:?}") };
     assert!(without.parse::<usize>().expect("a count") < with.parse::<usize>().expect("a count"));

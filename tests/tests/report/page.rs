@@ -84,6 +84,21 @@ fn faults_come_first_with_place_values_and_command() {
     }
 }
 
+/// Of the operator with the first fault, the known mistakes are told, and each link leads to what is known of one.
+#[test]
+fn mistakes_that_are_made_where_a_fault_is_are_told() {
+    let page = parsed(&html(&[report()]));
+    let faults = all(&page, "details.fault");
+    let here = text(faults.first().expect("there are some"));
+    assert!(here.contains("known mistakes of ports made here") && here.contains("parity diagnose"), "{here}");
+    let links = all(&page, "details.fault details li a");
+    let links: Vec<&str> = links.iter().filter_map(|a| a.attr("href")).collect();
+    assert!(links.contains(&"#mistake-eps_outside"), "{links:?}");
+    for link in links {
+        assert_eq!(all(&page, link).len(), 1, "{link}");
+    }
+}
+
 #[test]
 fn verdicts_do_not_rest_on_colour() {
     let page = parsed(&html(&[report()]));

@@ -129,6 +129,7 @@ def test_a_manifest_says_what_the_file_says(dump, tensors):
 @pytest.mark.parametrize(
     ("arguments", "problem", "help"),
     [
+        ({"model": object()}, "expected a folder or a built-in case's name, found builtins.object", "parity.watch(model"),
         ({"model": "nobody"}, "nobody is neither a folder nor a built-in case", "name a folder with config.json"),
         ({"dump": "nowhere.npz"}, "nowhere.npz: is not there", "check the path"),
         ({"dump": {}}, "tensors in memory: holds no tensor", "a dump is a"),

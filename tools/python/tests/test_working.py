@@ -43,7 +43,7 @@ def test_an_interrupt_ends_the_work():
     try:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            parity.verify("m2-mqa-top8-long-f32", coverage=True)  # Takes many times as long.
+            parity.verify("m3-gqa4-f32", coverage=True)  # Takes many times as long.
         timer.join()
     finally:
         signal.signal(signal.SIGINT, handler)

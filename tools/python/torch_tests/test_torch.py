@@ -5,6 +5,7 @@ pip install -r tools/oracle/requirements.txt './tools/python[test]' && pytest to
 
 import json
 import re
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,16 @@ def test_options_that_are_none_are_refused_before_the_block(model):
     for options in ({"lens": "local"}, {"manifest": {}}, {"dump": {}}):
         with pytest.raises(TypeError):
             parity.watch(model, CASE, **options)
+
+
+def test_models_that_are_none_are_refused(model):
+    with pytest.raises(parity.ParityError, match="expected a torch.nn.Module, found builtins.str"):
+        parity.watch(CASE, CASE)
+    with pytest.raises(parity.ParityError, match="found transformers.models.minimax_m2"):
+        parity.verify(model, {})
+    other = torch.nn.Sequential(OrderedDict(encoder=torch.nn.Linear(4, 4), activation=torch.nn.ReLU()))
+    with pytest.raises(parity.ParityError, match="names are known"), parity.watch(other, CASE):
+        other(torch.zeros(1, 3, 4))
 
 
 def test_nothing_that_runs_is_refused(model):

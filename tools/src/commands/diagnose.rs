@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::github;
 use super::outcome::Outcome;
 use super::progress::bars;
 use crate::commands::options::{DumpOptions, Reporting};
@@ -49,9 +50,11 @@ impl Diagnose {
             }
             diagnoses.push(self.diagnosed(&model, dumped, output)?);
         }
-        files.write_diagnosis(&of_diagnoses(&diagnoses), || {
+        let written = files.write_diagnosis(&of_diagnoses(&diagnoses), || {
             page(&self.model, &self.dump.display().to_string(), &diagnoses)
-        })?;
+        });
+        let told = github::tell_diagnoses(&self.model, &diagnoses, output);
+        Failure::of_all([written, told].into_iter().filter_map(Result::err))?;
         Ok(if diagnoses.iter().all(Diagnosis::is_right) { Outcome::Good } else { Outcome::Fault })
     }
 

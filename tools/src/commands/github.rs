@@ -7,22 +7,32 @@ use std::path::Path;
 
 use miette::Diagnostic;
 
+use crate::diagnose::diagnosis::Diagnosis;
 use crate::failure::Failure;
 use crate::report::content::Report;
 use crate::report::github::summary::summary;
-use crate::report::github::{annotations, failure};
+use crate::report::github::{annotations, diagnosis, failure};
 use crate::report::output::Output;
 
 /// Says the annotations after the report, and appends to the step's summary, if it has one.
 pub(super) fn tell(reports: &[Report], output: Output) -> Result<(), Failure> {
+    tell_texts(|| annotations(reports), || summary(reports), output)
+}
+
+/// The same of the diagnoses of a dump's requests.
+pub(super) fn tell_diagnoses(model: &str, diagnoses: &[Diagnosis], output: Output) -> Result<(), Failure> {
+    tell_texts(|| diagnosis::annotations(model, diagnoses), || diagnosis::summary(model, diagnoses), output)
+}
+
+fn tell_texts(annotations: impl Fn() -> String, summary: impl Fn() -> String, output: Output) -> Result<(), Failure> {
     if is_there() {
-        let annotations = annotations(reports);
+        let annotations = annotations();
         if !annotations.is_empty() {
             output.say(&annotations);
         }
     }
     match env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) {
-        Some(path) => append(Path::new(&path), &summary(reports)),
+        Some(path) => append(Path::new(&path), &summary()),
         None => Ok(()),
     }
 }

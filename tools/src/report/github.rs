@@ -3,6 +3,7 @@
 //! Source: *Workflow commands for GitHub Actions* of GitHub's documentation; what is escaped is as in `command.ts` of
 //! `actions/toolkit`.
 
+pub mod diagnosis;
 mod markdown;
 pub mod summary;
 
@@ -41,7 +42,11 @@ struct Annotation {
 pub fn annotations(reports: &[Report]) -> String {
     let errors = shown(reports.iter().flat_map(errors).collect(), "more fault");
     let warnings = shown(reports.iter().flat_map(warnings).collect(), "more suspicious site");
-    let all: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
+    joined(&errors, &warnings)
+}
+
+fn joined(errors: &[Annotation], warnings: &[Annotation]) -> String {
+    let all: Vec<String> = errors.iter().chain(warnings).map(ToString::to_string).collect();
     all.join("\n")
 }
 

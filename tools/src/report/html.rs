@@ -1,8 +1,9 @@
 //! The report as a page: one file that asks for no other, in light and dark, for wide screens and narrow ones.
 //!
 //! Reading order: `cells`, what the map has; `map`, the map; `detail`, what is said of one of its cells;
-//! `shown`, errors over the images; `findings`, faults first; `detection`, what could have been found; `plot`, curves and
-//! histograms; `drift`, `routing` and `tokens`, the model as a whole; `diagnosis`, the page of known mistakes.
+//! `shown`, errors over the images; `findings`, faults first; `known`, mistakes that are made there; `detection`, what could
+//! have been found; `plot`, curves and histograms; `drift`, `routing` and `tokens`, the model as a whole; `diagnosis`, the
+//! page of what was diagnosed; `mistakes`, a page for each that is known.
 
 mod cells;
 mod curves;
@@ -11,6 +12,7 @@ mod detection;
 pub mod diagnosis;
 mod drift;
 mod findings;
+mod known;
 mod levels;
 mod map;
 pub mod mistakes;
@@ -43,6 +45,7 @@ pub fn html(reports: &[Report]) -> String {
         h1 { "parity" @if let Some(conclusion) = conclusion { " " (badge(conclusion)) } }
         @if reports.len() > 1 { (contents(reports)) }
         @for (number, report) in reports.iter().enumerate() { (section(number, report)) }
+        (known::of_reports(reports))
     };
     page(&format!("{word} · parity · {}", names.join(", ")), &body)
 }

@@ -69,6 +69,19 @@ def paths_of(given: Any) -> list[str]:
     return [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else [os.fspath(path) for path in given]
 
 
+def model_of(given: Any) -> str:
+    """A model's folder or name.
+
+    Raises:
+        ParityError: it is something else, such as a model's object.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        return os.fspath(given)
+    found = f"{type(given).__module__}.{type(given).__qualname__}"
+    help = "name the folder that its weights are from; parity.watch(model, folder) judges what a PyTorch model computes"
+    raise failed(f"model: expected a folder or a built-in case's name, found {found}", help)
+
+
 def path_of(given: Any) -> str | None:
     """A path, or none."""
     return None if given is None else os.fspath(given)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parity import _native
-from parity._arguments import call, layers_of, path_of, paths_of, texts_of, tokens_of
+from parity._arguments import call, layers_of, model_of, path_of, paths_of, texts_of, tokens_of
 from parity._errors import failed
 from parity._tensors import dump_of
 
@@ -75,7 +75,7 @@ def verify(
         "coverage": coverage,
         "command": call(
             "verify",
-            os.fspath(model),
+            model_of(model),
             dump,
             tokens=tokens,
             precision=precision,
@@ -87,7 +87,7 @@ def verify(
             manifest=manifest,
         ),
     }
-    return _native.verify(os.fspath(model), opened, known, question)
+    return _native.verify(model_of(model), opened, known, question)
 
 
 def diagnose(
@@ -109,7 +109,7 @@ def diagnose(
     explain a fault.
     """
     known = _known(tokens, precision, semantics, names, _shown(pixels, images, videos))
-    return _native.diagnose(os.fspath(model), dump_of(dump, manifest), known)
+    return _native.diagnose(model_of(model), dump_of(dump, manifest), known)
 
 
 def diff(
@@ -176,7 +176,7 @@ def run(
     if decode < 0:
         raise failed(f"decode: {decode}, expected 0 or more", "give the number of tokens to decode")
     job = {
-        "model": os.fspath(model),
+        "model": model_of(model),
         "tokens": tokens_of(tokens),
         "shown": _shown(pixels, images, videos),
         "semantics": semantics,

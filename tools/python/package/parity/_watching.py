@@ -6,6 +6,7 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from parity._arguments import model_of
 from parity._asserting import require
 from parity._calls import Path, diagnose, verify
 from parity._errors import failed
@@ -42,11 +43,15 @@ def watch(
         options: those of `verify`: `tokens` (recorded unless the model was given embeddings), `precision`, `lenses`, ….
 
     Raises:
-        ParityError: from the block's end, as `verify`; and where no module ran.
+        ParityError: from the block's end, as `verify`; where no module ran; and at once, where `model` is no module.
         TypeError: an option that `verify` does not have.
     """
     from parity.capture import Capture
 
+    if not hasattr(model, "named_modules"):
+        found = f"{type(model).__module__}.{type(model).__qualname__}"
+        raise failed(f"model: expected a torch.nn.Module, found {found}", "give the model itself, then its folder")
+    model_of(checkpoint)
     signature(verify).bind(checkpoint, None, manifest=None, **options)
     capture = Capture(model, inputs=inputs, include=include, exclude=exclude)
     return Watch(capture, checkpoint, producer, options)

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::page;
+use super::{known, page};
 use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::report::diagnosis::{Fact, facts, place, rest, suspicious};
 use crate::report::figures::counted;
@@ -21,6 +21,7 @@ pub fn diagnoses(model: &str, dump: &str, all: &[Diagnosis]) -> String {
                 (one(diagnosis))
             }
         }
+        (known::of_diagnoses(all))
     };
     page(&title, &body)
 }
@@ -42,7 +43,7 @@ fn one(diagnosis: &Diagnosis) -> Markup {
 /// A mistake: its name, its facts, and how much of the site's values it reproduces, without it and with it.
 fn mistake(number: usize, explained: &Explained) -> Markup {
     html! {
-        h3 { (number) ". " (explained.name) " (" (explained.way) ")" }
+        h3 { (number) ". " (known::link(explained.name)) " (" (explained.way) ")" }
         (list(&facts(explained)))
         @if let Some(reproduced) = explained.reproduced {
             dl.facts {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::cells::{Cell, Cells, ratio};
-use super::{detail, map};
+use super::{detail, known, map};
 use crate::judge::decoded::Cause;
 use crate::judge::verdict::Verdict;
 use crate::report::content::Report;
@@ -46,6 +46,7 @@ fn fault(report: &Report, cell: &Cell<'_>, open: bool) -> Markup {
                 " " span.aside { (site.lens) " lens, " (site.faults) " of " (site.count) ", ratio " (detail::short(ratio(site))) }
             }
             (detail::facts(report, cell))
+            @if known::told_at(report).any(|fault| fault.site == site.site) { (known::made_here(site)) }
             p { a href={ "#" (cell.id) } { "show on the map" } }
         }
     }

@@ -47,6 +47,15 @@ pub fn one(entry: &Entry) -> String {
     let body = html! {
         p { a href=(INDEX) { "All known mistakes" } }
         h1 { (entry.name) }
+        (told(entry))
+        dl.facts { dt { "can be made in" } dd { (entry.models()) } }
+    };
+    page(&format!("{} · known mistakes · parity", entry.name), &body)
+}
+
+/// What is known of one, whatever the model.
+pub(super) fn told(entry: &Entry) -> Markup {
+    html! {
         (part("What the code does", entry.about))
         (part("What is right", entry.right))
         (part("What it does to the numbers", entry.numbers))
@@ -56,14 +65,12 @@ pub fn one(entry: &Entry) -> String {
             dt { "right" } dd { code { (entry.right_code) } }
             dt { "shown by" } dd { (entry.operators.join(", ")) }
             dt { "visible" } dd { (entry.visible) }
-            dt { "can be made in" } dd { (entry.models()) }
             @for witness in entry.witnessed() { dt { "what it did" } dd { (witness) } }
             dt { "see it" } dd { code { "parity demo " (entry.name) } }
         }
-    };
-    page(&format!("{} · known mistakes · parity", entry.name), &body)
+    }
 }
 
 fn part(title: &str, text: &str) -> Markup {
-    html! { h3 { (title) } p { (text) } }
+    html! { p { strong { (title) ". " } (text) } }
 }

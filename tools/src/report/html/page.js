@@ -172,6 +172,7 @@ function press(report, event) {
 
 for (const report of document.querySelectorAll(".report")) {
   const map = report.querySelector(".map");
+  if (!map) continue; // A diagnosis has none.
   map.addEventListener("keydown", (event) => press(report, event));
   map.addEventListener("click", (event) => {
     const cell = event.target.closest("td[id]");
