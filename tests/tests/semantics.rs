@@ -47,8 +47,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     // Each part on the heap: by value, the drawn trees of all points are more than a test's stack.
     let m3 = (sparse().boxed(), attending().boxed(), slips().boxed(), places().boxed(), predicting().boxed());
     let m3 = m3.prop_map(|(sparse, attending, slips, places, mtp)| merged(&[sparse, attending, slips, places, mtp]));
-    (m2.boxed(), m3.boxed(), feed_forward().boxed(), vision().boxed()).prop_map(|((rope, norm, router, attention, rotation), m3, ffn, seen)| {
-        Semantics {
+    (m2.boxed(), m3.boxed(), feed_forward().boxed(), vision().boxed()).prop_map(
+        |((rope, norm, router, attention, rotation), m3, ffn, seen)| Semantics {
             gate_clamp: ffn.gate_clamp,
             activation: ffn.activation,
             up_beta: ffn.up_beta,
@@ -92,8 +92,8 @@ fn semantics() -> impl Strategy<Value = Semantics> {
             patch_order: seen.patch_order,
             vision_post_norm: seen.vision_post_norm,
             ..m3
-        }
-    })
+        },
+    )
 }
 
 fn shifted() -> impl Strategy<Value = Shifted> {

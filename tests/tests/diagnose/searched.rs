@@ -169,3 +169,20 @@ fn what_nothing_explains_is_not_explained() {
         assert_eq!(diagnosis.unexplained.map(|fault| fault.site), Some(at));
     }
 }
+
+/// A mean square that is divided by d − 1 is as if the weight were multiplied by √((d − 1)/d), but has no number to fit.
+#[test]
+fn an_unbiased_mean_square_is_no_factor() {
+    let setting = setting(false);
+    let weight = Weight::Layer(1, LayerWeight::PostAttentionNorm);
+    let of =
+        |factor: fn(f64) -> f64| diagnoses(&setting, |weights| map(weights, weight, |w| &w * factor(w.len() as f64)));
+    for diagnosis in of(|d| ((d - 1.0) / d).sqrt()) {
+        assert!(diagnosis.explained.is_empty(), "{diagnosis:#?}");
+        let told = "the mean square has all 96 channels, divided by 95";
+        assert!(diagnosis.solved.iter().any(|said| said.contains(told)), "{diagnosis:#?}");
+    }
+    for diagnosis in of(|d| ((d - 1.5) / d).sqrt()) {
+        told(&diagnosis, "weight_scaled", "post_attention_layernorm in layer 1");
+    }
+}

@@ -126,9 +126,8 @@ impl Comparison<'_> {
         }
         let tried = self.unsuspicious(equals(tried))?;
         let Some((best, others)) = told_apart(tried) else { return Ok(None) };
-        if let ([Assumed { mistake, .. }], Some(bench)) = (&best.added[..], everywhere.as_ref())
-            && mistake.name == search::kinds::SCALED.name
-            && search::is_of_statistics(bench, best.reproduced[1])?
+        if let Some(bench) = &everywhere
+            && is_a_statistic(bench, &best)?
         {
             return Ok(None);
         }
@@ -239,6 +238,9 @@ impl Comparison<'_> {
             tried.extend(self.several(assumption, nearest, (first, Clue::default()), progress, &mut attempt)?);
         }
         let Some((best, others)) = told_apart(equals(tried)) else { return Ok(None) };
+        if is_a_statistic(&bench, &best)? {
+            return Ok(None);
+        }
         Ok(Some((self.explained(assumption, (first, &[]), (&best, &others))?, best)))
     }
 
@@ -371,6 +373,12 @@ impl Comparison<'_> {
             few && report.verdict < Verdict::Suspicious
         }))
     }
+}
+
+/// Whether a weight's factor is what a norm's mean square is off by.
+fn is_a_statistic(bench: &Bench<'_, '_>, best: &Tried) -> Result<bool, Failure> {
+    let [Assumed { mistake, .. }] = &best.added[..] else { return Ok(false) };
+    Ok(mistake.name == search::kinds::SCALED.name && search::is_of_statistics(bench, best.reproduced[1])?)
 }
 
 /// Those under which a site reproduces more values, the most first. What is searched here is seen in its layer alone.

@@ -276,3 +276,53 @@ fn keys_of_two_pages_exchanged() {
     let said = M2.said_of(LayerSite::Context, &port);
     has(&said, "attention reads the keys, or the values, of tokens 8 to 15 and of 16 to 23 in each other's place");
 }
+
+/// M2, of whose attention the context is shown, too.
+const WITH_CONTEXT: Subject = Subject { shows: &[LayerSite::QNorm, LayerSite::Context], ..M2 };
+
+/// A mask of no plain rule: every eleventh pair is left out, but a token and its own key.
+#[test]
+fn a_mask_with_holes() {
+    let is_seen = |token: usize, key: usize| token == key || !(7 * token + 3 * key).is_multiple_of(11);
+    let said = said_of(&WITH_CONTEXT, |(token, _, key), score| is_seen(token, key).then_some((score, 1.0)));
+    has(&said, "attention has another mask, which all heads share: token ");
+}
+
+/// The length of another request, behind which a token sees itself alone.
+#[test]
+fn a_mask_of_another_length() {
+    let said = said(|(token, _, key), score| (key < 20 || token == key).then_some((score, 1.0)));
+    has(&said, "attention does not see the keys from key 20 to the key 1 before the token");
+}
+
+#[test]
+fn a_query_head_that_is_not_rotated() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let unrotated = shown.of(1, LayerSite::QNorm);
+        attention(model, shown, |head, token| {
+            let d = head.q.ncols();
+            let q = unrotated.slice(s![.., head.number * d..(head.number + 1) * d]);
+            let head = Head { q: if head.number == 2 { q } else { head.q }, ..*head };
+            mean(&head, token, |key, score| (key <= token).then_some((score, 1.0)))
+        })
+    };
+    let said = M2.said_of(LayerSite::Context, &port);
+    has(&said, "attention reads for query head 2 keys as if queries were not rotated");
+}
+
+/// A context of \[n, heads, d\] that is written as \[heads, n, d\].
+#[test]
+fn heads_before_tokens() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let y = shown.of(1, LayerSite::Context);
+        let (n, m) = y.dim();
+        let heads = model.config().num_attention_heads;
+        let values = (0..n * m).map(|at| {
+            let (head, rest) = (at / (n * m / heads), at % (n * m / heads));
+            y[[rest / (m / heads), head * (m / heads) + rest % (m / heads)]]
+        });
+        Array2::from_shape_vec((n, m), values.collect()).expect("as many")
+    };
+    let said = WITH_CONTEXT.said_of(LayerSite::Context, &port);
+    has(&said, "values are written as [6, 40, 16], and read as if they stood as [40, 6, 16]");
+}

@@ -138,3 +138,17 @@ fn a_query_norms_root_in_bf16() {
     });
     has(&said, "the reciprocal root of the mean square is rounded to bf16");
 }
+
+#[test]
+fn a_norms_variance_about_the_mean() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let of = (model, shown.of(1, LayerSite::Residual), LayerWeight::PostAttentionNorm);
+        let variance = |row: ArrayView1<'_, f32>| {
+            let (n, sum) = (row.len() as f32, row.sum());
+            row.dot(&row) / n - (sum / n).powi(2)
+        };
+        normed(of, |row, eps| 1.0 / (variance(row) + eps).sqrt(), |w| w)
+    };
+    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "the variance about the row's mean stands for the mean square");
+}

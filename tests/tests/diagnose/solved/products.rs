@@ -153,3 +153,39 @@ fn a_row_has_the_values_of_another() {
         assert!(said.iter().any(|own| own.starts_with("rows have the values of others: ")), "{said:#?}");
     }
 }
+
+/// The rows' scales of a quantized weight, of which each row has that of the row before.
+#[test]
+fn rows_with_the_scale_of_the_row_before() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let w = weight(model, LayerWeight::QProj);
+        let largest: Vec<f32> =
+            w.rows().into_iter().map(|row| row.fold(0.0, |most: f32, w| most.max(w.abs()))).collect();
+        let times = |k: usize| largest[(k + largest.len() - 1) % largest.len()] / largest[k];
+        shown.of(1, LayerSite::QProj) * &(0..largest.len()).map(times).collect::<Array1<f32>>()
+    };
+    let said = M2.said_of(LayerSite::QProj, &port);
+    has(&said, "rows of the weight count by factors of their own, ");
+    assert!(said[0].contains("each has the scale of the row 1 before it"), "{said:#?}");
+}
+
+/// The blocks' scales of another tensor.
+#[test]
+fn blocks_with_other_scales() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, w) = (shown.of(1, LayerSite::InputNorm), weight(model, LayerWeight::QProj));
+        let times = |(k, j): (usize, usize)| 1.0 + 0.4 * ((7 * (k / 32) + 3 * (j / 32) + 1) as f32).sin();
+        x.dot(&(&w * &Array2::from_shape_fn(w.dim(), times)).t())
+    };
+    let said = M2.said_of(LayerSite::QProj, &port);
+    has(&said, "blocks of 32 input channels of the weight count by factors of their own, ");
+}
+
+/// A residual that is added before the ranks' sum, and again behind it.
+#[test]
+fn a_residual_beside_an_output() {
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.of(1, LayerSite::Attention) + shown.of(0, LayerSite::Output);
+    let said = M2.said_of(LayerSite::Attention, &port);
+    has(&said, "beside the right values, ");
+    assert!(said[0].contains("is added 1.0000 times"), "{said:#?}");
+}

@@ -2,6 +2,7 @@
 
 use ndarray::{Array2, Axis};
 use reference::models::decoder::Decoder;
+use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Site};
 use tools::diagnose::diagnosis::{diagnose, solved};
 use tools::judge::comparison::Comparison;
@@ -91,4 +92,31 @@ fn another_sigmoid() {
         &r / &sums(&r)
     });
     has(&said, "the router's sigmoid is another function of its argument: ");
+}
+
+#[test]
+fn scores_divided_by_a_sum_of_biased_ones() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let bias = model.weights().get(Weight::Layer(1, LayerWeight::CorrectionBias)).expect("it is there");
+        let bias: Vec<f32> = bias.dense::<f32>().into_iter().collect();
+        let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
+        let scores = shown.of(1, LayerSite::GateScores);
+        let r = Array2::from_shape_fn(chosen.dim(), |(token, slot)| scores[[token, chosen[[token, slot]]]]);
+        &r / &sums(&(&r + &chosen.mapv(|expert| bias[expert])))
+    };
+    let said = M2.said_of(LayerSite::GateWeights, &port);
+    has(&said, "the scores are divided by the sum of those with their bias");
+}
+
+#[test]
+fn the_least_weight_is_left_out() {
+    let said = said(|r| {
+        let mut w = &r / &sums(&r);
+        for mut row in w.rows_mut() {
+            let least = row.fold(f32::INFINITY, |least, w| least.min(*w));
+            row.mapv_inplace(|w| if w > least { w } else { 0.0 });
+        }
+        w
+    });
+    has(&said, "of 40 of 40 tokens, the least of their weights is 0, and the others are right");
 }

@@ -174,3 +174,26 @@ fn keys_with_the_rotation_of_other_positions() {
     let said = Subject { shows: SHOWN, ..M2 }.said_of(LayerSite::Probabilities, &port);
     has(&said, "keys 4 to 7: each is rotated by the position 4 behind its own");
 }
+
+/// A head whose keys the rotation leaves out.
+#[test]
+fn keys_that_are_not_rotated_for_one_head() {
+    let rotated = |score: Score, d: usize, q: &Array2<f32>, k: &Array2<f32>| {
+        let of = |x: &Array2<f32>, row: usize, head: usize| x.slice(s![row, head * d..(head + 1) * d]).to_owned();
+        of(q, score.token, score.head).dot(&of(k, score.key, score.head * 2 / 6)) / (d as f32).sqrt()
+    };
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (n, d) = (shown.of(1, LayerSite::QRope).nrows(), model.config().head_dim);
+        let [q, k, plain] = [LayerSite::QRope, LayerSite::KRope, LayerSite::KNorm].map(|site| shown.of(1, site));
+        let mut p = Array2::zeros((6 * n, n));
+        for (head, token) in (0..6).flat_map(|head| (0..n).map(move |token| (head, token))) {
+            let keys = if head == 4 { plain } else { k };
+            let weights: Array1<f32> =
+                (0..=token).map(|key| rotated(Score { head, token, key, is: 0.0 }, d, q, keys).exp()).collect();
+            p.slice_mut(s![head * n + token, ..=token]).assign(&(&weights / weights.sum()));
+        }
+        p
+    };
+    let said = Subject { shows: SHOWN, ..M2 }.said_of(LayerSite::Probabilities, &port);
+    has(&said, "head 4: scores are as if keys were not rotated");
+}

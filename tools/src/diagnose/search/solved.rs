@@ -6,12 +6,13 @@
 //! [`scores`], as by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a
 //! router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and
 //! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for
-//! a summand; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
-//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
+//! a summand, and what is [`added`] beside the right values; [`layout`], the order of axes; [`penalty`], what a sampler made of
+//! logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
 //! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
 //! them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow
 //! but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
 
+mod added;
 mod axial;
 mod blocks;
 mod coarse;
@@ -23,6 +24,7 @@ mod frequencies;
 mod function;
 mod inputs;
 mod layer_norm;
+mod layout;
 mod least_squares;
 mod listed;
 mod mixture;
@@ -53,8 +55,9 @@ use crate::failure::Failure;
 
 /// Whether a norm's own equation, which has no parameter to fit, explains as many values as a factor that was fitted.
 pub(in crate::diagnose) fn is_of_statistics(bench: &Bench<'_, '_>, fitted: Share) -> Result<bool, Failure> {
-    let solution = layer_norm::of_statistics(bench)?;
-    Ok(solution.is_some_and(|solution| !fitted.exceeds(solution.share(bench))))
+    let of_moments = layer_norm::of_statistics(bench)?;
+    let is_more = of_moments.is_some_and(|solution| !fitted.exceeds(solution.share(bench)));
+    Ok(is_more || norm::of_statistics(bench)?.is_some())
 }
 
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
@@ -92,7 +95,7 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
     if said.is_empty() {
         let solutions = product.into_iter().chain(coarse::solve(bench)).chain(other_rows::solve(bench));
         let solutions = solutions.chain(other_columns::solve(bench));
-        let solutions = solutions.chain(sums::solve(bench)?);
+        let solutions = solutions.chain(sums::solve(bench)?).chain(added::solve(bench)?).chain(layout::solve(bench));
         said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }
     if said.is_empty() {

@@ -65,6 +65,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         return Ok(Vec::new());
     }
     let others = others(bench, of)?;
+    if let Some(solution) = of_statistics(bench)? {
+        return Ok(vec![solution]);
+    }
     let same = SAME * bench.rounding();
     let heads = bench.candidate.ncols() / width;
     let (mut found, mut values) = (Vec::new(), bench.ideal.clone());
@@ -82,6 +85,17 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         return Ok(solution.into_iter().collect());
     }
     Ok(vec![Solution::new(said(found, heads), values)])
+}
+
+/// The values of a norm whose mean square is an unbiased variance's, which has no parameter.
+pub(super) fn of_statistics(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> {
+    let Some(of) = weight(bench.site) else { return Ok(None) };
+    let w = effective(bench, of)?;
+    if w.is_empty() || w.iter().any(|w| w.abs() < NONE) {
+        return Ok(None);
+    }
+    let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
+    Ok(read.and_then(|(x, unrounded)| bits::unbiased(bench, &x, &unrounded, &w)))
 }
 
 /// What goes into a norm, as a contract stores it where it is not shown.

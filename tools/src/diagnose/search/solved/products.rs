@@ -6,10 +6,11 @@
 //!
 //! with y \[n, m\] the candidate's values in all steps, x \[n, d\] what goes in, the weight W \[m, d\], and of the tower a bias
 //! b \[m\]. [`channels`] has those
-//! that are summed other than once, [`bits`] what operands are rounded to, [`input`] the tensor that is read.
+//! that are summed other than once, [`factors`] parts that count by factors of their own, [`bits`] what operands are rounded to, [`input`] the tensor that is read.
 
 mod bits;
 mod channels;
+mod factors;
 mod input;
 
 use ndarray::{Array1, Array2, Axis, concatenate};
@@ -71,7 +72,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> 
     let found = product.of_some_channels().or_else(|| product.of_counted_channels());
     match found.or_else(|| product.of_fewer_bits()) {
         Some(found) => Ok(Some(found)),
-        None => product.of_another_input(input),
+        None => Ok(product.of_another_input(input)?.or_else(|| product.of_factors())),
     }
 }
 

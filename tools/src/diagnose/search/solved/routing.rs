@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! wᵢₛ = c·rᵢₛ / (Σₜ rᵢₜ + δ)               solved for c and δ; right are c = 1 and δ = 0
+//! wᵢₛ = rᵢₛ / Σₜ (rᵢₜ + bᵢₜ)                with the choice's bias b
 //! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
 //! ```
 //!
 //! with the weights w \[n, k\] of each token's choices, r \[n, k\] their scores without bias, and z = ln(r/(1 − r)) their logits.
 
+use std::collections::BTreeSet;
+
 use ndarray::{Array2, Axis, stack};
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::weights::{LayerWeight, Weight};
+use reference::{Error, LayerSite, RoundingContract, Site, Storage};
 
 use super::curve::{Curve, Point};
 use super::least_squares;
@@ -42,7 +46,20 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     if are_same(&bench.ideal, &bench.candidate, same) {
         return Ok(Vec::new());
     }
-    let said = of_sums(&r, &bench.candidate, same)
+    let bias = bench.with_model(|model| {
+        let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
+        Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
+    });
+    // A router may have no bias.
+    let biased = bias.ok().filter(|bias| chosen.iter().all(|expert| *expert < bias.len())).map(|bias| {
+        let sums = (&r + &chosen.mapv(|expert| bias[expert])).sum_axis(Axis(1));
+        &r / &sums.insert_axis(Axis(1))
+    });
+    let biased = biased.filter(|values| are_same(values, &bench.candidate, same));
+    let said = biased
+        .map(|values| ("the scores are divided by the sum of those with their bias".to_owned(), values))
+        .or_else(|| left_out(&bench.ideal, &bench.candidate, same))
+        .or_else(|| of_sums(&r, &bench.candidate, same))
         .or_else(|| in_place(&r, &bench.candidate, same))
         .or_else(|| steeper(&r, &bench.candidate, same))
         .map(|(said, values)| Solution::new(vec![said], values));
@@ -51,6 +68,26 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
 
 fn are_same(a: &Array2<f64>, b: &Array2<f64>, same: f64) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= same * b.abs())
+}
+
+/// Weights that are 0, where the others are right: those of the least scores, or of one slot.
+fn left_out(right: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let is_right = |(w, right): (&f64, &f64)| *w == 0.0 || (w - right).abs() <= same * right.abs();
+    let lost: Vec<(usize, usize)> =
+        w.indexed_iter().filter(|(at, w)| **w == 0.0 && right[*at] > 0.0).map(|(at, _)| at).collect();
+    if lost.is_empty() || !w.iter().zip(right).all(is_right) {
+        return None;
+    }
+    let is_least = |&(i, s): &(usize, usize)| right.row(i).iter().all(|other| right[[i, s]] <= *other);
+    let which = if lost.iter().all(is_least) {
+        "the least of their weights".to_owned()
+    } else if lost.iter().all(|(_, slot)| *slot == lost[0].1) {
+        format!("the weight of choice {}", lost[0].1 + 1)
+    } else {
+        "some of their weights".to_owned()
+    };
+    let rows: BTreeSet<usize> = lost.iter().map(|(row, _)| *row).collect();
+    Some((format!("of {} of {} tokens, {which} is 0, and the others are right", rows.len(), w.nrows()), w.clone()))
 }
 
 /// One factor for each token, by the sum of its scores; with the weights that follow.

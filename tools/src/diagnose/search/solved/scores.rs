@@ -6,9 +6,10 @@
 //!
 //! with the probabilities p \[heads·n, keys\] of each call, one head's rows below the other's: but for a number of each row the
 //! difference is what was done to its scores. [`rows`] has it; [`masked`] says which keys are seen that are not, or the other way
-//! round; [`bias`], what scores are multiplied by or have added to them; [`keys`], that some keys are others; [`functions`], that
+//! round; [`bias`], what scores are multiplied by or have added to them; [`keys`], that some keys are others; [`angles`], how queries and keys are rotated; [`functions`], that
 //! the exponential is another function.
 
+mod angles;
 mod bias;
 mod functions;
 mod keys;
@@ -29,6 +30,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         return Ok(vec![solution]);
     }
     if let Some(solution) = keys::solve(&rows, bench)? {
+        return Ok(vec![solution]);
+    }
+    if let Some(solution) = angles::solve(&rows, bench)? {
         return Ok(vec![solution]);
     }
     Ok(functions::solve(&rows, bench).into_iter().collect())

@@ -6,12 +6,13 @@
 //!
 //! of query head h and its key head g, with values v \[groups, n, d\]; right are the p of a softmax over qᵢ·kⱼ/√d. Of the ways to
 //! weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in common
-//! ([`told`]); or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their own keys and values
-//! ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the text model,
+//! ([`told`]), or the [`mask`] of each; or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their
+//! own keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the text model,
 //! and of the vision tower, whose tokens are patches.
 
 mod bent;
 mod heads;
+mod mask;
 mod parts;
 mod reads;
 mod softmax;
@@ -24,6 +25,8 @@ use reference::config::Attention;
 
 pub(super) use self::heads::Heads;
 use self::heads::SOME;
+pub(super) use self::mask::{Mask, told as told_of_masks};
+pub(super) use self::reads::ANGLES;
 pub(super) use self::softmax::{Sums, joined};
 pub(super) use self::told::{Weighed, tell};
 pub(super) use self::way::{Run, Way};
@@ -59,8 +62,9 @@ pub(super) fn of_rows(heads: &Heads, sees_all: impl Fn(usize) -> bool, bench: &B
     }
     let (said, told) = tell(&found, tried.len(), off.len());
     if said.is_empty() {
-        let other = reads::solve(heads, &tried, bench).or_else(|| bent::solve(heads, &tried, bench));
-        return other.into_iter().collect();
+        let of_masks = mask::solve(heads, &tried, off.len(), bench);
+        let of_others = || reads::solve(heads, &tried, bench).or_else(|| bent::solve(heads, &tried, bench));
+        return of_masks.or_else(of_others).into_iter().collect();
     }
     let untold = (0..n).filter(|row| !told.contains(row));
     untold.for_each(|row| values.row_mut(row).assign(&bench.ideal.row(row)));

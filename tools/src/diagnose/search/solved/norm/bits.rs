@@ -1,7 +1,8 @@
-//! What an RMS norm computes in fewer bits than it should.
+//! What an RMS norm computes in fewer bits than it should, or of one channel less than it has.
 //!
 //! ```text
 //! yᵢⱼ = mⱼ·ρ(xᵢⱼ·rᵢ)        rᵢ = 1/√(ε + (1/d)·Σₖ xᵢₖ²)        one of m, x, ρ, r, the squares and their sum rounded; solved for which
+//! rᵢ = 1/√(ε + (1/(d − 1))·Σₖ xᵢₖ²)        as an unbiased variance has it
 //! ```
 //!
 //! with x \[n, d\] what goes in and m \[d\] what is multiplied with: the weight, or 1 plus it. A row is a token's, or that of one
@@ -43,6 +44,8 @@ enum Rounded {
     Root,
     /// The mean of squares.
     Mean,
+    /// Nothing, but the sum of squares is divided by one less than their number.
+    Unbiased,
     /// Squares.
     Squares,
     /// Squares, and the sums of so many in a row; the sum of these, too, or not.
@@ -77,28 +80,25 @@ pub(super) fn solve(
     m: &Array1<f64>,
 ) -> Option<Solution> {
     let rows = Rows { x, ..Rows::of(bench, unrounded, m)? };
-    let of = |way: Way| {
-        let values = rows.values(way);
-        (bench.equal(&values).equal, bench.distance(&values), way, values)
-    };
-    // A right norm, as the twin rounds it or otherwise.
-    let (mut right, mut before) = (bench.equal(&bench.twin.computed).equal, bench.off());
-    for (equal, off, ..) in Way::of(Rounded::Nothing, rows.output, rows.output).map(of) {
-        (right, before) = (right.max(equal), before.min(off));
-    }
-    let unequal = bench.candidate.len() - right;
-    let ways = Way::all(m.len(), rows.output).map(of);
-    // The most values; of as many, as where next to none are, what is nearest.
-    let (equal, off, way, values) = ways.reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a })?;
-    let is_reproduced = equal as f64 - right as f64 >= OF_UNEQUAL * unequal as f64;
-    if unequal == 0 || !is_reproduced && off > LEFT * before {
-        return None;
-    }
+    let (way, values) = rows.found(bench, Way::all(m.len(), rows.output))?;
     let is_one_plus = bench.config().norm_weight == NormWeight::OnePlus;
     let said = match way.rounded {
         Rounded::Weight if is_one_plus => format!("1 plus the norm's weight is rounded to {}", way.to),
         rounded => format!("{rounded} rounded to {}", way.to),
     };
+    Some(Solution::new(vec![said], values))
+}
+
+/// The same of a mean square that is divided by one less than its channels, whatever else may be.
+pub(super) fn unbiased(
+    bench: &Bench<'_, '_>,
+    x: &Array2<f64>,
+    unrounded: &Array2<f64>,
+    m: &Array1<f64>,
+) -> Option<Solution> {
+    let rows = Rows { x, ..Rows::of(bench, unrounded, m).filter(|_| m.len() > 1)? };
+    let (_, values) = rows.found(bench, Way::of(Rounded::Unbiased, rows.output, rows.output))?;
+    let said = format!("the mean square has all {0} channels, divided by {1}", m.len(), m.len() - 1);
     Some(Solution::new(vec![said], values))
 }
 
@@ -142,6 +142,24 @@ impl<'a> Rows<'a> {
         is_own.then_some(Rows { x, m, eps, output })
     }
 
+    /// Of some ways that which reproduces the most values, if it does most of those that no right norm has.
+    fn found(&self, bench: &Bench<'_, '_>, ways: impl Iterator<Item = Way>) -> Option<(Way, Array2<f64>)> {
+        let of = |way: Way| {
+            let values = self.values(way);
+            (bench.equal(&values).equal, bench.distance(&values), way, values)
+        };
+        // A right norm, as the twin rounds it or otherwise.
+        let (mut right, mut before) = (bench.equal(&bench.twin.computed).equal, bench.off());
+        for (equal, off, ..) in Way::of(Rounded::Nothing, self.output, self.output).map(of) {
+            (right, before) = (right.max(equal), before.min(off));
+        }
+        let unequal = bench.candidate.len() - right;
+        // The most values; of as many, as where next to none are, what is nearest.
+        let (equal, off, way, values) = ways.map(of).reduce(|a, b| if (b.0, -b.1) > (a.0, -a.1) { b } else { a })?;
+        let is_reproduced = equal as f64 - right as f64 >= OF_UNEQUAL * unequal as f64;
+        (unequal > 0 && (is_reproduced || off <= LEFT * before)).then_some((way, values))
+    }
+
     fn values(&self, way: Way) -> Array2<f64> {
         let width = self.m.len();
         let mut values = Array2::zeros(self.x.dim());
@@ -174,7 +192,8 @@ impl Way {
             }
             _ => squares.sum(),
         };
-        let mean = at(Rounded::Mean, sum / x.len() as f64);
+        let count = x.len() - usize::from(self.rounded == Rounded::Unbiased);
+        let mean = at(Rounded::Mean, sum / count as f64);
         let r = at(Rounded::Root, (mean + eps).sqrt().recip());
         Zip::from(&x).and(m).map_collect(|x, m| {
             let normalized = at(Rounded::Normalized, self.normalized.nearest(x * r));
@@ -197,6 +216,7 @@ impl fmt::Display for Rounded {
             Rounded::Normalized => f.write_str("what is normed is, before the weight,"),
             Rounded::Root => f.write_str("the reciprocal root of the mean square is"),
             Rounded::Mean => f.write_str("the mean square is"),
+            Rounded::Unbiased => f.write_str("the sum of squares, divided by one less than their number, is"),
             Rounded::Squares => f.write_str("squares are"),
             Rounded::Sums(count, false) => write!(f, "squares, and their sums of {count} in a row, are"),
             Rounded::Sums(count, true) => {

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! sᵢ = 1/√(Σⱼ zᵢⱼ²/c + eᵢ)        over the first or last channels j, or all; solved for how many they are, and for c
+//! sᵢ = 1/√(tᵢ + eᵢ)                t the variance, the square of the mean size, or the largest square
 //! ```
 //!
 //! with z \[n, d\] what is right before the weight, s \[n\] how many times as large rows are, and e = 1 − Σⱼ zᵢⱼ²/d, over all
 //! channels, the share that ε has of what is right.
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 
 /// Rows by which it is told. Of a right statistic next to nothing is left, and one of thousands of wrong ones leaves a tenth of as
 /// many independent differences in one of 10⁸ cases.
@@ -43,6 +44,20 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
         let what = format!("the mean square has all {width} channels, divided by {divisor}");
         return Some((what, right.mapv(|right| (right * width as f64 / divisor + 1.0 - right).sqrt().recip())));
     }
+    let others: [(&str, fn(ArrayView1<'_, f64>) -> f64); 3] = [
+        ("the variance about the row's mean stands for the mean square", variance),
+        ("the square of the mean size stands for the mean square", |z| {
+            z.map(|z| z.abs()).mean().unwrap_or(0.0).powi(2)
+        }),
+        ("the largest square stands for the mean square", |z| z.fold(0.0, |most: f64, z| most.max(z * z))),
+    ];
+    for (what, of) in others {
+        let stands: Array1<f64> = z.rows().into_iter().map(of).collect();
+        let left: f64 = stands.iter().zip(&taken).map(|(stands, taken)| (stands - taken).powi(2)).sum();
+        if left <= LEFT * LEFT * moved {
+            return Some((what.to_owned(), (stands + right.mapv(|right| 1.0 - right)).mapv(|t| t.sqrt().recip())));
+        }
+    }
     // The squares of the channels before each [n, d + 1].
     let mut before = Array2::zeros((n, width + 1));
     for ((i, j), z) in z.indexed_iter() {
@@ -64,4 +79,10 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
     let which = if from == 0 { "first" } else { "last" };
     let what = format!("the mean square has the {which} {count} of {width} channels, divided by {divisor}");
     Some((what, (of(nearest) + right.mapv(|right| 1.0 - right)).mapv(|mean| mean.sqrt().recip())))
+}
+
+/// The mean square about the mean.
+fn variance(z: ArrayView1<'_, f64>) -> f64 {
+    let (n, sum) = (z.len() as f64, z.sum());
+    z.dot(&z) / n - (sum / n).powi(2)
 }

@@ -7,7 +7,7 @@ use ndarray::{Array1, Array2, s};
 use super::rows::{Row, Rows, softmax};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
-use crate::diagnose::search::solved::weighing::{Run, Way, Weighed, tell};
+use crate::diagnose::search::solved::weighing::{Mask, Run, Way, Weighed, tell, told_of_masks};
 use crate::failure::Failure;
 
 /// The largest probability that may be 0 for another reason than a mask.
@@ -43,8 +43,32 @@ pub(super) fn solve(rows: &Rows, bench: &Bench<'_, '_>) -> Result<Option<Solutio
             })
         })
         .collect();
-    let (said, _) = tell(&weighed, tokens.len(), tokens.len());
+    let (mut said, _) = tell(&weighed, tokens.len(), tokens.len());
+    if said.is_empty() {
+        said.extend(one_by_one(rows, &of));
+    }
     Ok((!said.is_empty()).then(|| Solution::new(said, values)).filter(|solution| solution.is_more(bench)))
+}
+
+/// The masks of tokens that see no key behind them, where all heads share them.
+fn one_by_one(rows: &Rows, of: &impl Fn(&Row) -> Vec<bool>) -> Option<String> {
+    let mut masks: Vec<Mask> = Vec::new();
+    for row in &rows.off {
+        let seen = of(row);
+        if seen.iter().skip(row.token + 1).any(|is| *is) {
+            return None;
+        }
+        let lost = (0..=row.token).filter(|key| !seen[*key]).collect();
+        let mask = Mask { row: row.token, lost };
+        match masks.iter().find(|other| other.row == row.token) {
+            Some(other) if *other != mask => return None,
+            Some(_) => {}
+            None => masks.push(mask),
+        }
+    }
+    masks.retain(|mask| !mask.lost.is_empty());
+    masks.sort_by_key(|mask| mask.row);
+    (!masks.is_empty()).then(|| told_of_masks(&masks, masks.len()))
 }
 
 /// Whether a row counts each key.

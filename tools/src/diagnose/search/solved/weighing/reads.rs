@@ -11,6 +11,7 @@ mod whose;
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 
+pub(in crate::diagnose) use self::whose::ANGLES;
 use self::whose::{Of, Whose};
 use super::heads::Heads;
 use super::way::Run;

@@ -1,6 +1,6 @@
 //! Means of values by a softmax of their scores, of keys that are seen.
 
-use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate, s};
 
 use super::way::{Merge, Run, Way};
 
@@ -104,6 +104,11 @@ impl Sums {
         weights /= weights.sum();
         let mean = weights.dot(&self.each.slice(s![span.from..span.to, ..]));
         (mean, weights)
+    }
+
+    /// vⱼ.
+    pub(super) fn value(&self, key: usize) -> ArrayView1<'_, f64> {
+        self.each.row(key)
     }
 
     pub(super) fn scores(&self) -> &Array1<f64> {

@@ -120,16 +120,18 @@ impl Weighed {
         let place = self.row - self.call;
         to.extend((self.call > 0 && run.to >= place).then(|| Edge::InCall(run.to - place)));
         let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+        // A length that another request had: what stands between it and the token.
+        let is_between = |(from, to): &(Edge, Edge)| {
+            let is_up_to = matches!((from, to), (Edge::At(_), Edge::Off(by)) if *by <= 0);
+            matches!((from, to), (Edge::At(_), Edge::Off(_))) && !(is_up_to && what == What::Without)
+        };
         let mixed = |(from, to): &(Edge, Edge)| {
             matches!(
                 (from, to),
-                (Edge::At(_), Edge::Off(_))
-                    | (Edge::Off(_), Edge::At(_))
-                    | (Edge::Span, Edge::Span)
-                    | (Edge::At(_) | Edge::Off(_), Edge::InCall(_))
+                (Edge::Off(_), Edge::At(_)) | (Edge::Span, Edge::Span) | (Edge::At(_) | Edge::Off(_), Edge::InCall(_))
             )
         };
-        pairs.filter(|pair| !mixed(pair)).map(|(from, to)| Alike::Keys(what, from, to)).collect()
+        pairs.filter(|pair| !mixed(pair) && !is_between(pair)).map(|(from, to)| Alike::Keys(what, from, to)).collect()
     }
 }
 

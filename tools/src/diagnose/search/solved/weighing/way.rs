@@ -94,6 +94,9 @@ impl Way {
         all.extend(ZEROS.map(Way::Zeros));
         let sizes = SPLITS.into_iter().filter(|size| *size < span.len());
         all.extend(sizes.flat_map(|size| MERGES.map(|merge| Way::Split(merge, size))));
+        // What is longer, and ends before the token's own key.
+        let up_to = (span.from + 1..span.to.saturating_sub(LONGEST + 1)).map(|from| Run { from, to: span.to - 1 });
+        all.extend(up_to.map(Way::Without));
         let clear = |run: &Run| run.from > span.from && run.to < span.to;
         all.extend(runs.iter().copied().filter(inside).filter(clear).map(Way::Without));
         all.extend(runs.into_iter().filter(inside).map(Way::Zeroed));

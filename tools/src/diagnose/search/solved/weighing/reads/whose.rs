@@ -26,6 +26,19 @@ pub(super) enum Of {
 /// Positions by which one head's rotation is off, at most.
 const NEAR: RangeInclusive<isize> = 1..=8;
 
+/// How often keys are turned on by the query's position and by their own, and what is rotated then.
+pub(in crate::diagnose) const ANGLES: [((isize, isize), &str); 9] = [
+    ((1, 0), "queries were not rotated"),
+    ((0, -1), "keys were not rotated"),
+    ((1, -1), "neither queries nor keys were rotated"),
+    ((2, -2), "queries and keys were rotated the other way"),
+    ((2, 0), "queries were rotated the other way"),
+    ((0, -2), "keys were rotated the other way"),
+    ((-1, 0), "queries were rotated twice"),
+    ((0, 1), "keys were rotated twice"),
+    ((-1, 1), "queries and keys were rotated twice"),
+];
+
 /// Slots of a ring, at most.
 const SLOTS: usize = 512;
 
@@ -46,6 +59,9 @@ pub(super) enum Whose {
     Twice,
     /// Their own, not rotated.
     Back,
+    /// Their own, turned on by the query's position so many times, and by their own: what it takes for queries and keys that are
+    /// rotated otherwise than by their positions.
+    Angles(isize, isize),
     /// Those of a ring of so many slots, which later ones overwrite.
     Ring(usize),
     /// Zeros.
@@ -67,13 +83,19 @@ impl Whose {
     /// Those that a head may read for all of its keys.
     pub(super) fn of_heads(groups: usize) -> Vec<Self> {
         let others = (0..groups).map(Whose::Group);
-        [Whose::Token(-1), Whose::Token(1), Whose::Turn].into_iter().chain(others).collect()
+        [Whose::Token(-1), Whose::Token(1), Whose::Turn].into_iter().chain(others).chain(Whose::angles()).collect()
+    }
+
+    /// Those that are rotated by other angles, but for what has a name of its own.
+    fn angles() -> impl Iterator<Item = Self> {
+        ANGLES.into_iter().map(|((query, own), _)| Whose::Angles(query, own))
     }
 
     /// Those that one query head may read for all of its keys: where its query is rotated otherwise, all keys are the other way.
     pub(super) fn of_queries(groups: usize) -> Vec<Self> {
         let turned = NEAR.flat_map(|by| [Whose::Turned(by), Whose::Turned(-by)]);
-        (0..groups).map(Whose::Group).chain([Whose::Token(-1), Whose::Token(1)]).chain(turned).collect()
+        let others = (0..groups).map(Whose::Group).chain([Whose::Token(-1), Whose::Token(1)]);
+        others.chain(Whose::angles()).chain(turned).collect()
     }
 
     /// Those that all may read for some of so many keys.
@@ -96,7 +118,7 @@ impl Whose {
             Whose::Group(group) => of != Of::All && of != Of::Group(group),
             Whose::Turn => of == Of::All,
             // Values do not rotate, and keys of zeros with values of zeros are found by what tokens see.
-            Whose::Turned(_) | Whose::Twice | Whose::Back => !values,
+            Whose::Turned(_) | Whose::Twice | Whose::Back | Whose::Angles(..) => !values,
             Whose::Token(_) | Whose::Exchanged(_) | Whose::Ring(_) | Whose::Zeros => true,
         }
     }
@@ -128,6 +150,10 @@ impl Whose {
                 Whose::Turned(by) => turned::on(&own, by, config),
                 Whose::Twice => turned::on(&own, row.cast_signed(), config),
                 Whose::Back => turned::on(&own, -row.cast_signed(), config),
+                Whose::Angles(of_query, of_own) => {
+                    let by = of_query * query.cast_signed() + of_own * row.cast_signed();
+                    turned::on(&own, by, config)
+                }
                 Whose::Ring(slots) if row + slots <= query => of.row(row + slots).to_owned(),
                 Whose::Group(_) | Whose::Turn | Whose::Ring(_) => own,
                 Whose::Zeros => own * 0.0,
@@ -190,6 +216,10 @@ impl Whose {
             }
             Whose::Twice => format!("{reads} keys that are rotated by their position twice"),
             Whose::Back => format!("{reads} keys that are not rotated"),
+            Whose::Angles(query, own) => {
+                let how = ANGLES.iter().find(|(angles, _)| *angles == (query, own)).map_or("", |(_, how)| how);
+                format!("{reads} keys as if {how}")
+            }
             Whose::Zeros => format!("{reads} {what} of zeros"),
         }
     }
