@@ -52,5 +52,6 @@ mod slips;
 mod speculative;
 mod storage;
 mod structure;
+mod unshown;
 mod weights;
 mod work;
