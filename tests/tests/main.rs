@@ -54,5 +54,6 @@ mod speculative;
 mod storage;
 mod structure;
 mod tune;
+mod unshown;
 mod weights;
 mod work;

@@ -5,13 +5,16 @@ use std::path::Path;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
+use fixtures::names::at::At;
 use fixtures::{Dtype, Tensor};
 use ndarray::{Array2, array};
+use reference::site::Extent;
 use reference::storage::Mode;
 use reference::{RoundingContract, Site, Storage, Tracked};
 use tests::mistaken::Setting;
 use tests::repository;
 use tests::seen::{Seen, modules};
+use tools::judge::candidate::Candidate;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
 use tools::session::dumped::{Dumped, Given};
@@ -63,6 +66,31 @@ fn right_values_are_right_as_they_were_saved() {
         let is_far = |report: &&SiteReport| report.lens == Lens::Layer && report.quantile.is_some_and(|q| q > 0.995);
         assert_eq!(sites.iter().find(is_far), None, "{case} in {saved}");
     }
+}
+
+/// A run in f16, as someone saves it in bf16.
+#[test]
+fn f16_is_found_behind_bf16() {
+    let case = "m2-gqa3-f32";
+    let setting = Setting::of(case, "transformers_f16".parse().expect("a profile"));
+    let (live, tokens) = (setting.with(&[]), setting.case.tokens.clone());
+    let (checkpoint, extent) =
+        (setting.case.checkpoint().expect("it is whole"), Extent::new(tokens.len(), tokens.len()));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let mut writer = DumpWriter::create(&path).expect("writable");
+    let shown = Site::all(checkpoint.config()).filter(|site| modules(*site) && !site.is_choice());
+    for at in shown.map(|site| At { step: 0, site }).filter(|at| live.has(*at)) {
+        let values = live.matrix(at, extent).expect("it is kept").mapv_into(|x| Storage::Bf16.nearest(x));
+        let shape = at.site.shape(checkpoint.config(), extent);
+        writer
+            .write(&at.to_string(), &Tensor::stored(Storage::Bf16, shape, values).expect("as many"))
+            .expect("writable");
+    }
+    writer.finish(&Manifest { tokens: Some(tokens), ..Manifest::default() }).expect("writable");
+    let sites = judged(case, (Storage::F16, Storage::Bf16), &path);
+    assert!(sites.len() > 20, "{} sites", sites.len());
+    assert_eq!(wrong(&sites), Vec::<&SiteReport>::new());
 }
 
 /// The reports of a dump whose values are found to have been converted, under every lens.

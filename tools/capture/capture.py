@@ -189,7 +189,7 @@ class Capture(Recording):
         return super().manifest(tokens=tokens, producer=known, unseen=self._unseen() or None, **fields)
 
     def _before(self, module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:  # A backward pass recomputes.
             return
         path = self._path(module)
         if not self._running:
@@ -210,7 +210,7 @@ class Capture(Recording):
             self._keep(f"{path}.in", next(iter((*args, *kwargs.values())), None))
 
     def _after(self, module: "torch.nn.Module", args: tuple[Any, ...], output: Any) -> None:
-        if torch.compiler.is_compiling() or not self._running:
+        if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1 or not self._running:
             return
         path = self._running.pop()
         if path == "" and "" in self._running:

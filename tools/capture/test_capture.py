@@ -105,6 +105,17 @@ def test_generate_numbers_its_calls(model, saved, cache):
     assert "step.2.model.layers.1.self_attn" in tensors
 
 
+def test_checkpoints_are_captured_once(model, saved):
+    """A backward pass computes again what was not kept; all of it was seen before."""
+    model.train()
+    model.gradient_checkpointing_enable()
+    with torch.enable_grad(), Capture(model) as capture:
+        model(torch.tensor(TOKENS), labels=torch.tensor(TOKENS), use_cache=False).loss.backward()
+    tensors, manifest = saved(capture)
+    assert len(manifest["calls"]) == 1 and manifest["tokens"] == TOKENS[0]
+    assert not any("#" in name or name.startswith("step.") for name in tensors)
+
+
 def test_beams_are_refused(model):
     with pytest.raises(RuntimeError, match="expected num_beams=1"):
         captured(model, lambda: model.generate(**PADDED, **GREEDY, num_beams=2))

@@ -34,6 +34,7 @@ pub mod stored;
 pub mod significance;
 pub mod structure;
 pub(crate) mod substitution;
+pub(crate) mod state;
 pub(crate) mod track;
 pub(crate) mod twin;
 mod unknown;

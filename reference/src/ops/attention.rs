@@ -9,8 +9,8 @@
 //!   precision has one (`query`): the caller narrows them. Under autocast all are of its type. Scores, maxima and sums f32.
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
 //!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
-//!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Not performed, but
-//!   within the bound: torch's exponential (sdpa), which is off by more than its last bits.
+//!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Of 16 bits (sdpa) the
+//!   exponential is torch's cubic (`exponential`); of f32 its quintic is within the bound.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses
@@ -18,6 +18,7 @@
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
+mod exponential;
 mod slips;
 mod sums;
 pub mod temperature;
@@ -29,6 +30,7 @@ use std::ops::Range;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, Axis, CowArray, Ix2, s};
 
+use self::exponential::exponential;
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::order::{self, Order, Tiles};
@@ -326,7 +328,7 @@ impl Attention {
             }
             let sink = self.sink.map_or(T::neg_infinity(), T::of);
             let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });
-            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = (x - top).exp());
+            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = exponential(x - top, self.exponential));
             largest.push(top);
             sums.push(Self::total(weights.row(i)) + (sink - top).exp());
         }

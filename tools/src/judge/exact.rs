@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::lens::Lens;
 use super::loaded::Loaded;
+use super::state::{Pass, Phase, State};
 use super::stored::storage_at;
 use super::substitution::{Seen, SeenChoice, Substitution};
-use super::track::{Pass, Phase, State};
 use crate::compare::metrics::unravel;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;

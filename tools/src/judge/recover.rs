@@ -45,7 +45,7 @@ pub(super) struct Recovery {
 impl Recovery {
     /// Of the choices that a phase of so many tokens does not show. `None` where errors of scores settle them all, or no later site
     /// has rows of each token, which would tell.
-    pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[Seen], tokens: usize) -> Option<Self> {
+    pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[&Seen], tokens: usize) -> Option<Self> {
         unshown.retain(|unshown| seen.iter().any(|seen| tells_of(unshown.site, seen, tokens)));
         let mut open = vec![false; tokens];
         for unshown in &unshown {
@@ -55,7 +55,7 @@ impl Recovery {
     }
 
     /// Whether the candidate is at fault whatever it chose: a value is beyond its bound that no open choice comes before.
-    pub(super) fn is_in_vain(&self, loaded: &Loaded<'_>, seen: &[Seen]) -> Result<bool, Failure> {
+    pub(super) fn is_in_vain(&self, loaded: &Loaded<'_>, seen: &[&Seen]) -> Result<bool, Failure> {
         let (tokens, first) = (self.open.len(), self.unshown[0].site);
         for Seen { site, computed, .. } in seen.iter().filter(|seen| seen.unknown.is_none()) {
             let (Some(error), candidate) = (&computed.error, loaded.value(*site)?) else { continue };
@@ -125,6 +125,11 @@ pub(super) fn settled(unshown: &[Unshown]) -> Forced {
         chosen
     };
     unshown.iter().map(|unshown| (unshown.site, of_rows(unshown))).collect()
+}
+
+/// Whether errors of scores leave any choice open.
+pub(super) fn are_open(unshown: &[Unshown]) -> bool {
+    unshown.iter().any(|unshown| (0..unshown.chosen.nrows()).any(|row| is_open(unshown, row)))
 }
 
 /// Whether errors of scores leave a row's choices open.

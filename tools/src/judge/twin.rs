@@ -17,11 +17,11 @@ use super::agreement::Agreement;
 use super::lens::Lens;
 use super::loaded::Loaded;
 use super::significance::{SiteTests, Structures};
+use super::state::{Pass, Phase, State};
 use super::stored::{shown_in, storage_at};
 use super::structure::Shown;
 use super::structure::chances::REPLAYS;
 use super::substitution::{Seen, Substitution, Unshown};
-use super::track::{Pass, Phase, State};
 use crate::failure::Failure;
 
 /// Runs in other orders where activations are wide, by which the share of values that differ is predicted.

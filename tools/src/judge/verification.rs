@@ -22,7 +22,8 @@ use crate::judge::judging::Kept;
 use crate::judge::lens::Lens;
 use crate::judge::loaded::Loaded;
 use crate::judge::significance::Significant;
-use crate::judge::track::{Pass, Phase, State, Track};
+use crate::judge::state::{Pass, Phase, State};
+use crate::judge::track::Track;
 use crate::judge::twin::Twin;
 use crate::judge::verdict::SiteReport;
 

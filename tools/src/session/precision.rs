@@ -81,7 +81,9 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     // In wide types the order of sums alone makes most values others.
     let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
     if is_narrow && found.share < OWN {
-        for computed in [Storage::F32, Storage::Bf16].into_iter().filter(|computed| *computed != activations) {
+        for computed in
+            [Storage::F32, Storage::Bf16, Storage::F16].into_iter().filter(|computed| *computed != activations)
+        {
             let sought = Sought { activations: computed, saved: activations, ..plain };
             let mut converted = find(compared, &sought)?;
             if computed == Storage::F32 {

@@ -190,9 +190,9 @@ impl Attention {
         (1.0 + self.accumulator.certain(keys)) * (1.0 + gamma(3 * keys, self.sum.unit_roundoff())) - 1.0
     }
 
-    /// The scores as the truth has them.
+    /// The scores, and their exponentials, as the truth has them.
     fn unrounded(&self) -> Attention {
-        Attention { scores: Rounding::NONE, mode: Mode::Nearest, ..*self }
+        Attention { scores: Rounding::NONE, exponential: 0.0, mode: Mode::Nearest, ..*self }
     }
 
     /// κ without R2 and the sum of values: the sum of weights, the division, the rescalings of an online softmax.

@@ -3,6 +3,8 @@
 use reference::ops::attention::temperature::{self, tempered};
 use reference::semantics::{Causal, KeyHead, ScoreType, Semantics, Temperature};
 
+use tests::torch::fexp_u20;
+
 use super::*;
 
 /// Scores that overflow leave nothing: ∞ − ∞ is NaN, not a choice of the largest.
@@ -58,6 +60,24 @@ fn r2_rounds_before_the_division_in_flash() {
     assert_eq!(oracle(&p, &q, &k, &v), array![[0.367_187_5 / (1.0 + e)]]);
     // What a site shows are the probabilities before that.
     assert_eq!(probabilities(&p, q.view(), k.view()), Ok(array![[1.0 / (1.0 + e), e / (1.0 + e)]]));
+}
+
+/// Of 16 bits torch takes a cubic for the exponential, of f32 none.
+#[test]
+fn r2_takes_torch_s_exponential() {
+    let x: [f32; 9] = [0.0, -0.5, -1.0, -1.5, -2.0, -2.5, -3.0, -6.25, -90.0];
+    let (q, k) = (array![[1.0]], Array2::from_shape_fn((9, 1), |(key, _)| f64::from(x[key])));
+    for preset in [RoundingContract::EAGER_BF16, RoundingContract::EAGER_F32] {
+        let p = ONE.under(&RoundingContract { attention: AttentionRound::Sdpa, ..preset });
+        let p = Attention { output: Rounding::NONE, probabilities: Rounding::NONE, ..p };
+        let is_narrow = preset == RoundingContract::EAGER_BF16;
+        let weights = x.map(|x| if is_narrow { f64::from(fexp_u20(x)) } else { f64::from(x).exp() });
+        let sum: f64 = weights.iter().sum();
+        for (key, weight) in weights.iter().enumerate() {
+            let v = Array2::from_shape_fn((9, 1), |(other, _)| f64::from(u8::from(other == key)));
+            assert!((oracle(&p, &q, &k, &v)[[0, 0]] - weight / sum).abs() < 1e-15, "key {key}");
+        }
+    }
 }
 
 /// Half of 257 is 128.5, in bf16 128.

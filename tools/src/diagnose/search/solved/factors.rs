@@ -67,7 +67,8 @@ pub(super) fn of_keys(numbers: &BTreeMap<usize, f64>, same: f64) -> Option<Strin
     let off = numbers.iter().filter(|(_, more)| (**more - middle).abs() > same);
     let each: Vec<String> = off.map(|(key, more)| format!("key {key} {:+.4}", more - middle)).collect();
     let (count, is_none) = (each.len(), each.is_empty());
-    let said = format!("the scores of {count} keys have a number of each key more, whatever the query: {}", listed(each));
+    let said =
+        format!("the scores of {count} keys have a number of each key more, whatever the query: {}", listed(each));
     (!is_none).then_some(said)
 }
 
