@@ -247,11 +247,12 @@ impl Rounding {
 
     #[inline]
     fn each<T: Real>(self, x: &mut [T], nearest: impl Fn(f64) -> f64, at_random: impl Fn(f64, u64) -> f64) {
-        match self.mode {
-            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => x.iter_mut().for_each(|x| *x = T::of(nearest(x.wide()))),
-            Mode::Stochastic(seed) => {
-                x.iter_mut().for_each(|x| *x = T::of(at_random(x.wide(), random(seed, x.wide()))));
-            }
+        let round = |x: f64| match self.mode {
+            Mode::Nearest | Mode::Sums(_) | Mode::Ordered => nearest(x),
+            Mode::Stochastic(seed) => at_random(x, random(seed, x)),
+        };
+        for x in x {
+            *x = T::of(round(x.wide()));
         }
     }
 }
