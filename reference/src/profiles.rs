@@ -69,6 +69,21 @@ const fn autocast(autocast: Autocast) -> RoundingContract {
     RoundingContract { autocast, ..TRANSFORMERS }
 }
 
+/// The same under `torch.compile`: what stands between two products is fused, computes in f32 and rounds what it stores.
+const COMPILED: RoundingContract = RoundingContract {
+    attention: AttentionRound::Sdpa,
+    gate: GateRound::Activations,
+    swiglu: ActivationRound::Stored,
+    norm_input: NormInput::Fused,
+    ..RoundingContract::FUSED
+};
+
+const COMPILED_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["gate=stored"]];
+
+const COMPILED_SOURCE: &str = "torch 2.15: _inductor/lowering.py and codegen/cpp.py, which compute narrow types in f32 \
+                               (`emulate_precision_casts` is off), over transformers 5.23's modeling_minimax_m2.py and \
+                               modeling_minimax_m3_vl.py";
+
 const AUTOCAST_BF16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=bf16"]];
 
 const AUTOCAST_F16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=f16"]];
@@ -176,7 +191,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 12] = [
+pub const PROFILES: [Profile; 14] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -192,6 +207,8 @@ pub const PROFILES: [Profile; 12] = [
         autocast(Autocast::F16ButExperts),
         (AUTOCAST_F16_MODES, AUTOCAST_SOURCE),
     ),
+    of(("transformers_compiled_bf16", "transformers"), Storage::Bf16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
+    of(("transformers_compiled_f16", "transformers"), Storage::F16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
     of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
     of(("vllm_f16", "vllm"), Storage::F16, VLLM, (VLLM_MODES, VLLM_SOURCE)),

@@ -344,7 +344,11 @@ fn mixture() -> impl Strategy<Value = Contract> {
             experts,
             operands,
             kv_cache,
-            norm_input: if b[6] { NormInput::Stored } else { NormInput::Sum },
+            norm_input: match (b[6], b[4]) {
+                (true, _) => NormInput::Stored,
+                (false, true) => NormInput::Sum,
+                (false, false) => NormInput::Fused,
+            },
             ..RoundingContract::IDEAL
         })
     })

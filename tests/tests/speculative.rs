@@ -80,7 +80,7 @@ fn made(
     let mut run = Run::new(RoundingContract::IDEAL, &mut unseen);
     let (choices, acceptance) =
         speculate(&mut Reference { model, cache: &mut cache, run: &mut run }, &PROMPT, p, drafter, |choice| {
-            told.push(*choice)
+            told.push(*choice);
         })?;
     assert_eq!(choices, told);
     Ok((choices, acceptance, cache))

@@ -16,7 +16,7 @@ use tools::failure::Failure;
 use tools::tune::cost::{Cost, Limit};
 use tools::tune::evolve::{Asked, Proof, Subject, begun, evolve};
 use tools::tune::history::{History, State, Verdict};
-use tools::tune::space::Space;
+use tools::tune::space::{Parameter, Space};
 
 const ASKED: Asked = Asked { rounds: 120, threshold: 0.01, seed: 3 };
 
@@ -167,7 +167,7 @@ fn tiles_that_no_warps_can_compute_are_known() {
 #[test]
 fn parameters_are_those_of_what_is_launched() {
     let names = |entry| -> Vec<String> {
-        Space::of(&[launched(LINEAR_64_BF16, entry)]).parameters.iter().map(|p| p.name()).collect()
+        Space::of(&[launched(LINEAR_64_BF16, entry)]).parameters.iter().map(Parameter::name).collect()
     };
     assert_eq!(names("linear_few_rows"), ["linear.FEW_STAGES"]);
     assert_eq!(names("linear_tiles").len(), 5);

@@ -31,7 +31,7 @@ pub(super) struct Layers {
     layout: HeadLayout,
     /// Of the index branch, if there is one.
     index_layout: Option<HeadLayout>,
-    layers: Vec<Layer>,
+    each: Vec<Layer>,
     final_norm: Matrix<bf16>,
 }
 
@@ -72,7 +72,7 @@ impl Layers {
             let index = index.map(|layout| gpu.uninitialised((positions, layout.padded()))).transpose()?;
             Ok(Kept { main, index })
         };
-        let layers = self.layers.iter().map(layer).collect::<Result<_, Error>>()?;
+        let layers = self.each.iter().map(layer).collect::<Result<_, Error>>()?;
         Ok(Cache { layers, table: self.table(gpu, positions)?, len: 0 })
     }
 
@@ -98,16 +98,16 @@ impl Layers {
         let (n, first) = (stream.dim().0, cache.len);
         let Cache { layers, table, .. } = cache;
         table.show(first..first + n, tap);
-        let mut normed = rms_norm(gpu, &stream, &self.layers[0].input_norm, weighing, eps)?;
+        let mut normed = rms_norm(gpu, &stream, &self.each[0].input_norm, weighing, eps)?;
         for (layer, kept) in layers.iter_mut().enumerate() {
             tap.show(Site::Layer(layer, LayerSite::InputNorm), &normed)?;
             let attended = self.attention(gpu, layer, &normed, (table, first, kept), tap)?;
-            let norm = &self.layers[layer].post_attention_norm;
+            let norm = &self.each[layer].post_attention_norm;
             let (residual, to_network) = add_rms_norm(gpu, &stream, &attended, norm, weighing, eps)?;
             tap.show(Site::Layer(layer, LayerSite::Residual), &residual)?;
             tap.show(Site::Layer(layer, LayerSite::PostAttentionNorm), &to_network)?;
             let fed = self.feed_forward(gpu, layer, &to_network, tap)?;
-            let norm = self.layers.get(layer + 1).map_or(&self.final_norm, |next| &next.input_norm);
+            let norm = self.each.get(layer + 1).map_or(&self.final_norm, |next| &next.input_norm);
             (stream, normed) = add_rms_norm(gpu, &residual, &fed, norm, weighing, eps)?;
             tap.show(Site::Layer(layer, LayerSite::Output), &stream)?;
         }
@@ -125,7 +125,7 @@ impl Layers {
         tap: &mut Tap<'_, '_>,
     ) -> Result<Matrix<bf16>, Error> {
         let at = |site| Site::Layer(layer, site);
-        let weights = &self.layers[layer];
+        let weights = &self.each[layer];
         let index_layout = self.index_layout.as_ref().filter(|_| weights.index_norms.is_some());
         let projections = linear(gpu, x, &weights.projections)?;
         tap.show_projections(layer, &self.layout, index_layout, &projections)?;
@@ -175,7 +175,7 @@ impl Layers {
         x: &Matrix<bf16>,
         tap: &mut Tap<'_, '_>,
     ) -> Result<Matrix<bf16>, Error> {
-        match &self.layers[layer].network {
+        match &self.each[layer].network {
             Network::Dense(weights) => {
                 let fed = dense_ffn(gpu, x, weights, self.activation)?;
                 tap.show(Site::Layer(layer, LayerSite::DenseDown), &fed.output)?;

@@ -29,7 +29,7 @@ impl Decoder<'_> {
             let stored = x.stored.widened();
             let read = match candidate.norm_input {
                 NormInput::Stored => stored,
-                NormInput::Sum => stored.with_rounding(candidate.activations),
+                NormInput::Sum | NormInput::Fused => stored.with_rounding(candidate.activations),
             };
             params(candidate).bound(&self.centred_bound(read, candidate), wide.view(), y)
         }))

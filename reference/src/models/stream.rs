@@ -5,7 +5,7 @@ use ndarray::Array2;
 use crate::ops::residual::{Residual, residual};
 use crate::rounding::NormInput;
 use crate::run::Run;
-use crate::{Error, Real, Rounding, Site, Tracked};
+use crate::{Error, LayerSite, Real, Rounding, Site, Tracked};
 
 /// The residual stream in between two blocks.
 #[derive(Debug, Clone)]
@@ -45,17 +45,28 @@ pub(super) fn residual_stream<T: Real>(
     (factors, f): ([f64; 2], &Tracked<T>),
     run: &mut Run<'_, T>,
 ) -> Result<Stream<T>, Error> {
-    let x = &x.stored;
+    let read = if run.contract.norm_input == NormInput::Fused { x.sum().view() } else { x.stored.view() };
     let of = |contract: &_| Residual { factors, ..Residual::under(contract) };
     let params = of(&run.contract);
-    let y = residual(&params, x.view(), f.view())?;
+    let y = residual(&params, read, f.view())?;
     let unrounded = match run.contract.norm_input {
-        NormInput::Sum => Some(residual(&Residual { output: Rounding::NONE, ..params }, x.view(), f.view())?),
+        NormInput::Sum | NormInput::Fused => {
+            Some(residual(&Residual { output: Rounding::NONE, ..params }, read, f.view())?)
+        }
         NormInput::Stored => None,
     };
-    let y = run.tracked(y, |candidate, y| of(candidate).bound(&x.widened(), &f.widened(), y));
+    let y = run.tracked(y, |candidate, y| {
+        let [x, f] = [&x.stored, f].map(|term| {
+            let shown = term.widened();
+            if candidate.norm_input == NormInput::Fused { shown.with_rounding(candidate.activations) } else { shown }
+        });
+        of(candidate).bound(&x, &f, y)
+    });
     let computed = y.value.clone();
     let stored = run.visit(site, y);
-    let unrounded = unrounded.filter(|_| stored.value == computed);
+    // A kernel that ends a layer reads its sum again as it was stored.
+    let is_read_again =
+        run.contract.norm_input == NormInput::Fused && !matches!(site, Site::Layer(_, LayerSite::Residual));
+    let unrounded = unrounded.filter(|_| stored.value == computed && !is_read_again);
     Ok(Stream { stored, unrounded })
 }

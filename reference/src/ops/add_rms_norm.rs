@@ -43,7 +43,7 @@ pub fn add_rms_norm<T: Real>(
     let s = residual(&p.residual, x, f)?; // R1
     let y = match p.input {
         NormInput::Stored => rms_norm(&p.norm, s.view(), w)?,
-        NormInput::Sum => rms_norm(&p.norm, residual(&p.unrounded(), x, f)?.view(), w)?,
+        NormInput::Sum | NormInput::Fused => rms_norm(&p.norm, residual(&p.unrounded(), x, f)?.view(), w)?,
     }; // R2
     Ok((s, y))
 }
@@ -77,7 +77,7 @@ impl AddRmsNorm {
         let of_sum = self.residual.bound(x, f, s);
         let of_read = match self.input {
             NormInput::Stored => of_sum.clone(),
-            NormInput::Sum => self.unrounded().bound(x, f, s),
+            NormInput::Sum | NormInput::Fused => self.unrounded().bound(x, f, s),
         };
         let read = Tracked { value: s.clone(), error: Some(of_read) };
         (of_sum, self.norm.bound(&read, w, y))

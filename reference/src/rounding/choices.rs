@@ -198,4 +198,7 @@ pub enum NormInput {
     Stored,
     /// The sum before it is rounded for storing.
     Sum,
+    /// The same within a layer, and the layer's second addition reads that sum, too, in one kernel, which stores what others read, but
+    /// goes on from what it has. What an addition takes may itself be such a value, and is then known to half a step alone.
+    Fused,
 }

@@ -1,14 +1,19 @@
 //! `reference/src/models`.
 
+use fixtures::names::at::At;
+use ndarray::Array2;
 use reference::config::Config;
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
 use reference::probe::{NoProbe, Probe};
 use reference::run::Run;
+use reference::site::Extent;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
-use reference::{Error, Real, RoundingContract, Semantics, Tracked};
+use reference::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Storage, Tracked};
 use tests::memory::{Memory, tiny, tiny_m3};
+use tests::mistaken::computed;
 use tests::probes::Recorder;
+use tools::judge::candidate::Candidate;
 
 mod block_sparse;
 mod by_hand;
@@ -180,6 +185,21 @@ fn every_rounding_point_is_heard() {
             assert_ne!(logits::<f64>(&model, contract), usual, "{preset},{field}");
         }
     }
+}
+
+/// What stands between two products goes on as it is, whatever was stored of it: a layer's output is rounded once, of three summands.
+#[test]
+fn fused_additions_round_once() {
+    let memory = Memory::random(&tiny(), 1);
+    let contract = "fused,norm_input=fused".parse().expect("a contract");
+    let live = computed(&model(&tiny(), &memory), &TEXT, contract);
+    let of = |site| live.matrix(At { step: 0, site }, Extent::new(TEXT.len(), TEXT.len())).expect("it is kept");
+    let in_layer = |site| of(Site::Layer(0, site));
+    let (x, a, f) = (of(Site::Embedding), in_layer(LayerSite::Attention), in_layer(LayerSite::Mlp));
+    let rounded = |sum: Array2<f64>| sum.mapv(|x| Storage::Bf16.nearest(x));
+    assert_eq!(in_layer(LayerSite::Residual), rounded(&x + &a));
+    assert_eq!(in_layer(LayerSite::Output), rounded(&x + &a + &f));
+    assert_ne!(in_layer(LayerSite::Output), rounded(rounded(&x + &a) + &f));
 }
 
 #[test]

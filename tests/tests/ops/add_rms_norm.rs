@@ -94,7 +94,7 @@ fn r1_rounds_before_the_norm_reads() {
     let mut p = params(&RoundingContract::IDEAL);
     p.residual.output = Rounding::nearest(Storage::Bf16);
     let (x, f, w) = (array![[256.0, 2.0]], array![[1.5, 2.0]], array![1.0, 1.0]);
-    for (input, ratio) in [(NormInput::Stored, 64.5), (NormInput::Sum, 64.375)] {
+    for (input, ratio) in [(NormInput::Stored, 64.5), (NormInput::Sum, 64.375), (NormInput::Fused, 64.375)] {
         let (s, y) = oracle(&AddRmsNorm { input, ..p }, &x, &f, &w);
         assert_eq!(s, array![[258.0, 4.0]]);
         assert!((y[[0, 0]] / y[[0, 1]] - ratio).abs() < 1e-12, "{input:?} {y}");

@@ -26,7 +26,7 @@ use crate::tune::subject::{Measure, Tuned};
 /// What is typed.
 #[derive(Debug, Clone, Args)]
 pub struct Tune {
-    /// The operator, as `parity bench` names it: experts.moe, experts.linear_qkv, linear_head, …
+    /// The operator, as `parity bench` names it: experts.moe, experts.router, sampling, …
     #[arg(value_name = "WORK")]
     pub work: String,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct Tune {
     /// the system's folders. Without NVRTC they are stated.
     #[arg(long, value_name = "FOLDER")]
     pub nvrtc: Option<PathBuf>,
-    /// Only prove a candidate: NAME=VALUE,… such as STAGES=5,TILE_COLS=128; what is not named is as it is.
+    /// Only prove a candidate: NAME=VALUE,… such as STAGES=5; what is not named is as it is.
     #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "history")]
     pub prove: Option<String>,
     #[command(flatten)]
@@ -115,7 +115,7 @@ impl Tune {
     /// What makes two runs of the loop one.
     fn identity(&self, device: String, tuned: &Tuned) -> Identity {
         let Sizes { model, tokens, context, shrink } = &self.sizes;
-        let files: String = Sources::embedded().files().map(|(name, text)| format!("{name}\n{text}\n")).collect();
+        let files: String = Sources::embedded().files().flat_map(|(name, text)| [name, "\n", text, "\n"]).collect();
         let all = [
             ("device", device),
             ("operator", self.work.clone()),

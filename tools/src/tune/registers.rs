@@ -49,12 +49,11 @@ impl Registers {
     /// Those of a thread of an entry; or why it is refused: its threads have too few, and spill.
     pub fn of(&mut self, kernel: &Kernel, entry: &str) -> Result<Result<u32, String>, Failure> {
         let Some(nvrtc) = self.nvrtc else { return Ok(stated(kernel, entry)) };
-        let found = match self.known.get(kernel) {
-            Some(found) => found,
-            None => {
-                let compiled = nvrtc.compile(kernel, &Sources::embedded(), ARCHITECTURE)?;
-                &*self.known.entry(*kernel).or_insert(compiled.resources)
-            }
+        let found = if let Some(found) = self.known.get(kernel) {
+            found
+        } else {
+            let compiled = nvrtc.compile(kernel, &Sources::embedded(), ARCHITECTURE)?;
+            &*self.known.entry(*kernel).or_insert(compiled.resources)
         };
         let Some(needs) = found.iter().find(|needs| needs.entry == entry) else { return Ok(stated(kernel, entry)) };
         Ok(match needs.spilled_bytes {

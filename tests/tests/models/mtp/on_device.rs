@@ -59,12 +59,12 @@ fn reading(topology: MtpTopology) -> Semantics {
 
 impl Ran {
     /// The sites that are at fault by their bounds, and those that have other bits than the exact twin.
-    fn faults(&self, semantics: Semantics) -> [Vec<Site>; 2] {
+    fn faults(&self, semantics: &Semantics) -> [Vec<Site>; 2] {
         let weights = ModuleWeights { weights: &self.memory, module: self.module };
         let compared = Compared {
             config: &self.config,
             weights: &weights,
-            semantics,
+            semantics: *semantics,
             candidate: &self.live,
             steps: &[TOKENS.to_vec()],
             prompt: TOKENS.len(),
@@ -84,7 +84,7 @@ impl Ran {
     }
 }
 
-const WHOLE: [Range<usize>; 1] = [0..TOKENS.len()];
+const WHOLE: Range<usize> = 0..TOKENS.len();
 
 /// Read at once, in parts, and row by row.
 #[test]
@@ -92,9 +92,9 @@ fn every_site_is_within_its_bound_and_the_exact_twin_s() {
     let m2 = Config { num_mtp_modules: 3, ..tiny() };
     for (config, topology) in [(m2, Doc000), (tiny_m3(), VllmM3), (tiny_m3(), HfGeneric)] {
         let parts = [0..4, 4..5, 5..6, 6..9];
-        for (number, passes) in [(0, &WHOLE[..]), (2, &parts), (0, &parts)] {
+        for (number, passes) in [(0, std::slice::from_ref(&WHOLE)), (2, &parts), (0, &parts)] {
             let ran = ran(&config, Module { topology, number }, passes, None);
-            assert_eq!(ran.faults(reading(topology)), [vec![], vec![]], "{topology}, module {number}");
+            assert_eq!(ran.faults(&reading(topology)), [vec![], vec![]], "{topology}, module {number}");
         }
     }
 }
@@ -103,9 +103,9 @@ fn every_site_is_within_its_bound_and_the_exact_twin_s() {
 #[test]
 fn another_reading_is_at_fault() {
     use ModuleSite::{BothProj, EmbeddingNorm};
-    let ran = ran(&tiny_m3(), Module { topology: VllmM3, number: 0 }, &WHOLE, None);
+    let ran = ran(&tiny_m3(), Module { topology: VllmM3, number: 0 }, std::slice::from_ref(&WHOLE), None);
     let begins = |text: &str| {
-        let [at_fault, other] = ran.faults(format!("released,{text}").parse().expect("a reading"));
+        let [at_fault, other] = ran.faults(&format!("released,{text}").parse().expect("a reading"));
         [at_fault[0], other[0]]
     };
     assert_eq!(begins("mtp_first_embedding=kept"), [Site::Module(EmbeddingNorm); 2]);
@@ -120,8 +120,8 @@ fn a_kernel_with_a_mistake_is_at_fault() {
         (("is_hidden ? w_h : w_e", "w_e"), ModuleSite::HiddenNorm),
         (("float(d)", "float(ld + 8)"), ModuleSite::EmbeddingNorm),
     ] {
-        let ran = ran(&tiny_m3(), Module { topology: VllmM3, number: 0 }, &WHOLE, Some(edit));
-        let [at_fault, other] = ran.faults(reading(VllmM3));
+        let ran = ran(&tiny_m3(), Module { topology: VllmM3, number: 0 }, std::slice::from_ref(&WHOLE), Some(edit));
+        let [at_fault, other] = ran.faults(&reading(VllmM3));
         assert_eq!([at_fault[0], other[0]], [Site::Module(site); 2], "{edit:?}");
     }
 }

@@ -33,9 +33,9 @@ pub fn summary(model: &str, diagnoses: &[Diagnosis]) -> String {
     for diagnosis in diagnoses {
         for explained in &diagnosis.explained {
             let _ = writeln!(text, "\n### {}\n", plain(&named_at(explained)));
-            facts(explained).iter().for_each(|(label, fact)| {
+            for (label, fact) in &facts(explained) {
                 let _ = writeln!(text, "- {}", plain(&said(label, fact)));
-            });
+            }
         }
         let _ = writeln!(text, "\n{}.\n", plain(&rest(diagnosis)));
         let left = diagnosis.unexplained.iter().map(|fault| place(fault)).chain(suspicious(diagnosis));

@@ -20,6 +20,9 @@ const LEFT: f64 = 0.1;
 /// How far a divisor may be from a whole number, as a share: roundings, of which many are averaged.
 const WHOLE: f64 = 1e-3;
 
+/// What a row's channels are summed up to.
+type Statistic = fn(ArrayView1<'_, f64>) -> f64;
+
 /// The statistic by which rows are nearest to so many times as large, and the factors that follow.
 pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f64>)> {
     let (n, width) = z.dim();
@@ -44,7 +47,7 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
         let what = format!("the mean square has all {width} channels, divided by {divisor}");
         return Some((what, right.mapv(|right| (right * width as f64 / divisor + 1.0 - right).sqrt().recip())));
     }
-    let others: [(&str, fn(ArrayView1<'_, f64>) -> f64); 3] = [
+    let others: [(&str, Statistic); 3] = [
         ("the variance about the row's mean stands for the mean square", variance),
         ("the square of the mean size stands for the mean square", |z| {
             z.map(|z| z.abs()).mean().unwrap_or(0.0).powi(2)

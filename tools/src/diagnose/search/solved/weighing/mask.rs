@@ -35,9 +35,7 @@ pub(in crate::diagnose) struct Mask {
 
 /// The masks of some rows, where attention's context is shown.
 pub(super) fn solve(heads: &Heads, rows: &[usize], off: usize, bench: &Bench<'_, '_>) -> Option<Solution> {
-    if heads.head_at(0).is_none() {
-        return None;
-    }
+    heads.head_at(0)?;
     let mut values = bench.ideal.clone();
     let mut found = Vec::new();
     for &row in rows {
