@@ -60,7 +60,7 @@ impl Layers {
             progress();
         }
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
-        Ok(Layers { config, activation: loader.activation, select, layout, index_layout, layers, final_norm })
+        Ok(Layers { config, activation: loader.activation, select, layout, index_layout, each: layers, final_norm })
     }
 
     /// An empty cache for so many tokens.
