@@ -17,7 +17,7 @@ const PROMPTS: u32 = 60;
 /// Prompts of which another choice than the reference's has to come up.
 const FEW: usize = 3;
 
-fn verify(setting: &Setting, candidate: &dyn Candidate) -> Vec<SiteReport> {
+fn verify(setting: &Setting, candidate: &dyn Candidate, lenses: &[Lens]) -> Vec<SiteReport> {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let held = HeldWeights::under(&setting.contract, checkpoint.config().norm_weight, &checkpoint);
     let model = Decoder::new(checkpoint.config(), setting.semantics(), &held).expect("it fits");
@@ -28,11 +28,11 @@ fn verify(setting: &Setting, candidate: &dyn Candidate) -> Vec<SiteReport> {
         contract: setting.contract,
         steps,
         prompt: steps[0].len(),
-        lenses: &[Lens::Local, Lens::Layer, Lens::Global],
+        lenses,
         layers: 0..checkpoint.config().num_hidden_layers,
         keep: None,
     };
-    verification.run(|| ()).expect("it can be put next to the reference").sites
+    verification.without_twin().expect("it can be put next to the reference").sites
 }
 
 /// A right implementation that chose another expert of nearly the same score there is not blamed for what that makes.
@@ -50,16 +50,17 @@ fn the_last_layer_s_experts_are_told_by_the_final_norm() {
         let length = u32::try_from(setting.case.tokens.len()).expect("a short prompt");
         setting.case.tokens = (0..length).map(|i| (i * i * 7 + i * 31 * (prompt + 1) + prompt) % 500).collect();
         let live = setting.with(&[]);
-        let seen = |shows: &(dyn Fn(Site) -> bool + Sync)| {
-            verify(&setting, &Seen { live: &live, shows, value: |_: Site, value| value })
+        let seen = |shows: &(dyn Fn(Site) -> bool + Sync), lenses: &[Lens]| {
+            verify(&setting, &Seen { live: &live, shows, value: |_: Site, value| value }, lenses)
         };
-        let choice = seen(&|site| is_state(site) || site == chosen).into_iter().find(|report| report.site == chosen);
+        let with_choice = seen(&|site| is_state(site) || site == chosen, &[Lens::Local]);
+        let choice = with_choice.into_iter().find(|report| report.site == chosen);
         if choice.expect("it is shown").verdict != Verdict::Tie {
             continue;
         }
         others += 1;
         let blamed: Vec<SiteReport> =
-            seen(&is_state).into_iter().filter(|report| report.verdict == Verdict::Fault).collect();
+            seen(&is_state, &Lens::ALL).into_iter().filter(|report| report.verdict == Verdict::Fault).collect();
         assert_eq!(blamed, Vec::<SiteReport>::new(), "prompt {prompt}");
     }
     assert!(others >= FEW, "{others} prompts have another choice, expected {FEW}");
