@@ -8,8 +8,8 @@ mod held;
 mod quantized;
 
 pub use choices::{
-    ActivationRound, AttentionRound, Autocast, Chain, ExpertSum, GateRound, Inputs, NormInput, OnePlus, RmsRound,
-    RoutingRound, WeightCast,
+    ActivationRound, AttentionRound, Autocast, Chain, ExpertSum, Exponential, GateRound, Inputs, NormInput, OnePlus,
+    RmsRound, RoutingRound, WeightCast,
 };
 
 pub use held::Held;

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use reference::accumulator::{Accumulator, TensorCore};
 use reference::ops::attention::Attention;
-use reference::rounding::AttentionRound;
+use reference::rounding::{self, AttentionRound};
 use reference::{Real, Rounding, Storage};
 
 use crate::torch;
@@ -302,7 +302,7 @@ impl Kernel {
     fn sdpa(&self, p: &Attention, dots: &[f32], values: &[Vec<f32>]) -> Vec<f32> {
         let scores: Vec<f32> = dots.iter().map(|x| x * f32::of(p.scale)).collect();
         let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let exponential = if p.exponential > 1e-5 { torch::fexp_u20 } else { torch::exp_u20 };
+        let exponential = if p.exponential == rounding::Exponential::Cubic { torch::fexp_u20 } else { torch::exp_u20 };
         let weights: Vec<f32> = scores.iter().map(|x| exponential(x - top)).collect();
         let sum = self.order_of_sums().dot(&weights, &vec![1.0; weights.len()]);
         let weights: Vec<f32> = weights.iter().map(|&w| p.probabilities.round(w)).collect();

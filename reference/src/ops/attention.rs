@@ -34,7 +34,7 @@ use self::exponential::exponential;
 use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::order::{self, Order, Tiles};
-use crate::rounding::{AttentionRound, Autocast};
+use crate::rounding::{AttentionRound, Autocast, Exponential};
 use crate::semantics::{Causal, KeyHead, ScoreType};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -78,8 +78,8 @@ pub struct Attention {
     pub output: Rounding,
     /// u of the softmax.
     pub unit: f64,
-    /// Relative error of the exponential, beyond a library's last bits.
-    pub exponential: f64,
+    /// What stands for the exponential.
+    pub exponential: Exponential,
     /// What the caller narrows q to; [`Storage::Real`] where it is taken as it is.
     pub query: Storage,
     /// What the running sum of values is kept in; [`Storage::Real`] where that is the arithmetic's type.
@@ -328,7 +328,7 @@ impl Attention {
             }
             let sink = self.sink.map_or(T::neg_infinity(), T::of);
             let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });
-            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = exponential(x - top, self.exponential));
+            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = exponential(self.exponential, x - top));
             largest.push(top);
             sums.push(Self::total(weights.row(i)) + (sink - top).exp());
         }

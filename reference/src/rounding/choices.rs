@@ -44,17 +44,39 @@ pub enum AttentionRound {
 }
 
 impl AttentionRound {
-    /// How far the exponential may be off beyond a function library's last bits, relative to its value: `fexp_u20` and
-    /// `exp_u20` in torch's `vec512_float.h`, measured over all arguments.
-    pub fn exponential(self, storage: Storage) -> f64 {
+    /// What stands for the exponential, of queries, keys and values in a type.
+    pub fn exponential(self, storage: Storage) -> Exponential {
         match (self, storage) {
             (
                 AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16 | AttentionRound::Operands,
                 _,
             )
-            | (AttentionRound::Sdpa, Storage::Real) => 0.0,
-            (AttentionRound::Sdpa, Storage::F32) => 4.8e-7,
-            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3) => 1.13e-4,
+            | (AttentionRound::Sdpa, Storage::Real) => Exponential::Library,
+            (AttentionRound::Sdpa, Storage::F32) => Exponential::Quintic,
+            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3) => Exponential::Cubic,
+        }
+    }
+}
+
+/// What stands for an exponential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exponential {
+    /// A function library's.
+    Library,
+    /// `exp_u20` of torch.
+    Quintic,
+    /// `fexp_u20` of torch.
+    Cubic,
+}
+
+impl Exponential {
+    /// How far it may be off beyond a function library's last bits, relative to its value: of torch's, in `vec512_float.h`,
+    /// measured over all arguments.
+    pub fn off(self) -> f64 {
+        match self {
+            Exponential::Library => 0.0,
+            Exponential::Quintic => 4.8e-7,
+            Exponential::Cubic => 1.13e-4,
         }
     }
 }
@@ -198,7 +220,8 @@ pub enum NormInput {
     Stored,
     /// The sum before it is rounded for storing.
     Sum,
-    /// The same within a layer, and the layer's second addition reads that sum, too, in one kernel, which stores what others read, but
-    /// goes on from what it has. What an addition takes may itself be such a value, and is then known to half a step alone.
+    /// The same within a layer, and the layer's second addition reads that sum, too, in one kernel, which stores what others
+    /// read, but goes on from what it has. What an addition takes may itself be such a value, and is then known to half a step
+    /// alone.
     Fused,
 }

@@ -24,7 +24,7 @@ use crate::Rounding;
 use crate::accumulator::gamma;
 use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
 use crate::bound::{ErrorBound, together};
-use crate::rounding::AttentionRound;
+use crate::rounding::{AttentionRound, Exponential};
 use crate::semantics::ScoreType;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
@@ -192,7 +192,7 @@ impl Attention {
 
     /// The scores, and their exponentials, as the truth has them.
     fn unrounded(&self) -> Attention {
-        Attention { scores: Rounding::NONE, exponential: 0.0, mode: Mode::Nearest, ..*self }
+        Attention { scores: Rounding::NONE, exponential: Exponential::Library, mode: Mode::Nearest, ..*self }
     }
 
     /// κ without R2 and the sum of values: the sum of weights, the division, the rescalings of an online softmax.
@@ -256,7 +256,7 @@ impl<'a> Inputs<'a> {
 impl ScoreError {
     /// d: with the rounding of the difference to the largest score, and the exponential's own error.
     fn exponentiated(mut self, softmax: &Softmax<f64>, p: &Attention) -> Self {
-        let (unit, function) = (p.unit, -(-p.exponential).ln_1p());
+        let (unit, function) = (p.unit, -(-p.exponential.off()).ln_1p());
         Zip::indexed(&mut self.certain).and(&mut self.own).and(&softmax.scores).for_each(|(i, _), d, own, &score| {
             if score > f64::NEG_INFINITY {
                 let largest = softmax.largest[i];

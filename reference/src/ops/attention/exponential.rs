@@ -1,17 +1,21 @@
 //! The exponential of a softmax: a function library's, or what torch's flash attention on a CPU takes for one.
 //!
 //! ```text
-//! 2ˢ ≈ the number whose bits are 2²³·(s − r(s − ⌊s⌋) + 127)        r(f) = c₀ + f·(c₁ + f·(c₂ + f·c₃))        s = x·log₂e
+//! eˣ ≈ the f32 whose bits are 2²³·(s − r(s − ⌊s⌋) + 127)        s = x·log₂e        r(f) = c₀ + f·(c₁ + f·(c₂ + f·c₃))
 //! ```
 //!
-//! Of 16-bit queries, keys and values torch computes it so, eight keys at a time, or sixteen where the processor has AVX-512. What is
-//! left of a row's keys, which are others in a decode than in a prefill, has a library's there, and the cubic here. Both are within [`AttentionRound::exponential`](crate::rounding::AttentionRound::exponential) of one another.
-//! Source: `fexp_u20` in torch 2.15's `ATen/cpu/vec/vec256/vec256_float.h`, `_exp_reduce_sum_fusion_kernel` in its
-//! `FlashAttentionKernel.cpp`.
+//! - Rounding: R1 x to f32; s and s − r to f32; r and the bits fused, so each step of Horner's scheme once; the bits cut off.
+//! - Below the smallest normal f32 it is 0.
+//! - Of 16-bit queries, keys and values torch computes it so, eight keys at a time, or sixteen where the processor has AVX-512.
+//!   What is left of a row's keys, which are others in a decode than in a prefill, has a library's there, and the cubic here:
+//!   they are within [`Exponential::off`] of one another. Its quintic, of f32, is not performed, and is within the bound.
+//! - Source: `fexp_u20` in torch 2.15's `ATen/cpu/vec/vec256/vec256_float.h`, `_exp_reduce_sum_fusion_kernel` in its
+//!   `FlashAttentionKernel.cpp`.
 
 use std::f32::consts::LOG2_E;
 
 use crate::Real;
+use crate::rounding::Exponential;
 
 /// c₀ to c₃.
 const R: [f32; 4] = [0.000_107_034_35, 0.303_542_6, -0.224_338_37, -0.079_204_24];
@@ -25,12 +29,12 @@ const BIAS: f32 = 127.0;
 /// ln of the smallest normal f32, below which torch has 0.
 const LOWEST: f32 = f32::from_bits(0xc2ae_ac50);
 
-/// An error of an exponential, relative to its value, above that of any polynomial that torch has for f32.
-const CUBIC: f64 = 1e-5;
-
-/// eˣ, x ≤ 0, of an exponential that may be off by so much: by the cubic, where that is the one that is.
-pub(super) fn exponential<T: Real>(x: T, off: f64) -> T {
-    if off < CUBIC { x.exp() } else { T::of(f64::from(cubic(x.wide()))) }
+/// eˣ of x ≤ 0.
+pub(super) fn exponential<T: Real>(by: Exponential, x: T) -> T {
+    match by {
+        Exponential::Library | Exponential::Quintic => x.exp(),
+        Exponential::Cubic => T::of(f64::from(cubic(x.wide()))),
+    }
 }
 
 #[expect(
@@ -39,7 +43,7 @@ pub(super) fn exponential<T: Real>(x: T, off: f64) -> T {
     reason = "the bits of a positive f32, cut off as torch does"
 )]
 fn cubic(x: f64) -> f32 {
-    let x = x as f32;
+    let x = x as f32; // R1
     if x.is_nan() {
         return x;
     }
