@@ -171,6 +171,21 @@ proptest! {
         }
     }
 
+    /// Many are rounded as each is.
+    #[test]
+    fn many_are_rounded_as_each(x in prop::collection::vec(any_near(), 0..20), seed in any::<u64>()) {
+        for storage in ALL.into_iter().chain([Storage::E4m3]) {
+            for mode in [Mode::Nearest, Mode::Stochastic(seed)] {
+                let p = Rounding { storage, mode };
+                let mut all = x.clone();
+                p.round_all(&mut all);
+                let bits = |x: &f64| x.to_bits();
+                let each: Vec<u64> = x.iter().map(|x| p.round(*x)).map(|x| bits(&x)).collect();
+                prop_assert_eq!(all.iter().map(bits).collect::<Vec<_>>(), each);
+            }
+        }
+    }
+
     /// T only says in what the value is held.
     #[test]
     fn an_f32_rounds_as_the_f64_of_its_value(x in any::<f32>(), seed in any::<u64>(), storage in proptest::sample::select(&ALL[..])) {

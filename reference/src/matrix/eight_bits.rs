@@ -8,6 +8,9 @@ const ABOVE: u32 = 120 << 23;
 /// The smallest normal number, 2⁻⁶.
 const NORMAL: f32 = f32::from_bits((127 - 6) << 23);
 
+/// The largest number.
+const LARGEST: f32 = 448.0;
+
 /// What a byte is as an E4M3: bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand; 0 has subnormal
 /// numbers, and of 15 only all ones are no number.
 #[inline]
@@ -21,9 +24,6 @@ pub(super) fn number(bits: u8) -> f32 {
     let value = if normal > LARGEST { f32::NAN } else { value };
     f32::from_bits(value.to_bits() | sign)
 }
-
-/// The largest number.
-const LARGEST: f32 = 448.0;
 
 /// The byte of a value of E4M3, or of what is no number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 15 and 126")]

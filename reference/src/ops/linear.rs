@@ -49,29 +49,25 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
     let rows = panel_rows::<T>(w.dim());
     let packed = (p.order == Order::Any).then(|| Packed::of(x));
     let squares = p.draws().then(|| Scaled::of_known(x).1);
-    let panels = y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate();
-    if let (Some(packed), None) = (packed.as_ref().filter(|packed| packed.is_few()), &squares) {
-        panels.for_each(|(i, mut y)| {
-            for (j, mut y) in y.columns_mut().into_iter().enumerate() {
-                let widened = |first, part: &mut [T]| {
-                    w.part_into((i * rows + j, first), part);
-                    p.weight.round_all(part); // R1
-                };
-                packed.times_row(widened, &mut y);
-                y.mapv_inplace(|y| p.output.round(y)); // R2
+    y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        if let (Some(packed), None) = (packed.as_ref().filter(|packed| packed.is_few()), &squares) {
+            let widen = |(j, column), part: &mut [T]| {
+                w.part_into((i * rows + j, column), part);
+                p.weight.round_all(part); // R1
+            };
+            packed.times_rows(widen, &mut y);
+        } else {
+            let mut panel = w.panel::<T>(i * rows, y.ncols());
+            p.weight.round_all(panel.as_slice_mut().expect("a new array is in one piece")); // R1
+            if let Some(packed) = &packed {
+                packed.times(panel.view(), &mut y);
+            } else {
+                let product = p.order.product(x, panel.t());
+                y.assign(&product.expect("any order but `Any` is computed in that order"));
             }
-        });
-        return Ok(y);
-    }
-    panels.for_each(|(i, mut y)| {
-        let mut panel = w.panel::<T>(i * rows, y.ncols());
-        p.weight.round_all(panel.as_slice_mut().expect("a new array is in one piece")); // R1
-        match &packed {
-            Some(packed) => packed.times(panel.view(), &mut y),
-            None => y.assign(&p.order.product(x, panel.t()).expect("any order but `Any` is computed in that order")),
-        }
-        if let Some(squares) = &squares {
-            p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
+            if let Some(squares) = &squares {
+                p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
+            }
         }
         y.rows_mut().into_iter().for_each(|y| p.output.round_all(y.into_slice().expect("a row is in one piece"))); // R2
     });

@@ -5,7 +5,7 @@
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
-use ndarray::{Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 
 use crate::Real;
 
@@ -57,31 +57,32 @@ impl<T: Real> Packed<T> {
         self.rows() <= FEW
     }
 
-    /// y = x·w of few rows of x and one of w, of which `part` widens so many columns from one on: what is in use stays in the
-    /// nearest cache.
-    pub(crate) fn times_row(&self, mut part: impl FnMut(usize, &mut [T]), y: &mut ArrayViewMut1<'_, T>) {
-        let (mut widened, mut sums) = ([T::zero(); BLOCK], [[[T::zero(); LANES / 4]; 4]; FEW]);
+    /// y = x·wᵀ of few rows of x, where `widen` gives columns of a row of w from one on: what is in use stays in the nearest
+    /// cache.
+    pub(crate) fn times_rows(&self, widen: impl Fn((usize, usize), &mut [T]), y: &mut ArrayViewMut2<'_, T>) {
         let k = self.x.ncols();
-        for first in (0..k).step_by(BLOCK) {
-            let columns = first..k.min(first + BLOCK);
-            let w = &mut widened[..columns.len()];
-            part(first, w);
-            for (x, sums) in self.x.rows().into_iter().zip(&mut sums) {
-                dot(&x.to_slice().expect("its own are in standard layout")[columns.clone()], w, sums);
+        let mut widened = [T::zero(); BLOCK];
+        for (j, mut y) in y.columns_mut().into_iter().enumerate() {
+            let mut sums = [[[T::zero(); LANES / 4]; 4]; FEW];
+            for first in (0..k).step_by(BLOCK) {
+                let columns = first..k.min(first + BLOCK);
+                let w = &mut widened[..columns.len()];
+                widen((j, first), w);
+                for (x, sums) in self.x.rows().into_iter().zip(&mut sums) {
+                    dot(&x.to_slice().expect("its own are in standard layout")[columns.clone()], w, sums);
+                }
             }
-        }
-        for (sums, y) in sums.iter().zip(y) {
-            *y = sums.as_flattened().iter().fold(T::zero(), |all, &sum| all + sum);
+            for (sums, y) in sums.iter().zip(&mut y) {
+                *y = sums.as_flattened().iter().fold(T::zero(), |all, &sum| all + sum);
+            }
         }
     }
 
     /// y = x·wᵀ of rows of w that are widened.
     pub(crate) fn times(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
         if self.is_few() {
-            for (w, mut y) in w.rows().into_iter().zip(y.columns_mut()) {
-                let w = w.as_slice().expect("a widened row is in one piece");
-                self.times_row(|first, part| part.copy_from_slice(&w[first..first + part.len()]), &mut y);
-            }
+            let row = |j: usize| w.row(j).to_slice().expect("a widened row is in one piece");
+            self.times_rows(|(j, first), part| part.copy_from_slice(&row(j)[first..first + part.len()]), y);
         } else if size_of::<T>() == size_of::<f32>() {
             self.in_tiles::<16>(w, y);
         } else {

@@ -11,6 +11,26 @@ use tests::judge::{likely, reached, within};
 use tests::simulated::{Order, rounded};
 use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, noise, random, ranging};
 
+/// Of few rows and of many, each element has the scale of its own block, wherever blocks and what is taken at a time end. All sums
+/// are exact.
+#[test]
+fn blocks_of_a_quantized_weight() {
+    let (k, m, block) = (600, 5, (2, 96));
+    let whole = |i: usize, j: usize| ((3 * i + 5 * j) % 7) as f64 - 3.0;
+    let w = Array2::from_shape_fn((m, k), |(i, j)| whole(i, j));
+    let scales = Array2::from_shape_fn((3, 7), |(i, j)| ((i + 2 * j) as f64 - 7.0).exp2());
+    let scaled = Array2::from_shape_fn((m, k), |(i, j)| w[[i, j]] * scales[[i / block.0, j / block.1]]);
+    let stored = matrix::Matrix::stored(w.view(), Storage::E4m3);
+    let values = matrix::Matrix::stored(scales.view(), Storage::F32);
+    let stored = stored.scaled(matrix::Scales { block, above: 0, values }).expect("a scale for each block");
+    let p = Linear::under(&RoundingContract::IDEAL);
+    for n in [1, 3, 4, 5, 13] {
+        let x = Array2::from_shape_fn((n, k), |(i, j)| whole(j, i));
+        let want = Array2::from_shape_fn((n, m), |(i, o)| (0..k).map(|j| x[[i, j]] * scaled[[o, j]]).sum::<f64>());
+        assert_eq!(linear(&p, x.view(), &stored), Ok(want), "{n} rows");
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Plain,
