@@ -43,6 +43,14 @@ impl Weight {
         }
     }
 
+    /// What it is of a layer, if it is of one: of the model's, or of a module's of multi-token prediction.
+    pub fn in_layer(self) -> Option<LayerWeight> {
+        match self {
+            Weight::Layer(_, inner) | Weight::Mtp(_, MtpWeight::Layer(inner)) => Some(inner),
+            _ => None,
+        }
+    }
+
     /// Whether it is added to a product.
     pub fn is_bias(self) -> bool {
         matches!(self, Weight::Vision(weight) if weight.is_bias())
