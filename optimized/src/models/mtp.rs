@@ -130,12 +130,12 @@ impl<'m> MtpModule<'m> {
 
 /// How a model's modules are put together.
 pub fn topology(model: &Decoder) -> MtpTopology {
-    model.semantics().mtp_topology.unwrap_or(model.config().architecture.mtp)
+    model.config().mtp_topology(model.semantics())
 }
 
 /// Of a pass of the model, the hidden states that its first module reads, and all of document 000's.
 pub fn hidden_of_model<'p>(model: &Decoder, pass: &'p Pass) -> &'p Matrix<bf16> {
-    match model.semantics().mtp_hidden.unwrap_or(topology(model).hidden()) {
+    match model.config().mtp_hidden(model.semantics()) {
         MtpHidden::Normed => &pass.normed,
         MtpHidden::Stream => &pass.stream,
     }
@@ -143,9 +143,8 @@ pub fn hidden_of_model<'p>(model: &Decoder, pass: &'p Pass) -> &'p Matrix<bf16> 
 
 /// Of a pass of a module, the hidden states that the next one reads; none where each reads the model's.
 pub fn hidden_of_module(topology: MtpTopology, pass: Pass) -> Option<Matrix<bf16>> {
-    match topology {
-        MtpTopology::Doc000 => None,
-        MtpTopology::VllmM3 => Some(pass.stream),
-        MtpTopology::HfGeneric => Some(pass.normed),
-    }
+    topology.passed_on().map(|hidden| match hidden {
+        MtpHidden::Normed => pass.normed,
+        MtpHidden::Stream => pass.stream,
+    })
 }

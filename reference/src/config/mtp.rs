@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::reader::Reader;
 use super::sizes::MOST_LAYERS;
 use super::{Architecture, Attention, Config, FeedForward, Layer};
-use crate::semantics::{Module, MtpTopology};
+use crate::Semantics;
+use crate::semantics::{Module, MtpHidden, MtpTopology};
 
 impl Reader<'_> {
     /// Modules that are announced: none where `use_mtp` is false; the documents' number where no field says.
@@ -26,6 +27,16 @@ impl Config {
     /// By how much the position of row 0 is ahead of 0: in modules of multi-token prediction.
     pub fn ahead(&self) -> usize {
         self.module.map_or(0, Module::ahead)
+    }
+
+    /// How the model's modules are put together under a reading.
+    pub fn mtp_topology(&self, semantics: &Semantics) -> MtpTopology {
+        semantics.mtp_topology.unwrap_or(self.architecture.mtp)
+    }
+
+    /// The model's hidden state that its first module reads under a reading.
+    pub fn mtp_hidden(&self, semantics: &Semantics) -> MtpHidden {
+        semantics.mtp_hidden.unwrap_or(self.mtp_topology(semantics).hidden())
     }
 
     /// Of the model that a module is for itself: one layer with experts, block-sparse where the model has an index branch.

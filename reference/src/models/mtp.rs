@@ -63,8 +63,8 @@ impl<'w> MtpModule<'w> {
 }
 
 impl Decoder<'_> {
-    /// The stream that the layer of a module reads, of embeddings from row `first` on and as many hidden states; of what is no module,
-    /// the embeddings.
+    /// The stream that the layer of a module reads, of embeddings from row `first` on and as many hidden states; of what is no
+    /// module, the embeddings.
     pub fn entered<T: Real>(
         &self,
         first: usize,
@@ -93,12 +93,12 @@ impl Decoder<'_> {
 
 /// How a model's modules are put together.
 pub fn topology(model: &Decoder<'_>) -> MtpTopology {
-    model.semantics().mtp_topology.unwrap_or(model.config().architecture.mtp)
+    model.config().mtp_topology(model.semantics())
 }
 
 /// Of a pass of the model, the hidden states that its first module reads, and all of document 000's.
 pub fn hidden_of_model<T: Real>(model: &Decoder<'_>, pass: &Pass<T>) -> Tracked<T> {
-    match model.semantics().mtp_hidden.unwrap_or(topology(model).hidden()) {
+    match model.config().mtp_hidden(model.semantics()) {
         MtpHidden::Normed => pass.normed.clone(),
         MtpHidden::Stream => pass.stream.clone(),
     }
@@ -106,11 +106,10 @@ pub fn hidden_of_model<T: Real>(model: &Decoder<'_>, pass: &Pass<T>) -> Tracked<
 
 /// Of a pass of a module, the hidden states that the next one reads; none where each reads the model's.
 pub fn hidden_of_module<T: Real>(topology: MtpTopology, pass: Pass<T>) -> Option<Tracked<T>> {
-    match topology {
-        MtpTopology::Doc000 => None,
-        MtpTopology::VllmM3 => Some(pass.stream),
-        MtpTopology::HfGeneric => Some(pass.normed),
-    }
+    topology.passed_on().map(|hidden| match hidden {
+        MtpHidden::Normed => pass.normed,
+        MtpHidden::Stream => pass.stream,
+    })
 }
 
 /// Weights of a module as a model of one layer has them.

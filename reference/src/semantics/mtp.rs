@@ -88,4 +88,13 @@ impl MtpTopology {
             MtpTopology::VllmM3 | MtpTopology::HfGeneric => MtpHidden::Normed,
         }
     }
+
+    /// The hidden state of a module that the next one reads, or itself again; none where each reads the model's.
+    pub fn passed_on(self) -> Option<MtpHidden> {
+        match self {
+            MtpTopology::Doc000 => None,
+            MtpTopology::VllmM3 => Some(MtpHidden::Stream),
+            MtpTopology::HfGeneric => Some(MtpHidden::Normed),
+        }
+    }
 }

@@ -52,8 +52,7 @@ pub fn speculating(model: &Model, task: &Task, drafts: usize, watch: &mut Watche
         Some(repeating) => Source { weights: repeating, modules: config.num_mtp_modules },
         None => return Err(lacking(model)),
     };
-    let topology = task.semantics.mtp_topology.unwrap_or(config.architecture.mtp);
-    if topology.has_a_module_each() && drafts > source.modules {
+    if config.mtp_topology(&task.semantics).has_a_module_each() && drafts > source.modules {
         let problem =
             format!("--speculate {drafts}: {} has modules for {} drafts, one each", model.name, source.modules);
         return Err(Failure::new(problem).help(format!("expected at most {}", source.modules)));

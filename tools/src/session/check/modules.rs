@@ -1,16 +1,16 @@
 //! The CUDA path's modules of multi-token prediction over a text: what they read and compute, next to which the reference is put.
 //!
-//! A module reads the prompt's rows at once and the others one by one, as it does where drafts are made. What it reads are the hidden
-//! states that the model, or the module before it, gave on the device; the reference is given the same.
+//! A module reads the prompt's rows at once and the others one by one, as it does where drafts are made. What it reads are the
+//! hidden states that the model, or the module before it, gave on the device; the reference is given the same.
 
 use fixtures::names::at::At;
 use half::bf16;
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use optimized::models::cache::Cache;
 use optimized::models::decoder::Decoder;
 use optimized::models::mtp::{MtpModule, topology};
 use reference::config::Config;
-use reference::semantics::{Module, MtpHidden, MtpTopology};
+use reference::semantics::{Module, MtpHidden};
 use reference::site::Extent;
 use reference::weights::Weights;
 use reference::{LayerSite, Site};
@@ -56,13 +56,14 @@ impl Modules<'_> {
 
     /// What they make of a text, of which the model computed this; so many of its tokens are the prompt's.
     pub(super) fn run(&self, text: &[u32], prompt: usize, model: &Live) -> Result<Vec<Ran>, Failure> {
-        let Some(last) = self.chosen().pop() else { return Ok(Vec::new()) };
+        let chosen = self.chosen();
+        let Some(&last) = chosen.last() else { return Ok(Vec::new()) };
         let config = self.model.config();
         let rows = (text.len() - 1).min(config.max_position_embeddings.saturating_sub(last.ahead()));
         if rows == 0 {
             return Ok(Vec::new());
         }
-        let of_model = self.model.semantics().mtp_hidden.unwrap_or(last.topology.hidden());
+        let of_model = config.mtp_hidden(self.model.semantics());
         let hidden = matrix(model, hidden_of(of_model, config.num_hidden_layers))?;
         let mut hidden = hidden.slice(s![..rows, ..]).to_owned();
         let mut tokens = text[1..=rows].to_vec();
@@ -76,22 +77,21 @@ impl Modules<'_> {
             }
             let room = config.max_position_embeddings - rows;
             for _ in 0..if module.topology.has_a_module_each() { 0 } else { OWN.min(room) } {
-                let own = matrix(&run.live, hidden_of(MtpHidden::Stream, 1))?;
+                let which = module.topology.passed_on().expect("it reads its own hidden states");
+                let own = matrix(&run.live, hidden_of(which, 1))?;
                 let own = own.slice(s![own.nrows() - 1.., ..]).to_owned();
-                hidden.append(ndarray::Axis(0), own.view()).expect("it is as wide");
+                hidden.append(Axis(0), own.view()).expect("it is as wide");
                 tokens.push(draft);
                 draft = run.read(&[draft], own.view())?;
             }
-            let next = match module.topology {
-                MtpTopology::Doc000 => hidden.clone(),
-                MtpTopology::VllmM3 => matrix(&run.live, hidden_of(MtpHidden::Stream, 1))?,
-                MtpTopology::HfGeneric => matrix(&run.live, hidden_of(MtpHidden::Normed, 1))?,
+            let next = match module.topology.passed_on() {
+                None => hidden.clone(),
+                Some(which) => matrix(&run.live, hidden_of(which, 1))?,
             };
             let shifted = [&tokens[1..], &[draft]].concat();
             ran.push(Ran { module, live: run.live, tokens, hidden });
             (tokens, hidden) = (shifted, next);
         }
-        let chosen = self.chosen();
         ran.retain(|ran| chosen.contains(&ran.module));
         Ok(ran)
     }
