@@ -11,7 +11,7 @@ use reference::media::Media;
 use reference::models::mtp::ModuleWeights;
 use reference::ops::sampling::Sampling;
 use reference::site::Extent;
-use reference::{RoundingContract, Semantics};
+use reference::{RoundingContract, Semantics, Site};
 
 use super::asked::{Asked, Subject, reports};
 use super::backend::load_optimized;
@@ -55,8 +55,8 @@ pub fn require_memory(model: &Model, computed: &Computed, memory: ByteSize) -> R
     require_room(memory, &format!("checking {}", model.name), need)
 }
 
-/// Runs the CUDA path, and puts what it computes next to the reference: a report on the model, and one on each module of multi-token
-/// prediction that its checkpoint has.
+/// Runs the CUDA path, and puts what it computes next to the reference: a report on the model, and one on each module of
+/// multi-token prediction that its checkpoint has, as far as anything is selected there.
 pub fn check(
     model: &Model,
     computed: &Computed,
@@ -80,6 +80,7 @@ pub fn check(
     // The last token is not read.
     let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
     let steps = [[&prompt.tokens[..], fed].concat()];
+    let config = model.checkpoint.config().under(semantics);
     let compared = Compared {
         config: model.checkpoint.config(),
         weights: &model.checkpoint,
@@ -100,7 +101,6 @@ pub fn check(
         whole: true,
         emulated: Some(optimized.gpu().form().is_some()),
     };
-    let mut all = reports(model, &[subject], asked, watch)?;
     let text = [&prompt.tokens[..], &prompt.decoded].concat();
     let modules = Modules {
         model: &optimized,
@@ -108,7 +108,11 @@ pub fn check(
         count: model.checkpoint.mtp_modules(),
         selection: &asked.selection,
     };
-    for ran in modules.run(&text, prompt.tokens.len(), &live)? {
+    let ran = modules.run(&text, prompt.tokens.len(), &live)?;
+    // Places that modules alone have may be all that is selected.
+    let is_asked = ran.is_empty() || Site::all(&config).any(|site| asked.selection.has(site));
+    let mut all = if is_asked { reports(model, &[subject], asked, watch)? } else { Vec::new() };
+    for ran in ran {
         all.extend(of_module((model, &optimized), computed, (&ran, prompt.tokens.len()), asked, watch)?);
     }
     Ok(all)
