@@ -62,3 +62,14 @@ pub fn activations(seed: u64, dim: (usize, usize)) -> Array2<bf16> {
         bf16::from_f32(draw.signed_unit() * scale)
     })
 }
+
+/// The rows whose values stand in the place of each of so many, where of parts of so many rows the second and the third are
+/// exchanged.
+pub fn second_and_third_exchanged(part: usize, rows: usize) -> Vec<usize> {
+    let of = |row: usize| match row / part {
+        1 => row + part,
+        2 => row - part,
+        _ => row,
+    };
+    (0..rows).map(of).collect()
+}

@@ -6,6 +6,7 @@ use reference::weights::{LayerWeight, Projection, Weight};
 use reference::{LayerSite, RoundingContract, Site};
 use tests::mistaken::Setting;
 use tests::seen::Seen;
+use tests::values::second_and_third_exchanged;
 use tools::diagnose::catalogue::fit::Fit;
 use tools::diagnose::catalogue::mistake::{Assumed, Change};
 use tools::diagnose::catalogue::part::{Part, Scaled};
@@ -54,20 +55,7 @@ fn rows_behind_a_norm_and_heads_behind_attention() {
     said(&setting(false), &zero(q_proj, 5..6), "weight_zero", "row 5 of q_proj in layer 1 is 0");
     said(&setting(false), &zero(v_proj, 16..32), "weight_zero", "head 1 of v_proj in layer 1 is 0");
     let exchanged = |weights: &mut MemoryWeights| {
-        map(weights, q_proj, |w| {
-            let rows: Vec<usize> = (0..w.nrows())
-                .map(|row| {
-                    if (8..16).contains(&row) {
-                        row + 8
-                    } else if (16..24).contains(&row) {
-                        row - 8
-                    } else {
-                        row
-                    }
-                })
-                .collect();
-            w.select(Axis(0), &rows)
-        });
+        map(weights, q_proj, |w| w.select(Axis(0), &second_and_third_exchanged(8, w.nrows())));
     };
     let m3 = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
     said(&m3, &exchanged, "rows_permuted", "heads 1 and 2 of q_proj in layer 1 are exchanged");

@@ -4,6 +4,7 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use reference::models::decoder::Decoder;
 use reference::ops::rope::inverse_frequencies;
 use reference::{LayerSite, Storage};
+use tests::values::second_and_third_exchanged;
 
 use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 
@@ -258,17 +259,7 @@ fn keys_of_other_positions_from_one_on() {
 fn keys_of_two_pages_exchanged() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
         attention(model, shown, |head, token| {
-            let page = |row: usize| {
-                if (8..16).contains(&row) {
-                    row + 8
-                } else if (16..24).contains(&row) {
-                    row - 8
-                } else {
-                    row
-                }
-            };
-            let rows: Vec<usize> = (0..head.k.nrows()).map(page).collect();
-            let exchanged = head.k.select(Axis(0), &rows);
+            let exchanged = head.k.select(Axis(0), &second_and_third_exchanged(8, head.k.nrows()));
             let head = Head { k: if token < 30 { head.k } else { exchanged.view() }, ..*head };
             mean(&head, token, |key, score| (key <= token).then_some((score, 1.0)))
         })

@@ -14,6 +14,7 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
 use reference::Storage;
 use reference::semantics::NormWeight;
 
+use super::statistic::divided;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 
@@ -98,8 +99,7 @@ pub(super) fn unbiased(
 ) -> Option<Solution> {
     let rows = Rows { x, ..Rows::of(bench, unrounded, m).filter(|_| m.len() > 1)? };
     let (_, values) = rows.found(bench, Way::of(Rounded::Unbiased, rows.output, rows.output))?;
-    let said = format!("the mean square has all {0} channels, divided by {1}", m.len(), m.len() - 1);
-    Some(Solution::new(vec![said], values))
+    Some(Solution::new(vec![divided(m.len(), m.len() as f64 - 1.0)], values))
 }
 
 impl Way {

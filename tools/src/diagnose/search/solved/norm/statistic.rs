@@ -44,7 +44,7 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
         && divisor >= 1.0
         && divisor != width as f64
     {
-        let what = format!("the mean square has all {width} channels, divided by {divisor}");
+        let what = divided(width, divisor);
         return Some((what, right.mapv(|right| (right * width as f64 / divisor + 1.0 - right).sqrt().recip())));
     }
     let others: [(&str, Statistic); 3] = [
@@ -82,6 +82,11 @@ pub(super) fn told(z: &Array2<f64>, s: &Array1<f64>) -> Option<(String, Array1<f
     let which = if from == 0 { "first" } else { "last" };
     let what = format!("the mean square has the {which} {count} of {width} channels, divided by {divisor}");
     Some((what, (of(nearest) + right.mapv(|right| 1.0 - right)).mapv(|mean| mean.sqrt().recip())))
+}
+
+/// What is said of a mean square over all channels with another divisor.
+pub(super) fn divided(width: usize, divisor: f64) -> String {
+    format!("the mean square has all {width} channels, divided by {divisor}")
 }
 
 /// The mean square about the mean.
