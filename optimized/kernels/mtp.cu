@@ -4,8 +4,8 @@
 // uᵢ = Wₕ·hᵢ + eᵢ        or  uᵢ = Wₑₕ·[norm(eᵢ; wₑ); norm(hᵢ; wₕ)],  e₀ = 0
 // ```
 //
-// - Launch: n × 2 blocks of THREADS threads; block (i, 0) owns the half of row i that is made of e, block (i, 1) that of h. It makes
-//   [norm(eᵢ; wₑ); norm(hᵢ; wₕ)]; products and the sum are `linear`'s and `residual`'s.
+// - Launch: n × 2 blocks of THREADS threads; block (i, 0) owns the half of row i that is made of e, block (i, 1) that of h. It
+//   makes [norm(eᵢ; wₑ); norm(hᵢ; wₕ)]; products and the sum are `linear`'s and `residual`'s.
 // - Requires: K1 e and h hold n rows of ld values, w_e and w_h one, and their values from d on are 0; K2 1 ≤ d ≤ ld, ld a multiple
 //   of 8, all their rows 16-byte aligned; K3 y holds n rows of ldy ≥ 2·d values and overlaps nothing; K4 4 bytes of shared memory
 //   for each warp; K5 one is 0, or 1 where norms multiply by 1 + w; K6 `zeroed` is the row whose e counts as 0, or −1.

@@ -6,8 +6,8 @@
 //!
 //! - s is the score of the candidate c, s₀ of what the loop began with, b the best until then, of x; larger is better.
 //! - θ is absolute, 0.01 in the document, which calls it 1 %: that it is where s₀ = 1.
-//! - Rounding: b + θ is rounded once, so of a score that is b + θ over the reals (0.51 after 0.5, 0.07 after 0.06) the rounding decides.
-//!   A score that is no number is above nothing, and never kept.
+//! - Rounding: b + θ is rounded once, so of a score that is b + θ over the reals (0.51 after 0.5, 0.07 after 0.06) the rounding
+//!   decides. A score that is no number is above nothing, and never kept.
 //! - Errors: C1 s₀ is finite; C2 θ ≥ 0.
 //! - Variants: D64 when a round's flag is computed.
 //! - Source: document 003, "Snippet Two: Self-Evolution Loop", step 5; spec A37.

@@ -57,8 +57,8 @@ pub fn mtp(
     launch.arg(e.data()).arg(norms.embedding.data()).arg(h.data()).arg(norms.hidden.data()).arg(y.data_mut());
     launch.arg(&d).arg(&ld).arg(&ldy).arg(&norms.eps).arg(&one).arg(&zeroed);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1, C2 of `rms_norm`, `length` and `Matrix`, whose padding is zero; K2 by `Matrix` and `dimension`; K3 because y was just
-    // allocated; K4 by the grid; K5 by `one`; K6 by `zeroed`.
+    // SAFETY: K1 by C1, C2 of `rms_norm`, `length` and `Matrix`, whose padding is zero; K2 by `Matrix` and `dimension`; K3
+    // because y was just allocated; K4 by the grid; K5 by `one`; K6 by `zeroed`.
     let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || MTP.label())?;
     Ok(y)

@@ -82,8 +82,8 @@ struct Known<'a, H> {
 }
 
 impl<M: Modules> ModuleDrafter<M> {
-    /// By modules whose caches are empty. As long as they are asked for no more drafts than before, and no more than there are modules
-    /// in a topology with one each, they make as many.
+    /// By modules whose caches are empty. As long as they are asked for no more drafts than before, and no more than there are
+    /// modules in a topology with one each, they make as many.
     pub fn by(modules: M) -> Result<Self, M::Error> {
         require(modules.count() > 0, "mtp_drafter C1", "modules", modules.count(), "at least 1")?;
         Ok(ModuleDrafter { modules, hidden: None })

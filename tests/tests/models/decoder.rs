@@ -187,7 +187,8 @@ fn every_rounding_point_is_heard() {
     }
 }
 
-/// What stands between two products goes on as it is, whatever was stored of it: a layer's output is rounded once, of three summands.
+/// What stands between two products goes on as it is, whatever was stored of it: a layer's output is rounded once, of three
+/// summands.
 #[test]
 fn fused_additions_round_once() {
     let memory = Memory::random(&tiny(), 1);

@@ -1,5 +1,5 @@
-//! `tools/src/session/speculating/device.rs`: on the emulated device, what is decoded with drafts is what is decoded without, and so
-//! is what caches then hold, bit for bit: a row of a pass has the same bits in any other pass.
+//! `tools/src/session/speculating/device.rs`: on the emulated device, what is decoded with drafts is what is decoded without,
+//! and so is what caches then hold, bit for bit: a row of a pass has the same bits in any other pass.
 
 use half::bf16;
 use ndarray::Array2;

@@ -54,11 +54,12 @@ pub struct Decode {
     pub chunk: Option<std::num::NonZeroUsize>,
     /// Draft N tokens at a time with the model's modules of multi-token prediction, and verify them in one pass.
     ///
-    /// The tokens are those of plain decoding by the same backend, which is done, too, and compared: greedily they must be the same;
-    /// drawn ones have the same distribution. Told is how many drafts were accepted in each place. Modules that predict one draft each
-    /// (M2's, of document 000) allow as many as there are; M3's, of vLLM, are used again and again. No released checkpoint has
-    /// modules: for a built-in case they are made, each the model's last layer on the embedding of the last token, which is seldom
-    /// right; `parity synth CONFIG --mtp-modules 3 --out MODEL` makes a model of which about half of the drafts are.
+    /// The tokens are those of plain decoding by the same backend, which is done, too, and compared: greedily they must be the
+    /// same; drawn ones have the same distribution. Told is how many drafts were accepted in each place. Modules that predict
+    /// one draft each (M2's, of document 000) allow as many as there are; M3's, of vLLM, are used again and again. No released
+    /// checkpoint has modules: for a built-in case they are made, each the model's last layer on the embedding of the last
+    /// token, which is seldom right; `parity synth CONFIG --mtp-modules 3 --out MODEL` makes a model of which about half of the
+    /// drafts are.
     #[arg(long, value_name = "N", conflicts_with = "chunk")]
     pub speculate: Option<std::num::NonZeroUsize>,
     #[command(flatten)]

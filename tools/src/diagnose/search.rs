@@ -2,12 +2,12 @@
 //!
 //! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the way
 //! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], the router's [`bias`], [`few_bits`] and [`slices`], what
-//! is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
-//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, what is [`cached`] on
-//! another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`]; [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is
-//! found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it, comes
-//! within its bounds.
+//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], the router's [`bias`],
+//! [`few_bits`] and [`slices`], what is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]:
+//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is
+//! another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
+//! [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever
+//! is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it, comes within its bounds.
 
 mod bench;
 mod bias;

@@ -7,10 +7,11 @@
 //! router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and
 //! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for
 //! a summand, and what is [`added`] beside the right values; [`layout`], the order of axes; [`penalty`], what a sampler made of
-//! logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
-//! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of
-//! them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow
-//! but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
+//! logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the
+//! projector reads. Of both: [`function`], what stands for an activation, [`other_rows`] and [`other_columns`], rows and
+//! channels in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them,
+//! [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow but
+//! for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
 
 mod added;
 mod axial;

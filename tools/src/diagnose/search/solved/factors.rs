@@ -58,7 +58,8 @@ pub(super) fn of_heads(numbers: &BTreeMap<usize, f64>) -> String {
     format!("scores are multiplied by a factor of each head: {}", listed(each))
 }
 
-/// What is said of numbers that the scores of keys have more; those are none that are the same as most, and of none nothing is said.
+/// What is said of numbers that the scores of keys have more; those are none that are the same as most, and of none nothing is
+/// said.
 pub(super) fn of_keys(numbers: &BTreeMap<usize, f64>, same: f64) -> Option<String> {
     // A number that all have more changes nothing: that of most is taken for none.
     let mut sorted: Vec<f64> = numbers.values().copied().collect();

@@ -6,7 +6,8 @@
 //!
 //! with y \[n, m\] the candidate's values in all steps, x \[n, d\] what goes in, the weight W \[m, d\], and of the tower a bias
 //! b \[m\]. [`channels`] has those
-//! that are summed other than once, [`factors`] parts that count by factors of their own, [`bits`] what operands are rounded to, [`input`] the tensor that is read.
+//! that are summed other than once, [`factors`] parts that count by factors of their own, [`bits`] what operands are rounded
+//! to, [`input`] the tensor that is read.
 
 mod bits;
 mod channels;

@@ -7,8 +7,8 @@
 //! of query head h and its key head g, with values v \[groups, n, d\]; right are the p of a softmax over qᵢ·kⱼ/√d. Of the ways to
 //! weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in common
 //! ([`told`]), or the [`mask`] of each; or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their
-//! own keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the text model,
-//! and of the vision tower, whose tokens are patches.
+//! own keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the
+//! text model, and of the vision tower, whose tokens are patches.
 
 mod bent;
 mod heads;

@@ -21,8 +21,8 @@ const BLOCKS: [usize; 4] = [128, 64, 32, 16];
 const ROWS: usize = 3;
 const LEAST: usize = 16;
 
-/// What may be left of the squares of what one factor for all leaves: weights may be rounded, too, to the three bits of E4M3. By chance a third of
-/// the rows' equations leaves two thirds.
+/// What may be left of the squares of what one factor for all leaves: weights may be rounded, too, to the three bits of E4M3.
+/// By chance a third of the rows' equations leaves two thirds.
 const LEFT: f64 = 0.1;
 
 /// How far a factor has to be from 1, and how far apart factors may be to be the same.
