@@ -1,7 +1,7 @@
 //! Self-evolution: keeps a change of something that is scored if it is better by more than a threshold, else reverts it.
 //!
 //! ```text
-//! kept ⇔ s > b + θ        b', x' = s, c where kept, else b, x        gain = s − s₀        improvement = (b − s₀) / s₀
+//! kept ⇔ s > b + θ        b', x' = s, c where kept, else b, x        improvement = (b − s₀) / s₀
 //! ```
 //!
 //! - s is the score of the candidate c, s₀ of what the loop began with, b the best until then, of x; larger is better.
@@ -71,11 +71,6 @@ impl<S> Evolution<S> {
     /// b.
     pub fn best(&self) -> f64 {
         self.best
-    }
-
-    /// How much better a score is than what the loop began with.
-    pub fn gain(&self, score: f64) -> f64 {
-        score - self.baseline
     }
 
     /// How much better the best is, relatively; `None` where s₀ is 0.

@@ -3,7 +3,7 @@
 //! ```text
 //! t = Σ (t₀ + waves · max(memory, cache, shared, tensor)) + t₀·fills
 //! memory = bytes / min(B, in flight / latency)        cache = asked / (C·s)        shared = wavefronts / (s·M·f)
-//! tensor = operations / (s·P)        s = min(blocks, M) / M        waves = r·⌈blocks/r⌉ / blocks, at least 1
+//! tensor = operations / (s·P)        s = min(blocks, M) / M        waves = r·⌈blocks/r⌉ / blocks, 1 where blocks ≤ r
 //! ```
 //!
 //! - M multiprocessors of a clock f, B bytes a second of memory, C of the second-level cache, P operations of the tensor

@@ -33,11 +33,6 @@ impl Registers {
         Ok(Registers { nvrtc, known: HashMap::new() })
     }
 
-    /// Stated.
-    pub fn stated() -> Self {
-        Registers { nvrtc: None, known: HashMap::new() }
-    }
-
     /// Where they are from, in words.
     pub fn source(&self) -> String {
         match self.nvrtc.map(|nvrtc| nvrtc.version()) {
