@@ -38,7 +38,8 @@ def one(cases: str, out: str, case: str, dtype: str, shown: str) -> None:
     import torch
     import vllm
     from served import ServedCapture
-    from vllm_on_cpu import REQUESTS, model_of
+    from vllm_attention import REQUESTS
+    from vllm_on_cpu import model_of
 
     folder = Path(cases) / case
     tokens = prompt(Path(cases), {"packed": "m2", "image": "vision"}.get(shown, shown))

@@ -10,7 +10,7 @@ import vllm.models.minimax_m3.nvidia.model as m3
 from torch import Tensor
 from torch.nn import functional
 from vllm.model_executor.layers.rotary_embedding.mrope_vit_setup import VitMropeSetup
-from vllm_on_cpu import attend, within_requests
+from vllm_attention import attend, within_requests
 
 LAYER: dict[str, Tensor] = {}
 """What the fused operator made for the attention that follows it in the same layer."""

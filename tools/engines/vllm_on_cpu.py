@@ -38,6 +38,7 @@ from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
 from vllm.utils.torch_utils import set_default_torch_dtype
+from vllm_attention import attend, within_requests
 
 STAND_INS = (
     "m2: self_attn.attn",
@@ -48,28 +49,6 @@ STAND_INS = (
     "vision: the rotation of the vision tower",
 )
 """What a stand-in computes, by case."""
-
-REQUESTS: list[int] = []
-"""Tokens of each request that the rows of the present call are of, one behind the other."""
-
-
-def within_requests(count: int) -> Tensor:
-    """Which rows each row may attend to: those of its own request, up to itself."""
-    lengths = REQUESTS or [count]
-    own = [torch.ones(length, length, dtype=torch.bool).tril() for length in lengths]
-    return torch.block_diag(*own).bool()
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, heads: tuple[int, int], scale: float, seen: Tensor) -> Tensor:
-    """Softmax attention in float32; `seen` is [1 or key heads, rows, keys]."""
-    (own, shared), rows = heads, q.shape[0]
-    queries = q.reshape(rows, own, -1).transpose(0, 1).float()
-    keys, values = (x.reshape(rows, shared, -1).transpose(0, 1).float() for x in (k, v))
-    keys, values = (x.repeat_interleave(own // shared, 0) for x in (keys, values))
-    mask = seen.repeat_interleave(own // seen.shape[0], 0)
-    weights = (queries @ keys.mT * scale).masked_fill(~mask, -torch.inf).softmax(-1)
-    return (weights @ values).transpose(0, 1).reshape(rows, -1).to(q.dtype)
-
 
 def stand_in_attention() -> None:
     """Causal attention to what is in the call."""
@@ -138,7 +117,7 @@ def model_of(folder: Path, dtype: str, family: str) -> Iterator[torch.nn.Module]
     stand_in_attention()
     stand_in_experts()
     if family != "m2":
-        import vllm_m3_on_cpu
+        import vllm_m3_on_cpu  # of M2 alone, vLLM need not have M3
 
         vllm_m3_on_cpu.stand_in()
     arguments = EngineArgs(
