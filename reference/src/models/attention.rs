@@ -1,11 +1,14 @@
 //! Attention of a decoder's layer: projections, norms, rotation, cache, and what is seen of it (SPEC A4 to A8).
 
+use std::ops::Range;
+
 use super::decoder::Decoder;
 use crate::ops::attention::temperature::{self, tempered};
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::kv_cache::{KvCache, form};
 use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
+use crate::ranks::Ranks;
 use crate::run::Run;
 use crate::semantics::{CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Shifted, Written};
 use crate::weights::LayerWeight;
@@ -108,9 +111,18 @@ impl Decoder<'_> {
             None => self.attend(layer, &q, k, v, run)?,
         };
         let own = run.within(RoundingContract::of_products);
-        let o = own.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let columns = self.columns_of_ranks(context.dim().1, own.ranks());
+        let o = own.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?, &columns)?;
+        let o = own.all_reduce(&o)?;
         let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
+    }
+
+    /// The columns of the context that ranks have which share heads; all, if they cannot.
+    fn columns_of_ranks(&self, width: usize, count: usize) -> Vec<Range<usize>> {
+        let ranks = Ranks::of_attention(self.config(), count).ok();
+        let own = ranks.filter(|_| width == self.config().query_width());
+        own.map_or_else(|| vec![0..width], |ranks| ranks.query_channels(self.config().head_dim))
     }
 
     /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else

@@ -10,11 +10,11 @@ use fixtures::whole::WholeFolder;
 use ndarray::Array2;
 use reference::config::Config;
 use reference::decode::{Decode, LanguageModel, decode};
-use reference::models::group::weights::RankWeights;
-use reference::models::group::{Group, of_rank};
+use reference::models::group::Group;
 use reference::ops::sampling::Choice;
 use reference::probe::Probe;
 use reference::ranks::Ranks;
+use reference::ranks::weights::RankWeights;
 use reference::run::Run;
 use reference::{Real, RoundingContract, Semantics, Site, Storage, Tracked};
 use serde_json::json;
@@ -155,7 +155,7 @@ fn writer(folder: &Path, rank: usize) -> Result<DumpWriter, Error> {
 
 /// A rank's decoder, with its part of the vocabulary.
 fn of_rank_alone(config: &Config, ranks: &Ranks, rank: usize) -> Config {
-    Config { vocab_size: ranks.part(config.vocab_size, rank).len(), ..of_rank(config, ranks, rank) }
+    Config { vocab_size: ranks.part(config.vocab_size, rank).len(), ..ranks.config_of(config, rank) }
 }
 
 /// Records what each rank has: its part where each has one, else what all have.
