@@ -105,7 +105,7 @@ impl Loader<'_> {
         let gate_up: Vec<Weight> = (0..count).flat_map(both).collect();
         let down: Vec<Weight> = (0..count).map(|e| expert(e, Projection::Down)).collect();
         let (gate_up, down) = (self.of_products(&gate_up)?, self.of_products(&down)?);
-        Ok(Experts { gate_up, down, count, activation: self.activation })
+        Ok(Experts { gate_up, down, first: 0, count, activation: self.activation })
     }
 
     /// Weights of products of equal width, one below the other: quantized ones as they are stored, others rounded to bf16.
