@@ -1,5 +1,7 @@
 //! A group of ranks next to the model that they share.
 
+mod on_devices;
+
 use std::collections::HashMap;
 
 use fixtures::synth::Synthesis;
