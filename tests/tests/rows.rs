@@ -3,6 +3,7 @@
 mod embedded;
 mod generated;
 mod laid;
+mod lists;
 mod named;
 mod padding;
 mod refused;

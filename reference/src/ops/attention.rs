@@ -10,7 +10,7 @@
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
 //!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
 //!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Of 16 bits (sdpa) the
-//!   exponential is torch's cubic (`exponential`); of f32 its quintic is within the bound.
+//!   exponential is torch's cubic (`exponential`) but for the last s mod 8 keys; of f32 its quintic is within the bound.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
 //!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses
@@ -297,16 +297,17 @@ impl Attention {
         let lost = self.lost.map(|lost| lost.map(|key| key.min(columns)));
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
         let scores = self.product(queries, keys.reversed_axes());
-        self.softmax_of(scores, lost, |i| if nothing(i) { 0..0 } else { seen(i) })
+        let by = |column: usize| self.exponential.of_key(column, k.nrows());
+        self.softmax_of(scores, lost, (|i| if nothing(i) { 0..0 } else { seen(i) }, by))
     }
 
     /// The softmax of queries' products with keys, of which query i sees `seen(i)` but for the lost ones; without any, all are
-    /// masked alike.
+    /// masked alike. What stands for the exponential of a column is `by` of it.
     pub(super) fn softmax_of<T: Real>(
         &self,
         mut scores: Array2<T>,
         lost: Option<[usize; 2]>,
-        seen: impl Fn(usize) -> Range<usize>,
+        (seen, by): (impl Fn(usize) -> Range<usize>, impl Fn(usize) -> Exponential),
     ) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
         if self.scores == Rounding::NONE && taken == Rounding::NONE {
@@ -328,7 +329,8 @@ impl Attention {
             }
             let sink = self.sink.map_or(T::neg_infinity(), T::of);
             let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });
-            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = exponential(self.exponential, x - top));
+            let of_columns = weights.row_mut(i).into_iter().zip(&row).enumerate();
+            of_columns.for_each(|(column, (w, &x)): (usize, (&mut T, &T))| *w = exponential(by(column), x - top));
             largest.push(top);
             sums.push(Self::total(weights.row(i)) + (sink - top).exp());
         }

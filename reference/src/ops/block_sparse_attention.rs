@@ -229,7 +229,9 @@ impl BlockSparseAttention {
             scores.slice_mut(s![.., first..first + run.len()]).assign(&part);
             first += run.len();
         }
-        self.attention.softmax_of(scores, None, |_| 0..count)
+        let columns: Vec<usize> = queries.keys.iter().cloned().flatten().collect();
+        let by = |column: usize| self.attention.exponential.of_key(columns[column], k.nrows());
+        self.attention.softmax_of(scores, None, (|_| 0..count, by))
     }
 
     /// o of rows of queries that see the same runs of keys, of which each block is cut into tiles of its own.

@@ -81,17 +81,55 @@ impl Dumped {
             return Err(no_site(&values));
         }
         let understood = |values| Understood { values, manifest: manifest.clone(), semantics }.dumped(given, model);
-        let Some(inputs) = values.of_inputs().filter(|inputs| embedded::any(inputs, model)) else {
-            return understood(values);
-        };
-        match (understood(inputs), understood(values)) {
-            (Ok(inputs), Ok(outputs)) => {
+        let inputs = values.of_inputs().filter(|inputs| embedded::any(inputs, model));
+        let others = values.listing();
+        let outputs = match (inputs.map(understood), understood(values)) {
+            (Some(Ok(inputs)), Ok(outputs)) => {
                 let is_nearer = inputs[0].layers_agree(model)? > outputs[0].layers_agree(model)?;
-                Ok(if is_nearer { inputs } else { outputs })
+                return Ok(if is_nearer { inputs } else { outputs });
             }
-            (Ok(inputs), Err(_)) => Ok(inputs),
-            (Err(_), outputs) => outputs,
+            (Some(Ok(inputs)), Err(_)) => return Ok(inputs),
+            (_, outputs) => outputs?,
+        };
+        Dumped::nearest(outputs, others.into_iter().filter_map(|other| understood(other).ok()), model)
+    }
+
+    /// Of a list with a tensor for each layer whose names may mean other values than layers' outputs, which it has not: those that it has.
+    fn nearest(
+        outputs: Vec<Self>,
+        others: impl Iterator<Item = Vec<Self>>,
+        model: &Model,
+    ) -> Result<Vec<Self>, Failure> {
+        let Some(list) = outputs[0].values.reading().list else { return Ok(outputs) };
+        if outputs[0].list_agrees(model)? > 0.0 {
+            return Ok(outputs);
         }
+        let mut best: Option<(f64, Vec<Self>)> = None;
+        for other in others {
+            let agree = other[0].list_agrees(model)?;
+            // What is passed on has the name of what passes it on.
+            if agree > 0.0 && best.as_ref().is_none_or(|(most, _)| agree >= *most) {
+                best = Some((agree, other));
+            }
+        }
+        match best {
+            Some((_, other)) => Ok(other),
+            None if list.is_said => Ok(outputs),
+            None => Err(Failure::new(format!(
+                "{}: names are numbers alone, and values are far from everything in a layer that is as wide: its output, \
+                 its attention's, its network's, norms",
+                outputs[0].values.dump().path().display()
+            ))
+            .help(naming())),
+        }
+    }
+
+    /// The share of bits of what a list has that are those of the twin.
+    fn list_agrees(&self, model: &Model) -> Result<f64, Failure> {
+        let list = self.values.reading().list;
+        let is_listed = |site| matches!((site, list), (Site::Layer(_, site), Some(list)) if site == list.of);
+        let agreement = self.compared(model).agreement_at(self.known.contract, is_listed)?;
+        Ok(agreement.map_or(0.0, |(_, bits)| bits))
     }
 
     /// The share of bits of what layers put out that are those of the twin; none, where nothing of it is shown.
@@ -102,16 +140,7 @@ impl Dumped {
     }
 
     fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {
-        Compared {
-            config: model.checkpoint.config(),
-            weights: &model.checkpoint,
-            semantics: self.semantics,
-            candidate: &self.values,
-            steps: &self.steps,
-            prompt: self.prompt.tokens.len(),
-            media: self.media.as_ref(),
-            hidden: None,
-        }
+        compared((model, self.semantics), &self.values, (&self.steps, &self.prompt), self.media.as_ref())
     }
 
     /// It, and the model that it is put next to.
@@ -145,24 +174,36 @@ impl Understood {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
-            let compared = Compared {
-                config: model.checkpoint.config(),
-                weights: &model.checkpoint,
-                semantics,
-                candidate: &values,
-                steps: &steps,
-                prompt: prompt.tokens.len(),
-                media: media.as_ref(),
-                hidden: None,
-            };
             // One engine computed all requests, so that what is known of the first is known of all.
             let known = match &known {
                 Some(known) => known.clone(),
-                None => known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone(),
+                None => {
+                    let compared = compared((model, semantics), &values, (&steps, &prompt), media.as_ref());
+                    known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
+                }
             };
             Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
         };
         asked.into_iter().zip(seen).map(read).collect()
+    }
+}
+
+/// What is compared of a request.
+fn compared<'a>(
+    (model, semantics): (&'a Model, Semantics),
+    candidate: &'a Sited,
+    (steps, prompt): (&'a [Vec<u32>], &Prompt),
+    media: Option<&'a Media>,
+) -> Compared<'a> {
+    Compared {
+        config: model.checkpoint.config(),
+        weights: &model.checkpoint,
+        semantics,
+        candidate,
+        steps,
+        prompt: prompt.tokens.len(),
+        media,
+        hidden: None,
     }
 }
 

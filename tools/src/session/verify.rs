@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
 use fixtures::names::sited::Sited;
-use reference::Site;
+use reference::{LayerSite, Site};
 
 use super::asked::{Asked, Asking, Subject, reports};
 use super::backend::ran_on_emulated;
@@ -190,6 +190,10 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         let read = "names are numbers of layers alone, and the first has the tokens' embeddings: read as what goes into each layer";
         notes.push(read.into());
+    }
+    if let Some(of) = reading.list.map(|list| list.of).filter(|of| *of != LayerSite::Output) {
+        let first = Site::Layer(0, of);
+        notes.push(format!("names say nothing but layers' numbers: values are those of {first} and its like"));
     }
     if !dump.rivals().is_empty() {
         notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
