@@ -7,6 +7,7 @@ use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
 
 mod altered;
+mod attending;
 mod calls;
 mod dumps;
 mod elsewhere;
