@@ -11,6 +11,7 @@ use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, n
 mod bounds;
 mod by_hand;
 mod llama;
+mod weighing;
 
 /// Sizes of heads.
 #[derive(Debug, Clone, Copy, PartialEq)]
