@@ -122,6 +122,6 @@ impl Made<'_> {
         }
         let is_other = most < 1.0 || least > 1.0;
         (least <= most && is_other && least.is_finite() && most.is_finite())
-            .then(|| format!("the scores with a multiple of their bias, by a number between {least:.4} and {most:.4},"))
+            .then(|| format!("the scores with a multiple of their bias, by a number between {least:.4} and {most:.4}"))
     }
 }

@@ -56,11 +56,10 @@ pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize
     });
     let rule = by.map(|by| format!("; they are chosen by {by}")).unwrap_or_default();
     Ok(Some(format!(
-        "{} of {} tokens have other experts than they should, weighed by their scores: expert {}{}",
+        "{} of {} tokens have other experts than they should, weighed by their scores: expert {}{rule}",
         off.len(),
         solved.len(),
-        listed(each),
-        rule.trim_end_matches(',')
+        listed(each)
     )))
 }
 
