@@ -14,10 +14,10 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fitted;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::operator::in_any_layer;
-use super::search::{self, Bench, kinds};
+use super::search::{self, Bench, Told, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
-use super::{chosen, pattern, sizes};
+use super::{chosen, elsewhere, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
@@ -274,12 +274,16 @@ impl Comparison<'_> {
         let Some(site) = with_values(left).or(left.first().copied()).or(suspicious.first()) else {
             return Ok(Vec::new());
         };
+        let choice = left.first().filter(|first| first.site.is_choice());
+        let at = choice.map(|choice| At { step: choice.step, site: choice.site });
+        let of_choice = at.map_or(Ok(None), |at| chosen::describe(self, assumption, at))?;
         let bench = Bench::described(self, assumption, site)?;
-        let mut said = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))?;
-        if let Some(choice) = left.first().filter(|first| first.site.is_choice()) {
-            let at = At { step: choice.step, site: choice.site };
-            said.splice(0..0, chosen::describe(self, assumption, at)?);
-        }
+        // Behind a choice that is off, what reproduces no values may follow from it.
+        let told = if choice.is_some() { Told::Reproducing } else { Told::All };
+        let mut said = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench, told))?;
+        let others: Vec<&SiteReport> = if left.is_empty() { suspicious.iter().collect() } else { left.to_vec() };
+        said.extend(elsewhere::describe(self, assumption, (site.site, &said), &others)?);
+        said.splice(0..0, of_choice);
         Ok(said)
     }
 }

@@ -46,7 +46,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
-pub(super) use solved::{describe, is_of_statistics};
+pub(super) use solved::{Told, describe, is_of_statistics};
 
 use std::collections::BTreeSet;
 
