@@ -21,7 +21,7 @@ use super::{chosen, elsewhere, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
-use crate::judge::verdict::SiteReport;
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Mistakes that are looked for, one behind the other.
 const MISTAKES: usize = 4;
@@ -76,6 +76,8 @@ pub struct Diagnosis {
     pub solved: Vec<String>,
     /// Where no fault is left, sites that are suspicious, and that nothing explains.
     pub suspicious: Vec<SiteReport>,
+    /// Comparisons under the mistakes that say something.
+    pub conclusive: usize,
     /// The reading of the documents under the mistakes.
     #[serde(serialize_with = "as_text")]
     pub semantics: Semantics,
@@ -146,7 +148,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
     let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
     let pattern = unexplained.as_ref().map(|measured| comparison.pattern(measured)).unwrap_or_default();
     let solved = comparison.solved(&assumption, &left, &suspicious)?;
+    let conclusive = conclusive(&reports);
     Ok(Diagnosis {
+        conclusive,
         suspicious,
         explained,
         unexplained: unexplained.map(|measured| Box::new(measured.report)),
@@ -181,6 +185,7 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         ..Explained::of(fault, &seen)
     };
     Ok(Some(Diagnosis {
+        conclusive: conclusive(&reports),
         explained: vec![explained],
         unexplained: None,
         left: 0,
@@ -189,6 +194,10 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         suspicious: Vec::new(),
         semantics,
     }))
+}
+
+fn conclusive(reports: &[SiteReport]) -> usize {
+    reports.iter().filter(|report| report.verdict != Verdict::Inconclusive).count()
 }
 
 /// The first fault that has values: of a choice, what follows from it in its layer.

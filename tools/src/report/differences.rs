@@ -66,7 +66,8 @@ fn figures(pairs: &[Pair]) -> String {
     }
     let mut table = with_header(&shown.iter().map(|&column| HEADER[column]).collect::<Vec<_>>());
     for row in &rows {
-        let cell = |&column: &usize| if FIGURES.contains(&column) { number(&row[column]) } else { Cell::new(&row[column]) };
+        let cell =
+            |&column: &usize| if FIGURES.contains(&column) { number(&row[column]) } else { Cell::new(&row[column]) };
         table.add_row(shown.iter().map(cell));
     }
     let note = format!("\nno room for {}, which a wider terminal and --json show", left_out.join(", "));

@@ -46,7 +46,7 @@ fn concluded(conclusion: Conclusion) -> Cell {
     let cell = Cell::new(conclusion);
     match conclusion {
         Conclusion::Pass => cell.fg(Color::Green),
-        Conclusion::Suspicious => cell.fg(Color::Yellow),
+        Conclusion::Suspicious | Conclusion::Inconclusive => cell.fg(Color::Yellow),
         Conclusion::Fail => cell.fg(Color::Red).add_attribute(Attribute::Bold),
     }
 }

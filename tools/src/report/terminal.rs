@@ -80,6 +80,9 @@ fn text(report: &Report) -> String {
     for sentence in report.other_failures() {
         let _ = writeln!(text, "\n{sentence}");
     }
+    if report.conclusion() == Conclusion::Inconclusive {
+        text += "\nnothing is shown that tells right from wrong: the layers' outputs would, or logits in f32\n";
+    }
     let _ = writeln!(text, "\n{}", summary(report));
     text
 }
@@ -90,7 +93,7 @@ pub fn summary(report: &Report) -> String {
     let word = report.conclusion();
     let word = match word {
         Conclusion::Fail => word.red().bold().to_string(),
-        Conclusion::Suspicious => word.yellow().bold().to_string(),
+        Conclusion::Suspicious | Conclusion::Inconclusive => word.yellow().bold().to_string(),
         Conclusion::Pass => word.green().bold().to_string(),
     };
     format!("{word}  {}: {}", counted(report.sites.len(), "comparison"), counts.join(", "))
