@@ -293,7 +293,14 @@ impl Weights {
         let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
         let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();
         let logarithm: Vec<f64> = if is_merged {
-            probability.iter().map(|p| p.ln()).collect()
+            // Of what underflows beside its split's largest nothing is known.
+            let each = probability.iter().zip(softmax.scores.row(i)).zip(&d);
+            let log = |((p, score), d): ((&f64, &f64), &f64)| match *score {
+                f64::NEG_INFINITY => f64::NEG_INFINITY,
+                _ if *p > 0.0 => p.ln(),
+                _ => -d,
+            };
+            each.map(log).collect()
         } else {
             softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect()
         };
