@@ -113,6 +113,7 @@ impl<T: Real> Packed<T> {
     }
 }
 
+/// A row as a slice.
 fn in_one_piece<T>(row: ArrayView1<'_, T>) -> &[T] {
     row.to_slice().expect("a row of a matrix in standard layout is in one piece")
 }
