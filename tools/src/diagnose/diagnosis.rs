@@ -134,7 +134,7 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         reports = under.reports;
     }
     let left = faults(&reports);
-    let mut suspicious = if left.is_empty() { comparison.suspicious(&assumption)? } else { Vec::new() };
+    let mut suspicious = if left.is_empty() { comparison.suspicious(&assumption, &reports)? } else { Vec::new() };
     while explained.len() < MISTAKES
         && let Some(first) = suspicious.first().cloned()
     {
@@ -166,7 +166,7 @@ pub fn solved(comparison: &Comparison<'_>) -> Result<Vec<String>, Failure> {
     let assumption = Assumption::none(comparison.compared.semantics);
     let reports = comparison.verdicts(&assumption, comparison.all())?;
     let left = faults(&reports);
-    let suspicious = if left.is_empty() { comparison.suspicious(&assumption)? } else { Vec::new() };
+    let suspicious = if left.is_empty() { comparison.suspicious(&assumption, &reports)? } else { Vec::new() };
     comparison.solved(&assumption, &left, &suspicious)
 }
 
