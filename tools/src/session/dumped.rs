@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::report::figures::counted;
+use crate::session::beams::Beams;
 use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
@@ -52,6 +53,8 @@ pub struct Dumped {
     pub embedded: usize,
     /// Tokens at the end of what was given that the dump has no rows of.
     pub unread: usize,
+    /// Which row of each call it has, where rows change places between calls.
+    pub beam: Option<Vec<usize>>,
     /// The tokens of each forward pass.
     pub steps: Vec<Vec<u32>>,
     /// How its engine rounds.
@@ -168,14 +171,29 @@ impl Understood {
             manifest.get_or_insert_default().tokens = given.shown.places(model)?;
         }
         let mut asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
-        let count = asked.len();
-        let seen = given.shown.of_each(model, &mut asked)?;
+        let mut seen = given.shown.of_each(model, &mut asked)?;
+        // One engine computed all requests, so that what is known of the first is known of all.
         let mut known: Option<Known> = None;
-        let read = |(RequestRows { request, prompt, embedded, unread }, media): (RequestRows, Option<Media>)| {
+        let are_named = manifest.iter().flat_map(|manifest| &manifest.calls).any(|call| call.requests.is_some());
+        if let [first, _, ..] = &asked[..]
+            && !are_named
+            && seen.iter().all(Option::is_none)
+        {
+            let (steps, one) = (first.request.steps(), values.of(first.request.clone()));
+            let compared = compared((model, semantics), &one, (&steps, &first.prompt), None);
+            let contract = known.insert(contract_of(&one, given.precision.as_deref(), &compared)?).contract;
+            let beams = Beams::of((model, &values), (semantics, contract), &asked);
+            if let Some(settled) = beams.map(|beams| beams.settled()).transpose()?.flatten() {
+                seen = vec![None; settled.len()];
+                asked = settled;
+            }
+        }
+        let count = asked.len();
+        let read = |(rows, media): (RequestRows, Option<Media>)| {
+            let RequestRows { request, prompt, embedded, unread, beam } = rows;
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
-            // One engine computed all requests, so that what is known of the first is known of all.
             let known = match &known {
                 Some(known) => known.clone(),
                 None => {
@@ -183,7 +201,7 @@ impl Understood {
                     known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
                 }
             };
-            Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
+            Ok(Dumped { values, request, prompt, embedded, unread, beam, steps, known, semantics, media })
         };
         asked.into_iter().zip(seen).map(read).collect()
     }
