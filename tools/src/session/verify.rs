@@ -172,6 +172,13 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
             "{tokens} at the end of what was given that the dump has no rows of: the last is never read"
         ));
     }
+    if let Some(rows) = &dumped.beam {
+        let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
+        let rows = rows.join(", ");
+        notes.push(format!(
+            "rows change places between calls, as those of a beam search do: recovered from values, this is rows {rows} of calls 0 on"
+        ));
+    }
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {
