@@ -105,9 +105,7 @@ impl Ranks {
 
     /// The parts of what all share evenly, in the order of ranks; the whole, if it cannot be.
     pub fn even_parts(size: usize, count: usize) -> Vec<Range<usize>> {
-        if !size.is_multiple_of(count) {
-            return vec![0..size];
-        }
+        let count = if size.is_multiple_of(count) { count } else { 1 };
         let each = size / count;
         (0..count).map(|rank| rank * each..(rank + 1) * each).collect()
     }

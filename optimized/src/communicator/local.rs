@@ -29,6 +29,9 @@ struct Meeting {
     changed: Condvar,
 }
 
+/// Adds up parts.
+type Sum<T> = fn(&Gpu, &[&Matrix<T>]) -> Result<Matrix<T>, Error>;
+
 /// A matrix of any type.
 type Part = Arc<dyn Any + Send + Sync>;
 
@@ -60,12 +63,7 @@ impl Local {
     /// What `sum` makes of all ranks' parts.
     ///
     /// C1: all bring matrices of one type.
-    fn summed<T: Element + 'static>(
-        &self,
-        gpu: &Gpu,
-        part: Matrix<T>,
-        sum: fn(&Gpu, &[&Matrix<T>]) -> Result<Matrix<T>, Error>,
-    ) -> Result<Matrix<T>, Error> {
+    fn summed<T: Element + 'static>(&self, gpu: &Gpu, part: Matrix<T>, sum: Sum<T>) -> Result<Matrix<T>, Error> {
         // Another rank's stream is about to read it.
         gpu.synchronize()?;
         let all = self.meeting.exchange(self.rank, Arc::new(part))?;

@@ -238,18 +238,15 @@ impl Layers {
         let shared = shared.as_ref().map(|shared| Shared { output: &shared.output, scale });
         let fed = moe(gpu, x, &routed, &weights.experts, shared)?;
         tap.show_fed(layer, &fed)?;
-        let both = match fed.with_shared {
-            Some(both) => {
-                if is_whole {
-                    tap.show(Site::Layer(layer, LayerSite::Experts), &fed.sum)?;
-                }
-                self.summed(gpu, both)?
+        let both = if let Some(both) = fed.with_shared {
+            if is_whole {
+                tap.show(Site::Layer(layer, LayerSite::Experts), &fed.sum)?;
             }
-            None => {
-                let sum = self.summed(gpu, fed.sum)?;
-                tap.show(Site::Layer(layer, LayerSite::Experts), &sum)?;
-                sum
-            }
+            self.summed(gpu, both)?
+        } else {
+            let sum = self.summed(gpu, fed.sum)?;
+            tap.show(Site::Layer(layer, LayerSite::Experts), &sum)?;
+            sum
         };
         tap.show(Site::Layer(layer, LayerSite::Mlp), &both)?;
         Ok(both)

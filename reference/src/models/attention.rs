@@ -128,7 +128,7 @@ impl Decoder<'_> {
     fn columns_of_ranks(&self, width: usize, count: usize) -> Vec<Range<usize>> {
         let ranks = Ranks::of_attention(self.config(), count).ok();
         let own = ranks.filter(|_| width == self.config().query_width());
-        own.map_or_else(|| vec![0..width], |ranks| ranks.query_channels(self.config().head_dim))
+        own.map_or_else(|| Ranks::even_parts(width, 1), |ranks| ranks.query_channels(self.config().head_dim))
     }
 
     /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else

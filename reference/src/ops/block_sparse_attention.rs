@@ -177,10 +177,9 @@ impl BlockSparseAttention {
         let position = s - n + row;
         let visible = match (self.attention.causal, self.mask) {
             (Causal::Strict, _) if position == 0 => 0,
-            (Causal::Call, _) => self.attention.seen(position, s),
             // What later tokens are masked by here is `mask` alone.
             (Causal::All, MsaMask::Token | MsaMask::All) => position + 1,
-            (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
+            (Causal::Call, _) | (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
         let blocks = chosen.row(match self.layout {

@@ -21,9 +21,9 @@ const HEADER: [&str; 12] =
 /// Which of them are numbers.
 const FIGURES: Range<usize> = 1..11;
 /// What there is room for last, beginning with what is missed least.
-const LEAST: [&str; 5] = ["bias", "cosine", "rms", "max ulp", "max rel"];
-/// Spaces beside a cell.
-const PADDING: usize = 2;
+const LEAST: [&str; 6] = ["bias", "cosine", "rms", "max ulp", "max rel", "worst at"];
+/// Spaces beside a cell, and between it and the next.
+const PADDING: usize = 3;
 
 /// Prints a difference.
 pub fn print_difference(difference: &Difference, output: Output) {

@@ -81,7 +81,8 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "\n{sentence}");
     }
     if report.conclusion() == Conclusion::Inconclusive {
-        text += "\nnothing is shown that tells right from wrong: the layers' outputs would, or logits in f32\n";
+        let why = report.sites.iter().find_map(|site| site.note.as_deref());
+        let _ = writeln!(text, "\nno comparison says anything: {}", why.unwrap_or("bounds are above the signal"));
     }
     let _ = writeln!(text, "\n{}", summary(report));
     text

@@ -194,12 +194,11 @@ impl Understood {
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
-            let known = match &known {
-                Some(known) => known.clone(),
-                None => {
-                    let compared = compared((model, semantics), &values, (&steps, &prompt), media.as_ref());
-                    known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
-                }
+            let known = if let Some(known) = &known {
+                known.clone()
+            } else {
+                let compared = compared((model, semantics), &values, (&steps, &prompt), media.as_ref());
+                known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
             };
             Ok(Dumped { values, request, prompt, embedded, unread, beam, steps, known, semantics, media })
         };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array2, ArrayBase, ArrayView2, Axis, concatenate, s};
 use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
@@ -33,7 +33,7 @@ impl Cut {
             let [q, k, v] = PROJECTIONS.map(get);
             let (q, k, v) = (q?, k?, v?);
             let storage = q.storage();
-            let parts = self.of([&q, &k, &v].map(|w| w.dense::<f64>()), config);
+            let parts = self.of([&q, &k, &v].map(Matrix::dense::<f64>), config);
             Ok(Matrix::stored(parts[place].view(), storage))
         };
         Some(cut())
@@ -42,7 +42,7 @@ impl Cut {
     /// Queries, keys and values as they are cut.
     fn of(self, [q, k, v]: [Array2<f64>; 3], config: &Config) -> [Array2<f64>; 3] {
         let groups = config.num_key_value_heads;
-        let rows = [&q, &k, &v].map(|w| w.nrows());
+        let rows = [&q, &k, &v].map(ArrayBase::nrows);
         // Of each key head its rows of the three, and where they begin beside the others.
         let of_group = rows.map(|rows| rows / groups);
         let stacked =

@@ -84,13 +84,13 @@ pub(in crate::diagnose) struct Made<'a> {
 impl Made<'_> {
     /// By what scores next to all are made, if by any that is known: of several, all.
     pub(in crate::diagnose) fn by(&self) -> Option<String> {
-        let rules = SCORES.iter().filter(|(_, score)| self.are_largest(score)).map(|(name, _)| (*name).to_owned());
+        let rules = SCORES.iter().filter(|(_, score)| self.are_largest(*score)).map(|(name, _)| (*name).to_owned());
         let rules: Vec<String> = self.by_times_bias().into_iter().chain(rules).collect();
         (!rules.is_empty()).then(|| rules.join(", or by "))
     }
 
     /// Whether next to all are those with the largest scores.
-    fn are_largest(&self, score: &Score) -> bool {
+    fn are_largest(&self, score: Score) -> bool {
         let against = self.chosen.iter().enumerate().filter(|(row, chosen)| {
             let z = self.logits.row(*row);
             let of = |is_in: bool| (0..self.bias.len()).filter(move |e| chosen.contains(e) == is_in);

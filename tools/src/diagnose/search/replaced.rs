@@ -36,8 +36,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
     }
     let has = |at: LayerSite| bench.suspects.iter().any(|site| matches!(site, Site::Layer(_, own) if *own == at));
-    type Of = fn(Projections) -> Tensors;
-    let networks: [(LayerSite, LayerSite, Of); 2] = [
+    let networks: [(LayerSite, LayerSite, fn(Projections) -> Tensors); 2] = [
         (LayerSite::SharedGateUp, LayerSite::SharedDown, Tensors::Shared),
         (LayerSite::DenseGateUp, LayerSite::DenseDown, Tensors::Dense),
     ];

@@ -125,7 +125,7 @@ impl Gated<'_, '_, '_> {
             let left = &self.apart - &self.where_off(self.sum(&self.deltas(function, right), |_| true));
             left.iter().map(|x| x * x).sum::<f64>()
         };
-        let all = functions::families(self.bench.config().swiglu_oai).into_iter().map(|family| family.nearest(off));
+        let all = functions::families(self.bench.config().swiglu_oai).iter().map(|family| family.nearest(off));
         all.map(|function| {
             let by = self.sum(&self.deltas(&function, right), |_| true);
             Found { said: self.said(&function.said, None, None), by }

@@ -59,8 +59,11 @@ const GATES: [Named; 13] = [
     ("ELU", |x| if x > 0.0 { x } else { x.exp_m1() }),
 ];
 
+/// A function of two numbers, by name.
+type Named = (&'static str, fn(f64, f64) -> f64);
+
 /// Other functions of gate and up projection without coefficients.
-const OTHERS: [(&str, fn(f64, f64) -> f64); 10] = [
+const OTHERS: [Named; 10] = [
     ("the gate without its activation, times the up projection", |g, u| g * u),
     ("the gate's SiLU, and not the up projection", |g, _| silu(g)),
     ("the up projection alone", |_, u| u),
@@ -147,9 +150,9 @@ pub(super) fn families(oai: Option<Coefficients>) -> &'static [Family] {
 /// SwiGLU-OAI with other clamps, without one of its numbers, or with another function of the gate.
 fn of_oai(oai: Coefficients) -> Vec<(String, OfBoth)> {
     let Coefficients { alpha, limit, beta } = oai;
-    let gates: [(&str, fn(f64, f64) -> f64); 3] =
+    let gates: [Named; 3] =
         [("above", |g, limit| g.min(limit)), ("both sides", |g, limit| g.clamp(-limit, limit)), ("no side", |g, _| g)];
-    let ups: [(&str, fn(f64, f64) -> f64); 4] = [
+    let ups: [Named; 4] = [
         ("both sides", |u, limit| u.clamp(-limit, limit)),
         ("above", |u, limit| u.min(limit)),
         ("below", |u, limit| u.max(-limit)),

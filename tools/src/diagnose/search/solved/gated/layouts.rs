@@ -6,6 +6,7 @@
 
 use ndarray::{Array2, Axis, concatenate};
 
+use super::network::Network;
 use super::{Found, Gated};
 use crate::failure::Failure;
 
@@ -28,7 +29,7 @@ impl Gated<'_, '_, '_> {
                         concatenate(Axis(1), &[own.gate.view(), own.up.view()]).expect("they have the same rows");
                     let read = both.select(Axis(1), &order);
                     let (gate, up) = read.view().split_at(Axis(1), width);
-                    hidden.push(own.activated_of(self.bench, &gate.to_owned(), &up.to_owned())? - right);
+                    hidden.push(Network::activated_of(self.bench, &gate.to_owned(), &up.to_owned())? - right);
                 }
                 let by = self.sum(&hidden, |_| true);
                 if self.holds(&by) {

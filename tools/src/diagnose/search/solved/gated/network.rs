@@ -57,8 +57,8 @@ impl Kind {
                 (false, true) => vec![&[Kind::Shared]],
                 (false, false) => Vec::new(),
             },
-            _ if dense => vec![&[Kind::Dense]],
-            _ => Vec::new(),
+            FeedForward::Dense if dense => vec![&[Kind::Dense]],
+            FeedForward::Dense => Vec::new(),
         }
     }
 
@@ -158,12 +158,16 @@ pub(super) fn all(bench: &Bench<'_, '_>, which: &[Kind], rows: &[usize]) -> Resu
     Ok(Some(networks))
 }
 
+/// Of each of its rows which one of the layer it is, and by how much it counts there; what it reads; and gate and up projection, if
+/// they are shown.
+type Rows = (Vec<(usize, f64)>, Array2<f64>, Option<Array2<f64>>);
+
 impl Network {
     fn new(
         bench: &Bench<'_, '_>,
         layer: usize,
         (kind, expert): (Kind, Option<usize>),
-        (rows, x, both): (Vec<(usize, f64)>, Array2<f64>, Option<Array2<f64>>),
+        (rows, x, both): Rows,
         of: impl Fn(Projection) -> LayerWeight,
     ) -> Result<Self, Failure> {
         let weight = |projection| tensor(bench, Weight::Layer(layer, of(projection)));
@@ -181,12 +185,11 @@ impl Network {
 
     /// h of gate and up projection.
     pub(super) fn activated(&self, bench: &Bench<'_, '_>) -> Result<Array2<f64>, Failure> {
-        self.activated_of(bench, &self.gate, &self.up)
+        Self::activated_of(bench, &self.gate, &self.up)
     }
 
     /// h of others.
     pub(super) fn activated_of(
-        &self,
         bench: &Bench<'_, '_>,
         gate: &Array2<f64>,
         up: &Array2<f64>,

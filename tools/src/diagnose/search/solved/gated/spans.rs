@@ -6,6 +6,7 @@
 
 use ndarray::{Array2, Axis, s};
 
+use super::network::Network;
 use super::{Found, Gated};
 use crate::failure::Failure;
 
@@ -46,7 +47,7 @@ impl Gated<'_, '_, '_> {
                     let (lost_gate, lost_up) = lost.view().split_at(Axis(1), width);
                     let gate = if of_gate { &own.gate - &lost_gate } else { own.gate.clone() };
                     let up = if of_up { &own.up - &lost_up } else { own.up.clone() };
-                    hidden.push(own.activated_of(self.bench, &gate, &up)? - right);
+                    hidden.push(Network::activated_of(self.bench, &gate, &up)? - right);
                 }
                 let by = self.sum(&hidden, |_| true);
                 let left = (&self.apart - &self.where_off(by.clone())).mapv(|x| x * x).sum();

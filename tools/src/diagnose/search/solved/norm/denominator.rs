@@ -70,7 +70,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> 
             let apart = &row.y - &(x / *t);
             apart.dot(&apart).sqrt() <= SAME * bench.rounding() * row.y.dot(&row.y).sqrt()
         });
-        let sizes: Vec<Sizes> = read.iter().map(|x| Sizes::of(x)).collect();
+        let sizes: Vec<Sizes> = read.iter().map(Sizes::of).collect();
         let found = DENOMINATORS.iter().enumerate().filter(|_| is_multiple).find_map(|(i, (name, of))| {
             let rest: Vec<f64> = sizes.iter().zip(&t).map(|(sizes, t)| t - of(*sizes, eps)).collect();
             let mut sorted = rest.clone();
