@@ -60,10 +60,10 @@ const GATES: [Named; 13] = [
 ];
 
 /// A function of two numbers, by name.
-type Named = (&'static str, fn(f64, f64) -> f64);
+type NamedOfTwo = (&'static str, fn(f64, f64) -> f64);
 
 /// Other functions of gate and up projection without coefficients.
-const OTHERS: [Named; 10] = [
+const OTHERS: [NamedOfTwo; 10] = [
     ("the gate without its activation, times the up projection", |g, u| g * u),
     ("the gate's SiLU, and not the up projection", |g, _| silu(g)),
     ("the up projection alone", |_, u| u),
@@ -150,9 +150,9 @@ pub(super) fn families(oai: Option<Coefficients>) -> &'static [Family] {
 /// SwiGLU-OAI with other clamps, without one of its numbers, or with another function of the gate.
 fn of_oai(oai: Coefficients) -> Vec<(String, OfBoth)> {
     let Coefficients { alpha, limit, beta } = oai;
-    let gates: [Named; 3] =
+    let gates: [NamedOfTwo; 3] =
         [("above", |g, limit| g.min(limit)), ("both sides", |g, limit| g.clamp(-limit, limit)), ("no side", |g, _| g)];
-    let ups: [Named; 4] = [
+    let ups: [NamedOfTwo; 4] = [
         ("both sides", |u, limit| u.clamp(-limit, limit)),
         ("above", |u, limit| u.min(limit)),
         ("below", |u, limit| u.max(-limit)),
