@@ -36,14 +36,14 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
     }
     let has = |at: LayerSite| bench.suspects.iter().any(|site| matches!(site, Site::Layer(_, own) if *own == at));
-    let networks: [(LayerSite, LayerSite, fn(Projections) -> Tensors); 2] = [
-        (LayerSite::SharedGateUp, LayerSite::SharedDown, Tensors::Shared),
-        (LayerSite::DenseGateUp, LayerSite::DenseDown, Tensors::Dense),
-    ];
-    for (_, down, of) in networks.into_iter().filter(|(gate_up, ..)| has(*gate_up)) {
-        let with_down = has(down).then_some(Projections::All);
-        all.extend([Projections::GateUp].into_iter().chain(with_down).map(of));
-    }
+    let mut add = |gate_up, down, of: fn(Projections) -> Tensors| {
+        if has(gate_up) {
+            let with_down = has(down).then_some(Projections::All);
+            all.extend([Projections::GateUp].into_iter().chain(with_down).map(of));
+        }
+    };
+    add(LayerSite::SharedGateUp, LayerSite::SharedDown, Tensors::Shared);
+    add(LayerSite::DenseGateUp, LayerSite::DenseDown, Tensors::Dense);
     let mut found = Vec::new();
     if config.quantization.is_some() {
         let experts = suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm());
