@@ -75,8 +75,9 @@ pub(in crate::diagnose) enum Told {
 
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
 pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result<Vec<String>, Failure> {
-    // What holds of all that is off, of one rule, is all that is said.
-    for solution in tile::solve(bench).into_iter().chain(gated::solve(bench)?) {
+    // What holds of all that is off, of one rule, and of nothing else, is all that is said.
+    let (alone, beside): (Vec<_>, Vec<_>) = gated::solve(bench)?.into_iter().partition(|own| own.is_everywhere);
+    for solution in tile::solve(bench).into_iter().chain(alone.into_iter().map(|own| own.solution)) {
         let said = solution.told(bench);
         if !said.is_empty() {
             return Ok(said);
@@ -98,7 +99,7 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
         function::solve,
         inputs::solve,
     ];
-    let mut found: Vec<Solution> = Vec::new();
+    let mut found: Vec<Solution> = beside.into_iter().map(|own| own.solution).collect();
     for solve in fallible {
         found.extend(solve(bench)?);
     }

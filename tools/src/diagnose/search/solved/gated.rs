@@ -57,10 +57,17 @@ struct Found {
     by: Array2<f64>,
 }
 
-pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
+/// What networks do.
+pub(super) struct OfNetworks {
+    pub(super) solution: Solution,
+    /// Whether it changes no row that is right.
+    pub(super) is_everywhere: bool,
+}
+
+pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<OfNetworks>, Failure> {
     let off: Vec<usize> = (0..bench.candidate.nrows()).filter(|row| bench.row_is_off(*row)).collect();
     if off.is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     for which in Kind::sets(bench) {
         let rows = network::within_budget(bench, which, &off);
@@ -70,10 +77,10 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         let gated = Gated { bench, rows, is_off, apart, networks, which };
         let gated = Gated { apart: gated.where_off(gated.apart.clone()), ..gated };
         if let Some(found) = gated.found()? {
-            return Ok(vec![gated.solution(found)]);
+            return Ok(Some(gated.told(found)));
         }
     }
-    Ok(Vec::new())
+    Ok(None)
 }
 
 impl Gated<'_, '_, '_> {
@@ -205,13 +212,15 @@ impl Gated<'_, '_, '_> {
         format!("{which} {verb}{}", place.unwrap_or_default())
     }
 
-    fn solution(&self, found: Found) -> Solution {
+    fn told(&self, found: Found) -> OfNetworks {
         let off: Vec<usize> = self.rows.iter().zip(&self.is_off).filter(|(_, is)| **is).map(|(row, _)| *row).collect();
-        let place = if self.is_everywhere(&found.by) {
+        let is_everywhere = self.is_everywhere(&found.by);
+        let place = if is_everywhere {
             String::new()
         } else {
             format!("in {}: ", listed::rows(self.bench, &off).trim_end_matches(','))
         };
-        Solution::new(vec![format!("{place}{}", found.said)], self.values(&found.by))
+        let solution = Solution::new(vec![format!("{place}{}", found.said)], self.values(&found.by));
+        OfNetworks { solution, is_everywhere }
     }
 }
