@@ -3,9 +3,7 @@
 pub mod cache;
 pub mod capture;
 pub mod decoder;
-pub mod group;
 mod layers;
 pub mod mtp;
-mod rank;
 pub mod vision;
 mod weights;

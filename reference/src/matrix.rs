@@ -5,7 +5,6 @@
 
 mod eight_bits;
 mod encoding;
-mod parts;
 
 use std::borrow::Cow;
 

@@ -10,6 +10,5 @@ mod inputs;
 pub mod mtp;
 mod norms;
 mod stream;
-mod summed;
 pub mod vision;
 mod written;

@@ -21,4 +21,3 @@ mod gelu;
 mod residual;
 mod masked_scatter;
 mod mtp;
-mod all_reduce;

@@ -7,7 +7,6 @@
 
 pub mod asked;
 pub mod backend;
-mod beams;
 mod calls;
 pub mod check;
 pub mod decoding;

@@ -19,10 +19,6 @@ pub trait Capture {
 
     /// Chosen experts, a row a token; or chosen blocks of keys, all tokens of a choice one after the other.
     fn choices(&mut self, site: Site, chosen: Array2<usize>);
-
-    /// Of a group, one rank has `value` at a site where each has a part: the first of them, the next, and so on, and then comes
-    /// the model's own value, which is put together of all.
-    fn of_rank(&mut self, _rank: usize, _site: Site, _value: ArrayView2<'_, f32>) {}
 }
 
 /// A capture that may be absent, and the device that the values are on.
@@ -132,9 +128,16 @@ impl<'a, 'c> Tap<'a, 'c> {
         Ok(())
     }
 
-    /// Shows what each expert says.
+    /// Shows what the experts say.
     pub(crate) fn show_fed(&mut self, layer: usize, fed: &Fed) -> Result<(), Error> {
-        self.show(Site::Layer(layer, LayerSite::ExpertHidden), &fed.hidden)?;
-        self.show(Site::Layer(layer, LayerSite::ExpertOutput), &fed.outputs)
+        for (site, value) in [
+            (LayerSite::ExpertHidden, &fed.hidden),
+            (LayerSite::ExpertOutput, &fed.outputs),
+            (LayerSite::Experts, &fed.sum),
+            (LayerSite::Mlp, fed.with_shared.as_ref().unwrap_or(&fed.sum)),
+        ] {
+            self.show(Site::Layer(layer, site), value)?;
+        }
+        Ok(())
     }
 }

@@ -76,7 +76,7 @@ fn a_synthetic_checkpoint_on_the_emulated_device() {
         assert_eq!(names, ["\"made\"".to_owned()].into_iter().chain(modules).collect::<Vec<_>>(), "{semantics}");
         if case == "m2-gqa3-f32" {
             let alone = parity(folder.path(), &[&["check", "--sites", "model.mtp_proj"], &typed[..]].concat());
-            assert!(alone.code == Some(0) && alone.stdout.contains("module 1"), "{alone}");
+            assert!(alone.code == Some(0) && alone.stdout.contains("MTP module 1"), "{alone}");
         }
         let drafts = if has == 1 { "7" } else { "2" };
         let typed = [&typed[..], &["--backend", "optimized", "--speculate", drafts, "-n", "24"]].concat();

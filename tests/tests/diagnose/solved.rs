@@ -14,7 +14,6 @@ mod softmax;
 mod splits;
 mod steps;
 mod sums;
-mod tiles;
 mod vision;
 
 use std::collections::HashMap;

@@ -10,7 +10,6 @@ pub mod attention;
 mod experts;
 mod feed_forward;
 pub mod fit;
-pub mod fused;
 pub mod grid;
 mod indexer;
 pub mod instead;

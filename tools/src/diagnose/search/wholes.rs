@@ -26,10 +26,7 @@ const TILE: i64 = 256;
 
 const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
 
-/// Slots of a cache that are tried, so many times the tokens.
-const SLOTS: i64 = 8;
-
-static WHOLES: [Whole; 7] = [
+static WHOLES: [Whole; 5] = [
     Whole {
         kind: &attention::WINDOW,
         touches: ATTENTION,
@@ -52,20 +49,6 @@ static WHOLES: [Whole; 7] = [
         change: |tile| Change::Reading("causal_tile", tile.to_string()),
     },
     Whole {
-        kind: &kinds::ZEROS,
-        touches: ATTENTION,
-        range: |tokens| (tokens + 1, SLOTS * tokens),
-        at_once: 24,
-        change: |slots| Change::Reading("unfilled", format!("slots:{slots}")),
-    },
-    Whole {
-        kind: &kinds::CACHE_RING,
-        touches: ATTENTION,
-        range: |tokens| (2, tokens - 1),
-        at_once: 64,
-        change: |slots| Change::Reading("cache_ring", slots.to_string()),
-    },
-    Whole {
         kind: &attention::TEMPERATURE,
         touches: ATTENTION,
         range: |tokens| (1, tokens),
@@ -84,9 +67,7 @@ static WHOLES: [Whole; 7] = [
 /// Every number of the operators on the way to a site that comes much nearer than none.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let tokens = i64::try_from(bench.tokens().len()).unwrap_or(i64::MAX);
-    // What is left of a cache tells its size where calls leave more and less.
-    let is_told = |whole: &&Whole| bench.calls().len() > 1 || whole.kind.name != kinds::ZEROS.name;
-    let touched = WHOLES.iter().filter(|whole| whole.is_touched(bench)).filter(is_told);
+    let touched = WHOLES.iter().filter(|whole| whole.is_touched(bench));
     touched.filter_map(|whole| whole.search(bench, tokens)).collect()
 }
 
