@@ -50,6 +50,7 @@ STAND_INS = (
 )
 """What a stand-in computes, by case."""
 
+
 def stand_in_attention() -> None:
     """Causal attention to what is in the call."""
 
@@ -117,7 +118,7 @@ def model_of(folder: Path, dtype: str, family: str) -> Iterator[torch.nn.Module]
     stand_in_attention()
     stand_in_experts()
     if family != "m2":
-        import vllm_m3_on_cpu  # of M2 alone, vLLM need not have M3
+        import vllm_m3_on_cpu
 
         vllm_m3_on_cpu.stand_in()
     arguments = EngineArgs(
