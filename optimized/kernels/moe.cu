@@ -10,11 +10,12 @@
 //   ⌈2I/TILE_COLS⌉ blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles =
 //   ⌊n·k/TILE_ROWS⌋ + E suffices; block (t, j) owns rows of tile t, columns from j on. moe_combine: n blocks of
 //   PLACE_THREADS threads.
-// - Requires: K1 chosen holds n rows of ldk, of which k are experts below E; K2 counts holds E, order n·k, tiles one int4
-//   for each tile and one more; K3 x, hidden, outputs, y, h and z have rows of ldx, ldi, ldh, ldh, ldh, ldh values,
-//   multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H of I, as `linear`'s K8 has them; K4 hidden and
-//   outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place, sizeof(Block::Shared) for moe_gate_up and
-//   moe_down; nothing that is written overlaps anything; K6 all entries are of kernels of one TILE_ROWS.
+// - Requires: K1 chosen holds n rows of ldk, of which k are experts: E from first_expert on are here, others on other
+//   ranks; K2 counts holds E, order n·k, tiles one int4 for each tile and one more; K3 x, hidden, outputs, y, h and
+//   z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H
+//   of I, as `linear`'s K8 has them; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place,
+//   sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything; K6 all entries are of
+//   kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out.
 // - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z
@@ -26,11 +27,12 @@ using Block = Tile<Weights, TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAG
 
 // How often each expert is chosen.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
-moe_count(const int* __restrict__ chosen, int* __restrict__ counts, int n, int k, int ldk) {
+moe_count(const int* __restrict__ chosen, int* __restrict__ counts, int n, int k, int ldk, int first_expert) {
+    const int expert = first_expert + blockIdx.x;
     int count = 0;
     for (int base = 0; base < n * k; base += PLACE_THREADS) {
         const int i = base + threadIdx.x;
-        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == int(blockIdx.x);
+        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == expert;
         count += __syncthreads_count(is_mine);
     }
     if (threadIdx.x == 0) {
@@ -46,7 +48,7 @@ struct Placing {
 // order, rows, 0}. The first entry of `tiles` is their number.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
 moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* __restrict__ order, int4* __restrict__ tiles,
-          int n, int k, int ldk) {
+          int n, int k, int ldk, int first_expert) {
     SHARED_MEMORY(Placing, shared);
     const int expert = blockIdx.x;
     const int warp = threadIdx.x / WARP_LANES;
@@ -69,7 +71,7 @@ moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* _
 
     for (int base = 0; base < n * k; base += PLACE_THREADS) {
         const int i = base + threadIdx.x;
-        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == expert;
+        const bool is_mine = i < n * k && chosen[int64(i / k) * ldk + i % k] == first_expert + expert;
         const uint32 votes = __ballot_sync(FULL_WARP, is_mine);
         if (lane == 0) {
             shared.warps[warp] = __popc(votes);
@@ -148,14 +150,23 @@ moe_down(const bf16* __restrict__ hidden, Weight w2, const int* __restrict__ ord
     });
 }
 
+// Whether 0 ≤ i < count.
+DEVICE bool is_within(int i, int count) {
+    return uint32(i) < uint32(count);
+}
+
 // y = Σ w·outputs over a token's choices; z = scale·y + h, if there is an h.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
-moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, const bf16* __restrict__ h, bf16* __restrict__ y,
-            bf16* __restrict__ z, int k, int ldh, int ldk, float scale) {
+moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, const int* __restrict__ chosen,
+            const bf16* __restrict__ h, bf16* __restrict__ y, bf16* __restrict__ z, int k, int ldh, int ldk, int ldc,
+            int first_expert, int experts, float scale) {
     const int64 token = blockIdx.x;
     for (int i = threadIdx.x; i < ldh / VECTOR; i += PLACE_THREADS) {
         Floats8 sum = {};
         for (int slot = 0; slot < k; ++slot) {
+            if (chosen != nullptr && !is_within(chosen[token * ldc + slot] - first_expert, experts)) {
+                continue;
+            }
             const float weight = w[token * ldk + slot];
             const Floats8 output = unpack(vectors(outputs + (token * k + slot) * ldh)[i]);
 #pragma unroll

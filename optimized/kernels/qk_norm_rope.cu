@@ -4,16 +4,18 @@
 // q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
 // ```
 //
-// - Launch: qk_norm_rope: n blocks of THREADS threads, block i owns token i. qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks,
-//   where P is the heads of a row of x, block (i, j) owns heads j·WARPS to j·WARPS + WARPS − 1 of token i, a warp each.
+// - Launch: qk_norm_rope, qk_norm_rope_squares and qk_norm_rope_sharded: n blocks of THREADS threads, block i owns token i.
+//   qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks, where P is the heads of a row of x, block (i, j) owns heads j·WARPS to
+//   j·WARPS + WARPS − 1 of token i, a warp each.
 // - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d
 //   values, u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5
 //   q̃ holds n rows of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared
-//   memory for each warp in qk_norm_rope; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on
+//   memory for each warp in qk_norm_rope and qk_norm_rope_squares; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on
 //   with index_heads·index_d of index q and index_d of index k, if there are such heads, with weights, outputs and kept
-//   rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w.
-// - Precision: f32; each sum serial per thread, then block_sum; R1 at q̃ and K, to nearest even, is the only rounding to
-//   bf16. Channels from d to D become 0.
+//   rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w; K8 sums holds n rows of lds values,
+//   2 ≤ lds ≤ THREADS: in qk_norm_rope_sharded the squares of all ranks' queries and keys, and divisors how many these are.
+// - Precision: f32; each sum serial per thread, then block_sum, over ranks outside; R1 at q̃ and K, to nearest even, is the only
+//   rounding to bf16. Channels from d to D become 0.
 
 #include "reduce.cuh"
 
@@ -31,8 +33,8 @@ struct Projection {
     int heads;
 };
 
-// 1 / √(ε + mean x²).
-DEVICE float scale_of(const Projection& p, int d, float eps, Shared& shared) {
+// Σ x².
+DEVICE float squares_of(const Projection& p, int d, Shared& shared) {
     float sum = 0.f;
     for (int i = threadIdx.x; i < p.heads * d; i += THREADS) {
         const float value = to_float(p.x[i]);
@@ -40,7 +42,7 @@ DEVICE float scale_of(const Projection& p, int d, float eps, Shared& shared) {
     }
     const float total = block_sum(sum, shared.partial);
     __syncthreads(); // `partial` may be written again
-    return rsqrtf(eps + total / float(p.heads * d));
+    return total;
 }
 
 // A head of a token: its projection of d channels, their weights, and where they go, padded to `width`.
@@ -77,26 +79,70 @@ DEVICE void write_rotated(const Projection& p, const float* cos, const float* si
     }
 }
 
+// The heads of a token, and where they go.
+struct Token {
+    Projection query;
+    Projection key;
+    const bf16* value;
+    bf16* kept_value;
+};
+
+DEVICE Token token_of(const bf16* x, const bf16* w, const bf16* u, bf16* q, bf16* keys, bf16* values, int heads, int groups, int d,
+                      int first, int ldx) {
+    const int token = blockIdx.x;
+    const bf16* const row = x + int64(token) * ldx;
+    const int64 kept = (int64(first) + token) * groups * D;
+    return {{row, w, q + int64(token) * heads * D, heads}, {row + heads * d, u, keys + kept, groups},
+            row + (heads + groups) * d, values + kept};
+}
+
+// Writes all heads, normed by 1 / √(ε + mean x²) of queries and of keys.
+DEVICE void write_token(const Token& token, const float* cos, const float* sin, int d, int h, float of_query, float of_key) {
+    write_rotated(token.query, cos, sin, d, h, of_query);
+    write_rotated(token.key, cos, sin, d, h, of_key);
+    for (int i = threadIdx.x; i < token.key.heads * D; i += THREADS) {
+        const int c = i % D;
+        token.kept_value[i] = c < d ? token.value[i / D * d + c] : bf16{0};
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
 qk_norm_rope(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16* __restrict__ u, const float* __restrict__ cos,
              const float* __restrict__ sin, bf16* __restrict__ q, bf16* __restrict__ keys, bf16* __restrict__ values, int heads,
              int groups, int d, int h, int first, int ldx, int ldt, float eps) {
     SHARED_MEMORY(Shared, shared);
-    const int token = blockIdx.x;
-    const bf16* const row = x + int64(token) * ldx;
-    const int64 kept = (int64(first) + token) * groups * D;
-    const Projection query = {row, w, q + int64(token) * heads * D, heads};
-    const Projection key = {row + heads * d, u, keys + kept, groups};
-    const float of_query = scale_of(query, d, eps, shared);
-    const float of_key = scale_of(key, d, eps, shared);
-    write_rotated(query, cos + int64(token) * ldt, sin + int64(token) * ldt, d, h, of_query);
-    write_rotated(key, cos + int64(token) * ldt, sin + int64(token) * ldt, d, h, of_key);
+    const Token token = token_of(x, w, u, q, keys, values, heads, groups, d, first, ldx);
+    const float of_query = rsqrtf(eps + squares_of(token.query, d, shared) / float(heads * d));
+    const float of_key = rsqrtf(eps + squares_of(token.key, d, shared) / float(groups * d));
+    const int64 row = int64(blockIdx.x) * ldt;
+    write_token(token, cos + row, sin + row, d, h, of_query, of_key);
+}
 
-    const bf16* const value = row + (heads + groups) * d;
-    for (int i = threadIdx.x; i < groups * D; i += THREADS) {
-        const int c = i % D;
-        values[kept + i] = c < d ? value[i / D * d + c] : bf16{0};
+// The squares of a rank's queries and keys.
+extern "C" __global__ void __launch_bounds__(THREADS)
+qk_norm_rope_squares(const bf16* __restrict__ x, float* __restrict__ sums, int heads, int groups, int d, int ldx, int lds) {
+    SHARED_MEMORY(Shared, shared);
+    const bf16* const row = x + int64(blockIdx.x) * ldx;
+    const float of_query = squares_of({row, nullptr, nullptr, heads}, d, shared);
+    const float of_key = squares_of({row + heads * d, nullptr, nullptr, groups}, d, shared);
+    const int i = threadIdx.x;
+    if (i < lds) {
+        sums[int64(blockIdx.x) * lds + i] = i == 0 ? of_query : i == 1 ? of_key : 0.f;
     }
+}
+
+// As qk_norm_rope does, of a rank that has some of the heads.
+extern "C" __global__ void __launch_bounds__(THREADS)
+qk_norm_rope_sharded(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16* __restrict__ u,
+                     const float* __restrict__ cos, const float* __restrict__ sin, const float* __restrict__ sums,
+                     bf16* __restrict__ q, bf16* __restrict__ keys, bf16* __restrict__ values, int heads, int groups, int d, int h,
+                     int first, int ldx, int ldt, int lds, int of_queries, int of_keys, float eps) {
+    const Token token = token_of(x, w, u, q, keys, values, heads, groups, d, first, ldx);
+    const float* const sum = sums + int64(blockIdx.x) * lds;
+    const float of_query = rsqrtf(eps + sum[0] / float(of_queries));
+    const float of_key = rsqrtf(eps + sum[1] / float(of_keys));
+    const int64 row = int64(blockIdx.x) * ldt;
+    write_token(token, cos + row, sin + row, d, h, of_query, of_key);
 }
 
 // Normalizes a head by itself, and rotates it.

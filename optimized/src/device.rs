@@ -245,6 +245,12 @@ fn claim(choice: DeviceChoice) -> Result<Option<Form>, Error> {
     Ok(form)
 }
 
+/// How many GPUs there are that this process may open.
+pub(crate) fn installed_gpus() -> usize {
+    let driver = *DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    if driver == Some(Driver::Emulated) { 0 } else { installed_devices().unwrap_or(0) }
+}
+
 /// How many devices the installed CUDA driver has, without cudarc, which would settle on a driver for good.
 fn installed_devices() -> Result<usize, String> {
     const NAME: &str = "libcuda.so.1";

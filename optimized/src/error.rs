@@ -60,6 +60,29 @@ pub enum Error {
         /// Where it was looked for.
         looked_for: Vec<String>,
     },
+    /// NCCL is not installed.
+    #[error(
+        "NCCL was not found, by which {ranks} ranks with a GPU each add up what they have; looked for libnccl.so: install NVIDIA's \
+         NCCL and give the folder of that name, or run all ranks on one GPU"
+    )]
+    NoNccl {
+        /// How many ranks there are.
+        ranks: usize,
+    },
+    /// NCCL refused.
+    #[error("{what}: NCCL says {code}")]
+    Nccl {
+        /// What was being done.
+        what: &'static str,
+        /// The name of its error.
+        code: String,
+    },
+    /// Another rank of the group failed first.
+    #[error("rank {rank}: another rank of its group stopped")]
+    Stopped {
+        /// The rank that waited for it.
+        rank: usize,
+    },
     /// A kernel's source has no such text, or several times.
     #[error("{file} has the text {times} times, not once: {text}")]
     Edit {

@@ -3,7 +3,9 @@
 pub mod cache;
 pub mod capture;
 pub mod decoder;
+pub mod group;
 mod layers;
 pub mod mtp;
+mod rank;
 pub mod vision;
 mod weights;

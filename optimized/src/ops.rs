@@ -24,6 +24,7 @@ pub mod gelu;
 pub mod residual;
 pub mod masked_scatter;
 pub mod mtp;
+pub mod all_reduce;
 
 use cudarc::driver::{LaunchArgs, PushKernelArg};
 use half::bf16;
@@ -65,7 +66,7 @@ fn by_vectors<T>(label: &'static str, x: &Matrix<T>, threads: u32) -> Result<(Gr
 const NOWHERE: u64 = 0;
 
 /// A matrix to read, if there is one.
-fn optional<'a>(launch: &mut LaunchArgs<'a>, matrix: Option<&'a Matrix<bf16>>) {
+fn optional<'a, T>(launch: &mut LaunchArgs<'a>, matrix: Option<&'a Matrix<T>>) {
     match matrix {
         Some(matrix) => launch.arg(matrix.data()),
         None => launch.arg(&NOWHERE),

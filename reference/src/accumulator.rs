@@ -65,6 +65,7 @@ impl Accumulator {
     ///
     /// A partial sum sₜ of a random walk with drift has E Σsₜ² ≤ n/2·(Σ(aₖbₖ)² + s²), and a rounding to nearest has a
     /// variance of at most u²sₜ²/3.
+    #[inline]
     pub fn variance(self, terms: usize) -> Option<f64> {
         let unit = match self {
             Accumulator::F64 => f64::UNIT_ROUNDOFF,
@@ -76,6 +77,7 @@ impl Accumulator {
 
     /// A draw of what a correct device may compute instead of y = Σ aₖbₖ: off by a centred error of the variance above
     /// (that of f32 additions where there is none). Exactly y unless the mode is stochastic.
+    #[inline]
     pub fn drawn<T: Real>(self, mode: Mode, terms: usize, squares: T, y: T) -> T {
         let (Mode::Stochastic(seed) | Mode::Sums(seed)) = mode else { return y };
         if self == Accumulator::F64 {

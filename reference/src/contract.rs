@@ -9,6 +9,7 @@ pub use crate::matrix::{Encoding, Matrix};
 pub use crate::media::{Media, Medium, Pixels};
 pub use crate::models::mtp::ModuleWeights;
 pub use crate::ops::add_rms_norm::AddRmsNorm;
+pub use crate::ops::all_reduce::AllReduce;
 pub use crate::ops::attention::Attention;
 pub use crate::ops::axial_rope::{AxialRope, axial_rope};
 pub use crate::ops::block_sparse_attention::BlockSparseAttention;
@@ -27,6 +28,9 @@ pub use crate::ops::rope::{Rope, RopeTable, rope_table};
 pub use crate::ops::router::Router;
 pub use crate::ops::vision_attention::VisionAttention;
 pub use crate::order::{Lanes, Orders, PARITY as ORDERS, Tiles, WARP};
+pub use crate::ranks::Ranks;
+pub use crate::ranks::share::Share;
+pub use crate::ranks::weights::RankWeights;
 pub use crate::semantics::{
     AxialAxes, AxialOrder, AxialPair, ChunkTime, EpsPlace, GateClamp, Gelu, Module, MsaSelect, MtpFirstEmbedding,
     MtpHidden, MtpTopology, NormWeight, PatchOrder, QkNorm, RopePair, RopePart, Semantics, VisionSpan,

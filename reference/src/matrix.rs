@@ -5,6 +5,7 @@
 
 mod eight_bits;
 mod encoding;
+mod parts;
 
 use std::borrow::Cow;
 

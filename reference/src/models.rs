@@ -10,5 +10,6 @@ mod inputs;
 pub mod mtp;
 mod norms;
 mod stream;
+mod summed;
 pub mod vision;
 mod written;

@@ -4,10 +4,13 @@
 //! heads are shared where there are enough, else each is on R/G ranks. Experts are whole, E/R on a rank; the
 //! vocabulary, dense networks and the shared expert are shared in equal parts.
 
+pub mod share;
+pub mod weights;
+
 use std::ops::Range;
 
 use crate::ContractError;
-use crate::config::{Config, FeedForward};
+use crate::config::{Config, FeedForward, Index};
 use crate::error::require;
 
 /// R ranks, and how many heads they share.
@@ -92,5 +95,32 @@ impl Ranks {
     pub fn part(&self, size: usize, rank: usize) -> Range<usize> {
         let each = size / self.count;
         rank * each..(rank + 1) * each
+    }
+
+    /// The channels of each rank's query heads, d of a head, where it has any but zeros.
+    pub fn query_channels(&self, d: usize) -> Vec<Range<usize>> {
+        let heads = (0..self.count).map(|rank| self.query_heads(rank).into_iter().flatten().collect::<Vec<_>>());
+        heads.filter_map(|heads| Some(heads.first()? * d..(heads.last()? + 1) * d)).collect()
+    }
+
+    /// The parts of what all share evenly, in the order of ranks; the whole, if it cannot be.
+    pub fn even_parts(size: usize, count: usize) -> Vec<Range<usize>> {
+        let count = if size.is_multiple_of(count) { count } else { 1 };
+        let each = size / count;
+        (0..count).map(|rank| rank * each..(rank + 1) * each).collect()
+    }
+
+    /// What a rank's decoder is of: the model with the rank's heads and its widths of dense networks.
+    pub fn config_of(&self, config: &Config, rank: usize) -> Config {
+        let keys = self.key_heads(rank).len();
+        let index = config.index.map(|index| Index { heads: keys, choices: keys, ..index });
+        Config {
+            num_attention_heads: self.query_heads(rank).len(),
+            num_key_value_heads: keys,
+            dense_intermediate_size: config.dense_intermediate_size / self.count,
+            shared_intermediate_size: config.shared_intermediate_size / self.count,
+            index,
+            ..config.clone()
+        }
     }
 }

@@ -70,7 +70,8 @@ pub struct RoundingContract {
     pub experts: ExpertSum,
     /// D60.
     pub norm_input: NormInput,
-    /// How many ranks share the products that go into the residual stream: each stores its part, and these are added up.
+    /// How many ranks share what goes into the residual stream: each stores its part of the attention's and the dense networks'
+    /// output, and the sum of its own experts, which are whole; these are added up, and each sum is stored.
     pub ranks: usize,
     /// What values were converted to when they were saved, after all was computed; [`Storage::Real`] where they are shown as they
     /// were.

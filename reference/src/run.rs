@@ -1,8 +1,9 @@
 //! One run of a model: how it rounds, whose error is bounded, and who looks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
 
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
@@ -124,22 +125,31 @@ impl<'p, T: Real> Run<'p, T> {
         }
     }
 
-    /// x·wᵀ where ranks have columns of x each, whose parts are added up. A quantized w is multiplied whole, and so is one whose
-    /// columns the ranks cannot share evenly, for no engine splits it.
-    pub fn row_parallel(&self, x: &Tracked<T>, w: &Matrix<'_>) -> Result<Tracked<T>, Error> {
-        let (columns, candidate) = (x.dim().1, self.candidate.map_or(1, |candidate| candidate.ranks));
-        let ranks = self.contract.ranks.max(candidate);
-        if ranks == 1 || columns % ranks != 0 || w.scales().is_some() {
-            return self.linear(Linear::under, x, w);
+    /// How many ranks share products: as its contract says, or its candidate's.
+    pub fn ranks(&self) -> usize {
+        self.candidate.map_or(1, |candidate| candidate.ranks).max(self.contract.ranks)
+    }
+
+    /// What ranks make of x·wᵀ that have some columns of x each, `own`. A quantized w whose blocks they would cut through is
+    /// multiplied whole, for no engine splits it.
+    pub fn row_parallel(&self, x: &Tracked<T>, w: &Matrix<'_>, own: &[Range<usize>]) -> Result<Vec<Tracked<T>>, Error> {
+        let whole = || Ok(vec![self.linear(Linear::under, x, w)?]);
+        if own.len() == 1 {
+            return whole();
         }
-        let dense = w.dense::<f64>();
-        let part = |rank: usize| {
-            let own = rank * columns / ranks..(rank + 1) * columns / ranks;
-            let weight = Matrix::stored(dense.slice(s![.., own.clone()]), w.storage());
-            self.linear(Linear::under, &x.columns(own), &weight)
+        let Some(parts) = own.iter().map(|own| w.columns(own.clone())).collect::<Option<Vec<_>>>() else {
+            return whole();
         };
-        let parts: Vec<Tracked<T>> = (0..ranks).map(part).collect::<Result<_, _>>()?;
-        let y = all_reduce(&AllReduce::under(&self.contract), &parts)?;
+        let parts = own.iter().zip(&parts);
+        parts.map(|(own, part)| self.linear(Linear::under, &x.columns(own.clone()), part)).collect()
+    }
+
+    /// The sum of what ranks made; of one rank, what it made.
+    pub fn all_reduce(&self, parts: &[Tracked<T>]) -> Result<Tracked<T>, Error> {
+        if let [one] = parts {
+            return Ok(one.clone());
+        }
+        let y = all_reduce(&AllReduce::under(&self.contract), parts)?;
         Ok(self.tracked(y, |c, _| AllReduce::under(c).bound(&parts.iter().map(Tracked::widened).collect::<Vec<_>>())))
     }
 

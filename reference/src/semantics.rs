@@ -20,11 +20,12 @@ mod router;
 mod table;
 mod text;
 mod vision;
+mod weighing;
 
-pub use attention::{AttentionScale, Causal, KeyHead, ScoreType, Temperature};
+pub use attention::{AttentionScale, Causal, KeyHead, QueryType, ScoreType, Temperature};
 pub use blocks::{
     IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad,
-    MsaPool, MsaScoreScale, MsaSelect,
+    MsaPool, MsaScoreScale, MsaSelect, MsaTile, TileShares,
 };
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use cache_form::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
@@ -32,7 +33,9 @@ pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale,
 pub use mtp::{Module, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
-pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, Shifted};
+pub use rope::{
+    AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, Rotated, Shifted,
+};
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
 };
@@ -41,6 +44,7 @@ use table::table;
 pub use vision::{
     AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan,
 };
+pub use weighing::{Merge, Merged, SharedHead, Unseen, Zeros};
 
 use crate::error::ParseError;
 use crate::words;
@@ -65,6 +69,10 @@ table! {
         attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
         position_shift: form Option<PositionShift> = None, common to both;
+        /// How queries rotate.
+        rope_queries: word Rotated = Rotated::Once;
+        /// How keys do.
+        rope_keys: word Rotated = Rotated::Once;
         /// By how much the positions of keys are off beside those of queries; 0.
         key_shift: number Option<i32> = None;
         /// Where the positions of a call begin.
@@ -136,6 +144,8 @@ table! {
         score_scale: number Option<f64> = None;
         /// Which key head a query head reads.
         key_head: word KeyHead = KeyHead::Grouped;
+        /// Whose heads, keys' or values' or both, are read as h mod G, whatever `key_head` says; none.
+        tiled_heads: word_or_config Option<CacheHalf> = None;
         /// Which tokens a token sees.
         causal: word Causal = Causal::Inclusive;
         /// Positions of a tile that see each other both ways; none.
@@ -150,6 +160,14 @@ table! {
         window: number Option<usize> = None;
         /// First tokens that see each other both ways; none.
         prefix: number Option<usize> = None;
+        /// What queries are rounded to where scores are taken.
+        query_type: word QueryType = QueryType::Own;
+        /// Keys that a token does not see; none.
+        unseen: form Option<Unseen> = None;
+        /// How splits of keys are put together, if not by their sums.
+        merged: form Option<Merged> = None;
+        /// A head of the context that holds another's; none.
+        shared_head: form Option<SharedHead> = None;
         /// What queries are multiplied by, by their position; 1.
         query_temperature: form Option<Temperature> = None;
     }
@@ -164,6 +182,10 @@ table! {
         cache_read: word CacheType = CacheType::Own, common to calls;
         /// Of which keys those of whole pages alone are seen, where a call follows others; all are seen.
         whole_pages: form Option<WholePages> = None, common to calls;
+        /// Keys and values of zeros that every token sees beside its own; none.
+        unfilled: form Option<Zeros> = None;
+        /// Slots of a ring, in which a call's rows have taken the places of those before them; none.
+        cache_ring: number Option<usize> = None;
         /// A page of positions that holds the keys and values of another; none.
         shared_page: form Option<SharedPage> = None;
     }
@@ -212,6 +234,8 @@ table! {
         index_shift: number Option<i32> = None;
         /// By which index heads' scores a group's blocks are chosen.
         index_heads: word IndexHeads = IndexHeads::Own;
+        /// What the tokens of a tile have in common; nothing.
+        msa_tile: form Option<MsaTile> = None;
     }
     block_sparse_attention {
         /// What of the keys a token sees.
@@ -367,26 +391,5 @@ table! {
     masked_scatter common to both {
         /// In whose places features are put.
         feature_places: word FeaturePlaces = FeaturePlaces::Own;
-    }
-}
-
-impl Semantics {
-    /// Which channels of a head rotate in attention.
-    pub fn part_of_attention(&self) -> RopePart {
-        self.attention_rope_part.unwrap_or(self.rope_part)
-    }
-
-    /// Which channels of an index head rotate.
-    pub fn part_of_index(&self) -> RopePart {
-        match self.index_rope_part {
-            RopePart::First => self.rope_part,
-            RopePart::Last => RopePart::Last,
-        }
-    }
-}
-
-impl Default for Semantics {
-    fn default() -> Self {
-        Semantics::DOCUMENTS
     }
 }

@@ -182,6 +182,17 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value.slice(rows).to_owned(), error }
     }
 
+    /// The columns that `columns` names, in that order.
+    #[must_use]
+    pub fn with_columns(&self, columns: &[usize]) -> Self {
+        let error = self.error.as_ref().map(|e| ErrorBound {
+            certain: e.certain.select(Axis(1), columns),
+            sigma: e.sigma.select(Axis(1), columns),
+            carried: e.carried,
+        });
+        Tracked { value: self.value.select(Axis(1), columns), error }
+    }
+
     /// The columns in `range`.
     #[must_use]
     pub fn columns(&self, range: Range<usize>) -> Self {

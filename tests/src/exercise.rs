@@ -7,6 +7,7 @@ use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::kernel::Kernel;
 use optimized::ops::add_rms_norm::add_rms_norm;
+use optimized::ops::all_reduce::{all_reduce, all_reduce_f32};
 use optimized::ops::attention::{Cut, attention_cut};
 use optimized::ops::block_sparse_attention::{Chosen, block_sparse_attention_cut};
 use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
@@ -15,7 +16,9 @@ use optimized::ops::indexer::indexer;
 use optimized::ops::linear::{Output, Tiling, linear_tiled};
 use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
 use optimized::ops::mtp::{Norms, mtp};
-use optimized::ops::qk_norm_rope::{IndexHeads, KeysValues, Weights, qk_norm_rope, qk_norm_rope_per_head};
+use optimized::ops::qk_norm_rope::{
+    IndexHeads, KeysValues, Squares, Weights, qk_norm_rope, qk_norm_rope_per_head, qk_norm_rope_sharded, squares,
+};
 use optimized::ops::rms_norm::rms_norm;
 use optimized::ops::router::{Routed, router};
 use optimized::ops::sampling::argmax;
@@ -62,6 +65,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "patch_embedding" => exercise.patch_embedding()?,
         "mtp" => exercise.mtp()?,
         "masked_scatter" => exercise.masked_scatter()?,
+        "all_reduce" => exercise.all_reduce()?,
         op => panic!("{op} has no exercise yet: give it one here"),
     }
     Ok(exercise.bits)
@@ -139,6 +143,17 @@ impl Exercise<'_> {
         self.keep(&y)
     }
 
+    /// More vectors, and more values, than threads.
+    fn all_reduce(&mut self) -> Result<(), Error> {
+        let parts = [1, 2, 3].map(|seed| self.values(seed, (3, 2101)));
+        let [a, b, c] = parts;
+        let y = all_reduce(self.gpu, &[&a?, &b?, &c?])?;
+        self.keep(&y)?;
+        let (a, b) = (self.wide_values(4, (150, 2))?, self.wide_values(5, (150, 2))?);
+        let y = all_reduce_f32(self.gpu, &[&a, &b])?;
+        self.keep(&y)
+    }
+
     /// More tiles of k than stages, and a second chunk.
     fn linear<T: Output + Bits>(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let (x, w) = (self.values(1, (13, 600))?, self.weight(kernel, 2, (150, 600))?);
@@ -169,6 +184,14 @@ impl Exercise<'_> {
         let kept = (FIRST + TOKENS, groups * layout.padded());
         let mut kept = KeysValues { keys: self.gpu.zeros(kept)?, values: self.gpu.zeros(kept)? };
         let q = qk_norm_rope(self.gpu, &layout, &x, weights, FIRST, &mut kept)?;
+        self.keep(&q)?;
+        self.keep(&kept.keys)?;
+        self.keep(&kept.values)?;
+
+        let sums = squares(self.gpu, &layout, &x)?;
+        self.keep(&sums)?;
+        let squares = Squares { sums: &sums, divisors: [heads * d, groups * d] };
+        let q = qk_norm_rope_sharded(self.gpu, &layout, &x, (weights, squares), FIRST, &mut kept)?;
         self.keep(&q)?;
         self.keep(&kept.keys)?;
         self.keep(&kept.values)?;
@@ -274,6 +297,7 @@ impl Exercise<'_> {
         let experts = Experts {
             gate_up: self.weight(kernel, 2, (EXPERTS * 2 * INTERMEDIATE, WIDTH))?,
             down: self.weight(kernel, 3, (EXPERTS * WIDTH, INTERMEDIATE))?,
+            first: 0,
             count: EXPERTS,
             activation: Activation::Swiglu,
         };
@@ -284,7 +308,18 @@ impl Exercise<'_> {
         self.keep(&fed.hidden)?;
         self.keep(&fed.outputs)?;
         self.keep(&fed.sum)?;
-        self.keep(&fed.with_shared.expect("there is a shared expert"))
+        self.keep(&fed.with_shared.expect("there is a shared expert"))?;
+
+        let experts = Experts {
+            gate_up: self.weight(kernel, 2, (2 * 2 * INTERMEDIATE, WIDTH))?,
+            down: self.weight(kernel, 3, (2 * WIDTH, INTERMEDIATE))?,
+            first: 2,
+            count: 2,
+            activation: Activation::Swiglu,
+        };
+        let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts, None)?;
+        self.keep(&fed.outputs)?;
+        self.keep(&fed.sum)
     }
 
     /// More tiles of k than stages, more tiles of both widths than one.

@@ -21,3 +21,4 @@ mod gelu;
 mod residual;
 mod masked_scatter;
 mod mtp;
+mod all_reduce;

@@ -7,6 +7,7 @@ use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
 
 mod altered;
+mod attending;
 mod calls;
 mod dumps;
 mod elsewhere;
@@ -59,6 +60,11 @@ fn the_outputs_of_layers_are_enough() {
 fn what_no_mistake_explains_is_described() {
     let scaled = pattern(LayerSite::Context, |x| x * 1.5);
     assert!(scaled.contains("every token is off") && scaled.contains("every value is 1.500000 times"), "{scaled}");
+    let twice = pattern(LayerSite::OProj, |mut x| {
+        x.slice_mut(s![16..32, 32..48]).mapv_inplace(|x| 2.0 * x);
+        x
+    });
+    assert!(twice.contains("tokens 16 to 31 of 40 are off") && twice.contains("values is 2.000000 times"), "{twice}");
     let late = pattern(LayerSite::OProj, |mut x| {
         x.slice_mut(s![20.., ..]).mapv_inplace(|x| x + 1.0);
         x

@@ -7,6 +7,7 @@ mod bound;
 mod chosen;
 mod claims;
 mod cli;
+mod communicator;
 mod compare;
 mod config;
 mod decode;

@@ -1,6 +1,6 @@
 //! `reference/src/matrix.rs`.
 
-use ndarray::array;
+use ndarray::{Array2, array, s};
 use proptest::prelude::*;
 use reference::matrix::{Encoding, Matrix, Scales};
 use reference::{Real, Storage};
@@ -155,4 +155,37 @@ fn views_and_copies_are_the_same_matrix() {
         assert_eq!((other.dim(), other.encoding(), other.bytes()), (stored.dim(), Encoding::Bf16, stored.bytes()));
     }
     assert_eq!(stored.view().bytes().as_ptr(), stored.bytes().as_ptr(), "a view copies nothing");
+}
+
+/// Rows and columns have the values that the whole has there, of a quantized matrix with scales for blocks of which the first lies
+/// above it in part; and so have parts of parts.
+#[test]
+fn parts_have_the_values_of_the_whole() {
+    let (rows, columns, block, above) = (13, 24, (4, 8), 3);
+    let values = Array2::from_shape_fn((rows, columns), |(i, j)| ((i * 7 + j * 3) % 29) as f64 - 14.0);
+    let scales = Array2::from_shape_fn((4, 3), |(i, j)| 0.25 + (i * 3 + j) as f64);
+    let plain = Matrix::stored(values.view(), Storage::Bf16);
+    let scales = Scales { block, above, values: Matrix::stored(scales.view(), Storage::F32) };
+    let quantized = Matrix::stored(values.view(), Storage::E4m3).scaled(scales).expect("a scale for each block");
+    for matrix in [plain.clone(), quantized.clone(), quantized.clone().held_in(Storage::Bf16)] {
+        let whole = matrix.dense::<f64>();
+        for (first, last) in [(0, 13), (0, 1), (1, 6), (4, 13), (12, 13)] {
+            let part = matrix.rows(first..last);
+            assert_eq!(
+                (part.dense::<f64>(), part.storage()),
+                (whole.slice(s![first..last, ..]).to_owned(), matrix.storage())
+            );
+            let of_part = part.rows(0..1).columns(8..16).expect("a block");
+            assert_eq!(of_part.dense::<f64>(), whole.slice(s![first..=first, 8..16]));
+        }
+        for (first, last) in [(0, 24), (0, 8), (8, 24), (16, 24)] {
+            let part = matrix.columns(first..last).expect("whole blocks");
+            assert_eq!(
+                (part.dense::<f64>(), part.encoding()),
+                (whole.slice(s![.., first..last]).to_owned(), matrix.encoding())
+            );
+        }
+    }
+    assert_eq!(plain.columns(3..5).expect("no blocks").dense::<f64>(), plain.dense::<f64>().slice(s![.., 3..5]));
+    assert!(quantized.columns(4..8).is_none() && quantized.columns(8..12).is_none(), "blocks are not cut through");
 }

@@ -1,8 +1,10 @@
 //! Dumps whose rows are not one prompt: each request is judged alone, whatever the layout.
 
+mod beams;
 mod embedded;
 mod generated;
 mod laid;
+mod lists;
 mod named;
 mod padding;
 mod refused;

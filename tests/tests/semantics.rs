@@ -13,7 +13,7 @@ use tests::repository;
 
 mod points;
 
-use points::{attending, merged, places, predicting, slips, word};
+use points::{attending, merged, places, predicting, slips, weighing, word};
 
 fn semantics() -> impl Strategy<Value = Semantics> {
     use proptest::option::of;
@@ -45,8 +45,15 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     );
     let m2 = (rope.boxed(), norm.boxed(), router.boxed(), attention.boxed(), rotation.boxed());
     // Each part on the heap: by value, the drawn trees of all points are more than a test's stack.
-    let m3 = (sparse().boxed(), attending().boxed(), slips().boxed(), places().boxed(), predicting().boxed());
-    let m3 = m3.prop_map(|(sparse, attending, slips, places, mtp)| merged(&[sparse, attending, slips, places, mtp]));
+    let m3 = (
+        sparse().boxed(),
+        attending().boxed(),
+        slips().boxed(),
+        places().boxed(),
+        predicting().boxed(),
+        weighing().boxed(),
+    );
+    let m3 = m3.prop_map(|(a, b, c, d, e, f)| merged(&[a, b, c, d, e, f]));
     (m2.boxed(), m3.boxed(), feed_forward().boxed(), vision().boxed()).prop_map(
         |((rope, norm, router, attention, rotation), m3, ffn, seen)| Semantics {
             gate_clamp: ffn.gate_clamp,

@@ -4,7 +4,7 @@
 //! layers and calls a change can be made; `share`, how many values are the twin's; `view`, the candidate as it is seen under one; `search`, what values tell of weights and
 //! parameters where no known mistake explains them; `captured`, tensors that hold another site's values; `explain`, what explains a fault best, with `networks`, what is another in one
 //! kind of them alone, and `choice`, which of several is the best; `chosen`, whose choice a token has; [`diagnosis`], one fault after the
-//! other. [`detection`] asks the reverse of a dump: which mistakes it is free of.
+//! other, and `elsewhere`, what other faults have in common with it. [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
 mod captured;
@@ -12,6 +12,7 @@ mod choice;
 mod chosen;
 pub mod detection;
 pub mod diagnosis;
+mod elsewhere;
 mod explain;
 pub mod lessons;
 mod networks;

@@ -7,6 +7,7 @@
 
 pub mod asked;
 pub mod backend;
+mod beams;
 mod calls;
 pub mod check;
 pub mod decoding;

@@ -29,6 +29,9 @@ pub(crate) const WARP_LANES: usize = stated(SIMT, "WARP_LANES") as usize;
 /// Values of a vector.
 pub(crate) const VECTOR: usize = stated(VECTORS, "VECTOR") as usize;
 
+/// Ranks of a group at most.
+pub(crate) const MOST_RANKS: usize = stated(ALL_REDUCE, "MOST_RANKS") as usize;
+
 /// Products of a step of the tensor cores.
 const K_STEP: usize = stated(GEMM, "K_STEP") as usize;
 
@@ -62,6 +65,7 @@ const PREFILL: &str = include_str!("../../kernels/include/prefill.cuh");
 const SIMT: &str = include_str!("../../kernels/include/simt.cuh");
 const VECTORS: &str = include_str!("../../kernels/include/bf16x8.cuh");
 const BLOCK_SPARSE_ATTENTION: &str = include_str!("../../kernels/block_sparse_attention.cu");
+const ALL_REDUCE: &str = include_str!("../../kernels/all_reduce.cu");
 const INDEXER: &str = include_str!("../../kernels/indexer.cu");
 
 /// The whole number of `constexpr int NAME = …;`: a compile error if the text has none, or an expression.

@@ -98,9 +98,13 @@ pub const LINEAR_128_F32_E4M3: Kernel = Kernel { op: "linear", entries: LARGE, c
 /// Embedding of tokens.
 pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
 
+/// QK norm and RoPE: of whole rows, of each head, and of rows that ranks share.
+const QK_NORM_ROPE_ENTRIES: &[&str] =
+    &["qk_norm_rope", "qk_norm_rope_per_head", "qk_norm_rope_squares", "qk_norm_rope_sharded"];
+
 /// QK norm and RoPE, for heads of up to D channels.
 const fn qk_norm_rope(constants: &'static [(&'static str, u32)]) -> Kernel {
-    Kernel { op: "qk_norm_rope", entries: &["qk_norm_rope", "qk_norm_rope_per_head"], constants }
+    Kernel { op: "qk_norm_rope", entries: QK_NORM_ROPE_ENTRIES, constants }
 }
 
 /// QK norm and RoPE, by the channels that a head is padded to.
@@ -262,6 +266,10 @@ pub const MASKED_SCATTER: Kernel =
 /// Embeddings and hidden states side by side, behind their norms.
 pub const MTP: Kernel = Kernel { op: "mtp", entries: &["mtp"], constants: &[("THREADS", 256)] };
 
+/// Sums over ranks.
+pub const ALL_REDUCE: Kernel =
+    Kernel { op: "all_reduce", entries: &["all_reduce", "all_reduce_f32"], constants: &[("THREADS", 256)] };
+
 /// Each instruction of `simt.cuh` and each collective that kernels use, once: no operator's. `conformance` runs it.
 pub const INSTRUCTIONS: Kernel = Kernel {
     op: "instructions",
@@ -332,4 +340,5 @@ pub const KERNELS: &[Kernel] = &[
     PATCH_EMBEDDING,
     MASKED_SCATTER,
     MTP,
+    ALL_REDUCE,
 ];

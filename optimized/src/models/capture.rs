@@ -19,6 +19,10 @@ pub trait Capture {
 
     /// Chosen experts, a row a token; or chosen blocks of keys, all tokens of a choice one after the other.
     fn choices(&mut self, site: Site, chosen: Array2<usize>);
+
+    /// Of a group, one rank has `value` at a site where each has a part: the first of them, the next, and so on, and then comes
+    /// the model's own value, which is put together of all.
+    fn of_rank(&mut self, _rank: usize, _site: Site, _value: ArrayView2<'_, f32>) {}
 }
 
 /// A capture that may be absent, and the device that the values are on.
@@ -128,16 +132,9 @@ impl<'a, 'c> Tap<'a, 'c> {
         Ok(())
     }
 
-    /// Shows what the experts say.
+    /// Shows what each expert says.
     pub(crate) fn show_fed(&mut self, layer: usize, fed: &Fed) -> Result<(), Error> {
-        for (site, value) in [
-            (LayerSite::ExpertHidden, &fed.hidden),
-            (LayerSite::ExpertOutput, &fed.outputs),
-            (LayerSite::Experts, &fed.sum),
-            (LayerSite::Mlp, fed.with_shared.as_ref().unwrap_or(&fed.sum)),
-        ] {
-            self.show(Site::Layer(layer, site), value)?;
-        }
-        Ok(())
+        self.show(Site::Layer(layer, LayerSite::ExpertHidden), &fed.hidden)?;
+        self.show(Site::Layer(layer, LayerSite::ExpertOutput), &fed.outputs)
     }
 }

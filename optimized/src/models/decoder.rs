@@ -7,6 +7,7 @@ use reference::contract::{Config, ContractError, GateClamp, Media, Semantics, Si
 use super::cache::Cache;
 use super::capture::{Capture, Tap};
 use super::layers::{Behind, Layers};
+use super::rank::Rank;
 use super::vision::{Features, VisionTower};
 use super::weights::Loader;
 use crate::device::Gpu;
@@ -53,29 +54,10 @@ impl Decoder {
         weights: &dyn Weights,
         mut progress: impl FnMut(),
     ) -> Result<Self, Error> {
-        let known = Semantics {
-            rotary_dim: semantics.rotary_dim,
-            rope_theta: semantics.rope_theta,
-            top_k: semantics.top_k,
-            msa_select: semantics.msa_select,
-            msa_top_k: semantics.msa_top_k,
-            msa_init_block: semantics.msa_init_block,
-            gate_clamp: semantics.gate_clamp,
-            mtp_topology: semantics.mtp_topology,
-            mtp_hidden: semantics.mtp_hidden,
-            mtp_first_embedding: semantics.mtp_first_embedding,
-            ..Semantics::RELEASED
-        };
-        if known != *semantics || semantics.gate_clamp == GateClamp::None {
-            return Err(Error::Semantics { asked: semantics.to_string() });
-        }
+        let activation = activation(config, semantics)?;
         let config = config.under(semantics);
-        let activation = match config.swiglu_oai {
-            Some(coefficients) => Activation::SwigluOai(coefficients, semantics.gate_clamp),
-            None => Activation::Swiglu,
-        };
         let loader = Loader { gpu: &gpu, weights, activation };
-        let layers = Layers::load(&loader, config.clone(), semantics.msa_select, &mut progress)?;
+        let layers = Layers::load(&loader, config.clone(), semantics.msa_select, None, &mut progress)?;
         let tower = match &config.vision {
             Some(vision) => Some(VisionTower::new(vision.clone(), loader.vision(vision, progress)?)?),
             None => None,
@@ -83,6 +65,27 @@ impl Decoder {
         let embedding = loader.stacked(&[Weight::Embedding])?;
         let head = if config.tie_word_embeddings { None } else { Some(loader.of_products(&[Weight::LmHead])?) };
         Ok(Decoder { gpu, semantics: *semantics, layers, embedding, head, tower })
+    }
+
+    /// Copies a rank's part of a text model to its device: of the vocabulary, its own, and a row of zeros below the embedding for
+    /// other ranks' tokens.
+    pub(super) fn load_rank(
+        gpu: Gpu,
+        (config, semantics): (&Config, &Semantics),
+        weights: &dyn Weights,
+        rank: Rank,
+        progress: impl FnMut(),
+    ) -> Result<Self, Error> {
+        let activation = activation(config, semantics)?;
+        let config = config.under(semantics);
+        let loader = Loader { gpu: &gpu, weights, activation };
+        let of_head = if config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
+        let head = Some(loader.of_products(&[of_head])?);
+        let own = loader.stacked(&[Weight::Embedding])?;
+        let zeros = gpu.zeros((1, own.dim().1))?;
+        let embedding = gpu.stacked(&[(&own, 0..own.dim().0), (&zeros, 0..1)])?;
+        let layers = Layers::load(&loader, config, semantics.msa_select, Some(rank), progress)?;
+        Ok(Decoder { gpu, semantics: *semantics, layers, embedding, head, tower: None })
     }
 
     /// The device.
@@ -149,7 +152,10 @@ impl Decoder {
 
     /// The token embedding.
     pub(super) fn embed(&self, tokens: &[u32], tap: &mut Tap<'_, '_>) -> Result<Matrix<bf16>, Error> {
-        let embedded = embedding(&self.gpu, tokens, &self.embedding)?;
+        let embedded = match &self.layers.rank {
+            Some(rank) => rank.sum(&self.gpu, embedding(&self.gpu, &rank.rows_of(tokens)?, &self.embedding)?)?,
+            None => embedding(&self.gpu, tokens, &self.embedding)?,
+        };
         tap.show(Site::Embedding, &embedded)?;
         Ok(embedded)
     }
@@ -195,4 +201,30 @@ impl Decoder {
         let n = logits.dim().0;
         Ok(self.gpu.download_rows(logits, n - 1..n)?.iter().map(|&x| f32::from(x)).collect())
     }
+}
+
+/// What the networks of a model make of gate and up projections.
+///
+/// The kernels know both presets' readings of the documents, mixtures of them, and other sizes: others are refused.
+fn activation(config: &Config, semantics: &Semantics) -> Result<Activation, Error> {
+    let known = Semantics {
+        rotary_dim: semantics.rotary_dim,
+        rope_theta: semantics.rope_theta,
+        top_k: semantics.top_k,
+        msa_select: semantics.msa_select,
+        msa_top_k: semantics.msa_top_k,
+        msa_init_block: semantics.msa_init_block,
+        gate_clamp: semantics.gate_clamp,
+        mtp_topology: semantics.mtp_topology,
+        mtp_hidden: semantics.mtp_hidden,
+        mtp_first_embedding: semantics.mtp_first_embedding,
+        ..Semantics::RELEASED
+    };
+    if known != *semantics || semantics.gate_clamp == GateClamp::None {
+        return Err(Error::Semantics { asked: semantics.to_string() });
+    }
+    Ok(match config.under(semantics).swiglu_oai {
+        Some(coefficients) => Activation::SwigluOai(coefficients, semantics.gate_clamp),
+        None => Activation::Swiglu,
+    })
 }

@@ -6,6 +6,7 @@ use reference::contract::{Config, LayerSite, MsaSelect, QkNorm, Rope, Site, Weig
 
 use super::cache::{Cache, Kept, Table};
 use super::capture::Tap;
+use super::rank::Rank;
 use super::weights::{IndexNorms, Layer, Loader, Network, Routed};
 use crate::device::Gpu;
 use crate::error::Error;
@@ -16,7 +17,9 @@ use crate::ops::dense_ffn::dense_ffn;
 use crate::ops::indexer::indexer;
 use crate::ops::linear::linear;
 use crate::ops::moe::{Shared, moe};
-use crate::ops::qk_norm_rope::{self, IndexHeads, KeysValues, qk_norm_rope, qk_norm_rope_per_head};
+use crate::ops::qk_norm_rope::{
+    self, IndexHeads, KeysValues, Squares, qk_norm_rope, qk_norm_rope_per_head, qk_norm_rope_sharded, squares,
+};
 use crate::ops::rms_norm::rms_norm;
 use crate::ops::router::router;
 use crate::ops::{Activation, HeadLayout};
@@ -31,6 +34,8 @@ pub(super) struct Layers {
     layout: HeadLayout,
     /// Of the index branch, if there is one.
     index_layout: Option<HeadLayout>,
+    /// None of a decoder that has all of its model.
+    pub(super) rank: Option<Rank>,
     each: Vec<Layer>,
     final_norm: Matrix<bf16>,
 }
@@ -45,22 +50,25 @@ pub(super) struct Behind {
 }
 
 impl Layers {
-    /// Copies them to a device; `progress` is told of each.
+    /// Copies them to a device, or what a rank has of them; `progress` is told of each.
     pub(super) fn load(
         loader: &Loader<'_>,
         config: Config,
         select: MsaSelect,
+        rank: Option<Rank>,
         mut progress: impl FnMut(),
     ) -> Result<Self, Error> {
         let layout = HeadLayout::new(config.num_attention_heads, config.num_key_value_heads, config.head_dim)?;
         let index_layout = config.index.map(|index| HeadLayout::new(index.heads, 1, index.head_dim)).transpose()?;
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for layer in 0..config.num_hidden_layers {
-            layers.push(loader.layer(&config, layer)?);
+            let experts = rank.as_ref().map_or(0..config.num_local_experts, |rank| rank.experts.clone());
+            layers.push(loader.layer(&config, layer, experts)?);
             progress();
         }
         let final_norm = loader.stacked(&[Weight::FinalNorm])?;
-        Ok(Layers { config, activation: loader.activation, select, layout, index_layout, each: layers, final_norm })
+        let activation = loader.activation;
+        Ok(Layers { config, activation, select, layout, index_layout, rank, each: layers, final_norm })
     }
 
     /// An empty cache for so many tokens.
@@ -143,7 +151,7 @@ impl Layers {
             let read = (read, self.config.norm_weight);
             qk_norm_rope_per_head(gpu, &self.layout, &projections, read, first, main, index)?
         } else {
-            (qk_norm_rope(gpu, &self.layout, &projections, read, first, main)?, None)
+            (self.norm_rope(gpu, &projections, read, first, main)?, None)
         };
         let n = x.dim().0;
         tap.show_heads(at(LayerSite::QRope), &self.layout, &q, 0..n)?;
@@ -162,10 +170,33 @@ impl Layers {
             None => attention(gpu, &self.layout, &q, first, main)?,
         };
         tap.show(at(LayerSite::Context), &context)?;
-        let o = linear(gpu, &context, &weights.o)?;
+        let o = self.summed(gpu, linear(gpu, &context, &weights.o)?)?;
         tap.show(at(LayerSite::OProj), &o)?;
         tap.show(at(LayerSite::Attention), &o)?;
         Ok(o)
+    }
+
+    /// Queries behind norm and rotation, where norms are over all heads: of a rank by what squares all ranks have.
+    fn norm_rope(
+        &self,
+        gpu: &Gpu,
+        projections: &Matrix<bf16>,
+        read: qk_norm_rope::Weights<'_>,
+        first: usize,
+        kept: &mut KeysValues,
+    ) -> Result<Matrix<bf16>, Error> {
+        let Some(rank) = &self.rank else { return qk_norm_rope(gpu, &self.layout, projections, read, first, kept) };
+        let sums = rank.sum_f32(gpu, squares(gpu, &self.layout, projections)?)?;
+        let squares = Squares { sums: &sums, divisors: rank.divisors };
+        qk_norm_rope_sharded(gpu, &self.layout, projections, (read, squares), first, kept)
+    }
+
+    /// What all ranks computed together, or a decoder that has all of its model.
+    pub(super) fn summed(&self, gpu: &Gpu, part: Matrix<bf16>) -> Result<Matrix<bf16>, Error> {
+        match &self.rank {
+            Some(rank) => rank.sum(gpu, part),
+            None => Ok(part),
+        }
     }
 
     fn feed_forward(
@@ -177,10 +208,10 @@ impl Layers {
     ) -> Result<Matrix<bf16>, Error> {
         match &self.each[layer].network {
             Network::Dense(weights) => {
-                let fed = dense_ffn(gpu, x, weights, self.activation)?;
-                tap.show(Site::Layer(layer, LayerSite::DenseDown), &fed.output)?;
-                tap.show(Site::Layer(layer, LayerSite::Mlp), &fed.output)?;
-                Ok(fed.output)
+                let output = self.summed(gpu, dense_ffn(gpu, x, weights, self.activation)?.output)?;
+                tap.show(Site::Layer(layer, LayerSite::DenseDown), &output)?;
+                tap.show(Site::Layer(layer, LayerSite::Mlp), &output)?;
+                Ok(output)
             }
             Network::Experts(weights) => self.experts(gpu, (layer, weights), x, tap),
         }
@@ -195,7 +226,9 @@ impl Layers {
     ) -> Result<Matrix<bf16>, Error> {
         let shared = weights.shared.as_ref().map(|shared| dense_ffn(gpu, x, shared, self.activation));
         let shared = shared.transpose()?;
-        if let Some(shared) = &shared {
+        // Of ranks, what both say is one sum before all ranks' sums are added.
+        let is_whole = self.rank.is_none();
+        if let Some(shared) = shared.as_ref().filter(|_| is_whole) {
             tap.show(Site::Layer(layer, LayerSite::SharedDown), &shared.output)?;
             tap.show(Site::Layer(layer, LayerSite::Shared), &shared.output)?;
         }
@@ -205,7 +238,18 @@ impl Layers {
         let shared = shared.as_ref().map(|shared| Shared { output: &shared.output, scale });
         let fed = moe(gpu, x, &routed, &weights.experts, shared)?;
         tap.show_fed(layer, &fed)?;
-        Ok(fed.with_shared.unwrap_or(fed.sum))
+        let both = if let Some(both) = fed.with_shared {
+            if is_whole {
+                tap.show(Site::Layer(layer, LayerSite::Experts), &fed.sum)?;
+            }
+            self.summed(gpu, both)?
+        } else {
+            let sum = self.summed(gpu, fed.sum)?;
+            tap.show(Site::Layer(layer, LayerSite::Experts), &sum)?;
+            sum
+        };
+        tap.show(Site::Layer(layer, LayerSite::Mlp), &both)?;
+        Ok(both)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "kernels take ς in f32")]

@@ -44,7 +44,7 @@ impl<'m> MtpModule<'m> {
         let weights = ModuleWeights { weights, module };
         let Layers { config, activation, select, .. } = &model.layers;
         let loader = Loader { gpu: model.gpu(), weights: &weights, activation: *activation };
-        let layers = Layers::load(&loader, config.mtp_module(module), *select, || ())?;
+        let layers = Layers::load(&loader, config.mtp_module(module), *select, None, || ())?;
         let of = |weight| Weight::Mtp(number, weight);
         let (input, head) = if module.topology.is_concatenated() {
             let input = Input::Both {

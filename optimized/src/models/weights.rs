@@ -3,6 +3,8 @@
 
 pub(crate) mod vision;
 
+use std::ops::Range;
+
 use half::bf16;
 use ndarray::Array2;
 use reference::contract::{self, Config, FeedForward, LayerWeight, Projection, Weight, Weights};
@@ -60,7 +62,8 @@ pub(crate) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    pub(crate) fn layer(&self, config: &Config, layer: usize) -> Result<Layer, Error> {
+    /// A layer, with those of its experts that are wanted.
+    pub(crate) fn layer(&self, config: &Config, layer: usize, experts: Range<usize>) -> Result<Layer, Error> {
         let at = |weight| Weight::Layer(layer, weight);
         let one = |weight| self.stacked(&[at(weight)]);
         let mut projections = vec![LayerWeight::QProj, LayerWeight::KProj, LayerWeight::VProj];
@@ -75,7 +78,7 @@ impl Loader<'_> {
             FeedForward::Experts => {
                 let shared = config.is_shared(layer).then(|| self.dense(layer, LayerWeight::Shared)).transpose()?;
                 let (gate, bias) = (self.wide(at(LayerWeight::Gate))?, self.wide(at(LayerWeight::CorrectionBias))?);
-                let experts = self.experts(layer, config.num_local_experts)?;
+                let experts = self.experts(layer, experts)?;
                 Network::Experts(Box::new(Routed { gate, bias, experts, shared }))
             }
         };
@@ -99,13 +102,13 @@ impl Loader<'_> {
         })
     }
 
-    fn experts(&self, layer: usize, count: usize) -> Result<Experts, Error> {
+    fn experts(&self, layer: usize, own: Range<usize>) -> Result<Experts, Error> {
         let expert = |expert, projection| Weight::Layer(layer, LayerWeight::Expert(expert, projection));
         let both = |e| [expert(e, Projection::Gate), expert(e, Projection::Up)];
-        let gate_up: Vec<Weight> = (0..count).flat_map(both).collect();
-        let down: Vec<Weight> = (0..count).map(|e| expert(e, Projection::Down)).collect();
+        let gate_up: Vec<Weight> = own.clone().flat_map(both).collect();
+        let down: Vec<Weight> = own.clone().map(|e| expert(e, Projection::Down)).collect();
         let (gate_up, down) = (self.of_products(&gate_up)?, self.of_products(&down)?);
-        Ok(Experts { gate_up, down, count, activation: self.activation })
+        Ok(Experts { gate_up, down, first: own.start, count: own.len(), activation: self.activation })
     }
 
     /// Weights of products of equal width, one below the other: quantized ones as they are stored, others rounded to bf16.

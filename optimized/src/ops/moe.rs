@@ -20,13 +20,15 @@ const TILE_ENTRY: usize = 4;
 /// From so many rows an expert, on average, tiles of 64 rows are fuller than a quarter.
 const ROWS_FOR_64: usize = 16;
 
-/// The weights of a layer's experts.
+/// The weights of a layer's experts, or of a rank's.
 #[derive(Debug)]
 pub struct Experts {
     /// w1 over w3 of each expert \[E·2I, H\].
     pub gate_up: WeightMatrix,
     /// w2 of each expert \[E·H, I\].
     pub down: WeightMatrix,
+    /// The first of them: others are on other ranks.
+    pub first: usize,
     /// E.
     pub count: usize,
     /// Of all of them.
@@ -80,9 +82,10 @@ impl Tiles {
     }
 }
 
-/// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share.
+/// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share. What experts say that are on
+/// other ranks is 0.
 ///
-/// C1 to C3: the reference's, and `linear`'s. K1: the experts' number is the router's. K3: their weights' rows are those of all,
+/// C1 to C3: the reference's, and `linear`'s. K1: the experts are the router's, or some of them. K3: their weights' rows are those of all,
 /// and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
 pub fn moe(
     gpu: &Gpu,
@@ -109,7 +112,8 @@ pub fn moe_tiled(
     let intermediate = down.dim().1;
     let scored = routed.logits.dim().1;
     Linear::under(&RoundingContract::PARITY).check(x.dim(), gate_up.dim())?;
-    require(experts.count == scored, "moe K1", "experts", experts.count, format!("those of the router, {scored}"))?;
+    let end = experts.first + experts.count;
+    require(end <= scored, "moe K1", "experts", end, format!("at most those of the router, {scored}"))?;
     let rows = [gate_up.dim().0, down.dim().0];
     let expected = [2 * intermediate * experts.count, h * experts.count];
     require(rows[0] == expected[0], "moe K3", "rows(w1, w3)", rows[0], format!("2·I·E = {}", expected[0]))?;
@@ -124,16 +128,18 @@ pub fn moe_tiled(
     let of_down = Launch { kernel: gpu.launched(&tiles.kernel(down)), ..launch };
     let [own, other] = [launch, of_down].map(|launch| launch.kernel.constant("TILE_ROWS") as usize);
     require(own == other, "moe K6", "rows of a tile of w2", other, format!("those of a tile of w1 and w3, {own}"))?;
-    let (order, tiles) = launch.place(routed, experts.count)?;
+    let (order, tiles) = launch.place(routed, experts)?;
+    let are_all = experts.count == scored;
+    let of_choices = |width| if are_all { gpu.uninitialised((n * k, width)) } else { gpu.zeros((n * k, width)) };
     let mut fed = Fed {
-        hidden: gpu.uninitialised((n * k, intermediate))?,
-        outputs: gpu.uninitialised((n * k, h))?,
+        hidden: of_choices(intermediate)?,
+        outputs: of_choices(h)?,
         sum: gpu.uninitialised((n, h))?,
         with_shared: shared.map(|_| gpu.uninitialised((n, h))).transpose()?,
     };
     launch.gate_up(x, experts, &order, &tiles, &mut fed.hidden)?;
     of_down.down(&fed.hidden, experts, &order, &tiles, &mut fed.outputs)?;
-    launch.combine(routed, shared, &mut fed)?;
+    launch.combine((routed, (!are_all).then_some(experts)), shared, &mut fed)?;
     Ok(fed)
 }
 
@@ -147,8 +153,10 @@ struct Launch<'a> {
 
 impl Launch<'_> {
     /// The choices in the order of experts, and the experts' tiles.
-    fn place(&self, routed: &Routed, experts: usize) -> Result<(Matrix<i32>, Matrix<i32>), Error> {
+    fn place(&self, routed: &Routed, experts: &Experts) -> Result<(Matrix<i32>, Matrix<i32>), Error> {
         let (n, k) = routed.chosen.dim();
+        let first_expert = dimension("moe K3", "first expert", experts.first)?;
+        let experts = experts.count;
         let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
         let mut order = self.gpu.uninitialised((1, n * k))?;
         let mut tiles = self.gpu.uninitialised((1, (self.most_tiles(n * k, experts) + 1) * TILE_ENTRY))?;
@@ -160,12 +168,13 @@ impl Launch<'_> {
         let function = self.function("moe_count")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(routed.chosen.data()).arg(counts.data_mut()).arg(&tokens).arg(&self.k).arg(&ldk);
+        launch.arg(&first_expert);
         // K1 and K2 by `Routed` and the allocations.
         self.run(launch, grid.into(), "moe_count")?;
         let function = self.function("moe_place")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(routed.chosen.data()).arg(counts.data()).arg(order.data_mut()).arg(tiles.data_mut());
-        launch.arg(&tokens).arg(&self.k).arg(&ldk);
+        launch.arg(&tokens).arg(&self.k).arg(&ldk).arg(&first_expert);
         // K1 and K2 by `Routed`, the allocations and the launch before.
         self.run(launch, placing, "moe_place")?;
         Ok((order, tiles))
@@ -222,24 +231,30 @@ impl Launch<'_> {
         self.run(launch, grid, "moe_down")
     }
 
-    fn combine(&self, routed: &Routed, shared: Option<Shared<'_>>, fed: &mut Fed) -> Result<(), Error> {
+    /// Of the experts' outputs, or of `some` of them.
+    fn combine(
+        &self,
+        (routed, some): (&Routed, Option<&Experts>),
+        shared: Option<Shared<'_>>,
+        fed: &mut Fed,
+    ) -> Result<(), Error> {
         let Fed { outputs, sum, with_shared, .. } = fed;
-        let arguments = narrow([("ld(outputs)", outputs.ld()), ("ld(w)", routed.weights.ld())])?;
+        let (first, count_here) = some.map_or((0, 0), |experts| (experts.first, experts.count));
+        let lds = [("ld(outputs)", outputs.ld()), ("ld(w)", routed.weights.ld()), ("ld(C)", routed.chosen.ld())];
+        let [ldh, ldk, ldc] = narrow(lds)?;
+        let [first, count_here] = narrow([("first expert", first), ("experts", count_here)])?;
         let scale = shared.map_or(1.0, |shared| shared.scale);
         let threads = self.kernel.constant("PLACE_THREADS");
         let grid = Grid { blocks: (count(sum.dim().0), 1), threads };
         let function = self.function("moe_combine")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(outputs.data()).arg(routed.weights.data());
+        optional(&mut launch, some.map(|_| &routed.chosen));
         optional(&mut launch, shared.map(|shared| shared.output));
         launch.arg(sum.data_mut());
         optional_mut(&mut launch, with_shared.as_mut());
-        launch.arg(&self.k);
-        for argument in &arguments {
-            launch.arg(argument);
-        }
-        launch.arg(&scale);
-        // K3 and K4 by C3 and the allocations.
+        launch.arg(&self.k).arg(&ldh).arg(&ldk).arg(&ldc).arg(&first).arg(&count_here).arg(&scale);
+        // K3 and K4 by C3 and the allocations; K7 by `some`.
         self.run(launch, grid.into(), "moe_combine")
     }
 

@@ -68,11 +68,47 @@ pub fn qk_norm_rope(
     first: usize,
     kept: &mut KeysValues,
 ) -> Result<Matrix<bf16>, Error> {
+    let arguments = checked(layout, x, weights, first, kept)?;
+    let n = x.dim().0;
+    let mut q = gpu.uninitialised((n, layout.heads * layout.padded()))?;
+    let kernel = QK_NORM_ROPE[layout.variant()];
+    let function = gpu.function(&kernel, "qk_norm_rope")?;
+    let grid = gpu.with_shared("qk_norm_rope K6", grid(n), PARTIAL_BYTES)?;
+    let mut launch = gpu.launch(&function);
+    let [cos, sin] = weights.table_rows();
+    launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(&cos).arg(&sin);
+    launch.arg(q.data_mut()).arg(kept.keys.data_mut()).arg(kept.values.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    launch.arg(&weights.eps);
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C1; K2 by `length` and `rms_norm`'s C2; K3 by `check_table`; K4 by `rope`'s C2 and `HeadLayout`; K5 as required,
+    // and because q was just allocated; K6 by `with_shared`.
+    let done = unsafe { launch.launch(grid) };
+    gpu.outcome(done, || kernel.label())?;
+    Ok(q)
+}
+
+/// Shared memory of a block that sums squares.
+const PARTIAL_BYTES: u32 = THREADS / 32 * 4;
+
+/// A block for each token.
+fn grid(n: usize) -> Grid {
+    Grid { blocks: (count(n), 1), threads: THREADS }
+}
+
+/// C1 and K1 to K5 of whole rows, and their sizes.
+fn checked(
+    layout: &HeadLayout,
+    x: &Matrix<bf16>,
+    weights: Weights<'_>,
+    first: usize,
+    kept: &KeysValues,
+) -> Result<[i32; 7], Error> {
     let HeadLayout { heads, groups, head_dim, .. } = *layout;
-    let (n, width) = x.dim();
-    let cos = weights.cos;
-    let expected = (heads + 2 * groups) * head_dim;
-    require(width == expected, "qk_norm_rope C1", "columns of x", width, format!("(H + 2G)·d = {expected}"))?;
+    let n = x.dim().0;
+    check_width(layout, x)?;
     let [w, u] = [("rows(w)", weights.query_norm), ("rows(u)", weights.key_norm)]
         .map(|(rows, norm)| length("qk_norm_rope K2", rows, norm));
     let norm = RmsNorm::under(&RoundingContract::PARITY, weights.eps.into(), EpsPlace::Inside);
@@ -88,37 +124,103 @@ pub fn qk_norm_rope(
         row,
         "groups·D",
     )?;
-    let mut q = gpu.uninitialised((n, heads * layout.padded()))?;
-    let kernel = QK_NORM_ROPE[layout.variant()];
-    let sizes = [
+    sizes([
         ("heads", heads),
         ("groups", groups),
         ("d", head_dim),
-        ("h", cos.dim().1 / 2),
+        ("h", weights.cos.dim().1 / 2),
         ("first", first),
         ("ld(x)", x.ld()),
-        ("ld(cos)", cos.ld()),
-    ];
-    let mut arguments = [0; 7];
+        ("ld(cos)", weights.cos.ld()),
+    ])
+}
+
+fn check_width(layout: &HeadLayout, x: &Matrix<bf16>) -> Result<(), ContractError> {
+    let (width, expected) = (x.dim().1, (layout.heads + 2 * layout.groups) * layout.head_dim);
+    require(width == expected, "qk_norm_rope C1", "columns of x", width, format!("(H + 2G)·d = {expected}"))
+}
+
+/// K1.
+fn sizes<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N], Error> {
+    let mut arguments = [0; N];
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("qk_norm_rope K1", quantity, value)?;
     }
-    let function = gpu.function(&kernel, "qk_norm_rope")?;
-    let grid =
-        gpu.with_shared("qk_norm_rope K6", Grid { blocks: (count(n), 1), threads: THREADS }, THREADS / 32 * 4)?;
+    Ok(arguments)
+}
+
+/// Sums of the squares of each token's queries and of its keys \[n, 2\]: what a rank has of those that norms divide.
+///
+/// C1: the reference's. K1: sizes are below 2³¹.
+pub fn squares(gpu: &Gpu, layout: &HeadLayout, x: &Matrix<bf16>) -> Result<Matrix<f32>, Error> {
+    check_width(layout, x)?;
+    let n = x.dim().0;
+    let mut sums = gpu.uninitialised((n, 2))?;
+    let arguments = sizes([
+        ("heads", layout.heads),
+        ("groups", layout.groups),
+        ("d", layout.head_dim),
+        ("ld(x)", x.ld()),
+        ("ld(sums)", sums.ld()),
+    ])?;
+    let kernel = QK_NORM_ROPE[layout.variant()];
+    let function = gpu.function(&kernel, "qk_norm_rope_squares")?;
+    let grid = gpu.with_shared("qk_norm_rope K6", grid(n), PARTIAL_BYTES)?;
+    let mut launch = gpu.launch(&function);
+    launch.arg(x.data()).arg(sums.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by C1; K6 by `with_shared`; K8 because sums were just allocated, whose rows are shorter than a block.
+    let done = unsafe { launch.launch(grid) };
+    gpu.outcome(done, || format!("{} qk_norm_rope_squares", kernel.label()))?;
+    Ok(sums)
+}
+
+/// What all ranks' rows have together.
+#[derive(Debug, Clone, Copy)]
+pub struct Squares<'a> {
+    /// [`squares`], summed over ranks.
+    pub sums: &'a Matrix<f32>,
+    /// How many channels were counted of queries, and of keys.
+    pub divisors: [usize; 2],
+}
+
+/// [`qk_norm_rope`] of a rank that has some of the heads, and the weights of these.
+///
+/// As there. K8: there is a sum for each token, and divisors are at least 1.
+pub fn qk_norm_rope_sharded(
+    gpu: &Gpu,
+    layout: &HeadLayout,
+    x: &Matrix<bf16>,
+    (weights, squares): (Weights<'_>, Squares<'_>),
+    first: usize,
+    kept: &mut KeysValues,
+) -> Result<Matrix<bf16>, Error> {
+    let arguments = checked(layout, x, weights, first, kept)?;
+    let (n, found) = (x.dim().0, squares.sums.dim());
+    require(found == (n, 2), "qk_norm_rope K8", "shape of the sums", format!("{found:?}"), format!("({n}, 2)"))?;
+    let least = squares.divisors[0].min(squares.divisors[1]);
+    require(least >= 1, "qk_norm_rope K8", "D", least, "at least 1")?;
+    let [of_queries, of_keys] = squares.divisors;
+    let more = sizes([("ld(sums)", squares.sums.ld()), ("D", of_queries), ("D", of_keys)])?;
+    let mut q = gpu.uninitialised((n, layout.heads * layout.padded()))?;
+    let kernel = QK_NORM_ROPE[layout.variant()];
+    let function = gpu.function(&kernel, "qk_norm_rope_sharded")?;
     let mut launch = gpu.launch(&function);
     let [cos, sin] = weights.table_rows();
     launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(&cos).arg(&sin);
+    launch.arg(squares.sums.data());
     launch.arg(q.data_mut()).arg(kept.keys.data_mut()).arg(kept.values.data_mut());
-    for argument in &arguments {
+    for argument in arguments.iter().chain(&more) {
         launch.arg(argument);
     }
     launch.arg(&weights.eps);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by C1; K2 by `length` and `rms_norm`'s C2; K3 by `check_table`; K4 by `rope`'s C2 and `HeadLayout`; K5 as required,
-    // and because q was just allocated; K6 by `with_shared`.
-    let done = unsafe { launch.launch(grid) };
-    gpu.outcome(done, || kernel.label())?;
+    // SAFETY: K1 to K5 by `checked`, and because q was just allocated; K8 as required.
+    let done = unsafe { launch.launch(grid(n).into()) };
+    gpu.outcome(done, || format!("{} qk_norm_rope_sharded", kernel.label()))?;
     Ok(q)
 }
 
@@ -180,7 +282,7 @@ pub fn qk_norm_rope_per_head(
         heads => Some(gpu.uninitialised((n, heads * parts.index_padded))?),
     };
     let kernel = QK_NORM_ROPE[layout.variant()];
-    let sizes = [
+    let arguments = sizes([
         ("heads", layout.heads),
         ("groups", layout.groups),
         ("index heads", parts.index_heads),
@@ -191,11 +293,7 @@ pub fn qk_norm_rope_per_head(
         ("first", first),
         ("ld(x)", x.ld()),
         ("ld(cos)", weights.cos.ld()),
-    ];
-    let mut arguments = [0; 10];
-    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("qk_norm_rope K1", quantity, value)?;
-    }
+    ])?;
     let function = gpu.function(&kernel, "qk_norm_rope_per_head")?;
     let warps = THREADS as usize / 32;
     let grid = Grid { blocks: (count(n), count(parts.heads.div_ceil(warps))), threads: THREADS };

@@ -1,13 +1,18 @@
 //! Attention of a decoder's layer: projections, norms, rotation, cache, and what is seen of it (SPEC A4 to A8).
 
+use std::ops::Range;
+
 use super::decoder::Decoder;
 use crate::ops::attention::temperature::{self, tempered};
 use crate::ops::attention::{self, Attention, attention};
 use crate::ops::kv_cache::{KvCache, form};
 use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
+use crate::ranks::Ranks;
 use crate::run::Run;
-use crate::semantics::{CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePart, Shifted, Written};
+use crate::semantics::{
+    CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePair, RopePart, Rotated, Shifted, Written,
+};
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -103,14 +108,27 @@ impl Decoder<'_> {
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
         let shape = (q.dim().0, k.dim().0);
         let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, shape).query);
+        let q = match reads.query_type.storage() {
+            Some(storage) => q.performed(storage),
+            None => q,
+        };
         let context = match blocks {
             Some(blocks) => self.attend_to_blocks(layer, [&q, k, v], &blocks, run)?,
             None => self.attend(layer, &q, k, v, run)?,
         };
         let own = run.within(RoundingContract::of_products);
-        let o = own.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?)?;
+        let columns = self.columns_of_ranks(context.dim().1, own.ranks());
+        let o = own.row_parallel(&context, &self.layer_weight(layer, LayerWeight::OProj)?, &columns)?;
+        let o = own.all_reduce(&o)?;
         let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
+    }
+
+    /// The columns of the context that ranks have which share heads; all, if they cannot.
+    fn columns_of_ranks(&self, width: usize, count: usize) -> Vec<Range<usize>> {
+        let ranks = Ranks::of_attention(self.config(), count).ok();
+        let own = ranks.filter(|_| width == self.config().query_width());
+        own.map_or_else(|| Ranks::even_parts(width, 1), |ranks| ranks.query_channels(self.config().head_dim))
     }
 
     /// Attention proper. A candidate that shows its probabilities is judged on these and on what it makes of them. Else
@@ -143,7 +161,7 @@ impl Decoder<'_> {
             let o = attention(&p, q.view(), k.view(), v.view())?;
             run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), o))
         };
-        let context = self.written(Written::Context, k.dim().0 - q.dim().0, context);
+        let context = self.context_as_written(k.dim().0 - q.dim().0, context);
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 
@@ -157,7 +175,8 @@ impl Decoder<'_> {
         let heads = (self.config().num_attention_heads, self.config().num_key_value_heads);
         let attention = Attention::under(&contract.attending(to_blocks), heads, self.config().head_dim).of_rows(rows);
         let lost = self.semantics().whole_pages.and_then(|pages| pages.lost(rows, keys));
-        Attention { lost, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
+        let call = keys.saturating_sub(rows);
+        Attention { lost, call, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
     }
 
     pub(super) fn norm_both<T: Real>(
@@ -186,11 +205,41 @@ impl Decoder<'_> {
         let reads = self.semantics();
         let on = reads.rope_on.or(reads.rope_decode, first > 0 && q.dim().0 == 1);
         let head = (self.config().head_dim, reads.part_of_attention());
-        let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
+        let q = if on.has_queries() { self.rotate_as(reads.rope_queries, &q, head, table, run)? } else { q };
         let q = run.visit(Site::Layer(layer, LayerSite::QRope), q);
         let of_keys = self.table_of_keys(first, k.dim().0, run);
-        let k = if on.has_keys() { self.rotate(&k, head, of_keys.as_ref().unwrap_or(table), run)? } else { k };
+        let of_keys = of_keys.as_ref().unwrap_or(table);
+        let k = if on.has_keys() { self.rotate_as(reads.rope_keys, &k, head, of_keys, run)? } else { k };
         Ok((q, run.visit(Site::Layer(layer, LayerSite::KRope), k)))
+    }
+
+    /// Heads of queries or keys as they rotate, if not as they have to.
+    fn rotate_as<T: Real>(
+        &self,
+        way: Rotated,
+        x: &Tracked<T>,
+        (head_dim, part): (usize, RopePart),
+        table: &RopeTable<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let once = |x: &Tracked<T>| self.rotate(x, (head_dim, part), table, run);
+        match way {
+            Rotated::Once => once(x),
+            Rotated::Twice => once(&once(x)?),
+            Rotated::Back => self.rotate(x, (head_dim, part), &table.reversed(), run),
+            Rotated::Last => self.rotate(x, (head_dim, RopePart::Last), table, run),
+            Rotated::Interleaved => self.rotate_pairs(x, (head_dim, part, RopePair::Interleaved), table, run),
+            Rotated::Exchanged => {
+                let half = self.config().rotary_dim / 2;
+                let first = if part == RopePart::First { 0 } else { head_dim - 2 * half };
+                let source = |column: usize| match (column % head_dim).checked_sub(first) {
+                    Some(place) if place < half => column + half,
+                    Some(place) if place < 2 * half => column - half,
+                    _ => column,
+                };
+                Ok(once(x)?.with_columns(&(0..x.dim().1).map(source).collect::<Vec<_>>()))
+            }
+        }
     }
 
     /// The rotation table of keys whose positions are off beside those of queries.
@@ -211,7 +260,18 @@ impl Decoder<'_> {
         table: &RopeTable<T>,
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        let params = |contract: &RoundingContract| Rope { head_dim, part, ..self.rope(contract) };
+        self.rotate_pairs(x, (head_dim, part, self.semantics().rope_pair), table, run)
+    }
+
+    /// The same of pairs that are formed so.
+    fn rotate_pairs<T: Real>(
+        &self,
+        x: &Tracked<T>,
+        (head_dim, part, pair): (usize, RopePart, RopePair),
+        table: &RopeTable<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
+        let params = |contract: &RoundingContract| Rope { head_dim, part, pair, ..self.rope(contract) };
         let y = rope(&params(&run.contract), x.view(), table.cos.view(), table.sin.view())?;
         Ok(run.tracked(y, |candidate, y| {
             let table = RopeTable { cos: table.cos.widened(), sin: table.sin.widened() };

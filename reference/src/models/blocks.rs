@@ -12,7 +12,7 @@ use crate::ops::linear::Linear;
 use crate::ops::qk_norm::{QkNorm, qk_norm};
 use crate::ops::rope::RopeTable;
 use crate::run::{Run, vector};
-use crate::semantics::{self, IndexCache, IndexInput, IndexKey, IndexNorm, Written};
+use crate::semantics::{self, IndexCache, IndexInput, IndexKey, IndexNorm};
 use crate::site::NONE;
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Tracked};
@@ -108,6 +108,10 @@ impl Decoder<'_> {
         let chosen = indexer::choose(&p, scores.view()).mapv(|block| block.unwrap_or(NONE));
         let chosen = run.choose(at(LayerSite::Blocks), &boosted, chosen.select(Axis(0), &apart));
         let chosen = chosen.select(Axis(0), &together).mapv(|block| (block != NONE).then_some(block));
+        let chosen = match reads.msa_tile {
+            Some(tile) => chosen.select(Axis(0), &shared(n, index.choices, |row| tile.choice(row, n))),
+            None => chosen,
+        };
         let groups = self.config().num_key_value_heads;
         Ok(Array2::from_shape_fn((n * groups, chosen.ncols()), |(row, slot)| {
             chosen[[row / groups * index.choices + row % groups % index.choices, slot]]
@@ -172,7 +176,7 @@ impl Decoder<'_> {
             let o = block_sparse_attention(&p, q.view(), k.view(), v.view(), chosen.view())?;
             run.tracked(o, |c, o| params(c).bound(&q.widened(), &k.widened(), &v.widened(), chosen.view(), o))
         };
-        let context = self.written(Written::Context, k.dim().0 - q.dim().0, context);
+        let context = self.context_as_written(k.dim().0 - q.dim().0, context);
         Ok(run.visit(Site::Layer(layer, LayerSite::Context), context))
     }
 }
@@ -180,6 +184,11 @@ impl Decoder<'_> {
 /// For the rows of n tokens, `each` of a token one after the other: their order in which all first ones come first.
 fn apart(n: usize, each: usize) -> Vec<usize> {
     (0..each).flat_map(|which| (0..n).map(move |i| i * each + which)).collect()
+}
+
+/// For the rows of n tokens, `each` of a token one after the other: those of another token.
+fn shared(n: usize, each: usize, whose: impl Fn(usize) -> usize) -> Vec<usize> {
+    (0..n * each).map(|row| whose(row / each) * each + row % each).collect()
 }
 
 /// The other way round.

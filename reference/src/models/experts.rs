@@ -1,27 +1,31 @@
 //! The routed experts of a layer (SPEC A9, A11, A12).
 
+use std::ops::Range;
+
 use ndarray::{Array2, Axis};
 
 use super::decoder::Decoder;
 use super::inputs::Inputs;
+use super::summed::Summed;
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
 use crate::ops::router::{self, Router};
+use crate::ranks::Ranks;
 use crate::run::{Run, vector};
 use crate::semantics::{ActivationIn, ScoreType, WeightsOn, Written};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 impl Decoder<'_> {
-    /// The weighted sum of each token's chosen experts.
+    /// The weighted sum of each token's chosen experts, which ranks may have whole, and equally many.
     pub(super) fn experts<T: Real>(
         &self,
         layer: usize,
         inputs: Inputs<'_, T>,
         run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
+    ) -> Result<Summed<T>, Error> {
         let (chosen, weights) = self.route(layer, inputs.of(self.semantics().router_input), run)?;
         let weights = match self.semantics().expert_capacity {
             Some(capacity) => moe::within_capacity(capacity, weights, chosen.view()),
@@ -59,9 +63,15 @@ impl Decoder<'_> {
                 }))
             })?;
         }
-        let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;
-        let y = run.tracked(y, |c, y| Moe::under(c).bound(&output.widened(), &weights.widened(), y));
-        Ok(run.visit(at(LayerSite::Experts), self.written(Written::Experts, inputs.first, y)))
+        let of_rank = |own: &Range<usize>, run: &Run<'_, T>| {
+            let weights = moe::of_rank(own, weights.clone(), chosen.view());
+            let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;
+            Ok(run.tracked(y, |c, y| Moe::under(c).bound(&output.widened(), &weights.widened(), y)))
+        };
+        let ranks = Ranks::even_parts(self.config().num_local_experts, run.ranks());
+        let parts = ranks.iter().map(|own| of_rank(own, run)).collect::<Result<Vec<_>, Error>>()?;
+        let y = self.written(Written::Experts, inputs.first, run.all_reduce(&parts)?);
+        Ok(Summed { parts, whole: run.visit(at(LayerSite::Experts), y) })
     }
 
     /// What one expert makes of tokens, whichever they were sent to.

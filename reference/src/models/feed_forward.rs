@@ -2,10 +2,12 @@
 
 use super::decoder::Decoder;
 use super::inputs::Inputs;
+use super::summed::Summed;
 use crate::config::FeedForward;
 use crate::ops::dense_ffn::Activation;
 use crate::ops::linear::Linear;
 use crate::ops::moe::{WithShared, with_shared};
+use crate::ranks::Ranks;
 use crate::run::Run;
 use crate::semantics::{ActivationIn, UpClamp, Written};
 use crate::weights::{LayerWeight, Projection};
@@ -21,16 +23,37 @@ impl Decoder<'_> {
     ) -> Result<Tracked<T>, Error> {
         if self.config().layer(layer).feed_forward == FeedForward::Dense {
             let sites = [LayerSite::DenseGateUp, LayerSite::DenseDown];
-            return self.network(layer, (x.normed, x.first), LayerWeight::Dense, sites, run);
+            return Ok(self.network(layer, (x.normed, x.first), LayerWeight::Dense, sites, run)?.whole);
         }
         if !self.config().is_shared(layer) {
-            return self.experts(layer, x, run);
+            return Ok(self.experts(layer, x, run)?.whole);
         }
-        let sites = [LayerSite::SharedGateUp, LayerSite::SharedDown];
+        let at = |site| Site::Layer(layer, site);
         let read = x.of(self.semantics().shared_input);
+        let sites = [LayerSite::SharedGateUp, LayerSite::SharedDown];
         let shared = self.network(layer, (read, x.first), LayerWeight::Shared, sites, run)?;
-        let shared = run.visit(Site::Layer(layer, LayerSite::Shared), shared);
+        let shared = Summed { whole: run.visit(at(LayerSite::Shared), shared.whole), ..shared };
         let routed = self.experts(layer, x, run)?;
+        let shows = |site| run.probe.stores(at(site));
+        let sums = [LayerSite::SharedDown, LayerSite::Shared, LayerSite::Experts];
+        let count = routed.parts.len();
+        let apart = count > 1 && count == shared.parts.len() && !sums.into_iter().any(shows);
+        if !apart || self.semantics().unwritten.is_some() {
+            return self.with_shared(&routed.whole, &shared.whole, run);
+        }
+        let parts =
+            routed.parts.iter().zip(&shared.parts).map(|(routed, shared)| self.with_shared(routed, shared, run));
+        run.all_reduce(&parts.collect::<Result<Vec<_>, Error>>()?)
+    }
+
+    /// What the routed experts say and what the one says that all tokens share: of the model, or of a rank that adds them up
+    /// before all ranks' sums are added.
+    fn with_shared<T: Real>(
+        &self,
+        routed: &Tracked<T>,
+        shared: &Tracked<T>,
+        run: &Run<'_, T>,
+    ) -> Result<Tracked<T>, Error> {
         let scale = self.config().routed_scaling_factor;
         let params = |contract: &RoundingContract| WithShared::under(contract, self.semantics(), scale);
         let sum = with_shared(&params(&run.contract), routed.view(), shared.view())?;
@@ -46,7 +69,7 @@ impl Decoder<'_> {
         of: fn(Projection) -> LayerWeight,
         [gate_up, down]: [LayerSite; 2],
         run: &mut Run<'_, T>,
-    ) -> Result<Tracked<T>, Error> {
+    ) -> Result<Summed<T>, Error> {
         let project = |x: &Tracked<T>, projection, params: fn(&RoundingContract) -> Linear, run: &Run<'_, T>| {
             run.linear(params, x, &self.layer_weight(layer, of(projection))?)
         };
@@ -63,8 +86,10 @@ impl Decoder<'_> {
         };
         let own = run.within(RoundingContract::of_products);
         let hidden = self.activation(kind, &both.columns(0..width), &both.columns(width..2 * width), &own)?;
-        let output = own.row_parallel(&hidden, &self.layer_weight(layer, of(Projection::Down))?)?;
-        Ok(run.visit(Site::Layer(layer, down), self.written(written, first, output)))
+        let columns = Ranks::even_parts(hidden.dim().1, own.ranks());
+        let parts = own.row_parallel(&hidden, &self.layer_weight(layer, of(Projection::Down))?, &columns)?;
+        let output = self.written(written, first, own.all_reduce(&parts)?);
+        Ok(Summed { parts, whole: run.visit(Site::Layer(layer, down), output) })
     }
 
     /// The model's function of gate and up projection.

@@ -1,12 +1,11 @@
 //! A group of ranks that share a model, as tensor parallelism runs it (SPEC A32; document 002).
 //!
-//! Each rank is a decoder of its own with its part of the weights ([`weights`]): it projects to its heads, attends with
+//! Each rank is a decoder of its own with its part of the weights ([`crate::ranks::weights`]): it projects to its heads, attends with
 //! them, and has its experts, its part of dense networks and its tokens of the vocabulary. Ranks see of each other what
 //! is summed over all of them: squares of queries and keys, and what goes into the residual stream. What the model has
 //! at a site is put together again ([`shown`]), and shown to the run's probe, which may look and not change it.
 
 pub mod shown;
-pub mod weights;
 
 use ndarray::{Array2, Axis, concatenate};
 
@@ -14,7 +13,7 @@ use self::shown::Shown;
 use super::decoder::{Decoder, Pass, Stream};
 use super::inputs::Inputs;
 use super::stream::residual_stream;
-use crate::config::{Config, Index};
+use crate::config::{Config, FeedForward};
 use crate::error::require;
 use crate::ops::all_reduce::{AllReduce, all_reduce};
 use crate::ops::embedding::{Embedding, embedding};
@@ -41,7 +40,7 @@ pub struct Group<'w> {
 type Heads<T> = [Tracked<T>; 3];
 
 impl<'w> Group<'w> {
-    /// Ranks, each with weights of its own, as [`weights::RankWeights`] cuts them out of a model's. Queries and keys are normed
+    /// Ranks, each with weights of its own, as [`crate::ranks::weights::RankWeights`] cuts them out of a model's. Queries and keys are normed
     /// as released; mistakes in that are their weights', or [`Group::dividing`]'s.
     pub fn new<W: Weights>(
         config: &Config,
@@ -53,7 +52,7 @@ impl<'w> Group<'w> {
         let how = "how queries and keys are normed";
         require(norms_as_released(&semantics) == semantics, "group C3", how, "otherwise", "as released")?;
         let part = |rank: usize| {
-            let own = Decoder::new(&of_rank(config, &ranks, rank), semantics, &weights[rank])?;
+            let own = Decoder::new(&ranks.config_of(config, rank), semantics, &weights[rank])?;
             Ok(own.with_experts(ranks.part(config.num_local_experts, rank)))
         };
         let parts = (0..ranks.count).map(part).collect::<Result<_, Error>>()?;
@@ -116,7 +115,7 @@ impl<'w> Group<'w> {
             }
             Ok(Tracked::plain(y))
         };
-        reduced((0..self.ranks.count).map(part).collect::<Result<Vec<_>, Error>>()?, run)
+        reduced((0..self.ranks.count).map(part).collect::<Result<Vec<_>, Error>>()?, &run.contract)
     }
 
     fn layer<T: Real>(
@@ -141,7 +140,11 @@ impl<'w> Group<'w> {
         let inputs = Inputs { normed: &normed, residual: &h.stored, layer: &x.stored, first };
         let parts = self.parts.iter().zip(&mut shown);
         let fed = parts.map(|(part, shown)| part.feed_forward(layer, inputs, &mut Run::new(of_one(run), shown)));
-        let fed = reduced(fed.collect::<Result<Vec<_>, Error>>()?, run)?;
+        let contract = match self.config.layer(layer).feed_forward {
+            FeedForward::Dense => run.contract.of_products(),
+            FeedForward::Experts => run.contract,
+        };
+        let fed = reduced(fed.collect::<Result<Vec<_>, Error>>()?, &contract)?;
         shown::show(&self.ranks, &self.config, &shown, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
         residual_stream(at(LayerSite::Output), &h, ([1.0; 2], &fed), run)
@@ -164,7 +167,7 @@ impl<'w> Group<'w> {
         let attended = parts.map(|((part, heads), (cache, shown))| {
             part.attended(layer, inputs, heads, table, cache, &mut Run::new(contract, shown))
         });
-        let attended = reduced(attended.collect::<Result<Vec<_>, Error>>()?, run)?;
+        let attended = reduced(attended.collect::<Result<Vec<_>, Error>>()?, &run.contract.of_products())?;
         shown::show(&self.ranks, &self.config, &shown, run)?;
         Ok(attended)
     }
@@ -223,28 +226,14 @@ fn norms_as_released(semantics: &Semantics) -> Semantics {
     }
 }
 
-/// What a rank's decoder is of: the model with the rank's heads and its widths of dense networks.
-pub fn of_rank(config: &Config, ranks: &Ranks, rank: usize) -> Config {
-    let keys = ranks.key_heads(rank).len();
-    let index = config.index.map(|index| Index { heads: keys, choices: keys, ..index });
-    Config {
-        num_attention_heads: ranks.query_heads(rank).len(),
-        num_key_value_heads: keys,
-        dense_intermediate_size: config.dense_intermediate_size / ranks.count,
-        shared_intermediate_size: config.shared_intermediate_size / ranks.count,
-        index,
-        ..config.clone()
-    }
-}
-
 /// How one rank rounds: its products are whole.
 fn of_one<T>(run: &Run<'_, T>) -> RoundingContract {
     RoundingContract { ranks: 1, ..run.contract }
 }
 
-/// The sum of what ranks made.
-fn reduced<T: Real>(parts: Vec<Tracked<T>>, run: &Run<'_, T>) -> Result<Tracked<T>, Error> {
-    Ok(Tracked::plain(all_reduce(&AllReduce::under(&run.contract), &parts)?))
+/// The sum of what ranks made, each rounded as a contract says.
+fn reduced<T: Real>(parts: Vec<Tracked<T>>, contract: &RoundingContract) -> Result<Tracked<T>, Error> {
+    Ok(Tracked::plain(all_reduce(&AllReduce::under(contract), &parts)?))
 }
 
 /// Columns of all ranks, one behind the other.

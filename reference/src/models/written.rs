@@ -1,4 +1,4 @@
-//! Rows of an operator's output that a port never writes.
+//! Rows of an operator's output that a port never writes, and heads that it takes from another's place.
 
 use super::decoder::Decoder;
 use crate::semantics::Written;
@@ -11,5 +11,13 @@ impl Decoder<'_> {
             (0..x.dim().0).filter(|row| unwritten.has(first + row)).for_each(|row| x.clear(row));
         }
         x
+    }
+
+    /// Attention's context of a call that begins at a position, as the output projection reads it.
+    pub(super) fn context_as_written<T: Real>(&self, first: usize, x: Tracked<T>) -> Tracked<T> {
+        let x = self.written(Written::Context, first, x);
+        let Some(shared) = self.semantics().shared_head else { return x };
+        let (d, columns) = (self.config().head_dim, x.dim().1);
+        x.with_columns(&(0..columns).map(|column| shared.source(column, d, columns)).collect::<Vec<_>>())
     }
 }

@@ -10,15 +10,18 @@
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
 //!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
 //!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Of 16 bits (sdpa) the
-//!   exponential is torch's cubic (`exponential`); of f32 its quintic is within the bound.
+//!   exponential is torch's cubic (`exponential`) but for the last s mod 8 keys; of f32 its quintic is within the bound.
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
-//! - Variants: slips of ports: another σ; g = h mod G; j ≤ i + 1, j < i, where row 0 weighs all s alike, or all j; σ·q·k and p in
-//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses
-//!   (`slips`).
+//! - Variants: slips of ports: another σ; g = h mod G, of k, of v or of both; j ≤ i + 1, j < i, where row 0 weighs all s alike,
+//!   j ≤ i less the s − n keys of the calls before, or all j; σ·q·k and p in
+//!   bf16, whatever R1 and R2 are; and those that the released model has not, but others have, and keys that a cache loses,
+//!   or has beside those of tokens (`slips`); splits of keys put together otherwise (`merged`); a head of o that holds another's.
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.
 
 mod bound;
 mod exponential;
+mod heads;
+mod merged;
 mod slips;
 mod sums;
 pub mod temperature;
@@ -27,7 +30,6 @@ pub(super) mod tiles;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, Axis, CowArray, Ix2, s};
 
 use self::exponential::exponential;
@@ -35,7 +37,7 @@ use crate::accumulator::Accumulator;
 use crate::error::require;
 use crate::order::{self, Order, Tiles};
 use crate::rounding::{AttentionRound, Autocast, Exponential};
-use crate::semantics::{Causal, KeyHead, ScoreType};
+use crate::semantics::{CacheHalf, Causal, KeyHead, Merged, ScoreType, Unseen, Zeros};
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
@@ -52,6 +54,8 @@ pub struct Attention {
     pub scale: f64,
     /// Which key head a query head reads.
     pub key_head: KeyHead,
+    /// Whose heads, keys' or values', are read as h mod G, whatever the other's are.
+    pub tiled: Option<CacheHalf>,
     /// Which tokens a token sees.
     pub causal: Causal,
     /// c of c·tanh(s/c).
@@ -66,6 +70,14 @@ pub struct Attention {
     pub tile: Option<usize>,
     /// The first key that no token sees, and the next that they do again.
     pub lost: Option<[usize; 2]>,
+    /// The position of the call's first query, for what goes by that.
+    pub call: usize,
+    /// Other keys that a token does not see.
+    pub unseen: Option<Unseen>,
+    /// Keys and values of zeros that it sees, too.
+    pub zeros: Option<Zeros>,
+    /// How splits of keys are put together, if not by their sums.
+    pub merged: Option<Merged>,
     /// R1.
     pub scores: Rounding,
     /// What the softmax takes and gives; in bf16, R2 is in bf16, after the division.
@@ -123,12 +135,12 @@ pub fn attention<T: Real>(
     let mut o = Array2::zeros(q.dim());
     let (keys, values) = (p.by_head(k, q.nrows()), p.by_head(v, q.nrows()));
     p.for_each_block(&mut o, |head, first, mut o| {
-        let (keys, values) = (keys[p.key_head(head)].view(), values[p.key_head(head)].view());
+        let (keys, values) = (keys[p.key_head(head)].view(), values[p.value_head(head)].view());
         let position = Attention::position(q.nrows(), k.nrows(), first);
         if let Some(tiles) = p.tiles {
             for (i, row) in o.axis_chunks_iter_mut(Axis(0), 1).enumerate() {
                 let query = p.head(q, head).index_axis_move(Axis(0), first + i);
-                let seen = p.without_lost(p.visible(position + i, k.nrows()));
+                let seen = p.without_lost(p.visible(position + i, k.nrows()), position + i);
                 p.over_tiles(tiles, query, [keys, values], seen).insert_axis(Axis(0)).assign_to(row);
             }
             return;
@@ -163,7 +175,7 @@ pub fn context<T: Real>(p: &Attention, probabilities: ArrayView2<'_, T>, v: Arra
     let taken = if p.order == AttentionRound::Operands { p.probabilities } else { Rounding::NONE };
     for head in 0..p.query_heads {
         let mine = probabilities.slice(s![head * n..(head + 1) * n, ..]).mapv(|x| taken.round(x)); // R2
-        let context = p.weighted(mine.view(), p.head(v, p.key_head(head)), Attention::position(n, v.nrows(), 0));
+        let context = p.weighted(mine.view(), p.head(v, p.value_head(head)), Attention::position(n, v.nrows(), 0));
         o.slice_mut(s![.., p.columns(head)]).assign(&context.mapv(|x| p.output.round(x))); // R3
     }
     o
@@ -199,6 +211,7 @@ impl Attention {
             head_dim,
             scale: (head_dim as f64).sqrt().recip(),
             key_head: KeyHead::Grouped,
+            tiled: None,
             causal: Causal::Inclusive,
             cap: None,
             sink: None,
@@ -206,6 +219,10 @@ impl Attention {
             prefix: None,
             tile: None,
             lost: None,
+            call: 0,
+            unseen: None,
+            zeros: None,
+            merged: None,
             scores: if contract.attention == AttentionRound::Eager { own.stored() } else { Rounding::NONE },
             softmax: ScoreType::F32,
             probabilities: match (contract.attention, contract.kv_cache) {
@@ -269,16 +286,6 @@ impl Attention {
         if self.order == AttentionRound::Eager { self.probabilities } else { Rounding::NONE }
     }
 
-    /// Each key head's columns for n tokens. Where several read them they are copied: neighbouring keys are then neighbours
-    /// in memory.
-    pub(super) fn by_head<'x, T: Real>(&self, x: ArrayView2<'x, T>, n: usize) -> Vec<CowArray<'x, T, Ix2>> {
-        let head = |head| {
-            let own = self.head(x, head);
-            if n == 1 { own.into() } else { own.as_standard_layout().into_owned().into() }
-        };
-        (0..self.key_heads).map(head).collect()
-    }
-
     /// The softmax of queries `first..first + rows` of a head, over the keys that the last of them sees; k is its key head
     /// alone.
     pub(super) fn softmax<T: Real>(
@@ -294,19 +301,21 @@ impl Attention {
         let seen = |i: usize| self.visible(position + i, k.nrows());
         let columns = (0..rows).map(|i| seen(i).end).max().unwrap_or(0);
         let keys = k.slice_move(s![..columns, ..]);
-        let lost = self.lost.map(|lost| lost.map(|key| key.min(columns)));
+        let lost = |i: usize| self.lost_keys(position + i);
         let nothing = |i: usize| self.causal == Causal::Strict && position + i == 0;
         let scores = self.product(queries, keys.reversed_axes());
-        self.softmax_of(scores, lost, |i| if nothing(i) { 0..0 } else { seen(i) })
+        let by = |column: usize| self.exponential.of_key(column, k.nrows());
+        self.softmax_of(scores, k.nrows(), lost, (|i| if nothing(i) { 0..0 } else { seen(i) }, by))
     }
 
     /// The softmax of queries' products with keys, of which query i sees `seen(i)` but for the lost ones; without any, all are
-    /// masked alike.
+    /// masked alike. There are so many `keys` in all, seen or not. What stands for the exponential of a column is `by` of it.
     pub(super) fn softmax_of<T: Real>(
         &self,
         mut scores: Array2<T>,
-        lost: Option<[usize; 2]>,
-        seen: impl Fn(usize) -> Range<usize>,
+        keys: usize,
+        lost: impl Fn(usize) -> Vec<Range<usize>>,
+        (seen, by): (impl Fn(usize) -> Range<usize>, impl Fn(usize) -> Exponential),
     ) -> Softmax<T> {
         let (scale, taken) = (T::of(self.scale), Rounding::nearest(self.softmax.storage()));
         if self.scores == Rounding::NONE && taken == Rounding::NONE {
@@ -322,15 +331,21 @@ impl Attention {
             } else {
                 row.slice_mut(s![..seen.start]).fill(T::neg_infinity());
                 row.slice_mut(s![seen.end..]).fill(T::neg_infinity());
-                if let Some([from, to]) = lost {
-                    row.slice_mut(s![from..to]).fill(T::neg_infinity());
+                let end = row.len();
+                for run in lost(i) {
+                    row.slice_mut(s![run.start.min(end)..run.end.min(end)]).fill(T::neg_infinity());
                 }
             }
-            let sink = self.sink.map_or(T::neg_infinity(), T::of);
+            let sink = self.beside(keys).map_or(T::neg_infinity(), T::of);
             let top = row.iter().fold(sink, |top, &x| if x > top || x.is_nan() { x } else { top });
-            weights.row_mut(i).zip_mut_with(&row, |w: &mut T, &x| *w = exponential(self.exponential, x - top));
+            let of_columns = weights.row_mut(i).into_iter().zip(&row).enumerate();
+            of_columns.for_each(|(column, (w, &x)): (usize, (&mut T, &T))| *w = exponential(by(column), x - top));
             largest.push(top);
-            sums.push(Self::total(weights.row(i)) + (sink - top).exp());
+            let sum = match self.merged {
+                Some(merged) => merged.apply(row.view(), weights.row_mut(i)),
+                None => Self::total(weights.row(i)),
+            };
+            sums.push(sum + (sink - top).exp());
         }
         Softmax { scores, weights, largest, sums }
     }
@@ -355,39 +370,5 @@ impl Attention {
         };
         context.mapv_inplace(|x| self.output.round(x)); // R3
         context
-    }
-
-    /// Calls `f` with each head, first query and block of the head's columns of `o`, in parallel over the heads.
-    pub(super) fn for_each_block<T: Send + Sync>(
-        &self,
-        o: &mut Array2<T>,
-        f: impl Fn(usize, usize, ndarray::ArrayViewMut2<'_, T>) + Sync,
-    ) {
-        let heads = o.axis_chunks_iter_mut(Axis(1), self.head_dim).into_par_iter().enumerate();
-        heads.for_each(|(head, mut columns)| {
-            for (block, rows) in columns.axis_chunks_iter_mut(Axis(0), BLOCK).enumerate() {
-                f(head, block * BLOCK, rows);
-            }
-        });
-    }
-
-    /// One row for each head and query, over all keys; `masked` beyond those that `f` gives.
-    fn rows_by_head<T: Real>(
-        &self,
-        q: ArrayView2<'_, T>,
-        k: ArrayView2<'_, T>,
-        masked: T,
-        f: impl Fn(Softmax<T>) -> Array2<T> + Sync,
-    ) -> Array2<T> {
-        let n = q.nrows();
-        let mut all = Array2::from_elem((self.query_heads * n, k.nrows()), masked);
-        all.axis_chunks_iter_mut(Axis(0), n).into_par_iter().enumerate().for_each(|(head, mut rows)| {
-            let k = self.head(k, self.key_head(head));
-            for (block, mut rows) in rows.axis_chunks_iter_mut(Axis(0), BLOCK).enumerate() {
-                let part = f(self.softmax(q, k, head, block * BLOCK, rows.nrows()));
-                rows.slice_mut(s![.., ..part.ncols()]).assign(&part);
-            }
-        });
-        all
     }
 }

@@ -54,6 +54,7 @@ pub struct BlockSparseAttention {
 struct Share {
     heads: Vec<usize>,
     key_head: usize,
+    value_head: usize,
     group: usize,
 }
 
@@ -79,7 +80,7 @@ pub fn block_sparse_attention<T: Real>(
     let mut o = Array2::zeros(q.dim());
     let (keys, values) = (p.attention.by_head(k, q.nrows()), p.attention.by_head(v, q.nrows()));
     p.for_each_share(k.nrows(), chosen, [&mut o], |queries| {
-        let (k, v) = (keys[queries.share.key_head].view(), values[queries.share.key_head].view());
+        let (k, v) = (keys[queries.share.key_head].view(), values[queries.share.value_head].view());
         if let Some(tiles) = p.attention.tiles {
             return [p.over_tiles(tiles, p.gather_queries(q, queries), [k, v], &queries.keys)];
         }
@@ -158,9 +159,11 @@ impl BlockSparseAttention {
                 KeyHead::Grouped => head / (self.attention.query_heads / groups),
                 KeyHead::Tiled => head % groups,
             };
-            shares.entry((self.attention.key_head(head), group)).or_default().push(head);
+            let of = (self.attention.key_head(head), self.attention.value_head(head), group);
+            shares.entry(of).or_default().push(head);
         }
-        shares.into_iter().map(|((key_head, group), heads)| Share { heads, key_head, group }).collect()
+        let share = |((key_head, value_head, group), heads)| Share { heads, key_head, value_head, group };
+        shares.into_iter().map(share).collect()
     }
 
     /// J of one token of n for one share.
@@ -176,7 +179,7 @@ impl BlockSparseAttention {
             (Causal::Strict, _) if position == 0 => 0,
             // What later tokens are masked by here is `mask` alone.
             (Causal::All, MsaMask::Token | MsaMask::All) => position + 1,
-            (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
+            (Causal::Call, _) | (_, MsaMask::Token | MsaMask::All) => self.attention.seen(position, s),
             (_, MsaMask::Block) => ((position / self.block + 1) * self.block).min(s),
         };
         let blocks = chosen.row(match self.layout {
@@ -206,7 +209,7 @@ impl BlockSparseAttention {
             MsaMask::Token | MsaMask::Block => with(blocks.into_iter().map(of_block).collect(), itself),
         };
         let keys = keys.into_iter().filter(|run| !run.is_empty());
-        let keys: Vec<Range<usize>> = joined(keys.flat_map(|run| self.attention.without_lost(run)));
+        let keys: Vec<Range<usize>> = joined(keys.flat_map(|run| self.attention.without_lost(run, position)));
         let alike = keys.is_empty();
         Queries { row, share, keys: if alike { iter::once(0..s).collect() } else { keys }, alike }
     }
@@ -229,7 +232,9 @@ impl BlockSparseAttention {
             scores.slice_mut(s![.., first..first + run.len()]).assign(&part);
             first += run.len();
         }
-        self.attention.softmax_of(scores, None, |_| 0..count)
+        let columns: Vec<usize> = queries.keys.iter().cloned().flatten().collect();
+        let by = |column: usize| self.attention.exponential.of_key(columns[column], k.nrows());
+        self.attention.softmax_of(scores, k.nrows(), |_| Vec::new(), (|_| 0..count, by))
     }
 
     /// o of rows of queries that see the same runs of keys, of which each block is cut into tiles of its own.
@@ -261,9 +266,9 @@ impl BlockSparseAttention {
         stack(Axis(0), &heads).expect("each has d columns")
     }
 
-    /// The rows of k or v that queries see.
-    fn gather_keys<T: Real>(&self, x: ArrayView2<'_, T>, queries: &Queries<'_>) -> Array2<T> {
-        let x = self.attention.head(x, queries.share.key_head);
+    /// The rows of a head of k or v that queries see.
+    fn gather_keys<T: Real>(&self, x: ArrayView2<'_, T>, head: usize, queries: &Queries<'_>) -> Array2<T> {
+        let x = self.attention.head(x, head);
         let runs: Vec<ArrayView2<'_, T>> = queries.keys.iter().map(|run| x.slice_move(s![run.clone(), ..])).collect();
         concatenate(Axis(0), &runs).expect("each has d columns")
     }

@@ -15,7 +15,8 @@
 //!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials or the
 //!   largest absolute value for the maximum.
 //!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋; pᵢ = i;
+//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋, or that of the first
+//!   or last of a tile of i; pᵢ = i;
 //!   m(h,i,c) is taken over keys one late.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
@@ -33,7 +34,7 @@ use crate::error::require;
 use crate::order::Order;
 use crate::ranking::ranked;
 use crate::semantics::{
-    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, RopeCall, ScoreType, Semantics,
+    IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, MsaTile, RopeCall, ScoreType, Semantics,
 };
 use crate::storage::Mode;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -55,6 +56,8 @@ pub struct Indexer {
     pub of: IndexHeads,
     /// D22.
     pub local: MsaLocal,
+    /// Tokens that share one's local blocks.
+    pub tile: Option<MsaTile>,
     /// What the maximum is taken for.
     pub pool: MsaPool,
     /// By how many keys blocks are off.
@@ -114,8 +117,9 @@ pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize
     let mut boosted = maxima.to_owned();
     let n = boosted.nrows() / p.groups;
     for (row, mut m) in boosted.rows_mut().into_iter().enumerate() {
-        let position = p.position(n, positions, row / p.groups);
-        p.forced([row / p.groups, position], p.count(positions)).for_each(|block| m[block] = T::infinity());
+        let row = p.tile.map_or(row / p.groups, |tile| tile.local(row / p.groups, n));
+        let position = p.position(n, positions, row);
+        p.forced([row, position], p.count(positions)).for_each(|block| m[block] = T::infinity());
     }
     boosted
 }
@@ -162,6 +166,7 @@ impl Indexer {
             select: semantics.msa_select,
             of: semantics.index_heads,
             local: semantics.msa_local,
+            tile: semantics.msa_tile,
             pool: semantics.msa_pool,
             shift: semantics.index_shift.unwrap_or(0),
             pad: semantics.msa_pad,

@@ -11,7 +11,7 @@
 //!   of x, too.
 //! - Variants: slips of ports: k and v, or one of them, rounded to E4M3 or bf16 whatever the precision, as they are kept, or
 //!   as later calls read them; either quantized by scales of heads, tokens, channels or calls, or clipped; the last row before a call overwritten with its first, or one of the two zeros; a page of
-//!   rows read in another's place.
+//!   rows read in another's place; rows of a ring of slots, which later ones overwrite.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 pub mod form;
@@ -80,7 +80,12 @@ impl<T: Real> KvCache<T> {
         let first = keys.checked_sub(rows)?;
         let seam = if first > 0 { reads.cache_seam } else { CacheSeam::Kept };
         let narrow = reads.cache_read.storages().map(|storage| storage.filter(|_| first > 0));
-        let source = |row: usize| seam.source(reads.shared_page.map_or(row, |page| page.source(row, keys)), first);
+        // The last row of a ring's slot.
+        let in_ring = |row: usize| {
+            reads.cache_ring.filter(|slots| *slots > 0).map_or(row, |slots| row + (keys - 1 - row) / slots * slots)
+        };
+        let source =
+            |row: usize| in_ring(seam.source(reads.shared_page.map_or(row, |page| page.source(row, keys)), first));
         let slipped = |x: &Tracked<T>, narrow: Option<Storage>| {
             let all: Vec<usize> = (0..keys).map(source).collect();
             let mut x = x.select(&all);
@@ -92,7 +97,10 @@ impl<T: Real> KvCache<T> {
                 None => x,
             }
         };
-        let slips = seam != CacheSeam::Kept || narrow != [None, None] || reads.shared_page.is_some();
+        let slips = seam != CacheSeam::Kept
+            || narrow != [None, None]
+            || reads.shared_page.is_some()
+            || reads.cache_ring.is_some();
         slips.then(|| (slipped(kept.0, narrow[0]), slipped(kept.1, narrow[1])))
     }
 

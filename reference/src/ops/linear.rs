@@ -14,7 +14,7 @@
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
@@ -48,7 +48,7 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
     let mut y = Array2::zeros((x.nrows(), w.dim().0));
     let rows = panel_rows::<T>(w.dim());
     let packed = (p.order == Order::Any).then(|| Packed::of(x));
-    let squares = p.draws().then(|| Scaled::of_known(x).1);
+    let squares = p.draws().then(|| Scaled::of_squares(x));
     y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
         if let (Some(packed), None) = (packed.as_ref().filter(|packed| packed.is_few()), &squares) {
             let widen = |(j, column), part: &mut [T]| {
@@ -66,7 +66,8 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
                 y.assign(&product.expect("any order but `Any` is computed in that order"));
             }
             if let Some(squares) = &squares {
-                p.draw(x.ncols(), &squares.squares(panel.view()), &mut y);
+                let drawn = |squares, y| p.accumulator.drawn(p.mode, x.ncols(), T::of(squares), y);
+                squares.with_squares(panel.view(), &mut y, drawn);
             }
         }
         y.rows_mut().into_iter().for_each(|y| p.output.round_all(y.into_slice().expect("a row is in one piece"))); // R2
@@ -77,12 +78,13 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
 /// The same of a product that is known.
 pub(crate) fn of_product<T: Real>(p: &Linear, product: &Product<T>) -> Array2<T> {
     let (mut y, terms) = (product.sums.clone(), product.terms());
-    if p.draws() {
-        Zip::indexed(&mut y).par_for_each(|at, y| {
-            *y = p.accumulator.drawn(p.mode, terms, T::of(product.absolute.square(at)), *y);
-        });
-    }
-    y.par_mapv_inplace(|y| p.output.round(y)); // R2
+    y.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        if p.draws() {
+            let squares = |j| T::of(product.absolute.square((i, j)));
+            y.indexed_iter_mut().for_each(|(j, y)| *y = p.accumulator.drawn(p.mode, terms, squares(j), *y));
+        }
+        p.output.round_all(y.into_slice().expect("a row is in one piece")); // R2
+    });
     y
 }
 
@@ -116,11 +118,6 @@ impl Linear {
 
     fn draws(&self) -> bool {
         self.mode.draws() && self.accumulator != Accumulator::F64
-    }
-
-    /// The sum's own error, in a run that draws it.
-    fn draw<T: Real>(&self, terms: usize, squares: &Array2<f64>, y: &mut ArrayViewMut2<'_, T>) {
-        y.zip_mut_with(squares, |y, &squares| *y = self.accumulator.drawn(self.mode, terms, T::of(squares), *y));
     }
 
     /// C1 and C2.

@@ -17,6 +17,7 @@
 //!   alone.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
 
@@ -137,6 +138,17 @@ pub fn within_capacity<T: Real>(capacity: usize, mut w: Tracked<T>, chosen: Arra
             }
         }
         *taken += 1;
+    }
+    w
+}
+
+/// w, but 0 for all experts but a rank's own.
+pub fn of_rank<T: Real>(own: &Range<usize>, mut w: Tracked<T>, chosen: ArrayView2<'_, usize>) -> Tracked<T> {
+    for (at, _) in chosen.indexed_iter().filter(|(_, expert)| !own.contains(expert)) {
+        w.value[at] = T::zero();
+        if let Some(error) = &mut w.error {
+            (error.certain[at], error.sigma[at]) = (0.0, 0.0);
+        }
     }
     w
 }

@@ -73,6 +73,15 @@ pub struct RopeTable<T> {
     pub sin: Tracked<T>,
 }
 
+impl<T: Real> RopeTable<T> {
+    /// The table of the rotations the other way.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let sin = Tracked { value: self.sin.value.mapv(|s| -s), error: self.sin.error.clone() };
+        RopeTable { cos: self.cos.clone(), sin }
+    }
+}
+
 /// 1/θ^(2i/m) for i < h, in the f32 steps of the original: the exponent, the power and the reciprocal each rounded. m is
 /// 2h, but for a port's slip.
 pub fn inverse_frequencies(theta: f64, rotary_dim: usize, divisor: usize) -> Vec<f32> {

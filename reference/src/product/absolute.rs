@@ -9,6 +9,9 @@ use super::kernel::Packed;
 use crate::Real;
 use crate::storage::{exponent, power_of_two};
 
+/// Lanes in which the largest magnitude is looked for.
+const LANES: usize = 8;
+
 /// Rows that are not negative, each in units of a power of two.
 #[derive(Debug)]
 pub(crate) struct Scaled {
@@ -48,8 +51,12 @@ impl Scaled {
 
     /// |x| and x² of values without an error.
     pub(crate) fn of_known<T: Real>(x: ArrayView2<'_, T>) -> (Self, Self) {
-        let wide = x.mapv(T::wide);
-        (Scaled::of(wide.view()), Scaled::of(wide.mapv(|x| x * x).view()))
+        (Scaled::of(x.mapv(T::wide).view()), Scaled::of_squares(x))
+    }
+
+    /// x².
+    pub(crate) fn of_squares<T: Real>(x: ArrayView2<'_, T>) -> Self {
+        Scaled::of(x.mapv(|x| x.wide() * x.wide()).view())
     }
 
     /// How many.
@@ -57,22 +64,30 @@ impl Scaled {
         self.values.rows()
     }
 
-    /// Σ x·w² with rows of w that are widened \[n, m\].
-    pub(crate) fn squares<T: Real>(&self, panel: ArrayView2<'_, T>) -> Array2<f64> {
+    /// What `f` makes of each of y \[n, m\], and of Σ x·w² there, with rows of w that are widened.
+    pub(crate) fn with_squares<T: Real>(
+        &self,
+        panel: ArrayView2<'_, T>,
+        y: &mut ArrayViewMut2<'_, T>,
+        f: impl Fn(f64, T) -> T,
+    ) {
         let (mut of_w, columns) = magnitudes(panel);
         of_w.mapv_inplace(|w| w * w);
         let mut sums = Array2::<f32>::zeros((self.rows(), of_w.nrows()));
         self.values.times(of_w.view(), &mut sums.view_mut());
-        Array2::from_shape_fn(sums.dim(), |at| square(sums[at], self.units[at.0], columns[at.1]))
+        for ((sums, row), mut y) in sums.rows().into_iter().zip(&self.units).zip(y.rows_mut()) {
+            let each = y.iter_mut().zip(sums).zip(&columns);
+            each.for_each(|((y, &sum), &column)| *y = f(square(sum, *row, column), *y));
+        }
     }
 }
 
 /// The magnitudes of each row's values, in a unit, and the unit: 0 for a row of zeros.
 #[expect(clippy::cast_possible_truncation, reason = "the type that they are added in")]
 fn magnitudes<T: Real>(x: ArrayView2<'_, T>) -> (Array2<f32>, Vec<f64>) {
-    let mut values = Array2::zeros(x.dim());
+    let (x, mut values) = (x.as_standard_layout(), Array2::zeros(x.dim()));
     let units = x.rows().into_iter().zip(values.rows_mut()).map(|(x, mut values)| {
-        let largest = x.iter().fold(0.0_f64, |largest, x| largest.max(x.wide().abs()));
+        let largest = largest(x.as_slice().expect("a row in standard layout is in one piece"));
         if largest == 0.0 {
             // What is no number stays so.
             values.zip_mut_with(&x, |value, x| *value = x.wide() as f32);
@@ -87,6 +102,17 @@ fn magnitudes<T: Real>(x: ArrayView2<'_, T>) -> (Array2<f32>, Vec<f64>) {
     (values, units)
 }
 
+/// The largest magnitude: in lanes, so that several are compared at a time.
+fn largest<T: Real>(x: &[T]) -> f64 {
+    let (parts, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [0.0_f64; LANES];
+    for part in parts {
+        lanes = std::array::from_fn(|i| lanes[i].max(part[i].wide().abs()));
+    }
+    lanes.into_iter().chain(rest.iter().map(|x| x.wide().abs())).fold(0.0, f64::max)
+}
+
+#[inline]
 fn square(sum: f32, row: f64, column: f64) -> f64 {
     f64::from(sum) * row * (column * column)
 }

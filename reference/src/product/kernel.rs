@@ -3,9 +3,11 @@
 //! Each sum is added up from its first term to its last, whatever stands beside it, so that a row's values do not depend on how
 //! many rows there are. Where a few rows are multiplied, w is read once and nothing is packed: there, sums are added in lanes.
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut2};
 
 use crate::Real;
 
@@ -32,19 +34,17 @@ pub(crate) struct Packed<T> {
 impl<T: Real> Packed<T> {
     /// Of x \[n, k\].
     pub(crate) fn of(x: ArrayView2<'_, T>) -> Self {
-        let (n, k) = x.dim();
+        let x = x.as_standard_layout().into_owned();
         let mut tiles = Vec::new();
-        if n > FEW {
-            tiles.reserve_exact(n.div_ceil(TILE) * k);
-            let at = |row: usize, column: usize| if row < n { x[[row, column]] } else { T::zero() };
-            for first in (0..k).step_by(BLOCK) {
-                for row in (0..n).step_by(TILE) {
-                    let columns = first..k.min(first + BLOCK);
-                    tiles.extend(columns.map(|column| std::array::from_fn(|i| at(row + i, column))));
-                }
+        if x.nrows() > FEW {
+            tiles.reserve_exact(x.nrows().div_ceil(TILE) * x.ncols());
+            let rows: Vec<&[T]> = x.rows().into_iter().map(in_one_piece).collect();
+            for first in (0..x.ncols()).step_by(BLOCK) {
+                let columns = first..x.ncols().min(first + BLOCK);
+                rows.chunks(TILE).for_each(|rows| pack(rows, columns.clone(), &mut tiles));
             }
         }
-        Packed { x: x.as_standard_layout().into_owned(), tiles }
+        Packed { x, tiles }
     }
 
     /// n.
@@ -81,7 +81,7 @@ impl<T: Real> Packed<T> {
     /// y = x·wᵀ of rows of w that are widened.
     pub(crate) fn times(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
         if self.is_few() {
-            let row = |j: usize| w.row(j).to_slice().expect("a widened row is in one piece");
+            let row = |j: usize| in_one_piece(w.row(j));
             self.times_rows(|(j, first), part| part.copy_from_slice(&row(j)[first..first + part.len()]), y);
         } else if size_of::<T>() == size_of::<f32>() {
             self.in_tiles::<16>(w, y);
@@ -94,25 +94,36 @@ impl<T: Real> Packed<T> {
     fn in_tiles<const W: usize>(&self, w: ArrayView2<'_, T>, y: &mut ArrayViewMut2<'_, T>) {
         let (n, k) = self.x.dim();
         let (tiles, groups) = (n.div_ceil(TILE), w.nrows().div_ceil(W));
+        let rows: Vec<&[T]> = w.rows().into_iter().map(in_one_piece).collect();
         let mut sums = vec![[[T::zero(); W]; TILE]; tiles * groups];
-        let mut packed = vec![[T::zero(); W]; groups * BLOCK];
+        let mut packed = Vec::with_capacity(groups * BLOCK.min(k));
         for first in (0..k).step_by(BLOCK) {
             let count = BLOCK.min(k - first);
-            for (j, row) in w.rows().into_iter().enumerate() {
-                let row = row.as_slice().expect("a widened row is in one piece");
-                let packed = packed[j / W * BLOCK..][..count].iter_mut().zip(&row[first..first + count]);
-                packed.for_each(|(packed, w)| packed[j % W] = *w);
-            }
+            packed.clear();
+            rows.chunks(W).for_each(|rows| pack::<T, W>(rows, first..first + count, &mut packed));
             let of_block = &self.tiles[first * tiles..][..count * tiles];
             for (x, sums) in of_block.chunks(count).zip(sums.chunks_mut(groups)) {
-                for (w, sums) in packed.chunks(BLOCK).zip(sums) {
-                    add(&w[..count], x, sums);
-                }
+                packed.chunks(count).zip(sums).for_each(|(w, sums)| add(w, x, sums));
             }
         }
-        for ((i, j), y) in y.indexed_iter_mut() {
-            *y = sums[i / TILE * groups + j / W][i % TILE][j % W];
+        for (i, mut y) in y.rows_mut().into_iter().enumerate() {
+            let sums = sums[i / TILE * groups..][..groups].iter().flat_map(|sums| &sums[i % TILE]);
+            y.iter_mut().zip(sums).for_each(|(y, &sum)| *y = sum);
         }
+    }
+}
+
+/// A row as a slice.
+fn in_one_piece<T>(row: ArrayView1<'_, T>) -> &[T] {
+    row.to_slice().expect("a row of a matrix in standard layout is in one piece")
+}
+
+/// Columns of so many rows at most, column by column; rows that lack are zero.
+fn pack<T: Real, const N: usize>(rows: &[&[T]], columns: Range<usize>, packed: &mut Vec<[T; N]>) {
+    let first = packed.len();
+    packed.resize(first + columns.len(), [T::zero(); N]);
+    for (i, row) in rows.iter().enumerate() {
+        packed[first..].iter_mut().zip(&row[columns.clone()]).for_each(|(packed, &x)| packed[i] = x);
     }
 }
 

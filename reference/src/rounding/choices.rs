@@ -69,7 +69,15 @@ pub enum Exponential {
     Cubic,
 }
 
+/// Keys that torch takes together; sixteen where the processor has AVX-512.
+const LANES: usize = 8;
+
 impl Exponential {
+    /// That of a key among so many: what is left of them is a function library's.
+    pub(crate) fn of_key(self, key: usize, keys: usize) -> Self {
+        if key < keys - keys % LANES { self } else { Exponential::Library }
+    }
+
     /// How far it may be off beyond a function library's last bits, relative to its value: of torch's, in `vec512_float.h`,
     /// measured over all arguments.
     pub fn off(self) -> f64 {

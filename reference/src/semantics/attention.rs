@@ -7,6 +7,29 @@ use strum::{Display, EnumString, VariantNames};
 
 use crate::Storage;
 
+/// What queries are rounded to where scores are taken, beside what the precision says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum QueryType {
+    /// Nothing.
+    Own,
+    /// E4M3, without a scale.
+    E4m3,
+    /// bf16.
+    Bf16,
+}
+
+impl QueryType {
+    /// What they are rounded to.
+    pub fn storage(self) -> Option<Storage> {
+        match self {
+            QueryType::Own => None,
+            QueryType::E4m3 => Some(Storage::E4m3),
+            QueryType::Bf16 => Some(Storage::Bf16),
+        }
+    }
+}
+
 /// By what scores are scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
@@ -41,6 +64,9 @@ pub enum Causal {
     Ahead,
     /// Those before it only; the first one, which would see none, sees all alike.
     Strict,
+    /// As many of the first keys as its call has tokens up to it: the mask of a first call in a later one, where own keys are not
+    /// seen.
+    Call,
     /// All of them: no mask. Attention to chosen blocks has a mask of its own, [`MsaMask`](super::MsaMask).
     All,
 }

@@ -1,6 +1,9 @@
 //! How blocks of keys are scored, chosen and read.
 
-use strum::{Display, EnumString, VariantNames};
+use std::fmt;
+use std::str::FromStr;
+
+use strum::{Display, EnumIter, EnumString, VariantNames};
 
 /// For whom blocks of keys are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
@@ -169,4 +172,71 @@ pub enum MsaLayout {
     HeadMajor,
     /// As if the groups of a token were together, where the tokens of a group are.
     Transposed,
+}
+
+/// What the tokens of a call have in common with one of their tile of so many: `choice/8`, `local_last/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MsaTile {
+    /// What they have in common.
+    pub of: TileShares,
+    /// Tokens of a tile.
+    pub size: usize,
+}
+
+/// What a tile's tokens have of one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumIter, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum TileShares {
+    /// The blocks that are chosen for the first.
+    Choice,
+    /// Those that are chosen for the last.
+    ChoiceLast,
+    /// The local blocks of the first.
+    Local,
+    /// Those of the last.
+    LocalLast,
+}
+
+impl MsaTile {
+    /// The row, of a call of so many, whose choice is another's.
+    pub(crate) fn choice(self, row: usize, rows: usize) -> usize {
+        match self.of {
+            TileShares::Choice => self.first(row),
+            TileShares::ChoiceLast => self.last(row, rows),
+            TileShares::Local | TileShares::LocalLast => row,
+        }
+    }
+
+    /// The row whose local blocks are another's.
+    pub(crate) fn local(self, row: usize, rows: usize) -> usize {
+        match self.of {
+            TileShares::Local => self.first(row),
+            TileShares::LocalLast => self.last(row, rows),
+            TileShares::Choice | TileShares::ChoiceLast => row,
+        }
+    }
+
+    fn first(self, row: usize) -> usize {
+        row / self.size.max(1) * self.size.max(1)
+    }
+
+    fn last(self, row: usize, rows: usize) -> usize {
+        (self.first(row) + self.size.max(1)).min(rows) - 1
+    }
+}
+
+impl fmt::Display for MsaTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.of, self.size)
+    }
+}
+
+impl FromStr for MsaTile {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let expected = || format!("expected {}, a / and a number", TileShares::VARIANTS.join(" or "));
+        let (of, size) = s.split_once('/').ok_or_else(expected)?;
+        Ok(MsaTile { of: of.parse().map_err(|_| expected())?, size: size.parse().map_err(|_| expected())? })
+    }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use strum::{Display, EnumIter, EnumString, VariantNames};
 
-/// What keys or values become as they are kept: `keys:int8/head`, `values:e4m3/token`, `both:clip3`.
+/// What keys or values become as they are kept: `keys:int8/head`, `values:e4m3/token`, `keys:e5m2`, `both:clip3`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CacheForm {
     /// What is kept so.
@@ -38,6 +38,8 @@ impl CacheHalf {
 pub enum CacheGrid {
     /// Steps of such numbers, times a scale of each group of elements.
     Scaled(CacheSteps, ScaleOf),
+    /// E5M2, without a scale.
+    E5m2,
     /// What is below −c or above c becomes that: of a scale that is fixed, and too small. Written `clip3`.
     Clip(f64),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for CacheForm {
         write!(f, "{}:", self.of)?;
         match self.grid {
             CacheGrid::Scaled(steps, scale) => write!(f, "{steps}/{scale}"),
+            CacheGrid::E5m2 => f.write_str("e5m2"),
             CacheGrid::Clip(limit) => write!(f, "clip{limit}"),
         }
     }
@@ -87,10 +90,11 @@ impl FromStr for CacheForm {
 
     fn from_str(s: &str) -> Result<Self, String> {
         let expected =
-            "expected keys, values or both, a : and a type with a / and what has a scale, or clip and a number";
+            "expected keys, values or both, a : and a type with a / and what has a scale, e5m2, or clip and a number";
         let (of, grid) = s.split_once(':').ok_or(expected)?;
         let word = |error: strum::ParseError| error.to_string();
         let grid = match (grid.strip_prefix("clip"), grid.split_once('/')) {
+            (None, None) if grid == "e5m2" => CacheGrid::E5m2,
             (Some(limit), _) => {
                 CacheGrid::Clip(limit.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?)
             }

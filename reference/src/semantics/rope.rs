@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use strum::{Display, EnumString, VariantNames};
+use strum::{Display, EnumIter, EnumString, VariantNames};
 
+use super::Semantics;
 use crate::Storage;
 
 /// Which channels of a head rotate.
@@ -27,6 +28,24 @@ pub enum RopePair {
     Interleaved,
     /// i with i + `head_dim` / 2, as if all channels rotated.
     HalfHead,
+}
+
+/// How queries or keys rotate, where the other of them is as it has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumIter, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Rotated {
+    /// As they have to.
+    Once,
+    /// Twice.
+    Twice,
+    /// The other way.
+    Back,
+    /// The last channels of each head, not the first.
+    Last,
+    /// Neighbouring channels form a pair.
+    Interleaved,
+    /// The two halves of what is rotated are exchanged behind it.
+    Exchanged,
 }
 
 /// What rotates.
@@ -172,5 +191,20 @@ impl FromStr for PositionShift {
             _ => Shifted::By(s[sign..].parse().map_err(number)?),
         };
         Ok(PositionShift { from: s[..sign].parse().map_err(number)?, to })
+    }
+}
+
+impl Semantics {
+    /// Which channels of a head rotate in attention.
+    pub fn part_of_attention(&self) -> RopePart {
+        self.attention_rope_part.unwrap_or(self.rope_part)
+    }
+
+    /// Which channels of an index head rotate.
+    pub fn part_of_index(&self) -> RopePart {
+        match self.index_rope_part {
+            RopePart::First => self.rope_part,
+            RopePart::Last => RopePart::Last,
+        }
     }
 }

@@ -40,6 +40,12 @@ macro_rules! table {
             $($($(#[$doc])+ pub $field: $type,)+)+
         }
 
+        impl Default for Semantics {
+            fn default() -> Self {
+                Semantics::DOCUMENTS
+            }
+        }
+
         impl Semantics {
             /// The documents' equations.
             pub const DOCUMENTS: Semantics = Semantics { $($($field: $documents,)+)+ };

@@ -59,8 +59,11 @@ fn a_group_of_ranks_is_run_and_verified() {
         ("m2-gqa3-f32", 2, "--precision eager_f32 --decode 2 --steps"),
         ("m3-gqa4-f32", 2, "--precision eager_f32"),
         ("hub", 64, "--precision f32 --tokens 3,1,4,1,5"),
+        ("hub", 16, "--precision bf16 --tokens 3,1,4,1,5"),
+        ("m2-sharded-bf16", 2, "--precision fused --decode 2 --steps"),
+        ("m3-sharded-bf16", 2, "--precision vllm_bf16"),
     ] {
-        let out = format!("ranks-{model}");
+        let out = format!("ranks-{model}-{ranks}");
         let ran = run(&format!("run {model} --tp {ranks} --out {out} {more}"));
         assert_eq!(ran.code, Some(0), "{ran}");
         let verified = run(&format!("verify {model} {out} --tp {ranks}"));
@@ -71,7 +74,7 @@ fn a_group_of_ranks_is_run_and_verified() {
     let [of_ranks, alone] = ["--tp 2 --out again", "--out alone.safetensors"]
         .map(|more| run(&format!("run m2-gqa3-f32 --decode 4 {more}")).stdout);
     assert_eq!(of_ranks, alone);
-    let rank = Dump::open(&folder.path().join("ranks-hub/rank-14/dump.safetensors")).expect("it was written");
+    let rank = Dump::open(&folder.path().join("ranks-hub-64/rank-14/dump.safetensors")).expect("it was written");
     let shape = |name: &str| rank.tensor(name).expect(name).shape().to_vec();
     assert_eq!(shape("model.layers.0.self_attn.q_proj"), [5, 4]);
     assert!(rank.tensor("model.layers.0.self_attn.q_proj").expect("there").values::<f64>().iter().all(|q| *q == 0.0));
@@ -81,11 +84,7 @@ fn a_group_of_ranks_is_run_and_verified() {
         &run("run hub --tp 3 --tokens 1 --out other"),
         &["R = 3", "number of ranks that can share the model"],
     );
-    let refused = run("run hub --tp 2 --tokens 1 --precision eager_bf16 --out other");
-    assert_refused(&refused, &["--tp 2: --precision eager_bf16 stores bf16", "expected f64, f32 or eager_f32"]);
     assert_refused(&run("run hub --tp 2 --tokens 1 --out other.npz"), &["other.npz: expected a new folder"]);
-    let refused = run("run hub --tp 2 --tokens 1 --backend optimized --out other");
-    assert_refused(&refused, &["--tp 2: the CUDA path runs on one device"]);
     assert_refused(&run("run vision-images-f32 --tp 2 --out other"), &["--tp 2: the prompt shows images or videos"]);
     assert!(!folder.path().join("other").exists());
 }
@@ -169,4 +168,32 @@ fn dumps_of_vllm_s_ranks_are_verified_without_what_norms_add_up() {
     assert!(change_tensor(&file, name, |bytes| bytes[0] ^= 1));
     let ran = parity(folder.path(), &["verify", &model, "ranks", "--tp", "2"]);
     assert_refused(&ran, &[&format!("{name}: differs between rank-0 and rank-1")]);
+}
+
+/// The CUDA path's ranks, on the emulated device: what they dump is verified, and checked as it is computed; one rank makes the
+/// tokens that the whole model does.
+#[test]
+fn a_group_of_ranks_is_run_on_devices() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |typed: &str| parity(folder.path(), &typed.split(' ').collect::<Vec<_>>());
+    for model in ["m2-sharded-bf16", "m3-sharded-bf16"] {
+        let out = format!("ranks-{model}");
+        let ran =
+            run(&format!("run {model} --backend optimized --device emulated --tp 2 --decode 2 --steps --out {out}"));
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let verified = run(&format!("verify {model} {out} --tp 2"));
+        assert_eq!(verified.code, Some(0), "{verified}");
+        assert!(verified.stdout.contains("PASS"), "{verified}");
+        let checked = run(&format!("check {model} --device emulated --tp 2 --decode 3"));
+        assert_eq!(checked.code, Some(0), "{checked}");
+        assert!(checked.stdout.contains("the CUDA path on 2 ranks"), "{checked}");
+        let tokens = ["--tp 1 --out one", "--out alone"]
+            .map(|more| run(&format!("run {model} --backend optimized --device emulated --decode 4 {more}-{model}")));
+        let [one, alone] = tokens.map(|ran| ran.stdout);
+        assert!(!one.is_empty() && one == alone, "{one} {alone}");
+    }
+    let refused = run("check m2-sharded-bf16 --device emulated --tp 3");
+    assert_refused(&refused, &["R = 3", "number of ranks that can share the model"]);
+    let refused = run("check vision-images-bf16 --device emulated --tp 2");
+    assert_refused(&refused, &["--tp 2: the prompt shows images or videos"]);
 }

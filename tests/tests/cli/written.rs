@@ -106,6 +106,9 @@ fn equal_dumps_and_unequal_ones() {
     assert!(same.stdout.contains("are equal, value by value"), "{same}");
     let other = parity(folder.path(), &["diff", "c.npz", "a.npz", "--limit", "1e-6"]);
     assert_eq!(other.code, Some(1), "{other}");
+    // Eighty columns: names are whole, and something is left out.
+    assert!(other.stdout.contains("model.layers.0.post_attention_layernorm "), "{other}");
+    assert!(other.stdout.contains("no room for bias, cosine") && !other.stdout.contains(" bias "), "{other}");
     let by_site = parity(folder.path(), &["diff", "c.npz", "a.npz", "--model", "m2-mha-top1-f32"]);
     assert_eq!(by_site.code, Some(0), "{by_site}");
 }

@@ -128,7 +128,7 @@ proptest! {
             };
             let activation = case.activation_of_device();
             let (gate_up, down) = (upload(&gate_up).into(), upload(&down).into());
-            let experts = Experts { gate_up, down, count: 1, activation };
+            let experts = Experts { gate_up, down, first: 0, count: 1, activation };
             let fed = moe(&gpu, &upload(&x), &routed, &experts, None).expect("shapes fit");
             let [hidden, output] = run(&gpu, DenseTiles::of(case.n), case, x.view());
             let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);

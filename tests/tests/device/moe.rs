@@ -1,5 +1,7 @@
 //! `optimized/kernels/moe.cu` and `optimized/src/ops/moe.rs`.
 
+use std::ops::Range;
+
 use half::bf16;
 use ndarray::{Array2, Axis, s};
 use optimized::device::Gpu;
@@ -90,6 +92,17 @@ fn run_stored(
     gpu: &Gpu,
     tiles: Tiles,
     case: Case,
+    inputs: (&Array2<bf16>, &Array2<usize>, &Array2<f32>),
+    weights: [WeightMatrix; 2],
+) -> [Array2<bf16>; 4] {
+    run_some(gpu, tiles, (case, 0..case.experts), inputs, weights)
+}
+
+/// The same of a rank that has some of the experts.
+fn run_some(
+    gpu: &Gpu,
+    tiles: Tiles,
+    (case, own): (Case, Range<usize>),
     (x, chosen, w): (&Array2<bf16>, &Array2<usize>, &Array2<f32>),
     [gate_up, down]: [WeightMatrix; 2],
 ) -> [Array2<bf16>; 4] {
@@ -105,7 +118,7 @@ fn run_stored(
     };
     let activation =
         if case.m3.is_some() { ops::Activation::SwigluOai(OAI, GateClamp::Upper) } else { ops::Activation::Swiglu };
-    let experts = Experts { gate_up, down, count: case.experts, activation };
+    let experts = Experts { gate_up, down, first: own.start, count: own.len(), activation };
     let output = upload(&case.shared(x.nrows()));
     let shared = case.m3.map(|scale| Shared { output: &output, scale: f32::of(scale) });
     let fed = moe_tiled(gpu, tiles, &upload(x), &routed, &experts, shared);
@@ -169,6 +182,47 @@ proptest! {
                     let z = with_shared(&p(&RoundingContract::IDEAL), y.view(), h.view()).expect("shapes fit");
                     let error = p(&contract).bound(&y, &h, &z);
                     assert_within(&wide(&all), &z, &error, &format!("{tiles:?} {case:?} with the shared expert"));
+                }
+            }
+        }
+    }
+
+    /// Ranks that have some experts each: their outputs are those that one has which has all, and 0 elsewhere, and each adds up its
+    /// own, in the order of choice.
+    #[test]
+    fn ranks_add_up_their_own_experts(case in case(), cut in 1..8_usize) {
+        let ([x, gate_up, down], chosen, weights) = case.inputs();
+        let cut = cut.min(case.experts);
+        for gpu in devices() {
+            let [hidden, outputs, ..] = run(&gpu, Tiles::Few, case, &x, &chosen, &weights);
+            for own in [0..cut, cut..case.experts].into_iter().filter(|own| !own.is_empty()) {
+                let rows = |all: &Array2<bf16>, each: usize| {
+                    gpu.upload(all.slice(s![own.start * each..own.end * each, ..])).expect("memory").into()
+                };
+                let of_rank = [rows(&gate_up, 2 * case.intermediate), rows(&down, case.h)];
+                let inputs = (&x, &chosen, &weights);
+                let [part_hidden, part_outputs, sum, all] =
+                    run_some(&gpu, Tiles::Many, (case, own.clone()), inputs, of_rank);
+                let is_own = |row: usize| own.contains(&chosen[[row / case.k, row % case.k]]);
+                for (part, whole) in [(&part_hidden, &hidden), (&part_outputs, &outputs)] {
+                    for (row, (part, whole)) in part.rows().into_iter().zip(whole.rows()).enumerate() {
+                        let zeros = || part.iter().all(|x| *x == bf16::ZERO);
+                        prop_assert!(if is_own(row) { part == whole } else { zeros() }, "{} row {row}", gpu.name());
+                    }
+                }
+                let want = Array2::from_shape_fn(sum.dim(), |(i, j)| {
+                    let slots = (0..case.k).filter(|slot| is_own(i * case.k + slot));
+                    let add = |y, slot| weights[[i, slot]].mul_add(f32::from(outputs[[i * case.k + slot, j]]), y);
+                    bf16::from_f32(slots.fold(0.0_f32, add))
+                });
+                prop_assert_eq!(&sum, &want, "{}", gpu.name());
+                if let Some(scale) = case.m3 {
+                    let shared = case.shared(case.n);
+                    let want = Array2::from_shape_fn(sum.dim(), |at| {
+                        let scaled = bf16::from_f32(f32::of(scale) * f32::from(sum[at]));
+                        bf16::from_f32(f32::from(scaled) + f32::from(shared[at]))
+                    });
+                    prop_assert_eq!(&all, &want, "{}", gpu.name());
                 }
             }
         }

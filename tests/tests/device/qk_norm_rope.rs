@@ -1,10 +1,14 @@
 //! `optimized/kernels/qk_norm_rope.cu` and `optimized/src/ops/qk_norm_rope.rs`.
 
 use half::bf16;
-use ndarray::{Array2, s};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use optimized::device::Gpu;
 use optimized::ops::HeadLayout;
-use optimized::ops::qk_norm_rope::{IndexHeads, KeysValues, Weights, qk_norm_rope, qk_norm_rope_per_head};
+use optimized::ops::all_reduce::all_reduce_f32;
+use optimized::ops::qk_norm_rope::{
+    IndexHeads, KeysValues, Squares, Weights, qk_norm_rope, qk_norm_rope_per_head, qk_norm_rope_sharded, squares,
+};
+use optimized::tensor::Matrix;
 use proptest::prelude::*;
 use reference::ops::qk_norm::QkNorm;
 use reference::ops::qk_norm_rope as oracle;
@@ -108,6 +112,112 @@ proptest! {
             assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
             prop_assert_eq!(wide(&v), &want.values);
         }
+    }
+}
+
+/// What a rank has, and computes by the squares of all ranks: queries, keys and values, with their padding.
+fn run_sharded(
+    gpu: &Gpu,
+    (case, ranks): (Case, usize),
+    x: &Array2<bf16>,
+    w: &[Array2<bf16>; 2],
+    table: &RopeTable<f32>,
+) -> Vec<[Array2<bf16>; 3]> {
+    let (heads, groups, d) = (case.heads.0 / ranks, case.heads.1 / ranks, case.d);
+    let layout = HeadLayout::new(heads, groups, d).expect("groups divide heads");
+    let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
+    let of_rank = |rank: usize| {
+        let part = |first: usize, heads: usize| {
+            let begin = (first + rank * heads) * d;
+            x.slice(s![.., begin..begin + heads * d])
+        };
+        let [q, k, v] =
+            [(0, heads), (case.heads.0, groups), (case.heads.0 + case.heads.1, groups)].map(|(at, n)| part(at, n));
+        upload(concatenate(Axis(1), &[q, k, v]).expect("all tokens").view())
+    };
+    let x: Vec<_> = (0..ranks).map(of_rank).collect();
+    let own: Vec<_> = x.iter().map(|x| squares(gpu, &layout, x).unwrap_or_else(|error| panic!("{error}"))).collect();
+    let sums = all_reduce_f32(gpu, &own.iter().collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{error}"));
+    let squares = Squares { sums: &sums, divisors: [case.heads.0 * d, case.heads.1 * d] };
+    let (cos, sin) = (upload_wide(gpu, &table.cos), upload_wide(gpu, &table.sin));
+    let computed = |(rank, x): (usize, &Matrix<bf16>)| {
+        let norm = |w: &Array2<bf16>, heads: usize| upload(w.slice(s![.., rank * heads * d..(rank + 1) * heads * d]));
+        let (query_norm, key_norm) = (norm(&w[0], heads), norm(&w[1], groups));
+        let weights =
+            Weights { query_norm: &query_norm, key_norm: &key_norm, cos: &cos, sin: &sin, first_row: 0, eps: 1e-6 };
+        let dim = (case.n, groups * layout.padded());
+        let mut kept = KeysValues { keys: gpu.zeros(dim).expect("memory"), values: gpu.zeros(dim).expect("memory") };
+        let q = qk_norm_rope_sharded(gpu, &layout, x, (weights, squares), 0, &mut kept);
+        let q = q.unwrap_or_else(|error| panic!("{error}"));
+        [&q, &kept.keys, &kept.values].map(|matrix| gpu.download(matrix).expect("memory"))
+    };
+    x.iter().enumerate().map(computed).collect()
+}
+
+fn upload_wide(gpu: &Gpu, values: &Tracked<f32>) -> Matrix<f32> {
+    gpu.upload(values.view()).expect("memory")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Ranks norm their heads by what all of them have; one rank's bits are those of the kernel that has all heads.
+    #[test]
+    fn ranks_together_are_within_the_bound(case in case(), ranks in prop::sample::select(vec![1_usize, 2])) {
+        let case = Case { heads: (case.heads.0 * ranks, case.heads.1 * ranks), first: 0, ..case };
+        let (h, g) = (case.heads.0 * case.d, case.heads.1 * case.d);
+        let x = activations(case.seed, (case.n, h + 2 * g));
+        let w = [activations(!case.seed, (1, h)), activations(case.seed ^ 1, (1, g))];
+        let p = case.params();
+        let table = rope_table::<f32>(&p.rope, 0, case.n);
+        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
+        let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
+        let weights = wide_w.each_ref().map(|w| w.view());
+        let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
+        let bounds = p.under(&RoundingContract::PARITY).bound(&exact_x, weights, &exact_table, &want);
+        let [of_queries, of_keys] = bounds.expect("shapes fit");
+        for gpu in devices() {
+            let of_ranks = run_sharded(&gpu, (case, ranks), &x, &w, &table);
+            let [q, k, v] = [0, 1, 2].map(|which| {
+                let parts: Vec<_> = of_ranks.iter().map(|of_rank| of_rank[which].view()).collect();
+                let all = concatenate(Axis(1), &parts).expect("all tokens");
+                let (d, wide) = (case.d, HeadLayout::new(1, 1, case.d).expect("one head").padded());
+                assert!(all.indexed_iter().all(|((_, j), &x)| j % wide < d || x == bf16::ZERO), "padding is zero");
+                Array2::from_shape_fn((all.nrows(), all.ncols() / wide * d), |(i, j)| all[[i, j / d * wide + j % d]])
+            });
+            if ranks == 1 {
+                let [of_q, of_k, of_v] = run(&gpu, case, &x, &w, &table);
+                prop_assert_eq!((of_k, of_v), (k.clone(), v.clone()));
+                prop_assert_eq!(of_q, q.clone());
+            }
+            assert_within(&wide(&q), &want.queries, &of_queries, &format!("{} {case:?} queries", gpu.name()));
+            assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
+            prop_assert_eq!(wide(&v), &want.values);
+        }
+    }
+}
+
+#[test]
+fn k8_sums_are_of_these_tokens_and_of_some_channels() {
+    for gpu in devices() {
+        let layout = HeadLayout::new(2, 1, 4).expect("one group");
+        let zeros = |dim| gpu.zeros::<bf16>(dim).expect("memory");
+        let (x, norm, key_norm) = (zeros((3, 16)), zeros((1, 8)), zeros((1, 4)));
+        let table = gpu.zeros::<f32>((3, 4)).expect("memory");
+        let weights =
+            Weights { query_norm: &norm, key_norm: &key_norm, cos: &table, sin: &table, first_row: 0, eps: 1e-6 };
+        let mut kept = KeysValues { keys: zeros((3, 16)), values: zeros((3, 16)) };
+        let mut said = |rows, divisors| {
+            let sums = gpu.zeros((rows, 2)).expect("memory");
+            let squares = Squares { sums: &sums, divisors };
+            qk_norm_rope_sharded(&gpu, &layout, &x, (weights, squares), 0, &mut kept)
+                .map(|_| ())
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(said(3, [8, 4]), Ok(()));
+        let others = "qk_norm_rope K8: shape of the sums = (2, 2), expected (3, 2)";
+        assert_eq!(said(2, [8, 4]), Err(others.to_owned()));
+        assert_eq!(said(3, [8, 0]), Err("qk_norm_rope K8: D = 0, expected at least 1".to_owned()));
     }
 }
 

@@ -73,7 +73,7 @@ impl Probe<f32> for Recorder {
 }
 
 /// What is said of an implementation that computes its first call, of so many tokens, as one model, and another as another.
-fn diagnosed(setting: &Setting, first: usize, models: &[(Semantics, &dyn Weights); 2]) -> Diagnosis {
+pub(super) fn diagnosed(setting: &Setting, first: usize, models: &[(Semantics, &dyn Weights); 2]) -> Diagnosis {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let config = checkpoint.config();
     let (one, other) = setting.case.tokens.split_at(first);

@@ -153,3 +153,51 @@ fn and_multiplied_by_a_factor() {
     assert!(rounded == said || equal(), "{all:#?}");
     assert!(scaled.starts_with("v_proj is 1.4000"), "{scaled}");
 }
+
+/// Each expert's output by its own scale, and multiplied by the next one's.
+#[test]
+fn by_the_scale_of_the_next_expert() {
+    let [all, _] = diagnoses(&setting(false), |weights| {
+        let down = |e: usize| expert(0, e, Projection::Down);
+        let scales: Vec<f64> = (0..8).map(|e| largest(&weights.get(down(e)).expect("it is there").dense())).collect();
+        for e in 0..8 {
+            map(weights, down(e), |w| e4m3(w, scales[e], scales[(e + 1) % 8]));
+        }
+    });
+    let way = "down_proj of every expert in layer 0 is rounded to E4M3 with a scale for each expert, and multiplied by that of the \
+               expert 1 further";
+    told(&all, "weight_rounded", way);
+}
+
+/// The norms' weights alone, as where all that is no matrix is stored in eight bits: it is said once.
+#[test]
+fn norms_without_a_scale() {
+    let [all, _] = diagnoses(&setting(false), |weights| {
+        let of_layer = [LayerWeight::InputNorm, LayerWeight::PostAttentionNorm, LayerWeight::QNorm, LayerWeight::KNorm];
+        let of_layers = (0..2).flat_map(|layer| of_layer.map(|of| Weight::Layer(layer, of)));
+        for norm in of_layers.chain([Weight::FinalNorm]) {
+            map(weights, norm, |w| w.mapv(|w| Storage::E4m3.nearest(w)));
+        }
+    });
+    told(&all, "weight_rounded", "every norm's weight is rounded to E4M3 without a scale");
+}
+
+/// Two bits of mantissa, to nearest even; below the least normal number, steps of 2⁻¹⁶.
+fn e5m2(w: f64) -> f64 {
+    const LEAST: f64 = 6.103_515_625e-5;
+    if w.abs() < LEAST {
+        return (w * 65_536.0).round_ties_even() / 65_536.0;
+    }
+    let bits = w.to_bits();
+    let even = bits >> 50 & 1;
+    f64::from_bits((bits + (1 << 49) - 1 + even) >> 50 << 50)
+}
+
+#[test]
+fn to_two_bits_of_mantissa() {
+    for diagnosis in diagnoses(&setting(false), |weights| {
+        map(weights, Weight::Layer(1, LayerWeight::VProj), |w| w.mapv(e5m2));
+    }) {
+        told(&diagnosis, "weight_rounded", "v_proj in layer 1 is rounded to E5M2 without a scale");
+    }
+}

@@ -14,6 +14,7 @@ mod softmax;
 mod splits;
 mod steps;
 mod sums;
+mod tiles;
 mod vision;
 
 use std::collections::HashMap;

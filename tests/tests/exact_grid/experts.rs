@@ -173,6 +173,7 @@ fn on(gpu: &Gpu, tiles: Tiles, layer: &Layer) -> [Array2<f64>; 3] {
     let experts = Experts {
         gate_up: upload(&layer.gate_up).into(),
         down: upload(&layer.down).into(),
+        first: 0,
         count,
         activation: Activation::Swiglu,
     };

@@ -6,6 +6,7 @@ use reference::matrix::Matrix as Weight;
 use reference::ops::all_reduce::{AllReduce, all_reduce};
 use reference::ops::linear::{Linear, linear};
 use reference::probe::NoProbe;
+use reference::ranks::Ranks;
 use reference::run::Run;
 use reference::{RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
@@ -47,7 +48,8 @@ proptest! {
         let (x, mut probe) = (Tracked::plain((*x).clone()), NoProbe);
         let whole = linear(&Linear::under(&RoundingContract::IDEAL), x.view(), &w).expect("it fits");
         let run = Run::new(RoundingContract { ranks, ..RoundingContract::IDEAL }, &mut probe);
-        prop_assert_eq!(run.row_parallel(&x, &w).expect("it fits").value, whole);
+        let parts = run.row_parallel(&x, &w, &Ranks::even_parts(24, run.ranks())).expect("it fits");
+        prop_assert_eq!((parts.len(), run.all_reduce(&parts).expect("one shape").value), (ranks, whole));
     }
 
     #[test]

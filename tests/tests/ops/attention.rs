@@ -11,6 +11,7 @@ use tests::strategy::{Contract, Fill, Matrix, Noise, contract, filled, finite, n
 mod bounds;
 mod by_hand;
 mod llama;
+mod weighing;
 
 /// Sizes of heads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -157,7 +158,9 @@ proptest! {
         let n = case.q.nrows();
         let shorter = s![..case.k.nrows() - (n - 1), ..];
         let (k, v) = (case.k.slice(shorter).to_owned(), case.v.slice(shorter).to_owned());
-        for p in [case.ideal(), case.params()] {
+        // What is left of eight keys, which torch does not take together, are others in a longer sequence.
+        let params = Attention { exponential: case.ideal().exponential, ..case.params() };
+        for p in [case.ideal(), params] {
             let alone = oracle(&p, &case.q.slice(s![..1, ..]).to_owned(), &k, &v);
             let all = oracle(&p, &case.q, &case.k, &case.v);
             prop_assert_eq!(alone.row(0), all.row(0));

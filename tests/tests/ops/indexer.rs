@@ -208,6 +208,22 @@ fn params(blocks: Blocks) -> Indexer {
     Indexer::under(&RoundingContract::IDEAL, &Semantics::RELEASED, (1, 1), 1, blocks)
 }
 
+/// Tokens 0 to 5 in blocks of two, in tiles of four: the local block of a tile's first or last token is forced.
+#[test]
+fn a_tile_may_share_its_local_block() {
+    let blocks = Blocks { size: 2, top_k: 1, local: 1, init: 0 };
+    let of = |tile: &str| -> Vec<Option<usize>> {
+        let tile = Some(tile.parse().expect("a tile"));
+        let p = Indexer { tile, ..params(blocks) };
+        let (q, k) = (Array2::ones((6, 1)), Array2::<f64>::zeros((6, 1)));
+        indexer(&p, q.view(), k.view()).expect("good").column(0).to_vec()
+    };
+    assert_eq!(of("local/4"), [0, 0, 0, 0, 2, 2].map(Some));
+    assert_eq!(of("local_last/4"), [1, 1, 1, 1, 2, 2].map(Some));
+    // What is chosen is shared behind the choice.
+    assert_eq!(of("choice/4"), [0, 0, 1, 1, 2, 2].map(Some));
+}
+
 #[test]
 fn c1_to_c5() {
     let p = params(Blocks { size: 2, top_k: 1, local: 1, init: 0 });

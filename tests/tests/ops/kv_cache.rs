@@ -168,6 +168,25 @@ fn a_page_may_be_another() {
     assert_eq!(slipped(&k, &reads, 5), Some(vec![1.0, 2.0, 5.0, 4.0, 5.0]));
 }
 
+/// E5M2 has 1, 1.25, 1.5, 1.75 and 2, 2⁻¹⁶ as its least and 57344 as its largest number; in the middle of two the even one is taken.
+#[test]
+fn what_is_kept_in_e5m2() {
+    let x = Tracked::exact(array![[1.1, 1.125, 1.2, -1.375, 1.875, 3.2, 1e6, 1e-5, 1e-6]]);
+    let form: CacheForm = "keys:e5m2".parse().expect("a form");
+    let want = array![[1.0, 1.0, 1.25, -1.5, 2.0, 3.0, 57344.0, 1.0 / 65536.0, 0.0]];
+    assert_eq!(form::kept(&x, form.grid, 9).value, want);
+}
+
+/// Of five rows in three slots the last of each slot is there.
+#[test]
+fn a_ring_has_the_last_rows() {
+    let k = Tracked::plain(array![[1.0], [2.0], [3.0], [4.0], [5.0]]);
+    let of = |slots| slipped(&k, &Semantics { cache_ring: Some(slots), ..Semantics::RELEASED }, 5);
+    assert_eq!(of(3), Some(vec![4.0, 5.0, 3.0, 4.0, 5.0]));
+    assert_eq!(of(1), Some(vec![5.0; 5]));
+    assert_eq!(of(5), Some(vec![1.0, 2.0, 3.0, 4.0, 5.0]));
+}
+
 /// Keys as a port reads them that slips.
 fn slipped(k: &Tracked<f64>, reads: &Semantics, rows: usize) -> Option<Vec<f64>> {
     KvCache::slipping((k, k), reads, rows).map(|(keys, _)| keys.value.column(0).to_vec())

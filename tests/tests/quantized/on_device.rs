@@ -84,6 +84,7 @@ fn the_cuda_path_passes() {
             decode: 2,
             semantics: Semantics::RELEASED,
             device: DeviceChoice::Emulated(Form::Checked),
+            ranks: None,
         };
         let asked = Asked { lenses: vec![Lens::Local], ..Asked::default() };
         let report = &check(&model, &computed, &asked, &mut |_| ()).expect("it runs")[0];

@@ -103,4 +103,7 @@ fn a_report_ends_in_one_word() {
     assert_eq!(report.conclusion(), Conclusion::Pass);
     report.unmet = [MISSING].into();
     assert_eq!(report.conclusion(), Conclusion::Fail);
+    (report.unmet, report.denied) = Default::default();
+    report.sites.retain(|site| site.verdict == Verdict::Inconclusive);
+    assert_eq!((report.sites.is_empty(), report.conclusion()), (false, Conclusion::Inconclusive));
 }

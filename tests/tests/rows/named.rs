@@ -104,3 +104,19 @@ fn one_token_squeezed() {
         assert_all_right(case, &found, &model);
     }
 }
+
+/// A map of one's own, of which some rules are of no name.
+#[test]
+fn rules_that_have_no_name_are_told() {
+    let model = Model { case: None, ..open(CASES[0]) };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
+    let dump = rewritten(&dump, folder.path(), |name| Some(format!("q{}", name.replace('.', "q"))), &[]);
+    let names = folder.path().join("names.json");
+    let rules = json!([{"from": "w{layer}", "to": "model.layers.{layer}"}, {"from": "qlogits", "to": "logits"}]);
+    std::fs::write(&names, json!({"schema": 1, "engine": "mine", "rules": rules}).to_string()).expect("writable");
+    let given = Given { tokens: Some(text(&A)), names: Some(names), ..Given::default() };
+    let refused = Dumped::of(dump, &given, &model).expect_err("few names are known");
+    let advice = refused.advice().expect("it says what to do");
+    assert!(advice.ends_with("2 rules, these have no name in the dump: w{layer}"), "{advice}");
+}

@@ -9,9 +9,10 @@ use proptest::sample::select;
 use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheForm, CacheGrid, CacheHalf, CacheSeam, CacheSteps, CacheType,
-    ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, MtpConcat, MtpFirstEmbedding,
-    MtpHidden, MtpTopology, NetworkInput, NormMean, Paged, PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn,
-    RopePart, ScaleOf, ScoreType, SharedPage, Temperature, Unwritten, UpClamp, WeightsOn, WholePages, Written,
+    ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, Merge, Merged, MsaTile,
+    MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, Paged, PostNormInput, QkNorm,
+    QueryType, ResidualFrom, RopeCall, RopeOn, RopePart, Rotated, ScaleOf, ScoreType, SharedHead, SharedPage,
+    Temperature, TileShares, Unseen, Unwritten, UpClamp, WeightsOn, WholePages, Written, Zeros,
 };
 use strum::VariantNames;
 
@@ -56,6 +57,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let grid = prop_oneof![
         (word::<CacheSteps>(), word::<ScaleOf>()).prop_map(|(steps, of)| CacheGrid::Scaled(steps, of)),
         (0.1..9.0).prop_map(CacheGrid::Clip),
+        Just(CacheGrid::E5m2),
     ];
     let form = (word::<CacheHalf>(), grid).prop_map(|(of, grid)| CacheForm { of, grid });
     let rope = (
@@ -133,6 +135,42 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         post_norm_input: stream.2,
         logits_shift: stream.3,
         ..Semantics::RELEASED
+    })
+}
+
+/// What attention sees, and how it weighs.
+pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
+    let number = || 0..99_usize;
+    let unseen = prop_oneof![
+        (number(), number()).prop_map(|(from, to)| Unseen::Keys(from, to)),
+        (number(), number()).prop_map(|(from, to)| Unseen::Before(from, to)),
+        number().prop_map(Unseen::Seam),
+        (1..99_usize, number()).prop_map(|(size, at)| Unseen::Each(size, at)),
+    ];
+    let zeros =
+        prop_oneof![number().prop_map(Zeros::Count), number().prop_map(Zeros::Tile), number().prop_map(Zeros::Slots),];
+    let merged = (word::<Merge>(), number()).prop_map(|(by, size)| Merged { by, size });
+    let tile = (word::<TileShares>(), number()).prop_map(|(of, size)| MsaTile { of, size });
+    let points = (
+        (of(unseen), of(zeros), of(merged), of(tile)),
+        (word::<QueryType>(), word::<Rotated>(), word::<Rotated>()),
+        (of(word::<CacheHalf>()), of(number())),
+        of((number(), number()).prop_map(|(head, of)| SharedHead { head, of })),
+    );
+    points.prop_map(|((unseen, unfilled, merged, msa_tile), narrow, (tiled_heads, cache_ring), shared_head)| {
+        Semantics {
+            shared_head,
+            unseen,
+            unfilled,
+            merged,
+            msa_tile,
+            query_type: narrow.0,
+            rope_queries: narrow.1,
+            rope_keys: narrow.2,
+            tiled_heads,
+            cache_ring,
+            ..Semantics::RELEASED
+        }
     })
 }
 

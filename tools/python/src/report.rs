@@ -28,7 +28,7 @@ impl Report {
 
 #[pymethods]
 impl Report {
-    /// `PASS`, `SUSPICIOUS` or `FAIL`, the worst of all requests.
+    /// `PASS`, `INCONCLUSIVE`, `SUSPICIOUS` or `FAIL`, the worst of all requests.
     #[getter]
     fn verdict(&self) -> String {
         self.conclusion().to_string()

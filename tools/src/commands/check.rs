@@ -1,6 +1,6 @@
 //! `parity check`: the CUDA path next to the reference.
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 use super::github;
 use super::outcome::Outcome;
@@ -32,6 +32,11 @@ pub struct Check {
     pub decode: usize,
     #[command(flatten)]
     device: OnDevice,
+    /// Run the text model as R ranks that share it under tensor parallelism, and put what they compute together next to the
+    /// reference, which is not shared. Where --device is auto and there is a GPU for each, NCCL adds up what they have; else all
+    /// are on one device.
+    #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=64))]
+    tp: Option<u16>,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -63,8 +68,9 @@ impl Check {
     /// The command, without what restricts it.
     fn command(&self, model: &Model) -> String {
         let options = [("--tokens", &self.prompted.tokens), ("--semantics", &self.reading.semantics)];
+        let ranks = self.tp.map_or_else(String::new, |count| format!(" --tp {count}"));
         format!(
-            "parity check {}{}{} --device {}",
+            "parity check {}{}{}{ranks} --device {}",
             word(&model.name),
             typed(&options),
             self.shown.typed(),
@@ -79,6 +85,7 @@ impl Check {
             decode: self.decode,
             semantics: self.reading.of(model)?,
             device: device(&self.device.device)?,
+            ranks: self.tp.map(usize::from),
         };
         self.memory.memory.map_or(Ok(()), |memory| require_memory(model, &computed, memory))?;
         let asked = Asked {

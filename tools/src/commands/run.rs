@@ -34,8 +34,9 @@ pub struct Run {
     /// folder with one for each rank, rank-0, rank-1, …, as `parity verify --tp R` reads them.
     ///
     /// Each rank has its heads, experts and tokens of the vocabulary; heads that R does not divide are padded with zeros, and
-    /// key heads repeated. A site at which ranks have parts is written as each has it, another on all; sums over ranks are
-    /// rounded at each rank. The group is simulated by the reference, of the text model, on one processor.
+    /// key heads repeated. A site at which ranks have parts is written as each has it, another on all; each rank's summand of a
+    /// sum over ranks is rounded, and the sum at each rank. The reference simulates the group, of the text model, on one processor.
+    /// The CUDA path runs it: on a GPU for each rank with NCCL, if --device is auto and there are so many, else all on one device.
     #[arg(long, value_name = "R", value_parser = value_parser!(u16).range(1..=64), conflicts_with_all = ["memory", "resume"])]
     pub tp: Option<u16>,
     #[command(flatten)]
@@ -98,10 +99,6 @@ impl Run {
 
     /// As a group of so many ranks.
     fn ranked(&self, model: &Model, count: usize, output: Output) -> Result<Outcome, Failure> {
-        if self.backend != Backend::Reference {
-            return Err(Failure::new(format!("--tp {count}: the CUDA path runs on one device"))
-                .help("leave --backend out: the reference simulates a group of ranks"));
-        }
         let is_file = ["safetensors", "npz"].map(Some).contains(&self.out.extension().and_then(OsStr::to_str));
         if is_file || self.out == Path::new("-") {
             let problem = format!("{}: expected a new folder, which has one for each rank", self.out.display());
@@ -109,7 +106,7 @@ impl Run {
         }
         let task = RankedTask {
             count,
-            precision: self.precision.clone(),
+            computing: self.backend.computing(&self.precision, &self.device.device)?,
             tokens: self.prompted.tokens.clone(),
             shown: self.shown.shown(),
             semantics: self.reading.of(model)?,

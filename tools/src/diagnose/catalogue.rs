@@ -10,6 +10,7 @@ pub mod attention;
 mod experts;
 mod feed_forward;
 pub mod fit;
+pub mod fused;
 pub mod grid;
 mod indexer;
 pub mod instead;

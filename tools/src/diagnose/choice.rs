@@ -12,6 +12,9 @@ pub(super) fn best(tried: &mut [Tried]) -> Option<&Tried> {
     tried.first()
 }
 
+/// How far a number may be from a whole one to be it, as a share.
+const WHOLE: f64 = 1e-4;
+
 /// The best, and those that are as good. Of equals, a known mistake goes before what a search found, one before two, and one
 /// that has no number before one that is fitted.
 pub(super) fn equals(mut tried: Vec<Tried>) -> Vec<Tried> {
@@ -21,12 +24,20 @@ pub(super) fn equals(mut tried: Vec<Tried>) -> Vec<Tried> {
     tried.retain(|tried| (tried.left, tried.made) == least && !most.exceeds(tried.of_layer));
     tried.sort_by(|a, b| {
         let order = |tried: &Tried| {
-            let is_searched = tried.added.iter().any(|one| one.mistake.is_searched());
+            let is_searched = |one: &Assumed| one.mistake.is_searched() || is_of_zeros(&one.change);
+            let is_searched = tried.added.iter().any(is_searched);
             (tried.added.len(), is_searched, tried.added.iter().any(|one| one.change.has_number()))
         };
         order(a).cmp(&order(b)).then(a.far.total_cmp(&b.far))
     });
     tried
+}
+
+/// Whether a sink counts as much as a whole number of keys of zeros, of which these are.
+fn is_of_zeros(change: &Change) -> bool {
+    let Change::Reading("attention_sink", sink) = change else { return false };
+    let keys = sink.parse::<f64>().map_or(0.0, f64::exp);
+    keys > 1.5 && (keys - keys.round()).abs() < WHOLE * keys
 }
 
 /// The first of those that are equal, and the others.

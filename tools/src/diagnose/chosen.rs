@@ -1,10 +1,12 @@
-//! Whose choice a token has, where it is not its own: that of another token, or of another layer; or what is [`barred`] from it.
+//! Whose choice a token has, where it is not its own: that of another token, or of another layer, or experts of other numbers; what is
+//! [`barred`] from it, or by what [`scores`] it was made.
 //!
 //! A hypothesis is a rule that says of every row which choice it has. It is told where it holds of next to all rows that are off,
 //! and of next to all others too, of which rounding may have made some otherwise.
 
 mod barred;
 mod local;
+pub(in crate::diagnose) mod scores;
 
 use std::fmt;
 
@@ -29,6 +31,8 @@ enum Whose {
     LastOf(usize),
     Chooser(usize),
     Layer(usize),
+    /// Its own experts, each by so many numbers further, of so many.
+    Numbered(usize, usize),
 }
 
 /// What is said of a choice at fault.
@@ -50,7 +54,16 @@ pub(super) fn describe(
             rules.push((Whose::Layer(other), sets(&candidate.choices(of_other, comparison.extent(at.step))?)));
         }
     }
+    let experts = comparison.compared.config.num_local_experts;
+    if kind == LayerSite::GateExperts {
+        rules.extend(numbered(&pass, experts));
+    }
     if let Some(said) = told(&pass, &rules) {
+        return Ok(Some(said));
+    }
+    if kind == LayerSite::GateExperts
+        && let Some(said) = scores::describe((comparison, assumption), at, &pass)?
+    {
         return Ok(Some(said));
     }
     let before: usize = comparison.compared.steps[..at.step].iter().map(Vec::len).sum();
@@ -60,7 +73,14 @@ pub(super) fn describe(
         return Ok(Some(said));
     }
     let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
-    Ok(of_barred(&pass, before, size, comparison.compared.config.num_local_experts))
+    Ok(of_barred(&pass, before, size, experts))
+}
+
+/// Rules by which experts are counted from another number on.
+fn numbered(pass: &Rechosen, experts: usize) -> Vec<(Whose, Vec<Set>)> {
+    let own = sets(&pass.own);
+    let of = |by: usize| own.iter().map(|set| set.iter().map(|expert| (expert + by) % experts).collect()).collect();
+    (1..experts).map(|by| (Whose::Numbered(by, experts), of(by))).collect()
 }
 
 /// What is never chosen, or always: blocks of so many keys in a call behind so many tokens, or experts.
@@ -94,7 +114,7 @@ fn within(pass: &Rechosen) -> Vec<(Whose, Vec<Set>)> {
                 Whose::FirstOf(tile) => (chooser, token / tile * tile),
                 Whose::LastOf(tile) => (chooser, (token / tile * tile + tile - 1).min(tokens - 1)),
                 Whose::Chooser(other) => (other, token),
-                Whose::Layer(_) => (chooser, token),
+                Whose::Layer(_) | Whose::Numbered(..) => (chooser, token),
             };
             own[chooser * tokens + token].clone()
         };
@@ -124,6 +144,7 @@ impl fmt::Display for Whose {
             Whose::LastOf(tile) => write!(f, "the choice of the last of its tile of {tile}"),
             Whose::Chooser(chooser) => write!(f, "the choice of index head {chooser}"),
             Whose::Layer(layer) => write!(f, "the choice that is shown of layer {layer}"),
+            Whose::Numbered(by, experts) => write!(f, "expert (e + {by}) mod {experts} in the place of expert e"),
         }
     }
 }

@@ -14,14 +14,14 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fitted;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::operator::in_any_layer;
-use super::search::{self, Bench, kinds};
+use super::search::{self, Bench, Told, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
-use super::{chosen, pattern, sizes};
+use super::{chosen, elsewhere, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
-use crate::judge::verdict::SiteReport;
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Mistakes that are looked for, one behind the other.
 const MISTAKES: usize = 4;
@@ -76,6 +76,8 @@ pub struct Diagnosis {
     pub solved: Vec<String>,
     /// Where no fault is left, sites that are suspicious, and that nothing explains.
     pub suspicious: Vec<SiteReport>,
+    /// Comparisons under the mistakes that say something.
+    pub conclusive: usize,
     /// The reading of the documents under the mistakes.
     #[serde(serialize_with = "as_text")]
     pub semantics: Semantics,
@@ -132,7 +134,7 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         reports = under.reports;
     }
     let left = faults(&reports);
-    let mut suspicious = if left.is_empty() { comparison.suspicious(&assumption)? } else { Vec::new() };
+    let mut suspicious = if left.is_empty() { comparison.suspicious(&assumption, &reports)? } else { Vec::new() };
     while explained.len() < MISTAKES
         && let Some(first) = suspicious.first().cloned()
     {
@@ -146,7 +148,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
     let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
     let pattern = unexplained.as_ref().map(|measured| comparison.pattern(measured)).unwrap_or_default();
     let solved = comparison.solved(&assumption, &left, &suspicious)?;
+    let conclusive = conclusive(&reports);
     Ok(Diagnosis {
+        conclusive,
         suspicious,
         explained,
         unexplained: unexplained.map(|measured| Box::new(measured.report)),
@@ -162,7 +166,7 @@ pub fn solved(comparison: &Comparison<'_>) -> Result<Vec<String>, Failure> {
     let assumption = Assumption::none(comparison.compared.semantics);
     let reports = comparison.verdicts(&assumption, comparison.all())?;
     let left = faults(&reports);
-    let suspicious = if left.is_empty() { comparison.suspicious(&assumption)? } else { Vec::new() };
+    let suspicious = if left.is_empty() { comparison.suspicious(&assumption, &reports)? } else { Vec::new() };
     comparison.solved(&assumption, &left, &suspicious)
 }
 
@@ -181,6 +185,7 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         ..Explained::of(fault, &seen)
     };
     Ok(Some(Diagnosis {
+        conclusive: conclusive(&reports),
         explained: vec![explained],
         unexplained: None,
         left: 0,
@@ -189,6 +194,10 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         suspicious: Vec::new(),
         semantics,
     }))
+}
+
+fn conclusive(reports: &[SiteReport]) -> usize {
+    reports.iter().filter(|report| report.verdict != Verdict::Inconclusive).count()
 }
 
 /// The first fault that has values: of a choice, what follows from it in its layer.
@@ -274,12 +283,16 @@ impl Comparison<'_> {
         let Some(site) = with_values(left).or(left.first().copied()).or(suspicious.first()) else {
             return Ok(Vec::new());
         };
+        let choice = left.first().filter(|first| first.site.is_choice());
+        let at = choice.map(|choice| At { step: choice.step, site: choice.site });
+        let of_choice = at.map_or(Ok(None), |at| chosen::describe(self, assumption, at))?;
         let bench = Bench::described(self, assumption, site)?;
-        let mut said = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench))?;
-        if let Some(choice) = left.first().filter(|first| first.site.is_choice()) {
-            let at = At { step: choice.step, site: choice.site };
-            said.splice(0..0, chosen::describe(self, assumption, at)?);
-        }
+        // Behind a choice that is off, what reproduces no values may follow from it.
+        let told = if choice.is_some() { Told::Reproducing } else { Told::All };
+        let mut said = bench.map_or_else(|| Ok(Vec::new()), |bench| search::describe(&bench, told))?;
+        let others: Vec<&SiteReport> = if left.is_empty() { suspicious.iter().collect() } else { left.to_vec() };
+        said.extend(elsewhere::describe(self, assumption, (site.site, &said), &others)?);
+        said.splice(0..0, of_choice);
         Ok(said)
     }
 }

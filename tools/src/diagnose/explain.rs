@@ -285,14 +285,18 @@ impl Comparison<'_> {
         Ok(Some(Tried { fits, left: reports.len(), reports, ..tried }))
     }
 
-    /// The sites that are suspicious by their values, or by the structure of what is not the twin's.
-    pub(super) fn suspicious(&self, assumption: &Assumption) -> Result<Vec<SiteReport>, Failure> {
+    /// The sites that are suspicious by their values, if any of the `verdicts` under an assumption says so, or by the structure of what
+    /// is not the twin's.
+    pub(super) fn suspicious(&self, under: &Assumption, verdicts: &[SiteReport]) -> Result<Vec<SiteReport>, Failure> {
+        let is_suspicious = |report: &SiteReport| report.verdict == Verdict::Suspicious;
         let mut reports = if self.tells_structure() {
-            self.with_twin(assumption, self.all())?
+            self.with_twin(under, self.all())?
+        } else if verdicts.iter().any(is_suspicious) {
+            self.verify(under, self.all(), None)?.sites
         } else {
-            self.verify(assumption, self.all(), None)?.sites
+            Vec::new()
         };
-        reports.retain(|report| report.verdict == Verdict::Suspicious);
+        reports.retain(is_suspicious);
         Ok(reports)
     }
 
@@ -302,7 +306,7 @@ impl Comparison<'_> {
         if equals.len() < 2 || equals.len() > COMPARED || equals.iter().any(|tried| tried.left > 0) {
             return Ok(equals);
         }
-        let suspicious = equals.iter().map(|tried| Ok(!self.suspicious(&tried.assumption)?.is_empty()));
+        let suspicious = equals.iter().map(|tried| Ok(!self.suspicious(&tried.assumption, &tried.reports)?.is_empty()));
         let suspicious: Vec<bool> = suspicious.collect::<Result<_, Failure>>()?;
         let all = suspicious.iter().all(|is| *is);
         let kept = equals.into_iter().zip(suspicious).filter(|(_, is)| all || !is);

@@ -14,6 +14,9 @@ use crate::report::figures::plural;
 /// Numbers told one by one.
 const TOLD: usize = 6;
 
+/// Values of some rows and columns that have a factor in common, at least.
+const SCALED: usize = 8;
+
 /// The first and the last token with a value that is off.
 pub(super) fn tokens_off(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Option<(usize, usize)> {
     let token = site.axes().iter().position(|axis| *axis == Axis::Tokens)?;
@@ -89,21 +92,29 @@ fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String
     format!("{} of {count} {plural} are off: {}{more}", found.len(), listed.join(", "))
 }
 
-/// All values the reference's times one number.
+/// All values that are off, and those of their rows and columns, the reference's times one number.
 ///
 /// With cₖ = f·(rₖ + eₖ) at the largest rₖ and |e| ≤ b, the quotient of these two is f·(1 + eₖ/rₖ), by which every other
 /// value is off by at most |f|·(bᵢ + bₖ·|rᵢ/rₖ|). Each is doubled: a factor moves values to where rounding is twice as coarse.
 fn constant_factor(kept: &Kept) -> Option<String> {
     let Kept { candidate, reference, bound, .. } = kept;
-    let (k, r_k) = reference.indexed_iter().max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))?;
+    let (rows, columns): (BTreeSet<usize>, BTreeSet<usize>) = off(kept).unzip();
+    let (rows, columns): (Vec<usize>, Vec<usize>) = (rows.into_iter().collect(), columns.into_iter().collect());
+    let places = || rows.iter().flat_map(|row| columns.iter().map(move |column| (*row, *column)));
+    let is_all = (rows.len(), columns.len()) == reference.dim();
+    if !is_all && places().count() < SCALED {
+        return None; // few values have soon a factor in common
+    }
+    let (k, r_k) = places().map(|at| (at, reference[at])).max_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))?;
     let (factor, off_k) = (candidate[k] / r_k, bound[k] / r_k.abs());
     let largest = factor.abs() / (1.0 - off_k);
     if off_k >= 1.0 || (factor - 1.0).abs() <= off_k {
         return None; // it is the reference's as well
     }
     let limit = |at| 2.0 * largest * (bound[at] + off_k * f64::abs(reference[at]));
-    let scaled = candidate.indexed_iter().all(|(at, c)| within(*c, factor * reference[at], limit(at)));
-    scaled.then(|| format!("every value is {factor:.6} times the reference's"))
+    let scaled = places().all(|at| within(candidate[at], factor * reference[at], limit(at)));
+    let which = if is_all { "every value" } else { "each of these values" };
+    scaled.then(|| format!("{which} is {factor:.6} times the reference's"))
 }
 
 /// Rows that are another row's.
@@ -137,7 +148,7 @@ fn permuted_columns(kept: &Kept) -> Option<String> {
     let distinct: BTreeSet<usize> = sources.iter().copied().collect();
     let moved: Vec<String> =
         sources.iter().enumerate().filter(|(i, j)| i != *j).take(TOLD).map(|(i, j)| format!("{i} has {j}")).collect();
-    (distinct.len() == columns).then(|| format!("columns are permuted: {}, …", moved.join(", ")))
+    (distinct.len() == columns && !moved.is_empty()).then(|| format!("columns are permuted: {}, …", moved.join(", ")))
 }
 
 fn same(candidate: ArrayView1<'_, f64>, reference: ArrayView1<'_, f64>, bound: ArrayView1<'_, f64>) -> bool {

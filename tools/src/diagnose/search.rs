@@ -6,9 +6,11 @@
 //! [`few_bits`] and [`slices`], what is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]:
 //! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is
 //! another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
+//! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out;
 //! [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever
 //! is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it, comes within its bounds.
 
+mod attending;
 mod bench;
 mod bias;
 mod blocks;
@@ -29,6 +31,7 @@ mod pages;
 mod pairs;
 mod parameter;
 mod parameters;
+mod pixels;
 mod replaced;
 mod router;
 mod rows;
@@ -43,7 +46,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use parameters::fitted;
-pub(super) use solved::{describe, is_of_statistics};
+pub(super) use solved::{Told, describe, is_of_statistics};
 
 use std::collections::BTreeSet;
 
@@ -102,8 +105,13 @@ pub(super) fn hypotheses(
         found.extend(unwritten::search(bench, clue));
         found.extend(cached::search(bench));
         found.extend(pairs::search(bench));
+        found.extend(pixels::search(bench));
     }
-    Ok(nearest(bench, found.into_iter().map(|assumed| vec![assumed]).collect()))
+    let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();
+    if is_unexplained {
+        found.extend(attending::search(bench, clue));
+    }
+    Ok(nearest(bench, found))
 }
 
 /// The same of what is dear to look for, where `near`, which is not, explains nothing.

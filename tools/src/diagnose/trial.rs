@@ -9,6 +9,7 @@ use reference::{Site, Storage};
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::mistake::{Assumed, Change};
+use super::catalogue::operator::in_any_layer;
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
 use super::reach::holds_in_some_layers;
@@ -260,7 +261,7 @@ impl Comparison<'_> {
                 tried = self.tried(before, narrowed, fault)?;
             }
         }
-        if tried.is_against {
+        if tried.is_against || leaves_other_layers(fault.site, before.reports, &tried) {
             return Ok((None, far));
         }
         if let Some(bench) = before.bench
@@ -365,6 +366,16 @@ fn fits(fault: &SiteReport, under: &[SiteReport], before: &[SiteReport]) -> bool
     let gone = under.iter().filter(|report| at(report) == at(fault)).all(|report| report.verdict != Verdict::Fault);
     let mut new = under.iter().filter(|report| report.verdict == Verdict::Fault && !was(report));
     gone && under.iter().any(|report| at(report) == at(fault)) && new.next().is_none()
+}
+
+/// Whether what explains a choice of one layer leaves that of another at fault: few choices are off, and by chance some follow from
+/// what is not so; what is so of an operator is so in all layers.
+fn leaves_other_layers(site: Site, before: &[SiteReport], tried: &Tried) -> bool {
+    let is_other =
+        |report: &&SiteReport| in_any_layer(report.site) == in_any_layer(site) && report.site.layer() != site.layer();
+    let others = |reports: &[SiteReport]| faults(reports).into_iter().filter(is_other).map(at).collect::<BTreeSet<_>>();
+    let is_loaded = tried.added.iter().all(|one| one.mistake.is_searched());
+    site.is_choice() && !is_loaded && !others(before).is_disjoint(&others(&tried.reports))
 }
 
 /// In how many calls an operator is wrong.

@@ -142,7 +142,7 @@ impl Compared<'_> {
     pub fn agreement_at(
         &self,
         contract: RoundingContract,
-        is_wanted: fn(Site) -> bool,
+        is_wanted: impl Fn(Site) -> bool,
     ) -> Result<Option<(f64, f64)>, Failure> {
         let mut agreements = self.agreements(contract)?;
         agreements.retain(|(at, _)| is_wanted(at.site));

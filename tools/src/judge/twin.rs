@@ -267,8 +267,10 @@ fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
         site if is_context(site) => {
             matches!(contract.attention, AttentionRound::Eager | AttentionRound::Operands)
         }
-        Site::Layer(_, LayerSite::OProj | LayerSite::DenseDown | LayerSite::SharedDown) => contract.ranks <= 2,
-        Site::Layer(_, LayerSite::Experts) => contract.experts != ExpertSum::EachUnordered,
+        Site::Layer(_, LayerSite::OProj | LayerSite::DenseDown | LayerSite::SharedDown | LayerSite::Mlp) => {
+            contract.ranks <= 2
+        }
+        Site::Layer(_, LayerSite::Experts) => contract.ranks <= 2 && contract.experts != ExpertSum::EachUnordered,
         Site::FinalNorm | Site::Layer(_, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output) => {
             contract.norm_input == NormInput::Stored
         }

@@ -52,6 +52,8 @@ pub struct Report {
 pub enum Conclusion {
     /// No fault, and nothing suspicious.
     Pass,
+    /// No comparison says anything: bounds are above the signal.
+    Inconclusive,
     /// No fault, but values that are further off than independent roundings come.
     Suspicious,
     /// A fault, or what counts as one.
@@ -97,6 +99,8 @@ impl Report {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
+        } else if self.decode.is_none() && self.count(Verdict::Inconclusive) == self.sites.len() {
+            Conclusion::Inconclusive
         } else {
             Conclusion::Pass
         }

@@ -45,6 +45,9 @@ pub(super) fn rest(diagnosis: &Diagnosis) -> String {
         None if !diagnosis.suspicious.is_empty() => {
             "no fault: rounding can make each of these values, but not so many, or not all in one direction".into()
         }
+        None if diagnosis.explained.is_empty() && diagnosis.conclusive == 0 => {
+            "no fault, and nothing is shown that could tell one: every comparison is inconclusive".into()
+        }
         None if diagnosis.explained.is_empty() => {
             "no fault under the local lens: every operator gives what it must of its own inputs".into()
         }

@@ -1,10 +1,11 @@
 //! Two dumps' difference for reading: a line a pair, the drift by layer, where it begins.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use comfy_table::Cell;
 
-use super::table::{number, with_header};
+use super::table::{columns, number, with_header};
 use crate::compare::difference::{Difference, Pair};
 use crate::compare::metrics::Metrics;
 use crate::report::output::Output;
@@ -13,6 +14,16 @@ use crate::report::output::Output;
 const TOLD: usize = 5;
 /// Characters of the bar at a relative difference of 1; one fewer a factor of 4 below.
 const BAR: f64 = 30.0;
+
+/// A line's columns; the last is a remark.
+const HEADER: [&str; 12] =
+    ["site", "max abs", "max rel", "max ulp", "rms", "SNR dB", "cosine", "bias", "NaN a/b", "Inf a/b", "worst at", ""];
+/// Which of them are numbers.
+const FIGURES: Range<usize> = 1..11;
+/// What there is room for last, beginning with what is missed least.
+const LEAST: [&str; 6] = ["bias", "cosine", "rms", "max ulp", "max rel", "worst at"];
+/// Spaces beside a cell, and between it and the next.
+const PADDING: usize = 3;
 
 /// Prints a difference.
 pub fn print_difference(difference: &Difference, output: Output) {
@@ -34,28 +45,47 @@ pub fn plain(difference: &Difference) -> String {
     text + &first(difference)
 }
 
+/// A line a pair. What no pair has is not shown, nor what there is no room for.
 fn figures(pairs: &[Pair]) -> String {
-    let header = [
-        "site", "max abs", "max rel", "max ulp", "rms", "SNR dB", "cosine", "bias", "NaN a/b", "Inf a/b", "worst at",
-        "",
-    ];
-    let mut table = with_header(&header);
-    for pair in pairs {
-        let mut cells = vec![Cell::new(&pair.name)];
-        match &pair.metrics {
-            Some(metrics) => cells.extend(of_metrics(pair, metrics).map(number)),
-            None => cells.extend((0..10).map(|_| Cell::new(""))),
+    let rows: Vec<[String; 12]> = pairs.iter().map(row).collect();
+    let width = |column: usize| {
+        let texts = rows.iter().map(|row| row[column].chars().count());
+        texts.chain([HEADER[column].len()]).max().unwrap_or_default() + PADDING
+    };
+    let mut shown: Vec<usize> =
+        (0..HEADER.len()).filter(|&column| rows.iter().any(|row| !row[column].is_empty())).collect();
+    let mut left_out = Vec::new();
+    for least in LEAST {
+        if shown.iter().map(|&column| width(column)).sum::<usize>() <= columns() {
+            break;
         }
-        let [a, b] = &pair.shapes;
-        let remark = match (&pair.metrics, pair.fault()) {
-            (None, _) => format!("{a:?} in a, {b:?} in b"),
-            (_, Some(fault)) => fault.to_owned(),
-            (Some(metrics), _) if metrics.unequal == 0 => "equal".to_owned(),
-            _ => String::new(),
-        };
-        table.add_row(cells.into_iter().chain([Cell::new(remark)]));
+        if let Some(place) = shown.iter().position(|&column| HEADER[column] == least) {
+            shown.remove(place);
+            left_out.push(least);
+        }
     }
-    table.to_string()
+    let mut table = with_header(&shown.iter().map(|&column| HEADER[column]).collect::<Vec<_>>());
+    for row in &rows {
+        let cell =
+            |&column: &usize| if FIGURES.contains(&column) { number(&row[column]) } else { Cell::new(&row[column]) };
+        table.add_row(shown.iter().map(cell));
+    }
+    let note = format!("\nno room for {}, which a wider terminal and --json show", left_out.join(", "));
+    format!("{table}{}", if left_out.is_empty() { "" } else { &note })
+}
+
+/// A pair's line.
+fn row(pair: &Pair) -> [String; 12] {
+    let figures = pair.metrics.as_ref().map_or_else(Default::default, |metrics| of_metrics(pair, metrics));
+    let [a, b] = &pair.shapes;
+    let remark = match (&pair.metrics, pair.fault()) {
+        (None, _) => format!("{a:?} in a, {b:?} in b"),
+        (_, Some(fault)) => fault.to_owned(),
+        (Some(metrics), _) if metrics.unequal == 0 => "equal".to_owned(),
+        _ => String::new(),
+    };
+    let mut cells = [pair.name.clone()].into_iter().chain(figures).chain([remark]);
+    std::array::from_fn(|_| cells.next().unwrap_or_default())
 }
 
 fn of_metrics(pair: &Pair, m: &Metrics) -> [String; 10] {

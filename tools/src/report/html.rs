@@ -74,8 +74,9 @@ fn page(title: &str, body: &Markup) -> String {
 
 /// The report in a word.
 fn badge(conclusion: Conclusion) -> Markup {
+    let is_doubtful = matches!(conclusion, Conclusion::Suspicious | Conclusion::Inconclusive);
     html! {
-        span.badge.fail[conclusion == Conclusion::Fail].suspicious[conclusion == Conclusion::Suspicious] { (conclusion) }
+        span.badge.fail[conclusion == Conclusion::Fail].suspicious[is_doubtful] { (conclusion) }
     }
 }
 

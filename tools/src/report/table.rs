@@ -1,7 +1,7 @@
 //! Tables: lines for rows, columns as wide as they must be.
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table};
 
 use super::content::{Conclusion, Report};
 use super::coverage::Coverage;
@@ -46,7 +46,7 @@ fn concluded(conclusion: Conclusion) -> Cell {
     let cell = Cell::new(conclusion);
     match conclusion {
         Conclusion::Pass => cell.fg(Color::Green),
-        Conclusion::Suspicious => cell.fg(Color::Yellow),
+        Conclusion::Suspicious | Conclusion::Inconclusive => cell.fg(Color::Yellow),
         Conclusion::Fail => cell.fg(Color::Red).add_attribute(Attribute::Bold),
     }
 }
@@ -82,6 +82,9 @@ pub fn of_reports(reports: &[Report]) -> String {
     let names = rows.first().map(|row| row.each_ref().map(|(name, _)| *name)).unwrap_or_default();
     let header: Vec<&str> = names.into_iter().filter(|name| shown(name)).collect();
     let mut table = with_header(&[&["model"], &header[..], &[""]].concat());
+    if let Some(verdict) = table.column_mut(header.len() + 1) {
+        verdict.set_constraint(ColumnConstraint::ContentWidth);
+    }
     for (report, row) in reports.iter().zip(rows) {
         let figures = row.into_iter().filter(|(name, _)| shown(name)).map(|(_, figure)| number(figure));
         let model = Cell::new(&report.header.model);

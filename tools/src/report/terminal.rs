@@ -80,6 +80,10 @@ fn text(report: &Report) -> String {
     for sentence in report.other_failures() {
         let _ = writeln!(text, "\n{sentence}");
     }
+    if report.conclusion() == Conclusion::Inconclusive {
+        let why = report.sites.iter().find_map(|site| site.note.as_deref());
+        let _ = writeln!(text, "\nno comparison says anything: {}", why.unwrap_or("bounds are above the signal"));
+    }
     let _ = writeln!(text, "\n{}", summary(report));
     text
 }
@@ -90,7 +94,7 @@ pub fn summary(report: &Report) -> String {
     let word = report.conclusion();
     let word = match word {
         Conclusion::Fail => word.red().bold().to_string(),
-        Conclusion::Suspicious => word.yellow().bold().to_string(),
+        Conclusion::Suspicious | Conclusion::Inconclusive => word.yellow().bold().to_string(),
         Conclusion::Pass => word.green().bold().to_string(),
     };
     format!("{word}  {}: {}", counted(report.sites.len(), "comparison"), counts.join(", "))

@@ -1,9 +1,13 @@
 //! The two implementations that the program has itself.
 
 use fixtures::activations::manifest::Manifest;
+use optimized::communicator::members::open;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::models::decoder::Decoder as Optimized;
+use optimized::models::group::Group;
+use reference::config::Config;
+use reference::ranks::Ranks;
 use reference::{RoundingContract, Semantics};
 
 use crate::failure::Failure;
@@ -85,4 +89,26 @@ pub fn load_optimized(
     let loaded = Optimized::load(gpu, config, semantics, &model.checkpoint, || watch(Progress::Step))?;
     watch(Progress::Ends);
     Ok(loaded)
+}
+
+/// Copies a model to devices, each of R ranks with its part.
+pub fn load_ranks(
+    model: &Model,
+    semantics: &Semantics,
+    (choice, count): (DeviceChoice, usize),
+    watch: &mut Watcher<'_>,
+) -> Result<Group, Failure> {
+    let config = model.checkpoint.config();
+    let ranks = sharing(config, count)?;
+    watch(Progress::Begins { what: "copying to the devices", steps: count * config.num_hidden_layers });
+    let members = open(choice, count)?;
+    let loaded = Group::load(members, ranks, (config, semantics), &model.checkpoint, || watch(Progress::Step))?;
+    watch(Progress::Ends);
+    Ok(loaded)
+}
+
+/// R ranks that share a model.
+pub fn sharing(config: &Config, count: usize) -> Result<Ranks, Failure> {
+    let help = "give --tp a number of ranks that can share the model";
+    Ranks::of(config, count).map_err(|error| Failure::new(error.to_string()).help(help))
 }

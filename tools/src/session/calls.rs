@@ -84,7 +84,7 @@ pub(super) fn infer(
     let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
         return without_last(&fed, &sizes).ok_or(problem);
     };
-    let fed = shown.spread(&fed)?;
+    let fed = shown.spread(&fed);
     if fed.iter().all(|one| one.slots.is_empty()) {
         shown.require_places(&fed)?;
     }
@@ -157,27 +157,15 @@ impl Shown {
     }
 
     /// A prompt for each list: of a batch of one prompt, each has it; where none is known, nothing is said of each.
-    fn spread(&self, fed: &[Fed]) -> Result<Vec<Fed>, Failure> {
+    fn spread(&self, fed: &[Fed]) -> Vec<Fed> {
         let lists = self.lists();
         match fed {
             [] if lists == 1 || self.calls[0].iter().all(|list| *list == self.calls[0][0]) => {
-                Ok(vec![Fed::default(); lists])
+                vec![Fed::default(); lists]
             }
-            [one] if lists > 1 => {
-                if self.calls.len() > 1 {
-                    let problem = format!(
-                        "the dump has {lists} lists of rows in {} calls, and one prompt came with it: they may be beams, whose rows \
-                         change places between calls",
-                        self.calls.len()
-                    );
-                    let help = "give a list of tokens for each, --tokens @file.json with [[1, 2, 3], [1, 2, 3]], if they keep their \
-                                places; else dump with num_beams=1";
-                    return Err(Failure::new(problem).help(help));
-                }
-                Ok(vec![one.clone(); lists])
-            }
-            _ if self.is_ragged(fed) => Ok((0..lists).map(|list| self.padded(list, &fed[list])).collect()),
-            _ => Ok(fed.to_vec()),
+            [one] if lists > 1 => vec![one.clone(); lists],
+            _ if self.is_ragged(fed) => (0..lists).map(|list| self.padded(list, &fed[list])).collect(),
+            _ => fed.to_vec(),
         }
     }
 

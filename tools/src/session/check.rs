@@ -14,7 +14,7 @@ use reference::site::Extent;
 use reference::{RoundingContract, Semantics, Site};
 
 use super::asked::{Asked, Subject, reports};
-use super::backend::load_optimized;
+use super::backend::{load_optimized, load_ranks};
 use super::decoding::decode_optimized;
 use super::model::Model;
 use super::need;
@@ -42,6 +42,8 @@ pub struct Computed {
     pub semantics: Semantics,
     /// The device.
     pub device: DeviceChoice,
+    /// How many ranks share the model, if it is run so.
+    pub ranks: Option<usize>,
 }
 
 /// Refuses a check that needs more anonymous memory than there may be, by an estimate: what an emulated device holds, what it
@@ -63,10 +65,17 @@ pub fn check(
     asked: &Asked,
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Report>, Failure> {
-    let Computed { tokens, shown, decode, semantics, device } = computed;
+    let Computed { tokens, shown, decode, semantics, device, ranks } = computed;
     let mut prompt = Prompt::find(tokens.as_deref(), model, None)?;
     prompt.check(model.checkpoint.config(), *decode)?;
     let media = shown.find(model, &prompt)?;
+    if let Some(count) = *ranks {
+        if media.is_some() {
+            return Err(Failure::new(format!("--tp {count}: the prompt shows images or videos"))
+                .help("ranks run the text model alone: leave --tp out, or give a prompt of text"));
+        }
+        return check_ranks(model, (computed, count), prompt, asked, watch);
+    }
     let optimized = load_optimized(model, semantics, *device, watch)?;
 
     watch(Progress::Begins { what: &format!("running {}", model.name), steps: *decode });
@@ -116,6 +125,49 @@ pub fn check(
         all.extend(of_module((model, &optimized), computed, (&ran, prompt.tokens.len()), asked, watch)?);
     }
     Ok(all)
+}
+
+/// Puts what so many ranks computed together next to the reference, which is not shared: its bounds are those of sums over ranks.
+fn check_ranks(
+    model: &Model,
+    (computed, count): (&Computed, usize),
+    mut prompt: Prompt,
+    asked: &Asked,
+    watch: &mut Watcher<'_>,
+) -> Result<Vec<Report>, Failure> {
+    let Computed { decode, semantics, device, .. } = computed;
+    let group = load_ranks(model, semantics, (*device, count), watch)?;
+    watch(Progress::Begins { what: &format!("running {} on {count} ranks", model.name), steps: *decode });
+    let mut live = Live::default();
+    let how = Decode { tokens: *decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+    let read = (&prompt.tokens[..], None);
+    let choices = decode_optimized(&group, read, &how, Some(&mut live), |_| watch(Progress::Step))?;
+    watch(Progress::Ends);
+    prompt.decoded = choices.iter().map(|choice| choice.token).collect();
+    // The last token is not read.
+    let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
+    let steps = [[&prompt.tokens[..], fed].concat()];
+    let compared = Compared {
+        config: model.checkpoint.config(),
+        weights: &model.checkpoint,
+        semantics: *semantics,
+        candidate: &live,
+        steps: &steps,
+        prompt: prompt.tokens.len(),
+        media: None,
+        hidden: None,
+    };
+    let subject = Subject {
+        comparison: Comparison::new(compared, RoundingContract { ranks: count, ..RoundingContract::PARITY }),
+        name: model.name.clone(),
+        candidate: format!("the CUDA path on {count} ranks, on {}", group.gpu().name()),
+        precision_from: "what the kernels do".into(),
+        notes: notes(model, prompt.tokens.len(), steps[0].len()),
+        prompt: &prompt,
+        whole: true,
+        emulated: Some(group.gpu().form().is_some()),
+    };
+    reports(model, &[subject], asked, watch)
 }
 
 /// Puts what a module computed next to the reference, which is given its tokens and hidden states.

@@ -1,21 +1,23 @@
 //! Decoding on either backend, by the same rules.
 
+pub mod on_device;
+
 use std::collections::VecDeque;
 
 use fixtures::checkpoint::Checkpoint;
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 use optimized::models::capture::Capture;
-use optimized::models::decoder::Decoder as Optimized;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use reference::decode::Decode;
 use reference::media::Media;
 use reference::models::decoder::Decoder;
-use reference::ops::sampling::{Choice, Sampling, sample};
+use reference::ops::sampling::{Choice, sample};
 use reference::probe::Probe;
 use reference::run::Run;
 use reference::{Error, Real, RoundingContract, Site, Tracked};
 
+use self::on_device::OnDevice;
 use super::kept::Kept;
 use super::phases::{Phase, Standing};
 use super::precision::named;
@@ -142,9 +144,9 @@ impl<T> Probe<T> for Last {
     }
 }
 
-/// On the CUDA path, of a prompt and what it shows. Greedy tokens are chosen on the device.
-pub fn decode_optimized(
-    model: &Optimized,
+/// On the CUDA path, of a prompt and what it shows.
+pub fn decode_optimized<M: OnDevice>(
+    model: &M,
     (prompt, media): (&[u32], Option<&Media>),
     how: &Decode,
     mut capture: Option<&mut dyn Capture>,
@@ -169,16 +171,7 @@ pub fn decode_optimized(
         if choices.len() == how.tokens {
             return Ok(choices);
         }
-        let choice = match how.sampling {
-            Sampling::Greedy => {
-                let (token, margin) = model.greedy(&logits)?;
-                Choice { token, margin: f64::from(margin) }
-            }
-            Sampling::Random(_) => {
-                let last = model.last_row(&logits)?;
-                sample(&how.sampling, ArrayView1::from(&last), &mut rng).map_err(Error::from)?
-            }
-        };
+        let choice = model.choose(&logits, &how.sampling, &mut rng)?;
         each(&choice);
         next = vec![choice.token];
         choices.push(choice);

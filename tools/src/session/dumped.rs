@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::ranks::merged;
-use fixtures::names::map::NameMap;
+use fixtures::names::map::{NameMap, Rule};
 use fixtures::names::sited::Sited;
 use reference::media::Media;
 use reference::ranks::Ranks;
@@ -14,6 +14,8 @@ use reference::{LayerSite, Semantics, Site};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
+use crate::report::figures::counted;
+use crate::session::beams::Beams;
 use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::pixels::Shown;
@@ -51,6 +53,8 @@ pub struct Dumped {
     pub embedded: usize,
     /// Tokens at the end of what was given that the dump has no rows of.
     pub unread: usize,
+    /// Which row of each call it has, where rows change places between calls.
+    pub beam: Option<Vec<usize>>,
     /// The tokens of each forward pass.
     pub steps: Vec<Vec<u32>>,
     /// How its engine rounds.
@@ -76,22 +80,60 @@ impl Dumped {
             };
         let config = model.checkpoint.config().under(&semantics);
         let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
-        require_known(&values)?;
+        require_known(&values, given.names.as_deref())?;
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
         let understood = |values| Understood { values, manifest: manifest.clone(), semantics }.dumped(given, model);
-        let Some(inputs) = values.of_inputs().filter(|inputs| embedded::any(inputs, model)) else {
-            return understood(values);
-        };
-        match (understood(inputs), understood(values)) {
-            (Ok(inputs), Ok(outputs)) => {
+        let inputs = values.of_inputs().filter(|inputs| embedded::any(inputs, model));
+        let others = values.listing();
+        let outputs = match (inputs.map(understood), understood(values)) {
+            (Some(Ok(inputs)), Ok(outputs)) => {
                 let is_nearer = inputs[0].layers_agree(model)? > outputs[0].layers_agree(model)?;
-                Ok(if is_nearer { inputs } else { outputs })
+                return Ok(if is_nearer { inputs } else { outputs });
             }
-            (Ok(inputs), Err(_)) => Ok(inputs),
-            (Err(_), outputs) => outputs,
+            (Some(Ok(inputs)), Err(_)) => return Ok(inputs),
+            (_, outputs) => outputs?,
+        };
+        Dumped::nearest(outputs, others.into_iter().filter_map(|other| understood(other).ok()), model)
+    }
+
+    /// Of a list with a tensor for each layer whose names may mean other values than layers' outputs, which it has not: those that it has.
+    fn nearest(
+        outputs: Vec<Self>,
+        others: impl Iterator<Item = Vec<Self>>,
+        model: &Model,
+    ) -> Result<Vec<Self>, Failure> {
+        let Some(list) = outputs[0].values.reading().list else { return Ok(outputs) };
+        if outputs[0].list_agrees(model)? > 0.0 {
+            return Ok(outputs);
         }
+        let mut best: Option<(f64, Vec<Self>)> = None;
+        for other in others {
+            let agree = other[0].list_agrees(model)?;
+            // What is passed on has the name of what passes it on.
+            if agree > 0.0 && best.as_ref().is_none_or(|(most, _)| agree >= *most) {
+                best = Some((agree, other));
+            }
+        }
+        match best {
+            Some((_, other)) => Ok(other),
+            None if list.is_said => Ok(outputs),
+            None => Err(Failure::new(format!(
+                "{}: names are numbers alone, and values are far from everything in a layer that is as wide: its output, \
+                 its attention's, its network's, norms",
+                outputs[0].values.dump().path().display()
+            ))
+            .help(naming())),
+        }
+    }
+
+    /// The share of bits of what a list has that are those of the twin.
+    fn list_agrees(&self, model: &Model) -> Result<f64, Failure> {
+        let list = self.values.reading().list;
+        let is_listed = |site| matches!((site, list), (Site::Layer(_, site), Some(list)) if site == list.of);
+        let agreement = self.compared(model).agreement_at(self.known.contract, is_listed)?;
+        Ok(agreement.map_or(0.0, |(_, bits)| bits))
     }
 
     /// The share of bits of what layers put out that are those of the twin; none, where nothing of it is shown.
@@ -102,16 +144,7 @@ impl Dumped {
     }
 
     fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {
-        Compared {
-            config: model.checkpoint.config(),
-            weights: &model.checkpoint,
-            semantics: self.semantics,
-            candidate: &self.values,
-            steps: &self.steps,
-            prompt: self.prompt.tokens.len(),
-            media: self.media.as_ref(),
-            hidden: None,
-        }
+        compared((model, self.semantics), &self.values, (&self.steps, &self.prompt), self.media.as_ref())
     }
 
     /// It, and the model that it is put next to.
@@ -138,31 +171,57 @@ impl Understood {
             manifest.get_or_insert_default().tokens = given.shown.places(model)?;
         }
         let mut asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
-        let count = asked.len();
-        let seen = given.shown.of_each(model, &mut asked)?;
+        let mut seen = given.shown.of_each(model, &mut asked)?;
+        // One engine computed all requests, so that what is known of the first is known of all.
         let mut known: Option<Known> = None;
-        let read = |(RequestRows { request, prompt, embedded, unread }, media): (RequestRows, Option<Media>)| {
+        let are_named = manifest.iter().flat_map(|manifest| &manifest.calls).any(|call| call.requests.is_some());
+        if let [first, _, ..] = &asked[..]
+            && !are_named
+            && seen.iter().all(Option::is_none)
+        {
+            let (steps, one) = (first.request.steps(), values.of(first.request.clone()));
+            let compared = compared((model, semantics), &one, (&steps, &first.prompt), None);
+            let contract = known.insert(contract_of(&one, given.precision.as_deref(), &compared)?).contract;
+            let beams = Beams::of((model, &values), (semantics, contract), &asked);
+            if let Some(settled) = beams.map(|beams| beams.settled()).transpose()?.flatten() {
+                seen = vec![None; settled.len()];
+                asked = settled;
+            }
+        }
+        let count = asked.len();
+        let read = |(rows, media): (RequestRows, Option<Media>)| {
+            let RequestRows { request, prompt, embedded, unread, beam } = rows;
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
-            let compared = Compared {
-                config: model.checkpoint.config(),
-                weights: &model.checkpoint,
-                semantics,
-                candidate: &values,
-                steps: &steps,
-                prompt: prompt.tokens.len(),
-                media: media.as_ref(),
-                hidden: None,
+            let known = if let Some(known) = &known {
+                known.clone()
+            } else {
+                let compared = compared((model, semantics), &values, (&steps, &prompt), media.as_ref());
+                known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
             };
-            // One engine computed all requests, so that what is known of the first is known of all.
-            let known = match &known {
-                Some(known) => known.clone(),
-                None => known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone(),
-            };
-            Ok(Dumped { values, request, prompt, embedded, unread, steps, known, semantics, media })
+            Ok(Dumped { values, request, prompt, embedded, unread, beam, steps, known, semantics, media })
         };
         asked.into_iter().zip(seen).map(read).collect()
+    }
+}
+
+/// What is compared of a request.
+fn compared<'a>(
+    (model, semantics): (&'a Model, Semantics),
+    candidate: &'a Sited,
+    (steps, prompt): (&'a [Vec<u32>], &Prompt),
+    media: Option<&'a Media>,
+) -> Compared<'a> {
+    Compared {
+        config: model.checkpoint.config(),
+        weights: &model.checkpoint,
+        semantics,
+        candidate,
+        steps,
+        prompt: prompt.tokens.len(),
+        media,
+        hidden: None,
     }
 }
 
@@ -189,7 +248,7 @@ pub fn open_ranks(path: &Path, ranks: usize, model: &Model) -> Result<Dump, Fail
 const LISTED: usize = 12;
 
 /// Refuses a dump of whose names fewer than half are known: what the rest says would be no verdict on the model.
-fn require_known(dump: &Sited) -> Result<(), Failure> {
+fn require_known(dump: &Sited, names: Option<&Path>) -> Result<(), Failure> {
     let (unknown, all) = (&dump.reading().unknown, dump.dump().names().count());
     if 2 * unknown.len() <= all {
         return Ok(());
@@ -206,8 +265,18 @@ fn require_known(dump: &Sited) -> Result<(), Failure> {
         format!("{path}: {known} of {all} names are known, read as {engine}'s; these are not: {listed}{more}");
     Err(Failure::new(problem).help(match dump.better() {
         Some(other) => format!("they look like {other}'s: is that the producer that the manifest should name?"),
-        None => naming(),
+        None => names.map(|file| without_match(dump, file)).transpose()?.flatten().unwrap_or_else(naming),
     }))
+}
+
+/// The rules of a file that no name of the dump is of, in words; nothing, if all have one.
+fn without_match(dump: &Sited, file: &Path) -> Result<Option<String>, Failure> {
+    let map = NameMap::load(file)?;
+    let is_idle = |rule: &&Rule| !dump.dump().names().any(|name| rule.from.match_name(name).is_some());
+    let idle: Vec<&str> = map.rules.iter().filter(is_idle).map(|rule| rule.from.text()).collect();
+    let shown = idle.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+    let all = counted(map.rules.len(), "rule");
+    Ok((!idle.is_empty()).then(|| format!("of {}'s {all}, these have no name in the dump: {shown}", file.display())))
 }
 
 const HELP_SCORES: &str = "scores are what generate makes of logits, by temperature, penalties and filters: keep these, with \

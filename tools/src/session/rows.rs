@@ -29,6 +29,8 @@ pub struct RequestRows {
     pub embedded: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
+    /// Which row of each call it has, where rows change places.
+    pub beam: Option<Vec<usize>>,
 }
 
 /// The prompts that are typed: numbers with commas, or `@` and the name of a JSON file, or what such a file holds.
@@ -73,7 +75,7 @@ pub fn requests(
     let decode = decode.map(|decode| &decode.tokens[..]);
     let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
-        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded, unread })
+        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded, unread, beam: None })
     });
     rows.collect()
 }

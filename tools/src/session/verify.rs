@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
 use fixtures::names::sited::Sited;
-use reference::Site;
+use reference::{LayerSite, Site};
 
 use super::asked::{Asked, Asking, Subject, reports};
 use super::backend::ran_on_emulated;
@@ -172,6 +172,13 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
             "{tokens} at the end of what was given that the dump has no rows of: the last is never read"
         ));
     }
+    if let Some(rows) = &dumped.beam {
+        let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
+        let rows = rows.join(", ");
+        notes.push(format!(
+            "rows change places between calls, as those of a beam search do: recovered from values, this is rows {rows} of calls 0 on"
+        ));
+    }
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {
@@ -190,6 +197,10 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         let read = "names are numbers of layers alone, and the first has the tokens' embeddings: read as what goes into each layer";
         notes.push(read.into());
+    }
+    if let Some(of) = reading.list.map(|list| list.of).filter(|of| *of != LayerSite::Output) {
+        let first = Site::Layer(0, of);
+        notes.push(format!("names say nothing but layers' numbers: values are those of {first} and its like"));
     }
     if !dump.rivals().is_empty() {
         notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));

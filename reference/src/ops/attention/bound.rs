@@ -58,7 +58,7 @@ impl Attention {
         let d = self.head_dim;
         let certain = error.certain.axis_chunks_iter_mut(Axis(1), d).into_par_iter();
         certain.zip(error.sigma.axis_chunks_iter_mut(Axis(1), d)).enumerate().for_each(|(head, (mut c, mut s))| {
-            let group = self.key_head(head);
+            let group = self.value_head(head);
             for first in (0..o.nrows()).step_by(BLOCK) {
                 let rows = BLOCK.min(o.nrows() - first);
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);
@@ -70,7 +70,12 @@ impl Attention {
                         sigma: self.head(ve.sigma.view(), group),
                         out: o.view().slice_move(s![first + i, self.columns(head)]),
                     };
-                    let weights = Weights::new(&softmax, i, &scores, self.sink);
+                    let weights = Weights::new(
+                        &softmax,
+                        i,
+                        &scores,
+                        (self.beside(inputs.k.value.nrows()), self.merged.is_some()),
+                    );
                     let (certain, sigma) = match self.softmax {
                         ScoreType::F32 => self.mean_error(&values, &weights),
                         ScoreType::Bf16 => self.narrow_mean_error(&values, &weights, scores.certain.row(i)),
@@ -118,7 +123,12 @@ impl Attention {
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);
                 let scores = scores.exponentiated(&softmax, self);
                 for i in 0..rows {
-                    let row = Weights::new(&softmax, i, &scores, self.sink);
+                    let row = Weights::new(
+                        &softmax,
+                        i,
+                        &scores,
+                        (self.beside(inputs.k.value.nrows()), self.merged.is_some()),
+                    );
                     let independent: f64 = row.own.iter().map(|s| s * s).sum();
                     let together: f64 = row.shared.iter().sum();
                     for j in (0..row.probability.len()).filter(|&j| softmax.scores[[i, j]] > f64::NEG_INFINITY) {
@@ -161,7 +171,7 @@ impl Attention {
         for head in 0..self.query_heads {
             let rows = s![head * n..(head + 1) * n, ..];
             let (p, pc, ps) = (p.value.slice(rows), pe.certain.slice(rows), pe.sigma.slice(rows));
-            let group = self.key_head(head);
+            let group = self.value_head(head);
             // What is not a number fails by itself, and must not reach the tokens before it.
             let v = self.head(v.view(), group).mapv(|v| if v.is_finite() { v.abs() } else { 0.0 });
             let lost = self.accumulator.flushed_factor() + underflow;
@@ -257,12 +267,14 @@ impl ScoreError {
     /// d: with the rounding of the difference to the largest score, and the exponential's own error.
     fn exponentiated(mut self, softmax: &Softmax<f64>, p: &Attention) -> Self {
         let (unit, function) = (p.unit, -(-p.exponential.off()).ln_1p());
+        // Where splits are put together, a score counts beside its split's largest, too.
+        let times = if p.merged.is_some() { 3.0 } else { 1.0 };
         Zip::indexed(&mut self.certain).and(&mut self.own).and(&softmax.scores).for_each(|(i, _), d, own, &score| {
             if score > f64::NEG_INFINITY {
                 let largest = softmax.largest[i];
                 let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL) + function;
-                *d += exponent;
-                *own = together(*own, exponent / 3.0_f64.sqrt()).min(*d);
+                *d = times * (*d + exponent);
+                *own = together(times * *own, times * exponent / 3.0_f64.sqrt()).min(*d);
             }
         });
         self
@@ -277,10 +289,21 @@ impl Weights {
         moved + own * (p + moved) + floor
     }
 
-    fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError, sink: Option<f64>) -> Self {
+    fn new(softmax: &Softmax<f64>, i: usize, scores: &ScoreError, (sink, is_merged): (Option<f64>, bool)) -> Self {
         let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
         let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();
-        let logarithm: Vec<f64> = softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect();
+        let logarithm: Vec<f64> = if is_merged {
+            // Of what underflows beside its split's largest nothing is known.
+            let each = probability.iter().zip(softmax.scores.row(i)).zip(&d);
+            let log = |((p, score), d): ((&f64, &f64), &f64)| match *score {
+                f64::NEG_INFINITY => f64::NEG_INFINITY,
+                _ if *p > 0.0 => p.ln(),
+                _ => -d,
+            };
+            each.map(log).collect()
+        } else {
+            softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect()
+        };
         // A sink has the rest, and no error.
         let rest = sink.map_or(0.0, |sink| (sink - softmax.largest[i]).exp() / sum);
         let certain = Spread::new(&probability, &logarithm, &d, rest);

@@ -7,8 +7,8 @@
 //! - Rounding: R1 x to f32; s and s − r to f32; r and the bits fused, so each step of Horner's scheme once; the bits cut off.
 //! - Below the smallest normal f32 it is 0.
 //! - Of 16-bit queries, keys and values torch computes it so, eight keys at a time, or sixteen where the processor has AVX-512.
-//!   What is left of a row's keys, which are others in a decode than in a prefill, has a library's there, and the cubic here:
-//!   they are within [`Exponential::off`] of one another. Its quintic, of f32, is not performed, and is within the bound.
+//!   What is left of the keys of a call has a library's; where these are others (sixteen at a time, behind padding, in a cache of
+//!   fixed length) both are within [`Exponential::off`] of one another. Its quintic, of f32, is not performed, and is within the bound.
 //! - Source: `fexp_u20` in torch 2.15's `ATen/cpu/vec/vec256/vec256_float.h`, `_exp_reduce_sum_fusion_kernel` in its
 //!   `FlashAttentionKernel.cpp`.
 

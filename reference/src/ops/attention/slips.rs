@@ -6,7 +6,9 @@
 //! j > i − w                                   window of the last w tokens
 //! j ≤ i, or j < m where i < m                 prefix of m tokens that see each other both ways, as PaliGemma's
 //! j < t·(⌊i/t⌋ + 1)                           mask by tiles: those of a tile of t tokens see each other both ways
-//! j ∉ [a, e)                                  keys a to e − 1, which fill no page of the cache, are not seen by a later call
+//! j ∉ [a, e)                                  keys a to e − 1, which fill no page of the cache, are not seen by a later call; nor
+//!                                             others, by their number, their distance or their place in a tile (`unseen`)
+//! p(j) = exp s(j) / (z + Σᵢ exp s(i))         z keys of zeros, that fill up a tile or are slots of a cache without a token
 //! ```
 
 use std::ops::Range;
@@ -34,14 +36,34 @@ impl Attention {
         };
         let (key_head, causal) = (semantics.key_head, semantics.causal);
         let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, causal_tile: tile, .. } = *semantics;
-        Attention { scale, key_head, causal, cap, sink, window, prefix, tile, softmax, probabilities, order, ..self }
+        let Semantics { tiled_heads: tiled, unseen, unfilled: zeros, merged, .. } = *semantics;
+        let seen = Attention { causal, window, prefix, tile, unseen, zeros, merged, ..self };
+        Attention { scale, key_head, tiled, cap, sink, softmax, probabilities, order, ..seen }
     }
 
-    /// g of h.
+    /// g of h, of keys.
     pub(in crate::ops) fn key_head(&self, head: usize) -> usize {
+        self.head_of(head, self.tiled.is_some_and(|half| half.has()[0]))
+    }
+
+    /// g of h, of values.
+    pub(in crate::ops) fn value_head(&self, head: usize) -> usize {
+        self.head_of(head, self.tiled.is_some_and(|half| half.has()[1]))
+    }
+
+    fn head_of(&self, head: usize, is_tiled: bool) -> usize {
         match self.key_head {
-            KeyHead::Grouped => head / (self.query_heads / self.key_heads),
-            KeyHead::Tiled => head % self.key_heads,
+            KeyHead::Grouped if !is_tiled => head / (self.query_heads / self.key_heads),
+            KeyHead::Grouped | KeyHead::Tiled => head % self.key_heads,
+        }
+    }
+
+    /// The score that the softmax's denominator has beside those of so many keys: a sink's, and those of zeros.
+    pub(in crate::ops) fn beside(&self, keys: usize) -> Option<f64> {
+        let zeros = self.zeros.map(|zeros| zeros.of(keys)).filter(|zeros| *zeros > 0).map(|zeros| (zeros as f64).ln());
+        match (self.sink, zeros) {
+            (Some(sink), Some(zeros)) => Some((sink.exp() + zeros.exp()).ln()),
+            (sink, zeros) => sink.or(zeros),
         }
     }
 
@@ -54,6 +76,7 @@ impl Attention {
             Causal::Strict if position == 0 => s,
             Causal::Strict => position,
             Causal::All => s,
+            Causal::Call => position.saturating_sub(self.call) + 1,
         };
         let of_tile = self.tile.map_or(0, |tile| s.min((position / tile.max(1) + 1) * tile.max(1)));
         seen.max(both_ways).max(of_tile)
@@ -69,11 +92,23 @@ impl Attention {
         self.first_seen(position)..self.seen(position, s)
     }
 
-    /// Keys in two runs around those that are lost.
-    pub(in crate::ops) fn without_lost(&self, keys: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        let [from, to] = self.lost.unwrap_or([keys.end, keys.end]);
-        let runs = [keys.start..keys.end.min(from), keys.start.max(to)..keys.end];
-        runs.into_iter().filter(|run| !run.is_empty())
+    /// The runs of keys that the token at a position does not see, wherever its mask ends.
+    pub(in crate::ops) fn lost_keys(&self, position: usize) -> Vec<Range<usize>> {
+        let unseen = self.unseen.map(|unseen| unseen.runs(position, self.call)).unwrap_or_default();
+        self.lost.map(|[from, to]| from..to).into_iter().chain(unseen).collect()
+    }
+
+    /// Keys in runs around those that the token at a position does not see.
+    pub(in crate::ops) fn without_lost(
+        &self,
+        keys: Range<usize>,
+        position: usize,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let around = |runs: Vec<Range<usize>>, lost: Range<usize>| {
+            let parts = |run: Range<usize>| [run.start..run.end.min(lost.start), run.start.max(lost.end)..run.end];
+            runs.into_iter().flat_map(parts).filter(|run| !run.is_empty()).collect()
+        };
+        self.lost_keys(position).into_iter().fold(vec![keys], around).into_iter()
     }
 
     /// A scaled score under the cap, whose quotient, function and product are each rounded as scores are.

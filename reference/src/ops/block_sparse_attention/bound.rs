@@ -22,13 +22,16 @@ impl BlockSparseAttention {
         let carried = ErrorBound::carried_through(&errors.each_ref());
         let mut error = ErrorBound { carried, ..ErrorBound::exact(o.dim()) };
         let ErrorBound { certain, sigma, .. } = &mut error;
-        self.for_each_share(k.dim().0, chosen, [certain, sigma], |queries| {
+        let s = k.dim().0;
+        self.for_each_share(s, chosen, [certain, sigma], |queries| {
             let [qe, ke, ve] = &errors;
             let q = gathered(q, qe, |x| one_row(self.gather_queries(x, queries)));
-            let [k, v] = [(k, ke), (v, ve)].map(|(x, e)| gathered(x, e, |x| self.gather_keys(x, queries)));
+            let Share { key_head, value_head, .. } = *queries.share;
+            let each = [(k, ke, key_head), (v, ve, value_head)];
+            let [k, v] = each.map(|(x, e, head)| gathered(x, e, |x| self.gather_keys(x, head, queries)));
             let own = self.gather_heads(o.view(), queries);
             let heads = own.dim();
-            let part = self.alone(queries.share).bound(&q, &k, &v, &one_row(own));
+            let part = self.alone(queries.share, s).bound(&q, &k, &v, &one_row(own));
             [part.certain, part.sigma].map(|part| part.into_shape_with_order(heads).expect("as many values"))
         });
         error
@@ -50,27 +53,31 @@ impl BlockSparseAttention {
         for (row, share) in (0..n).flat_map(|row| shares.iter().map(move |share| (row, share))) {
             let queries = self.queries((n, s), row, share, chosen);
             let q = gathered(q, &errors[0], |x| one_row(self.gather_queries(x, &queries)));
-            let k = gathered(k, &errors[1], |x| self.gather_keys(x, &queries));
+            let k = gathered(k, &errors[1], |x| self.gather_keys(x, share.key_head, &queries));
             let rows: Vec<usize> = share.heads.iter().map(|head| head * n + row).collect();
             let keys: Vec<usize> = queries.keys.iter().cloned().flatten().collect();
             let own = shown.select(Axis(0), &rows).select(Axis(1), &keys);
-            let part = self.alone(share).bound_probabilities(&q, &k, &own);
+            let part = self.alone(share, s).bound_probabilities(&q, &k, &own);
             queries.scatter(n, &part.certain, &mut error.certain);
             queries.scatter(n, &part.sigma, &mut error.sigma);
         }
         error
     }
 
-    /// Attention of one token's heads of one share to all keys that it is given.
-    fn alone(&self, share: &Share) -> Attention {
+    /// Attention of one token's heads of one share to all keys that it is given, of so many.
+    fn alone(&self, share: &Share, keys: usize) -> Attention {
         Attention {
             query_heads: share.heads.len(),
             key_heads: 1,
             key_head: KeyHead::Grouped,
+            tiled: None,
             causal: Causal::Inclusive,
             window: None,
             prefix: None,
             lost: None,
+            unseen: None,
+            sink: self.attention.beside(keys),
+            zeros: None,
             ..self.attention
         }
     }

@@ -22,6 +22,18 @@ pub fn kept<T: Real>(x: &Tracked<T>, grid: CacheGrid, head_dim: usize) -> Tracke
     let mut y = x.clone();
     let (steps, of) = match grid {
         CacheGrid::Scaled(steps, of) => (steps, of),
+        CacheGrid::E5m2 => {
+            for (at, value) in x.value.indexed_iter() {
+                let (value, off) = (value.wide(), x.error.as_ref().map_or(0.0, |error| error.certain[at]));
+                let [low, middle, high] = [value - off, value, value + off].map(e5m2);
+                y.value[at] = T::of(middle);
+                if let Some(ErrorBound { certain, sigma, .. }) = &mut y.error {
+                    let apart = (high - middle).max(middle - low);
+                    (certain[at], sigma[at]) = (apart, apart);
+                }
+            }
+            return y;
+        }
         CacheGrid::Clip(limit) => {
             y.value.mapv_inplace(|x| T::of(x.wide().clamp(-limit.abs(), limit.abs())));
             return y;
@@ -40,6 +52,15 @@ pub fn kept<T: Real>(x: &Tracked<T>, grid: CacheGrid, head_dim: usize) -> Tracke
         }
     }
     y
+}
+
+/// The nearest E5M2, of two the even one; what is beyond the largest becomes that.
+fn e5m2(x: f64) -> f64 {
+    const LARGEST: f64 = 57_344.0;
+    // Two bits of fraction, from the exponent of 2⁻¹⁴ on.
+    let exponent = if x == 0.0 { -14.0 } else { x.abs().log2().floor().max(-14.0) };
+    let step = (exponent - 2.0).exp2();
+    ((x / step).round_ties_even() * step).clamp(-LARGEST, LARGEST)
 }
 
 /// The elements that have a scale in common.

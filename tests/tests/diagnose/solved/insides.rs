@@ -5,7 +5,7 @@ use reference::LayerSite;
 use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Projection, Weight};
 
-use super::{M2, M2_BF16, Shown, has, narrowed};
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 
 /// The expert that differs.
 const EXPERT: usize = 2;
@@ -91,4 +91,199 @@ fn tokens_have_the_routing_of_others() {
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     has(&said, "in 10 of 40 rows, 30, 31, 32, 33, …: tokens have the experts and weights of the row 1 before it");
+}
+
+/// The experts' sum where all of some experts have another activation: of a hidden channel, gate and up projection.
+fn with_activation(
+    (model, shown): (&Decoder<'_>, &Shown),
+    is_off: impl Fn(usize) -> bool,
+    hidden: impl Fn(usize, f32, f32) -> f32,
+) -> Array2<f32> {
+    let mut sum = shown.of(1, LayerSite::Experts).clone();
+    let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+    let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+    for ((token, slot), &expert) in chosen.indexed_iter().filter(|(_, expert)| is_off(**expert)) {
+        let of = |hidden: &dyn Fn(usize, f32, f32) -> f32| output((model, expert), x.row(token), hidden);
+        sum.row_mut(token).scaled_add(weights[[token, slot]], &(of(&hidden) - of(&|_, g, u| silu(g) * u)));
+    }
+    sum
+}
+
+fn hard_swish(x: f32) -> f32 {
+    x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)
+}
+
+#[test]
+fn experts_with_another_gate() {
+    type Hidden = fn(usize, f32, f32) -> f32;
+    let cases: [(Hidden, &str); 5] = [
+        (|_, g, u| hard_swish(g) * u, "takes the gate's hard swish times the up projection, for its activation"),
+        (|_, g, u| g.max(0.0).powi(2) * u, "takes the gate's squared ReLU times the up projection, for its activation"),
+        (|_, g, u| g / (1.0 + (-1.3 * g).exp()) * u, "takes g·σ(a·g)·u with a = 1.3000, for its activation"),
+        (
+            |channel, g, u| if channel < 12 { silu(u) * g } else { silu(g) * u },
+            "takes the gate and the up projection in each other's place, for its activation, in hidden channels 0 to 11 of 32",
+        ),
+        (|channel, g, u| if channel < 28 { silu(g) * u } else { 0.0 }, "leaves out hidden channels 28 to 31 of 32"),
+    ];
+    for (hidden, what) in cases {
+        let port = |model: &Decoder<'_>, shown: &Shown| with_activation((model, shown), |_| true, hidden);
+        has(&M2.said_of(LayerSite::Experts, &port), &format!("every expert {what}"));
+    }
+}
+
+#[test]
+fn some_experts_with_another_gate() {
+    for (subject, of) in [(&M2, (|y| y) as fn(Array2<f32>) -> Array2<f32>), (&M2_BF16, narrowed)] {
+        let port = |model: &Decoder<'_>, shown: &Shown| {
+            of(with_activation((model, shown), |expert| expert == 2 || expert == 5, |_, g, u| g.max(0.0) * u))
+        };
+        let said = subject.said_of(LayerSite::Experts, &port);
+        assert!(
+            said[0].contains("experts 2 and 5 take the gate's ReLU times the up projection, for its activation"),
+            "{said:#?}"
+        );
+    }
+}
+
+/// A split sum of which the last part is not added, for the gate alone.
+#[test]
+fn a_gate_without_its_last_input_channels() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        for ((token, slot), &expert) in chosen.indexed_iter() {
+            let weight = |of| {
+                model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there").dense()
+            };
+            let [gate, up, down]: [Array2<f32>; 3] = [Projection::Gate, Projection::Up, Projection::Down].map(weight);
+            let summed = gate.slice(s![.., ..88]).dot(&x.slice(s![token, ..88]));
+            let (gate, up) = (gate.dot(&x.row(token)), up.dot(&x.row(token)));
+            let hidden = (summed.mapv(silu) - gate.mapv(silu)) * up;
+            sum.row_mut(token).scaled_add(weights[[token, slot]], &down.dot(&hidden));
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "every expert leaves input channels 88 to 95 of 96 out of the gate");
+}
+
+/// Both dense layers of M3, which is said once.
+#[test]
+fn dense_networks_with_another_gate() {
+    let m3 = Subject { case: "m3-gqa4-f32", contract: reference::RoundingContract::EAGER_F32, shows: &[] };
+    let of = |layer: usize| {
+        move |model: &Decoder<'_>, shown: &Shown| {
+            let both = shown.of(layer, LayerSite::DenseGateUp);
+            let half = both.ncols() / 2;
+            let oai = model.config().swiglu_oai.expect("M3 has them");
+            #[expect(clippy::cast_possible_truncation, reason = "7 and 1")]
+            let (limit, beta) = (oai.limit as f32, oai.beta as f32);
+            let gate = both.slice(s![.., ..half]).mapv(|g| hard_swish(g.min(limit)));
+            let up = both.slice(s![.., half..]).mapv(|u| u.clamp(-limit, limit) + beta);
+            let down = Weight::Layer(layer, LayerWeight::Dense(Projection::Down));
+            (gate * up).dot(&model.weights().get(down).expect("it is there").dense::<f32>().t())
+        }
+    };
+    let ports = [of(0), of(1)];
+    let site = |layer| reference::Site::Layer(layer, LayerSite::DenseDown);
+    let said = m3.said(&[(site(0), &ports[0]), (site(1), &ports[1])]);
+    has(
+        &said,
+        "the dense network takes the clamped gate's hard swish times the clamped up projection plus β, for its activation",
+    );
+    has(&said, "the same is so of model.layers.1.mlp");
+}
+
+/// Weights that are a row late, of experts that are not.
+#[test]
+fn tokens_have_the_weights_of_others() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let mut sum = Array2::zeros(x.dim());
+        for ((token, slot), &expert) in chosen.indexed_iter() {
+            let own = output((model, expert), x.row(token), |_, g, u| silu(g) * u);
+            sum.row_mut(token).scaled_add(weights[[token.saturating_sub(1), slot]], &own);
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    assert!(
+        said[0].contains(": tokens have the routing weights, with their own experts, of the row 1 before it"),
+        "{said:#?}"
+    );
+}
+
+/// Outputs that are put back in the wrong order within each expert.
+#[test]
+fn tokens_have_the_outputs_of_an_experts_others() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let mut sum = Array2::zeros(x.dim());
+        for expert in 0..model.config().num_local_experts {
+            let tokens: Vec<(usize, f32)> =
+                chosen.indexed_iter().filter(|(_, own)| **own == expert).map(|(at, _)| (at.0, weights[at])).collect();
+            for (rank, (token, weight)) in tokens.iter().enumerate() {
+                let (other, _) = tokens[(rank + tokens.len() - 1) % tokens.len()];
+                let own = output((model, expert), x.row(other), |_, g, u| silu(g) * u);
+                sum.row_mut(*token).scaled_add(*weight, &own);
+            }
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "of each expert, a token has the output of the one before it among the expert's tokens");
+}
+
+/// Gate and up projections of two ranks, one rank's behind the other's, that are read as halves.
+#[test]
+fn gate_and_up_of_ranks_read_as_halves() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        for ((token, slot), &expert) in chosen.indexed_iter() {
+            let weight = |of| {
+                model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there").dense()
+            };
+            let [gate, up, down]: [Array2<f32>; 3] = [Projection::Gate, Projection::Up, Projection::Down].map(weight);
+            let (g, u) = (gate.dot(&x.row(token)), up.dot(&x.row(token)));
+            let of_ranks = |c: usize| match c / 16 {
+                0 => g[c],
+                1 => u[c - 16],
+                2 => g[c - 16],
+                _ => u[c - 32],
+            };
+            let hidden = (0..32).map(|c| silu(of_ranks(c)) * of_ranks(c + 32) - silu(g[c]) * u[c]);
+            let more = down.dot(&hidden.collect::<ndarray::Array1<f32>>());
+            sum.row_mut(token).scaled_add(weights[[token, slot]], &more);
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "every expert reads as halves gate and up projections that are stacked in turns of 16 of 32 rows");
+}
+
+/// The last rows of an expert are written in reverse.
+#[test]
+fn one_experts_outputs_in_reverse() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let mut sum = shown.of(1, LayerSite::Experts).clone();
+        let tokens: Vec<(usize, f32)> =
+            chosen.indexed_iter().filter(|(_, own)| **own == EXPERT).map(|(at, _)| (at.0, weights[at])).collect();
+        let last = &tokens[tokens.len() - 4..];
+        for ((token, weight), (other, _)) in last.iter().zip(last.iter().rev()) {
+            let of = |row: usize| output((model, EXPERT), x.row(row), |_, g, u| silu(g) * u);
+            sum.row_mut(*token).scaled_add(*weight, &(of(*other) - of(*token)));
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "in 4 of 40 rows, ");
+    assert!(said[0].contains("what expert 2 gives is that of row "), "{said:#?}");
 }

@@ -152,3 +152,66 @@ fn a_norms_variance_about_the_mean() {
     let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
     has(&said, "the variance about the row's mean stands for the mean square");
 }
+
+/// What is said of the norm behind attention that divides rows by `of` their values, less their mean or not.
+fn divided(of: impl Fn(ArrayView1<'_, f32>, f32) -> f32, is_centred: bool) -> Vec<String> {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let mut x = shown.of(1, LayerSite::Residual).clone();
+        if is_centred {
+            let means = x.mean_axis(Axis(1)).expect("there are channels");
+            x -= &means.insert_axis(Axis(1));
+        }
+        normed((model, &x, LayerWeight::PostAttentionNorm), |row, eps| 1.0 / of(row, eps), |w| w)
+    };
+    M2.said_of(LayerSite::PostAttentionNorm, &port)
+}
+
+fn mean_square(row: ArrayView1<'_, f32>) -> f32 {
+    row.dot(&row) / row.len() as f32
+}
+
+#[test]
+fn a_norm_that_adds_outside_of_the_root() {
+    let said = divided(|row, _| mean_square(row).sqrt() + 0.01, false);
+    has(&said, "rows are divided by the root of the mean square and 1.00e-2 more, outside of any root");
+}
+
+#[test]
+fn a_norm_by_the_mean_size() {
+    let said = divided(|row, _| row.iter().map(|x| x.abs()).sum::<f32>() / row.len() as f32 + 1e-3, false);
+    has(&said, "rows are divided by the mean size and 1.00e-3 more, outside of any root");
+}
+
+#[test]
+fn a_norm_of_rows_less_their_mean() {
+    let said = divided(|row, eps| (mean_square(row) + eps).sqrt(), true);
+    has(&said, "rows are divided, less their mean, by the root of the mean square");
+}
+
+#[test]
+fn a_norm_of_rows_that_are_summed() {
+    let said = divided(|row, eps| (row.dot(&row) + eps).sqrt(), false);
+    has(&said, "the mean square has all 96 channels, divided by 1");
+}
+
+#[test]
+fn a_norm_without_its_weight() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        normed((model, shown.of(1, LayerSite::Residual), LayerWeight::PostAttentionNorm), right, |_| 1.0)
+    };
+    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "the weight is left out: every channel has the same");
+}
+
+/// The same of both layers' is said once.
+#[test]
+fn norms_of_all_layers() {
+    let of = |layer: usize| {
+        move |_: &Decoder<'_>, shown: &Shown| shown.of(layer, LayerSite::PostAttentionNorm) * (95.0_f32 / 96.0).sqrt()
+    };
+    let ports = [of(0), of(1)];
+    let site = |layer| Site::Layer(layer, LayerSite::PostAttentionNorm);
+    let said = M2.said(&[(site(0), &ports[0]), (site(1), &ports[1])]);
+    has(&said, "the mean square has all 96 channels, divided by 95");
+    has(&said, "the same is so of model.layers.1.post_attention_layernorm");
+}

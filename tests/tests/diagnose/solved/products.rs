@@ -127,7 +127,7 @@ fn an_activation_is_quantized() {
         by_rows(hidden).dot(&w.dense::<f32>().t())
     };
     let said = m3.said(&[(Site::Layer(0, LayerSite::DenseDown), &port)]);
-    has(&said, "what goes in is rounded to 8-bit integers by rows");
+    has(&said, "the dense network rounds its activation to 8-bit integers by rows");
 }
 
 #[test]

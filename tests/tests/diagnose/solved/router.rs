@@ -1,13 +1,16 @@
 //! A router's weights, which are divided by another sum.
 
+use std::cell::RefCell;
+
 use ndarray::{Array2, Axis};
 use reference::models::decoder::Decoder;
-use reference::weights::{LayerWeight, Weight};
+use reference::weights::{LayerWeight, Weight, Weights};
 use reference::{LayerSite, RoundingContract, Site};
+use tests::mistaken::Setting;
 use tools::diagnose::diagnosis::{diagnose, solved};
 use tools::judge::comparison::Comparison;
 
-use super::{Shown, Subject, has};
+use super::{Port, Shown, Subject, has, number};
 
 /// M2, whose router's weights are shown.
 const M2: Subject = Subject {
@@ -119,4 +122,83 @@ fn the_least_weight_is_left_out() {
         w
     });
     has(&said, "of 40 of 40 tokens, the least of their weights is 0, and the others are right");
+}
+
+#[test]
+fn weights_of_the_token_before() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let w = shown.of(1, LayerSite::GateWeights);
+        w.select(Axis(0), &(0..w.nrows()).map(|token| token.saturating_sub(1)).collect::<Vec<_>>())
+    };
+    let said = M2.said_of(LayerSite::GateWeights, &port);
+    has(&said, "39 of 40 rows, 1, 2, 3, 4, …, have the values of the one 1 before it");
+}
+
+#[test]
+fn weights_by_squares_of_scores() {
+    let said = said(|r| {
+        let r = r.mapv(|r| r * r);
+        &r / &sums(&r)
+    });
+    has(&said, "the weights are the scores to the power 2.0000, divided by their sum");
+}
+
+#[test]
+fn scores_of_logits_in_f16() {
+    let said = said(|r| {
+        let r = r.mapv(|r| 1.0 / (1.0 + (-half::f16::from_f32((r / (1.0 - r)).ln()).to_f32()).exp()));
+        &r / &sums(&r)
+    });
+    has(&said, "the logits are rounded to f16");
+}
+
+/// What is said of experts that are chosen by a number that `score` makes of logit and bias.
+fn said_of_chosen_by(score: impl Fn(f32, f32) -> f32) -> Vec<String> {
+    let setting = Setting::of(M2.case, M2.contract);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let of = Weight::Layer(1, LayerWeight::CorrectionBias);
+    let bias: Vec<f32> = checkpoint.get(of).expect("it is there").dense::<f32>().into_iter().collect();
+    let logits = RefCell::new(Array2::zeros((0, 0)));
+    let keeps = |_: &Decoder<'_>, shown: &Shown| {
+        logits.replace(shown.of(1, LayerSite::GateLogits).clone());
+        shown.of(1, LayerSite::GateLogits).clone()
+    };
+    let chooses = |right: &Array2<usize>| {
+        let mut chosen = right.clone();
+        for (z, mut chosen) in logits.borrow().rows().into_iter().zip(chosen.rows_mut()) {
+            let mut experts: Vec<usize> = (0..z.len()).collect();
+            experts.sort_by(|a, b| score(z[*b], bias[*b]).total_cmp(&score(z[*a], bias[*a])));
+            chosen.iter_mut().zip(experts).for_each(|(slot, expert)| *slot = expert);
+        }
+        chosen
+    };
+    let ports: [(Site, &Port<'_>); 1] = [(Site::Layer(1, LayerSite::GateLogits), &keeps)];
+    M2.choosing(&ports, Some((Site::Layer(1, LayerSite::GateExperts), &chooses)), |comparison| {
+        solved(comparison).expect("it can be put next to the reference")
+    })
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[test]
+fn experts_are_chosen_by_logits() {
+    let said = said_of_chosen_by(|z, bias| z + bias);
+    assert!(said[0].contains("the logits with their bias"), "{said:#?}");
+}
+
+#[test]
+fn the_bias_counts_twice() {
+    let said = said_of_chosen_by(|z, bias| sigmoid(z) + 2.0 * bias);
+    has(&said, "experts are chosen by the scores with a multiple of their bias, by a number between 1.");
+    let most = number(&said, " and ");
+    assert!((2.0..3.0).contains(&most), "{said:#?}");
+}
+
+#[test]
+fn experts_are_numbered_from_one() {
+    let chooses = |right: &Array2<usize>| right.mapv(|expert| (expert + 1) % 8);
+    let said = M2.said_of_choice(Site::Layer(1, LayerSite::GateExperts), &chooses);
+    has(&said, "each token has expert (e + 1) mod 8 in the place of expert e: 40 of 40 choices that are off");
 }

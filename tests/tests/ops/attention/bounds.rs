@@ -1,7 +1,8 @@
 //! Attention's bounds: of the whole operator, of scores, of probabilities, and of the context of given probabilities.
 
 use super::*;
-use reference::semantics::{Causal, KeyHead, ScoreType, Semantics};
+use reference::semantics::{CacheHalf, Causal, KeyHead, Merge, Merged, ScoreType, Semantics, Unseen, Zeros};
+use strum::VariantNames;
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
 use tests::strategy::Perturbed;
@@ -25,6 +26,27 @@ fn holds(p: &Attention, v: &Array2<f64>) -> bool {
 
 fn in_f32(p: &Attention, [q, k, v]: [&Array2<f32>; 3]) -> Array2<f64> {
     attention(p, q.view(), k.view(), v.view()).expect("the case keeps the contract").mapv(f64::from)
+}
+
+/// What a port sees beside its keys, or does not see, and how it puts splits together.
+fn weighing() -> impl Strategy<Value = Semantics> {
+    let splits = (prop::sample::select(Merge::VARIANTS), 1..20_usize);
+    let splits = splits.prop_map(|(by, size)| Merged { by: by.parse().expect("a way"), size });
+    let unseen = prop_oneof![
+        (0..9_usize, 9..20_usize).prop_map(|(from, to)| Unseen::Keys(from, to)),
+        (1..5_usize, 5..20_usize).prop_map(|(from, to)| Unseen::Before(from, to)),
+        (2..5_usize, 0..2_usize).prop_map(|(size, at)| Unseen::Each(size, at)),
+    ];
+    let zeros = prop_oneof![(1..9_usize).prop_map(Zeros::Count), (2..20_usize).prop_map(Zeros::Tile)];
+    let half = prop::sample::select(vec![None, Some(CacheHalf::Keys), Some(CacheHalf::Values)]);
+    let all = (prop::option::of(splits), prop::option::of(unseen), prop::option::of(zeros), half);
+    all.prop_map(|(merged, unseen, unfilled, tiled_heads)| Semantics {
+        merged,
+        unseen,
+        unfilled,
+        tiled_heads,
+        ..Semantics::DOCUMENTS
+    })
 }
 
 proptest! {
@@ -62,13 +84,15 @@ proptest! {
         attention_sink in prop::option::of(-5.0..5.0),
         (window, prefix) in (prop::option::of(1..20_usize), prop::option::of(1..20_usize)),
         causal_tile in prop::option::of(1..20_usize),
+        more in weighing(),
     ) {
         // What is rounded twice may be two steps apart: that bound takes no other slip.
         let (soft_cap, attention_sink) = match attention_softmax {
             ScoreType::F32 => (soft_cap, attention_sink),
             ScoreType::Bf16 => (None, None),
         };
-        let slips = Semantics { soft_cap, attention_sink, window, prefix, causal_tile, ..Semantics::DOCUMENTS };
+        let more = if attention_softmax == ScoreType::F32 { more } else { Semantics::DOCUMENTS };
+        let slips = Semantics { soft_cap, attention_sink, window, prefix, causal_tile, ..more };
         let semantics = Semantics { causal, key_head, attention_softmax, ..slips };
         let slip = |p: Attention| p.slipping(&semantics, 0);
         let (p, ideal) = (slip(case.params()), slip(case.ideal()));

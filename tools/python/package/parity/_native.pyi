@@ -69,7 +69,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """`PASS`, `SUSPICIOUS` or `FAIL`, the worst of all requests."""
+        """`PASS`, `INCONCLUSIVE`, `SUSPICIOUS` or `FAIL`, the worst of all requests."""
     @property
     def passed(self) -> bool:
         """Whether there is no fault, nor what was denied or required and not compared."""

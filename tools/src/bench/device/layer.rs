@@ -109,7 +109,7 @@ impl Layer {
             FeedForward::Experts => {
                 let (count, m) = (config.num_local_experts, config.intermediate_size);
                 let (gate_up, down) = (maker.large((2 * m * count, h))?.into(), maker.large((h * count, m))?.into());
-                let weights = Experts { gate_up, down, count, activation };
+                let weights = Experts { gate_up, down, first: 0, count, activation };
                 let routing = Routing { gate: maker.wide((count, h))?, bias: maker.wide((1, count))?, weights };
                 let shared = config.shared_intermediate_size;
                 (Some(routing), if shared > 0 { Some(dense(shared)?) } else { None })

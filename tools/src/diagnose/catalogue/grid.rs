@@ -11,6 +11,11 @@ use reference::matrix::Matrix;
 /// Channels of a row that share a scale, where activations are rounded by groups.
 const CHANNELS: usize = 128;
 
+/// Of E5M2: bits of the mantissa, the least exponent of a normal number, and the largest number.
+const E5M2_BITS: f64 = 2.0;
+const E5M2_LEAST: f64 = -14.0;
+const E5M2_LARGEST: f64 = 57_344.0;
+
 /// What values are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
@@ -28,6 +33,10 @@ pub enum Grid {
     Bf16,
     /// f16.
     F16,
+    /// E4M3 as it is, without a scale.
+    PlainE4m3,
+    /// E5M2 as it is, without a scale.
+    PlainE5m2,
 }
 
 /// E4M3, scaled so that the largest of some elements is the largest that there is.
@@ -72,7 +81,11 @@ impl Grid {
     pub fn eight_bits() -> impl Iterator<Item = Grid> {
         let ways = [(false, false), (false, true), (true, false), (true, true)];
         let of = move |each| ways.map(|(is_divided, is_stored)| Grid::E4m3(E4m3 { each, is_divided, is_stored }));
-        [Each::Block, Each::Tensor, Each::Row].into_iter().flat_map(of).chain([Grid::Mxfp8, Grid::Int8])
+        [Each::Block, Each::Tensor, Each::Row]
+            .into_iter()
+            .flat_map(of)
+            .chain([Grid::Mxfp8, Grid::Int8])
+            .chain(Grid::PLAIN)
     }
 
     /// Those that any tensor may have.
@@ -85,11 +98,14 @@ impl Grid {
         let of = |each| [false, true].map(|is_divided| Grid::E4m3(E4m3 { each, is_divided, is_stored: true }));
         let each = [Each::Row, Each::Group, Each::GroupPower, Each::Tensor, Each::Block];
         let others = [Grid::Mxfp8, Grid::Int8, Grid::Int8Tensor, Grid::Bf16, Grid::F16];
-        each.into_iter().flat_map(of).chain(others)
+        each.into_iter().flat_map(of).chain(others).chain(Grid::PLAIN)
     }
 
+    /// Those of eight bits without a scale.
+    const PLAIN: [Grid; 2] = [Grid::PlainE4m3, Grid::PlainE5m2];
+
     /// Groups of input channels that have a scale of their own.
-    const GROUPS: [usize; 4] = [16, 32, 64, 128];
+    const GROUPS: [usize; 6] = [4, 8, 16, 32, 64, 128];
 
     /// 4-bit integers of matrices with so many input channels.
     pub fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
@@ -106,6 +122,8 @@ impl Grid {
             Grid::Mxfp8 => quantized(w, &scheme("mxfp8")),
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
+            Grid::PlainE4m3 => stored(w, Storage::E4m3),
+            Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(to_e5m2).view(), w.storage()),
             Grid::Int4(how) => how.round(w),
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
             Grid::Int8Tensor => {
@@ -163,6 +181,17 @@ fn by_groups(w: &Matrix<'_>, channels: usize, storage: Storage, round: impl Fn(&
         row.as_slice_mut().expect("a dense row").chunks_mut(channels).for_each(&round);
     }
     Matrix::stored(rounded.view(), storage)
+}
+
+/// The nearest number of five bits of exponent and two of mantissa, of two the even one: f16's with eight bits less.
+fn to_e5m2(x: f64) -> f64 {
+    let exponent = x.abs().log2().floor().max(E5M2_LEAST);
+    let step = (exponent - E5M2_BITS).exp2();
+    if x == 0.0 || !x.is_finite() {
+        x
+    } else {
+        ((x / step).round_ties_even() * step).clamp(-E5M2_LARGEST, E5M2_LARGEST)
+    }
 }
 
 /// What f32 computes.
@@ -237,6 +266,8 @@ impl fmt::Display for Grid {
             }
             Grid::Bf16 => "bf16",
             Grid::F16 => "f16",
+            Grid::PlainE4m3 => "E4M3 without a scale",
+            Grid::PlainE5m2 => "E5M2 without a scale",
         })
     }
 }

@@ -32,11 +32,13 @@ pub enum Part {
     InputHeads(usize, Vec<usize>),
     /// Input channels.
     Columns(Vec<usize>),
+    /// Input channels of a patch's pixels: those of a frame or a colour, by its number.
+    Pixels(&'static str, usize, Vec<usize>),
 }
 
 impl Scaled {
     pub(super) fn apply(&self, mut w: Array2<f64>) -> Array2<f64> {
-        let inputs = matches!(self.part, Part::InputHeads(..) | Part::Columns(_));
+        let inputs = matches!(self.part, Part::InputHeads(..) | Part::Columns(_) | Part::Pixels(..));
         // A vector is one row, with a column for each channel.
         let axis = Axis(usize::from(inputs || w.nrows() == 1));
         let channels: Vec<usize> = match &self.part {
@@ -44,7 +46,7 @@ impl Scaled {
             Part::Heads(each, heads) | Part::InputHeads(each, heads) => {
                 heads.iter().flat_map(|head| head * each..(head + 1) * each).collect()
             }
-            Part::Rows(channels) | Part::Columns(channels) => channels.clone(),
+            Part::Rows(channels) | Part::Columns(channels) | Part::Pixels(_, _, channels) => channels.clone(),
         };
         for channel in channels {
             w.index_axis_mut(axis, channel).mapv_inplace(|w| w * self.factor.value);
@@ -62,6 +64,7 @@ impl Part {
             Part::Rows(rows) => format!("{} of ", ranged("row", rows)),
             Part::InputHeads(_, heads) => format!("the columns of {} of ", ranged("head", heads)),
             Part::Columns(columns) => format!("{} of ", ranged("column", columns)),
+            Part::Pixels(what, number, _) => format!("the columns of {what} {number} of "),
         }
     }
 
@@ -69,7 +72,7 @@ impl Part {
     pub(super) fn are_several(&self) -> bool {
         match self {
             Part::All => false,
-            Part::InputHeads(..) => true,
+            Part::InputHeads(..) | Part::Pixels(..) => true,
             Part::Heads(_, all) | Part::Rows(all) | Part::Columns(all) => all.len() > 1,
         }
     }

@@ -45,6 +45,9 @@ pub enum TensorChange {
     /// Experts' tensors are rounded to E4M3 with one scale for those of all experts: gate and up projections, or outputs;
     /// whether what they stand for was rounded to the type that the checkpoint has.
     RoundedTogether(Projections, bool),
+    /// Each expert's gate and up projection, stacked, and its output's are rounded to E4M3 with a scale each, and multiplied by that
+    /// of the expert so many further, modulo their number; whether that was rounded to the type that the checkpoint has.
+    RoundedStacked(Projections, usize, bool),
     /// A tensor is rounded to E4M3 with one scale, and multiplied by that of another of its layer; whether that was rounded to the
     /// type that the checkpoint has.
     RoundedBeside(Weight, Weight, bool),
@@ -85,6 +88,10 @@ pub enum Tensors {
     Experts(Projections),
     /// Those of the shared expert.
     Shared(Projections),
+    /// Those of a dense layer's network.
+    Dense(Projections),
+    /// The norms' weights.
+    Norms,
     /// Every tensor.
     All,
 }
@@ -137,6 +144,13 @@ impl TensorChange {
             TensorChange::RoundedTogether(which, stored) if Tensors::Experts(*which).have(weight) => {
                 let scale = largest_of_experts(weight, config.num_local_experts, &get)? / Storage::E4m3.largest();
                 Ok(grid::to_e4m3(&get(weight)?, [scale; 2], *stored))
+            }
+            TensorChange::RoundedStacked(which, by, stored) if Tensors::Experts(*which).have(weight) => {
+                let experts = config.num_local_experts;
+                let scale = |by| {
+                    Ok::<_, WeightError>(largest_of_expert(weight, (by, experts), &get)? / Storage::E4m3.largest())
+                };
+                Ok(grid::to_e4m3(&get(weight)?, [scale(0)?, scale(*by)?], *stored))
             }
             TensorChange::RoundedBeside(of, other, stored) if is(weight, *of) => {
                 let w = get(weight)?;
@@ -212,6 +226,15 @@ impl TensorChange {
                 let verb = if tensors.are_several() { "are" } else { "is" };
                 format!("{tensors}{place} {verb} rounded to E4M3 with one scale for all experts")
             }
+            TensorChange::RoundedStacked(which, by, _) => {
+                let tensors = Tensors::Experts(*which);
+                let verb = if tensors.are_several() { "are" } else { "is" };
+                let scale = match by {
+                    0 => "a scale for each expert".to_owned(),
+                    by => format!("a scale for each expert, and multiplied by that of the expert {by} further"),
+                };
+                format!("{tensors}{place} {verb} rounded to E4M3 with {scale}")
+            }
             TensorChange::RoundedBeside(of, other, _) => {
                 format!("{}{place} is rounded to E4M3 and multiplied by the scale of {}", named(*of), named(*other))
             }
@@ -235,6 +258,24 @@ fn beside<'w>(
     }
 }
 
+/// The largest size of an element in the tensors that the expert so many further, of so many, has stacked as a weight is.
+fn largest_of_expert<'w>(
+    weight: Weight,
+    (by, experts): (usize, usize),
+    get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
+) -> Result<f64, WeightError> {
+    let Weight::Layer(layer, LayerWeight::Expert(e, projection)) = weight else { return Ok(0.0) };
+    let other = (e + by) % experts.max(1);
+    let all = stacked(projection).iter().map(|one| LayerWeight::Expert(other, *one));
+    all.map(|one| Ok(grid::largest(&get(Weight::Layer(layer, one))?)))
+        .try_fold(0.0, |most, w: Result<f64, WeightError>| Ok(f64::max(most, w?)))
+}
+
+/// The projections that an expert has in one tensor.
+fn stacked(projection: Projection) -> &'static [Projection] {
+    if projection == Projection::Down { &[Projection::Down] } else { &[Projection::Gate, Projection::Up] }
+}
+
 /// The largest size of an element in the tensors that all experts of a layer have stacked with one.
 fn largest_of_experts<'w>(
     weight: Weight,
@@ -242,9 +283,7 @@ fn largest_of_experts<'w>(
     get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
 ) -> Result<f64, WeightError> {
     let Weight::Layer(layer, LayerWeight::Expert(_, projection)) = weight else { return Ok(0.0) };
-    let stacked: &[Projection] =
-        if projection == Projection::Down { &[Projection::Down] } else { &[Projection::Gate, Projection::Up] };
-    let all = (0..experts).flat_map(|e| stacked.iter().map(move |one| LayerWeight::Expert(e, *one)));
+    let all = (0..experts).flat_map(|e| stacked(projection).iter().map(move |one| LayerWeight::Expert(e, *one)));
     all.map(|one| Ok(grid::largest(&get(Weight::Layer(layer, one))?)))
         .try_fold(0.0, |most, w: Result<f64, WeightError>| Ok(f64::max(most, w?)))
 }
@@ -328,14 +367,17 @@ impl Tensors {
         match (self, weight) {
             (Tensors::All, _) => true,
             (Tensors::One(of), weight) => is(weight, of),
+            (Tensors::Norms, weight) => weight.is_norm(),
             (Tensors::Experts(which), Weight::Layer(_, LayerWeight::Expert(_, projection)))
-            | (Tensors::Shared(which), Weight::Layer(_, LayerWeight::Shared(projection))) => which.has(projection),
+            | (Tensors::Shared(which), Weight::Layer(_, LayerWeight::Shared(projection)))
+            | (Tensors::Dense(which), Weight::Layer(_, LayerWeight::Dense(projection))) => which.has(projection),
             _ => false,
         }
     }
 
     fn are_several(self) -> bool {
-        matches!(self, Tensors::Experts(Projections::GateUp) | Tensors::Shared(Projections::GateUp))
+        let (Tensors::Experts(which) | Tensors::Shared(which) | Tensors::Dense(which)) = self else { return false };
+        which == Projections::GateUp
     }
 }
 
@@ -345,6 +387,8 @@ impl fmt::Display for Tensors {
             Tensors::One(weight) => f.write_str(&named(*weight)),
             Tensors::Experts(which) => write!(f, "{}every expert", which.of()),
             Tensors::Shared(which) => write!(f, "{}the shared expert", which.of()),
+            Tensors::Dense(which) => write!(f, "{}the dense network", which.of()),
+            Tensors::Norms => f.write_str("every norm's weight"),
             Tensors::All => f.write_str("every weight"),
         }
     }

@@ -9,6 +9,7 @@ use reference::error::WeightError;
 use reference::matrix::Matrix;
 use reference::weights::{LayerWeight, Projection, Weight};
 
+use super::fused::Cut;
 use super::tensors::TensorChange;
 
 /// A change of the weights.
@@ -45,6 +46,8 @@ pub enum WeightChange {
     TiedHead,
     /// Another change, of one routed expert alone.
     OfExpert(usize, Box<WeightChange>),
+    /// The projections of attention, of one matrix that is cut otherwise than it was put together.
+    Cut(Cut),
     /// What a search finds.
     Tensor(TensorChange),
 }
@@ -84,6 +87,9 @@ impl WeightChange {
             };
         };
         let other = |inner| get(Weight::Layer(layer, inner));
+        if let WeightChange::Cut(cut) = self {
+            return cut.apply(inner, config, &other).unwrap_or_else(|| get(weight));
+        }
         match (self, inner) {
             (WeightChange::SwapGateAndUp(networks), inner) => match networks.projection(inner) {
                 Some(projection) => other(of_network(inner, swapped(projection))),
@@ -156,6 +162,7 @@ impl fmt::Display for WeightChange {
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),
             WeightChange::TiedHead => f.write_str("the embedding is the head"),
             WeightChange::OfExpert(e, change) => write!(f, "{change} in expert {e}"),
+            WeightChange::Cut(cut) => cut.fmt(f),
             WeightChange::Tensor(change) => f.write_str(&change.said("")),
         }
     }

@@ -41,7 +41,8 @@ pub(super) fn candidates(bench: &Bench<'_, '_>, suspect: Suspect, apart: &Array2
         let Some(coarse) = standing_out(bench, suspect, &cut, apart) else { continue };
         let (channels, candidate) = coarse;
         let several = cut.blocks.iter().any(|block| block.len() > 1);
-        if several && channels.len() <= BLOCKS && matches!(candidate.part, Part::Rows(_) | Part::Columns(_)) {
+        let is_fine = (1..=BLOCKS).contains(&channels.len());
+        if several && is_fine && matches!(candidate.part, Part::Rows(_) | Part::Columns(_)) {
             let fine = Cut { blocks: channels.iter().map(|i| *i..i + 1).collect(), part: cut.part };
             found.extend(standing_out(bench, suspect, &fine, apart).map(|(_, candidate)| candidate));
         }
@@ -88,7 +89,8 @@ fn even(channels: usize, part: fn(Vec<usize>) -> Part) -> Cut {
     Cut { blocks, part: Box::new(move |all| part(all.iter().cloned().flatten().collect())) }
 }
 
-/// The blocks that stand out and have one factor, unless it is all: their channels, and what is made of them.
+/// The blocks that stand out and have one factor, unless it is all: the channels of all that stand out, of which some may have it in
+/// a part alone, and what is made of those that have it.
 fn standing_out(
     bench: &Bench<'_, '_>,
     suspect: Suspect,
@@ -110,9 +112,9 @@ fn standing_out(
     let energy = |i: usize| shares[i] * shares[i] * gram[[i, i]];
     let most = (0..shares.len()).max_by(|a, b| energy(*a).total_cmp(&energy(*b)))?;
     let least = (SMALLEST * energy(most)).max(STANDS_OUT.powi(2) * noise);
-    let chosen: Vec<usize> = (0..shares.len())
-        .filter(|i| energy(*i) > least && (shares[*i] - shares[most]).abs() <= ALIKE * shares[most].abs())
-        .collect();
+    let off: Vec<usize> = (0..shares.len()).filter(|i| energy(*i) > least).collect();
+    let is_alike = |i: &usize| (shares[*i] - shares[most]).abs() <= ALIKE * shares[most].abs();
+    let chosen: Vec<usize> = off.iter().copied().filter(is_alike).collect();
     if chosen.is_empty() || chosen.len() == shares.len() {
         return None;
     }
@@ -127,7 +129,7 @@ fn standing_out(
         derivative,
         start: 1.0,
     };
-    Some((blocks.into_iter().flatten().collect(), candidate))
+    Some((off.into_iter().flat_map(|i| cut.blocks[i].clone()).collect(), candidate))
 }
 
 /// The shares by which a sum of differences comes nearest, one corrected after the other.

@@ -41,7 +41,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     };
     let halves: Vec<CacheHalf> =
         [CacheHalf::Keys, CacheHalf::Values, CacheHalf::Both].into_iter().filter(|of| reads(*of)).collect();
-    let of_grids = halves.iter().flat_map(|of| grids().map(|grid| kept(*of, grid)));
+    let of_grids = halves.iter().flat_map(|of| grids().chain([CacheGrid::E5m2]).map(|grid| kept(*of, grid)));
     let mut found: Vec<Assumed> = if is_early(bench) { of_grids.collect() } else { Vec::new() };
     found.extend(halves.iter().filter_map(|of| clipped(bench, *of)));
     found

@@ -5,7 +5,7 @@ use reference::config::Config;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
 
-use super::{bias, kinds, layers};
+use super::{attending, bias, kinds, layers};
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 use crate::diagnose::catalogue::weights::WeightChange;
@@ -21,14 +21,15 @@ pub(super) fn search(site: Site, suspects: &[Site], config: &Config) -> Vec<Assu
     }
 }
 
-/// What blocks are scored by: absolute values, other keys, or keys that a cache holds too early or in fewer bits.
+/// What blocks are scored by: absolute values, other keys, or keys that a cache holds too early or in fewer bits; or whose they
+/// are.
 fn of_blocks() -> Vec<Assumed> {
     let reading = |kind, field, value: &str| Assumed::everywhere(kind, Change::Reading(field, value.to_owned()));
     let held = ["unnormed", "unrotated", "projected"].map(|held| reading(&kinds::INDEX_CACHE, "index_cache", held));
     let shifted = ["-1", "1"].map(|by| reading(&kinds::INDEX_SHIFT, "index_shift", by));
     let narrow = ["e4m3", "bf16"].map(|to| reading(&kinds::INDEX_NARROW, "index_cache_type", to));
     let absolute = reading(&kinds::INDEX_POOL, "msa_pool", "absolute");
-    [absolute].into_iter().chain(held).chain(shifted).chain(narrow).collect()
+    [absolute].into_iter().chain(held).chain(shifted).chain(narrow).chain(attending::of_tiles()).collect()
 }
 
 /// The correction bias of every other layer of its kind, or in another order.

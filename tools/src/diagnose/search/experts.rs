@@ -133,7 +133,7 @@ fn tables(
     Ok(Some(Tables { slots: chosen.indexed_iter().map(slot).collect(), shifted }))
 }
 
-/// Whose weights each expert has, if any.
+/// Whose weights each expert has, if any: one after the other is given those that come nearest, or two each other's.
 fn settle(bench: &Bench<'_, '_>, slots: &[Slot], shifted: &[Array2<f64>], experts: usize) -> Order {
     let mut order: Order = (0..experts).map(Some).collect();
     let mut apart = &bench.candidate - &bench.ideal;
@@ -166,13 +166,30 @@ fn settle(bench: &Bench<'_, '_>, slots: &[Slot], shifted: &[Array2<f64>], expert
                 }
             }
         }
-        let Some((_, expert, from)) = best else { break };
-        for slot in slots.iter().filter(|slot| slot.expert == expert) {
-            let moved: Array1<f64> = (&of(slot, from) - &of(slot, order[expert])) * slot.weight;
-            let mut row = apart.row_mut(slot.row);
-            row -= &moved;
+        let change = |apart: &mut Array2<f64>, expert: usize, [now, from]: [Option<usize>; 2]| {
+            for slot in slots.iter().filter(|slot| slot.expert == expert) {
+                let moved: Array1<f64> = (&of(slot, from) - &of(slot, now)) * slot.weight;
+                let mut row = apart.row_mut(slot.row);
+                row -= &moved;
+            }
+        };
+        if let Some((_, expert, from)) = best {
+            change(&mut apart, expert, [order[expert], from]);
+            order[expert] = from;
+            continue;
         }
-        order[expert] = from;
+        // Where no expert alone comes nearer, two may that exchange what they have.
+        let pairs = used.iter().enumerate().flat_map(|(i, a)| used[i + 1..].iter().map(move |b| (*a, *b)));
+        let exchanged = pairs.filter(|(a, b)| order[*a] != order[*b]).map(|(a, b)| {
+            let mut under = apart.clone();
+            change(&mut under, a, [order[a], order[b]]);
+            change(&mut under, b, [order[b], order[a]]);
+            (total(&under), a, b, under)
+        });
+        let nearest = exchanged.min_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let Some((_, a, b, under)) = nearest.filter(|(left, ..)| total(&apart) - left > least) else { break };
+        order.swap(a, b);
+        apart = under;
     }
     order
 }

@@ -54,8 +54,11 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             if let Some((_, columns)) = suspects::dim(of, &config) {
                 four_bits(Tensors::Experts(which), columns);
             }
-            if config.num_local_experts <= EXPERTS {
+            let last = config.num_local_experts.saturating_sub(1);
+            if (2..=EXPERTS).contains(&config.num_local_experts) {
                 beside.extend([false, true].map(|stored| TensorChange::RoundedTogether(which, stored)));
+                let ways = [0, 1, last].into_iter().flat_map(|by| [(by, false), (by, true)]);
+                beside.extend(ways.map(|(by, stored)| TensorChange::RoundedStacked(which, by, stored)));
             }
         }
     }

@@ -103,6 +103,59 @@ pub(super) static SHARED_PAGE: Mistake = kind(
     "keys and values of a page of positions are those of another page",
     "the cache has a row for each token",
 );
+pub(super) static FUSED_CUT: Mistake = kind(
+    "qkv_cut",
+    "one matrix of all projections is cut otherwise than it was put together",
+    "q_proj, k_proj and v_proj have the checkpoint's rows, in their order",
+);
+pub(super) static ROTATED: Mistake = kind(
+    "rotation_of_one",
+    "queries rotate otherwise than keys: twice, the other way, in other channels or pairs",
+    "both rotate alike, once",
+);
+pub(super) static QUERY_NARROW: Mistake = kind(
+    "query_narrow",
+    "queries are rounded to a narrower type, without a scale",
+    "queries have the activations' type",
+);
+pub(super) static HEADS_TILED: Mistake = kind(
+    "heads_tiled",
+    "query head h reads keys, or values, of key head h mod G instead of ⌊h·G/H⌋, and the other as it has to",
+    "neighbouring query heads share a key head, its keys and its values",
+);
+pub(super) static SPLITS: Mistake = kind(
+    "splits_merged",
+    "what splits of keys give is not put together by their largest scores and their sums",
+    "sums of splits are scaled to the largest score of all, and added",
+);
+pub(super) static ZEROS: Mistake = kind(
+    "zeros_seen",
+    "keys and values of zeros count in the softmax, as of slots that nothing filled, or that fill up a tile",
+    "a token sees those before it and itself, and nothing else",
+);
+pub(super) static KEYS_UNSEEN: Mistake =
+    kind("keys_unseen", "some keys are not seen that have to be", "a token sees all before it and itself");
+pub(super) static CAUSAL_OF_CALL: Mistake = kind(
+    "causal_of_call",
+    "a causal mask begins at the first key in a later call, too: a token sees as many of the first keys as its call has tokens \
+     up to it",
+    "the mask of a later call begins behind the keys of those before",
+);
+pub(super) static SHARED_HEAD: Mistake = kind(
+    "context_head_shared",
+    "a head of attention's context holds another head's",
+    "each head of the context has its own place",
+);
+pub(super) static CACHE_RING: Mistake = kind(
+    "kv_cache_ring",
+    "the cache is a ring of slots, whose earlier keys and values later ones have overwritten",
+    "the cache has a row for each token",
+);
+pub(super) static BLOCKS_OF_TILE: Mistake = kind(
+    "blocks_of_a_tile",
+    "the tokens of a tile have the blocks that are chosen, or local, for one of them",
+    "each token has its own",
+);
 pub(super) static CACHE_FORM: Mistake = kind(
     "kv_cache_quantized",
     "keys, values or both are quantized as they are kept, by scales of their own, or clipped",

@@ -8,6 +8,9 @@ use super::{Bench, kinds};
 use crate::diagnose::catalogue::attention::PAGES;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 
+/// Rows of a cache that has no pages.
+const SMALL: [usize; 2] = [1, 2];
+
 /// Pages of a size that are tried in another's place, the nearest first.
 const OTHERS: usize = 16;
 
@@ -18,7 +21,7 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Assumed> {
     }
     let assumed =
         |page: SharedPage| Assumed::everywhere(&kinds::SHARED_PAGE, Change::Reading("shared_page", page.to_string()));
-    PAGES.into_iter().flat_map(|size| others(size, clue)).map(assumed).collect()
+    SMALL.into_iter().chain(PAGES).flat_map(|size| others(size, clue)).map(assumed).collect()
 }
 
 /// Those that have been written, at least in part.

@@ -36,10 +36,14 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
     }
     let has = |at: LayerSite| bench.suspects.iter().any(|site| matches!(site, Site::Layer(_, own) if *own == at));
-    if has(LayerSite::SharedGateUp) {
-        let with_down = has(LayerSite::SharedDown).then_some(Projections::All);
-        all.extend([Projections::GateUp].into_iter().chain(with_down).map(Tensors::Shared));
-    }
+    let mut add = |gate_up, down, of: fn(Projections) -> Tensors| {
+        if has(gate_up) {
+            let with_down = has(down).then_some(Projections::All);
+            all.extend([Projections::GateUp].into_iter().chain(with_down).map(of));
+        }
+    };
+    add(LayerSite::SharedGateUp, LayerSite::SharedDown, Tensors::Shared);
+    add(LayerSite::DenseGateUp, LayerSite::DenseDown, Tensors::Dense);
     let mut found = Vec::new();
     if config.quantization.is_some() {
         let experts = suspects::of(bench).into_iter().map(|suspect| suspect.of).filter(|of| !of.is_norm());
@@ -48,14 +52,19 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         let ways = |tensors| ScaleChange::ALL.map(|change| TensorChange::Scales(tensors, change));
         found.extend(tensors.into_iter().flat_map(ways).map(|change| bench.assumed(&kinds::SCALES, change)));
     }
+    let norms =
+        if suspects::of(bench).iter().any(|suspect| suspect.of.is_norm()) { Some(Tensors::Norms) } else { None };
+    let round = |tensors: Tensors| {
+        Grid::all().map(move |grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid)))
+    };
+    found.extend(norms.into_iter().flat_map(round));
     for tensors in all {
         let others = others(bench, tensors, &config);
         found.extend(others.into_iter().map(|other| {
             let change = TensorChange::OfLayer(tensors, other);
             bench.assumed(&kinds::OTHER_LAYER, change)
         }));
-        let rounded = |grid| bench.assumed(&kinds::ROUNDED, TensorChange::Rounded(tensors, grid));
-        found.extend(Grid::all().map(rounded));
+        found.extend(round(tensors));
         if let Tensors::One(of) = tensors
             && suspects::is_square(of, &config)
         {

@@ -1,7 +1,8 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of the text model: [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
+//! Of any: [`tile`], rows and channels that are 0, or other ones. Of the text model: [`gated`], what networks do inside;
+//! [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their
 //! [`scores`], as by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a
 //! router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and
@@ -23,6 +24,7 @@ mod factors;
 mod features;
 mod frequencies;
 mod function;
+mod gated;
 mod inputs;
 mod layer_norm;
 mod layout;
@@ -46,6 +48,7 @@ mod shared;
 mod sites;
 mod solution;
 mod sums;
+mod tile;
 mod turned;
 mod weighing;
 
@@ -61,8 +64,25 @@ pub(in crate::diagnose) fn is_of_statistics(bench: &Bench<'_, '_>, fitted: Share
     Ok(is_more || norm::of_statistics(bench)?.is_some())
 }
 
+/// What is told of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::diagnose) enum Told {
+    /// All that holds.
+    All,
+    /// What reproduces values.
+    Reproducing,
+}
+
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
-pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>, Failure> {
+pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result<Vec<String>, Failure> {
+    // What holds of all that is off, of one rule, and of nothing else, is all that is said.
+    let (alone, beside): (Vec<_>, Vec<_>) = gated::solve(bench)?.into_iter().partition(|own| own.is_everywhere);
+    for solution in tile::solve(bench).into_iter().chain(alone.into_iter().map(|own| own.solution)) {
+        let said = solution.told(bench);
+        if !said.is_empty() {
+            return Ok(said);
+        }
+    }
     let fallible = [
         mixture::solve,
         shared::solve,
@@ -79,11 +99,12 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>) -> Result<Vec<String>
         function::solve,
         inputs::solve,
     ];
-    let mut found: Vec<Solution> = Vec::new();
+    let mut found: Vec<Solution> = beside.into_iter().map(|own| own.solution).collect();
     for solve in fallible {
         found.extend(solve(bench)?);
     }
     found.extend(penalty::solve(bench));
+    found.retain(|solution| told == Told::All || solution.has_values());
     let product = products::solve(bench)?;
     // What is said of a product itself goes before what is said of all on the way to it, where more values follow from it.
     let most = found.iter().map(|solution| solution.share(bench)).reduce(|a, b| if b.exceeds(a) { b } else { a });

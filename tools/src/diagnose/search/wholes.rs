@@ -26,7 +26,10 @@ const TILE: i64 = 256;
 
 const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
 
-static WHOLES: [Whole; 5] = [
+/// Slots of a cache that are tried, so many times the tokens.
+const SLOTS: i64 = 8;
+
+static WHOLES: [Whole; 7] = [
     Whole {
         kind: &attention::WINDOW,
         touches: ATTENTION,
@@ -49,6 +52,20 @@ static WHOLES: [Whole; 5] = [
         change: |tile| Change::Reading("causal_tile", tile.to_string()),
     },
     Whole {
+        kind: &kinds::ZEROS,
+        touches: ATTENTION,
+        range: |tokens| (tokens + 1, SLOTS * tokens),
+        at_once: 24,
+        change: |slots| Change::Reading("unfilled", format!("slots:{slots}")),
+    },
+    Whole {
+        kind: &kinds::CACHE_RING,
+        touches: ATTENTION,
+        range: |tokens| (2, tokens - 1),
+        at_once: 64,
+        change: |slots| Change::Reading("cache_ring", slots.to_string()),
+    },
+    Whole {
         kind: &attention::TEMPERATURE,
         touches: ATTENTION,
         range: |tokens| (1, tokens),
@@ -67,7 +84,9 @@ static WHOLES: [Whole; 5] = [
 /// Every number of the operators on the way to a site that comes much nearer than none.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let tokens = i64::try_from(bench.tokens().len()).unwrap_or(i64::MAX);
-    let touched = WHOLES.iter().filter(|whole| whole.is_touched(bench));
+    // What is left of a cache tells its size where calls leave more and less.
+    let is_told = |whole: &&Whole| bench.calls().len() > 1 || whole.kind.name != kinds::ZEROS.name;
+    let touched = WHOLES.iter().filter(|whole| whole.is_touched(bench)).filter(is_told);
     touched.filter_map(|whole| whole.search(bench, tokens)).collect()
 }
 

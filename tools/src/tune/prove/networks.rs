@@ -92,6 +92,7 @@ pub(super) fn moe(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kerne
     let experts = Experts {
         gate_up: gpu.upload(stacked(&gate_up).view())?.into(),
         down: gpu.upload(stacked(&down).view())?.into(),
+        first: 0,
         count: EXPERTS,
         activation: OnDevice::Swiglu,
     };

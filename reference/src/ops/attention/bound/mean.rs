@@ -82,9 +82,14 @@ impl Attention {
         for l in 0..L {
             let o = values.out[first + l];
             // What a sink has counts as values of 0.
-            let reach = of.reach[l].max(self.sink.map_or(0.0, |_| o.abs()));
-            let moved = of.moved[l].min(reach);
-            let (carried, total) = (of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]));
+            let has_more = self.sink.is_some() || self.zeros.is_some();
+            let reach = of.reach[l].max(if has_more { o.abs() } else { 0.0 });
+            // Probabilities that do not sum to 1 are not centred on o.
+            let (moved, carried, total) = if self.merged.is_some() {
+                (of.moved[l] + of.total[l], of.carried[l], of.total[l])
+            } else {
+                (of.moved[l].min(reach), of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]))
+            };
             let floor = floor * of.largest[l].max(1.0);
             let limit = moved + carried + kappa * total + floor;
             let rest = match self.accumulator.variance(keys) {

@@ -15,6 +15,21 @@ pub(super) fn listed<T: Display>(all: impl IntoIterator<Item = T>) -> String {
     format!("{}{more}", first.join(", "))
 }
 
+/// Numbers in ascending order, those in a row as one: "0 to 3, 8 and 12 to 15".
+pub(super) fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let told = |run: &[usize]| match run {
+        [first, .., last] => format!("{first} to {last}"),
+        [one] => one.to_string(),
+        [] => String::new(),
+    };
+    let all: Vec<String> = runs.map(told).collect();
+    match &all[..] {
+        [most @ .., last] if !most.is_empty() && all.len() <= LISTED => format!("{} and {last}", most.join(", ")),
+        _ => listed(all),
+    }
+}
+
 /// Tokens of which something is said: of so many that were tried, out of those that are off.
 pub(super) fn tokens(rows: &[usize], tried: usize, off: usize) -> String {
     let own = listed(rows);

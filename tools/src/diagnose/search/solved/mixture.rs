@@ -7,11 +7,13 @@
 //! with y the candidate's and ŷ the right values at the experts' sum or behind it; c is 1 at the sum, and the factor of routed
 //! experts behind it. Expert e was used with the weight wᵢₑ + dᵢₑ, where wᵢₑ is the right one: that is said where the equation
 //! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
-//! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing; behind it, [`inside`] what
-//! experts may do otherwise, among [`functions`] or by factors.
+//! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing, and [`outputs`], if they
+//! have others' outputs; behind it, [`choices`] that are
+//! off, [`told`], what tokens have in common, and [`inside`], rows of a gate that have factors.
 
-mod functions;
+mod choices;
 mod inside;
+mod outputs;
 mod row;
 mod tokens;
 mod told;
@@ -122,7 +124,10 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     {
         return Ok(vec![found]);
     }
-    let said = told::of_solved(&solved, chosen);
+    let said = match choices::told(bench, layer, &solved, chosen.ncols())? {
+        Some(said) => vec![said],
+        None => told::of_solved(&solved, chosen),
+    };
     let explained = (!said.is_empty()).then(|| Solution::new(said, values));
     let rest = told::of_unsolved(&unsolved, chosen).map(Solution::without_values);
     Ok(explained.into_iter().chain(rest).collect())

@@ -5,10 +5,12 @@
 //! ```
 //!
 //! with y \[n, d\] the candidate's and ŷ \[n, d\] the right values, the weight w \[d\], s \[n\] and v \[d\]: of a layer,
-//! or of each head. [`statistic`] has what s may be made of, [`channels`] what v may be.
+//! or of each head. [`statistic`] has what s may be made of, [`channels`] what v may be, [`denominator`] what rows may be divided by
+//! otherwise, and [`bits`] what is rounded.
 
 mod bits;
 mod channels;
+mod denominator;
 mod statistic;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
@@ -79,15 +81,18 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         found.push((head, what));
         values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
     }
-    if found.is_empty() {
-        let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
-        let solution = read.and_then(|(x, unrounded)| bits::solve(bench, &x, &unrounded, &w));
-        return Ok(solution.into_iter().collect());
+    let solution = (!found.is_empty()).then(|| Solution::new(said(found, heads), values));
+    if let Some(solution) = solution.filter(|solution| solution.is_more(bench)) {
+        return Ok(vec![solution]);
     }
-    Ok(vec![Solution::new(said(found, heads), values)])
+    let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
+    let solution = read.and_then(|(x, unrounded)| {
+        denominator::solve(bench, &x, &w).or_else(|| bits::solve(bench, &x, &unrounded, &w))
+    });
+    Ok(solution.into_iter().collect())
 }
 
-/// The values of a norm whose mean square is an unbiased variance's, which has no parameter.
+/// The values of a norm whose sum of squares is divided by another number, as an unbiased variance's, which is no parameter.
 pub(super) fn of_statistics(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> {
     let Some(of) = weight(bench.site) else { return Ok(None) };
     let w = effective(bench, of)?;
@@ -95,7 +100,7 @@ pub(super) fn of_statistics(bench: &Bench<'_, '_>) -> Result<Option<Solution>, F
         return Ok(None);
     }
     let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
-    Ok(read.and_then(|(x, unrounded)| bits::unbiased(bench, &x, &unrounded, &w)))
+    Ok(read.and_then(|(x, unrounded)| bits::of_divisor(bench, &x, &unrounded, &w)))
 }
 
 /// What goes into a norm, as a contract stores it where it is not shown.

@@ -8,7 +8,7 @@
 
 use ndarray::ArrayView1;
 
-use super::listed::listed;
+use super::listed::{self, listed};
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 
@@ -18,10 +18,13 @@ const FIRST: usize = 16;
 /// Columns that a row has at least, for it to be told by its values whose it is.
 const LEAST: usize = 4;
 
+/// Values by which fewer columns tell it, in all rows together.
+const TOGETHER: usize = 16;
+
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let (y, right) = (&bench.candidate, &bench.ideal);
     let off: Vec<usize> = (0..y.nrows()).filter(|row| bench.row_is_off(*row)).collect();
-    if y.ncols() < LEAST || off.is_empty() || bench.site.token_axis(&bench.config()) != Some(0) {
+    if off.is_empty() || bench.site.token_axis(&bench.config()) != Some(0) {
         return None;
     }
     let near = |a: ArrayView1<'_, f64>, b: ArrayView1<'_, f64>| {
@@ -29,15 +32,17 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
         apart.dot(&apart).sqrt() <= bench.rounding() * a.dot(&a).sqrt()
     };
     let first = y.ncols().min(FIRST);
-    let of = |row: usize| {
+    let is = |row: usize, other: usize| {
         let own = y.row(row);
-        let begins = |other: &usize| {
-            let apart = (0..first).map(|j| (own[j] - right[[*other, j]]).powi(2)).sum::<f64>().sqrt();
-            apart <= bench.rounding() * own.dot(&own).sqrt()
-        };
-        (0..y.nrows()).filter(|other| *other != row).filter(begins).find(|other| near(own, right.row(*other)))
+        let apart = (0..first).map(|j| (own[j] - right[[other, j]]).powi(2)).sum::<f64>().sqrt();
+        apart <= bench.rounding() * own.dot(&own).sqrt() && near(own, right.row(other))
     };
-    let others: Vec<usize> = off.iter().map(|row| of(*row)).collect::<Option<_>>()?;
+    let others = listed::find_others(&off, y.nrows(), is)?;
+    // Of few columns, one distance that all rows have in common tells it.
+    let is_one = off.iter().zip(&others).all(|(row, other)| off[0] + other == others[0] + row);
+    if y.ncols() < LEAST && !(is_one && off.len() * y.ncols() >= TOGETHER) {
+        return None;
+    }
     let mut values = right.clone();
     for (row, other) in off.iter().zip(&others) {
         values.row_mut(*row).assign(&right.row(*other));

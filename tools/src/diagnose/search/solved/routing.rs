@@ -4,6 +4,8 @@
 //! wᵢₛ = c·rᵢₛ / (Σₜ rᵢₜ + δ)               solved for c and δ; right are c = 1 and δ = 0
 //! wᵢₛ = rᵢₛ / Σₜ (rᵢₜ + bᵢₜ)                with the choice's bias b
 //! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
+//! wᵢₛ = rᵢₛᵖ / Σₜ rᵢₜᵖ                      solved for p; right is 1
+//! wᵢₛ = q(σ(q(zᵢₛ))) / Σₜ q(σ(q(zᵢₜ)))      solved for q, or one of both, among what numbers may be rounded to
 //! ```
 //!
 //! with the weights w \[n, k\] of each token's choices, r \[n, k\] their scores without bias, and z = ln(r/(1 − r)) their logits.
@@ -33,6 +35,9 @@ const STEEPEST: f64 = 16.0;
 const STEPS: usize = 64;
 const THIRDS: usize = 100;
 
+/// One weight in so many may be another than rounding makes it.
+const TIES: usize = 20;
+
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::GateWeights) = bench.site else { return Ok(Vec::new()) };
     let of = Site::Layer(layer, LayerSite::GateScores);
@@ -61,7 +66,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         .or_else(|| left_out(&bench.ideal, &bench.candidate, same))
         .or_else(|| of_sums(&r, &bench.candidate, same))
         .or_else(|| in_place(&r, &bench.candidate, same))
+        .or_else(|| rounded(&r, &bench.candidate, same))
         .or_else(|| steeper(&r, &bench.candidate, same))
+        .or_else(|| power(&r, &bench.candidate, same))
         .map(|(said, values)| Solution::new(vec![said], values));
     Ok(said.or_else(|| function(&r, &bench.candidate)).into_iter().collect())
 }
@@ -156,6 +163,49 @@ fn steeper(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
     // Squares tell β to half of f64's digits, and its last ones are those of all weights together.
     are_same(&values, w, 4.0 * same)
         .then(|| (format!("the scores are the sigmoid of {beta:.4} times the router's logits"), values))
+}
+
+/// Scores of logits that are rounded, or that are rounded themselves.
+fn rounded(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let ways =
+        [(true, false, "the logits are"), (false, true, "the scores are"), (true, true, "logits and scores are")];
+    let all = [Storage::Bf16, Storage::F16].into_iter().flat_map(|to| ways.map(|way| (to, way)));
+    let of = |(to, (of_logits, of_scores, what)): (Storage, (bool, bool, &str))| {
+        let score = |r: &f64| {
+            let r = if of_logits { sigmoid(to.nearest((r / (1.0 - r)).ln())) } else { *r };
+            if of_scores { to.nearest(r) } else { r }
+        };
+        let scores = r.map(score);
+        let sums = scores.sum_axis(Axis(1)).insert_axis(Axis(1));
+        let values = scores / sums;
+        let off = values.iter().zip(w).filter(|(a, b)| (*a - *b).abs() > same * b.abs()).count();
+        // Of few, a rounding is decided by what is left of sums before it.
+        (TIES * off <= w.len()).then(|| (format!("{what} rounded to {to}"), values))
+    };
+    all.into_iter().find_map(of)
+}
+
+fn sigmoid(x: f64) -> f64 {
+    (1.0 + (-x).exp()).recip()
+}
+
+/// Scores to a power, divided by their sum.
+fn power(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let (mut along, mut size) = (0.0, 0.0);
+    for (r, w) in r.rows().into_iter().zip(w.rows()) {
+        for s in 1..r.len() {
+            let (x, y) = ((r[s] / r[0]).ln(), (w[s] / w[0]).ln());
+            along += x * y;
+            size += x * x;
+        }
+    }
+    let p = along / size;
+    let p = if (p - p.round()).abs() < 1e-3 { p.round() } else { p };
+    let raised = r.mapv(|r| r.powf(p));
+    let sums = raised.sum_axis(Axis(1)).insert_axis(Axis(1));
+    let values = raised / sums;
+    (p.is_finite() && are_same(&values, w, 4.0 * same))
+        .then(|| (format!("the weights are the scores to the power {p:.4}, divided by their sum"), values))
 }
 
 /// Scores by another function of the logits: beside one another each is off by what its logit says.

@@ -22,6 +22,11 @@ impl Solution {
         Solution { said: vec![said], values: None }
     }
 
+    /// Whether values follow from them.
+    pub(super) fn has_values(&self) -> bool {
+        self.values.is_some()
+    }
+
     /// Values that are the candidate's under them.
     pub(super) fn share(&self, bench: &Bench<'_, '_>) -> Share {
         self.values.as_ref().map(|values| bench.equal(&bench.stored(values))).unwrap_or_default()

@@ -1,17 +1,15 @@
-//! What experts do otherwise than they should between their input and their output: one that all tokens that are off were sent to,
-//! or all of them.
+//! Rows of the gate of an expert that all tokens that are off were sent to.
 //!
 //! ```text
-//! yᵢ − ŷᵢ = c·Σₑ wᵢₑ·Dₑ·(h′(g, u) − h(g, u))        g = Gₑ·xᵢ, u = Uₑ·xᵢ; solved for h′ among functions that may stand for h,
-//! h′ⱼ = h(aⱼ·gⱼ, uⱼ)                                 or for factors a of the gate's rows, of one expert
+//! yᵢ − ŷᵢ = c·wᵢₑ·Dₑ·(h(a ⊙ g, u) − h(g, u))        g = Gₑ·xᵢ, u = Uₑ·xᵢ; solved for factors a of the gate's rows
 //! ```
 
-use ndarray::{Array1, Array2, Axis, Zip};
+use ndarray::{Array1, Array2, Axis};
 use reference::ops::dense_ffn::Activation;
 use reference::weights::{LayerWeight, Projection, Weight};
-use reference::{Error, RoundingContract, Storage};
+use reference::{Error, RoundingContract};
 
-use super::{Mixture, functions};
+use super::Mixture;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::listed;
 use crate::diagnose::search::solved::solution::Solution;
@@ -26,9 +24,6 @@ const STEP: f64 = 1e-6;
 /// How far a factor is from 1 to be another, and how far those of several rows may be apart to be one, as shares: what bf16 leaves
 /// of a product.
 const SAME: f64 = 5e-3;
-
-/// What activations may be rounded to.
-const NARROW: [Storage; 3] = [Storage::E4m3, Storage::Bf16, Storage::F16];
 
 /// Standard deviations that a factor is not off by chance.
 const CERTAIN: f64 = 8.0;
@@ -47,7 +42,7 @@ struct Expert {
 }
 
 impl Mixture<'_, '_, '_> {
-    /// What is said of the expert that tokens that are off have in common, or of all.
+    /// What is said of the expert that tokens that are off have in common.
     pub(super) fn inside(&self, layer: usize, x: &Array2<f64>) -> Result<Option<Solution>, Failure> {
         let off: Vec<usize> = (0..self.chosen.nrows()).filter(|token| self.bench.row_is_off(*token)).collect();
         let config = self.bench.config();
@@ -59,20 +54,9 @@ impl Mixture<'_, '_, '_> {
         all.sort_unstable();
         all.dedup();
         let common: Vec<usize> = all.iter().copied().filter(|e| off.iter().all(|token| chosen(token, *e))).collect();
-        let alone = common.iter().map(|expert| vec![*expert]);
-        let sets = alone.chain((off.len() == self.chosen.nrows()).then_some(all));
-        for experts in sets {
-            let which = match experts[..] {
-                [expert] => format!("expert {expert}"),
-                _ => "every expert".to_owned(),
-            };
-            let read: Vec<Expert> = experts.iter().map(|e| self.expert(layer, *e, x)).collect::<Result<_, _>>()?;
-            if let Some(found) = self.of_functions(&off, &read, &which)? {
-                return Ok(Some(found));
-            }
-            if let [expert] = &read[..]
-                && let Some(found) = self.of_rows(&off, expert, &which)?
-            {
+        for expert in common {
+            let read = self.expert(layer, expert, x)?;
+            if let Some(found) = self.of_rows(&off, &read, expert)? {
                 return Ok(Some(found));
             }
         }
@@ -99,40 +83,8 @@ impl Mixture<'_, '_, '_> {
         })
     }
 
-    /// Experts that all have another function.
-    fn of_functions(&self, off: &[usize], experts: &[Expert], which: &str) -> Result<Option<Solution>, Failure> {
-        let right: Vec<Array2<f64>> =
-            experts.iter().map(|own| self.activated(&own.gate, &own.up)).collect::<Result<_, _>>()?;
-        for storage in NARROW {
-            let mut by = Array2::zeros(self.apart.dim());
-            for (own, right) in experts.iter().zip(&right) {
-                own.add(&mut by, &(right.mapv(|h| storage.nearest(h)) - right));
-            }
-            let squares = |values: &Array2<f64>| -> f64 {
-                off.iter().map(|token| values.row(*token).dot(&values.row(*token))).sum()
-            };
-            let is_nearer = squares(&(self.apart - &by)) <= super::COARSE * squares(self.apart);
-            if is_nearer && off.iter().all(|token| self.is(*token, &by.row(*token).to_owned())) {
-                let said = format!("{which} rounds its activation to {storage}, without a scale");
-                return Ok(Some(Solution::new(vec![said], &self.bench.ideal + &by)));
-            }
-        }
-        for (name, f) in functions::all(self.bench.config().swiglu_oai) {
-            let mut by = Array2::zeros(self.apart.dim());
-            for (own, right) in experts.iter().zip(&right) {
-                let hidden = Zip::from(&own.gate).and(&own.up).map_collect(|g, u| f(*g, *u)) - right;
-                own.add(&mut by, &hidden);
-            }
-            if off.iter().all(|token| self.is(*token, &by.row(*token).to_owned())) {
-                let said = format!("{which} takes {name}, for its activation");
-                return Ok(Some(Solution::new(vec![said], &self.bench.ideal + &by)));
-            }
-        }
-        Ok(None)
-    }
-
     /// One expert whose gate's rows have factors: by Gauss and Newton's method, over all of its tokens together.
-    fn of_rows(&self, off: &[usize], expert: &Expert, which: &str) -> Result<Option<Solution>, Failure> {
+    fn of_rows(&self, off: &[usize], expert: &Expert, number: usize) -> Result<Option<Solution>, Failure> {
         let (width, hidden) = expert.down.dim();
         let equations = expert.tokens.len() * width;
         if equations <= 2 * hidden || equations * hidden * hidden > BUDGET {
@@ -177,7 +129,7 @@ impl Mixture<'_, '_, '_> {
             _ => format!("{} of {hidden} rows, {},", other.len(), listed::listed(&other)),
         };
         Ok(Some(Solution::new(
-            vec![format!("{rows} of the gate of {which} {range} what they should be")],
+            vec![format!("{rows} of the gate of expert {number} {range} what they should be")],
             &self.bench.ideal + &by,
         )))
     }

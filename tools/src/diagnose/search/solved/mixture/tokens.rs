@@ -3,9 +3,13 @@
 //! ```text
 //! yᵢ = Σₛ wᵢₛ·E(cᵢₛ, xⱼ)        experts read another token's row; solved for j of each token i that is off
 //! yᵢ = Σₛ wⱼₛ·E(cⱼₛ, xᵢ)        a token has another's experts and weights; solved alike
+//! yᵢ = Σₛ wⱼₛ·E(cᵢₛ, xᵢ)        its weights alone
+//! yᵢ = Σₛ wᵢₛ·E(cⱼₛ, xᵢ)        its experts alone
+//! yᵢ = Σₛ q(wᵢₛ)·E(cᵢₛ, xᵢ)      weights are rounded; solved for q
 //! ```
 
 use ndarray::{Array1, Array2};
+use reference::Storage;
 
 use super::Mixture;
 use crate::diagnose::search::solved::listed;
@@ -13,6 +17,9 @@ use crate::diagnose::search::solved::solution::Solution;
 
 /// How often rounding on the way may leave what one rounding of a row may.
 const SEVERAL: f64 = 2.0;
+
+/// The share of the squares of what is off that rounded weights leave, at most.
+const ROUNDED: f64 = 0.01;
 
 /// What is said of a way, and what it adds to a token by another.
 type Way<'a> = (&'a str, &'a dyn Fn(usize, usize) -> Array1<f64>);
@@ -25,26 +32,56 @@ impl Mixture<'_, '_, '_> {
         if off.is_empty() {
             return None;
         }
-        let sum = |routed: usize, read: usize| -> Array1<f64> {
+        let sum = |[chosen, weighed]: [usize; 2], read: usize| -> Array1<f64> {
             let mut sum = Array1::zeros(self.apart.ncols());
-            for (expert, weight) in self.chosen.row(routed).iter().zip(self.weights.row(routed)) {
+            for (expert, weight) in self.chosen.row(chosen).iter().zip(self.weights.row(weighed)) {
                 sum.scaled_add(self.scale * weight, &each[*expert].row(read));
             }
             sum
         };
-        let inputs = |token: usize, other: usize| sum(token, other) - sum(token, token);
-        let routing = |token: usize, other: usize| sum(other, token) - sum(token, token);
-        let ways: [Way<'_>; 2] =
-            [("experts read the input", &inputs), ("tokens have the experts and weights", &routing)];
-        ways.iter().find_map(|(what, way)| {
-            let others = listed::find_others(&off, n, |token, other| self.is(token, &way(token, other)))?;
-            let mut values = self.bench.ideal.clone();
-            off.iter()
-                .zip(&others)
-                .for_each(|(token, other)| values.row_mut(*token).scaled_add(1.0, &way(*token, *other)));
-            let rows = listed::rows(self.bench, &off);
-            let said = format!("in {}: {what} {}", rows.trim_end_matches(','), listed::others(&off, &others));
-            Some(Solution::new(vec![said], values))
+        let right = |token: usize| sum([token; 2], token);
+        let inputs = |token: usize, other: usize| sum([token; 2], other) - right(token);
+        let routing = |token: usize, other: usize| sum([other; 2], token) - right(token);
+        let weights = |token: usize, other: usize| sum([token, other], token) - right(token);
+        let experts = |token: usize, other: usize| sum([other, token], token) - right(token);
+        let ways: [Way<'_>; 4] = [
+            ("experts read the input", &inputs),
+            ("tokens have the experts and weights", &routing),
+            ("tokens have the routing weights, with their own experts,", &weights),
+            ("tokens have the experts, with their own routing weights,", &experts),
+        ];
+        ways.iter()
+            .find_map(|(what, way)| {
+                let others = listed::find_others(&off, n, |token, other| self.is(token, &way(token, other)))?;
+                let mut values = self.bench.ideal.clone();
+                off.iter()
+                    .zip(&others)
+                    .for_each(|(token, other)| values.row_mut(*token).scaled_add(1.0, &way(*token, *other)));
+                let rows = listed::rows(self.bench, &off);
+                let said = format!("in {}: {what} {}", rows.trim_end_matches(','), listed::others(&off, &others));
+                Some(Solution::new(vec![said], values))
+            })
+            .or_else(|| self.of_other_outputs(each, &off))
+            .or_else(|| self.of_rounded_weights(each))
+    }
+
+    /// The same where weights are rounded.
+    fn of_rounded_weights(&self, each: &[Array2<f64>]) -> Option<Solution> {
+        let squares = |values: &Array2<f64>| values.iter().map(|x| x * x).sum::<f64>();
+        [Storage::Bf16, Storage::F16].into_iter().find_map(|to| {
+            let mut more = Array2::zeros(self.apart.dim());
+            for ((token, slot), &expert) in self.chosen.indexed_iter() {
+                let weight = self.weights[[token, slot]];
+                let outputs = each[expert].row(token);
+                more.row_mut(token).scaled_add(self.scale * (to.nearest(weight) - weight), &outputs);
+            }
+            let is_nearer = squares(&(self.apart - &more)) <= ROUNDED * squares(self.apart);
+            let is = |token: usize| self.is(token, &more.row(token).to_owned());
+            (is_nearer && (0..more.nrows()).all(is)).then(|| {
+                let said =
+                    format!("routing weights are rounded to {to} before experts' outputs are multiplied by them");
+                Solution::new(vec![said], &self.bench.ideal + &more)
+            })
         })
     }
 

@@ -1,8 +1,8 @@
-//! What an RMS norm computes in fewer bits than it should, or of one channel less than it has.
+//! What an RMS norm computes in fewer bits than it should, or divides by another number than its channels'.
 //!
 //! ```text
 //! yᵢⱼ = mⱼ·ρ(xᵢⱼ·rᵢ)        rᵢ = 1/√(ε + (1/d)·Σₖ xᵢₖ²)        one of m, x, ρ, r, the squares and their sum rounded; solved for which
-//! rᵢ = 1/√(ε + (1/(d − 1))·Σₖ xᵢₖ²)        as an unbiased variance has it
+//! rᵢ = 1/√(ε + (1/c)·Σₖ xᵢₖ²)        c one less, as an unbiased variance has it, 1, or a width that channels are padded to
 //! ```
 //!
 //! with x \[n, d\] what goes in and m \[d\] what is multiplied with: the weight, or 1 plus it. A row is a token's, or that of one
@@ -30,6 +30,9 @@ const OWN: f64 = 1e-9;
 /// Squares that are added up in fewer bits, at most.
 const LONGEST: usize = 256;
 
+/// Channels of which rows are padded to a multiple.
+const PADDED: [usize; 3] = [64, 128, 256];
+
 /// What is rounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rounded {
@@ -45,8 +48,8 @@ enum Rounded {
     Root,
     /// The mean of squares.
     Mean,
-    /// Nothing, but the sum of squares is divided by one less than their number.
-    Unbiased,
+    /// Nothing, but the sum of squares is divided by another number.
+    Divided(usize),
     /// Squares.
     Squares,
     /// Squares, and the sums of so many in a row; the sum of these, too, or not.
@@ -90,16 +93,29 @@ pub(super) fn solve(
     Some(Solution::new(vec![said], values))
 }
 
-/// The same of a mean square that is divided by one less than its channels, whatever else may be.
-pub(super) fn unbiased(
+/// The same of a sum of squares that is divided by another number than that of its channels, whatever else may be.
+pub(super) fn of_divisor(
     bench: &Bench<'_, '_>,
     x: &Array2<f64>,
     unrounded: &Array2<f64>,
     m: &Array1<f64>,
 ) -> Option<Solution> {
     let rows = Rows { x, ..Rows::of(bench, unrounded, m).filter(|_| m.len() > 1)? };
-    let (_, values) = rows.found(bench, Way::of(Rounded::Unbiased, rows.output, rows.output))?;
-    Some(Solution::new(vec![divided(m.len(), m.len() as f64 - 1.0)], values))
+    let ways =
+        divisors(m.len()).into_iter().flat_map(|count| Way::of(Rounded::Divided(count), rows.output, rows.output));
+    let (way, values) = rows.found(bench, ways)?;
+    let Rounded::Divided(count) = way.rounded else { return None };
+    Some(Solution::new(vec![divided(m.len(), count as f64)], values))
+}
+
+/// What a sum of so many squares may be divided by: one less, 1, the next power of two and the next multiples of some.
+fn divisors(width: usize) -> Vec<usize> {
+    let padded = PADDED.map(|each| width.next_multiple_of(each));
+    let mut all: Vec<usize> = [width - 1, 1, width.next_power_of_two()].into_iter().chain(padded).collect();
+    all.retain(|count| *count != width && *count > 0);
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 impl Way {
@@ -192,7 +208,7 @@ impl Way {
             }
             _ => squares.sum(),
         };
-        let count = x.len() - usize::from(self.rounded == Rounded::Unbiased);
+        let count = if let Rounded::Divided(count) = self.rounded { count } else { x.len() };
         let mean = at(Rounded::Mean, sum / count as f64);
         let r = at(Rounded::Root, (mean + eps).sqrt().recip());
         Zip::from(&x).and(m).map_collect(|x, m| {
@@ -216,7 +232,7 @@ impl fmt::Display for Rounded {
             Rounded::Normalized => f.write_str("what is normed is, before the weight,"),
             Rounded::Root => f.write_str("the reciprocal root of the mean square is"),
             Rounded::Mean => f.write_str("the mean square is"),
-            Rounded::Unbiased => f.write_str("the sum of squares, divided by one less than their number, is"),
+            Rounded::Divided(count) => write!(f, "the sum of squares, divided by {count}, is"),
             Rounded::Squares => f.write_str("squares are"),
             Rounded::Sums(count, false) => write!(f, "squares, and their sums of {count} in a row, are"),
             Rounded::Sums(count, true) => {

@@ -40,6 +40,14 @@ impl Channels<'_> {
         if is(&self.w.mapv(|w| w * w)) {
             return Some("the norm is applied twice: its weight is there twice".to_owned());
         }
+        if is(&Array1::ones(width)) {
+            return Some("the weight is left out: every channel has the same".to_owned());
+        }
+        for (by, what) in [(-1.0, "w instead of 1 + w"), (1.0, "1 + w instead of w")] {
+            if is(&self.w.mapv(|w| w + by)) {
+                return Some(format!("each channel is multiplied by {what}"));
+            }
+        }
         for rows in (2..width).filter(|rows| width.is_multiple_of(*rows)) {
             let columns = width / rows;
             let transposed: Array1<f64> = (0..width).map(|i| self.w[i % rows * columns + i / rows]).collect();

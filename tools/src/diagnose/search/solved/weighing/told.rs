@@ -70,6 +70,10 @@ impl Weighed {
             Way::Without(run) => Some((What::Without, run)),
             Way::Zeroed(run) => Some((What::Zeroed, run)),
             Way::Ahead(key) => Some((What::Ahead, Run::one(key))),
+            // With the next key it is that one more.
+            Way::Only(run) if run == (Run { to: self.span.to + 1, ..self.span }) => {
+                Some((What::Ahead, Run::one(self.span.to)))
+            }
             Way::Only(run) => Some((What::Only, run)),
             Way::Zeros(_) | Way::Split(..) => None,
         }

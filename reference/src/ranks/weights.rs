@@ -1,13 +1,13 @@
-//! A rank's part of a model's weights.
+//! A rank's part of a model's weights, as they are stored: quantized ones with the scales of their blocks.
 
 use std::ops::Range;
 
 use ndarray::{Array2, Axis, Slice};
 
+use super::Ranks;
 use crate::config::Config;
 use crate::error::WeightError;
 use crate::matrix::Matrix;
-use crate::ranks::Ranks;
 use crate::semantics::QkNorm;
 use crate::weights::{LayerWeight, Projection, Weight, Weights};
 
@@ -55,7 +55,20 @@ impl<'w> RankWeights<'w> {
     }
 
     /// Rows or columns of a weight, and zeros as wide as a head.
-    fn taken(&self, w: &Matrix<'_>, axis: Axis, parts: &[Option<Range<usize>>]) -> Matrix<'static> {
+    fn taken(
+        &self,
+        weight: Weight,
+        w: &Matrix<'_>,
+        axis: Axis,
+        parts: &[Option<Range<usize>>],
+    ) -> Result<Matrix<'static>, WeightError> {
+        if let Some(all) = one_after_another(parts) {
+            let own = if axis == Axis(0) { Some(w.rows(all)) } else { w.columns(all) };
+            return own.ok_or_else(|| self.refused(weight, w, "ranks would cut through its blocks"));
+        }
+        if w.scales().is_some() {
+            return Err(self.refused(weight, w, "heads of zeros have no scales"));
+        }
         let all = w.dense::<f64>();
         let zeros = || {
             let mut dim = all.raw_dim();
@@ -67,8 +80,22 @@ impl<'w> RankWeights<'w> {
         let parts: Vec<Array2<f64>> = parts.iter().map(part).collect();
         let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
         let own = ndarray::concatenate(axis, &views).expect("parts of one matrix");
-        Matrix::stored(own.view(), w.storage())
+        Ok(Matrix::stored(own.view(), w.storage()))
     }
+
+    fn refused(&self, weight: Weight, w: &Matrix<'_>, why: &str) -> WeightError {
+        let (down, across) = w.scales().map_or((1, 1), |scales| scales.block);
+        let problem = format!("is quantized in blocks of {down} × {across}: {why}");
+        let help = Some(format!("give fewer ranks than {}, or a checkpoint in bf16", self.ranks.count));
+        WeightError { tensor: weight.to_string(), problem, help }
+    }
+}
+
+/// All of ranges that follow one another without zeros between them.
+fn one_after_another(parts: &[Option<Range<usize>>]) -> Option<Range<usize>> {
+    let parts: Vec<&Range<usize>> = parts.iter().map(Option::as_ref).collect::<Option<_>>()?;
+    let follow = parts.windows(2).all(|two| two[0].end == two[1].start);
+    follow.then(|| parts[0].start..parts[parts.len() - 1].end)
 }
 
 impl Weights for RankWeights<'_> {
@@ -77,7 +104,7 @@ impl Weights for RankWeights<'_> {
         match weight {
             Weight::Embedding | Weight::LmHead => {
                 let own = self.ranks.part(self.config.vocab_size, self.rank);
-                Ok(self.taken(&whole()?, Axis(0), &[Some(own)]))
+                self.taken(weight, &whole()?, Axis(0), &[Some(own)])
             }
             Weight::Layer(_, LayerWeight::Expert(expert, _))
                 if !self.ranks.part(self.config.num_local_experts, self.rank).contains(&expert) =>
@@ -86,7 +113,7 @@ impl Weights for RankWeights<'_> {
                 Err(WeightError { tensor: weight.to_string(), problem, help: None })
             }
             Weight::Layer(_, inner) => match self.own(inner) {
-                Some((axis, parts)) => Ok(self.taken(&whole()?, axis, &parts)),
+                Some((axis, parts)) => self.taken(weight, &whole()?, axis, &parts),
                 None => whole(),
             },
             Weight::FinalNorm | Weight::Vision(_) | Weight::Mtp(..) => whole(),

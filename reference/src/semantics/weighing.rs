@@ -1,0 +1,194 @@
+//! Keys that attention does not see, or sees beside its own, how what splits of them give is put together, and where a head's
+//! values go.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use strum::{Display, EnumIter, EnumString, VariantNames};
+
+/// Keys that a token does not see; its own is seen in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unseen {
+    /// From one to before another: `keys:8..12`.
+    Keys(usize, usize),
+    /// From so many before the token to before so many: `before:1..4`, the three that are nearest.
+    Before(usize, usize),
+    /// The last so many of the calls before: `seam:2`.
+    Seam(usize),
+    /// One at a place in each tile of so many: `each:16/15`, the last of each.
+    Each(usize, usize),
+}
+
+impl Unseen {
+    /// The runs of keys that the token at a position does not see, in a call that begins at `first`.
+    pub fn runs(self, position: usize, first: usize) -> Vec<Range<usize>> {
+        let run = match self {
+            Unseen::Keys(from, to) => from..to,
+            Unseen::Before(from, to) => (position + 1).saturating_sub(to)..(position + 1).saturating_sub(from),
+            Unseen::Seam(count) => first.saturating_sub(count)..first,
+            Unseen::Each(size, at) => {
+                let keys = (at..position).step_by(size.max(1));
+                return keys.map(|key| key..key + 1).collect();
+            }
+        };
+        let parts = [run.start..run.end.min(position), run.start.max(position + 1)..run.end];
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unseen::Keys(from, to) => write!(f, "keys:{from}..{to}"),
+            Unseen::Before(from, to) => write!(f, "before:{from}..{to}"),
+            Unseen::Seam(count) => write!(f, "seam:{count}"),
+            Unseen::Each(size, at) => write!(f, "each:{size}/{at}"),
+        }
+    }
+}
+
+impl FromStr for Unseen {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let expected =
+            "expected keys: or before: and two numbers with .. in between, seam: and one, or each: and two with /";
+        let (what, numbers) = s.split_once(':').ok_or(expected)?;
+        let two = |by: &str| numbers.split_once(by).map(|(a, b)| [a, b]).ok_or(expected);
+        let both = |of: [&str; 2]| Ok::<_, String>((number(of[0])?, number(of[1])?));
+        match what {
+            "keys" => both(two("..")?).map(|(from, to)| Unseen::Keys(from, to)),
+            "before" => both(two("..")?).map(|(from, to)| Unseen::Before(from, to)),
+            "seam" => number(numbers).map(Unseen::Seam),
+            "each" => both(two("/")?).map(|(size, at)| Unseen::Each(size, at)),
+            _ => Err(expected.to_owned()),
+        }
+    }
+}
+
+/// Keys and values of zeros that every token of a call sees beside its own: their score is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Zeros {
+    /// So many: `count:3`.
+    Count(usize),
+    /// As many as fill the last tile of so many keys: `tile:16`.
+    Tile(usize),
+    /// As many as a cache of so many slots has left: `slots:64`.
+    Slots(usize),
+}
+
+impl Zeros {
+    /// How many there are beside so many keys.
+    pub fn of(self, keys: usize) -> usize {
+        match self {
+            Zeros::Count(count) => count,
+            Zeros::Tile(size) => keys.next_multiple_of(size.max(1)) - keys,
+            Zeros::Slots(slots) => slots.saturating_sub(keys),
+        }
+    }
+}
+
+impl fmt::Display for Zeros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Zeros::Count(count) => write!(f, "count:{count}"),
+            Zeros::Tile(size) => write!(f, "tile:{size}"),
+            Zeros::Slots(slots) => write!(f, "slots:{slots}"),
+        }
+    }
+}
+
+impl FromStr for Zeros {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let expected = "expected count:, tile: or slots: and a number";
+        let (what, of) = s.split_once(':').ok_or(expected)?;
+        match what {
+            "count" => number(of).map(Zeros::Count),
+            "tile" => number(of).map(Zeros::Tile),
+            "slots" => number(of).map(Zeros::Slots),
+            _ => Err(expected.to_owned()),
+        }
+    }
+}
+
+/// How what splits of so many keys give is put together: `averaged/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Merged {
+    /// The way.
+    pub by: Merge,
+    /// Keys of a split.
+    pub size: usize,
+}
+
+/// The way to put splits together, of which each has a largest score, a sum of exponentials beside it, and a sum of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumIter, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Merge {
+    /// Both sums are added as they are, each beside its own largest score.
+    Own,
+    /// The splits' means count alike.
+    Averaged,
+    /// The splits' means count by their largest scores, without their sums.
+    Unsummed,
+    /// Split follows split: the sum of values is not scaled again where a larger score comes.
+    ValuesKept,
+    /// The same of the sum of exponentials.
+    WeightsKept,
+    /// The same of both.
+    BothKept,
+}
+
+impl fmt::Display for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.by, self.size)
+    }
+}
+
+impl FromStr for Merged {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let expected = || format!("expected {}, a / and a number", Merge::VARIANTS.join(" or "));
+        let (by, size) = s.split_once('/').ok_or_else(expected)?;
+        Ok(Merged { by: by.parse().map_err(|_| expected())?, size: number(size)? })
+    }
+}
+
+/// A head of attention's context that holds another's: `3=2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SharedHead {
+    /// The head.
+    pub head: usize,
+    /// The one whose values it holds.
+    pub of: usize,
+}
+
+impl SharedHead {
+    /// The column that is in the place of another, of heads of d columns, of which there are so many in all.
+    pub(crate) fn source(self, column: usize, d: usize, columns: usize) -> usize {
+        let source = self.of * d + column % d;
+        if column / d == self.head && source < columns { source } else { column }
+    }
+}
+
+impl fmt::Display for SharedHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.head, self.of)
+    }
+}
+
+impl FromStr for SharedHead {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (head, of) = s.split_once('=').ok_or("expected two heads with a = in between")?;
+        Ok(SharedHead { head: number(head)?, of: number(of)? })
+    }
+}
+
+fn number(s: &str) -> Result<usize, String> {
+    s.parse().map_err(|error: std::num::ParseIntError| error.to_string())
+}

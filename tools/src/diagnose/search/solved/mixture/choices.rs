@@ -1,0 +1,69 @@
+//! Tokens that have other experts than they should, each weighed as its score has it: the router's choice is off, which is not shown.
+
+use std::collections::BTreeSet;
+
+use ndarray::{Array2, Axis};
+use reference::weights::{LayerWeight, Weight};
+use reference::{Error, LayerSite, RoundingContract, Site};
+
+use super::row::Row;
+use crate::diagnose::chosen::scores::Made;
+use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::listed::listed;
+use crate::failure::Failure;
+
+/// How far a weight may be from its score's share, as a share: what bf16 leaves of it, several times.
+const SAME: f64 = 0.02;
+
+/// Tokens whose experts are others, at least, for a rule to be told by them.
+const FEWEST: usize = 4;
+
+/// What is said of tokens whose weights were solved for, if all are so.
+pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize) -> Result<Option<String>, Failure> {
+    let of = |site| Site::Layer(layer, site);
+    let wanted = [LayerSite::GateScores, LayerSite::GateLogits].map(of);
+    let rerun = bench.rerun(&[], RoundingContract::IDEAL, &wanted)?;
+    let [Some(scores), Some(logits)] = wanted.map(|site| rerun.beside.get(&site)) else { return Ok(None) };
+    let is_there = |row: &Row| row.token < scores.nrows() && row.right.len() == scores.ncols();
+    if solved.is_empty() || !solved.iter().all(is_there) {
+        return Ok(None);
+    }
+    let used: Vec<BTreeSet<usize>> = solved.iter().map(|row| set(row, |row| &row.used)).collect();
+    let right: Vec<BTreeSet<usize>> = solved.iter().map(|row| set(row, |row| &row.right)).collect();
+    let follows = |(row, used): (&Row, &BTreeSet<usize>)| {
+        let sum: f64 = used.iter().map(|e| scores[[row.token, *e]]).sum();
+        let is = |e: &usize| {
+            let share = scores[[row.token, *e]] / sum;
+            (row.used[*e] - share).abs() <= SAME * share + row.none
+        };
+        used.len() == k && used.iter().all(is)
+    };
+    let off: Vec<usize> = (0..solved.len()).filter(|i| used[*i] != right[*i]).collect();
+    if off.is_empty() || !solved.iter().zip(&used).all(follows) {
+        return Ok(None);
+    }
+    let bias = bench.with_model(|model| {
+        let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
+        Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
+    });
+    let tokens: Vec<usize> = solved.iter().map(|row| row.token).collect();
+    let logits: Array2<f64> = logits.select(Axis(0), &tokens);
+    let by = bias.ok().filter(|bias| bias.len() == logits.ncols() && off.len() >= FEWEST);
+    let by = by.and_then(|bias| Made { logits: &logits, bias: &bias, chosen: &used }.by());
+    let each = off.iter().map(|i| {
+        let [more, less] = [&used[*i] - &right[*i], &right[*i] - &used[*i]].map(listed);
+        format!("{more} for {less} at token {}", solved[*i].token)
+    });
+    let rule = by.map(|by| format!("; they are chosen by {by}")).unwrap_or_default();
+    Ok(Some(format!(
+        "{} of {} tokens have other experts than they should, weighed by their scores: expert {}{rule}",
+        off.len(),
+        solved.len(),
+        listed(each)
+    )))
+}
+
+/// The experts that count.
+fn set<'r>(row: &'r Row, of: impl Fn(&'r Row) -> &'r ndarray::Array1<f64>) -> BTreeSet<usize> {
+    of(row).indexed_iter().filter(|(_, weight)| weight.abs() > row.none).map(|(expert, _)| expert).collect()
+}
