@@ -10,10 +10,11 @@
 // - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d
 //   values, u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5
 //   q̃ holds n rows of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared
-//   memory for each warp in qk_norm_rope and qk_norm_rope_squares; K7 in qk_norm_rope_per_head, w and u hold d values, for all heads; x goes on
-//   with index_heads·index_d of index q and index_d of index k, if there are such heads, with weights, outputs and kept
-//   rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w; K8 sums holds n rows of lds values,
-//   2 ≤ lds ≤ THREADS: in qk_norm_rope_sharded the squares of all ranks' queries and keys, and divisors how many these are.
+//   memory for each warp in qk_norm_rope and qk_norm_rope_squares; K7 in qk_norm_rope_per_head, w and u hold d values, for
+//   all heads; x goes on with index_heads·index_d of index q and index_d of index k, if there are such heads, with weights,
+//   outputs and kept rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w; K8 sums holds n rows
+//   of lds values, 2 ≤ lds ≤ THREADS: in qk_norm_rope_sharded the squares of all ranks' queries and keys, of which there are
+//   of_queries and of_keys.
 // - Precision: f32; each sum serial per thread, then block_sum, over ranks outside; R1 at q̃ and K, to nearest even, is the only
 //   rounding to bf16. Channels from d to D become 0.
 
@@ -33,11 +34,11 @@ struct Projection {
     int heads;
 };
 
-// Σ x².
-DEVICE float squares_of(const Projection& p, int d, Shared& shared) {
+// Σ x² of `count` values.
+DEVICE float squares_of(const bf16* x, int count, Shared& shared) {
     float sum = 0.f;
-    for (int i = threadIdx.x; i < p.heads * d; i += THREADS) {
-        const float value = to_float(p.x[i]);
+    for (int i = threadIdx.x; i < count; i += THREADS) {
+        const float value = to_float(x[i]);
         sum = fmaf(value, value, sum);
     }
     const float total = block_sum(sum, shared.partial);
@@ -79,30 +80,28 @@ DEVICE void write_rotated(const Projection& p, const float* cos, const float* si
     }
 }
 
-// The heads of a token, and where they go.
-struct Token {
-    Projection query;
-    Projection key;
-    const bf16* value;
-    bf16* kept_value;
+// Where all tokens' heads go, of `heads` queries, and `groups` keys and values.
+struct Rows {
+    bf16* q;
+    bf16* keys;
+    bf16* values;
+    int heads;
+    int groups;
 };
 
-DEVICE Token token_of(const bf16* x, const bf16* w, const bf16* u, bf16* q, bf16* keys, bf16* values, int heads, int groups, int d,
-                      int first, int ldx) {
+// Writes the heads of `row`, normed by 1 / √(ε + mean x²) of queries and of keys.
+DEVICE void write_token(const bf16* row, const bf16* w, const bf16* u, const Rows& to, const float* cos, const float* sin, int d,
+                        int h, int first, float of_query, float of_key) {
     const int token = blockIdx.x;
-    const bf16* const row = x + int64(token) * ldx;
+    const int groups = to.groups;
     const int64 kept = (int64(first) + token) * groups * D;
-    return {{row, w, q + int64(token) * heads * D, heads}, {row + heads * d, u, keys + kept, groups},
-            row + (heads + groups) * d, values + kept};
-}
+    write_rotated({row, w, to.q + int64(token) * to.heads * D, to.heads}, cos, sin, d, h, of_query);
+    write_rotated({row + to.heads * d, u, to.keys + kept, groups}, cos, sin, d, h, of_key);
 
-// Writes all heads, normed by 1 / √(ε + mean x²) of queries and of keys.
-DEVICE void write_token(const Token& token, const float* cos, const float* sin, int d, int h, float of_query, float of_key) {
-    write_rotated(token.query, cos, sin, d, h, of_query);
-    write_rotated(token.key, cos, sin, d, h, of_key);
-    for (int i = threadIdx.x; i < token.key.heads * D; i += THREADS) {
+    const bf16* const value = row + (to.heads + groups) * d;
+    for (int i = threadIdx.x; i < groups * D; i += THREADS) {
         const int c = i % D;
-        token.kept_value[i] = c < d ? token.value[i / D * d + c] : bf16{0};
+        to.values[kept + i] = c < d ? value[i / D * d + c] : bf16{0};
     }
 }
 
@@ -111,11 +110,11 @@ qk_norm_rope(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16*
              const float* __restrict__ sin, bf16* __restrict__ q, bf16* __restrict__ keys, bf16* __restrict__ values, int heads,
              int groups, int d, int h, int first, int ldx, int ldt, float eps) {
     SHARED_MEMORY(Shared, shared);
-    const Token token = token_of(x, w, u, q, keys, values, heads, groups, d, first, ldx);
-    const float of_query = rsqrtf(eps + squares_of(token.query, d, shared) / float(heads * d));
-    const float of_key = rsqrtf(eps + squares_of(token.key, d, shared) / float(groups * d));
-    const int64 row = int64(blockIdx.x) * ldt;
-    write_token(token, cos + row, sin + row, d, h, of_query, of_key);
+    const int64 token = blockIdx.x;
+    const bf16* const row = x + token * ldx;
+    const float of_query = rsqrtf(eps + squares_of(row, heads * d, shared) / float(heads * d));
+    const float of_key = rsqrtf(eps + squares_of(row + heads * d, groups * d, shared) / float(groups * d));
+    write_token(row, w, u, {q, keys, values, heads, groups}, cos + token * ldt, sin + token * ldt, d, h, first, of_query, of_key);
 }
 
 // The squares of a rank's queries and keys.
@@ -123,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 qk_norm_rope_squares(const bf16* __restrict__ x, float* __restrict__ sums, int heads, int groups, int d, int ldx, int lds) {
     SHARED_MEMORY(Shared, shared);
     const bf16* const row = x + int64(blockIdx.x) * ldx;
-    const float of_query = squares_of({row, nullptr, nullptr, heads}, d, shared);
-    const float of_key = squares_of({row + heads * d, nullptr, nullptr, groups}, d, shared);
+    const float of_query = squares_of(row, heads * d, shared);
+    const float of_key = squares_of(row + heads * d, groups * d, shared);
     const int i = threadIdx.x;
     if (i < lds) {
         sums[int64(blockIdx.x) * lds + i] = i == 0 ? of_query : i == 1 ? of_key : 0.f;
@@ -137,12 +136,12 @@ qk_norm_rope_sharded(const bf16* __restrict__ x, const bf16* __restrict__ w, con
                      const float* __restrict__ cos, const float* __restrict__ sin, const float* __restrict__ sums,
                      bf16* __restrict__ q, bf16* __restrict__ keys, bf16* __restrict__ values, int heads, int groups, int d, int h,
                      int first, int ldx, int ldt, int lds, int of_queries, int of_keys, float eps) {
-    const Token token = token_of(x, w, u, q, keys, values, heads, groups, d, first, ldx);
-    const float* const sum = sums + int64(blockIdx.x) * lds;
+    const int64 token = blockIdx.x;
+    const float* const sum = sums + token * lds;
     const float of_query = rsqrtf(eps + sum[0] / float(of_queries));
     const float of_key = rsqrtf(eps + sum[1] / float(of_keys));
-    const int64 row = int64(blockIdx.x) * ldt;
-    write_token(token, cos + row, sin + row, d, h, of_query, of_key);
+    write_token(x + token * ldx, w, u, {q, keys, values, heads, groups}, cos + token * ldt, sin + token * ldt, d, h, first, of_query,
+                of_key);
 }
 
 // Normalizes a head by itself, and rotates it.

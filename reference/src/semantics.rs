@@ -16,6 +16,7 @@ mod mtp;
 mod norms;
 mod residual;
 mod rope;
+mod rope_parts;
 mod router;
 mod table;
 mod text;

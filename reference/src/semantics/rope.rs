@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use strum::{Display, EnumIter, EnumString, VariantNames};
 
-use super::Semantics;
 use crate::Storage;
 
 /// Which channels of a head rotate.
@@ -191,20 +190,5 @@ impl FromStr for PositionShift {
             _ => Shifted::By(s[sign..].parse().map_err(number)?),
         };
         Ok(PositionShift { from: s[..sign].parse().map_err(number)?, to })
-    }
-}
-
-impl Semantics {
-    /// Which channels of a head rotate in attention.
-    pub fn part_of_attention(&self) -> RopePart {
-        self.attention_rope_part.unwrap_or(self.rope_part)
-    }
-
-    /// Which channels of an index head rotate.
-    pub fn part_of_index(&self) -> RopePart {
-        match self.index_rope_part {
-            RopePart::First => self.rope_part,
-            RopePart::Last => RopePart::Last,
-        }
     }
 }

@@ -7,11 +7,13 @@
 //! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is
 //! another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
 //! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out;
-//! [`choices`], what has no numbers; [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever
-//! is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it, comes within its bounds.
+//! [`choices`], what has no numbers; [`beside`], what is assumed beside others; [`kinds`], how each is told; [`solved`], what is
+//! said where none of it is found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer,
+//! computed under it, comes within its bounds.
 
 mod attending;
 mod bench;
+mod beside;
 mod bias;
 mod blocks;
 mod cached;
@@ -45,6 +47,7 @@ mod unwritten;
 mod wholes;
 
 pub(super) use bench::Bench;
+pub(super) use beside::{in_networks, unseen};
 pub(super) use parameters::fitted;
 pub(super) use solved::{Told, describe, is_of_statistics};
 
@@ -55,7 +58,7 @@ use reference::Site;
 use reference::config::Config;
 
 use self::bench::NEARER;
-use super::catalogue::mistake::{Assumed, Change, Clue};
+use super::catalogue::mistake::{Assumed, Clue};
 use crate::failure::Failure;
 
 /// Hypotheses that are tried, those that come nearest first.
@@ -66,16 +69,6 @@ const TRIED: usize = 8;
 pub(super) fn of_site(site: Site, suspects: &[Site], config: &Config) -> Vec<Vec<Assumed>> {
     let found = choices::search(site, suspects, config).into_iter().chain(layers::in_other_places(site, config));
     found.map(|assumed| vec![assumed]).collect()
-}
-
-/// An activation is another in the networks of one kind alone.
-pub(super) fn in_networks(kind: &str) -> Assumed {
-    Assumed::everywhere(&kinds::ACTIVATION_IN, Change::Reading("activation_in", kind.to_owned()))
-}
-
-/// What a site shows is not taken behind it.
-pub(super) fn unseen(site: Site) -> Assumed {
-    Assumed::everywhere(&kinds::UNSEEN, Change::Unseen(site))
 }
 
 /// What values suggest, the nearest first: what comes much nearer, or reproduces more of them. What other models have and these

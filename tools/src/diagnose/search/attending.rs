@@ -12,7 +12,8 @@ use reference::semantics::{
 };
 use strum::IntoEnumIterator;
 
-use super::{Bench, kinds, unseen as unseen_site};
+use super::beside::unseen as unseen_site;
+use super::{Bench, kinds};
 use crate::diagnose::catalogue::fused::Cut;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
 use crate::diagnose::catalogue::weights::WeightChange;
