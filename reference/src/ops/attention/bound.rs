@@ -11,6 +11,9 @@
 //!
 //! with κ for R2, the two sums and the division, and e the error of v. The first term is centred on o: what moves all
 //! scores alike cannot matter. No term is more than its largest share, because probabilities sum to 1.
+//!
+//! Where a port puts splits together otherwise, they need not. A weight counts its score, its split's largest, all keys' largest
+//! and a sum, each moved by at most δ = max dⱼ: it lies within exp(±4δ), alike for all keys, and o is no centre.
 
 mod mean;
 mod narrow;
@@ -31,6 +34,12 @@ use crate::tracked::Tracked;
 
 /// An online softmax may rescale its sums once for so many keys.
 const RESCALED_EVERY: usize = 16;
+
+/// How often a score, or a sum of what scores give, counts in a weight of splits that are put together otherwise.
+const COUNTED: f64 = 4.0;
+
+/// No probability that is less is told from 0.
+const LEAST: f64 = f64::MIN_POSITIVE;
 
 /// Queries and keys with their errors.
 struct Inputs<'a> {
@@ -205,10 +214,12 @@ impl Attention {
         Attention { scores: Rounding::NONE, exponential: Exponential::Library, mode: Mode::Nearest, ..*self }
     }
 
-    /// κ without R2 and the sum of values: the sum of weights, the division, the rescalings of an online softmax.
+    /// κ without R2 and the sum of values: the sum of weights, the division, the rescalings of an online softmax; of splits that
+    /// are put together otherwise, a sum and a rescaling more.
     fn softmax_error(&self, keys: usize) -> f64 {
         let rescalings = (keys / RESCALED_EVERY + 1) as f64;
-        gamma(keys, self.unit) + (3.0 + rescalings * (2.0 + EXPONENTIAL)) * self.unit
+        let once = gamma(keys, self.unit) + (3.0 + rescalings * (2.0 + EXPONENTIAL)) * self.unit;
+        if self.merged.is_some() { 2.0 * once } else { once }
     }
 
     /// The products' error, R1 twice, and the scaling, in base 2 or not.
@@ -267,16 +278,27 @@ impl ScoreError {
     /// d: with the rounding of the difference to the largest score, and the exponential's own error.
     fn exponentiated(mut self, softmax: &Softmax<f64>, p: &Attention) -> Self {
         let (unit, function) = (p.unit, -(-p.exponential.off()).ln_1p());
-        // Where splits are put together, a score counts beside its split's largest, too.
-        let times = if p.merged.is_some() { 3.0 } else { 1.0 };
         Zip::indexed(&mut self.certain).and(&mut self.own).and(&softmax.scores).for_each(|(i, _), d, own, &score| {
             if score > f64::NEG_INFINITY {
                 let largest = softmax.largest[i];
                 let exponent = unit * (2.0 * largest.abs() + (score - largest).abs() + EXPONENTIAL) + function;
-                *d = times * (*d + exponent);
-                *own = together(times * *own, times * exponent / 3.0_f64.sqrt()).min(*d);
+                *d += exponent;
+                *own = together(*own, exponent / 3.0_f64.sqrt()).min(*d);
             }
         });
+        if p.merged.is_some() { self.merged() } else { self }
+    }
+
+    /// 4δ of each row, which is one draw for all of its keys.
+    fn merged(mut self) -> Self {
+        let most = |row: ArrayView1<'_, f64>| row.iter().copied().fold(0.0, f64::max);
+        for i in 0..self.certain.nrows() {
+            let certain = COUNTED * most(self.certain.row(i));
+            let shared = COUNTED * together(most(self.own.row(i)), most(self.shared.row(i)));
+            self.certain.row_mut(i).fill(certain);
+            self.own.row_mut(i).fill(0.0);
+            self.shared.row_mut(i).fill(shared.min(certain));
+        }
         self
     }
 }
@@ -293,34 +315,37 @@ impl Weights {
         let (d, sum) = (scores.certain.row(i).to_vec(), softmax.sums[i]);
         let probability: Vec<f64> = softmax.weights.row(i).iter().map(|w| w / sum).collect();
         let logarithm: Vec<f64> = if is_merged {
-            // Of what underflows beside its split's largest nothing is known.
-            let each = probability.iter().zip(softmax.scores.row(i)).zip(&d);
-            let log = |((p, score), d): ((&f64, &f64), &f64)| match *score {
-                f64::NEG_INFINITY => f64::NEG_INFINITY,
-                _ if *p > 0.0 => p.ln(),
-                _ => -d,
-            };
-            each.map(log).collect()
+            // What is lost beside its split's largest is less than any number.
+            let log = |(p, score): (&f64, &f64)| if *score > f64::NEG_INFINITY { p.max(LEAST).ln() } else { *score };
+            probability.iter().zip(softmax.scores.row(i)).map(log).collect()
         } else {
             softmax.scores.row(i).iter().map(|s| s - softmax.largest[i] - sum.ln()).collect()
         };
         // A sink has the rest, and no error.
         let rest = sink.map_or(0.0, |sink| (sink - softmax.largest[i]).exp() / sum);
-        let certain = Spread::new(&probability, &logarithm, &d, rest);
+        let spread = |d: &[f64]| {
+            let lower = if is_merged {
+                1.0
+            } else {
+                rest + probability.iter().zip(d).map(|(p, d)| p * (-d).exp()).sum::<f64>()
+            };
+            Spread::new(&probability, &logarithm, d, lower)
+        };
+        let certain = spread(&d);
         let eighth = |sigma: ArrayView1<'_, f64>| {
             if sigma.iter().all(|s| *s == 0.0) {
                 return vec![0.0; sigma.len()];
             }
             let eightfold: Vec<f64> = sigma.iter().map(|s| CONFIDENT * s).collect();
-            let moved = Spread::new(&probability, &logarithm, &eightfold, rest).moved;
-            moved.into_iter().map(|m| m / CONFIDENT).collect()
+            spread(&eightfold).moved.into_iter().map(|m| m / CONFIDENT).collect()
         };
         let lowest = logarithm.iter().map(|l| (l - certain.log_lower).exp());
+        let raised = || logarithm.iter().zip(&d).map(|(l, d)| (l + d).exp()).sum::<f64>() + rest;
         Weights {
             highest: certain.moved.iter().zip(lowest).map(|(moved, lowest)| (moved + lowest).min(1.0)).collect(),
             own: eighth(scores.own.row(i)),
             shared: eighth(scores.shared.row(i)),
-            upper: logarithm.iter().zip(&d).map(|(l, d)| (l + d).exp()).sum::<f64>() + rest,
+            upper: if is_merged { 1.0 } else { raised() },
             spread: certain.moved,
             probability,
         }
@@ -336,9 +361,8 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of p, its logarithm and d, and the probability that no key has. Where errors are so large that p or L underflow, of logarithms, and p·exp d / L.
-    fn new(p: &[f64], log_p: &[f64], d: &[f64], rest: f64) -> Self {
-        let lower = rest + p.iter().zip(d).map(|(p, d)| p * (-d).exp()).sum::<f64>();
+    /// Of p, its logarithm, d and L. Where errors are so large that p or L underflow, of logarithms, and p·exp d / L.
+    fn new(p: &[f64], log_p: &[f64], d: &[f64], lower: f64) -> Self {
         let lowered = || log_p.iter().zip(d).map(|(l, d)| l - d);
         let normal = lower > f64::MIN_POSITIVE.sqrt();
         let log_lower = if normal {
@@ -348,7 +372,8 @@ impl Spread {
             top + lowered().map(|l| (l - top).exp()).sum::<f64>().ln()
         };
         let moved = p.iter().zip(log_p).zip(d).map(|((&p, log_p), d)| {
-            let moved = if normal && p > 0.0 { p * d.exp_m1() / lower } else { (log_p + d - log_lower).exp() };
+            let is_whole = normal && p >= f64::MIN_POSITIVE;
+            let moved = if is_whole { p * d.exp_m1() / lower } else { (log_p + d - log_lower).exp() };
             moved.min(f64::MAX)
         });
         Spread { moved: moved.collect(), log_lower }

@@ -33,7 +33,7 @@ const LANES: usize = 8;
 
 /// Sums over the keys, of L channels.
 struct Sums<const L: usize> {
-    /// Σ p·(exp d − 1)·|v − o| / L, and the largest |v − o|.
+    /// Σ p·(exp d − 1)·|v − o| / L, and the largest |v − o|; o is 0 where it is no centre.
     moved: [f64; L],
     reach: [f64; L],
     /// Σ p⁺·e, and the largest e.
@@ -78,15 +78,16 @@ impl Attention {
         let underflow =
             self.accumulator.smallest_normal() + self.probabilities.storage.underflow() + 3.0 * self.sum.underflow();
         let floor = keys as f64 * underflow;
-        let of = Sums::<L>::of(values, weights, u2, first);
+        // Probabilities that do not sum to 1 are not centred on o.
+        let centre = if self.merged.is_some() { [0.0; L] } else { lanes::<L>(values.out, first) };
+        let of = Sums::<L>::of(values, weights, u2, (first, centre));
         for l in 0..L {
             let o = values.out[first + l];
             // What a sink has counts as values of 0.
             let has_more = self.sink.is_some() || self.zeros.is_some();
             let reach = of.reach[l].max(if has_more { o.abs() } else { 0.0 });
-            // Probabilities that do not sum to 1 are not centred on o.
             let (moved, carried, total) = if self.merged.is_some() {
-                (of.moved[l] + of.total[l], of.carried[l], of.total[l])
+                (of.moved[l], of.carried[l], of.total[l])
             } else {
                 (of.moved[l].min(reach), of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]))
             };
@@ -106,7 +107,7 @@ impl Attention {
 }
 
 impl<const L: usize> Sums<L> {
-    fn of(values: &Values<'_>, weights: &Weights, u2: f64, first: usize) -> Self {
+    fn of(values: &Values<'_>, weights: &Weights, u2: f64, (first, centre): (usize, [f64; L])) -> Self {
         let nothing = [0.0; L];
         let mut sums = Sums {
             moved: nothing,
@@ -118,7 +119,6 @@ impl<const L: usize> Sums<L> {
             variance: nothing,
             together: nothing,
         };
-        let out = lanes::<L>(values.out, first);
         for j in (0..weights.probability.len()).filter(|&j| weights.highest[j] > 0.0) {
             let v = lanes::<L>(values.value.row(j), first);
             let e = lanes::<L>(values.certain.row(j), first);
@@ -127,7 +127,7 @@ impl<const L: usize> Sums<L> {
             let (own, shared) = (weights.own[j].powi(2), weights.shared[j]);
             let carried = p * p + shared.powi(2);
             for l in 0..L {
-                let off = (v[l] - out[l]).abs();
+                let off = (v[l] - centre[l]).abs();
                 let size = v[l].abs() + e[l];
                 sums.moved[l] += spread * off;
                 sums.reach[l] = sums.reach[l].max(off);
