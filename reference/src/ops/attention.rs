@@ -308,8 +308,9 @@ impl Attention {
         self.softmax_of(scores, k.nrows(), lost, (|i| if nothing(i) { 0..0 } else { seen(i) }, by))
     }
 
-    /// The softmax of queries' products with keys, of which query i sees `seen(i)` but for the lost ones; without any, all are
-    /// masked alike. There are so many `keys` in all, seen or not. What stands for the exponential of a column is `by` of it.
+    /// The softmax of queries' products with keys, of which query i sees `seen(i)` but for the lost ones; without any, and where all of
+    /// these are lost, they are masked alike. There are so many `keys` in all, seen or not. What stands for the exponential of a
+    /// column is `by` of it.
     pub(super) fn softmax_of<T: Real>(
         &self,
         mut scores: Array2<T>,
@@ -331,9 +332,12 @@ impl Attention {
             } else {
                 row.slice_mut(s![..seen.start]).fill(T::neg_infinity());
                 row.slice_mut(s![seen.end..]).fill(T::neg_infinity());
-                let end = row.len();
-                for run in lost(i) {
+                let (end, lost) = (row.len(), lost(i));
+                for run in &lost {
                     row.slice_mut(s![run.start.min(end)..run.end.min(end)]).fill(T::neg_infinity());
+                }
+                if !lost.is_empty() && row.iter().all(|x| *x == T::neg_infinity()) {
+                    row.slice_mut(s![seen]).fill(T::zero());
                 }
             }
             let sink = self.beside(keys).map_or(T::neg_infinity(), T::of);
