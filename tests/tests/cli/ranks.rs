@@ -100,8 +100,10 @@ fn dumps_of_ranks_are_verified_as_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     dump(folder.path());
     let verify = |more: &[&str]| parity(folder.path(), &[&["verify", "m2-gqa3-f32", "ranks"], more].concat());
-    let ran = verify(&["--tp", "2"]);
-    assert_eq!(ran.code, Some(0), "{ran}");
+    for more in [&["--tp", "2"][..], &[]] {
+        let ran = verify(more);
+        assert_eq!(ran.code, Some(0), "{ran}");
+    }
     let file = folder.path().join("ranks/rank-1/dump.safetensors");
     let of_rank = Dump::open(&file).expect("tensors");
     let name = of_rank.names().find(|name| name.ends_with("post_attention_layernorm")).expect("it is there");
@@ -110,7 +112,7 @@ fn dumps_of_ranks_are_verified_as_one() {
     assert_refused(&ran, &[&format!("{name}: differs between rank-0 and rank-1")]);
     fs::remove_dir_all(folder.path().join("ranks/rank-1")).expect("there");
     let ran = verify(&["--tp", "2"]);
-    assert_refused(&ran, &["has no folder of rank 1"]);
+    assert_refused(&ran, &["has no folder or file of rank 1"]);
 }
 
 /// What a rank of two of vLLM's has of a tensor of the golden M3 with four query heads, two key heads and two index heads of 64

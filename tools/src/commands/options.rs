@@ -169,8 +169,8 @@ pub struct DumpOptions {
     /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
-    /// Ranks that the dump is of, each with its part in a folder of its own, rank-0, rank-1, … Their parts are put together;
-    /// what all have must be the same.
+    /// Ranks that the dump is of, each with its part in a folder or a file of its own, rank-0, rank-1, … Their parts are put
+    /// together; what all have must be the same. Without it they are counted, where nothing else is in the folder.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub tp: Option<u16>,
     /// What the prompt shows.

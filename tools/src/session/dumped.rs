@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
-use fixtures::activations::ranks::merged;
+use fixtures::activations::ranks::{counted, merged};
 use fixtures::names::map::{NameMap, Rule};
 use fixtures::names::sited::Sited;
 use reference::media::Media;
@@ -14,7 +14,7 @@ use reference::{LayerSite, Semantics, Site};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
-use crate::report::figures::counted;
+use crate::report::figures;
 use crate::session::beams::Beams;
 use crate::session::embedded;
 use crate::session::model::Model;
@@ -225,16 +225,19 @@ fn compared<'a>(
     }
 }
 
-/// Opens a dump; without one, a built-in case's own values.
+/// Opens a dump, in a folder of ranks' parts alone what they make together; without one, a built-in case's own values.
 pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
     match (path, &model.case) {
-        (Some(path), _) => Ok(Dump::open(path)?),
+        (Some(path), _) => match counted(path)? {
+            Some(ranks) => open_ranks(path, ranks, model),
+            None => Ok(Dump::open(path)?),
+        },
         (None, Some(case)) => Ok(case.expected()?),
         (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),
     }
 }
 
-/// Opens what so many ranks dumped, a folder each.
+/// Opens what so many ranks dumped, a folder or a file each.
 pub fn open_ranks(path: &Path, ranks: usize, model: &Model) -> Result<Dump, Failure> {
     let config = model.checkpoint.config();
     let ranks = Ranks::of_attention(config, ranks).map_err(|error| {
@@ -275,7 +278,7 @@ fn without_match(dump: &Sited, file: &Path) -> Result<Option<String>, Failure> {
     let is_idle = |rule: &&Rule| !dump.dump().names().any(|name| rule.from.match_name(name).is_some());
     let idle: Vec<&str> = map.rules.iter().filter(is_idle).map(|rule| rule.from.text()).collect();
     let shown = idle.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-    let all = counted(map.rules.len(), "rule");
+    let all = figures::counted(map.rules.len(), "rule");
     Ok((!idle.is_empty()).then(|| format!("of {}'s {all}, these have no name in the dump: {shown}", file.display())))
 }
 
