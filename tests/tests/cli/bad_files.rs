@@ -194,6 +194,24 @@ fn bad_dumps() {
         fs::remove_file(folder.path().join(name)).expect("there");
     }
     refuse(folder.path(), "no dump", "is not there", &typed(&OF_DUMPS[..4]));
+    symlink("bad", folder.path().join("bad")).expect("writable");
+    refuse(folder.path(), "a link to itself", "leads to nothing, or back to itself", &typed(&OF_DUMPS[..4]));
+}
+
+/// Values that are the same in any precision are of none: they are compared, and are no run of the model.
+#[test]
+fn dumps_of_nothing() {
+    let folder = folder();
+    for (name, value) in [("zero", 0.0), ("infinite", f64::INFINITY)] {
+        let file = format!("{name}.safetensors");
+        let mut writer = DumpWriter::create(&folder.path().join(&file)).expect("writable");
+        let same = Tensor::stored(reference::Storage::F32, [17, 52], vec![value; 17 * 52]).expect("as many");
+        writer.write("model.norm", &same).expect("writable");
+        writer.finish(&Manifest::default()).expect("writable");
+        let tokens: Vec<String> = (0..17).map(|token| token.to_string()).collect();
+        let run = parity(folder.path(), &["verify", "model", &file, "--tokens", &tokens.join(",")]);
+        assert!(run.code == Some(1) && run.stdout.contains("every value is 0, infinite or no number"), "{run}");
+    }
 }
 
 /// The prompt's file and a map of names, wherever they are taken.

@@ -55,8 +55,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let most = types.iter().max_by_key(|(_, sites)| sites.len());
     // Where products are apart, those are the most in some models, and the rest, which comes first, is what is stored.
     let Some((activations, sites)) = types.first().filter(|_| apart.is_some()).or(most) else {
-        let problem = "nothing that the dump shows has a type that would tell its precision";
-        return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
+        return of_nothing(dump);
     };
     let activations = *activations;
     let of_all: usize = types.iter().map(|(_, sites)| sites.len()).sum();
@@ -104,6 +103,17 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, coarser })
+}
+
+/// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
+fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
+    let shown = dump.sites().find(|at| !at.site.is_choice() && dump.dtype(*at).is_some());
+    let Some(dtype) = shown.and_then(|at| dump.dtype(at)) else {
+        let problem = "nothing that the dump shows has a type that would tell its precision";
+        return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
+    };
+    let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
+    Ok(Known { contract: RoundingContract::EAGER_F32, from, coarser: None })
 }
 
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.
@@ -189,9 +199,10 @@ fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, 
     }))
 }
 
-/// A contract's name, or a bare type's.
+/// A contract's name, or a bare type's, and what is otherwise.
 pub fn named(text: &str) -> Result<RoundingContract, Failure> {
-    Ok(match text {
+    let (name, otherwise) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+    let of_type = match name {
         "f64" => RoundingContract::IDEAL,
         "f32" => RoundingContract::EAGER_F32,
         "bf16" => RoundingContract::EAGER_BF16,
@@ -200,7 +211,9 @@ pub fn named(text: &str) -> Result<RoundingContract, Failure> {
             let help = "give f64, f32, bf16 or f16, or a profile, then `,field=value` for each point that is otherwise";
             return text.parse().map_err(|error| Failure::from(error).help(help));
         }
-    })
+    };
+    let help = "give `field=value` for each point that is otherwise, such as gate=activations";
+    otherwise.map_or(Ok(of_type), |way| of_type.in_way(way).map_err(|error| Failure::from(error).help(help)))
 }
 
 /// Whether a site has the activations' type, and is computed.
