@@ -4,10 +4,13 @@
 //! ```text
 //! all rows, in order           tokens that nobody named are read from their embeddings, of each request of a batch
 //! a call from position 0 on    reads anew: a model without a cache, or one that is called twice
+//! a call from before the end   of the one before it: what that read from there on were drafts, which were rejected
 //! rows of the last call alone  are those of the position that they are rotated by; what came before is not in the dump
 //! a batch of one prompt        each list of slots has it
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed
 //! ```
+
+use std::ops::Range;
 
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::inferred::{self, Fed, Size};
@@ -197,7 +200,9 @@ impl Shown {
     fn continued(&self, fed: &[Fed], sizes: &[Size]) -> Result<Option<Inferred>, Failure> {
         let lists = self.lists();
         let is_later = fed.iter().all(|one| one.slots.is_empty()) && self.positions[0].is_some_and(|first| first > 0);
-        if fed.len() != lists || is_later || (1..self.calls.len()).any(|call| self.begins_anew(call, fed)) {
+        let goes_back =
+            |call: usize| self.begins_anew(call, fed) || self.rejected(call, fed, self.behind(call)).is_some();
+        if fed.len() != lists || is_later || (1..self.calls.len()).any(goes_back) {
             return Ok(None);
         }
         let mut requests = Vec::with_capacity(lists);
@@ -255,6 +260,28 @@ impl Shown {
         own[0].len() > 1 && is_first && !fed.iter().zip(own).any(goes_on) && fed.iter().all(is_unpadded)
     }
 
+    /// Where the call before one begins and ends, if each goes on behind those before it.
+    fn behind(&self, call: usize) -> Range<usize> {
+        let end = self.calls[..call].iter().map(|call| call[0].len()).sum();
+        end - self.calls[call - 1][0].len()..end
+    }
+
+    /// The position of a call, where it goes on from within the `last` one, of which it rejects the drafts behind: of one prompt, whose
+    /// tokens do not say that it goes on behind that.
+    fn rejected(&self, call: usize, fed: &[Fed], last: Range<usize>) -> Option<usize> {
+        let ([list], [one]) = (&self.calls[call][..], fed) else { return None };
+        let position = self.positions[call].filter(|position| last.start < *position && *position < last.end)?;
+        let said = all_of(one);
+        let is_at = |from: usize| {
+            let known = said.get(from..).unwrap_or_default();
+            known.iter().zip(list).all(|(said, shown)| Some(*said) == *shown)
+        };
+        let goes_on = said.len() > last.end && is_at(last.end);
+        // Of a prompt that nobody says, a call from within may be one that counts wrongly.
+        let is_decoded = last.start > 0 || !said.is_empty();
+        (is_unpadded(one) && is_decoded && is_at(position) && !goes_on).then_some(position)
+    }
+
     /// The calls, each at the position that it shows; of prompts without padding.
     fn placed(&self, fed: &[Fed]) -> Result<Option<Inferred>, Failure> {
         if fed.len() != self.lists() || !fed.iter().all(is_unpadded) {
@@ -264,11 +291,12 @@ impl Shown {
         let rows: usize = self.calls.iter().map(|call| call[0].len()).sum();
         let all = || said.iter().all(|said| said.len() <= rows).then_some(0);
         let Some(first) = self.positions[0].or_else(|| self.found_in(&said)).or_else(all) else { return Ok(None) };
-        let (mut calls, mut next, mut embedded) = (Vec::new(), first, 0);
+        let (mut calls, mut last, mut embedded) = (Vec::new(), first..first, 0);
         for (number, lists) in self.calls.iter().enumerate() {
             let width = lists[0].len();
             let is_anew = number > 0 && self.begins_anew(number, fed);
-            let start = if is_anew { 0 } else { next };
+            let rejected = if number > 0 { self.rejected(number, fed, last.clone()) } else { None };
+            let start = if is_anew { 0 } else { rejected.unwrap_or(last.end) };
             let mut segments = Vec::with_capacity(lists.len());
             for (request, list) in lists.iter().enumerate() {
                 let Some(tokens) = list.iter().copied().collect::<Option<Vec<u32>>>() else { return Ok(None) };
@@ -282,10 +310,10 @@ impl Shown {
                 segments.push(Segment { request, start: request * width, slots });
             }
             calls.push(Call { batch: lists.len(), width, segments, cached: None });
-            next = start + width;
+            last = start..start + width;
         }
         let longest = said.iter().map(Vec::len).max().unwrap_or(0);
-        Ok(Some(Inferred { calls, known: None, embedded, unread: longest.saturating_sub(next) }))
+        Ok(Some(Inferred { calls, known: None, embedded, unread: longest.saturating_sub(last.end) }))
     }
 
     /// The position at which the first call's tokens are in what was said, if that is one position alone.
