@@ -31,6 +31,10 @@ pub struct FoundPrecision {
 /// of a bit of f32's 24, for what precisions differ by is in the last of those that are left. Of two as good the first stays.
 pub const MORE: f64 = 0.01;
 
+/// The same of f32, where the order of sums alone decides last bits: a twentieth of a bit. A site that a profile rounds to f16 costs
+/// ten bits, and counts though a hundred others are shown.
+const OF_SUMS: f64 = 1.0 / 512.0;
+
 /// What is known of a precision before it is looked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Sought<'s> {
@@ -70,7 +74,8 @@ pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<Found
         let (found, more) = if is_coarse {
             (compared.plain(profile, contract)?, MORE)
         } else {
-            (compared.best_mode(profile, contract)?, 0.0)
+            let more = if activations == Storage::F32 { OF_SUMS } else { 0.0 };
+            (compared.best_mode(profile, contract, more)?, more)
         };
         best = better(best, found, more);
     }
@@ -92,11 +97,12 @@ impl Compared<'_> {
         Ok(agreement.map(|(share, bits)| FoundPrecision { contract, share, bits, profile: profile.name }))
     }
 
-    /// A profile's modes are tried point by point, until none agrees better.
+    /// A profile's modes are tried point by point, until none agrees in `more` more bits.
     fn best_mode(
         &self,
         profile: &'static Profile,
         contract: RoundingContract,
+        more: f64,
     ) -> Result<Option<FoundPrecision>, Failure> {
         let Some(mut best) = self.plain(profile, contract)? else { return Ok(None) };
         loop {
@@ -112,7 +118,7 @@ impl Compared<'_> {
                         continue;
                     }
                     match self.agreement(contract)? {
-                        Some((share, bits)) if bits > best.bits => {
+                        Some((share, bits)) if bits > best.bits + more => {
                             best = FoundPrecision { contract, share, bits, ..best };
                         }
                         _ => {}
