@@ -4,7 +4,6 @@
 //! are points on which no document is in doubt and ports are known to slip (part F). Points that only change where a value
 //! is rounded are in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
 //! [`Semantics::DOCUMENTS`]; elsewhere both presets take the reading that the released model has.
-//!
 //! S0 to S4 are the documents 000 to 004, as the specification cites them, CH and § their chapters and sections.
 
 mod attention;
@@ -23,7 +22,7 @@ mod text;
 mod vision;
 mod weighing;
 
-pub use attention::{AttentionScale, Causal, KeyHead, QueryType, ScoreType, Temperature};
+pub use attention::{AttentionScale, Causal, KeyHead, OperandType, ScoreType, Temperature};
 pub use blocks::{
     IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad,
     MsaPool, MsaScoreScale, MsaSelect, MsaTile, TileShares,
@@ -45,10 +44,7 @@ use table::table;
 pub use vision::{
     AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan,
 };
-pub use weighing::{Merge, Merged, SharedHead, Unseen, Zeros};
-
-use crate::error::ParseError;
-use crate::words;
+pub use weighing::{Merge, Merged, SharedHead, Split, Unseen, Zeros};
 
 table! {
     rope {
@@ -162,7 +158,11 @@ table! {
         /// First tokens that see each other both ways; none.
         prefix: number Option<usize> = None;
         /// What queries are rounded to where scores are taken.
-        query_type: word QueryType = QueryType::Own;
+        query_type: word OperandType = OperandType::Own;
+        /// First channels of a head that scores are taken over; all.
+        query_channels: number Option<usize> = None;
+        /// What probabilities are rounded to where values are weighed.
+        probability_type: word OperandType = OperandType::Own;
         /// Keys that a token does not see; none.
         unseen: form Option<Unseen> = None;
         /// How splits of keys are put together, if not by their sums.
@@ -181,6 +181,8 @@ table! {
         cache_seam: word CacheSeam = CacheSeam::Kept, common to calls;
         /// What keys and values of the calls before are narrowed to as they are read.
         cache_read: word CacheType = CacheType::Own, common to calls;
+        /// The same of quantized ones, with scales of their own.
+        cache_read_form: form Option<CacheForm> = None, common to calls;
         /// Of which keys those of whole pages alone are seen, where a call follows others; all are seen.
         whole_pages: form Option<WholePages> = None, common to calls;
         /// Keys and values of zeros that every token sees beside its own; none.

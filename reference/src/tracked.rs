@@ -170,6 +170,19 @@ impl<T: Real> Tracked<T> {
         }
     }
 
+    /// The same with zeros in some columns.
+    #[must_use]
+    pub fn without_columns(mut self, is_one: impl Fn(usize) -> bool) -> Self {
+        for column in (0..self.dim().1).filter(|column| is_one(*column)) {
+            self.value.column_mut(column).fill(T::zero());
+            if let Some(error) = &mut self.error {
+                error.certain.column_mut(column).fill(0.0);
+                error.sigma.column_mut(column).fill(0.0);
+            }
+        }
+        self
+    }
+
     /// The rows in `range`.
     #[must_use]
     pub fn rows(&self, range: Range<usize>) -> Self {

@@ -106,10 +106,16 @@ impl Decoder<'_> {
         let (k, v) = cache.append(layer, &kept(&k, of_keys, form_of_keys), &kept(&v, of_values, form_of_values))?;
         let slipped = KvCache::slipping((k, v), reads, q.dim().0);
         let (k, v) = slipped.as_ref().map_or((k, v), |(k, v)| (k, v));
+        let reread = self.read_on_grid([k, v], first, run);
+        let (k, v) = reread.as_ref().map_or((k, v), |[k, v]| (k, v));
         let shape = (q.dim().0, k.dim().0);
         let q = run.narrowed(&q, |contract| self.attention_params(contract, to_blocks, shape).query);
         let q = match reads.query_type.storage() {
             Some(storage) => q.performed(storage),
+            None => q,
+        };
+        let q = match reads.query_channels {
+            Some(count) => q.without_columns(|column| column % self.config().head_dim >= count),
             None => q,
         };
         let context = match blocks {
@@ -122,6 +128,22 @@ impl Decoder<'_> {
         let o = own.all_reduce(&o)?;
         let o = run.visit(at(LayerSite::OProj), self.written(Written::OProj, first, o));
         Ok(run.visit(at(LayerSite::Attention), o))
+    }
+
+    /// Keys and values as a call from a position on reads them, where those of calls before it are quantized as it reads them.
+    fn read_on_grid<T: Real>(&self, kept: [&Tracked<T>; 2], first: usize, run: &Run<'_, T>) -> Option<[Tracked<T>; 2]> {
+        let form = self.semantics().cache_read_form.filter(|_| first > 0)?;
+        let read = |half: usize| {
+            let all = kept[half];
+            if !form.of.has()[half] {
+                return all.clone();
+            }
+            let of_grid = form::kept(&all.rows(0..first), form.grid, self.config().head_dim);
+            let mut read = run.narrowed(&of_grid, |contract| contract.activations);
+            read.append(&all.rows(first..all.dim().0));
+            read
+        };
+        Some([0, 1].map(read))
     }
 
     /// The columns of the context that ranks have which share heads; all, if they cannot.

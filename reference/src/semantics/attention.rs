@@ -7,10 +7,10 @@ use strum::{Display, EnumString, VariantNames};
 
 use crate::Storage;
 
-/// What queries are rounded to where scores are taken, beside what the precision says.
+/// What queries are rounded to where scores are taken, or probabilities where values are weighed, beside what the precision says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-pub enum QueryType {
+pub enum OperandType {
     /// Nothing.
     Own,
     /// E4M3, without a scale.
@@ -19,13 +19,13 @@ pub enum QueryType {
     Bf16,
 }
 
-impl QueryType {
+impl OperandType {
     /// What they are rounded to.
     pub fn storage(self) -> Option<Storage> {
         match self {
-            QueryType::Own => None,
-            QueryType::E4m3 => Some(Storage::E4m3),
-            QueryType::Bf16 => Some(Storage::Bf16),
+            OperandType::Own => None,
+            OperandType::E4m3 => Some(Storage::E4m3),
+            OperandType::Bf16 => Some(Storage::Bf16),
         }
     }
 }

@@ -81,12 +81,12 @@ macro_rules! table {
             }
 
             /// `self` with one field changed.
-            pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
+            pub fn with(mut self, field: &str, value: &str) -> Result<Self, $crate::error::ParseError> {
                 match field {
-                    $($(stringify!($field) => self.$field = words::$read(field, value)?,)+)+
+                    $($(stringify!($field) => self.$field = $crate::words::$read(field, value)?,)+)+
                     _ => {
                         let names = [$($(stringify!($field)),+),+].join(", ");
-                        return Err(ParseError::new("semantics field", field, format!("one of {names}")));
+                        return Err($crate::error::ParseError::new("semantics field", field, format!("one of {names}")));
                     }
                 }
                 Ok(self)
@@ -101,7 +101,7 @@ macro_rules! table {
     (@number form) => { true };
     (@number $read:ident) => { false };
     (@shown word $value:expr) => { $value.to_string() };
-    (@shown $read:ident $value:expr) => { words::or_config($value) };
+    (@shown $read:ident $value:expr) => { $crate::words::or_config($value) };
 }
 
 pub(super) use table;

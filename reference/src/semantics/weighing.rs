@@ -114,13 +114,41 @@ impl FromStr for Zeros {
     }
 }
 
-/// How what splits of so many keys give is put together: `averaged/16`.
+/// How what splits give is put together: `averaged/16`, of so many keys each, or `averaged/x2`, of so many in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Merged {
     /// The way.
     pub by: Merge,
-    /// Keys of a split.
-    pub size: usize,
+    /// How keys are split.
+    pub split: Split,
+}
+
+/// How keys are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// So many in each.
+    Keys(usize),
+    /// Into so many parts, of as many keys each as there are for the largest.
+    Parts(usize),
+}
+
+impl Split {
+    /// How many of so many keys each has.
+    pub(crate) fn size(self, keys: usize) -> usize {
+        match self {
+            Split::Keys(size) => size.max(1),
+            Split::Parts(count) => keys.div_ceil(count.max(1)).max(1),
+        }
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Split::Keys(size) => size.fmt(f),
+            Split::Parts(count) => write!(f, "x{count}"),
+        }
+    }
 }
 
 /// The way to put splits together, of which each has a largest score, a sum of exponentials beside it, and a sum of values.
@@ -143,7 +171,7 @@ pub enum Merge {
 
 impl fmt::Display for Merged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.by, self.size)
+        write!(f, "{}/{}", self.by, self.split)
     }
 }
 
@@ -151,9 +179,13 @@ impl FromStr for Merged {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let expected = || format!("expected {}, a / and a number", Merge::VARIANTS.join(" or "));
+        let expected = || format!("expected {}, a /, and a number or x and one", Merge::VARIANTS.join(" or "));
         let (by, size) = s.split_once('/').ok_or_else(expected)?;
-        Ok(Merged { by: by.parse().map_err(|_| expected())?, size: number(size)? })
+        let split = match size.strip_prefix('x') {
+            Some(count) => Split::Parts(number(count)?),
+            None => Split::Keys(number(size)?),
+        };
+        Ok(Merged { by: by.parse().map_err(|_| expected())?, split })
     }
 }
 

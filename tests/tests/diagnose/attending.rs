@@ -32,7 +32,7 @@ fn told(diagnosis: &Diagnosis, way: &str) {
 
 #[test]
 fn splits_that_are_put_together_otherwise() {
-    for value in ["own/16", "averaged/32", "values_kept/8"] {
+    for value in ["own/16", "averaged/32", "values_kept/8", "averaged/x2"] {
         is_told("m2-gqa3-f32", "merged", value, outputs);
     }
 }
@@ -58,6 +58,8 @@ fn queries_and_keys_alone() {
         ("rope_keys", "exchanged"),
         ("tiled_heads", "values"),
         ("query_type", "e4m3"),
+        ("probability_type", "e4m3"),
+        ("query_channels", "14"),
     ] {
         is_told("m2-gqa3-f32", field, value, outputs);
         is_told("m2-gqa3-f32", field, value, modules);
@@ -76,9 +78,13 @@ fn in_later_calls() {
     let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let of = |field: &str, value: &str| -> Semantics { setting.semantics().with(field, value).expect("a reading") };
-    for (field, value) in
-        [("causal", "call"), ("shared_page", "1:5=24"), ("unseen", "seam:2"), ("unfilled", "slots:61")]
-    {
+    for (field, value) in [
+        ("causal", "call"),
+        ("shared_page", "1:5=24"),
+        ("unseen", "seam:2"),
+        ("unfilled", "slots:61"),
+        ("cache_read_form", "keys:e4m3/head"),
+    ] {
         let other = of(field, value);
         let models: [(Semantics, &dyn Weights); 2] = [(setting.semantics(), &checkpoint), (other, &checkpoint)];
         told(&diagnosed(&setting, 24, &models), &format!("{field}={value}"));

@@ -85,6 +85,8 @@ fn every_point_of_the_documents_is_heard() {
         "tiled_heads=values",
         "tiled_heads=keys",
         "query_type=e4m3",
+        "probability_type=e4m3",
+        "query_channels=1",
         "unseen=keys:0..1",
         "unfilled=count:2",
         "merged=averaged/1",

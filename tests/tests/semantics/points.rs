@@ -10,8 +10,8 @@ use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheForm, CacheGrid, CacheHalf, CacheSeam, CacheSteps, CacheType,
     ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, Merge, Merged, MsaTile,
-    MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, Paged, PostNormInput, QkNorm,
-    QueryType, ResidualFrom, RopeCall, RopeOn, RopePart, Rotated, ScaleOf, ScoreType, SharedHead, SharedPage,
+    MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, OperandType, Paged, PostNormInput,
+    QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, Rotated, ScaleOf, ScoreType, SharedHead, SharedPage, Split,
     Temperature, TileShares, Unseen, Unwritten, UpClamp, WeightsOn, WholePages, Written, Zeros,
 };
 use strum::VariantNames;
@@ -149,11 +149,12 @@ pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
     ];
     let zeros =
         prop_oneof![number().prop_map(Zeros::Count), number().prop_map(Zeros::Tile), number().prop_map(Zeros::Slots),];
-    let merged = (word::<Merge>(), number()).prop_map(|(by, size)| Merged { by, size });
+    let split = prop_oneof![number().prop_map(Split::Keys), number().prop_map(Split::Parts)];
+    let merged = (word::<Merge>(), split).prop_map(|(by, split)| Merged { by, split });
     let tile = (word::<TileShares>(), number()).prop_map(|(of, size)| MsaTile { of, size });
     let points = (
         (of(unseen), of(zeros), of(merged), of(tile)),
-        (word::<QueryType>(), word::<Rotated>(), word::<Rotated>()),
+        (word::<OperandType>(), word::<Rotated>(), word::<Rotated>(), word::<OperandType>(), of(number())),
         (of(word::<CacheHalf>()), of(number())),
         of((number(), number()).prop_map(|(head, of)| SharedHead { head, of })),
     );
@@ -167,6 +168,8 @@ pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
             query_type: narrow.0,
             rope_queries: narrow.1,
             rope_keys: narrow.2,
+            probability_type: narrow.3,
+            query_channels: narrow.4,
             tiled_heads,
             cache_ring,
             ..Semantics::RELEASED

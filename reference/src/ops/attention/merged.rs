@@ -19,7 +19,8 @@ impl Merged {
     pub(super) fn apply<T: Real>(self, scores: ArrayView1<'_, T>, mut weights: ArrayViewMut1<'_, T>) -> T {
         let (mut so_far, mut divisor) = (T::neg_infinity(), T::zero());
         let last = scores.iter().fold(so_far, |top, &score| top.max(score));
-        let step = self.size.max(1);
+        let seen = scores.iter().rposition(|score| *score > T::neg_infinity()).map_or(0, |last| last + 1);
+        let step = self.split.size(seen);
         for first in (0..scores.len()).step_by(step) {
             let split = first..(first + step).min(scores.len());
             let largest = split.clone().fold(T::neg_infinity(), |top, j| top.max(scores[j]));

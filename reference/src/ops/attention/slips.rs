@@ -34,6 +34,7 @@ impl Attention {
             ScoreType::F32 => (self.probabilities, self.order),
             ScoreType::Bf16 => (bf16, AttentionRound::Eager),
         };
+        let probabilities = semantics.probability_type.storage().map_or(probabilities, Rounding::nearest);
         let (key_head, causal) = (semantics.key_head, semantics.causal);
         let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, causal_tile: tile, .. } = *semantics;
         let Semantics { tiled_heads: tiled, unseen, unfilled: zeros, merged, .. } = *semantics;

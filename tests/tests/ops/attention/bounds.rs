@@ -1,7 +1,7 @@
 //! Attention's bounds: of the whole operator, of scores, of probabilities, and of the context of given probabilities.
 
 use super::*;
-use reference::semantics::{CacheHalf, Causal, KeyHead, Merge, Merged, ScoreType, Semantics, Unseen, Zeros};
+use reference::semantics::{CacheHalf, Causal, KeyHead, Merge, Merged, ScoreType, Semantics, Split, Unseen, Zeros};
 use strum::VariantNames;
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
@@ -30,8 +30,9 @@ fn in_f32(p: &Attention, [q, k, v]: [&Array2<f32>; 3]) -> Array2<f64> {
 
 /// What a port sees beside its keys, or does not see, and how it puts splits together.
 fn weighing() -> impl Strategy<Value = Semantics> {
-    let splits = (prop::sample::select(Merge::VARIANTS), 1..20_usize);
-    let splits = splits.prop_map(|(by, size)| Merged { by: by.parse().expect("a way"), size });
+    let split = prop_oneof![(1..20_usize).prop_map(Split::Keys), (1..5_usize).prop_map(Split::Parts)];
+    let splits = (prop::sample::select(Merge::VARIANTS), split);
+    let splits = splits.prop_map(|(by, split)| Merged { by: by.parse().expect("a way"), split });
     let unseen = prop_oneof![
         (0..9_usize, 9..20_usize).prop_map(|(from, to)| Unseen::Keys(from, to)),
         (1..5_usize, 5..20_usize).prop_map(|(from, to)| Unseen::Before(from, to)),

@@ -71,6 +71,10 @@ fn splits_that_are_put_together_otherwise() {
     near("merged=values_kept/2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / (15.0 / 8.0)));
     near("merged=weights_kept/2", 3, [1.0, 2.0, 4.0, 8.0].map(|w| w / 8.0 / 3.0));
     near("merged=both_kept/2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / 3.0));
+    // Two parts of all, and of three.
+    near("merged=own/x2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / 3.0));
+    near("merged=averaged/x2", 3, [1.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0, 2.0 / 3.0].map(|w| w / 2.0));
+    near("merged=own/x3", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / 3.0));
     // One split is all of them.
     for by in ["own", "averaged", "unsummed", "values_kept", "weights_kept", "both_kept"] {
         near(&format!("merged={by}/4"), 3, [1.0, 2.0, 4.0, 8.0].map(|w| w / 15.0));

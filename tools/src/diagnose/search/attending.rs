@@ -7,8 +7,8 @@ use std::ops::Range;
 use reference::LayerSite::{self, Blocks, Context, KProj, KRope, Probabilities, QProj, QRope, Scores, VProj};
 use reference::Site;
 use reference::semantics::{
-    CacheHalf, Merge, Merged, MsaTile, PositionShift, Rotated, SharedHead, SharedPage, Shifted, TileShares, Unseen,
-    Zeros,
+    CacheHalf, Merge, Merged, MsaTile, PositionShift, Rotated, SharedHead, SharedPage, Shifted, Split, TileShares,
+    Unseen, Zeros,
 };
 use strum::IntoEnumIterator;
 
@@ -20,6 +20,12 @@ use crate::diagnose::catalogue::weights::WeightChange;
 
 /// Keys, or tokens, of a split, a tile or a page.
 const SIZES: [usize; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Splits of all keys.
+const PARTS: [usize; 4] = [2, 3, 4, 8];
+
+/// Channels that a loop over a head may leave out at its end.
+const VECTORS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Keys of zeros at most, and keys of a run that are nearest to a token or that stand before a call.
 const ZEROS: usize = 8;
@@ -67,11 +73,13 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Vec<Assumed>> {
 
 /// What attention sees, and how it weighs that.
 fn weighing(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Assumed> {
-    let narrow = ["e4m3", "bf16"].map(|to| reading(&kinds::QUERY_NARROW, "query_type", &to));
+    let narrow = ["e4m3", "bf16"];
+    let queries = narrow.map(|to| reading(&kinds::QUERY_NARROW, "query_type", &to));
+    let probabilities = narrow.map(|to| reading(&kinds::PROBABILITY_NARROW, "probability_type", &to));
     let of_call = (clue.context > 0).then(|| reading(&kinds::CAUSAL_OF_CALL, "causal", &"call"));
     let seen = zeros(bench).chain(unseen(bench, clue)).chain(rows(clue));
     let all = heads(bench).chain(merged(clue)).chain(seen).chain(shared(bench));
-    narrow.into_iter().chain(of_call).chain(all).collect()
+    queries.into_iter().chain(probabilities).chain(channels(bench)).chain(of_call).chain(all).collect()
 }
 
 /// Positions that a table which is shown has not: from the first token on that is off, of one that is not counted on, or off by one.
@@ -109,10 +117,19 @@ fn heads(bench: &Bench<'_, '_>) -> impl Iterator<Item = Assumed> {
     halves.map(|half| reading(&kinds::HEADS_TILED, "tiled_heads", &half))
 }
 
+/// Channels of a head that scores are taken over: all but those of an incomplete vector, or a half.
+fn channels(bench: &Bench<'_, '_>) -> impl Iterator<Item = Assumed> {
+    let d = bench.config().head_dim;
+    let fewer = VECTORS.into_iter().filter(move |fewer| *fewer < d).map(move |fewer| d - fewer);
+    let counts: BTreeSet<usize> = fewer.chain([d / 2]).filter(|count| *count > 0).collect();
+    counts.into_iter().map(|count| reading(&kinds::QUERY_CHANNELS, "query_channels", &count))
+}
+
 /// Splits of which some token that is off sees more than one.
 fn merged(clue: Clue) -> impl Iterator<Item = Assumed> {
-    let sizes = SIZES.into_iter().filter(move |size| *size <= clue.last);
-    let all = sizes.flat_map(|size| Merge::iter().map(move |by| Merged { by, size }));
+    let sizes = SIZES.into_iter().filter(move |size| *size <= clue.last).map(Split::Keys);
+    let splits = sizes.chain(PARTS.map(Split::Parts));
+    let all = splits.flat_map(|split| Merge::iter().map(move |by| Merged { by, split }));
     all.map(|merged| reading(&kinds::SPLITS, "merged", &merged))
 }
 

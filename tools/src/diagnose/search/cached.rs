@@ -1,4 +1,5 @@
-//! Keys or values that a cache keeps on another grid, each grid with scales of heads, tokens, channels or calls, or clipped.
+//! Keys or values that a cache keeps on another grid, or later calls read so, each grid with scales of heads, tokens, channels or
+//! calls, or clipped.
 //!
 //! A quantizer is deterministic: applied to keys or values that are shown it gives what attention read, number by number. Where
 //! they are clipped, to what follows from the squares that are left, a function of one number.
@@ -41,8 +42,15 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     };
     let halves: Vec<CacheHalf> =
         [CacheHalf::Keys, CacheHalf::Values, CacheHalf::Both].into_iter().filter(|of| reads(*of)).collect();
-    let of_grids = halves.iter().flat_map(|of| grids().chain([CacheGrid::E5m2]).map(|grid| kept(*of, grid)));
-    let mut found: Vec<Assumed> = if is_early(bench) { of_grids.collect() } else { Vec::new() };
+    let of_grids = |assumed: fn(CacheHalf, CacheGrid) -> Assumed| {
+        let all = |of: &CacheHalf| grids().chain([CacheGrid::E5m2]).map(|grid| assumed(*of, grid)).collect::<Vec<_>>();
+        halves.iter().flat_map(all).collect::<Vec<_>>()
+    };
+    let mut found = match (is_early(bench), bench.calls().len()) {
+        (true, _) => of_grids(kept),
+        (false, 2..) => of_grids(read),
+        (false, _) => Vec::new(),
+    };
     found.extend(halves.iter().filter_map(|of| clipped(bench, *of)));
     found
 }
@@ -65,6 +73,12 @@ fn is_early(bench: &Bench<'_, '_>) -> bool {
 fn kept(of: CacheHalf, grid: CacheGrid) -> Assumed {
     let form = CacheForm { of, grid };
     Assumed::everywhere(&kinds::CACHE_FORM, Change::Reading("cache_form", form.to_string()))
+}
+
+/// The same, of what later calls read.
+fn read(of: CacheHalf, grid: CacheGrid) -> Assumed {
+    let form = CacheForm { of, grid };
+    Assumed::everywhere(&kinds::CACHE_READ_FORM, Change::Reading("cache_read_form", form.to_string()))
 }
 
 /// Every grid that has scales.

@@ -118,6 +118,21 @@ pub(super) static QUERY_NARROW: Mistake = kind(
     "queries are rounded to a narrower type, without a scale",
     "queries have the activations' type",
 );
+pub(super) static PROBABILITY_NARROW: Mistake = kind(
+    "probability_narrow",
+    "probabilities are rounded to a narrower type, without a scale, before they weigh values",
+    "probabilities have the activations' type",
+);
+pub(super) static QUERY_CHANNELS: Mistake = kind(
+    "scores_of_fewer_channels",
+    "scores leave out the last channels of a head, as a loop does that ends before an incomplete vector",
+    "scores are taken over all channels of a head",
+);
+pub(super) static CACHE_READ_FORM: Mistake = kind(
+    "kv_cache_read_quantized",
+    "later calls read keys, values or both of the calls before as quantized, by scales of their own",
+    "a call reads what was kept",
+);
 pub(super) static HEADS_TILED: Mistake = kind(
     "heads_tiled",
     "query head h reads keys, or values, of key head h mod G instead of ⌊h·G/H⌋, and the other as it has to",
