@@ -301,8 +301,9 @@ def _arguments(module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[st
 
 def _call(arguments: Fields) -> dict[str, Any]:
     """What the manifest says of a call of a transformers model with these arguments."""
-    ids, cache = arguments.get("input_ids"), arguments.get("past_key_values")
-    first = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+    # It is called past_key_values, and from transformers 5.24 on cache.
+    cache = next((value for value in arguments.values() if hasattr(value, "get_seq_length")), None)
+    ids, first = arguments.get("input_ids"), 0 if cache is None else int(cache.get_seq_length())
     fed = ids if ids is not None else arguments.get("inputs_embeds")
     padding = None if fed is None else _padding(arguments.get("attention_mask"), first, fed.shape[1])
     return {

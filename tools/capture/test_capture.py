@@ -134,6 +134,15 @@ def test_chunks_follow_one_another(model, saved):
     assert tensors["step.1.model.norm"].shape == (1, 2, 32)
 
 
+def test_later_calls_of_a_padded_batch_follow_what_is_cached(model, saved):
+    _, manifest = saved(captured(model, lambda: model.generate(**PADDED, **GREEDY)))
+    first, *later = manifest["calls"]
+    assert first["first"] == 0 and first["mask"] == PADDED["attention_mask"].tolist()
+    assert [call["first"] for call in later] == [5, 6]
+    # What stands behind the padding is no padding.
+    assert not any("mask" in call for call in later)
+
+
 def test_a_capture_may_begin_in_the_middle(model, saved):
     cache = model(torch.tensor(TOKENS), use_cache=True).past_key_values
     capture = captured(model, lambda: model(torch.tensor([[17]]), past_key_values=cache), first_step=1)
