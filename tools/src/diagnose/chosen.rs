@@ -2,7 +2,8 @@
 //! [`barred`] from it, or by what [`scores`] it was made.
 //!
 //! A hypothesis is a rule that says of every row which choice it has. It is told where it holds of next to all rows that are off,
-//! and of next to all others too, of which rounding may have made some otherwise.
+//! and of next to all others too, of which rounding may have made some otherwise. Of a mistake that explains a choice, the same is
+//! asked of half of those that are off.
 
 mod barred;
 mod local;
@@ -74,6 +75,21 @@ pub(super) fn describe(
     }
     let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
     Ok(of_barred(&pass, before, size, experts))
+}
+
+impl Comparison<'_> {
+    /// Whether half of the choices at a site that are other ones before are the candidate's under an assumption: what leaves scores so
+    /// unsure that any choice may be right explains none.
+    pub(super) fn rechooses(&self, assumptions: [&Assumption; 2], site: Site) -> Result<bool, Failure> {
+        let same = |assumption: &Assumption| -> Result<Vec<bool>, Failure> {
+            let passes = self.under(assumption, self.around(site), |all| all.rechosen(self.contract, site))?;
+            Ok(passes.iter().flat_map(Rechosen::same).collect())
+        };
+        let (was, is) = (same(assumptions[0])?, same(assumptions[1])?);
+        let off = was.iter().filter(|same| !**same).count();
+        let mended = was.iter().zip(&is).filter(|(was, is)| !**was && **is).count();
+        Ok(2 * mended >= off)
+    }
 }
 
 /// Rules by which experts are counted from another number on.

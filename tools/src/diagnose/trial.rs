@@ -264,6 +264,9 @@ impl Comparison<'_> {
         if tried.is_against || leaves_other_layers(fault.site, before.reports, &tried) {
             return Ok((None, far));
         }
+        if fault.site.is_choice() && !self.rechooses([before.assumption, &tried.assumption], fault.site)? {
+            return Ok((None, far));
+        }
         if let Some(bench) = before.bench
             && !bench.has_more(&bench.twin_under(&tried.added)?)
         {
