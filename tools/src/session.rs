@@ -23,6 +23,7 @@ mod kept;
 pub mod mistakes;
 pub mod model;
 mod need;
+mod normed;
 mod outline;
 pub mod part;
 mod phases;

@@ -94,7 +94,7 @@ fn a_folder_of_something_else_is_refused() {
             "kept: is of another choice of lenses: local, this is local, layer",
         ),
         (
-            &["verify", "m2-gqa3-f32", "x.safetensors", "--lens", "local", "--precision", "transformers_f32"],
+            &["verify", "m2-gqa3-f32", "x.safetensors", "--lens", "local", "--precision", "eager_f32"],
             "kept: is of another precision: ",
         ),
     ] {

@@ -47,6 +47,15 @@ fn drafts_that_were_rejected_show_by_their_positions() {
         ];
         let dump = || Laid { states: false, ..whole(&model, calls.clone()) }.write(folder.path());
         let typed = |tokens: &[u32]| tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        // Drafts behind the prompt itself, of which none is kept.
+        let drafted = [&A[..], &[30, 6]].concat();
+        let calls_at_once =
+            vec![json!({ "tokens": [drafted] }), json!({ "tokens": [[12, 13]], "positions": [[7, 8]] })];
+        for given in [typed(&A), typed(&[&A[..], &[12, 13]].concat())] {
+            let dump = Laid { states: false, ..whole(&model, calls_at_once.clone()) }.write(folder.path());
+            let found = requests_of(&model, dump, Some(&given)).expect("its rows are known");
+            assert_eq!(found[0].steps, [drafted.clone(), vec![12, 13]], "{case}, {given}");
+        }
         for given in [Some(typed(&A)), Some(typed(&kept)), None] {
             let found = requests_of(&model, dump(), given.as_deref()).expect("its rows are known");
             let [one] = &found[..] else { panic!("{case}: one request") };

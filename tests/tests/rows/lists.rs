@@ -33,6 +33,28 @@ fn a_list_is_of_the_values_that_it_has() {
     }
 }
 
+/// As the last of transformers' `hidden_states` is, behind the final norm.
+#[test]
+fn the_last_of_a_list_may_be_normed() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
+        let last = model.checkpoint.config().num_hidden_layers - 1;
+        let name = |name: &str| match name.parse().expect("a site") {
+            Site::FinalNorm => Some(format!("layer_{last}")),
+            Site::Layer(layer, LayerSite::Output) if layer < last => Some(format!("layer_{layer}")),
+            _ => None,
+        };
+        let dump = rewritten(&dump, folder.path(), name, &[]);
+        let found = requests_of(&model, dump, Some(&text(&A))).expect("its rows are known");
+        let sites: Vec<Site> = found[0].values.sites().map(|at| at.site).collect();
+        assert!(sites.contains(&Site::FinalNorm) && sites.len() == last + 1, "{case}: {sites:?}");
+        let wrong = reports(&model, &found[0]).into_iter().find(|report| report.verdict > Verdict::Tie);
+        assert!(wrong.is_none(), "{case}: {wrong:#?}");
+    }
+}
+
 /// One that is wrong in a layer is that of this layer.
 #[test]
 fn a_list_that_is_wrong_is_at_fault() {

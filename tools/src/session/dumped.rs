@@ -18,6 +18,7 @@ use crate::report::figures;
 use crate::session::beams::Beams;
 use crate::session::embedded;
 use crate::session::model::Model;
+use crate::session::normed;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
@@ -84,6 +85,10 @@ impl Dumped {
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
+        let values = match values.normed_last() {
+            Some(other) if normed::is_last(&other, model, &config)? => other,
+            _ => values,
+        };
         let understood = |values| Understood { values, manifest: manifest.clone(), semantics }.dumped(given, model);
         let inputs = values.of_inputs().filter(|inputs| embedded::any(inputs, model));
         let others = values.listing();
