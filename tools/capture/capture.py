@@ -300,8 +300,7 @@ def _arguments(module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[st
 
 
 def _call(arguments: Fields) -> dict[str, Any]:
-    """What the manifest says of a call of a transformers model with these arguments."""
-    # It is called past_key_values, and from transformers 5.24 on cache.
+    """What the manifest says of a call of a transformers model, whose cache has another name from 5.24 on."""
     cache = next((value for value in arguments.values() if hasattr(value, "get_seq_length")), None)
     ids, first = arguments.get("input_ids"), 0 if cache is None else int(cache.get_seq_length())
     fed = ids if ids is not None else arguments.get("inputs_embeds")

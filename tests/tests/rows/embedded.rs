@@ -41,7 +41,7 @@ fn drafts_that_were_rejected_show_by_their_positions() {
         let model = open(case);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let calls = vec![
-            json!({ "tokens": [A] }),
+            json!({ "tokens": [A], "positions": [[0, 1, 2, 3, 4, 5, 6]] }),
             json!({ "tokens": [B], "positions": [[7, 8, 9, 10]] }),
             json!({ "tokens": [[12, 13]], "positions": [[9, 10]] }),
         ];
@@ -49,8 +49,10 @@ fn drafts_that_were_rejected_show_by_their_positions() {
         let typed = |tokens: &[u32]| tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         // Drafts behind the prompt itself, of which none is kept.
         let drafted = [&A[..], &[30, 6]].concat();
-        let calls_at_once =
-            vec![json!({ "tokens": [drafted] }), json!({ "tokens": [[12, 13]], "positions": [[7, 8]] })];
+        let calls_at_once = vec![
+            json!({ "tokens": [drafted], "positions": [[0, 1, 2, 3, 4, 5, 6, 7, 8]] }),
+            json!({ "tokens": [[12, 13]], "positions": [[7, 8]] }),
+        ];
         for given in [typed(&A), typed(&[&A[..], &[12, 13]].concat())] {
             let dump = Laid { states: false, ..whole(&model, calls_at_once.clone()) }.write(folder.path());
             let found = requests_of(&model, dump, Some(&given)).expect("its rows are known");
