@@ -32,42 +32,6 @@ fn what_was_decoded_or_all_is_read_from_the_embeddings() {
     }
 }
 
-/// The third call begins within the second, by its rotation table: what that read from there on was rejected. Whatever is said, the
-/// prompt, all that was kept, or nothing.
-#[test]
-fn drafts_that_were_rejected_show_by_their_positions() {
-    let kept = [&A[..], &B[..2], &[12, 13]].concat();
-    for case in CASES {
-        let model = open(case);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let calls = vec![
-            json!({ "tokens": [A], "positions": [[0, 1, 2, 3, 4, 5, 6]] }),
-            json!({ "tokens": [B], "positions": [[7, 8, 9, 10]] }),
-            json!({ "tokens": [[12, 13]], "positions": [[9, 10]] }),
-        ];
-        let dump = || Laid { states: false, ..whole(&model, calls.clone()) }.write(folder.path());
-        let typed = |tokens: &[u32]| tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        // Drafts behind the prompt itself, of which none is kept.
-        let drafted = [&A[..], &[30, 6]].concat();
-        let calls_at_once = vec![
-            json!({ "tokens": [drafted], "positions": [[0, 1, 2, 3, 4, 5, 6, 7, 8]] }),
-            json!({ "tokens": [[12, 13]], "positions": [[7, 8]] }),
-        ];
-        for given in [typed(&A), typed(&[&A[..], &[12, 13]].concat())] {
-            let dump = Laid { states: false, ..whole(&model, calls_at_once.clone()) }.write(folder.path());
-            let found = requests_of(&model, dump, Some(&given)).expect("its rows are known");
-            assert_eq!(found[0].steps, [drafted.clone(), vec![12, 13]], "{case}, {given}");
-        }
-        for given in [Some(typed(&A)), Some(typed(&kept)), None] {
-            let found = requests_of(&model, dump(), given.as_deref()).expect("its rows are known");
-            let [one] = &found[..] else { panic!("{case}: one request") };
-            assert_eq!(one.steps, [A.to_vec(), B.to_vec(), vec![12, 13]], "{case}");
-            let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
-            assert!(wrong.is_none(), "{case}, {given:?}: {wrong:#?}");
-        }
-    }
-}
-
 /// Embeddings below 2⁻¹⁴, which f16 has as multiples of 2⁻²⁴: what is lost of them is no small share.
 #[test]
 fn tiny_embeddings_are_known_in_f16() {

@@ -302,10 +302,7 @@ impl Shown {
                 let Some(tokens) = list.iter().copied().collect::<Option<Vec<u32>>>() else { return Ok(None) };
                 let known = said[request].get(start..).unwrap_or_default();
                 if number == 0 {
-                    // Drafts behind a prompt, which the next call rejects, are other tokens.
-                    let next = if self.calls.len() > 1 { self.rejected(1, fed, start..start + width) } else { None };
-                    let kept = next.map_or(width, |next| next - start);
-                    require_same_from(start, &known[..known.len().min(kept)], &tokens)?;
+                    require_same_from(start, known, &tokens)?;
                 }
                 embedded += if is_anew { 0 } else { tokens.len().saturating_sub(known.len()) };
                 let slot = |(i, token)| Some(Slot { token, position: Some(start + i) });
