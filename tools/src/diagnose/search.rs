@@ -7,9 +7,9 @@
 //! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is
 //! another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
 //! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out;
-//! [`choices`], what has no numbers; [`beside`], what is assumed beside others; [`kinds`], how each is told; [`solved`], what is
-//! said where none of it is found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer,
-//! computed under it, comes within its bounds.
+//! [`choices`], what has no numbers; [`golden`], where a function is least; [`beside`], what is assumed beside others;
+//! [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever is found here is a hypothesis like
+//! a known mistake: it counts only if the layer, computed under it, comes within its bounds.
 
 mod attending;
 mod bench;
@@ -25,6 +25,7 @@ mod epsilons;
 mod experts;
 mod factor;
 mod few_bits;
+mod golden;
 pub(super) mod kinds;
 mod layers;
 mod numbers;

@@ -10,7 +10,7 @@
 use fixtures::names::at::At;
 use ndarray::{Array2, ArrayView1, s};
 use reference::weights::{LayerWeight, Weight};
-use reference::{Error, LayerSite, RoundingContract, Site};
+use reference::{Error, LayerSite, Real, RoundingContract, Site};
 
 use super::barred::{Set, TIES, sets};
 use crate::diagnose::catalogue::assumption::Assumption;
@@ -31,14 +31,10 @@ type Score = fn(ArrayView1<'_, f64>, &[f64], usize) -> f64;
 const SCORES: [(&str, Score); 5] = [
     ("the logits with their bias", |z, b, e| z[e] + b[e]),
     ("the softmax of the logits, with its bias", |z, b, e| softmax(z, e) + b[e]),
-    ("the scores times their bias", |z, b, e| sigmoid(z[e]) * b[e]),
-    ("the scores with the sigmoid of the bias", |z, b, e| sigmoid(z[e]) + sigmoid(b[e])),
+    ("the scores times their bias", |z, b, e| z[e].sigmoid() * b[e]),
+    ("the scores with the sigmoid of the bias", |z, b, e| z[e].sigmoid() + b[e].sigmoid()),
     ("the bias alone", |_, b, e| b[e]),
 ];
-
-fn sigmoid(x: f64) -> f64 {
-    (1.0 + (-x).exp()).recip()
-}
 
 fn softmax(z: ArrayView1<'_, f64>, e: usize) -> f64 {
     let most = z.fold(f64::NEG_INFINITY, |most, z| most.max(*z));
@@ -105,7 +101,7 @@ impl Made<'_> {
     fn by_times_bias(&self) -> Option<String> {
         let (mut least, mut most) = (f64::NEG_INFINITY, f64::INFINITY);
         for (row, chosen) in self.chosen.iter().enumerate() {
-            let s = self.logits.row(row).mapv(sigmoid);
+            let s = self.logits.row(row).mapv(f64::sigmoid);
             for i in chosen.iter().copied().filter(|e| *e < self.bias.len()) {
                 for j in (0..self.bias.len()).filter(|e| !chosen.contains(e)) {
                     let (scores, biases) = (s[i] - s[j], self.bias[i] - self.bias[j]);

@@ -11,7 +11,7 @@ use reference::{Site, Storage};
 use strum::IntoEnumIterator;
 
 use super::bench::NEARER;
-use super::{Bench, kinds};
+use super::{Bench, golden, kinds};
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
 
 /// Limits of a clip that are tried at first, each so many times the next, from the largest element that a right one may leave.
@@ -97,33 +97,13 @@ fn clipped(bench: &Bench<'_, '_>, of: CacheHalf) -> Option<Assumed> {
     if least > WORTH * bench.off() {
         return None;
     }
-    let (left, limit) = golden((at / EACH, at * EACH), &off);
+    let (left, limit) = golden::least((at / EACH, at * EACH), SECTIONS, off);
     if left > NEARER * bench.off() {
         return None;
     }
     let rounded = DIGITS.into_iter().map(|digits| rounded(limit, digits));
     let written = rounded.into_iter().find(|written| off(*written) <= left.max(f64::MIN_POSITIVE) * NEARER.recip());
     Some(kept(of, CacheGrid::Clip(written.unwrap_or(limit))))
-}
-
-/// The least of a function of one minimum, and where it is (golden-section search, Kiefer 1953).
-fn golden((mut low, mut high): (f64, f64), f: &impl Fn(f64) -> f64) -> (f64, f64) {
-    let share = (5.0_f64.sqrt() - 1.0) / 2.0;
-    let inner = |low: f64, high: f64| [high - share * (high - low), low + share * (high - low)];
-    let [mut a, mut b] = inner(low, high);
-    let [mut of_a, mut of_b] = [f(a), f(b)];
-    for _ in 0..SECTIONS {
-        if of_a < of_b {
-            (high, b, of_b) = (b, a, of_a);
-            a = inner(low, high)[0];
-            of_a = f(a);
-        } else {
-            (low, a, of_a) = (a, b, of_b);
-            b = inner(low, high)[1];
-            of_b = f(b);
-        }
-    }
-    if of_a < of_b { (of_a, a) } else { (of_b, b) }
 }
 
 /// A number to so many significant digits.

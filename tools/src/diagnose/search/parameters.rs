@@ -12,7 +12,7 @@ use super::bench::NEARER;
 use super::factor::near;
 use super::numbers::{self, ROTATED};
 use super::parameter::Parameter;
-use super::{Bench, epsilons, kinds};
+use super::{Bench, epsilons, golden, kinds};
 use crate::diagnose::catalogue::fit::Fit;
 use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
@@ -126,7 +126,7 @@ impl Parameter {
         least.sort_by(|a, b| grid[*a].total_cmp(&grid[*b]));
         let sections = least.into_iter().take(REFINED).map(|i| {
             let (from, to) = (place(i.saturating_sub(1)), place((i + 1).min(steps)));
-            golden((from, to), |place| self.off(bench, self.at(place)))
+            golden::least((from, to), SECTIONS, |place| self.off(bench, self.at(place)))
         });
         let (off, place) = sections.min_by(|a, b| a.0.total_cmp(&b.0))?;
         if off > NEARER * bench.off() { None } else { self.refined(bench, self.at(place)).ok().flatten() }
@@ -157,25 +157,6 @@ impl Parameter {
         let error = error.max(value.abs() * Storage::F32.unit_roundoff());
         Ok(error.is_finite().then_some(Fit { value, error }))
     }
-}
-
-/// The least value of a function on an interval, and where.
-fn golden((mut from, mut to): (f64, f64), f: impl Fn(f64) -> f64) -> (f64, f64) {
-    let ratio = (5_f64.sqrt() - 1.0) / 2.0;
-    let (mut a, mut b) = (to - ratio * (to - from), from + ratio * (to - from));
-    let (mut of_a, mut of_b) = (f(a), f(b));
-    for _ in 0..SECTIONS {
-        if of_a < of_b {
-            (to, b, of_b) = (b, a, of_a);
-            a = to - ratio * (to - from);
-            of_a = f(a);
-        } else {
-            (from, a, of_a) = (a, b, of_b);
-            b = from + ratio * (to - from);
-            of_b = f(b);
-        }
-    }
-    if of_a < of_b { (of_a, a) } else { (of_b, b) }
 }
 
 /// Positions from the first that is off on, by the number that comes nearest.

@@ -9,7 +9,7 @@
 
 use ndarray::Array2;
 use reference::site::{VisionLayerSite, VisionSite};
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::{LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::listed;
 use super::solution::Solution;
@@ -39,15 +39,11 @@ const KNOWN: [Known; 7] = [
     ("the argument itself", |x| x),
     ("ReLU of its argument", |x| x.max(0.0)),
     ("its argument's square where that is above 0, and else 0", |x| x.max(0.0).powi(2)),
-    ("SiLU of its argument", |x| x * sigmoid(x)),
+    ("SiLU of its argument", |x| x * x.sigmoid()),
     ("a hard swish of its argument, x·min(max(x + 3, 0), 6)/6", |x| x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)),
     ("a hard sigmoid of its argument, min(max(x + 3, 0), 6)/6", |x| ((x + 3.0) / 6.0).clamp(0.0, 1.0)),
     ("the softplus of its argument", |x| x.exp().ln_1p()),
 ];
-
-fn sigmoid(x: f64) -> f64 {
-    (1.0 + (-x).exp()).recip()
-}
 
 /// An argument, the candidate's value and the right one.
 pub(super) type Point = [f64; 3];

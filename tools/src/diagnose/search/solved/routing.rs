@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use ndarray::{Array2, Axis, stack};
 use reference::weights::{LayerWeight, Weight};
-use reference::{Error, LayerSite, RoundingContract, Site, Storage};
+use reference::{Error, LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::curve::{Curve, Point};
 use super::least_squares;
@@ -172,7 +172,7 @@ fn rounded(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
     let all = [Storage::Bf16, Storage::F16].into_iter().flat_map(|to| ways.map(|way| (to, way)));
     let of = |(to, (of_logits, of_scores, what)): (Storage, (bool, bool, &str))| {
         let score = |r: &f64| {
-            let r = if of_logits { sigmoid(to.nearest((r / (1.0 - r)).ln())) } else { *r };
+            let r = if of_logits { to.nearest((r / (1.0 - r)).ln()).sigmoid() } else { *r };
             if of_scores { to.nearest(r) } else { r }
         };
         let scores = r.map(score);
@@ -183,10 +183,6 @@ fn rounded(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array
         (TIES * off <= w.len()).then(|| (format!("{what} rounded to {to}"), values))
     };
     all.into_iter().find_map(of)
-}
-
-fn sigmoid(x: f64) -> f64 {
-    (1.0 + (-x).exp()).recip()
 }
 
 /// Scores to a power, divided by their sum.

@@ -4,13 +4,14 @@ use ndarray::{Array2, Zip, arr2};
 use reference::config::Coefficients;
 use reference::matrix::Matrix;
 use reference::ops::gelu::{Gelu, Share, gelu};
-use reference::{RoundingContract, Storage};
+use reference::{Real, RoundingContract, Storage};
 
 use super::network::Network;
 use crate::diagnose::catalogue::grid::Grid;
+use crate::diagnose::search::golden;
 
-/// Golden sections of an interval, each a third shorter than the last.
-const SECTIONS: usize = 32;
+/// How often the interval around the best step is shortened: to 10⁻⁵ of itself.
+const SECTIONS: usize = 24;
 
 /// A function of gate and up projection.
 type OfBoth = Box<dyn Fn(f64, f64) -> f64>;
@@ -52,7 +53,7 @@ const GATES: [Named; 13] = [
     ("squared ReLU", |x| x.max(0.0).powi(2)),
     ("hard swish", |x| x * hard_sigmoid(x)),
     ("hard sigmoid", hard_sigmoid),
-    ("sigmoid", sigmoid),
+    ("sigmoid", f64::sigmoid),
     ("hyperbolic tangent", f64::tanh),
     ("softplus", softplus),
     ("mish", |x| x * softplus(x).tanh()),
@@ -80,7 +81,7 @@ const OTHERS: [NamedOfTwo; 10] = [
 const FAMILIES: [Family; 3] = [
     Family {
         said: |a| format!("takes g·σ(a·g)·u with a = {a:.4}, for its activation"),
-        of: |a, g, u| g * sigmoid(a * g) * u,
+        of: |a, g, u| g * (a * g).sigmoid() * u,
         range: (0.05, 20.0, 48),
         is_log: true,
     },
@@ -98,12 +99,8 @@ const FAMILIES: [Family; 3] = [
     },
 ];
 
-fn sigmoid(x: f64) -> f64 {
-    (1.0 + (-x).exp()).recip()
-}
-
 fn silu(x: f64) -> f64 {
-    x * sigmoid(x)
+    x * x.sigmoid()
 }
 
 fn softplus(x: f64) -> f64 {
@@ -166,7 +163,7 @@ fn of_oai(oai: Coefficients) -> Vec<(String, OfBoth)> {
             let what = format!("the gate clamped from {of_gate} and the up projection from {of_up}");
             let f = move |g: f64, u: f64| {
                 let g = gate(g, limit);
-                (up(u, limit) + beta) * g * sigmoid(alpha * g)
+                (up(u, limit) + beta) * g * (alpha * g).sigmoid()
             };
             add(what, Box::new(f));
         }
@@ -179,23 +176,23 @@ fn of_oai(oai: Coefficients) -> Vec<(String, OfBoth)> {
     for (what, alpha, beta) in numbers {
         let f = move |g: f64, u: f64| {
             let (g, u) = clamped(g, u);
-            (u + beta) * g * if alpha == 0.0 { 1.0 } else { sigmoid(alpha * g) }
+            (u + beta) * g * if alpha == 0.0 { 1.0 } else { (alpha * g).sigmoid() }
         };
         add(what.to_owned(), Box::new(f));
     }
     add("the up projection clamped once β is added".to_owned(), {
-        Box::new(move |g, u| (u + beta).clamp(-limit, limit) * g.min(limit) * sigmoid(alpha * g.min(limit)))
+        Box::new(move |g, u| (u + beta).clamp(-limit, limit) * g.min(limit) * (alpha * g.min(limit)).sigmoid())
     });
     add("the gate and the up projection in each other's place".to_owned(), {
         Box::new(move |g, u| {
             let (g, u) = clamped(u, g);
-            (u + beta) * g * sigmoid(alpha * g)
+            (u + beta) * g * (alpha * g).sigmoid()
         })
     });
     add("β added to the gate instead of to the up projection".to_owned(), {
         Box::new(move |g, u| {
             let (g, u) = clamped(g, u);
-            u * (g + beta) * sigmoid(alpha * g)
+            u * (g + beta) * (alpha * g).sigmoid()
         })
     });
     for (what, f) in GATES {
@@ -246,15 +243,7 @@ impl Family {
         let at = |i: usize| i as f64 / steps as f64;
         let grid: Vec<f64> = (0..=steps).map(|i| off(&function(at(i)))).collect();
         let least = (0..=steps).min_by(|a, b| grid[*a].total_cmp(&grid[*b])).unwrap_or_default();
-        let (mut low, mut high) = (at(least.saturating_sub(1)), at((least + 1).min(steps)));
-        for _ in 0..SECTIONS {
-            let third = (high - low) / 3.0;
-            if off(&function(low + third)) < off(&function(high - third)) {
-                high -= third;
-            } else {
-                low += third;
-            }
-        }
-        function(f64::midpoint(low, high))
+        let (low, high) = (at(least.saturating_sub(1)), at((least + 1).min(steps)));
+        function(golden::least((low, high), SECTIONS, |place| off(&function(place))).1)
     }
 }

@@ -87,9 +87,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>, x: &Array2<f64>, m: &Array1<f64>) -> 
                 return None;
             }
             let more = if is_more { format!(" and {middle:.2e} more, outside of any root") } else { String::new() };
-            Some((format!("{name}{more}"), middle))
+            Some(format!("{name}{more}"))
         });
-        let (name, _) = found?;
+        let name = found?;
         let what = if is_centred { "rows are divided, less their mean, by" } else { "rows are divided by" };
         let mut values = Array2::zeros(x.dim());
         for ((row, x), t) in rows.iter().zip(&read).zip(&t) {
