@@ -83,7 +83,8 @@ impl Comparison<'_> {
     pub(super) fn rechooses(&self, assumptions: [&Assumption; 2], site: Site) -> Result<bool, Failure> {
         let same = |assumption: &Assumption| -> Result<Vec<bool>, Failure> {
             let passes = self.under(assumption, self.around(site), |all| all.rechosen(self.contract, site))?;
-            Ok(passes.iter().flat_map(Rechosen::same).collect())
+            let of_pass = |pass: &Rechosen| sets(&pass.own).into_iter().zip(sets(&pass.candidate));
+            Ok(passes.iter().flat_map(of_pass).map(|(own, candidate)| own == candidate).collect())
         };
         let (was, is) = (same(assumptions[0])?, same(assumptions[1])?);
         let off = was.iter().filter(|same| !**same).count();

@@ -1,6 +1,6 @@
 //! What the reference chooses at a site, from the candidate's own inputs.
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 use reference::{RoundingContract, Site};
 
 use super::lens::Lens;
@@ -16,18 +16,6 @@ pub(crate) struct Rechosen {
     /// The reference's.
     pub(crate) own: Array2<usize>,
     pub(crate) candidate: Array2<usize>,
-}
-
-impl Rechosen {
-    /// Of each row, whether both choose the same, in whatever order.
-    pub(crate) fn same(&self) -> impl Iterator<Item = bool> {
-        let sorted = |row: ArrayView1<'_, usize>| {
-            let mut all = row.to_vec();
-            all.sort_unstable();
-            all
-        };
-        self.own.rows().into_iter().zip(self.candidate.rows()).map(move |(own, other)| sorted(own) == sorted(other))
-    }
 }
 
 impl Verification<'_> {
