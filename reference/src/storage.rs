@@ -211,6 +211,19 @@ impl Storage {
     }
 }
 
+/// x to the nearest E5M2, ties to even: f16's exponents, and two bits of fraction. Beyond ±57,344 it is that. No matrix is held in it,
+/// which a [`Storage`] says.
+pub fn nearest_e5m2(x: f64) -> f64 {
+    const LARGEST: f64 = 57_344.0;
+    const FRACTION: i32 = 2;
+    if x == 0.0 || !x.is_finite() {
+        return x.clamp(-LARGEST, LARGEST);
+    }
+    let (_, smallest, _) = Storage::F16.format();
+    let step = power_of_two(exponent(x).max(smallest) - FRACTION);
+    ((x / step).round_ties_even() * step).clamp(-LARGEST, LARGEST)
+}
+
 impl Rounding {
     /// No rounding.
     pub const NONE: Rounding = Rounding { storage: Storage::Real, mode: Mode::Nearest };

@@ -138,10 +138,8 @@ impl Decoder<'_> {
             if !form.of.has()[half] {
                 return all.clone();
             }
-            let of_grid = form::kept(&all.rows(0..first), form.grid, self.config().head_dim);
-            let mut read = run.narrowed(&of_grid, |contract| contract.activations);
-            read.append(&all.rows(first..all.dim().0));
-            read
+            let stored = |past: Tracked<T>| run.narrowed(&past, |contract| contract.activations);
+            form::read(all, (form.grid, self.config().head_dim), first, stored)
         };
         Some([0, 1].map(read))
     }

@@ -11,6 +11,7 @@ use ndarray::Array2;
 
 use crate::bound::ErrorBound;
 use crate::semantics::{CacheGrid, CacheSteps, ScaleOf};
+use crate::storage::nearest_e5m2;
 use crate::tracked::Tracked;
 use crate::{Real, Storage};
 
@@ -25,7 +26,7 @@ pub fn kept<T: Real>(x: &Tracked<T>, grid: CacheGrid, head_dim: usize) -> Tracke
         CacheGrid::E5m2 => {
             for (at, value) in x.value.indexed_iter() {
                 let (value, off) = (value.wide(), x.error.as_ref().map_or(0.0, |error| error.certain[at]));
-                let [low, middle, high] = [value - off, value, value + off].map(e5m2);
+                let [low, middle, high] = [value - off, value, value + off].map(nearest_e5m2);
                 y.value[at] = T::of(middle);
                 if let Some(ErrorBound { certain, sigma, .. }) = &mut y.error {
                     let apart = (high - middle).max(middle - low);
@@ -54,13 +55,16 @@ pub fn kept<T: Real>(x: &Tracked<T>, grid: CacheGrid, head_dim: usize) -> Tracke
     y
 }
 
-/// The nearest E5M2, of two the even one; what is beyond the largest becomes that.
-fn e5m2(x: f64) -> f64 {
-    const LARGEST: f64 = 57_344.0;
-    // Two bits of fraction, from the exponent of 2⁻¹⁴ on.
-    let exponent = if x == 0.0 { -14.0 } else { x.abs().log2().floor().max(-14.0) };
-    let step = (exponent - 2.0).exp2();
-    ((x / step).round_ties_even() * step).clamp(-LARGEST, LARGEST)
+/// Rows \[n, G·d\] as a later call reads them that quantizes those before its own, from `first` on; `stored` is what these become then.
+pub fn read<T: Real>(
+    x: &Tracked<T>,
+    (grid, head_dim): (CacheGrid, usize),
+    first: usize,
+    stored: impl FnOnce(Tracked<T>) -> Tracked<T>,
+) -> Tracked<T> {
+    let mut read = stored(kept(&x.rows(0..first), grid, head_dim));
+    read.append(&x.rows(first..x.dim().0));
+    read
 }
 
 /// The elements that have a scale in common.

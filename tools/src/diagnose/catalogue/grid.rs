@@ -7,14 +7,10 @@ use ndarray::{Array2, Axis};
 use reference::Storage;
 use reference::config::Quantization;
 use reference::matrix::Matrix;
+use reference::storage::nearest_e5m2;
 
 /// Channels of a row that share a scale, where activations are rounded by groups.
 const CHANNELS: usize = 128;
-
-/// Of E5M2: bits of the mantissa, the least exponent of a normal number, and the largest number.
-const E5M2_BITS: f64 = 2.0;
-const E5M2_LEAST: f64 = -14.0;
-const E5M2_LARGEST: f64 = 57_344.0;
 
 /// What values are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +119,7 @@ impl Grid {
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
             Grid::PlainE4m3 => stored(w, Storage::E4m3),
-            Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(to_e5m2).view(), w.storage()),
+            Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(nearest_e5m2).view(), w.storage()),
             Grid::Int4(how) => how.round(w),
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
             Grid::Int8Tensor => {
@@ -181,17 +177,6 @@ fn by_groups(w: &Matrix<'_>, channels: usize, storage: Storage, round: impl Fn(&
         row.as_slice_mut().expect("a dense row").chunks_mut(channels).for_each(&round);
     }
     Matrix::stored(rounded.view(), storage)
-}
-
-/// The nearest number of five bits of exponent and two of mantissa, of two the even one: f16's with eight bits less.
-fn to_e5m2(x: f64) -> f64 {
-    let exponent = x.abs().log2().floor().max(E5M2_LEAST);
-    let step = (exponent - E5M2_BITS).exp2();
-    if x == 0.0 || !x.is_finite() {
-        x
-    } else {
-        ((x / step).round_ties_even() * step).clamp(-E5M2_LARGEST, E5M2_LARGEST)
-    }
 }
 
 /// What f32 computes.
