@@ -1,15 +1,17 @@
 //! From what is named (a model, a prompt, a dump) to what is judged, run and written, as a library: inputs and reports are
 //! values, progress is told to a callback, and nothing is printed.
 //!
-//! Reading order: [`verify`], [`check`], [`diagnose`] and [`diff`], whole answers; [`run`], what a backend computes, [`ranked`], what ranks of a group do; [`propose`], a prompt;
-//! [`asked`], what they are asked; [`work`], the list of what is done, [`units`], parts of it that are done by themselves,
-//! [`shard`], those of one machine; [`dumped`] and [`model`], what is opened.
+//! Reading order: [`verify`], [`check`], [`diagnose`] and [`diff`], whole answers; [`run`], what a backend computes,
+//! [`ranked`], what ranks of a group do; [`propose`], a prompt; [`asked`], what they are asked; [`work`], the list of what is
+//! done, [`units`], parts of it that are done by themselves, [`shard`], those of one machine; [`dumped`] and [`model`], what is
+//! opened.
 
 pub mod asked;
 pub mod backend;
 mod beams;
 mod calls;
 pub mod check;
+mod compared;
 pub mod decoding;
 pub mod demo;
 pub mod diagnose;

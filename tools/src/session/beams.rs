@@ -16,11 +16,11 @@ use fixtures::names::sited::Sited;
 use ndarray::ArrayView1;
 use reference::{LayerSite, RoundingContract, Semantics, Site};
 
+use super::compared::compared;
 use super::model::Model;
 use super::prompt::Prompt;
 use super::rows::RequestRows;
 use crate::failure::Failure;
-use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::judge::lens::Lens;
 use crate::judge::rerun::Rerun;
@@ -160,16 +160,7 @@ impl<'a> Beams<'a> {
     fn rerun(&self, rows: &[usize], at: Site, wanted: &[Site]) -> Result<Rerun, Failure> {
         let request = self.path(rows);
         let (steps, values) = (request.steps(), self.values.of(request));
-        let compared = Compared {
-            config: self.model.checkpoint.config(),
-            weights: &self.model.checkpoint,
-            semantics: self.semantics,
-            candidate: &values,
-            steps: &steps,
-            prompt: steps[0].len(),
-            media: None,
-            hidden: None,
-        };
+        let compared = compared((self.model, self.semantics), &values, (&steps, steps[0].len()), None);
         let comparison = Comparison::new(compared, self.contract);
         let model = comparison.model()?;
         let layers = at.layer().map_or(model.config().num_hidden_layers, |layer| layer + 1);

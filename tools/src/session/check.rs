@@ -4,7 +4,7 @@ mod modules;
 
 use bytesize::ByteSize;
 use modules::{Modules, Ran};
-use optimized::device::DeviceChoice;
+use optimized::device::{DeviceChoice, Gpu};
 use optimized::models::decoder::Decoder;
 use reference::decode::Decode;
 use reference::media::Media;
@@ -15,7 +15,9 @@ use reference::{RoundingContract, Semantics, Site};
 
 use super::asked::{Asked, Subject, reports};
 use super::backend::{load_optimized, load_ranks};
+use super::compared::compared;
 use super::decoding::decode_optimized;
+use super::decoding::on_device::OnDevice;
 use super::model::Model;
 use super::need;
 use super::pixels::Shown;
@@ -66,7 +68,7 @@ pub fn check(
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Report>, Failure> {
     let Computed { tokens, shown, decode, semantics, device, ranks } = computed;
-    let mut prompt = Prompt::find(tokens.as_deref(), model, None)?;
+    let prompt = Prompt::find(tokens.as_deref(), model, None)?;
     prompt.check(model.checkpoint.config(), *decode)?;
     let media = shown.find(model, &prompt)?;
     if let Some(count) = *ranks {
@@ -77,39 +79,13 @@ pub fn check(
         return check_ranks(model, (computed, count), prompt, asked, watch);
     }
     let optimized = load_optimized(model, semantics, *device, watch)?;
-
-    watch(Progress::Begins { what: &format!("running {}", model.name), steps: *decode });
-    let mut live = Live::default();
-    let how = Decode { tokens: *decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
-    let read = (&prompt.tokens[..], media.as_ref());
-    let choices = decode_optimized(&optimized, read, &how, Some(&mut live), |_| watch(Progress::Step))?;
-    watch(Progress::Ends);
-
-    prompt.decoded = choices.iter().map(|choice| choice.token).collect();
-    // The last token is not read.
-    let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
-    let steps = [[&prompt.tokens[..], fed].concat()];
+    let what = format!("running {}", model.name);
+    let ran = Text::of(&optimized, &what, (prompt, media.as_ref()), *decode, watch)?;
+    let candidate = format!("the CUDA path on {}", optimized.gpu().name());
+    let subject =
+        ran.subject((model, *semantics), media.as_ref(), RoundingContract::PARITY, (candidate, optimized.gpu()));
+    let (prompt, live) = (&ran.prompt, &ran.live);
     let config = model.checkpoint.config().under(semantics);
-    let compared = Compared {
-        config: model.checkpoint.config(),
-        weights: &model.checkpoint,
-        semantics: *semantics,
-        candidate: &live,
-        steps: &steps,
-        prompt: prompt.tokens.len(),
-        media: media.as_ref(),
-        hidden: None,
-    };
-    let subject = Subject {
-        comparison: Comparison::new(compared, RoundingContract::PARITY),
-        name: model.name.clone(),
-        candidate: format!("the CUDA path on {}", optimized.gpu().name()),
-        precision_from: "what the kernels do".into(),
-        notes: notes(model, prompt.tokens.len(), steps[0].len()),
-        prompt: &prompt,
-        whole: true,
-        emulated: Some(optimized.gpu().form().is_some()),
-    };
     let text = [&prompt.tokens[..], &prompt.decoded].concat();
     let modules = Modules {
         model: &optimized,
@@ -117,11 +93,11 @@ pub fn check(
         count: model.checkpoint.mtp_modules(),
         selection: &asked.selection,
     };
-    let ran = modules.run(&text, prompt.tokens.len(), &live)?;
+    let of_modules = modules.run(&text, prompt.tokens.len(), live)?;
     // Places that modules alone have may be all that is selected.
-    let is_asked = ran.is_empty() || Site::all(&config).any(|site| asked.selection.has(site));
+    let is_asked = of_modules.is_empty() || Site::all(&config).any(|site| asked.selection.has(site));
     let mut all = if is_asked { reports(model, &[subject], asked, watch)? } else { Vec::new() };
-    for ran in ran {
+    for ran in of_modules {
         all.extend(of_module((model, &optimized), computed, (&ran, prompt.tokens.len()), asked, watch)?);
     }
     Ok(all)
@@ -131,43 +107,70 @@ pub fn check(
 fn check_ranks(
     model: &Model,
     (computed, count): (&Computed, usize),
-    mut prompt: Prompt,
+    prompt: Prompt,
     asked: &Asked,
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Report>, Failure> {
     let Computed { decode, semantics, device, .. } = computed;
     let group = load_ranks(model, semantics, (*device, count), watch)?;
-    watch(Progress::Begins { what: &format!("running {} on {count} ranks", model.name), steps: *decode });
-    let mut live = Live::default();
-    let how = Decode { tokens: *decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
-    let read = (&prompt.tokens[..], None);
-    let choices = decode_optimized(&group, read, &how, Some(&mut live), |_| watch(Progress::Step))?;
-    watch(Progress::Ends);
-    prompt.decoded = choices.iter().map(|choice| choice.token).collect();
-    // The last token is not read.
-    let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
-    let steps = [[&prompt.tokens[..], fed].concat()];
-    let compared = Compared {
-        config: model.checkpoint.config(),
-        weights: &model.checkpoint,
-        semantics: *semantics,
-        candidate: &live,
-        steps: &steps,
-        prompt: prompt.tokens.len(),
-        media: None,
-        hidden: None,
-    };
-    let subject = Subject {
-        comparison: Comparison::new(compared, RoundingContract { ranks: count, ..RoundingContract::PARITY }),
-        name: model.name.clone(),
-        candidate: format!("the CUDA path on {count} ranks, on {}", group.gpu().name()),
-        precision_from: "what the kernels do".into(),
-        notes: notes(model, prompt.tokens.len(), steps[0].len()),
-        prompt: &prompt,
-        whole: true,
-        emulated: Some(group.gpu().form().is_some()),
-    };
-    reports(model, &[subject], asked, watch)
+    let what = format!("running {} on {count} ranks", model.name);
+    let ran = Text::of(&group, &what, (prompt, None), *decode, watch)?;
+    let candidate = format!("the CUDA path on {count} ranks, on {}", group.gpu().name());
+    let contract = RoundingContract { ranks: count, ..RoundingContract::PARITY };
+    reports(model, &[ran.subject((model, *semantics), None, contract, (candidate, group.gpu()))], asked, watch)
+}
+
+/// What devices made of a prompt.
+struct Text {
+    /// With what was decoded after it.
+    prompt: Prompt,
+    live: Live,
+    /// What was read, in one pass.
+    steps: [Vec<u32>; 1],
+}
+
+impl Text {
+    fn of<M: OnDevice>(
+        model: &M,
+        what: &str,
+        (mut prompt, media): (Prompt, Option<&Media>),
+        decode: usize,
+        watch: &mut Watcher<'_>,
+    ) -> Result<Self, Failure> {
+        watch(Progress::Begins { what, steps: decode });
+        let mut live = Live::default();
+        let how = Decode { tokens: decode, sampling: Sampling::Greedy, seed: 0, chunk: None };
+        let read = (&prompt.tokens[..], media);
+        let choices = decode_optimized(model, read, &how, Some(&mut live), |_| watch(Progress::Step))?;
+        watch(Progress::Ends);
+        prompt.decoded = choices.iter().map(|choice| choice.token).collect();
+        // The last token is not read.
+        let fed = &prompt.decoded[..prompt.decoded.len().saturating_sub(1)];
+        let steps = [[&prompt.tokens[..], fed].concat()];
+        Ok(Text { prompt, live, steps })
+    }
+
+    /// It, next to a model in one reading.
+    fn subject<'a>(
+        &'a self,
+        (model, semantics): (&'a Model, Semantics),
+        media: Option<&'a Media>,
+        contract: RoundingContract,
+        (candidate, gpu): (String, &Gpu),
+    ) -> Subject<'a> {
+        let Text { prompt, live, steps } = self;
+        let compared = compared((model, semantics), live, (steps, prompt.tokens.len()), media);
+        Subject {
+            comparison: Comparison::new(compared, contract),
+            name: model.name.clone(),
+            candidate,
+            precision_from: "what the kernels do".into(),
+            notes: notes(model, prompt.tokens.len(), steps[0].len()),
+            prompt,
+            whole: true,
+            emulated: Some(gpu.form().is_some()),
+        }
+    }
 }
 
 /// Puts what a module computed next to the reference, which is given its tokens and hidden states.

@@ -16,6 +16,7 @@ use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::report::figures;
 use crate::session::beams::Beams;
+use crate::session::compared::compared;
 use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::normed;
@@ -149,7 +150,7 @@ impl Dumped {
     }
 
     fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {
-        compared((model, self.semantics), &self.values, (&self.steps, &self.prompt), self.media.as_ref())
+        compared((model, self.semantics), &self.values, (&self.steps, self.prompt.tokens.len()), self.media.as_ref())
     }
 
     /// It, and the model that it is put next to.
@@ -185,7 +186,7 @@ impl Understood {
             && seen.iter().all(Option::is_none)
         {
             let (steps, one) = (first.request.steps(), values.of(first.request.clone()));
-            let compared = compared((model, semantics), &one, (&steps, &first.prompt), None);
+            let compared = compared((model, semantics), &one, (&steps, first.prompt.tokens.len()), None);
             let contract = known.insert(contract_of(&one, given.precision.as_deref(), &compared)?).contract;
             let beams = Beams::of((model, &values), (semantics, contract), &asked);
             if let Some(settled) = beams.map(|beams| beams.settled()).transpose()?.flatten() {
@@ -202,31 +203,12 @@ impl Understood {
             let known = if let Some(known) = &known {
                 known.clone()
             } else {
-                let compared = compared((model, semantics), &values, (&steps, &prompt), media.as_ref());
+                let compared = compared((model, semantics), &values, (&steps, prompt.tokens.len()), media.as_ref());
                 known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
             };
             Ok(Dumped { values, request, prompt, embedded, unread, beam, steps, known, semantics, media })
         };
         asked.into_iter().zip(seen).map(read).collect()
-    }
-}
-
-/// What is compared of a request.
-fn compared<'a>(
-    (model, semantics): (&'a Model, Semantics),
-    candidate: &'a Sited,
-    (steps, prompt): (&'a [Vec<u32>], &Prompt),
-    media: Option<&'a Media>,
-) -> Compared<'a> {
-    Compared {
-        config: model.checkpoint.config(),
-        weights: &model.checkpoint,
-        semantics,
-        candidate,
-        steps,
-        prompt: prompt.tokens.len(),
-        media,
-        hidden: None,
     }
 }
 

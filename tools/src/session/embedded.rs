@@ -1,6 +1,6 @@
 //! Tokens that a dump shows by their embeddings, where nobody says what they were.
 
-use fixtures::activations::rows::{Pass, Request};
+use fixtures::activations::rows::Request;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView1};
@@ -30,8 +30,7 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>
     for (call, size) in values.sizes().into_iter().enumerate() {
         let batch = size.batch.unwrap_or(1);
         let Some(rows) = size.rows.filter(|rows| rows.is_multiple_of(batch)) else { return Ok(None) };
-        let pass = Pass::of_all(call, (batch, rows / batch), rows / batch);
-        let (all, at) = (Request { passes: vec![pass], ..Request::default() }, At { step: 0, site: Site::Embedding });
+        let (all, at) = (Request::of_call(call, (batch, rows / batch)), At { step: 0, site: Site::Embedding });
         let (all, extent) = (values.of(all), Extent::new(rows, rows));
         if !all.has(at) || all.shown(at, extent)?.is_some() {
             return Ok(None);

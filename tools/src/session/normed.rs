@@ -4,7 +4,7 @@
 //! yᵢ = wᵢ·xᵢ / √(mean x² + ε)        mean (y/w)² = 1, less a share of ε / mean x²
 //! ```
 
-use fixtures::activations::rows::{Pass, Request};
+use fixtures::activations::rows::Request;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::ArrayView1;
@@ -17,7 +17,8 @@ use reference::{LayerSite, Site};
 use super::model::Model;
 use crate::failure::Failure;
 
-/// How far a mean of squares may be from 1: by ε, and by roundings to bf16.
+/// How far a mean of squares may be from 1: two roundings to bf16, of a value over its root and of its product with the weight, are 2⁻⁷
+/// of a square, and ε may be as much of the mean.
 const APART: f64 = 1.0 / 64.0;
 
 /// Whether the last of a list is behind the final norm, and the first is not, of values that are read so.
@@ -32,10 +33,9 @@ pub(super) fn is_last(values: &Sited, model: &Model, config: &Config) -> Result<
     };
     let is_normed = |site: Site| {
         let Some(size) = values.sizes().first().copied() else { return false };
-        let (batch, Some(rows)) = (size.batch.unwrap_or(1), size.rows) else { return false };
-        let at = At { step: 0, site };
-        let pass = Pass::of_all(0, (batch, rows / batch.max(1)), rows / batch.max(1));
-        let all = values.of(Request { passes: vec![pass], ..Request::default() });
+        let (at, batch) = (At { step: 0, site }, size.batch.unwrap_or(1));
+        let Some(rows) = size.rows.filter(|rows| rows.is_multiple_of(batch)) else { return false };
+        let all = values.of(Request::of_call(0, (batch, rows / batch)));
         let shown = if all.has(at) { all.matrix::<f64>(at, Extent::new(rows, rows)).ok() } else { None };
         shown.is_some_and(|shown| shown.ncols() == weight.len() && shown.rows().into_iter().all(is_row))
     };

@@ -1,6 +1,6 @@
 //! Positions that a dump shows by its rotation table, where nobody says what they were.
 
-use fixtures::activations::rows::{Pass, Request};
+use fixtures::activations::rows::Request;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::Site;
@@ -19,8 +19,7 @@ const POSITIONS: usize = 1 << 20;
 
 /// The position of a call's first slot, if its rotation table shows one position alone, the same in all of its lists.
 pub(super) fn first_position(values: &Sited, config: &Config, call: usize, size: (usize, usize)) -> Option<usize> {
-    let pass = Pass::of_all(call, size, size.1);
-    let values = values.of(Request { passes: vec![pass], ..Request::default() });
+    let values = values.of(Request::of_call(call, size));
     let rows = |site: Site| {
         let (at, extent) = (At { step: 0, site }, Extent::new(size.0 * size.1, size.1));
         let table = if values.has(at) { values.matrix::<f64>(at, extent).ok() } else { None };
