@@ -2,6 +2,7 @@
 //
 // ```text
 // q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
+// sumsᵢ = (Σ qᵢ², Σ kᵢ²)           qk_norm_rope_squares; of all ranks, what qk_norm_rope_sharded's norms divide: 1 / √(ε + sumsᵢ/count)
 // ```
 //
 // - Launch: qk_norm_rope, qk_norm_rope_squares and qk_norm_rope_sharded: n blocks of THREADS threads, block i owns token i.

@@ -1,4 +1,4 @@
-//! Splits of keys that a port puts together otherwise than by their sums:
+//! Splits of keys, so many each or so many in all, that a port puts together otherwise than by their sums:
 //!
 //! ```text
 //! m = max s, l = Σⱼ exp(sⱼ − m), y = Σⱼ exp(sⱼ − m)·vⱼ        of each split; M the largest m, r the largest m so far
