@@ -10,6 +10,7 @@ use optimized::ops::qk_norm_rope::{
 };
 use optimized::tensor::Matrix;
 use proptest::prelude::*;
+use reference::bound::ErrorBound;
 use reference::ops::qk_norm::QkNorm;
 use reference::ops::qk_norm_rope as oracle;
 use reference::ops::rms_norm::RmsNorm;
@@ -56,10 +57,53 @@ impl Case {
             rope: Rope { head_dim: self.d, rotary_dim: self.rotary, theta: 1e4, ..Rope::default() },
         }
     }
+
+    /// Values, and what the reference makes of them.
+    fn given(&self) -> Given {
+        let (h, g) = (self.heads.0 * self.d, self.heads.1 * self.d);
+        let x = activations(self.seed, (self.n, h + 2 * g));
+        let w = [activations(!self.seed, (1, h)), activations(self.seed ^ 1, (1, g))];
+        let p = self.params();
+        let table = rope_table::<f32>(&p.rope, self.first, self.n);
+        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
+        let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
+        let weights = wide_w.each_ref().map(|w| w.view());
+        let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
+        let bounds = p.under(&RoundingContract::PARITY).bound(&exact_x, weights, &exact_table, &want);
+        Given { x, w, table, want, bounds: bounds.expect("shapes fit") }
+    }
+}
+
+struct Given {
+    /// Tokens \[n, (H + 2G)·d\].
+    x: Array2<bf16>,
+    /// Norms of queries and of keys.
+    w: [Array2<bf16>; 2],
+    table: RopeTable<f32>,
+    want: oracle::Heads<f64>,
+    /// Of queries and keys.
+    bounds: [ErrorBound; 2],
+}
+
+impl Given {
+    /// Queries and keys within their bounds, and values as they were.
+    fn assert_within(&self, [q, k, v]: [&Array2<bf16>; 3], what: &str) {
+        let [of_queries, of_keys] = &self.bounds;
+        assert_within(&wide(q), &self.want.queries, of_queries, &format!("{what} queries"));
+        assert_within(&wide(k), &self.want.keys, of_keys, &format!("{what} keys"));
+        assert_eq!(wide(v), self.want.values, "{what} values");
+    }
+}
+
+/// Heads of d channels without their padding, which is zero.
+fn unpadded(x: &Array2<bf16>, d: usize) -> Array2<bf16> {
+    let wide = HeadLayout::new(1, 1, d).expect("one head").padded();
+    assert!(x.indexed_iter().all(|((_, j), &x)| j % wide < d || x == bf16::ZERO), "padding is zero");
+    Array2::from_shape_fn((x.nrows(), x.ncols() / wide * d), |(i, j)| x[[i, j / d * wide + j % d]])
 }
 
 /// Queries, keys and values without padding, and whether all padding and all other positions are as they were.
-fn run(gpu: &Gpu, case: Case, x: &Array2<bf16>, w: &[Array2<bf16>; 2], table: &RopeTable<f32>) -> [Array2<bf16>; 3] {
+fn run(gpu: &Gpu, case: Case, Given { x, w, table, .. }: &Given) -> [Array2<bf16>; 3] {
     let layout = HeadLayout::new(case.heads.0, case.heads.1, case.d).expect("groups divide heads");
     let dim = (case.first + case.n + 1, case.heads.1 * layout.padded());
     let mut kept = KeysValues { keys: gpu.zeros(dim).expect("memory"), values: gpu.zeros(dim).expect("memory") };
@@ -77,17 +121,12 @@ fn run(gpu: &Gpu, case: Case, x: &Array2<bf16>, w: &[Array2<bf16>; 2], table: &R
         let untouched = k.iter().chain(v).all(|&x| x == bf16::ZERO);
         assert!(now.contains(&row) || untouched, "position {row} was not this pass's to write");
     }
-    let unpadded = |x: Array2<bf16>| {
-        let wide = layout.padded();
-        assert!(x.indexed_iter().all(|((_, j), &x)| j % wide < case.d || x == bf16::ZERO), "padding is zero");
-        Array2::from_shape_fn((x.nrows(), x.ncols() / wide * case.d), |(i, j)| x[[i, j / case.d * wide + j % case.d]])
-    };
     [
         gpu.download(&q).expect("memory"),
         keys.slice(s![now.clone(), ..]).to_owned(),
         values.slice(s![now, ..]).to_owned(),
     ]
-    .map(unpadded)
+    .map(|x| unpadded(&x, case.d))
 }
 
 proptest! {
@@ -95,34 +134,16 @@ proptest! {
 
     #[test]
     fn queries_and_keys_are_within_the_bound_and_values_are_kept(case in case()) {
-        let (h, g) = (case.heads.0 * case.d, case.heads.1 * case.d);
-        let x = activations(case.seed, (case.n, h + 2 * g));
-        let w = [activations(!case.seed, (1, h)), activations(case.seed ^ 1, (1, g))];
-        let p = case.params();
-        let table = rope_table::<f32>(&p.rope, case.first, case.n);
-        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
-        let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
-        let weights = wide_w.each_ref().map(|w| w.view());
-        let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
-        let bounds = p.under(&RoundingContract::PARITY).bound(&exact_x, weights, &exact_table, &want);
-        let [of_queries, of_keys] = bounds.expect("shapes fit");
+        let given = case.given();
         for gpu in devices() {
-            let [q, k, v] = run(&gpu, case, &x, &w, &table);
-            assert_within(&wide(&q), &want.queries, &of_queries, &format!("{} {case:?} queries", gpu.name()));
-            assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
-            prop_assert_eq!(wide(&v), &want.values);
+            let [q, k, v] = run(&gpu, case, &given);
+            given.assert_within([&q, &k, &v], &format!("{} {case:?}", gpu.name()));
         }
     }
 }
 
 /// What a rank has, and computes by the squares of all ranks: queries, keys and values, with their padding.
-fn run_sharded(
-    gpu: &Gpu,
-    (case, ranks): (Case, usize),
-    x: &Array2<bf16>,
-    w: &[Array2<bf16>; 2],
-    table: &RopeTable<f32>,
-) -> Vec<[Array2<bf16>; 3]> {
+fn run_sharded(gpu: &Gpu, (case, ranks): (Case, usize), Given { x, w, table, .. }: &Given) -> Vec<[Array2<bf16>; 3]> {
     let (heads, groups, d) = (case.heads.0 / ranks, case.heads.1 / ranks, case.d);
     let layout = HeadLayout::new(heads, groups, d).expect("groups divide heads");
     let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
@@ -165,34 +186,19 @@ proptest! {
     #[test]
     fn ranks_together_are_within_the_bound(case in case(), ranks in prop::sample::select(vec![1_usize, 2])) {
         let case = Case { heads: (case.heads.0 * ranks, case.heads.1 * ranks), first: 0, ..case };
-        let (h, g) = (case.heads.0 * case.d, case.heads.1 * case.d);
-        let x = activations(case.seed, (case.n, h + 2 * g));
-        let w = [activations(!case.seed, (1, h)), activations(case.seed ^ 1, (1, g))];
-        let p = case.params();
-        let table = rope_table::<f32>(&p.rope, 0, case.n);
-        let exact_table = RopeTable { cos: exact(&table.cos), sin: exact(&table.sin) };
-        let (exact_x, wide_w) = (Tracked::exact(wide(&x)), w.each_ref().map(|w| wide(w).row(0).to_owned()));
-        let weights = wide_w.each_ref().map(|w| w.view());
-        let want = oracle::qk_norm_rope(&p, exact_x.view(), weights, &exact_table).expect("shapes fit");
-        let bounds = p.under(&RoundingContract::PARITY).bound(&exact_x, weights, &exact_table, &want);
-        let [of_queries, of_keys] = bounds.expect("shapes fit");
+        let given = case.given();
         for gpu in devices() {
-            let of_ranks = run_sharded(&gpu, (case, ranks), &x, &w, &table);
+            let of_ranks = run_sharded(&gpu, (case, ranks), &given);
             let [q, k, v] = [0, 1, 2].map(|which| {
                 let parts: Vec<_> = of_ranks.iter().map(|of_rank| of_rank[which].view()).collect();
-                let all = concatenate(Axis(1), &parts).expect("all tokens");
-                let (d, wide) = (case.d, HeadLayout::new(1, 1, case.d).expect("one head").padded());
-                assert!(all.indexed_iter().all(|((_, j), &x)| j % wide < d || x == bf16::ZERO), "padding is zero");
-                Array2::from_shape_fn((all.nrows(), all.ncols() / wide * d), |(i, j)| all[[i, j / d * wide + j % d]])
+                unpadded(&concatenate(Axis(1), &parts).expect("all tokens"), case.d)
             });
             if ranks == 1 {
-                let [of_q, of_k, of_v] = run(&gpu, case, &x, &w, &table);
+                let [of_q, of_k, of_v] = run(&gpu, case, &given);
                 prop_assert_eq!((of_k, of_v), (k.clone(), v.clone()));
                 prop_assert_eq!(of_q, q.clone());
             }
-            assert_within(&wide(&q), &want.queries, &of_queries, &format!("{} {case:?} queries", gpu.name()));
-            assert_within(&wide(&k), &want.keys, &of_keys, &format!("{} {case:?} keys", gpu.name()));
-            prop_assert_eq!(wide(&v), &want.values);
+            given.assert_within([&q, &k, &v], &format!("{} {case:?}", gpu.name()));
         }
     }
 }
@@ -244,11 +250,6 @@ fn run_per_head(gpu: &Gpu, case: PerHead, x: &Array2<bf16>, table: &RopeTable<f3
     let weights = (weights, case.weight);
     let done = qk_norm_rope_per_head(gpu, &layout, &upload(x), weights, case.main.first, &mut kept, index);
     let (q, index_q) = done.unwrap_or_else(|error| panic!("{case:?}: {error}"));
-    let unpadded = |x: Array2<bf16>, layout: &HeadLayout| {
-        let (d, wide) = (layout.head_dim(), layout.padded());
-        assert!(x.indexed_iter().all(|((_, j), &x)| j % wide < d || x == bf16::ZERO), "padding is zero");
-        Array2::from_shape_fn((x.nrows(), x.ncols() / wide * d), |(i, j)| x[[i, j / d * wide + j % d]])
-    };
     let kept_rows = |matrix| {
         let all: Array2<bf16> = gpu.download(matrix).expect("memory");
         let others = all.rows().into_iter().enumerate().filter(|(i, _)| *i < case.main.first || *i == positions - 1);
@@ -256,10 +257,10 @@ fn run_per_head(gpu: &Gpu, case: PerHead, x: &Array2<bf16>, table: &RopeTable<f3
         all.slice(now).to_owned()
     };
     let main = [gpu.download(&q).expect("memory"), kept_rows(&kept.keys), kept_rows(&kept.values)];
-    let mut all: Vec<_> = main.into_iter().map(|x| unpadded(x, &layout)).collect();
+    let mut all: Vec<_> = main.into_iter().map(|x| unpadded(&x, layout.head_dim())).collect();
     if let (Some(layout), Some(q), Some(keys)) = (index_layout, index_q, index_keys) {
-        all.push(unpadded(gpu.download(&q).expect("memory"), &layout));
-        all.push(unpadded(kept_rows(&keys), &layout));
+        all.push(unpadded(&gpu.download(&q).expect("memory"), layout.head_dim()));
+        all.push(unpadded(&kept_rows(&keys), layout.head_dim()));
     }
     all
 }

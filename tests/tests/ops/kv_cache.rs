@@ -221,6 +221,20 @@ fn what_is_kept_on_a_grid_has_scales() {
     near(of("clip2"), array![[2.0, 0.013, 0.0, 1.27, 0.996, 0.0], [2.0, 2.0, 0.0, 1.27, 0.994, 0.0]]);
 }
 
+/// Two rows before a call's own are quantized together as it reads them: steps of 0.02 and of 0.01. Its own are as they are.
+#[test]
+fn later_calls_may_read_what_is_quantized() {
+    let x: Tracked<f64> = Tracked::exact(array![[2.54, 0.013], [0.008, 1.27], [127.0, 0.996]]);
+    let grid = |form: &str| form.parse::<CacheForm>().expect("a form").grid;
+    let read = |form: &str, first| form::read(&x, (grid(form), 1), first, |past| past).value;
+    let (got, want) = (read("keys:int8/channel", 2), array![[2.54, 0.01], [0.0, 1.27], [127.0, 0.996]]);
+    assert!(got.iter().zip(&want).all(|(got, want): (&f64, &f64)| (got - want).abs() < 1e-12), "{got}");
+    assert_eq!(read("keys:int8/channel", 0), x.value);
+    // What is stored is stored behind the grid.
+    let doubled = form::read(&x, (grid("keys:clip9"), 1), 1, |past| Tracked::exact(past.value * 2.0));
+    assert_eq!(doubled.value.column(0).to_vec(), [5.08, 0.008, 127.0]);
+}
+
 /// From −1 to 14 in steps of 1.
 #[test]
 fn steps_may_begin_at_the_least_element() {

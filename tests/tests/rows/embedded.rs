@@ -6,7 +6,7 @@ use reference::Storage;
 use serde_json::json;
 
 use super::laid::{Laid, one_each};
-use super::shown::{requests_of, rewritten, unstated};
+use super::shown::{requests_of, rewritten, text, unstated};
 use super::*;
 use crate::cli::{case, change_tensor};
 
@@ -28,6 +28,30 @@ fn what_was_decoded_or_all_is_read_from_the_embeddings() {
             assert_eq!(one.steps, [A.to_vec(), vec![8], vec![1]], "{case}");
             let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
             assert!(wrong.is_none(), "{case}: {wrong:#?}");
+        }
+    }
+}
+
+/// The third call begins within the second, by its rotation table: what that read from there on was rejected. Whatever is said, the
+/// prompt, all that was kept, or nothing.
+#[test]
+fn drafts_that_were_rejected_show_by_their_positions() {
+    let kept = [&A[..], &B[..2], &[12, 13]].concat();
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let calls = vec![
+            json!({ "tokens": [A], "positions": [[0, 1, 2, 3, 4, 5, 6]] }),
+            json!({ "tokens": [B], "positions": [[7, 8, 9, 10]] }),
+            json!({ "tokens": [[12, 13]], "positions": [[9, 10]] }),
+        ];
+        let dump = || Laid { states: false, ..whole(&model, calls.clone()) }.write(folder.path());
+        for given in [Some(text(&A)), Some(text(&kept)), None] {
+            let found = requests_of(&model, dump(), given.as_deref()).expect("its rows are known");
+            let [one] = &found[..] else { panic!("{case}: one request") };
+            assert_eq!(one.steps, [A.to_vec(), B.to_vec(), vec![12, 13]], "{case}");
+            let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
+            assert!(wrong.is_none(), "{case}, {given:?}: {wrong:#?}");
         }
     }
 }

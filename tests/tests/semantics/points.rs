@@ -54,12 +54,14 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let pages = (word::<Paged>(), 1..99_usize);
     let pages = pages.prop_map(|(of, size)| WholePages { of, size });
     let page = (1..99_usize, 0..9_usize, 0..9_usize).prop_map(|(size, page, of)| SharedPage { size, page, of });
-    let grid = prop_oneof![
-        (word::<CacheSteps>(), word::<ScaleOf>()).prop_map(|(steps, of)| CacheGrid::Scaled(steps, of)),
-        (0.1..9.0).prop_map(CacheGrid::Clip),
-        Just(CacheGrid::E5m2),
-    ];
-    let form = (word::<CacheHalf>(), grid).prop_map(|(of, grid)| CacheForm { of, grid });
+    let form = || {
+        let grid = prop_oneof![
+            (word::<CacheSteps>(), word::<ScaleOf>()).prop_map(|(steps, of)| CacheGrid::Scaled(steps, of)),
+            (0.1..9.0).prop_map(CacheGrid::Clip),
+            Just(CacheGrid::E5m2),
+        ];
+        (word::<CacheHalf>(), grid).prop_map(|(of, grid)| CacheForm { of, grid })
+    };
     let rope = (
         (word::<RopeCall>(), rope_on(), of(-9..9_i32)),
         ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
@@ -67,7 +69,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     let attention = (
         (of(0.1..99.0), of(-9.0..9.0), [of(1..99_usize), of(1..99_usize)], of(temperature)),
         [cache(), cache()],
-        (of(pages), of(page), of(form)),
+        (of(pages), of(page), [of(form()), of(form())]),
         word::<CacheSeam>(),
     );
     let index = (
@@ -107,7 +109,8 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         cache_read: attention.1[1],
         whole_pages: attention.2.0,
         shared_page: attention.2.1,
-        cache_form: attention.2.2,
+        cache_form: attention.2.2[0],
+        cache_read_form: attention.2.2[1],
         cache_seam: attention.3,
         causal_tile: shards.0,
         q_shards: shards.1,

@@ -1,6 +1,6 @@
 //! Experts that read other tokens, or that do otherwise than they should inside.
 
-use ndarray::{Array2, ArrayView1, s};
+use ndarray::{Array1, Array2, ArrayView1, s};
 use reference::LayerSite;
 use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Projection, Weight};
@@ -19,24 +19,16 @@ fn output(
     (model, expert): (&Decoder<'_>, usize),
     x: ArrayView1<'_, f32>,
     hidden: impl Fn(usize, f32, f32) -> f32,
-) -> ndarray::Array1<f32> {
+) -> Array1<f32> {
     let weight = |of| model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there");
     let [gate, up] = [Projection::Gate, Projection::Up].map(|of| weight(of).dense::<f32>().dot(&x));
     let hidden = gate.iter().zip(&up).enumerate().map(|(row, (g, u))| hidden(row, *g, *u));
-    weight(Projection::Down).dense::<f32>().dot(&hidden.collect::<ndarray::Array1<f32>>())
+    weight(Projection::Down).dense::<f32>().dot(&hidden.collect::<Array1<f32>>())
 }
 
 /// The experts' sum where one has another activation.
 fn with_inside(model: &Decoder<'_>, shown: &Shown, hidden: impl Fn(usize, f32, f32) -> f32) -> Array2<f32> {
-    let mut sum = shown.of(1, LayerSite::Experts).clone();
-    let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-    let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-    for ((token, slot), _) in chosen.indexed_iter().filter(|(_, expert)| **expert == EXPERT) {
-        let of = |hidden: &dyn Fn(usize, f32, f32) -> f32| output((model, EXPERT), x.row(token), hidden);
-        let more = of(&hidden) - of(&|_, g, u| silu(g) * u);
-        sum.row_mut(token).scaled_add(weights[[token, slot]], &more);
-    }
-    sum
+    with_activation((model, shown), |expert| expert == EXPERT, hidden)
 }
 
 /// The experts' sum where each token has the routing of one, and experts read the input of another.
@@ -109,6 +101,30 @@ fn with_activation(
     sum
 }
 
+/// The experts' sum where hidden values have `more`, of gate and up projection and what is read.
+fn with_more(
+    (model, shown): (&Decoder<'_>, &Shown),
+    more: impl Fn([&Array2<f32>; 2], ArrayView1<'_, f32>) -> Array1<f32>,
+) -> Array2<f32> {
+    let mut sum = shown.of(1, LayerSite::Experts).clone();
+    let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+    let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+    for ((token, slot), &expert) in chosen.indexed_iter() {
+        let weight =
+            |of| model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there").dense();
+        let [gate, up, down]: [Array2<f32>; 3] = [Projection::Gate, Projection::Up, Projection::Down].map(weight);
+        sum.row_mut(token).scaled_add(weights[[token, slot]], &down.dot(&more([&gate, &up], x.row(token))));
+    }
+    sum
+}
+
+/// The tokens of an expert, with its weight in each.
+fn tokens_of(shown: &Shown, expert: usize) -> Vec<(usize, f32)> {
+    let (chosen, weights) =
+        (&shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)], shown.of(1, LayerSite::GateWeights));
+    chosen.indexed_iter().filter(|(_, own)| **own == expert).map(|(at, _)| (at.0, weights[at])).collect()
+}
+
 fn hard_swish(x: f32) -> f32 {
     x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)
 }
@@ -150,20 +166,10 @@ fn some_experts_with_another_gate() {
 #[test]
 fn a_gate_without_its_last_input_channels() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let mut sum = shown.of(1, LayerSite::Experts).clone();
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-        for ((token, slot), &expert) in chosen.indexed_iter() {
-            let weight = |of| {
-                model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there").dense()
-            };
-            let [gate, up, down]: [Array2<f32>; 3] = [Projection::Gate, Projection::Up, Projection::Down].map(weight);
-            let summed = gate.slice(s![.., ..88]).dot(&x.slice(s![token, ..88]));
-            let (gate, up) = (gate.dot(&x.row(token)), up.dot(&x.row(token)));
-            let hidden = (summed.mapv(silu) - gate.mapv(silu)) * up;
-            sum.row_mut(token).scaled_add(weights[[token, slot]], &down.dot(&hidden));
-        }
-        sum
+        with_more((model, shown), |[gate, up], x| {
+            let summed = gate.slice(s![.., ..88]).dot(&x.slice(s![..88]));
+            (summed.mapv(silu) - gate.dot(&x).mapv(silu)) * up.dot(&x)
+        })
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     has(&said, "every expert leaves input channels 88 to 95 of 96 out of the gate");
@@ -220,12 +226,10 @@ fn tokens_have_the_weights_of_others() {
 #[test]
 fn tokens_have_the_outputs_of_an_experts_others() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let x = shown.of(1, LayerSite::PostAttentionNorm);
         let mut sum = Array2::zeros(x.dim());
         for expert in 0..model.config().num_local_experts {
-            let tokens: Vec<(usize, f32)> =
-                chosen.indexed_iter().filter(|(_, own)| **own == expert).map(|(at, _)| (at.0, weights[at])).collect();
+            let tokens = tokens_of(shown, expert);
             for (rank, (token, weight)) in tokens.iter().enumerate() {
                 let (other, _) = tokens[(rank + tokens.len() - 1) % tokens.len()];
                 let own = output((model, expert), x.row(other), |_, g, u| silu(g) * u);
@@ -242,26 +246,16 @@ fn tokens_have_the_outputs_of_an_experts_others() {
 #[test]
 fn gate_and_up_of_ranks_read_as_halves() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let mut sum = shown.of(1, LayerSite::Experts).clone();
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-        for ((token, slot), &expert) in chosen.indexed_iter() {
-            let weight = |of| {
-                model.weights().get(Weight::Layer(1, LayerWeight::Expert(expert, of))).expect("it is there").dense()
-            };
-            let [gate, up, down]: [Array2<f32>; 3] = [Projection::Gate, Projection::Up, Projection::Down].map(weight);
-            let (g, u) = (gate.dot(&x.row(token)), up.dot(&x.row(token)));
+        with_more((model, shown), |[gate, up], x| {
+            let (g, u) = (gate.dot(&x), up.dot(&x));
             let of_ranks = |c: usize| match c / 16 {
                 0 => g[c],
                 1 => u[c - 16],
                 2 => g[c - 16],
                 _ => u[c - 32],
             };
-            let hidden = (0..32).map(|c| silu(of_ranks(c)) * of_ranks(c + 32) - silu(g[c]) * u[c]);
-            let more = down.dot(&hidden.collect::<ndarray::Array1<f32>>());
-            sum.row_mut(token).scaled_add(weights[[token, slot]], &more);
-        }
-        sum
+            (0..32).map(|c| silu(of_ranks(c)) * of_ranks(c + 32) - silu(g[c]) * u[c]).collect()
+        })
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     has(&said, "every expert reads as halves gate and up projections that are stacked in turns of 16 of 32 rows");
@@ -271,11 +265,9 @@ fn gate_and_up_of_ranks_read_as_halves() {
 #[test]
 fn one_experts_outputs_in_reverse() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let x = shown.of(1, LayerSite::PostAttentionNorm);
         let mut sum = shown.of(1, LayerSite::Experts).clone();
-        let tokens: Vec<(usize, f32)> =
-            chosen.indexed_iter().filter(|(_, own)| **own == EXPERT).map(|(at, _)| (at.0, weights[at])).collect();
+        let tokens = tokens_of(shown, EXPERT);
         let last = &tokens[tokens.len() - 4..];
         for ((token, weight), (other, _)) in last.iter().zip(last.iter().rev()) {
             let of = |row: usize| output((model, EXPERT), x.row(row), |_, g, u| silu(g) * u);

@@ -1,7 +1,9 @@
 //! Attention's bounds: of the whole operator, of scores, of probabilities, and of the context of given probabilities.
 
 use super::*;
-use reference::semantics::{CacheHalf, Causal, KeyHead, Merge, Merged, ScoreType, Semantics, Split, Unseen, Zeros};
+use reference::semantics::{
+    CacheHalf, Causal, KeyHead, Merge, Merged, OperandType, ScoreType, Semantics, Split, Unseen, Zeros,
+};
 use strum::VariantNames;
 use tests::judge::{likely, reached};
 use tests::simulated::{Kernel, Order};
@@ -40,8 +42,10 @@ fn weighing() -> impl Strategy<Value = Semantics> {
     ];
     let zeros = prop_oneof![(1..9_usize).prop_map(Zeros::Count), (2..20_usize).prop_map(Zeros::Tile)];
     let half = prop::sample::select(vec![None, Some(CacheHalf::Keys), Some(CacheHalf::Values)]);
-    let all = (prop::option::of(splits), prop::option::of(unseen), prop::option::of(zeros), half);
-    all.prop_map(|(merged, unseen, unfilled, tiled_heads)| Semantics {
+    let narrow = prop::sample::select(vec![OperandType::Own, OperandType::E4m3, OperandType::Bf16]);
+    let all = (prop::option::of(splits), prop::option::of(unseen), prop::option::of(zeros), half, narrow);
+    all.prop_map(|(merged, unseen, unfilled, tiled_heads, probability_type)| Semantics {
+        probability_type,
         merged,
         unseen,
         unfilled,

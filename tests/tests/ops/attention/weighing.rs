@@ -10,6 +10,13 @@ fn keys() -> (Array2<f64>, Array2<f64>) {
     (array![[1.0]], k)
 }
 
+/// The same in descending order.
+fn descending() -> (Array2<f64>, Array2<f64>) {
+    let (q, mut k) = keys();
+    k.invert_axis(Axis(0));
+    (q, k)
+}
+
 fn slipping(heads: Heads, field: &str, call: usize) -> Attention {
     let reads: Semantics = format!("released,{field}").parse().expect("a reading");
     Attention { call, ..heads.under(&RoundingContract::IDEAL).slipping(&reads, 0) }
@@ -67,7 +74,8 @@ fn zeros_that_are_seen() {
 fn splits_that_are_put_together_otherwise() {
     near("merged=own/2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / 3.0));
     near("merged=averaged/2", 3, [1.0 / 3.0, 2.0 / 3.0, 1.0 / 3.0, 2.0 / 3.0].map(|w| w / 2.0));
-    near("merged=unsummed/2", 3, [0.2 / 3.0, 0.4 / 3.0, 0.8 / 3.0, 1.6 / 3.0]);
+    // Three keys and one: largest weights of 4 and 8, sums beside them of 7/4 and 1.
+    near("merged=unsummed/3", 3, [1.0, 2.0, 4.0, 14.0].map(|w| w / 21.0));
     near("merged=values_kept/2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / (15.0 / 8.0)));
     near("merged=weights_kept/2", 3, [1.0, 2.0, 4.0, 8.0].map(|w| w / 8.0 / 3.0));
     near("merged=both_kept/2", 3, [0.5, 1.0, 0.5, 1.0].map(|w| w / 3.0));
@@ -78,6 +86,39 @@ fn splits_that_are_put_together_otherwise() {
     // One split is all of them.
     for by in ["own", "averaged", "unsummed", "values_kept", "weights_kept", "both_kept"] {
         near(&format!("merged={by}/4"), 3, [1.0, 2.0, 4.0, 8.0].map(|w| w / 15.0));
+    }
+}
+
+/// Where the largest score comes first, nothing has to be scaled again: what is kept is right then, and own sums are not.
+#[test]
+fn splits_whose_largest_score_comes_first() {
+    let (q, k) = descending();
+    let of = |field: &str| {
+        let p = slipping(ONE, field, 3);
+        probabilities(&p, q.view(), k.view()).expect("good").row(0).to_vec()
+    };
+    let near = |field: &str, want: [f64; 4]| {
+        let each = of(field);
+        assert!(
+            each.iter().zip(want).all(|(p, want)| (p - want).abs() < 1e-12),
+            "{field}: {each:?}, expected {want:?}"
+        );
+    };
+    for by in ["values_kept", "weights_kept", "both_kept"] {
+        near(&format!("merged={by}/2"), [8.0, 4.0, 2.0, 1.0].map(|w| w / 15.0));
+    }
+    near("merged=own/2", [1.0, 0.5, 1.0, 0.5].map(|w| w / 3.0));
+}
+
+/// What weighs values is rounded, with or without a division before it: 1/3 and 2/3 to E4M3, or 1/2 and 1, which it has.
+#[test]
+fn probabilities_in_a_narrower_type() {
+    let (q, k) = (array![[1.0]], array![[0.0], [2.0_f64.ln()]]);
+    for (attention, want) in [(AttentionRound::Eager, 0.6875), (AttentionRound::Flash, 2.0 / 3.0)] {
+        let reads: Semantics = "released,probability_type=e4m3".parse().expect("a reading");
+        let p = ONE.under(&RoundingContract { attention, ..RoundingContract::IDEAL }).slipping(&reads, 0);
+        let o = super::attention(&p, q.view(), k.view(), array![[0.0], [1.0]].view()).expect("good");
+        assert!((o[[0, 0]] - want).abs() < 1e-12, "{o}");
     }
 }
 
