@@ -60,7 +60,8 @@ const TRANSFORMERS_MODES: &[&[&str]] = &[
 ];
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
-                                   integrations/moe.py, integrations/hub_kernels.py; the hub's modeling_minimax_m2.py; Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
+                                   integrations/moe.py, integrations/hub_kernels.py; the hub's modeling_minimax_m2.py; \
+                                   Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
                                    torch's scaled_dot_product_attention on a CPU";
 
 /// A model in f32 under `torch.autocast`: linear maps, convolutions, `matmul` and attention cast what they take, also weights, and give

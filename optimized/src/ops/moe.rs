@@ -85,8 +85,8 @@ impl Tiles {
 /// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share. What experts say that are on
 /// other ranks is 0.
 ///
-/// C1 to C3: the reference's, and `linear`'s. K1: the experts are the router's, or some of them. K3: their weights' rows are those of all,
-/// and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
+/// C1 to C3: the reference's, and `linear`'s. K1: the experts are the router's, or some of them. K3: their weights' rows are
+/// those of all, and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
 pub fn moe(
     gpu: &Gpu,
     x: &Matrix<bf16>,

@@ -40,8 +40,8 @@ pub struct Group<'w> {
 type Heads<T> = [Tracked<T>; 3];
 
 impl<'w> Group<'w> {
-    /// Ranks, each with weights of its own, as [`crate::ranks::weights::RankWeights`] cuts them out of a model's. Queries and keys are normed
-    /// as released; mistakes in that are their weights', or [`Group::dividing`]'s.
+    /// Ranks, each with weights of its own, as [`crate::ranks::weights::RankWeights`] cuts them out of a model's. Queries and
+    /// keys are normed as released; mistakes in that are their weights', or [`Group::dividing`]'s.
     pub fn new<W: Weights>(
         config: &Config,
         semantics: Semantics,
