@@ -2,9 +2,10 @@
 //
 // ```text
 // q̃ᵢ = rope(qk_norm(qᵢ; w))        K[t] = rope(qk_norm(kᵢ; u))        V[t] = vᵢ        t = first + i
-// sumsᵢ = (Σ qᵢ², Σ kᵢ²)           qk_norm_rope_squares; of all ranks, what qk_norm_rope_sharded's norms divide: 1 / √(ε + sumsᵢ/count)
 // ```
 //
+// - Of ranks: qk_norm_rope_squares gives sumsᵢ = (Σ qᵢ², Σ kᵢ²); those of all ranks are what the norms of qk_norm_rope_sharded
+//   divide by: √(ε + sumsᵢ/count).
 // - Launch: qk_norm_rope, qk_norm_rope_squares and qk_norm_rope_sharded: n blocks of THREADS threads, block i owns token i.
 //   qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks, where P is the heads of a row of x, block (i, j) owns heads j·WARPS to
 //   j·WARPS + WARPS − 1 of token i, a warp each.
