@@ -85,6 +85,8 @@ pub struct Attention {
     pub softmax: ScoreType,
     /// R2.
     pub probabilities: Rounding,
+    /// Whether that is a slip's, which the truth has, too: what both round may be two roundings apart.
+    pub narrowed: bool,
     /// Whether R2 is before or after the division.
     pub order: AttentionRound,
     /// R3.
@@ -232,6 +234,7 @@ impl Attention {
                 }
                 _ => own.stored(),
             },
+            narrowed: false,
             order: if is_operand { AttentionRound::Operands } else { contract.attention },
             output: own.stored(),
             unit: contract.unit(),

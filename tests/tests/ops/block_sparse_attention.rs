@@ -231,7 +231,9 @@ proptest! {
     /// One query at a time is all at once.
     #[test]
     fn decode_is_prefill_exactly(case in case()) {
-        let p = case.under(&case.contract);
+        // What is left of eight keys, which torch does not take together, are others in a longer sequence.
+        let mut p = case.under(&case.contract);
+        p.attention.exponential = case.ideal().attention.exponential;
         let whole = oracle(&p, &case.q, &case.k, &case.v, &case.chosen);
         let groups = case.heads.1;
         for i in 0..case.q.nrows() {

@@ -35,12 +35,13 @@ impl Attention {
             ScoreType::F32 => (self.probabilities, self.order),
             ScoreType::Bf16 => (bf16, AttentionRound::Eager),
         };
-        let probabilities = semantics.probability_type.storage().map_or(probabilities, Rounding::nearest);
+        let narrow = semantics.probability_type.storage();
+        let (probabilities, narrowed) = (narrow.map_or(probabilities, Rounding::nearest), narrow.is_some());
         let (key_head, causal) = (semantics.key_head, semantics.causal);
         let Semantics { soft_cap: cap, attention_sink: sink, window, prefix, causal_tile: tile, .. } = *semantics;
         let Semantics { tiled_heads: tiled, unseen, unfilled: zeros, merged, .. } = *semantics;
         let seen = Attention { causal, window, prefix, tile, unseen, zeros, merged, ..self };
-        Attention { scale, key_head, tiled, cap, sink, softmax, probabilities, order, ..seen }
+        Attention { scale, key_head, tiled, cap, sink, softmax, probabilities, narrowed, order, ..seen }
     }
 
     /// g of h, of keys.

@@ -72,11 +72,10 @@ impl Attention {
         (certain, sigma): (&mut Array1<f64>, &mut Array1<f64>),
     ) {
         let keys = weights.probability.len();
-        let u2 = self.probabilities.storage.unit_roundoff();
+        let (u2, lost) = self.weight_error();
         let sums = self.summed(keys);
         let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
-        let underflow =
-            self.accumulator.smallest_normal() + self.probabilities.storage.underflow() + 3.0 * self.sum.underflow();
+        let underflow = self.accumulator.smallest_normal() + lost + 3.0 * self.sum.underflow();
         let floor = keys as f64 * underflow;
         // Probabilities that do not sum to 1 are not centred on o.
         let centre = if self.merged.is_some() { [0.0; L] } else { lanes::<L>(values.out, first) };
