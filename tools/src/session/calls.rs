@@ -147,11 +147,12 @@ impl Shown {
         if lists == 0 || calls.iter().any(|call| call.len() != lists) {
             return None;
         }
-        let place = |(number, size): (usize, &Size)| {
-            let width = size.rows.unwrap_or(0) / lists;
-            first_position(values, model.checkpoint.config(), number, (lists, width))
+        let place = |number: usize| {
+            let [width, before] = [&sizes[number..=number], &sizes[..number]]
+                .map(|sizes| sizes.iter().map(|size| size.rows.unwrap_or(0) / lists).sum());
+            first_position(values, model.checkpoint.config(), (number, before), (lists, width))
         };
-        let positions = sizes.iter().enumerate().map(place).collect();
+        let positions = (0..sizes.len()).map(place).collect();
         Some(Shown { calls, positions })
     }
 

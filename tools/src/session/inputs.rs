@@ -21,7 +21,7 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
     let positions = numbers::<usize>(values, "position_ids")?;
     let positions = positions.filter(|(own, of)| mask.is_none() && (own.len(), *of) == (ids.len(), width));
     let lists = ids.len() / width.max(1);
-    if width < 2 || first_position(values, config, 0, (lists, width)).is_some_and(|position| position > 0) {
+    if width < 2 || first_position(values, config, (0, 0), (lists, width)).is_some_and(|position| position > 0) {
         return Ok(None);
     }
     let list = |(number, tokens): (usize, &[u32])| {

@@ -1,5 +1,7 @@
 //! Positions that a dump shows by its rotation table, where nobody says what they were.
 
+use std::ops::Range;
+
 use fixtures::activations::rows::Request;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
@@ -17,8 +19,14 @@ const ANGLE: f64 = 1.0 / 8_388_608.0;
 /// Positions that are looked through.
 const POSITIONS: usize = 1 << 20;
 
-/// The position of a call's first slot, if its rotation table shows one position alone, the same in all of its lists.
-pub(super) fn first_position(values: &Sited, config: &Config, call: usize, size: (usize, usize)) -> Option<usize> {
+/// The position of a call's first slot, if its rotation table shows one position alone, the same in all of its lists, or one alone
+/// that is not behind the slots `before` the call: few channels that rotate have the same angles once in a while.
+pub(super) fn first_position(
+    values: &Sited,
+    config: &Config,
+    (call, before): (usize, usize),
+    size: (usize, usize),
+) -> Option<usize> {
     let values = values.of(Request::of_call(call, size));
     let rows = |site: Site| {
         let (at, extent) = (At { step: 0, site }, Extent::new(size.0 * size.1, size.1));
@@ -41,6 +49,10 @@ pub(super) fn first_position(values: &Sited, config: &Config, call: usize, size:
         near(&cos, f64::cos) && near(&sin, f64::sin)
     };
     cos.as_ref().or(sin.as_ref())?;
-    let mut found = (0..config.max_position_embeddings.min(POSITIONS)).filter(|&position| is(position));
-    found.next().filter(|_| found.next().is_none())
+    let alone = |positions: Range<usize>| {
+        let mut found = positions.filter(|&position| is(position));
+        found.next().filter(|_| found.next().is_none())
+    };
+    let goes_on = Some(before).filter(|&before| is(before));
+    goes_on.or_else(|| alone(0..before)).or_else(|| alone(0..config.max_position_embeddings.min(POSITIONS)))
 }
