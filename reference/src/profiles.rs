@@ -193,10 +193,12 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 14] = [
+pub const PROFILES: [Profile; 15] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
+    // Norms and the router are in f32 there, which is what sums are bounded by; in f64 no rounding is seen, and no mode.
+    of(("transformers_f64", "transformers"), Storage::Real, TRANSFORMERS, (&[], TRANSFORMERS_SOURCE)),
     of(
         ("transformers_autocast_bf16", "transformers"),
         Storage::F32,

@@ -14,11 +14,14 @@ use reference::{RoundingContract, Site, Storage, Tracked};
 use tests::mistaken::Setting;
 use tests::repository;
 use tests::seen::{Seen, modules};
+use tools::diagnose::catalogue::mistake::{Assumed, Change};
 use tools::judge::candidate::Candidate;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::{SiteReport, Verdict};
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
+
+use crate::cli::parity;
 
 /// Which tensors are converted, by name.
 type Saved = fn(&str) -> bool;
@@ -68,32 +71,76 @@ fn right_values_are_right_as_they_were_saved() {
     }
 }
 
-/// A run in f16, as someone saves it in bf16.
+/// A run in f16, as someone saves it in bf16; and in f64, as it is or in f32: by transformers, whose norms are in f32, or by equations.
 #[test]
-fn f16_is_found_behind_bf16() {
-    let case = "m2-gqa3-f32";
-    let setting = Setting::of(case, "transformers_f16".parse().expect("a profile"));
-    let (live, tokens) = (setting.with(&[]), setting.case.tokens.clone());
-    let (checkpoint, extent) =
-        (setting.case.checkpoint().expect("it is whole"), Extent::new(tokens.len(), tokens.len()));
+fn a_wider_type_is_found_behind_what_is_saved() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("dump.safetensors");
-    let mut writer = DumpWriter::create(&path).expect("writable");
-    let shown = Site::all(checkpoint.config()).filter(|site| modules(*site) && !site.is_choice());
-    for at in shown.map(|site| At { step: 0, site }).filter(|at| live.has(*at)) {
-        let values = live.matrix(at, extent).expect("it is kept").mapv_into(|x| Storage::Bf16.nearest(x));
-        let shape = at.site.shape(checkpoint.config(), extent);
-        writer
-            .write(&at.to_string(), &Tensor::stored(Storage::Bf16, shape, values).expect("as many"))
-            .expect("writable");
+    let [ran, path] = ["ran.safetensors", "dump.safetensors"].map(|name| folder.path().join(name));
+    let f64_in_f32 = (Storage::Real, Storage::F32);
+    for (case, precision, (computed, saved)) in [
+        ("m2-gqa3-f32", "transformers_f16", (Storage::F16, Storage::Bf16)),
+        ("m2-gqa3-f32", "transformers_f64", f64_in_f32),
+        ("m2-sharded-bf16", "ideal", f64_in_f32),
+        ("m3-gqa4-f32", "ideal", f64_in_f32),
+        ("m3-gqa4-f32", "ideal", (Storage::Real, Storage::Real)),
+    ] {
+        let run = parity(folder.path(), &["run", case, "--precision", precision, "--out", "ran.safetensors"]);
+        assert_eq!(run.code, Some(0), "{run}");
+        let shown = Dump::open(&ran).expect("it was just written");
+        let mut writer = DumpWriter::create(&path).expect("writable");
+        let setting = Setting::of(case, RoundingContract::IDEAL);
+        for at in module_outputs(&setting) {
+            let name = at.to_string();
+            let Ok(tensor) = shown.tensor(&name) else { continue };
+            let values = tensor.values::<f64>().into_iter().map(|x| saved.nearest(x)).collect::<Vec<f64>>();
+            let tensor = Tensor::stored(saved, tensor.shape().to_vec(), values).expect("as many");
+            writer.write(&name, &tensor).expect("writable");
+        }
+        finish(writer, &setting);
+        let saved = if saved == computed { Storage::Real } else { saved };
+        let sites = judged(case, (computed, saved), &path);
+        assert!(sites.len() > 20, "{case}: {} sites", sites.len());
+        assert_eq!(wrong(&sites), Vec::<&SiteReport>::new(), "{case}, {precision} in {saved}");
     }
-    writer.finish(&Manifest { tokens: Some(tokens), ..Manifest::default() }).expect("writable");
-    let sites = judged(case, (Storage::F16, Storage::Bf16), &path);
-    assert!(sites.len() > 20, "{} sites", sites.len());
-    assert_eq!(wrong(&sites), Vec::<&SiteReport>::new());
 }
 
-/// The reports of a dump whose values are found to have been converted, under every lens.
+/// A run in f32 is none in f64, not even where a factor of the residual stream is another.
+#[test]
+fn no_wider_type_is_found_behind_other_sums() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
+    let any = setting.mistakes().into_iter().next().expect("there is one");
+    let alpha = Assumed { change: Change::Reading("attention_alpha", "1.00001".into()), layers: None, ..any };
+    for mistakes in [vec![], vec![alpha]] {
+        let live = setting.with(&mistakes);
+        let tokens = setting.case.tokens.len();
+        let (checkpoint, extent) = (setting.case.checkpoint().expect("it is whole"), Extent::new(tokens, tokens));
+        let mut writer = DumpWriter::create(&path).expect("writable");
+        for at in module_outputs(&setting).into_iter().filter(|at| live.has(*at)) {
+            let values = live.matrix(at, extent).expect("it is kept");
+            let shape = at.site.shape(checkpoint.config(), extent);
+            let tensor = Tensor::stored(Storage::F32, shape, values).expect("as many");
+            writer.write(&at.to_string(), &tensor).expect("writable");
+        }
+        finish(writer, &setting);
+        let sites = judged("m2-gqa3-f32", (Storage::F32, Storage::Real), &path);
+        assert_eq!(wrong(&sites).is_empty(), mistakes.is_empty());
+    }
+}
+
+/// What modules give, but for choices.
+fn module_outputs(setting: &Setting) -> Vec<At> {
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let shown = Site::all(checkpoint.config()).filter(|site| modules(*site) && !site.is_choice());
+    shown.map(|site| At { step: 0, site }).collect()
+}
+
+fn finish(writer: DumpWriter, setting: &Setting) {
+    writer.finish(&Manifest { tokens: Some(setting.case.tokens.clone()), ..Manifest::default() }).expect("writable");
+}
+
+/// The reports of a dump, under every lens, of which it is found what it was computed and saved in.
 fn judged(case: &str, (computed, saved): (Storage, Storage), path: &Path) -> Vec<SiteReport> {
     let model = Model { case: None, ..Model::open(case).expect("it is built in") };
     let requests = Dumped::of(Dump::open(path).expect("it was just written"), &Given::default(), &model);

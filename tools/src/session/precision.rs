@@ -1,12 +1,14 @@
 //! In what precision a candidate was computed: as the command line says, or its manifest, or found in its values.
 
 mod autocast;
+mod wide;
 
 use fixtures::Dtype;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
+use reference::rounding::Autocast;
 use reference::{RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
@@ -60,8 +62,10 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let activations = *activations;
     let of_all: usize = types.iter().map(|(_, sites)| sites.len()).sum();
     let stored = match of_all - sites.len() {
-        0 => format!("activations are {activations}"),
-        others => format!("activations are {activations} at {} of {of_all} sites, {others} are not", sites.len()),
+        0 => format!("activations are {}", word(activations)),
+        others => {
+            format!("activations are {} at {} of {of_all} sites, {others} are not", word(activations), sites.len())
+        }
     };
     let engine = dump.dump().manifest().map(Manifest::producer_text);
     let engine = engine.filter(|text| PROFILES.iter().any(|profile| text.contains(profile.engine)));
@@ -77,6 +81,9 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         return Ok(Known { contract, from: stored, coarser: None });
     };
     autocast::require_known(compared, apart, &found)?;
+    if activations == Storage::F32 && found.contract.autocast == Autocast::Off {
+        found = wide::found(compared, found, &plain)?;
+    }
     // In wide types the order of sums alone makes most values others.
     let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
     if is_narrow && found.share < OWN {
@@ -96,7 +103,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let from = if contract.activations == activations {
         format!("found: {stored}, and {share:.1} % of values are its twin's")
     } else {
-        let computed = contract.activations;
+        let computed = word(contract.activations);
         format!(
             "found: {stored}, converted from {computed} when they were saved; {share:.1} % of values are its twin's"
         )
@@ -148,15 +155,21 @@ fn saved_otherwise(contract: &RoundingContract) -> String {
     format!(
         "values were computed in {} and saved in {}, all or some of them, and an operator's inputs are then known to half a step \
          alone: save them as they were computed, and more is seen",
-        contract.activations, contract.saved
+        word(contract.activations),
+        contract.saved
     )
+}
+
+/// A type as users know it.
+fn word(storage: Storage) -> String {
+    if storage == Storage::Real { "f64".into() } else { storage.to_string() }
 }
 
 /// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding
 /// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case. The wider
 /// types come first.
 fn types(dump: &Sited, of: fn(Site) -> bool) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
-    let mut types = [Storage::F32, Storage::F16, Storage::Bf16].map(|storage| (storage, Vec::new()));
+    let mut types = [Storage::Real, Storage::F32, Storage::F16, Storage::Bf16].map(|storage| (storage, Vec::new()));
     for at in dump.sites().filter(|at| of(at.site)) {
         let stored = match dump.dtype(at) {
             Some(Dtype::Bf16) => Some(Storage::Bf16),
@@ -181,7 +194,7 @@ fn grid(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
         return Ok(None);
     }
     let on = |storage: &Storage| values.iter().all(|&x| storage.holds(x));
-    Ok(Some([Storage::Bf16, Storage::F16].into_iter().find(on).unwrap_or(Storage::F32)))
+    Ok(Some([Storage::Bf16, Storage::F16, Storage::F32].into_iter().find(on).unwrap_or(Storage::Real)))
 }
 
 /// A sentence, where all activations lie on a coarser grid than the contract stores them on.
@@ -191,7 +204,7 @@ fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, 
     }
     let types = types(dump, is_activation)?;
     let [(grid, _)] = &types[..] else { return Ok(None) };
-    Ok((*grid != Storage::F32).then(|| {
+    Ok(matches!(grid, Storage::Bf16 | Storage::F16).then(|| {
         format!(
             "every activation lies on the grid of {grid}, which is coarser than {contract} stores: give --precision, with \
              ,saved={grid} if values were converted when they were saved"

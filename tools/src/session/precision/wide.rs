@@ -1,0 +1,42 @@
+//! Whether values in f32 were computed in f64, and converted when they were saved.
+//!
+//! A residual stream in f32 is the sum of what goes into it, rounded, to the last bit. What was added in f64 was added with the
+//! bits that nobody shows, so that a sum here and there is another by one in its last.
+
+use fixtures::names::at::At;
+use reference::{LayerSite, Site, Storage};
+
+use crate::failure::Failure;
+use crate::judge::compared::Compared;
+use crate::judge::profile::{FoundPrecision, Sought, find};
+use crate::judge::way;
+
+/// The share of sums that are the twin's, at least, where they were computed in f32.
+const EXACT: f64 = 0.98;
+
+/// The share of bits that agree, at least, where the others are off by what is not shown: the last two of 24 do not. A sum of something
+/// else is further off.
+const NEAR: f64 = 0.9;
+
+/// What was found in f32, or a precision in f64 if sums say that it was that.
+pub(super) fn found(
+    compared: &Compared<'_>,
+    found: FoundPrecision,
+    plain: &Sought<'_>,
+) -> Result<FoundPrecision, Failure> {
+    let is_sum = |site| is_sum_of_shown(compared, site);
+    match compared.agreement_at(found.contract, is_sum)? {
+        Some((share, bits)) if share < EXACT && bits > NEAR => {
+            let sought = Sought { activations: Storage::Real, saved: Storage::F32, ..*plain };
+            Ok(find(compared, &sought)?.unwrap_or(found))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether a site is a sum that nothing but sums of what is shown goes into.
+fn is_sum_of_shown(compared: &Compared<'_>, site: Site) -> bool {
+    let is_shown = |site| compared.candidate.has(At { step: 0, site });
+    let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Output));
+    is_sum(&site) && way::to(site, is_shown).iter().all(is_sum)
+}
