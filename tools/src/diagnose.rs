@@ -5,8 +5,8 @@
 //! under one; `search`, what values tell of weights and parameters where no known mistake explains them; `captured`, tensors
 //! that hold another site's values; `explain`, what explains a fault best, with `networks`, what is another in one kind of them
 //! alone, and `choice`, which of several is the best; `chosen`, whose choice a token has; [`diagnosis`], one fault after the
-//! other, and `elsewhere`, what other faults have in common with it. [`detection`] asks the reverse of a dump: which mistakes
-//! it is free of.
+//! other, `elsewhere`, what other faults have in common with it, and `displaced`, numbers that are off where there is no fault.
+//! [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
 mod captured;
@@ -14,6 +14,7 @@ mod choice;
 mod chosen;
 pub mod detection;
 pub mod diagnosis;
+mod displaced;
 mod elsewhere;
 mod explain;
 pub mod lessons;

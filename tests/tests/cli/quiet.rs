@@ -75,3 +75,15 @@ fn roundings_in_other_places_are_told_as_such() {
     let ran = verify("transformers_bf16");
     assert!(ran.code == Some(0) && !ran.stdout.contains("every fault"), "{ran}");
 }
+
+/// α = 1.7 for 1.702 in every layer, within every bound: the number that says so is told, and nothing of a right run.
+#[test]
+fn a_number_that_is_off_in_every_layer_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = ["run", "m3-sharded-bf16", "--semantics", "released,gate_alpha=1.7", "--precision", "transformers_bf16"];
+    let ran = parity(folder.path(), &[&run[..], &["--out", "dump.safetensors"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let ran = parity(folder.path(), &["verify", "m3-sharded-bf16", "dump.safetensors", "--semantics", "released"]);
+    assert!(ran.code == Some(0) && ran.stdout.contains("SUSPICIOUS"), "{ran}");
+    assert!(ran.stdout.contains("with α = 1.70") && ran.stdout.contains("the configuration's 1.702"), "{ran}");
+}

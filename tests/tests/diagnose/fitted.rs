@@ -47,6 +47,16 @@ fn of_m3() {
     is_fitted(&scale, "routed_scale", "the routed experts' factor", (1.7, 2.0));
 }
 
+/// In bf16 these make one value in a hundred another, in every layer: no value is beyond its bound, and no layer unlike the others.
+#[test]
+fn what_the_twin_alone_shows() {
+    let of = |change: fn(&mut Config)| explained("m3-sharded-bf16", RoundingContract::EAGER_BF16, change);
+    let alpha = of(|config| oai(config).alpha = 1.7);
+    is_fitted(&alpha, "swiglu_alpha", "α", (1.7, 1.702));
+    assert!(alpha.fault.note.as_deref().is_some_and(|note| note.starts_with("with α = 1.70")), "{alpha:#?}");
+    is_fitted(&of(|config| oai(config).beta = 1.002), "swiglu_beta", "β", (1.002, 1.0));
+}
+
 /// What is said of a model that is read otherwise.
 fn read(case: &str, field: &'static str, value: &str, layers: Option<Vec<usize>>) -> Vec<Explained> {
     let setting = Setting::of(case, RoundingContract::EAGER_F32);

@@ -21,9 +21,6 @@ use crate::judge::way;
 /// Mistakes that come nearest alone among which its partner is looked for.
 const PARTNERS: usize = 16;
 
-/// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
-const RIGHT: f64 = 2.0;
-
 /// Attempts that are made at a time.
 const TOGETHER: usize = 32;
 
@@ -285,12 +282,12 @@ impl Comparison<'_> {
         Ok(Some(Tried { fits, left: reports.len(), reports, ..tried }))
     }
 
-    /// The sites that are suspicious by their values, if any of the `verdicts` under an assumption says so, or by the structure of what
-    /// is not the twin's.
+    /// The sites that are suspicious by their values, if any of the `verdicts` under an assumption says so, by the structure of what is
+    /// not the twin's, or by a number that makes it so.
     pub(super) fn suspicious(&self, under: &Assumption, verdicts: &[SiteReport]) -> Result<Vec<SiteReport>, Failure> {
         let is_suspicious = |report: &SiteReport| report.verdict == Verdict::Suspicious;
         let mut reports = if self.tells_structure() {
-            self.with_twin(under, self.all())?
+            self.with_displaced(under)?
         } else if verdicts.iter().any(is_suspicious) {
             self.verify(under, self.all(), None)?.sites
         } else {
@@ -370,11 +367,7 @@ impl Comparison<'_> {
         let reports = self.with_twin(&tried.assumption, self.around(fault.site))?;
         let here = reports.iter().find(|report| at(report) == at(fault));
         Ok(here.is_some_and(|report| {
-            let few = report.twin.is_none_or(|twin| {
-                let expected = RIGHT * (twin.unequal_expected + 2.0 * twin.unequal_expected.sqrt() + 2.0);
-                (twin.count - twin.equal) as f64 <= expected
-            });
-            few && report.verdict < Verdict::Suspicious
+            report.twin.is_none_or(|twin| twin.is_right()) && report.verdict < Verdict::Suspicious
         }))
     }
 }

@@ -49,7 +49,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use beside::{in_networks, unseen};
-pub(super) use parameters::fitted;
+pub(super) use parameters::{displaced, fitted};
 pub(super) use solved::{Told, describe, is_of_statistics};
 
 use std::collections::BTreeSet;

@@ -14,3 +14,14 @@ pub struct Agreement {
     /// How many a right candidate is expected to have that are not.
     pub unequal_expected: f64,
 }
+
+/// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
+const RIGHT: f64 = 2.0;
+
+impl Agreement {
+    /// Whether as few values are not the twin's as a right candidate may have.
+    pub(crate) fn is_right(&self) -> bool {
+        let most = RIGHT * (self.unequal_expected + 2.0 * self.unequal_expected.sqrt() + 2.0);
+        (self.count - self.equal) as f64 <= most
+    }
+}

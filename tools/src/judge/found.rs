@@ -52,6 +52,8 @@ pub(crate) struct Open {
     pub(crate) carried: Vec<(usize, usize, f64)>,
     /// What each site says of structure.
     pub(crate) tests: BTreeMap<Site, SiteTests>,
+    /// Of sites with other values than the twin, what number of the configuration they have otherwise.
+    pub(crate) displaced: BTreeMap<Site, String>,
 }
 
 impl From<Found> for Stored {
@@ -84,6 +86,7 @@ impl Found {
         self.missing.retain(|site| own(*site));
         self.open.carried.retain(|(_, layer, _)| own(Site::Layer(*layer, LayerSite::Output)));
         self.open.tests.retain(|site, _| own(*site));
+        self.open.displaced.retain(|site, _| own(*site));
         self
     }
 
@@ -93,6 +96,7 @@ impl Found {
         self.missing.extend(part.missing);
         self.open.carried.extend(part.open.carried);
         self.open.tests.extend(part.open.tests);
+        self.open.displaced.extend(part.open.displaced);
     }
 
     /// Says what only all parts together tell, once all are there: what layers carry, structures, and what strays in every
@@ -100,7 +104,7 @@ impl Found {
     #[must_use]
     pub fn concluded(mut self) -> Self {
         self.sites.sort_by_key(|report| (report.step, phase(report.site), report.lens, report.site));
-        let Open { carried, tests } = std::mem::take(&mut self.open);
+        let Open { carried, tests, displaced } = std::mem::take(&mut self.open);
         for (step, layer, share) in carried {
             let site = Site::Layer(layer, LayerSite::Output);
             let mut of_layer = self.sites.iter_mut().filter(|report| (report.step, report.site) == (step, site));
@@ -113,6 +117,13 @@ impl Found {
             if let Some(report) = of_site.find(|report| report.lens == Lens::Local) {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
                 report.structures = structures;
+            }
+        }
+        for (site, told) in displaced {
+            let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
+            if let Some(report) = of_site.next() {
+                report.verdict = report.verdict.max(Verdict::Suspicious);
+                report.note.get_or_insert(told);
             }
         }
         percentile::mark(&mut self.sites);

@@ -85,6 +85,11 @@ impl Structures {
 }
 
 impl SiteTests {
+    /// Whether so many values are not the twin's that it is no chance, of the precision or of something else.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
     fn of(at: AtSite) -> Self {
         let tests = at.tests();
         let columns = tests.iter().filter(|tested| is_of_column(&tested.found)).count();

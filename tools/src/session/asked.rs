@@ -14,6 +14,7 @@ use super::tokens::judge_tokens;
 use super::units::{self, Kind, Unit, Whole};
 use super::work::{self, Item, layer_of};
 use crate::compare::selection::Selection;
+use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::detection::{Detection, detect};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -169,7 +170,11 @@ impl<'a> Asking<'a> {
 
     fn execute(&self, items: &[Item], watch: &mut Watcher<'_>) -> Result<Vec<Found>, Failure> {
         let what = format!("verifying {}", self.model.name);
-        work::execute(&self.comparisons, (items, &self.lenses), &what, &mut self.behind(watch))
+        let mut found = work::execute(&self.comparisons, (items, &self.lenses), &what, &mut self.behind(watch))?;
+        for (comparison, found) in self.comparisons.iter().zip(&mut found) {
+            found.open.displaced = comparison.displaced(&Assumption::none(comparison.compared.semantics), found)?;
+        }
+        Ok(found)
     }
 
     /// Gives back pages of weights on the way, and tells how many were read.

@@ -326,13 +326,30 @@ impl<'a, 'c> Bench<'a, 'c> {
 
     /// Whether values are the candidate's that were not, by more than what becomes so by chance.
     pub(in crate::diagnose) fn is_more(&self, values: &Array2<f64>) -> bool {
+        self.is_more_by(SIGNIFICANT, values)
+    }
+
+    /// The same by so many standard deviations of what becomes so by chance.
+    pub(super) fn is_more_by(&self, deviations: f64, values: &Array2<f64>) -> bool {
         let [won, lost] = self.won_and_lost(values);
-        won as f64 - lost as f64 > SIGNIFICANT * ((won + lost) as f64).sqrt()
+        won as f64 - lost as f64 > deviations * ((won + lost) as f64).sqrt()
     }
 
     /// Whether that is so, or some few are, and none is not that was.
     pub(in crate::diagnose) fn has_more(&self, values: &Array2<f64>) -> bool {
         matches!(self.won_and_lost(values), [won, 0] if won > 0) || self.is_more(values)
+    }
+
+    /// How far a change may be off that makes these values of the twin's, as a share of itself and in three standard deviations: as many
+    /// values are won as it is large, and as many may be by chance as are won, lost, or still others.
+    pub(super) fn doubt_of(&self, values: &Array2<f64>) -> f64 {
+        let [won, lost] = self.won_and_lost(values);
+        let Share { count, equal } = self.equal(values);
+        if won > lost {
+            3.0 * ((won + lost + count - equal) as f64).sqrt() / (won - lost) as f64
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// How many values are the candidate's that were not, and the other way round.

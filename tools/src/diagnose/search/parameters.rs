@@ -18,6 +18,7 @@ use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue};
 use crate::diagnose::share::Share;
 use crate::failure::Failure;
+use crate::judge::agreement::Agreement;
 
 /// By how much positions may be off.
 const OFFSETS: i32 = 64;
@@ -27,6 +28,10 @@ const SECTIONS: usize = 16;
 
 /// How often a value is corrected.
 const ROUNDS: usize = 6;
+
+/// Standard deviations of chance by which more values are the candidate's, where nothing else says that a number is another than the
+/// configuration's: once in 10⁹ by chance.
+const CERTAIN: f64 = 6.0;
 
 /// How many of the least values of a grid are refined.
 const REFINED: usize = 2;
@@ -49,23 +54,32 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue, is_unexplained: bool) ->
         let Some(configured) = (parameter.configured)(&config) else { continue };
         let search = || parameter.search(bench);
         let fit = if is_alone && epsilons::is_one(parameter) { *epsilon.get_or_init(search) } else { search() };
-        let Some(fit) = fit else { continue };
-        if (fit.value - configured).abs() <= fit.error {
-            continue;
-        }
-        let mut best: Option<(Share, Assumed)> = None;
-        for value in near(fit) {
-            let assumed = parameter.assumed(value);
-            // A number may be none that the operator takes.
-            let Ok(share) = bench.share_under(std::slice::from_ref(&assumed)) else { continue };
-            if best.as_ref().is_none_or(|(most, _)| share.exceeds(*most)) {
-                best = Some((share, assumed));
-            }
-        }
-        found.extend(best.map(|(_, assumed)| assumed));
+        let fit = fit.filter(|fit| (fit.value - configured).abs() > fit.error);
+        let Some(fit) = fit.or_else(|| parameter.nudged(bench, configured)) else { continue };
+        found.extend(parameter.best(bench, fit).map(|(_, assumed)| assumed));
     }
     found.extend(offset(bench, clue)?);
     Ok(found)
+}
+
+/// A number that a candidate has otherwise than the configuration, where that is so little that only its twin shows it: with it, as
+/// many values are the twin's as a right candidate has, of which too few are without it.
+pub(in crate::diagnose) fn displaced(bench: &Bench<'_, '_>, agreement: &Agreement) -> Option<(Fitted, Share)> {
+    let config = bench.config();
+    let mut best: Option<(Fitted, Share)> = None;
+    for parameter in all().filter(|parameter| parameter.is_touched(bench)) {
+        let Some(configured) = (parameter.configured)(&config) else { continue };
+        let Some(fit) = parameter.nudged(bench, configured) else { continue };
+        let Some((share, assumed)) = parameter.best(bench, fit) else { continue };
+        let Ok(values) = bench.twin_under(&[assumed]) else { continue };
+        let fit = parameter.told_by_values(bench, fit, configured);
+        let is_right = Agreement { equal: share.equal, ..*agreement }.is_right();
+        if is_right && bench.is_more_by(CERTAIN, &values) && best.as_ref().is_none_or(|(_, most)| share.exceeds(*most))
+        {
+            best = Some((Fitted { parameter: parameter.name, fit, configured }, share));
+        }
+    }
+    best
 }
 
 /// The parameter that a mistake changes, as values have it, beside what was assumed.
@@ -84,8 +98,9 @@ pub(in crate::diagnose) fn fitted(bench: &Bench<'_, '_>, assumed: &Assumed) -> O
     else {
         return None;
     };
-    let fit = parameter.refined(bench, value).ok().flatten();
-    fit.map(|fit| Fitted { parameter: parameter.name, fit, configured })
+    let fit = parameter.refined(bench, value).ok().flatten()?;
+    let fit = parameter.told_by_values(bench, fit, configured);
+    Some(Fitted { parameter: parameter.name, fit, configured })
 }
 
 impl Parameter {
@@ -130,6 +145,34 @@ impl Parameter {
         });
         let (off, place) = sections.min_by(|a, b| a.0.total_cmp(&b.0))?;
         if off > NEARER * bench.off() { None } else { self.refined(bench, self.at(place)).ok().flatten() }
+    }
+
+    /// A value next to the configuration's, from where values in few bits seem as near. Its error is that of what is rounded on the way,
+    /// which the twin performs: whether it is another number is seen by the values that it reproduces.
+    fn nudged(&self, bench: &Bench<'_, '_>, configured: f64) -> Option<Fit> {
+        let fit = configured.is_finite().then(|| self.refined(bench, configured).ok().flatten())??;
+        (fit.value != configured).then_some(fit)
+    }
+
+    /// A fit with the error that it has by how many values it reproduces, where that is less than by how far they are apart.
+    fn told_by_values(&self, bench: &Bench<'_, '_>, fit: Fit, configured: f64) -> Fit {
+        let Ok(values) = bench.twin_under(&[self.assumed(fit.value)]) else { return fit };
+        let error = bench.doubt_of(&values) * (fit.value - configured).abs();
+        Fit { error: if error < fit.error { error } else { fit.error }, ..fit }
+    }
+
+    /// Of the numbers within a fit's error, with few digits first, the one that reproduces the most values, and how many these are.
+    fn best(&self, bench: &Bench<'_, '_>, fit: Fit) -> Option<(Share, Assumed)> {
+        let mut best: Option<(Share, Assumed)> = None;
+        for value in near(fit) {
+            let assumed = self.assumed(value);
+            // A number may be none that the operator takes.
+            let Ok(share) = bench.share_under(std::slice::from_ref(&assumed)) else { continue };
+            if best.as_ref().is_none_or(|(most, _)| share.exceeds(*most)) {
+                best = Some((share, assumed));
+            }
+        }
+        best
     }
 
     /// A value that is near, corrected by least squares, and three standard deviations of it. What the twin rounds on the way has
