@@ -53,6 +53,7 @@ fn what_the_twin_alone_shows() {
     let of = |change: fn(&mut Config)| explained("m3-sharded-bf16", RoundingContract::EAGER_BF16, change);
     let alpha = of(|config| oai(config).alpha = 1.7);
     is_fitted(&alpha, "swiglu_alpha", "α", (1.7, 1.702));
+    assert!(alpha.fitted.as_ref().is_some_and(|fitted| fitted.fit.error < 0.001), "{alpha:#?}");
     assert!(alpha.fault.note.as_deref().is_some_and(|note| note.starts_with("with α = 1.70")), "{alpha:#?}");
     is_fitted(&of(|config| oai(config).beta = 1.002), "swiglu_beta", "β", (1.002, 1.0));
 }

@@ -139,10 +139,10 @@ impl Comparison<'_> {
         Ok((instead, found.into_iter().map(|(named, (_, shares))| (named, shares)).collect()))
     }
 
-    /// What the candidate has at a site, if it shows all tokens there, and numbers alone.
+    /// What the candidate has at a site, if it shows all tokens there in the model's size, and numbers alone.
     fn whole(&self, place: At) -> Result<Option<Array2<f64>>, Failure> {
         let (candidate, extent) = (self.compared.candidate, self.extent(place.step));
-        if !candidate.has(place) || candidate.shown(place, extent)?.is_some() {
+        if !self.shows(place) || candidate.shown(place, extent)?.is_some() {
             return Ok(None);
         }
         let values = candidate.matrix(place, extent)?;

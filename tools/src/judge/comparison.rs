@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use fixtures::checkpoint::held::HeldWeights;
+use fixtures::names::at::At;
 use reference::models::decoder::Decoder;
 use reference::{Error, RoundingContract};
 
+use super::candidate::other_size;
 use super::compared::Compared;
 use super::lens::Lens;
-use super::verification::Verification;
+use super::verification::{Verification, extent};
 
 /// What is compared, and how the candidate rounds.
 #[derive(Clone, Copy)]
@@ -35,6 +37,12 @@ impl<'a> Comparison<'a> {
     pub fn model(&self) -> Result<Decoder<'_>, Error> {
         let Compared { config, semantics, media, hidden, .. } = self.compared;
         Ok(Decoder::new(config, semantics, &self.weights)?.seeing(media).reading(hidden))
+    }
+
+    /// Whether the candidate shows a site in a step, of the size that it has in the model.
+    pub(crate) fn shows(&self, at: At) -> bool {
+        let Compared { candidate, config, steps, media, .. } = self.compared;
+        candidate.has(at) && other_size(candidate, config, at, extent(steps, media, at.step)).is_none()
     }
 
     /// The lenses on their way through some of the reference's layers.

@@ -140,7 +140,7 @@ impl<'a, 'c> Bench<'a, 'c> {
     pub(super) fn shown(&self, site: Site) -> Result<Option<Array2<f64>>, Failure> {
         let at = At { site, ..self.at };
         let candidate = self.comparison.compared.candidate;
-        let shown = candidate.has(at).then(|| candidate.matrix(at, self.comparison.extent(at.step)));
+        let shown = self.comparison.shows(at).then(|| candidate.matrix(at, self.comparison.extent(at.step)));
         shown.transpose()
     }
 
@@ -159,7 +159,7 @@ impl<'a, 'c> Bench<'a, 'c> {
         let mut each = Vec::new();
         for step in 0..self.comparison.compared.steps.len() {
             let (at, extent) = (At { step, site }, self.comparison.extent(step));
-            if !candidate.has(at) || candidate.shown(at, extent)?.is_some() {
+            if !self.comparison.shows(at) || candidate.shown(at, extent)?.is_some() {
                 return Ok(None);
             }
             each.push(candidate.matrix(at, extent)?);
