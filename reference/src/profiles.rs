@@ -222,6 +222,20 @@ pub const PROFILES: [Profile; 15] = [
     of(("mlx_f16", "mlx"), Storage::F16, MLX, (MLX_MODES, MLX_SOURCE)),
 ];
 
+impl Profile {
+    /// The one that a contract is nearest to.
+    pub fn closest(contract: &RoundingContract) -> &'static Profile {
+        let distance = |profile: &&Profile| differing(contract, &profile.contract).len();
+        PROFILES.iter().min_by_key(distance).expect("there are profiles")
+    }
+}
+
+/// The fields of a contract that are not another's, with their values.
+fn differing(contract: &RoundingContract, from: &RoundingContract) -> Vec<(&'static str, String)> {
+    let pairs = contract.fields().into_iter().zip(from.fields());
+    pairs.filter(|(own, other)| own != other).map(|(own, _)| own).collect()
+}
+
 /// Presets and profiles, by name.
 fn named() -> impl Iterator<Item = (&'static str, RoundingContract)> {
     RoundingContract::PRESETS.into_iter().chain(PROFILES.iter().map(|p| (p.name, p.contract)))
@@ -260,17 +274,11 @@ impl RoundingContract {
 /// The closest preset and what differs from it, in the form that parses.
 impl fmt::Display for RoundingContract {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differing = |preset: &RoundingContract| {
-            let own = self.fields().into_iter().zip(preset.fields());
-            own.filter(|(own, preset)| own != preset)
-                .map(|((name, value), _)| format!(",{name}={value}"))
-                .collect::<Vec<_>>()
-        };
         // Of equals, an engine's profile is told, not the preset that it is made from.
         let is_base = |name: &str| name.starts_with("eager_");
-        let distance = |(name, preset): &(&str, RoundingContract)| (differing(preset).len(), is_base(name));
+        let distance = |(name, preset): &(&str, RoundingContract)| (differing(self, preset).len(), is_base(name));
         let (name, closest) = named().min_by_key(distance).expect("there are presets");
         f.write_str(name)?;
-        differing(&closest).into_iter().try_for_each(|field| f.write_str(&field))
+        differing(self, &closest).into_iter().try_for_each(|(field, value)| write!(f, ",{field}={value}"))
     }
 }

@@ -32,11 +32,15 @@ use tools::judge::verification::Verification;
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
+use crate::cli::parity;
+use crate::saved::run_and_saved;
+
 const TEXT: [u32; 12] = [5, 9, 2, 33, 17, 21, 4, 11, 38, 0, 26, 8];
 
 /// Every documented mode of every profile that stores activations in 16 bits, one point at a time.
 fn documented() -> impl Iterator<Item = RoundingContract> {
-    let narrow = PROFILES.iter().filter(|profile| profile.contract.activations != Storage::F32);
+    let is_narrow = |storage| matches!(storage, Storage::Bf16 | Storage::F16);
+    let narrow = PROFILES.iter().filter(move |profile| is_narrow(profile.contract.activations));
     narrow.flat_map(|profile| {
         let other = profile.modes.iter().copied().flatten();
         let other = other.map(|way| profile.contract.in_way(way).expect("a profile's fields"));
@@ -237,4 +241,18 @@ fn a_dump_in_eight_bits_is_refused() {
         let said = refused(&[("model.layers.0.input_layernorm", norm)]);
         assert!(said.starts_with("activations are saved in 8 bits at 1 of 1 sites"), "{said}");
     }
+}
+
+/// While its precision was sought, a mistake was in the values: once that is known, it is another, and what that rounds is no second
+/// mistake.
+#[test]
+fn a_precision_that_a_mistake_hides_is_found_behind_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let eager = "transformers_bf16,attention=eager";
+    let how = ["--semantics", "released,query_channels=8", "--precision", eager];
+    run_and_saved("m2-sharded-bf16", &how, Storage::Bf16, &folder.path().join("dump.safetensors"));
+    let ran = parity(folder.path(), &["diagnose", "m2-sharded-bf16", "dump.safetensors"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("scores_of_fewer_channels (query_channels=8)"), "{ran}");
+    assert!(ran.stdout.contains("(100.0 %), without it") && ran.stdout.ends_with("is left unexplained\n"), "{ran}");
+    assert!(!ran.stdout.contains("softmax_bf16"), "{ran}");
 }

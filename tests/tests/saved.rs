@@ -75,7 +75,7 @@ fn right_values_are_right_as_they_were_saved() {
 #[test]
 fn a_wider_type_is_found_behind_what_is_saved() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let [ran, path] = ["ran.safetensors", "dump.safetensors"].map(|name| folder.path().join(name));
+    let path = folder.path().join("dump.safetensors");
     let f64_in_f32 = (Storage::Real, Storage::F32);
     for (case, precision, (computed, saved)) in [
         ("m2-gqa3-f32", "transformers_f16", (Storage::F16, Storage::Bf16)),
@@ -84,19 +84,7 @@ fn a_wider_type_is_found_behind_what_is_saved() {
         ("m3-gqa4-f32", "ideal", f64_in_f32),
         ("m3-gqa4-f32", "ideal", (Storage::Real, Storage::Real)),
     ] {
-        let run = parity(folder.path(), &["run", case, "--precision", precision, "--out", "ran.safetensors"]);
-        assert_eq!(run.code, Some(0), "{run}");
-        let shown = Dump::open(&ran).expect("it was just written");
-        let mut writer = DumpWriter::create(&path).expect("writable");
-        let setting = Setting::of(case, RoundingContract::IDEAL);
-        for at in module_outputs(&setting) {
-            let name = at.to_string();
-            let Ok(tensor) = shown.tensor(&name) else { continue };
-            let values = tensor.values::<f64>().into_iter().map(|x| saved.nearest(x)).collect::<Vec<f64>>();
-            let tensor = Tensor::stored(saved, tensor.shape().to_vec(), values).expect("as many");
-            writer.write(&name, &tensor).expect("writable");
-        }
-        finish(writer, &setting);
+        run_and_saved(case, &["--precision", precision], saved, &path);
         let saved = if saved == computed { Storage::Real } else { saved };
         let sites = judged(case, (computed, saved), &path);
         assert!(sites.len() > 20, "{case}: {} sites", sites.len());
@@ -127,6 +115,24 @@ fn no_wider_type_is_found_behind_other_sums() {
         let sites = judged("m2-gqa3-f32", (Storage::F32, Storage::Real), &path);
         assert_eq!(wrong(&sites).is_empty(), mistakes.is_empty());
     }
+}
+
+/// What modules give in a run of a case, as someone saves it who says nothing of it but its tokens.
+pub(super) fn run_and_saved(case: &str, how: &[&str], saved: Storage, path: &Path) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = parity(folder.path(), &[&["run", case, "--out", "ran.safetensors"], how].concat());
+    assert_eq!(run.code, Some(0), "{run}");
+    let shown = Dump::open(&folder.path().join("ran.safetensors")).expect("it was just written");
+    let mut writer = DumpWriter::create(path).expect("writable");
+    let setting = Setting::of(case, RoundingContract::IDEAL);
+    for at in module_outputs(&setting) {
+        let name = at.to_string();
+        let Ok(tensor) = shown.tensor(&name) else { continue };
+        let values = tensor.values::<f64>().into_iter().map(|x| saved.nearest(x)).collect::<Vec<f64>>();
+        let tensor = Tensor::stored(saved, tensor.shape().to_vec(), values).expect("as many");
+        writer.write(&name, &tensor).expect("writable");
+    }
+    finish(writer, &setting);
 }
 
 /// What modules give, but for choices.

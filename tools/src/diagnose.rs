@@ -5,7 +5,8 @@
 //! under one; `search`, what values tell of weights and parameters where no known mistake explains them; `captured`, tensors
 //! that hold another site's values; `explain`, what explains a fault best, with `networks`, what is another in one kind of them
 //! alone, and `choice`, which of several is the best; `chosen`, whose choice a token has; [`diagnosis`], one fault after the
-//! other, `elsewhere`, what other faults have in common with it, and `displaced`, numbers that are off where there is no fault.
+//! other, `elsewhere`, what other faults have in common with it, `displaced`, numbers that are off where there is no fault,
+//! and `refound`, the precision once a mistake is known.
 //! [`detection`] asks the reverse of a dump: which mistakes it is free of.
 
 pub mod catalogue;
@@ -23,6 +24,7 @@ mod pattern;
 #[cfg(feature = "lapack")]
 mod rank;
 mod reach;
+mod refound;
 mod search;
 mod share;
 mod sizes;

@@ -19,6 +19,8 @@ pub struct Comparison<'a> {
     pub(crate) compared: Compared<'a>,
     /// How the candidate rounds.
     pub(crate) contract: RoundingContract,
+    /// Whether that was found in its values, and may be found to be another once it is known what else they have.
+    pub(crate) is_found: bool,
     /// The model's weights, as the candidate's implementation holds them.
     pub(crate) weights: HeldWeights<'a>,
 }
@@ -29,6 +31,7 @@ impl<'a> Comparison<'a> {
         Comparison {
             compared,
             contract,
+            is_found: false,
             weights: HeldWeights::under(&contract, compared.config.norm_weight, compared.weights),
         }
     }

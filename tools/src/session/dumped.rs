@@ -155,7 +155,8 @@ impl Dumped {
 
     /// It, and the model that it is put next to.
     pub fn comparison<'a>(&'a self, model: &'a Model) -> Comparison<'a> {
-        Comparison::new(self.compared(model), self.known.contract)
+        let comparison = Comparison::new(self.compared(model), self.known.contract);
+        Comparison { is_found: self.known.is_found, ..comparison }
     }
 }
 

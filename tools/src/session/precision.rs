@@ -23,6 +23,8 @@ pub struct Known {
     pub contract: RoundingContract,
     /// In words.
     pub from: String,
+    /// Whether that is from the values, among documented precisions.
+    pub is_found: bool,
     /// That the values are coarser than this says, or were converted when they were saved, where they are.
     pub coarser: Option<String>,
 }
@@ -43,7 +45,7 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
         (None, None) => return found(dump, compared),
     };
-    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into() })
+    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false })
 }
 
 /// The documented precision that agrees best with what activations are stored in.
@@ -78,7 +80,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let found = autocast::found(compared, found, &plain, (said, &types))?;
     let Some(mut found) = found else {
         let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
-        return Ok(Known { contract, from: stored, coarser: None });
+        return Ok(Known { contract, from: stored, is_found: false, coarser: None });
     };
     autocast::require_known(compared, apart, &found)?;
     if activations == Storage::F32 && found.contract.autocast == Autocast::Off {
@@ -109,7 +111,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         )
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
-    Ok(Known { contract: *contract, from, coarser })
+    Ok(Known { contract: *contract, from, is_found: true, coarser })
 }
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
@@ -120,7 +122,7 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
-    Ok(Known { contract: RoundingContract::EAGER_F32, from, coarser: None })
+    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None })
 }
 
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.

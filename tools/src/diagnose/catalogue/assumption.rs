@@ -66,6 +66,13 @@ impl Assumption {
         }
     }
 
+    /// Whether all that is assumed is a reading, in all layers and calls.
+    pub(in crate::diagnose) fn is_reading(&self) -> bool {
+        let Assumption { semantics: _, mistakes: _, readings, changes, later, order, unseen, instead } = self;
+        let is_more = !unseen.is_empty() || !instead.is_empty() || !order.is_empty();
+        readings.is_empty() && changes.is_empty() && later.is_empty() && !is_more
+    }
+
     /// One more.
     pub fn and(&self, assumed: Assumed) -> Result<Self, Failure> {
         let mut more = self.clone();
