@@ -155,9 +155,10 @@ impl Config {
                 MsaSelect::HeadMax => 1,
             },
             blocks: Blocks {
+                size: semantics.msa_block.unwrap_or(index.blocks.size),
+                local: semantics.msa_local_block.unwrap_or(index.blocks.local),
                 top_k: semantics.msa_top_k.unwrap_or(index.blocks.top_k),
                 init: semantics.msa_init_block.unwrap_or(index.blocks.init),
-                ..index.blocks
             },
             ..index
         });

@@ -1,9 +1,8 @@
 //! The points on which the documents disagree with one another or with the released model, and change the equations.
 //!
-//! Each is one row of a table, with its label in part D of the specification and what each side says; rows without a label
-//! are points on which no document is in doubt and ports are known to slip (part F). Points that only change where a value
-//! is rounded are in [`crate::rounding`]. A point on which the documents speak with one voice follows them under
-//! [`Semantics::DOCUMENTS`]; elsewhere both presets take the reading that the released model has.
+//! Each is one row of a table, with its label in part D of the specification and what each side says; rows without one are points
+//! where ports are known to slip (part F). Where a value is rounded is said in [`crate::rounding`]. A point on which the documents
+//! speak with one voice follows them under [`Semantics::DOCUMENTS`]; elsewhere both presets take the released model's reading.
 //! S0 to S4 are the documents 000 to 004, as the specification cites them, CH and § their chapters and sections.
 
 mod attention;
@@ -199,6 +198,10 @@ table! {
         msa_local: word MsaLocal = MsaLocal::OwnBlock;
         /// D23: first blocks that are forced, instead of the config's. S1 lists them without saying more; the code: none.
         msa_init_block: number Option<usize> = None, common to layers;
+        /// Blocks up to its own that are forced, instead of the config's.
+        msa_local_block: number Option<usize> = None, common to layers;
+        /// Keys of a block, instead of the config's.
+        msa_block: number Option<usize> = None, common to both;
         /// D24: by what token scores are scaled. S1 CH3.5 and the code: nothing, which chooses alike.
         msa_score_scale: word MsaScoreScale = MsaScoreScale::One;
         /// Of what a block's score is made. S1 explains why it is the largest; an engine has a second.
@@ -361,8 +364,7 @@ table! {
         merge_gelu: word_or_config Option<Gelu> = None;
     }
     axial_rope common to both {
-        /// D52: which channels form a pair that rotates with time, height or width. S1's text suggests each axis's own run
-        /// of channels; the code has halves of all.
+        /// D52: which channels form a pair. S1's text suggests each axis's own run of channels; the code has halves of all.
         axial_pair: word AxialPair = AxialPair::Half;
         /// In what order the rotation takes patches to come.
         axial_order: word AxialOrder = AxialOrder::Merged;

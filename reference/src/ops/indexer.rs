@@ -12,10 +12,10 @@
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k = d; C4 b, K ≥ 1; C5 H = G, unless one choice
 //!   serves all groups.
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
-//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials or the
-//!   largest absolute value for the maximum.
-//!   Slips of ports: the last block is filled up with zeros; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to
-//!   bf16; a group has the m of another head, or of all; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋, or that of the first
+//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials, the
+//!   largest absolute value or the smallest for the maximum.
+//!   Slips of ports: the last block is filled up with zeros, or has m = −∞ unless it is full; s(h,i,j) counts for all j of block
+//!   ⌊pᵢ/b⌋; s is rounded to bf16; a group has the m of another head, or of all, or of the sum of their s; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋, or that of the first
 //!   or last of a tile of i; pᵢ = i;
 //!   m(h,i,c) is taken over keys one late.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
@@ -102,7 +102,7 @@ pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T
     p.check(q.dim(), k.dim())?;
     let mut maxima = Array2::zeros((q.nrows() * p.groups, p.count(k.nrows())));
     for_each_part(&mut maxima, p.groups, |first, rows| {
-        let scores = p.scores(q, k, first, rows);
+        let scores = p.summed(p.scores(q, k, first, rows));
         let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
         for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
             p.pool(scores, p.seen(p.position(q.nrows(), k.nrows(), first + row / p.heads), k.nrows()), out);
@@ -260,8 +260,12 @@ impl Indexer {
         let size = self.blocks.size;
         for (block, m) in out.iter_mut().enumerate() {
             *m = self.pooled(scores.slice(s![self.keys(block, seen.min(scores.len()))]));
-            if self.pad == MsaPad::Zero && (block + 1) * size > scores.len() {
-                *m = if *m < T::zero() { T::zero() } else { *m };
+            if (block + 1) * size > scores.len() {
+                *m = match self.pad {
+                    MsaPad::Zero if *m < T::zero() => T::zero(),
+                    MsaPad::Dropped => T::neg_infinity(),
+                    MsaPad::Zero | MsaPad::Masked => *m,
+                };
             }
         }
     }
@@ -280,6 +284,7 @@ impl Indexer {
             MsaPool::Max => top,
             MsaPool::Mean => visible.iter().fold(T::zero(), |sum, &x| sum + x) / T::of(visible.len() as f64),
             MsaPool::Absolute => largest(&mut visible.iter().map(|x| x.abs())),
+            MsaPool::Min => -largest(&mut visible.iter().map(|x| -*x)),
             MsaPool::Lse => top + visible.iter().fold(T::zero(), |sum, &x| sum + (x - top).exp()).ln(),
         }
     }
@@ -288,11 +293,23 @@ impl Indexer {
     fn heads_of(&self, group: usize) -> Range<usize> {
         let one = |head: usize| head..head + 1;
         match (self.select, self.of) {
-            (MsaSelect::PerGroup, IndexHeads::Own) => one(group),
+            (MsaSelect::PerGroup, IndexHeads::Own | IndexHeads::TokenSum) => one(group),
+            (MsaSelect::PerGroup, IndexHeads::First) => one(0),
             (MsaSelect::PerGroup, IndexHeads::Next) => one((group + 1) % self.heads),
             (MsaSelect::PerGroup, IndexHeads::Reversed) => one(self.heads - 1 - group),
             _ => 0..self.heads,
         }
+    }
+
+    /// s, a row a head: the sum of all heads' in each of them, where a port takes that.
+    fn summed<T: Real>(&self, mut scores: Array2<T>) -> Array2<T> {
+        if self.of == IndexHeads::TokenSum {
+            for mut heads in scores.axis_chunks_iter_mut(Axis(0), self.heads) {
+                let sum = heads.sum_axis(Axis(0));
+                heads.rows_mut().into_iter().for_each(|mut row| row.assign(&sum));
+            }
+        }
+        scores
     }
 
     /// The rows of groups of the rows of heads.

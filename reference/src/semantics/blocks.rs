@@ -54,6 +54,8 @@ pub enum MsaPool {
     Lse,
     /// The largest of their absolute values.
     Absolute,
+    /// The smallest.
+    Min,
 }
 
 /// What the last block of keys is filled up with before its largest score is taken.
@@ -64,6 +66,8 @@ pub enum MsaPad {
     Masked,
     /// Zeros, which are larger than negative scores.
     Zero,
+    /// It has no score, if it is not full.
+    Dropped,
 }
 
 /// By which weights the index branch norms its queries and keys.
@@ -128,6 +132,10 @@ pub enum IndexHeads {
     Next,
     /// The heads in reverse.
     Reversed,
+    /// The first, for all groups.
+    First,
+    /// All heads', added up token by token before the largest is taken.
+    TokenSum,
 }
 
 /// Which tokens the index branch scores for a token.

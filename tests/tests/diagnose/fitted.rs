@@ -120,7 +120,16 @@ fn of_what_a_cache_keeps() {
 /// What blocks of keys are chosen by.
 #[test]
 fn of_an_index_branch() {
-    for (field, value) in [("msa_pool", "absolute"), ("index_shift", "1"), ("index_cache_type", "e4m3")] {
+    for (field, value) in [
+        ("msa_pool", "absolute"),
+        ("msa_pool", "min"),
+        ("msa_pad", "dropped"),
+        ("msa_block", "16"),
+        ("msa_local_block", "2"),
+        ("index_heads", "first"),
+        ("index_shift", "1"),
+        ("index_cache_type", "e4m3"),
+    ] {
         let explained = read("m3-gqa4-f32", field, value, None);
         let [explained] = &explained[..] else { panic!("{explained:#?}") };
         assert_eq!(explained.way, format!("{field}={value}"));

@@ -45,7 +45,7 @@ fn semantics() -> impl Strategy<Value = Semantics> {
     use prop::sample::select;
     let select_for = select(vec![MsaSelect::PerGroup, MsaSelect::HeadMax]);
     let local = select(vec![MsaLocal::OwnBlock, MsaLocal::FirstBlock, MsaLocal::None]);
-    let pool = select(vec![MsaPool::Max, MsaPool::Max, MsaPool::Mean, MsaPool::Lse, MsaPool::Absolute]);
+    let pool = select(vec![MsaPool::Max, MsaPool::Max, MsaPool::Mean, MsaPool::Lse, MsaPool::Absolute, MsaPool::Min]);
     let scale = select(vec![MsaScoreScale::One, MsaScoreScale::HeadDim]);
     (select_for, local, pool, scale).prop_map(|(msa_select, msa_local, msa_pool, msa_score_scale)| Semantics {
         msa_select,

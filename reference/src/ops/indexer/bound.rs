@@ -42,7 +42,7 @@ impl Indexer {
         let mut error = ErrorBound::exact(maxima.dim());
         error.carried = carried(q, k);
         let (n, s) = (q.dim().0, k.dim().0);
-        for (part, scores) in self.parts(q, k).enumerate() {
+        for (part, scores) in self.parts(q, k).map(|scores| self.added_up(scores)).enumerate() {
             for row in 0..scores.value.nrows() / self.heads * self.groups {
                 let (i, group) = (row / self.groups, row % self.groups);
                 let seen = self.seen(self.position(n, s, part * TOGETHER + i), s);
@@ -54,7 +54,11 @@ impl Indexer {
                         continue;
                     }
                     let at = [part * TOGETHER * self.groups + row, block];
-                    let padded = self.pad == MsaPad::Zero && (block + 1) * self.blocks.size > s;
+                    let is_partial = (block + 1) * self.blocks.size > s;
+                    if is_partial && self.pad == MsaPad::Dropped {
+                        continue;
+                    }
+                    let padded = is_partial && self.pad == MsaPad::Zero;
                     let heads = heads.clone().map(|head| {
                         let of = |x: &Array2<f64>| x.slice(s![head, tokens.clone()]).to_owned();
                         self.pooled_error(
@@ -114,6 +118,11 @@ impl Indexer {
                 let (certain, sigma) = of_maximum(&all, value);
                 [value, certain, sigma]
             }
+            MsaPool::Min => {
+                let all: Vec<[f64; 3]> = all.iter().map(|[s, certain, sigma]| [-s, *certain, *sigma]).collect();
+                let (certain, sigma) = of_maximum(&all, -value);
+                [value, certain, sigma]
+            }
             MsaPool::Mean => {
                 let size = s.iter().zip(certain).map(|(s, c)| s.abs() + c).sum::<f64>() / count;
                 let own = gamma(s.len() + 1, unit) * size + FLUSHED;
@@ -151,6 +160,27 @@ impl Indexer {
             }
             self.as_kept(Scores { value, certain, sigma })
         })
+    }
+
+    /// The sum of all heads' scores in the place of each, where a port takes that.
+    fn added_up(&self, scores: Scores) -> Scores {
+        if self.of != IndexHeads::TokenSum {
+            return scores;
+        }
+        let (mut certain, mut sigma) = (scores.certain.clone(), scores.sigma.clone());
+        for (at, &value) in scores.value.indexed_iter().filter(|(_, value)| **value > f64::NEG_INFINITY) {
+            let (first, key) = (at.0 / self.heads * self.heads, at.1);
+            let of = |head: usize| {
+                [
+                    scores.value[[first + head, key]],
+                    scores.certain[[first + head, key]],
+                    scores.sigma[[first + head, key]],
+                ]
+            };
+            let all: Vec<[f64; 3]> = (0..self.heads).map(of).collect();
+            (certain[at], sigma[at]) = self.of_sum(&all, 1.0);
+        }
+        Scores { value: self.summed(scores.value), certain, sigma }
     }
 
     /// Scores as they are kept: those that truth and device round differ where a middle of two neighbours is near.

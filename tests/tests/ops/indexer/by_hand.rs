@@ -86,6 +86,8 @@ fn a_port_may_take_other_heads_scores() {
     assert_eq!(of(IndexHeads::Sum), some(&[1, 1]));
     assert_eq!(of(IndexHeads::Mean), some(&[1, 1]));
     assert_eq!(of(IndexHeads::Max), some(&[0, 0]));
+    assert_eq!(of(IndexHeads::First), some(&[0, 0]));
+    assert_eq!(of(IndexHeads::TokenSum), some(&[1, 1]));
 }
 
 /// Without the largest, the mean of the first is 1, of the second 5.5, of the third 7, of the fourth 0.5.
@@ -96,6 +98,10 @@ fn pools() {
     let absolute = Indexer { pool: MsaPool::Absolute, ..p };
     let maxima = block_max(&absolute, array![[1.0]].view(), array![[-7.0], [3.0]].view()).expect("good");
     assert_eq!(maxima[[0, 0]], 7.0);
+    // The smallest: −3, 2, 7, 0, and −50 of the last, which is half a block.
+    let smallest = Indexer { pool: MsaPool::Min, ..p };
+    assert_eq!(last(&smallest, &KEYS), some(&[2, 1, 3, 0]));
+    assert_eq!(last(&Indexer { pad: MsaPad::Dropped, ..p }, &[1.0, 2.0, 3.0]), [Some(0), None]);
     // ln(e² + e⁹) = 9.0009, ln 2 + 7 = 7.69.
     let p = Indexer { pool: MsaPool::Lse, ..p };
     assert_eq!(last(&p, &KEYS), some(&[1, 2, 0, 3]));

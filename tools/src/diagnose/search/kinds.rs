@@ -186,6 +186,25 @@ pub(super) static INDEX_POOL: Mistake = kind(
     "a block's score is the largest of its tokens' absolute values",
     "a block's score is the largest of its tokens': a large negative one is the least relevant",
 );
+pub(super) static INDEX_MIN: Mistake = kind(
+    "index_min_pool",
+    "a block's score is the smallest of its tokens'",
+    "a block's score is the largest of its tokens'",
+);
+pub(super) static INDEX_BLOCK: Mistake =
+    kind("index_block_size", "the keys are cut into blocks of another size, which are chosen and read", CONFIGURED);
+pub(super) static INDEX_LOCAL: Mistake =
+    kind("index_local_blocks", "another number of blocks up to a token's own are forced", CONFIGURED);
+pub(super) static INDEX_PARTIAL: Mistake = kind(
+    "index_last_block_dropped",
+    "the last block of keys has no score as long as it is not full",
+    "keys that are not there yet are masked, and the others count",
+);
+pub(super) static INDEX_HEADS: Mistake = kind(
+    "index_heads_shared",
+    "all groups' blocks are chosen by the first index head, or by all heads' scores, added up token by token",
+    "each group has the choice of its own index head",
+);
 pub(super) static INDEX_SHIFT: Mistake = kind(
     "index_keys_shifted",
     "the index branch takes a block's score of keys that begin one late or one early",
