@@ -143,7 +143,7 @@ impl Attention {
                     for j in (0..row.probability.len()).filter(|&j| softmax.scores[[i, j]] > f64::NEG_INFINITY) {
                         let (p, at) = (row.probability[j], [first + i, j]);
                         c[at] = row.certain(j, scores.certain[[i, j]], own, floor);
-                        if self.softmax == ScoreType::Bf16 || self.shows_narrowed() {
+                        if self.softmax == ScoreType::Bf16 {
                             (c[at], s[at]) = self.narrow(p, c[at]);
                             continue;
                         }
@@ -156,9 +156,7 @@ impl Attention {
             }
         });
         match (self.order, self.softmax) {
-            (AttentionRound::Eager, ScoreType::F32) if !self.narrowed => {
-                error.rounded(p.view(), self.probabilities.storage)
-            }
+            (AttentionRound::Eager, ScoreType::F32) => error.rounded(p.view(), self.probabilities.storage),
             _ => error,
         }
     }
@@ -174,8 +172,8 @@ impl Attention {
         let (u2, underflow, divided) = if self.order == AttentionRound::Eager {
             (0.0, 0.0, 0.0)
         } else {
-            let (u2, underflow) = self.weight_error();
-            (u2, underflow, self.softmax_error(keys))
+            let storage = self.probabilities.storage;
+            (storage.unit_roundoff(), storage.underflow(), self.softmax_error(keys))
         };
         let c = (1.0 + u2) * (1.0 + sums) * (1.0 + divided) - 1.0;
         let own = self.accumulator.variance(keys).map(|own| own + u2 * u2 / 3.0);
@@ -211,15 +209,10 @@ impl Attention {
         (1.0 + self.accumulator.certain(keys)) * (1.0 + gamma(3 * keys, self.sum.unit_roundoff())) - 1.0
     }
 
-    /// u of R2, and what is lost below its numbers: of one rounding, or of two that go different ways.
+    /// u of R2 on the way from scores to o, and what is lost below its numbers: of one rounding, or of two that go different ways.
     fn weight_error(&self) -> (f64, f64) {
         let (u, lost) = (self.probabilities.storage.unit_roundoff(), self.probabilities.storage.underflow());
         if self.narrowed { ((1.0 + u) / (1.0 - u) - 1.0, 2.0 * lost) } else { (u, lost) }
-    }
-
-    /// Whether probabilities are shown that a slip rounds.
-    fn shows_narrowed(&self) -> bool {
-        self.narrowed && self.order == AttentionRound::Eager
     }
 
     /// The scores, and their exponentials, as the truth has them.
