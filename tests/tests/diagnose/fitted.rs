@@ -124,9 +124,10 @@ fn of_an_index_branch() {
         ("msa_pool", "absolute"),
         ("msa_pool", "min"),
         ("msa_pad", "dropped"),
-        ("msa_block", "16"),
+        ("msa_block", "8"),
         ("msa_local_block", "2"),
         ("index_heads", "first"),
+        ("msa_shift", "4"),
         ("index_shift", "1"),
         ("index_cache_type", "e4m3"),
     ] {

@@ -56,6 +56,9 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Vec<Assumed>> {
     if has(Blocks) {
         found.extend(of_tiles());
     }
+    if any(&[Probabilities, Context]) {
+        found.extend(neighbours(bench));
+    }
     let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();
     if any(&[QRope, KRope]) && !bench.suspects.contains(&Site::RopeCos) {
         found.extend(positions(clue).map(|position| vec![position, unseen_site(Site::RopeCos)]));
@@ -69,6 +72,13 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Vec<Assumed>> {
         found.extend(weighing(bench, clue).into_iter().map(with_it));
     }
     found
+}
+
+/// The blocks next to those that were chosen, in a layer that chooses some.
+fn neighbours(bench: &Bench<'_, '_>) -> impl Iterator<Item = Assumed> {
+    let index = bench.site.layer().and_then(|layer| bench.config().index_of(layer));
+    let size = index.and_then(|index| i32::try_from(index.blocks.size).ok());
+    size.into_iter().flat_map(|size| [size, -size]).map(|by| reading(&kinds::BLOCKS_SHIFTED, "msa_shift", &by))
 }
 
 /// What attention sees, and how it weighs that.

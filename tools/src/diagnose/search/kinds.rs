@@ -195,6 +195,11 @@ pub(super) static INDEX_BLOCK: Mistake =
     kind("index_block_size", "the keys are cut into blocks of another size, which are chosen and read", CONFIGURED);
 pub(super) static INDEX_LOCAL: Mistake =
     kind("index_local_blocks", "another number of blocks up to a token's own are forced", CONFIGURED);
+pub(super) static BLOCKS_SHIFTED: Mistake = kind(
+    "blocks_shifted",
+    "attention reads the blocks after those that were chosen, or before them",
+    "attention reads what was chosen",
+);
 pub(super) static INDEX_PARTIAL: Mistake = kind(
     "index_last_block_dropped",
     "the last block of keys has no score as long as it is not full",
