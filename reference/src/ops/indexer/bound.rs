@@ -168,7 +168,7 @@ impl Indexer {
             return scores;
         }
         let (mut certain, mut sigma) = (scores.certain.clone(), scores.sigma.clone());
-        for (at, &value) in scores.value.indexed_iter().filter(|(_, value)| **value > f64::NEG_INFINITY) {
+        for (at, _) in scores.value.indexed_iter().filter(|(_, value)| **value > f64::NEG_INFINITY) {
             let (first, key) = (at.0 / self.heads * self.heads, at.1);
             let of = |head: usize| {
                 [
