@@ -194,6 +194,11 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
     }
+    if let Some(name) = &reading.nameless {
+        notes.push(format!(
+            "{name}, the only tensor, says nothing by its name: read as logits, for it is as wide as the vocabulary"
+        ));
+    }
     if reading.takes_inputs {
         let read = "names are numbers of layers alone, and the first has the tokens' embeddings: read as what goes into each layer";
         notes.push(read.into());
