@@ -59,7 +59,7 @@ pub(crate) fn change_tensor(file: &Path, tensor: &str, change: impl FnOnce(&mut 
 /// What the program said.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
-    stdout: String,
+    pub(crate) stdout: String,
     /// Without the line that tells the peak of memory, which is another in every run.
     stderr: String,
     peak: String,

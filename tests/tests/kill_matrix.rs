@@ -60,7 +60,7 @@ fn fate(setting: &Setting, right: &Live, assumed: &Assumed) -> Fate {
 #[test]
 #[expect(clippy::print_stdout, reason = "the totals are for reading")]
 fn kill_matrix() {
-    let settings = [
+    let settings = vec![
         Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32),
         Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32),
         Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16),

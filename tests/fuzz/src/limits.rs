@@ -24,7 +24,7 @@ pub fn bounded(bytes: &[u8], target: Target) {
     MEMORY.set_limit(MEMORY.allocated() + MOST_MEMORY).expect("the limit is above what is allocated");
     target(bytes);
     MEMORY.set_limit(usize::MAX).expect("there is no larger limit");
-    let taken = used() - before;
+    let taken = used().saturating_sub(before);
     assert!(taken <= MOST_TIME, "{} bytes took {taken:?}, expected at most {MOST_TIME:?}", bytes.len());
 }
 
