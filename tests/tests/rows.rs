@@ -14,6 +14,7 @@ mod unsaid;
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::rows::stated::{self, StatedCall};
 use reference::models::decoder::Decoder;
 use reference::{LayerSite, Site};
 use serde_json::{Value, json};
@@ -226,6 +227,33 @@ fn logits_of_the_last_rows_alone() {
     assert_right("padded on the right", &found, 2);
     let logits = |reports: &[SiteReport]| reports.iter().any(|report| report.site == Site::Logits);
     assert!(logits(&found[0]) && !logits(&found[1]));
+}
+
+/// `logits_to_keep` with the numbers of slots, in any order, of lists of which one begins with padding.
+#[test]
+fn logits_of_the_slots_that_were_asked_for() {
+    let form =
+        |_: usize, site: Site| if matches!(site, Site::LmHead | Site::Logits) { Form::Kept } else { Form::Batch };
+    let change = |request: usize, position: usize, site: Site, x: &mut f64| {
+        if (request, position, site) == (0, 1, Site::Logits) {
+            *x += 1.0;
+        }
+    };
+    let model = open(CASES[0]);
+    let mut call = padded(&[&A, &B], true);
+    call["logits"] = json!([6, 1, -3]);
+    let found = of(&Laid { form: &form, ..whole(&model, vec![call.clone()]) });
+    assert_right("kept rows", &found, 2);
+    let vocabulary = model.checkpoint.config().vocab_size;
+    for (reports, shown) in found.iter().zip([3, 2]) {
+        let mut logits = reports.iter().filter(|report| report.site == Site::Logits);
+        assert!(logits.all(|report| report.count == shown * vocabulary), "{shown} rows");
+    }
+    let found = of(&Laid { form: &form, change: &change, ..whole(&model, vec![call.clone()]) });
+    assert_eq!(faults(&found[0]), [(0, Site::Logits, 1)]);
+    call["logits"] = json!([7]);
+    let calls: Vec<StatedCall> = vec![serde_json::from_value(call).expect("a call")];
+    assert_eq!(stated::calls(&calls), Err("call 0: logits of slot 7 were asked for, of 7".into()));
 }
 
 /// As llama.cpp computes the last layer: from the residual on, of the last row.

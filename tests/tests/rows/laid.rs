@@ -34,6 +34,8 @@ pub(super) enum Form {
     HeadsFlat,
     /// The last slot of each request alone.
     Last,
+    /// The slots of each list whose logits alone the call states.
+    Kept,
     /// What is one for all heads has an axis of 1 for them.
     OneHead,
     /// Not dumped.
@@ -149,6 +151,11 @@ impl Laid<'_> {
             Form::Last => {
                 let ends = call.segments.iter().map(|segment| segment.start + segment.slots.len() - 1);
                 (whole(&[call.segments.len()]), ends.flat_map(|row| rows[row].clone()).collect())
+            }
+            Form::Kept => {
+                let kept = call.kept.as_ref().expect("the call says which");
+                let all = (0..call.batch).flat_map(|list| kept.iter().map(move |slot| list * call.width + slot));
+                (whole(&[call.batch, kept.len()]), all.flat_map(|row| rows[row].clone()).collect())
             }
             Form::HeadsFirst => {
                 let mut values = Vec::with_capacity(slots * wide);

@@ -310,7 +310,7 @@ impl Shown {
                 let slots = tokens.into_iter().enumerate().map(slot).collect();
                 segments.push(Segment { request, start: request * width, slots });
             }
-            calls.push(Call { batch: lists.len(), width, segments, cached: None });
+            calls.push(Call { batch: lists.len(), width, segments, cached: None, kept: None });
             last = start..start + width;
         }
         let longest = said.iter().map(Vec::len).max().unwrap_or(0);
