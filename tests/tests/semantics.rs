@@ -142,14 +142,16 @@ fn sparse() -> impl Strategy<Value = Semantics> {
     let choice = (word::<MsaSelect>(), word::<MsaLocal>(), word::<MsaScoreScale>(), word::<MsaPool>());
     let slips = (word::<MsaPad>(), word::<MsaMask>(), word::<KeyHead>(), word::<RopeOn>(), word::<IndexNorm>());
     let kernels = (word::<MsaOwn>(), word::<MsaLayout>(), word::<IndexKey>(), word::<IndexMask>(), word::<ScoreType>());
-    let counts = (of(0..9_usize), of(0..99_usize));
-    (choice, slips, kernels, counts).prop_map(|(choice, slips, kernels, (init, top_k))| Semantics {
+    let counts = (of(0..9_usize), of(0..99_usize), of(0..9_usize), of(1..99_usize));
+    (choice, slips, kernels, counts).prop_map(|(choice, slips, kernels, (init, top_k, local, block))| Semantics {
         msa_select: choice.0,
         msa_local: choice.1,
         msa_score_scale: choice.2,
         msa_pool: choice.3,
         msa_init_block: init,
         msa_top_k: top_k,
+        msa_local_block: local,
+        msa_block: block,
         msa_pad: slips.0,
         msa_mask: slips.1,
         msa_group: slips.2,

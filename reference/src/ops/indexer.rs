@@ -12,12 +12,12 @@
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k = d; C4 b, K ≥ 1; C5 H = G, unless one choice
 //!   serves all groups.
 //! - Variants: D21 m is the largest of all heads', for all groups; D22 the first blocks are forced instead of the token's own,
-//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials, the
-//!   largest absolute value or the smallest for the maximum.
-//!   Slips of ports: the last block is filled up with zeros, or has m = −∞ unless it is full; s(h,i,j) counts for all j of block
-//!   ⌊pᵢ/b⌋; s is rounded to bf16; a group has the m of another head, or of all, or of the sum of their s; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋, or that of the first
-//!   or last of a tile of i; pᵢ = i;
-//!   m(h,i,c) is taken over keys one late.
+//!   or none; D23 the first blocks, too; D24 σ = 1/√d; the mean, the logarithm of the sum of exponentials, the largest absolute
+//!   value or the smallest for the maximum.
+//!   Slips of ports: b, K or L that is not the configuration's; the last block is filled up with zeros, or is not chosen unless it
+//!   is full, whatever is forced; s(h,i,j) counts for all j of block ⌊pᵢ/b⌋; s is rounded to bf16; a group has the m of another
+//!   head, or of all, or m of the sum of all heads' s; ⌊(pᵢ + 1)/b⌋ is forced, or ⌊i/b⌋, or that of the first or last of a tile
+//!   of i; pᵢ = i; m(h,i,c) is taken over keys that begin late or early.
 //! - Source: spec A15, steps 4 to 7; `MiniMaxM3VLIndexer` in transformers 5.23. The order of equal blocks is not defined
 //!   there; here the lowest index comes first.
 
@@ -120,6 +120,9 @@ pub fn boosted<T: Real>(p: &Indexer, maxima: ArrayView2<'_, T>, positions: usize
         let row = p.tile.map_or(row / p.groups, |tile| tile.local(row / p.groups, n));
         let position = p.position(n, positions, row);
         p.forced([row, position], p.count(positions)).for_each(|block| m[block] = T::infinity());
+        if p.pad == MsaPad::Dropped && !positions.is_multiple_of(p.blocks.size) {
+            m[p.count(positions) - 1] = T::neg_infinity();
+        }
     }
     boosted
 }
@@ -260,12 +263,8 @@ impl Indexer {
         let size = self.blocks.size;
         for (block, m) in out.iter_mut().enumerate() {
             *m = self.pooled(scores.slice(s![self.keys(block, seen.min(scores.len()))]));
-            if (block + 1) * size > scores.len() {
-                *m = match self.pad {
-                    MsaPad::Zero if *m < T::zero() => T::zero(),
-                    MsaPad::Dropped => T::neg_infinity(),
-                    MsaPad::Zero | MsaPad::Masked => *m,
-                };
+            if self.pad == MsaPad::Zero && (block + 1) * size > scores.len() {
+                *m = if *m < T::zero() { T::zero() } else { *m };
             }
         }
     }

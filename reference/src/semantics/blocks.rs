@@ -66,7 +66,7 @@ pub enum MsaPad {
     Masked,
     /// Zeros, which are larger than negative scores.
     Zero,
-    /// It has no score, if it is not full.
+    /// Nothing, and it is not chosen unless it is full, not even by its own tokens.
     Dropped,
 }
 

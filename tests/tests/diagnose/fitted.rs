@@ -127,6 +127,7 @@ fn of_an_index_branch() {
         ("msa_block", "8"),
         ("msa_local_block", "2"),
         ("index_heads", "first"),
+        ("index_heads", "token_sum"),
         ("msa_shift", "4"),
         ("index_shift", "1"),
         ("index_cache_type", "e4m3"),

@@ -137,6 +137,11 @@ fn every_point_of_m3_is_heard() {
         "msa_init_block=1",
         "msa_pool=mean",
         "msa_pool=absolute",
+        "msa_pool=min",
+        "msa_block=1",
+        "msa_local_block=2",
+        "index_heads=first",
+        "index_heads=token_sum",
         "rope_pair=half_head",
         "cache_form=both:int4/head",
         "msa_top_k=2",
@@ -176,6 +181,8 @@ fn every_point_of_m3_is_heard() {
     ] {
         assert_ne!(of(&format!("released,{field}")), usual, "{field}");
     }
+    // Blocks of two are all full.
+    assert_ne!(of("released,msa_block=5,msa_pad=dropped"), of("released,msa_block=5"));
     assert_eq!(of("released,msa_score_scale=1/sqrt(d)"), usual);
     // The own block is forced in any case.
     assert_eq!(of("released,index_mask=block"), usual);

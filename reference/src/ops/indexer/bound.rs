@@ -55,19 +55,16 @@ impl Indexer {
                     }
                     let at = [part * TOGETHER * self.groups + row, block];
                     let is_partial = (block + 1) * self.blocks.size > s;
-                    if is_partial && self.pad == MsaPad::Dropped {
-                        continue;
-                    }
-                    let padded = is_partial && self.pad == MsaPad::Zero;
-                    let heads = heads.clone().map(|head| {
+                    let of_head = |head: usize| {
                         let of = |x: &Array2<f64>| x.slice(s![head, tokens.clone()]).to_owned();
-                        self.pooled_error(
+                        let m = self.pooled_error(
                             of(&scores.value).view(),
                             of(&scores.certain).view(),
                             of(&scores.sigma).view(),
-                        )
-                    });
-                    let heads: Vec<[f64; 3]> = heads.chain(padded.then_some([0.0; 3])).collect();
+                        );
+                        if is_partial && self.pad == MsaPad::Zero { or_zero(m) } else { m }
+                    };
+                    let heads: Vec<[f64; 3]> = heads.clone().map(of_head).collect();
                     (error.certain[at], error.sigma[at]) = match self.of {
                         IndexHeads::Sum => self.of_sum(&heads, 1.0),
                         IndexHeads::Mean => self.of_sum(&heads, heads.len() as f64),
@@ -79,10 +76,10 @@ impl Indexer {
         error
     }
 
-    /// Of the boosted m: what is forced is exact.
+    /// Of the boosted m: what is forced, or left out, is exact.
     pub fn bound_boosted(&self, mut error: ErrorBound, boosted: &Array2<f64>) -> ErrorBound {
         Zip::from(&mut error.certain).and(&mut error.sigma).and(boosted).for_each(|certain, sigma, &m| {
-            if m == f64::INFINITY {
+            if m.is_infinite() {
                 (*certain, *sigma) = (0.0, 0.0);
             }
         });
@@ -240,6 +237,13 @@ fn of_maximum(values: &[[f64; 3]], top: f64) -> (f64, f64) {
     };
     let certain = reach(|v| v[1]);
     (certain, (reach(|v| CONFIDENT * v[2]) / CONFIDENT).min(certain))
+}
+
+/// A value with its error and deviation, or 0 where that is larger.
+fn or_zero(m: [f64; 3]) -> [f64; 3] {
+    let value = m[0].max(0.0);
+    let (certain, sigma) = of_maximum(&[m, [0.0; 3]], value);
+    [value, certain, sigma]
 }
 
 fn carried(q: &Tracked<f64>, k: &Tracked<f64>) -> u32 {

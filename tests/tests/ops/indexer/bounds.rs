@@ -3,6 +3,7 @@
 use super::*;
 use ndarray::ArrayView2;
 use reference::accumulator::Accumulator;
+use strum::VariantNames;
 use tests::judge::{likely, reached, within};
 use tests::simulated::Order;
 
@@ -81,8 +82,11 @@ proptest! {
         case in case(),
         mask in prop::sample::select(vec![IndexMask::Block, IndexMask::Token]),
         kept in prop::sample::select(vec![Storage::Bf16, Storage::Real]),
+        pad in prop::sample::select(MsaPad::VARIANTS),
+        of in prop::sample::select(IndexHeads::VARIANTS),
     ) {
-        let slip = |p: Indexer| Indexer { mask, kept, ..p };
+        let (pad, of) = (pad.parse().expect("a way"), of.parse().expect("whose"));
+        let slip = |p: Indexer| Indexer { mask, kept, pad, of, ..p };
         let (p, ideal) = (slip(case.under(&case.contract)), slip(case.ideal()));
         let (q, k) = (case.noise.on(&case.q, 0), case.noise.on(&case.k, 1));
         let want = token_scores(&ideal, case.q.view(), case.k.view()).expect("good");

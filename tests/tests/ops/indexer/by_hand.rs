@@ -29,6 +29,14 @@ fn the_best_blocks_and_the_own_one() {
     assert_eq!(last(&init, &KEYS), some(&[0, 4, 1])); // D23
 }
 
+/// Of nine keys the last block has one, of eight two.
+#[test]
+fn a_port_may_leave_out_a_block_that_is_not_full() {
+    let p = Indexer { pad: MsaPad::Dropped, ..params(Blocks { size: 2, top_k: 3, local: 1, init: 0 }) };
+    assert_eq!(last(&p, &KEYS), some(&[1, 2, 0]));
+    assert_eq!(last(&p, &KEYS[..8]), some(&[3, 1, 2]));
+}
+
 /// Keys one late: maxima 2, 9, 7, 0, and none for the last block; one early: 5, 2, 9, 7, 0.
 #[test]
 fn a_port_may_take_blocks_of_other_keys() {
@@ -86,8 +94,21 @@ fn a_port_may_take_other_heads_scores() {
     assert_eq!(of(IndexHeads::Sum), some(&[1, 1]));
     assert_eq!(of(IndexHeads::Mean), some(&[1, 1]));
     assert_eq!(of(IndexHeads::Max), some(&[0, 0]));
-    assert_eq!(of(IndexHeads::First), some(&[0, 0]));
-    assert_eq!(of(IndexHeads::TokenSum), some(&[1, 1]));
+}
+
+/// Two heads and blocks of two keys, of scores 3, 0 and 2, 2 of the first, and 0, 3 and 7, −7 of the second. The largest of the sums, 3,
+/// 3 and 9, −5, are 3 and 9; the sums of the largest 6 and 9.
+#[test]
+fn a_port_may_choose_once_for_all_heads() {
+    let p = params(Blocks { size: 2, top_k: 1, local: 0, init: 0 });
+    let p = Indexer { heads: 2, groups: 2, head_dim: 2, local: MsaLocal::None, ..p };
+    let (q, k) = (array![[1.0, 0.0, 0.0, 1.0]], array![[3.0, 0.0], [0.0, 3.0], [2.0, 7.0], [2.0, -7.0]]);
+    let maxima = |of| block_max(&Indexer { of, ..p }, q.view(), k.view()).expect("good");
+    assert_eq!(maxima(IndexHeads::Own), array![[3.0, 2.0], [3.0, 7.0]]);
+    assert_eq!(maxima(IndexHeads::First), array![[3.0, 2.0], [3.0, 2.0]]);
+    assert_eq!(maxima(IndexHeads::Max), array![[3.0, 7.0], [3.0, 7.0]]);
+    assert_eq!(maxima(IndexHeads::Sum), array![[6.0, 9.0], [6.0, 9.0]]);
+    assert_eq!(maxima(IndexHeads::TokenSum), array![[3.0, 9.0], [3.0, 9.0]]);
 }
 
 /// Without the largest, the mean of the first is 1, of the second 5.5, of the third 7, of the fourth 0.5.
@@ -101,7 +122,6 @@ fn pools() {
     // The smallest: −3, 2, 7, 0, and −50 of the last, which is half a block.
     let smallest = Indexer { pool: MsaPool::Min, ..p };
     assert_eq!(last(&smallest, &KEYS), some(&[2, 1, 3, 0]));
-    assert_eq!(last(&Indexer { pad: MsaPad::Dropped, ..p }, &[1.0, 2.0, 3.0]), [Some(0), None]);
     // ln(e² + e⁹) = 9.0009, ln 2 + 7 = 7.69.
     let p = Indexer { pool: MsaPool::Lse, ..p };
     assert_eq!(last(&p, &KEYS), some(&[1, 2, 0, 3]));

@@ -202,8 +202,8 @@ pub(super) static BLOCKS_SHIFTED: Mistake = kind(
 );
 pub(super) static INDEX_PARTIAL: Mistake = kind(
     "index_last_block_dropped",
-    "the last block of keys has no score as long as it is not full",
-    "keys that are not there yet are masked, and the others count",
+    "the last block of keys is not chosen as long as it is not full, not even for its own tokens",
+    "keys that are not there yet are masked, and a token always reads its own block",
 );
 pub(super) static INDEX_HEADS: Mistake = kind(
     "index_heads_shared",
