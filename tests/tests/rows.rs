@@ -204,15 +204,23 @@ fn requests_packed_one_behind_the_other() {
     }
 }
 
-#[test]
-fn logits_of_the_last_rows_alone() {
-    let form =
-        |_: usize, site: Site| if matches!(site, Site::LmHead | Site::Logits) { Form::Last } else { Form::Batch };
-    let change = |request: usize, position: usize, site: Site, x: &mut f64| {
-        if (request, position, site) == (1, 3, Site::Logits) {
+/// The head's rows in a form, and all others in a batch.
+fn head_in(form: Form) -> impl Fn(usize, Site) -> Form {
+    move |_, site| if matches!(site, Site::LmHead | Site::Logits) { form } else { Form::Batch }
+}
+
+/// Logits of a request that are off at a position.
+fn logits_off(request: usize, position: usize) -> impl Fn(usize, usize, Site, &mut f64) {
+    move |of, at, site, x| {
+        if (of, at, site) == (request, position, Site::Logits) {
             *x += 1.0;
         }
-    };
+    }
+}
+
+#[test]
+fn logits_of_the_last_rows_alone() {
+    let (form, change) = (head_in(Form::Last), logits_off(1, 3));
     let model = open(CASES[0]);
     let calls = || vec![padded(&[&A, &B], true), one_each(&[4, 9])];
     let found = of(&Laid { form: &form, ..whole(&model, calls()) });
@@ -232,13 +240,7 @@ fn logits_of_the_last_rows_alone() {
 /// `logits_to_keep` with the numbers of slots, in any order, of lists of which one begins with padding.
 #[test]
 fn logits_of_the_slots_that_were_asked_for() {
-    let form =
-        |_: usize, site: Site| if matches!(site, Site::LmHead | Site::Logits) { Form::Kept } else { Form::Batch };
-    let change = |request: usize, position: usize, site: Site, x: &mut f64| {
-        if (request, position, site) == (0, 1, Site::Logits) {
-            *x += 1.0;
-        }
-    };
+    let (form, change) = (head_in(Form::Kept), logits_off(0, 1));
     let model = open(CASES[0]);
     let mut call = padded(&[&A, &B], true);
     call["logits"] = json!([6, 1, -3]);
@@ -251,9 +253,16 @@ fn logits_of_the_slots_that_were_asked_for() {
     }
     let found = of(&Laid { form: &form, change: &change, ..whole(&model, vec![call.clone()]) });
     assert_eq!(faults(&found[0]), [(0, Site::Logits, 1)]);
-    call["logits"] = json!([7]);
-    let calls: Vec<StatedCall> = vec![serde_json::from_value(call).expect("a call")];
-    assert_eq!(stated::calls(&calls), Err("call 0: logits of slot 7 were asked for, of 7".into()));
+    let kept = |listed: Value| {
+        let call = json!({ "tokens": [A], "logits": listed });
+        stated::calls(&[serde_json::from_value::<StatedCall>(call).expect("a call")]).map(|calls| calls[0].kept.clone())
+    };
+    assert_eq!(kept(json!([false, true, false, false, false, false, true])), Ok(Some(vec![1, 6])));
+    assert_eq!(kept(json!(3)), Ok(None));
+    for (listed, what) in [(json!([7]), "7"), (json!([-8]), "-8"), (json!([[0, 1]]), "[0,1]")] {
+        let problem = format!("call 0: logits of {what} were asked for, expected numbers of 7 slots");
+        assert_eq!(kept(listed), Err(problem));
+    }
 }
 
 /// As llama.cpp computes the last layer: from the residual on, of the last row.
