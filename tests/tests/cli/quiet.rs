@@ -76,14 +76,25 @@ fn roundings_in_other_places_are_told_as_such() {
     assert!(ran.code == Some(0) && !ran.stdout.contains("every fault"), "{ran}");
 }
 
-/// α = 1.7 for 1.702 in every layer, within every bound: the number that says so is told, and nothing of a right run.
+/// α = 1.7 for 1.702 in every layer, within every bound: the number that says so is told. Of a right run none is, nor of one that rounds
+/// otherwise in every layer, where no number explains it.
 #[test]
 fn a_number_that_is_off_in_every_layer_is_told() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = ["run", "m3-sharded-bf16", "--semantics", "released,gate_alpha=1.7", "--precision", "transformers_bf16"];
-    let ran = parity(folder.path(), &[&run[..], &["--out", "dump.safetensors"]].concat());
-    assert_eq!(ran.code, Some(0), "{ran}");
-    let ran = parity(folder.path(), &["verify", "m3-sharded-bf16", "dump.safetensors", "--semantics", "released"]);
-    assert!(ran.code == Some(0) && ran.stdout.contains("SUSPICIOUS"), "{ran}");
-    assert!(ran.stdout.contains("with α = 1.70") && ran.stdout.contains("the configuration's 1.702"), "{ran}");
+    let verified = |semantics: &str, precision: &str| {
+        let run = ["run", "m3-sharded-bf16", "--semantics", semantics, "--precision", precision];
+        let ran = parity(folder.path(), &[&run[..], &["--out", "dump.safetensors"]].concat());
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let verify = ["verify", "m3-sharded-bf16", "dump.safetensors", "--semantics", "released"];
+        let ran = parity(folder.path(), &[&verify[..], &["--precision", "transformers_bf16"]].concat());
+        assert_eq!(ran.code, Some(0), "{ran}");
+        ran.stdout
+    };
+    let told = verified("released,gate_alpha=1.7", "transformers_bf16");
+    assert!(told.contains("SUSPICIOUS") && told.contains("with α = 1.70"), "{told}");
+    assert!(told.contains("the configuration's 1.702"), "{told}");
+    for precision in ["transformers_bf16", "transformers_bf16,rope=once", "transformers_bf16,swiglu=once"] {
+        let told = verified("released", precision);
+        assert!(told.contains("PASS") && !told.contains("configuration's"), "{precision}: {told}");
+    }
 }

@@ -18,17 +18,19 @@ use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
 
 impl Comparison<'_> {
-    /// By site, what number the values have otherwise, in a sentence. Nothing is looked for beside a fault.
+    /// By site, what number the values have otherwise, in a sentence. Each site is looked at by itself, so that parts of a comparison say
+    /// together what all of it does; one that is at fault is left to those faults.
     pub(crate) fn displaced(&self, assumption: &Assumption, found: &Found) -> Result<BTreeMap<Site, String>, Failure> {
         let mut displaced = BTreeMap::new();
-        if found.sites.iter().any(|report| report.verdict == Verdict::Fault) {
-            return Ok(displaced);
-        }
         let doubtful = found.open.tests.iter().filter(|(_, tests)| tests.is_doubtful());
         for (site, _) in doubtful {
             let is_of_site = |report: &&SiteReport| report.site == *site && report.lens == Lens::Local;
             let reports: Vec<&SiteReport> = found.sites.iter().filter(is_of_site).collect();
-            let Some((first, agreement)) = reports.first().zip(together(&reports)) else { continue };
+            let agreement = reports.iter().filter_map(|report| report.twin).reduce(Agreement::with);
+            let Some((first, agreement)) = reports.first().zip(agreement) else { continue };
+            if reports.iter().any(|report| report.verdict == Verdict::Fault) {
+                continue;
+            }
             let Some(bench) = Bench::new(self, assumption, first)? else { continue };
             let Some((fitted, share)) = search::displaced(&bench, &agreement) else { continue };
             displaced.insert(
@@ -52,17 +54,6 @@ impl Comparison<'_> {
         found.open.displaced = self.displaced(assumption, &found)?;
         Ok(found.concluded().sites)
     }
-}
-
-/// How all calls' values stand to the twin's, if it was asked.
-fn together(reports: &[&SiteReport]) -> Option<Agreement> {
-    let sum = |one: Agreement, other: Agreement| Agreement {
-        count: one.count + other.count,
-        equal: one.equal + other.equal,
-        bits: one.bits.min(other.bits),
-        unequal_expected: one.unequal_expected + other.unequal_expected,
-    };
-    reports.iter().filter_map(|report| report.twin).reduce(sum)
 }
 
 fn percent(Share { count, equal }: Share) -> String {

@@ -9,7 +9,8 @@ use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::judge::profile::{Sought, find};
 
-/// By what share more values have to be the twin's, as a mean over the sites that are shown.
+/// By what share more values have to be the twin's, as a mean over the sites that are shown: where one of fifty has a tenth more. Another
+/// mode has some percents at every site of its kind, and orders of sums a hundredth of one.
 const MORE: f64 = 0.002;
 
 impl Comparison<'_> {

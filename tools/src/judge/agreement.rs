@@ -19,6 +19,17 @@ pub struct Agreement {
 const RIGHT: f64 = 2.0;
 
 impl Agreement {
+    /// How the values of both sites, or calls, stand to theirs.
+    pub(crate) fn with(self, other: Self) -> Self {
+        let (one, two) = (self.count as f64, other.count as f64);
+        Agreement {
+            count: self.count + other.count,
+            equal: self.equal + other.equal,
+            bits: (self.bits * one + other.bits * two) / (one + two).max(1.0),
+            unequal_expected: self.unequal_expected + other.unequal_expected,
+        }
+    }
+
     /// Whether as few values are not the twin's as a right candidate may have.
     pub(crate) fn is_right(&self) -> bool {
         let most = RIGHT * (self.unequal_expected + 2.0 * self.unequal_expected.sqrt() + 2.0);

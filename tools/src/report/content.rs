@@ -14,6 +14,7 @@ use super::{place, roundings};
 use crate::compare::selection::Selection;
 use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
+use crate::judge::agreement::Agreement;
 use crate::judge::decoded::Decoded;
 use crate::judge::exact::Exactness;
 use crate::judge::found::Found;
@@ -165,11 +166,9 @@ impl Report {
 
     /// How many values under the local lens are those of the candidate's twin, and how many are expected to be, of all.
     pub fn twin(&self) -> Option<[f64; 3]> {
-        let agreements = || self.sites.iter().filter_map(|site| site.twin.as_ref());
-        let count: usize = agreements().map(|a| a.count).sum();
-        let equal: usize = agreements().map(|a| a.equal).sum();
-        let expected: f64 = agreements().map(|a| a.count as f64 - a.unequal_expected).sum();
-        (count > 0).then_some([equal as f64, expected, count as f64])
+        let all = self.sites.iter().filter_map(|site| site.twin).reduce(Agreement::with);
+        let of_all = all.filter(|all| all.count > 0);
+        of_all.map(|all| [all.equal as f64, all.count as f64 - all.unequal_expected, all.count as f64])
     }
 
     /// Faults, in the order in which a token meets them, the local lens first: it names the operator.

@@ -29,11 +29,8 @@ pub(crate) fn suspicion(site: &SiteReport) -> String {
         unequal.unwrap_or_default()
     );
     let told = (site.suspicious > 0).then_some(further);
-    let mut told: Vec<String> = told.into_iter().chain(site.structures.iter().map(ToString::to_string)).collect();
-    if told.is_empty() {
-        told.extend(site.note.clone());
-    }
-    told.join("; ")
+    let structures = site.structures.iter().map(ToString::to_string);
+    told.into_iter().chain(structures).chain(site.note.clone()).collect::<Vec<String>>().join("; ")
 }
 
 /// A line a fact.

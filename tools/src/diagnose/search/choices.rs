@@ -44,7 +44,7 @@ fn of_blocks(Blocks { size, local, .. }: Blocks) -> Vec<Assumed> {
         let others = numbers.into_iter().filter(move |number| *number != own);
         others.map(move |number| reading(kind, field, &number.to_string()))
     };
-    let sizes = [size / 4, size / 2, size - 1, size + 1, 2 * size, 4 * size, 16, 32, 64, 128, 256];
+    let sizes = [size / 4, size / 2, size.saturating_sub(1), size + 1, 2 * size, 4 * size, 16, 32, 64, 128, 256];
     let sizes = sizes.into_iter().filter(|size| *size > 0).collect();
     let sizes = other(&kinds::INDEX_BLOCK, "msa_block", sizes, size);
     let locals = other(&kinds::INDEX_LOCAL, "msa_local_block", (0..=local + MORE_LOCAL).collect(), local);

@@ -52,10 +52,12 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue, is_unexplained: bool) ->
     // The others are those of known mistakes, which the catalogue has with their usual numbers.
     for parameter in touched.filter(|parameter| is_unexplained || parameter.kind.is_searched()) {
         let Some(configured) = (parameter.configured)(&config) else { continue };
-        let search = || parameter.search(bench);
+        let search = || {
+            let fit = parameter.search(bench).filter(|fit| (fit.value - configured).abs() > fit.error);
+            fit.or_else(|| parameter.nudged(bench, configured))
+        };
         let fit = if is_alone && epsilons::is_one(parameter) { *epsilon.get_or_init(search) } else { search() };
-        let fit = fit.filter(|fit| (fit.value - configured).abs() > fit.error);
-        let Some(fit) = fit.or_else(|| parameter.nudged(bench, configured)) else { continue };
+        let Some(fit) = fit else { continue };
         found.extend(parameter.best(bench, fit).map(|(_, assumed)| assumed));
     }
     found.extend(offset(bench, clue)?);
