@@ -148,9 +148,9 @@ impl Shown {
             return None;
         }
         let place = |number: usize| {
-            let [width, before] = [&sizes[number..=number], &sizes[..number]]
-                .map(|sizes| sizes.iter().map(|size| size.rows.unwrap_or(0) / lists).sum());
-            first_position(values, model.checkpoint.config(), (number, before), (lists, width))
+            let width = |size: &Size| size.rows.unwrap_or(0) / lists;
+            let before = sizes[..number].iter().map(width).sum();
+            first_position(values, model.checkpoint.config(), (number, before), (lists, width(&sizes[number])))
         };
         let positions = (0..sizes.len()).map(place).collect();
         Some(Shown { calls, positions })

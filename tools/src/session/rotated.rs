@@ -19,8 +19,8 @@ const ANGLE: f64 = 1.0 / 8_388_608.0;
 /// Positions that are looked through.
 const POSITIONS: usize = 1 << 20;
 
-/// The position of a call's first slot, if its rotation table shows one position alone, the same in all of its lists, or one alone
-/// that is not behind the slots `before` the call: few channels that rotate have the same angles once in a while.
+/// The position of a call's first slot, if its rotation table, the same in all of its lists, is that of the position behind the slots
+/// `before` the call, or else of one alone of those, or of all. Few channels that rotate have the same angles once in a while.
 pub(super) fn first_position(
     values: &Sited,
     config: &Config,
