@@ -116,6 +116,19 @@ fn a_reading_of_later_calls() {
     told(&diagnosis, "sparse_as_full", &format!("msa_mask=all in calls from position {first} on"));
 }
 
+/// A later call's choices are of another size, which no reading of all calls has: it is at fault, and is judged as far as it goes.
+#[test]
+fn fewer_experts_in_later_calls() {
+    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let (right, fewer) = (setting.semantics(), setting.semantics().with("top_k", "2").expect("a reading"));
+    let first = setting.case.tokens.len() / 2;
+    let diagnosis = diagnosed(&setting, first, &[(right, &checkpoint), (fewer, &checkpoint)]);
+    let fault = diagnosis.unexplained.expect("nothing explains it");
+    assert_eq!((fault.step, fault.site.layer()), (1, Some(0)), "{fault:#?}");
+    assert!(fault.note.as_deref().is_some_and(|note| note.starts_with("it is ")), "{fault:#?}");
+}
+
 #[test]
 fn weights_of_the_first_call() {
     let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
