@@ -16,6 +16,8 @@ pub enum Unseen {
     Before(usize, usize),
     /// The last so many of the calls before: `seam:2`.
     Seam(usize),
+    /// All of the calls before: `context`.
+    Context,
     /// One at a place in each tile of so many: `each:16/15`, the last of each.
     Each(usize, usize),
 }
@@ -27,6 +29,7 @@ impl Unseen {
             Unseen::Keys(from, to) => from..to,
             Unseen::Before(from, to) => (position + 1).saturating_sub(to)..(position + 1).saturating_sub(from),
             Unseen::Seam(count) => first.saturating_sub(count)..first,
+            Unseen::Context => 0..first,
             Unseen::Each(size, at) => {
                 let keys = (at..position).step_by(size.max(1));
                 return keys.map(|key| key..key + 1).collect();
@@ -43,6 +46,7 @@ impl fmt::Display for Unseen {
             Unseen::Keys(from, to) => write!(f, "keys:{from}..{to}"),
             Unseen::Before(from, to) => write!(f, "before:{from}..{to}"),
             Unseen::Seam(count) => write!(f, "seam:{count}"),
+            Unseen::Context => f.write_str("context"),
             Unseen::Each(size, at) => write!(f, "each:{size}/{at}"),
         }
     }
@@ -52,8 +56,11 @@ impl FromStr for Unseen {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let expected =
-            "expected keys: or before: and two numbers with .. in between, seam: and one, or each: and two with /";
+        if s == "context" {
+            return Ok(Unseen::Context);
+        }
+        let expected = "expected context, keys: or before: and two numbers with .. in between, seam: and one, or each: and two \
+                        with /";
         let (what, numbers) = s.split_once(':').ok_or(expected)?;
         let two = |by: &str| numbers.split_once(by).map(|(a, b)| [a, b]).ok_or(expected);
         let both = |of: [&str; 2]| Ok::<_, String>((number(of[0])?, number(of[1])?));

@@ -82,6 +82,7 @@ fn in_later_calls() {
         ("causal", "call"),
         ("shared_page", "1:5=24"),
         ("unseen", "seam:2"),
+        ("unseen", "context"),
         ("unfilled", "slots:61"),
         ("cache_read_form", "keys:e4m3/head"),
     ] {

@@ -149,6 +149,7 @@ pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
         (number(), number()).prop_map(|(from, to)| Unseen::Before(from, to)),
         number().prop_map(Unseen::Seam),
         (1..99_usize, number()).prop_map(|(size, at)| Unseen::Each(size, at)),
+        Just(Unseen::Context),
     ];
     let zeros =
         prop_oneof![number().prop_map(Zeros::Count), number().prop_map(Zeros::Tile), number().prop_map(Zeros::Slots),];

@@ -104,6 +104,21 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ways: |_, clue| given(clue.context > 0, || narrow("cache_read")),
     },
     Mistake {
+        name: "kv_cache_seam",
+        about: "where one call's keys and values follow another's, a row is overwritten, or was never written, or those of the \
+                calls before are not seen",
+        right: "the cache has a row for each token",
+        visible: "prompts in several calls, or decode steps",
+        touches: ATTENTION,
+        ways: |_, clue| {
+            let of = |seam| reading("cache_seam", seam);
+            let unseen = |keys: &str| reading("unseen", keys);
+            let context = clue.context;
+            let nothing = || [unseen("context"), unseen(&format!("keys:0..{context}"))].concat();
+            [of("overwritten"), of("zero_before"), of("zero_after"), given(context > 0, nothing)].concat()
+        },
+    },
+    Mistake {
         name: "kv_cache_whole_pages",
         about: "later calls see keys of whole pages alone, and not those of the page that is not full",
         right: "a token sees all before it and itself",
@@ -114,17 +129,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
                 [Paged::Context, Paged::Keys].into_iter().flat_map(|of| PAGES.map(|size| WholePages { of, size }));
             let lost = all.filter(|pages| pages.lost(clue.tokens - clue.context, clue.tokens).is_some());
             lost.map(|pages| Change::Reading("whole_pages", pages.to_string())).collect()
-        },
-    },
-    Mistake {
-        name: "kv_cache_seam",
-        about: "where one call's keys and values follow another's, a row is overwritten, or was never written",
-        right: "the cache has a row for each token",
-        visible: "prompts in several calls, or decode steps",
-        touches: ATTENTION,
-        ways: |_, _| {
-            let of = |seam| reading("cache_seam", seam);
-            [of("overwritten"), of("zero_before"), of("zero_after")].concat()
         },
     },
     Mistake {

@@ -89,7 +89,8 @@ pub(super) const LESSONS: &[Lesson] = &[
     Lesson {
         name: "kv_cache_seam",
         numbers: "One row at each seam between calls is another token's or zero. A zero key takes a share of every \
-                  later softmax, and gives nothing for it; the rest is right.",
+                  later softmax, and gives nothing for it; the rest is right. Where nothing is seen of the calls before, a \
+                  decode step's one probability is 1, and its context is its own value.",
         mend: "Write n new rows at places length to length + n − 1, then add n to the length.",
         wrong: "cache.k[length - 1 : length - 1 + n] = k",
         right: "cache.k[length : length + n] = k; length += n",
