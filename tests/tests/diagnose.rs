@@ -3,8 +3,11 @@
 use ndarray::{Axis, s};
 use reference::{LayerSite, Site};
 use tests::seen::{Seen, pattern, setting};
+use tools::diagnose::catalogue::assumption::Assumption;
 use tools::judge::compared::Compared;
 use tools::judge::comparison::Comparison;
+use tools::judge::lens::Lens;
+use tools::report::diagnosis::text;
 
 mod altered;
 mod attending;
@@ -87,6 +90,17 @@ fn what_no_mistake_explains_is_described() {
     assert!(permuted.contains("columns are permuted: 0 has 1, 1 has 0"), "{permuted}");
 }
 
+/// An ε that no value of the final norm shows, and its product with the head does: nothing is at fault under the local lens.
+#[test]
+fn what_operators_add_up_to_is_told() {
+    let setting = setting();
+    let other = setting.semantics().with("final_norm_eps", "2e-5").expect("a reading");
+    let diagnosis = setting.diagnose(&setting.run(&Assumption::none(other)));
+    let fault = diagnosis.unexplained.as_deref().expect("the logits are at fault");
+    assert_eq!((fault.site, fault.lens, diagnosis.left), (Site::Logits, Lens::Layer, 1), "{diagnosis:#?}");
+    assert!(text(&diagnosis).contains("under the layer lens"), "{}", text(&diagnosis));
+}
+
 #[test]
 fn another_prompt_is_said_and_not_diagnosed() {
     let setting = setting();
@@ -113,4 +127,6 @@ fn another_prompt_is_said_and_not_diagnosed() {
     shifted.rotate_left(1);
     let said = refused(shifted);
     assert!(said.ends_with("shifted by one"), "{said}");
+    let said = refused(setting.case.tokens.iter().map(|token| token.saturating_sub(1)).collect());
+    assert!(said.ends_with("rows are those of the token +1 from theirs"), "{said}");
 }

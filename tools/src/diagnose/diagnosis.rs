@@ -4,8 +4,9 @@
 //! assumed in turn, and the reference computes that layer again as the mistake would; what brings the candidate within its
 //! bounds explains it. Where none does, or none that reproduces as many values as a right candidate has of its twin's, weights
 //! are searched and parameters fitted. Then everything is verified again under what was found, so that a second mistake shows,
-//! too; and where no fault is left, what is suspicious is explained in the same way. A precision that was found in values with a
-//! mistake is found again under the first that explains one, and if it is another, all begins anew.
+//! too; and where no fault is left, what is suspicious is explained in the same way. Where there is nothing of either, the other
+//! lenses are asked, which see what operators add up to. A precision that was found in values with a mistake is found again under
+//! the first that explains one, and if it is another, all begins anew.
 
 use fixtures::names::at::At;
 use reference::{Semantics, Site};
@@ -22,6 +23,7 @@ use super::{chosen, elsewhere, pattern, sizes};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::judging::Kept;
+use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Mistakes that are looked for, one behind the other.
@@ -85,6 +87,20 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// Of a candidate of which nothing is to be explained.
+    fn right(reports: &[SiteReport], semantics: &Semantics) -> Self {
+        Diagnosis {
+            explained: Vec::new(),
+            unexplained: None,
+            left: 0,
+            pattern: Vec::new(),
+            solved: Vec::new(),
+            suspicious: Vec::new(),
+            conclusive: conclusive(reports),
+            semantics: *semantics,
+        }
+    }
+
     /// Whether there is nothing to explain.
     pub fn is_right(&self) -> bool {
         self.explained.is_empty() && self.unexplained.is_none() && self.suspicious.is_empty()
@@ -152,6 +168,15 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         suspicious = under.reports;
     }
     let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
+    if explained.is_empty() && unexplained.is_none() && suspicious.is_empty() {
+        let all = comparison.added_up()?;
+        let first = all.first().cloned().map(Box::new);
+        return Ok(Diagnosis {
+            unexplained: first,
+            left: all.len(),
+            ..Diagnosis::right(&reports, &assumption.semantics)
+        });
+    }
     let pattern = unexplained.as_ref().map(|measured| comparison.pattern(measured)).unwrap_or_default();
     let solved = comparison.solved(&assumption, &left, &suspicious)?;
     let conclusive = conclusive(&reports);
@@ -190,16 +215,7 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         fits: (reports.len(), reports.len()),
         ..Explained::of(fault, &seen)
     };
-    Ok(Some(Diagnosis {
-        conclusive: conclusive(&reports),
-        explained: vec![explained],
-        unexplained: None,
-        left: 0,
-        pattern: Vec::new(),
-        solved: Vec::new(),
-        suspicious: Vec::new(),
-        semantics,
-    }))
+    Ok(Some(Diagnosis { explained: vec![explained], ..Diagnosis::right(&reports, &semantics) }))
 }
 
 fn conclusive(reports: &[SiteReport]) -> usize {
@@ -253,6 +269,16 @@ impl Comparison<'_> {
         let found = self.verify(assumption, self.around(fault.site), Some(keep))?;
         let report = found.sites.into_iter().find(|report| at(report) == at(fault));
         Ok(Measured { report: report.unwrap_or_else(|| fault.clone()), kept: found.kept })
+    }
+
+    /// Faults that lenses see which follow the reference's own values, of a candidate in which the local lens sees none.
+    fn added_up(&self) -> Result<Vec<SiteReport>, Failure> {
+        let model = self.model()?;
+        let found = self.verification(&model, &Lens::ALL, self.all()).verdicts()?;
+        let mut faults: Vec<SiteReport> =
+            found.sites.into_iter().filter(|report| report.verdict == Verdict::Fault).collect();
+        faults.sort_by_key(|report| (report.lens, report.step, report.site));
+        Ok(faults)
     }
 
     /// Whether a known mistake explains the first fault, and leaves no more faults than so many.

@@ -8,6 +8,7 @@ use super::place::of_step;
 use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::diagnosis::{Diagnosis, Explained};
 use crate::diagnose::lessons::list::lessons;
+use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Columns of a label.
@@ -41,6 +42,11 @@ pub fn text(diagnosis: &Diagnosis) -> String {
 /// What is left, in a sentence.
 pub(super) fn rest(diagnosis: &Diagnosis) -> String {
     match &diagnosis.unexplained {
+        Some(fault) if fault.lens != Lens::Local => format!(
+            "no fault under the local lens, where every operator gives what it must of its own inputs, but together they give what \
+             rounding does not: under the others {}",
+            counted(diagnosis.left, "fault")
+        ),
         Some(_) => format!("left that no known mistake explains: {}", counted(diagnosis.left, "fault")),
         None if !diagnosis.suspicious.is_empty() => {
             "no fault: rounding can make each of these values, but not so many, or not all in one direction".into()
@@ -70,6 +76,9 @@ pub(super) fn place(fault: &SiteReport) -> Fact {
     if let Some(worst) = &fault.worst {
         let [candidate, reference] = apart(worst.candidate, worst.reference);
         let _ = write!(text, " at {:?}: {candidate}, expected {reference} ± {:.1e}", worst.index, worst.bound);
+    }
+    if fault.lens != Lens::Local {
+        let _ = write!(text, " under the {} lens", fault.lens);
     }
     if let Some(note) = &fault.note {
         let _ = write!(text, ": {note}");

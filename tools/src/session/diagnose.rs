@@ -1,6 +1,7 @@
 //! Which known mistake makes a dump what it is.
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
 
 use super::dumped::{Dumped, Given};
 use super::model::Model;
@@ -8,16 +9,21 @@ use super::progress::{Progress, Watcher};
 use crate::diagnose::diagnosis::{self, Diagnosis};
 use crate::failure::Failure;
 
-/// Diagnoses one request of a dump, which must have been made from the tokens that are given.
+/// Diagnoses one request of a dump, which must have been made from the tokens that are given. Where it says itself that it was, the
+/// embedding of other tokens is its model's fault.
 pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Result<Diagnosis, Failure> {
     let comparison = dumped.comparison(model);
-    comparison.require_tokens()?;
+    let says_tokens = dumped.values.dump().manifest().is_some_and(Manifest::says_tokens);
+    let other = if says_tokens { comparison.other_tokens()? } else { comparison.require_tokens().map(|()| None)? };
     watch(Progress::Begins { what: "trying known mistakes", steps: 0 });
-    let diagnosis = diagnosis::diagnose(&comparison, |left| {
+    let mut diagnosis = diagnosis::diagnose(&comparison, |left| {
         watch(Progress::Left(left));
         watch(Progress::Step);
     })?;
     watch(Progress::Ends);
+    if diagnosis.unexplained.is_some() {
+        diagnosis.solved.splice(0..0, other.map(|other| format!("tokens' embeddings differ {other}")));
+    }
     Ok(diagnosis)
 }
 
