@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the package with the crates that the tests are built from, in a virtual environment, and runs its tests.
+# Builds the package with the crates that the tests are built from, in a virtual environment, and runs its tests. FEATURES are those
+# that the tests were given, such as lapack,remote: with others, all crates are compiled again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -8,7 +9,7 @@ environment=target/python
 $environment/bin/pip install --quiet 'maturin>=1.9.4,<2'
 rm -rf $environment/wheels
 # For this machine alone: a wheel for others would have to be built on an old system.
-$environment/bin/maturin build --quiet --locked --profile dev --features as-tests --compatibility linux \
+$environment/bin/maturin build --quiet --locked --profile dev --features "as-tests${FEATURES:+,$FEATURES}" --compatibility linux \
     --manifest-path tools/python/Cargo.toml --out $environment/wheels
 wheel=$(echo $environment/wheels/*.whl)
 $environment/bin/pip install --quiet "${wheel}[test]"
