@@ -127,6 +127,12 @@ fn another_prompt_is_said_and_not_diagnosed() {
     shifted.rotate_left(1);
     let said = refused(shifted);
     assert!(said.ends_with("shifted by one"), "{said}");
-    let said = refused(setting.case.tokens.iter().map(|token| token.saturating_sub(1)).collect());
-    assert!(said.ends_with("rows are those of the token +1 from theirs"), "{said}");
+    let all: Vec<u32> = setting.case.tokens.iter().map(|token| token - 1).collect();
+    let said = refused(all);
+    assert!(said.ends_with("40 rows are those of the token +1 from theirs"), "{said}");
+    let upper: Vec<u32> =
+        setting.case.tokens.iter().map(|&token| if token > 160 { token - 1 } else { token }).collect();
+    let first = upper.iter().copied().filter(|token| *token >= 160).min().expect("some are");
+    let said = refused(upper);
+    assert!(said.ends_with(&format!("from theirs, all tokens from {first} on")), "{said}");
 }

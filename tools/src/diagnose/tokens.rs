@@ -1,5 +1,7 @@
 //! Whether a candidate was made from the tokens that are given: its embedding tells.
 
+use std::collections::BTreeSet;
+
 use fixtures::names::at::At;
 use ndarray::{Array2, ArrayView1};
 use reference::Site;
@@ -58,7 +60,11 @@ impl Comparison<'_> {
         let pattern = if (1..tokens.len()).all(|i| is(tokens[i - 1] as usize, shown.row(i))) {
             "; the candidate's are shifted by one".to_owned()
         } else if others.len() > 1 && others.iter().copied().all(is_ahead) {
-            format!("; {} rows are those of the token {ahead:+} from theirs", others.len())
+            let (off, right): (Vec<usize>, Vec<usize>) = (0..tokens.len()).partition(|i| others.contains(i));
+            let [off, right] = [off, right].map(|rows| rows.into_iter().map(|i| tokens[i]).collect::<BTreeSet<_>>());
+            let from = off.first().filter(|first| right.last().is_some_and(|last| last < *first));
+            let from = from.map(|first| format!(", all tokens from {first} on")).unwrap_or_default();
+            format!("; {} rows are those of the token {ahead:+} from theirs{from}", others.len())
         } else {
             String::new()
         };
