@@ -90,12 +90,17 @@ fn what_no_mistake_explains_is_described() {
     assert!(permuted.contains("columns are permuted: 0 has 1, 1 has 0"), "{permuted}");
 }
 
-/// An ε that no value of the final norm shows, and its product with the head does: nothing is at fault under the local lens.
+/// An ε that no value of the final norm shows, and its product with the head does: nothing is at fault under the local lens. Of a
+/// right one nothing is told.
 #[test]
 fn what_operators_add_up_to_is_told() {
     let setting = setting();
-    let other = setting.semantics().with("final_norm_eps", "2e-5").expect("a reading");
-    let diagnosis = setting.diagnose(&setting.run(&Assumption::none(other)));
+    let of_eps = |eps: &str| {
+        let semantics = setting.semantics().with("final_norm_eps", eps).expect("a reading");
+        setting.diagnose(&setting.run(&Assumption::none(semantics)))
+    };
+    assert!(of_eps("1e-6").is_right());
+    let diagnosis = of_eps("2e-5");
     let fault = diagnosis.unexplained.as_deref().expect("the logits are at fault");
     assert_eq!((fault.site, fault.lens, diagnosis.left), (Site::Logits, Lens::Layer, 1), "{diagnosis:#?}");
     assert!(text(&diagnosis).contains("under the layer lens"), "{}", text(&diagnosis));

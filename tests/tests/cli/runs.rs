@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::golden::Golden;
 use serde_json::Value;
 use tests::repository;
 
@@ -55,4 +59,23 @@ fn a_run_that_is_wrong_before_the_router_is_diagnosed() {
     assert!(change_tensor(&folder.path().join("x.safetensors"), norm, |bytes| bytes[3] ^= 0x80), "it is there");
     let ran = parity(folder.path(), &["diagnose", "m2-gqa3-f32", "x.safetensors"]);
     assert!(ran.code == Some(1) && ran.stdout.contains(norm), "{ran}");
+}
+
+/// A dump that says from which tokens it was computed, and whose embeddings are those of the tokens behind these: its model is wrong,
+/// and not the prompt that is given.
+#[test]
+fn rows_of_another_table_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let case = Golden::embedded().case("m2-gqa3-f32").expect("it is built in");
+    let ahead: Vec<String> = case.tokens.iter().map(|token| (token + 1).to_string()).collect();
+    let run = ["run", "m2-gqa3-f32", "--precision", "f32", "--out", "x.safetensors", "--tokens"];
+    let ran = parity(folder.path(), &[&run[..], &[&ahead.join(",")]].concat());
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let dump = Dump::open(&folder.path().join("x.safetensors")).expect("it was written");
+    let manifest = Manifest { tokens: Some(case.tokens.clone()), ..dump.manifest().expect("it has one").clone() };
+    let mut writer = DumpWriter::create(&folder.path().join("y.safetensors")).expect("writable");
+    dump.names().for_each(|name| writer.write(name, &dump.tensor(name).expect("it is there")).expect("writable"));
+    writer.finish(&manifest).expect("writable");
+    let ran = parity(folder.path(), &["diagnose", "m2-gqa3-f32", "y.safetensors"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("40 rows are those of the token +1 from theirs"), "{ran}");
 }

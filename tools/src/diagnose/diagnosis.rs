@@ -87,20 +87,6 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Of a candidate of which nothing is to be explained.
-    fn right(reports: &[SiteReport], semantics: &Semantics) -> Self {
-        Diagnosis {
-            explained: Vec::new(),
-            unexplained: None,
-            left: 0,
-            pattern: Vec::new(),
-            solved: Vec::new(),
-            suspicious: Vec::new(),
-            conclusive: conclusive(reports),
-            semantics: *semantics,
-        }
-    }
-
     /// Whether there is nothing to explain.
     pub fn is_right(&self) -> bool {
         self.explained.is_empty() && self.unexplained.is_none() && self.suspicious.is_empty()
@@ -168,19 +154,10 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         suspicious = under.reports;
     }
     let unexplained = left.first().map(|first| comparison.measured(&assumption, first)).transpose()?;
-    if explained.is_empty() && unexplained.is_none() && suspicious.is_empty() {
-        let all = comparison.added_up()?;
-        let first = all.first().cloned().map(Box::new);
-        return Ok(Diagnosis {
-            unexplained: first,
-            left: all.len(),
-            ..Diagnosis::right(&reports, &assumption.semantics)
-        });
-    }
     let pattern = unexplained.as_ref().map(|measured| comparison.pattern(measured)).unwrap_or_default();
     let solved = comparison.solved(&assumption, &left, &suspicious)?;
     let conclusive = conclusive(&reports);
-    Ok(Diagnosis {
+    let diagnosis = Diagnosis {
         conclusive,
         suspicious,
         explained,
@@ -189,7 +166,12 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         pattern,
         solved,
         semantics: assumption.semantics,
-    })
+    };
+    if !diagnosis.is_right() {
+        return Ok(diagnosis);
+    }
+    let added_up = comparison.added_up()?;
+    Ok(Diagnosis { left: added_up.len(), unexplained: added_up.into_iter().next().map(Box::new), ..diagnosis })
 }
 
 /// What the values say was done at the first fault, or else at the first suspicious site, before anything known is tried.
@@ -215,7 +197,16 @@ pub fn of_seen_padding(padded: &Comparison<'_>, fault: SiteReport) -> Result<Opt
         fits: (reports.len(), reports.len()),
         ..Explained::of(fault, &seen)
     };
-    Ok(Some(Diagnosis { explained: vec![explained], ..Diagnosis::right(&reports, &semantics) }))
+    Ok(Some(Diagnosis {
+        conclusive: conclusive(&reports),
+        explained: vec![explained],
+        unexplained: None,
+        left: 0,
+        pattern: Vec::new(),
+        solved: Vec::new(),
+        suspicious: Vec::new(),
+        semantics,
+    }))
 }
 
 fn conclusive(reports: &[SiteReport]) -> usize {
@@ -275,10 +266,9 @@ impl Comparison<'_> {
     fn added_up(&self) -> Result<Vec<SiteReport>, Failure> {
         let model = self.model()?;
         let found = self.verification(&model, &Lens::ALL, self.all()).verdicts()?;
-        let mut faults: Vec<SiteReport> =
-            found.sites.into_iter().filter(|report| report.verdict == Verdict::Fault).collect();
-        faults.sort_by_key(|report| (report.lens, report.step, report.site));
-        Ok(faults)
+        let mut added_up = faults(&found.sites);
+        added_up.sort_by_key(|report| report.lens);
+        Ok(added_up.into_iter().cloned().collect())
     }
 
     /// Whether a known mistake explains the first fault, and leaves no more faults than so many.

@@ -1,9 +1,7 @@
 //! Whether a candidate was made from the tokens that are given: its embedding tells.
 
-use std::collections::BTreeSet;
-
 use fixtures::names::at::At;
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 use reference::Site;
 use reference::matrix::Matrix;
 use reference::site::Extent;
@@ -41,33 +39,33 @@ impl Comparison<'_> {
         Ok(None)
     }
 
+    /// The same of a call's rows.
     fn other_rows(&self, table: &Matrix<'_>, tokens: &[u32], shown: &Array2<f64>, first: usize) -> Option<String> {
-        let is = |token: usize, shown: ArrayView1<'_, f64>| {
-            let mut row = vec![0.0; table.dim().1];
-            table.row_into(token, &mut row);
-            row.iter().zip(shown).all(|(x, shown)| self.contract.shown().nearest(*x) == *shown)
+        let mut row = vec![0.0; table.dim().1];
+        let mut is = |token: usize, i: usize| {
+            let is_token = token < table.dim().0;
+            if is_token {
+                table.row_into(token, &mut row);
+            }
+            is_token && row.iter().zip(shown.row(i)).all(|(x, shown)| self.contract.shown().nearest(*x) == *shown)
         };
-        let others: Vec<usize> = (0..tokens.len()).filter(|&i| !is(tokens[i] as usize, shown.row(i))).collect();
+        let (own, off): (Vec<usize>, Vec<usize>) = (0..tokens.len()).partition(|&i| is(tokens[i] as usize, i));
         // No token's embedding: the embedding is at fault, not the prompt.
-        let (&i, vocabulary) = (others.first()?, table.dim().0);
-        let other = (0..vocabulary).find(|&token| is(token, shown.row(i)))?;
-        let (position, given) = (first + i, tokens[i]);
-        let ahead = i64::try_from(other).ok()? - i64::from(given);
-        let is_ahead = |i: usize| {
-            let token = usize::try_from(i64::from(tokens[i]) + ahead).ok().filter(|token| *token < vocabulary);
-            token.is_some_and(|token| is(token, shown.row(i)))
-        };
-        let pattern = if (1..tokens.len()).all(|i| is(tokens[i - 1] as usize, shown.row(i))) {
+        let &i = off.first()?;
+        let other = (0..table.dim().0).find(|&token| is(token, i))?;
+        let ahead = i64::try_from(other).ok()? - i64::from(tokens[i]);
+        let pattern = if (1..tokens.len()).all(|i| is(tokens[i - 1] as usize, i)) {
             "; the candidate's are shifted by one".to_owned()
-        } else if others.len() > 1 && others.iter().copied().all(is_ahead) {
-            let (off, right): (Vec<usize>, Vec<usize>) = (0..tokens.len()).partition(|i| others.contains(i));
-            let [off, right] = [off, right].map(|rows| rows.into_iter().map(|i| tokens[i]).collect::<BTreeSet<_>>());
-            let from = off.first().filter(|first| right.last().is_some_and(|last| last < *first));
-            let from = from.map(|first| format!(", all tokens from {first} on")).unwrap_or_default();
-            format!("; {} rows are those of the token {ahead:+} from theirs{from}", others.len())
+        } else if off.len() > 1
+            && off.iter().all(|&i| usize::try_from(i64::from(tokens[i]) + ahead).is_ok_and(|token| is(token, i)))
+        {
+            let least = off.iter().map(|&i| tokens[i]).min().filter(|least| own.iter().all(|&i| tokens[i] < *least));
+            let from = least.filter(|_| !own.is_empty()).map(|least| format!(", all tokens from {least} on"));
+            format!("; {} rows are those of the token {ahead:+} from theirs{}", off.len(), from.unwrap_or_default())
         } else {
             String::new()
         };
+        let (position, given) = (first + i, tokens[i]);
         Some(format!(
             "from position {position}: given {given}, and the candidate's embedding is that of {other}{pattern}"
         ))

@@ -123,7 +123,8 @@ impl Found {
             let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
             if let Some(report) = of_site.next() {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
-                report.note = Some(report.note.take().map_or_else(|| told.clone(), |note| format!("{told}; {note}")));
+                let notes = [Some(told), report.note.take()];
+                report.note = Some(notes.into_iter().flatten().collect::<Vec<String>>().join("; "));
             }
         }
         percentile::mark(&mut self.sites);
