@@ -18,6 +18,8 @@ pub enum Unseen {
     Seam(usize),
     /// All of the calls before: `context`.
     Context,
+    /// Those of a prompt of so many tokens, which the calls after it do not see: `prompt:24`.
+    Prompt(usize),
     /// One at a place in each tile of so many: `each:16/15`, the last of each.
     Each(usize, usize),
 }
@@ -30,6 +32,7 @@ impl Unseen {
             Unseen::Before(from, to) => (position + 1).saturating_sub(to)..(position + 1).saturating_sub(from),
             Unseen::Seam(count) => first.saturating_sub(count)..first,
             Unseen::Context => 0..first,
+            Unseen::Prompt(tokens) => 0..if first >= tokens { tokens } else { 0 },
             Unseen::Each(size, at) => {
                 let keys = (at..position).step_by(size.max(1));
                 return keys.map(|key| key..key + 1).collect();
@@ -47,6 +50,7 @@ impl fmt::Display for Unseen {
             Unseen::Before(from, to) => write!(f, "before:{from}..{to}"),
             Unseen::Seam(count) => write!(f, "seam:{count}"),
             Unseen::Context => f.write_str("context"),
+            Unseen::Prompt(tokens) => write!(f, "prompt:{tokens}"),
             Unseen::Each(size, at) => write!(f, "each:{size}/{at}"),
         }
     }
@@ -59,8 +63,8 @@ impl FromStr for Unseen {
         if s == "context" {
             return Ok(Unseen::Context);
         }
-        let expected = "expected context, keys: or before: and two numbers with .. in between, seam: and one, or each: and two \
-                        with /";
+        let expected = "expected context, keys: or before: and two numbers with .. in between, seam: or prompt: and one, or \
+                        each: and two with /";
         let (what, numbers) = s.split_once(':').ok_or(expected)?;
         let two = |by: &str| numbers.split_once(by).map(|(a, b)| [a, b]).ok_or(expected);
         let both = |of: [&str; 2]| Ok::<_, String>((number(of[0])?, number(of[1])?));
@@ -68,6 +72,7 @@ impl FromStr for Unseen {
             "keys" => both(two("..")?).map(|(from, to)| Unseen::Keys(from, to)),
             "before" => both(two("..")?).map(|(from, to)| Unseen::Before(from, to)),
             "seam" => number(numbers).map(Unseen::Seam),
+            "prompt" => number(numbers).map(Unseen::Prompt),
             "each" => both(two("/")?).map(|(size, at)| Unseen::Each(size, at)),
             _ => Err(expected.to_owned()),
         }

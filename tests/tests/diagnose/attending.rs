@@ -1,7 +1,6 @@
 //! What attention does otherwise is told from the outputs of layers alone, and from those of modules.
 
 use ndarray::{Array2, Axis, concatenate, s};
-use reference::semantics::Semantics;
 use reference::weights::{LayerWeight, Weight, Weights};
 use reference::{LayerSite, RoundingContract, Site};
 use tests::mistaken::Setting;
@@ -10,7 +9,7 @@ use tools::diagnose::catalogue::mistake::{Assumed, Change};
 use tools::diagnose::diagnosis::{Diagnosis, Explained};
 
 use super::altered::{diagnoses, map, setting};
-use super::calls::diagnosed;
+use super::calls::reading_later;
 use super::outputs;
 
 /// What is said of a model that is read otherwise and shows its layers' outputs alone, first or among three that are as good.
@@ -75,20 +74,14 @@ fn blocks_of_a_tile() {
 /// In a second call; a mask of the first call in it, and a slot of the cache that its first token was written to.
 #[test]
 fn in_later_calls() {
-    let setting = Setting::of("m2-gqa3-f32", RoundingContract::EAGER_F32);
-    let checkpoint = setting.case.checkpoint().expect("it is whole");
-    let of = |field: &str, value: &str| -> Semantics { setting.semantics().with(field, value).expect("a reading") };
     for (field, value) in [
         ("causal", "call"),
         ("shared_page", "1:5=24"),
         ("unseen", "seam:2"),
-        ("unseen", "context"),
         ("unfilled", "slots:61"),
         ("cache_read_form", "keys:e4m3/head"),
     ] {
-        let other = of(field, value);
-        let models: [(Semantics, &dyn Weights); 2] = [(setting.semantics(), &checkpoint), (other, &checkpoint)];
-        told(&diagnosed(&setting, 24, &models), &format!("{field}={value}"));
+        told(&reading_later("m2-gqa3-f32", &[24], (field, value)), &format!("{field}={value}"));
     }
 }
 

@@ -40,6 +40,7 @@ fn weighing() -> impl Strategy<Value = Semantics> {
         (1..5_usize, 5..20_usize).prop_map(|(from, to)| Unseen::Before(from, to)),
         (2..5_usize, 0..2_usize).prop_map(|(size, at)| Unseen::Each(size, at)),
         Just(Unseen::Context),
+        (1..9_usize).prop_map(Unseen::Prompt),
     ];
     let zeros = prop_oneof![(1..9_usize).prop_map(Zeros::Count), (2..20_usize).prop_map(Zeros::Tile)];
     let half = prop::sample::select(vec![None, Some(CacheHalf::Keys), Some(CacheHalf::Values)]);

@@ -46,6 +46,10 @@ fn keys_that_are_not_seen() {
     near("unseen=before:2..9", 3, [0.0, 0.0, 4.0 / 12.0, 8.0 / 12.0]);
     near("unseen=seam:1", 3, [1.0 / 11.0, 2.0 / 11.0, 0.0, 8.0 / 11.0]);
     near("unseen=seam:1", 2, [1.0 / 13.0, 0.0, 4.0 / 13.0, 8.0 / 13.0]);
+    near("unseen=context", 2, [0.0, 0.0, 4.0 / 12.0, 8.0 / 12.0]);
+    near("unseen=prompt:1", 2, [0.0, 2.0 / 14.0, 4.0 / 14.0, 8.0 / 14.0]);
+    // The prompt's own call sees it.
+    near("unseen=prompt:3", 2, [1.0, 2.0, 4.0, 8.0].map(|w| w / 15.0));
     near("unseen=each:2/0", 3, [0.0, 2.0 / 10.0, 0.0, 8.0 / 10.0]);
     // Its own key a token sees in any case.
     near("unseen=keys:0..9", 3, [0.0, 0.0, 0.0, 1.0]);

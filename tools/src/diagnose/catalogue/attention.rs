@@ -107,14 +107,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
         name: "kv_cache_seam",
         about: "where one call's keys and values follow another's, a row is overwritten, or was never written, or those of the \
                 calls before are not seen",
-        right: "the cache has a row for each token",
+        right: "the cache has a row for each token, and later calls see them all",
         visible: "prompts in several calls, or decode steps",
         touches: ATTENTION,
         ways: |_, clue| {
             let of = |seam| reading("cache_seam", seam);
             let unseen = |keys: &str| reading("unseen", keys);
             let context = clue.context;
-            let nothing = || [unseen("context"), unseen(&format!("keys:0..{context}"))].concat();
+            let nothing = || [unseen("context"), unseen(&format!("prompt:{context}"))].concat();
             [of("overwritten"), of("zero_before"), of("zero_after"), given(context > 0, nothing)].concat()
         },
     },
