@@ -313,7 +313,7 @@ def _call(arguments: Fields) -> dict[str, Any]:
         "cache_length": int(cache.get_max_length(0)) if hasattr(cache, "get_max_length") else None,
         "logits": _list(arguments.get("logits_to_keep")) or None,
         **{name: _list(arguments.get(name)) for name in ("image_grid_thw", "video_grid_thw", "grid_thw")},
-        "inputs": {name: f"{_name(x.dtype)} {list(x.shape)}" for name, x in arguments.items() if hasattr(x, "dtype")},
+        "inputs": {k: f"{_name(x.dtype)} {list(x.shape)}" for k, x in arguments.items() if isinstance(x, torch.Tensor)},
     }
 
 
