@@ -4,7 +4,7 @@ use super::content::Report;
 use super::figures::apart;
 use super::place::named;
 use crate::judge::decoded::Divergence;
-use crate::judge::verdict::{JudgedBy, SiteReport};
+use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 
 /// What is said of sites that a candidate does not show.
 pub(super) const NOT_CAPTURED: &str = "not captured; checked through the next captured operator:";
@@ -37,8 +37,13 @@ pub(crate) fn suspicion(site: &SiteReport) -> String {
 pub(super) fn lines(site: &SiteReport, report: &Report) -> Vec<String> {
     let of = if site.judged_by == JudgedBy::Intervals { "tokens" } else { "values" };
     let mut lines = Vec::new();
-    if site.count > 0 {
-        lines.push(format!("{} of {} {of} outside the {}", site.faults, site.count, site.judged_by));
+    let is_together = site.verdict == Verdict::Fault && matches!(site.judged_by, JudgedBy::NoiseFloor(_));
+    match (site.count, site.faults) {
+        (0, _) => {}
+        (count, 0) if is_together => {
+            lines.push(format!("{count} values are together further off than the {}, and none alone", site.judged_by));
+        }
+        (count, faults) => lines.push(format!("{faults} of {count} {of} outside the {}", site.judged_by)),
     }
     if let Some(worst) = &site.worst {
         let [candidate, reference] = apart(worst.candidate, worst.reference);
