@@ -222,6 +222,24 @@ fn tokens_have_the_weights_of_others() {
     );
 }
 
+/// Two weights of a temperature are some other token's, within what bf16 leaves, and that says nothing.
+#[test]
+fn weights_that_are_nearer_one_another_are_no_others() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let roots = weights.mapv(f32::sqrt);
+        let mut sum = Array2::zeros(x.dim());
+        for ((token, slot), &expert) in chosen.indexed_iter() {
+            let own = output((model, expert), x.row(token), |_, g, u| silu(g) * u);
+            sum.row_mut(token).scaled_add(roots[[token, slot]] / roots.row(token).sum(), &own);
+        }
+        narrowed(sum)
+    };
+    let said = M2_BF16.said_of(LayerSite::Experts, &port);
+    assert!(!said.iter().any(|said| said.contains("with their own")), "{said:#?}");
+}
+
 /// Outputs that are put back in the wrong order within each expert.
 #[test]
 fn tokens_have_the_outputs_of_an_experts_others() {

@@ -8,6 +8,8 @@
 //! yᵢ = Σₛ q(wᵢₛ)·E(cᵢₛ, xᵢ)      weights are rounded; solved for q
 //! ```
 
+use std::collections::BTreeSet;
+
 use ndarray::{Array1, Array2};
 use reference::Storage;
 
@@ -21,8 +23,15 @@ const SEVERAL: f64 = 2.0;
 /// The share of the squares of what is off that rounded weights leave, at most.
 const ROUNDED: f64 = 0.01;
 
-/// What is said of a way, and what it adds to a token by another.
-type Way<'a> = (&'a str, &'a dyn Fn(usize, usize) -> Array1<f64>);
+/// What is said of a way, what it adds to a token by another, and whether some of many tokens may fit it by chance: few weights, or
+/// choices among few experts, are near another token's.
+type Way<'a> = (&'a str, &'a dyn Fn(usize, usize) -> Array1<f64>, bool);
+
+/// Whether tokens are one, or as many as places.
+fn are_regular(tokens: &[usize]) -> bool {
+    let different: BTreeSet<&usize> = tokens.iter().collect();
+    different.len() == 1 || different.len() == tokens.len()
+}
 
 impl Mixture<'_, '_, '_> {
     /// What follows from `each` expert's output of every token, if that explains all tokens that are off.
@@ -45,14 +54,17 @@ impl Mixture<'_, '_, '_> {
         let weights = |token: usize, other: usize| sum([token, other], token) - right(token);
         let experts = |token: usize, other: usize| sum([other, token], token) - right(token);
         let ways: [Way<'_>; 4] = [
-            ("experts read the input", &inputs),
-            ("tokens have the experts and weights", &routing),
-            ("tokens have the routing weights, with their own experts,", &weights),
-            ("tokens have the experts, with their own routing weights,", &experts),
+            ("experts read the input", &inputs, false),
+            ("tokens have the experts and weights", &routing, false),
+            ("tokens have the routing weights, with their own experts,", &weights, true),
+            ("tokens have the experts, with their own routing weights,", &experts, true),
         ];
         ways.iter()
-            .find_map(|(what, way)| {
+            .find_map(|(what, way, by_chance)| {
                 let others = listed::find_others(&off, n, |token, other| self.is(token, &way(token, other)))?;
+                if *by_chance && !are_regular(&others) {
+                    return None;
+                }
                 let mut values = self.bench.ideal.clone();
                 off.iter()
                     .zip(&others)
