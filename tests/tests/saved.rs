@@ -71,6 +71,43 @@ fn right_values_are_right_as_they_were_saved() {
     }
 }
 
+/// Layers' outputs alone, to have smaller files.
+#[test]
+fn a_stream_in_a_narrower_type_is_right() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let is_output = |name: &str| name.strip_prefix("model.layers.").is_some_and(|rest| !rest.contains('.'));
+    for saved in [Storage::F16, Storage::Bf16] {
+        converted("m2-gqa3-f32", saved, |_| true, is_output, &path);
+        let sites = judged("m2-gqa3-f32", (Storage::F32, saved), &path);
+        assert!(sites.len() > 30, "{} sites", sites.len());
+        assert_eq!(wrong(&sites), Vec::<&SiteReport>::new(), "{saved}");
+    }
+}
+
+/// A run in bf16 whose values a hook made f16, and whoever saved them f32 again: the small ones are no longer what they were.
+#[test]
+fn values_that_went_through_f16_are_right() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
+        let setting = Setting::of(case, RoundingContract::EAGER_BF16);
+        let expected = setting.case.expected().expect("it is whole");
+        let mut writer = DumpWriter::create(&path).expect("writable");
+        for at in module_outputs(&setting) {
+            let name = at.to_string();
+            let Ok(tensor) = expected.tensor(&name) else { continue };
+            let values = tensor.values::<f64>().into_iter().map(|x| Storage::F16.nearest(x)).collect::<Vec<f64>>();
+            let tensor = Tensor::stored(Storage::F32, tensor.shape().to_vec(), values).expect("as many");
+            writer.write(&name, &tensor).expect("writable");
+        }
+        finish(writer, &setting);
+        let sites = judged(case, (Storage::Bf16, Storage::F16), &path);
+        assert!(sites.len() > 20, "{case}: {} sites", sites.len());
+        assert_eq!(wrong(&sites), Vec::<&SiteReport>::new(), "{case}");
+    }
+}
+
 /// A run in f16, as someone saves it in bf16; and in f64, as it is or in f32: by transformers, whose norms are in f32, or by equations.
 #[test]
 fn a_wider_type_is_found_behind_what_is_saved() {

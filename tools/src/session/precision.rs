@@ -32,6 +32,9 @@ pub struct Known {
 /// Values of a tensor that are looked at, at most, to see what grid it lies on.
 const LOOKED_AT: usize = 1 << 16;
 
+/// Below this, 2⁻¹⁷, numbers of f16 are further apart than those of bf16 are: 2⁻²⁴, and these 2⁻²⁵ and less.
+const SPARSE: f64 = 1.0 / (1 << 17) as f64;
+
 /// The share of values that a documented precision makes its twin's, at least, for it not to be asked whether they were converted
 /// when they were saved, which costs time: no verdict depends on it.
 const OWN: f64 = 0.75;
@@ -74,7 +77,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let plain = Sought { engine: engine.as_deref(), ..Sought::of(activations) };
     let said = autocast::said(dump);
     let found = match said {
-        Storage::Real => find(compared, &Sought { saved: converted(dump, activations), ..plain })?,
+        Storage::Real => find(compared, &Sought { saved: converted(dump, activations)?, ..plain })?,
         _ => None,
     };
     let found = autocast::found(compared, found, &plain, (said, &types))?;
@@ -83,7 +86,8 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         return Ok(Known { contract, from: stored, is_found: false, coarser: None });
     };
     autocast::require_known(compared, apart, &found)?;
-    if activations == Storage::F32 && found.contract.autocast == Autocast::Off {
+    let is_as_computed = found.contract.saved == Storage::Real;
+    if activations == Storage::F32 && found.contract.autocast == Autocast::Off && is_as_computed {
         found = wide::found(compared, found, &plain)?;
     }
     // In wide types the order of sums alone makes most values others.
@@ -140,8 +144,8 @@ fn require_wide(dump: &Sited) -> Result<(), Failure> {
 
 /// The coarsest type of tensors that are of a narrower one than activations are, which are wide: these were converted when they
 /// were saved. One that lies on a coarser grid than its own type's was computed so. Of f16, which has fewer small numbers than bf16,
-/// they were, too.
-fn converted(dump: &Sited, activations: Storage) -> Storage {
+/// they were, too, even where they were made wide again.
+fn converted(dump: &Sited, activations: Storage) -> Result<Storage, Failure> {
     let dtypes: Vec<Dtype> = dump.sites().filter_map(|at| dump.dtype(at).filter(|_| !at.site.is_choice())).collect();
     let narrow: &[(Dtype, Storage)] = match activations {
         Storage::F32 => &[(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)],
@@ -149,7 +153,25 @@ fn converted(dump: &Sited, activations: Storage) -> Storage {
         Storage::Real | Storage::F16 | Storage::E4m3 => &[],
     };
     let coarsest = narrow.iter().find(|(dtype, _)| dtypes.contains(dtype));
-    coarsest.map_or(Storage::Real, |(_, storage)| *storage)
+    match coarsest {
+        Some((_, storage)) => Ok(*storage),
+        None if activations == Storage::Bf16 && went_through_f16(dump)? => Ok(Storage::F16),
+        None => Ok(Storage::Real),
+    }
+}
+
+/// Whether all values of wide tensors are numbers of f16, and some are so small that it has but some of bf16's.
+fn went_through_f16(dump: &Sited) -> Result<bool, Failure> {
+    let mut is_any_small = false;
+    for at in dump.sites().filter(|at| !at.site.is_choice()) {
+        let is_wide = matches!(dump.dtype(at), Some(Dtype::F32 | Dtype::F64));
+        let values = first_values(dump, at)?;
+        if !is_wide || values.iter().any(|x| !Storage::F16.holds(*x)) {
+            return Ok(false);
+        }
+        is_any_small |= values.iter().any(|x| *x != 0.0 && x.abs() < SPARSE);
+    }
+    Ok(is_any_small)
 }
 
 /// What is said of values that were converted when they were saved.
@@ -188,15 +210,21 @@ fn types(dump: &Sited, of: fn(Site) -> bool) -> Result<Vec<(Storage, Vec<At>)>, 
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.
 fn grid(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
-    let Some(place) = dump.reading().values.get(&at) else { return Ok(None) };
-    let tensor = dump.dump().tensor(&place.tensor)?;
-    let mut values = vec![0.0_f64; tensor.len().min(LOOKED_AT)];
-    tensor.values_into(0, &mut values);
+    let values = first_values(dump, at)?;
     if !values.iter().any(|x| *x != 0.0 && x.is_finite()) {
         return Ok(None);
     }
     let on = |storage: &Storage| values.iter().all(|&x| storage.holds(x));
     Ok(Some([Storage::Bf16, Storage::F16, Storage::F32].into_iter().find(on).unwrap_or(Storage::Real)))
+}
+
+/// Values of a site's tensor, the first of them.
+fn first_values(dump: &Sited, at: At) -> Result<Vec<f64>, Failure> {
+    let Some(place) = dump.reading().values.get(&at) else { return Ok(Vec::new()) };
+    let tensor = dump.dump().tensor(&place.tensor)?;
+    let mut values = vec![0.0_f64; tensor.len().min(LOOKED_AT)];
+    tensor.values_into(0, &mut values);
+    Ok(values)
 }
 
 /// A sentence, where all activations lie on a coarser grid than the contract stores them on.
