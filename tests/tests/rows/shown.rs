@@ -70,6 +70,44 @@ fn the_last_token_that_was_decoded_has_no_rows() {
     }
 }
 
+/// The same of a batch, with padding before its prompts: not of M3, of which it moves the borders of blocks.
+#[test]
+fn the_last_tokens_of_a_batch_have_no_rows() {
+    let model = open(CASES[0]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let call = padded(&[&A, &B], true);
+    let whole = padded(&[&[&A[..], &[8, 1]].concat(), &[&B[..], &[3, 9]].concat()], true);
+    let dump = unstated(&model, vec![call, one_each(&[8, 3])]).write(folder.path());
+    let found = requests_of(&model, dump, Some(&tokenizers(&whole, None).to_string())).expect("its rows are known");
+    let read: Vec<Vec<u32>> = found.iter().map(|one| one.steps.concat()).collect();
+    assert_eq!(read, [[&A[..], &[8]].concat(), [&B[..], &[3]].concat()]);
+    assert_all_right("a batch", &found, &model);
+}
+
+/// A loop over `generate`: each prompt and its steps, one after another, with what was decoded, or as embeddings show it.
+#[test]
+fn prompts_one_after_another() {
+    let (one, other) = ([&A[..], &[8, 1]].concat(), [&B[..], &[3]].concat());
+    let longer = [[&one[..], &[30]].concat(), [&other[..], &[6]].concat()];
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let call = |request: usize, tokens: &[u32]| json!({ "tokens": [tokens], "requests": [request] });
+        let calls = [call(0, &A), call(0, &[8]), call(0, &[1]), call(1, &B), call(1, &[3])];
+        let dump = unstated(&model, calls.to_vec()).write(folder.path());
+        for (given, needs_embeddings) in
+            [([A.to_vec(), B.to_vec()], true), ([one.clone(), other.clone()], false), (longer.clone(), false)]
+        {
+            let is_shown = |name: &str| needs_embeddings || !name.contains("embed");
+            let dump = rewritten(&dump, folder.path(), |name| is_shown(name).then(|| name.to_owned()), &[]);
+            let found = requests_of(&model, dump, Some(&json!(given).to_string())).expect("its rows are known");
+            let read: Vec<Vec<u32>> = found.iter().map(|one| one.steps.concat()).collect();
+            assert_eq!(read, [one.clone(), other.clone()], "{case} {given:?}");
+            assert_all_right(case, &found, &model);
+        }
+    }
+}
+
 /// Hooks that overwrite what they kept leave the last call: its rotation table says which positions these are.
 #[test]
 fn the_last_call_alone() {

@@ -6,6 +6,7 @@
 //! a call from position 0 on    reads anew: a model without a cache, or one that is called twice
 //! a call from before the end   of the one before it: what that read from there on were drafts, which were rejected
 //! rows of the last call alone  are those of the position that they are rotated by; what came before is not in the dump
+//! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed
 //! ```
@@ -21,24 +22,14 @@ use reference::Site;
 use crate::failure::Failure;
 use crate::session::embedded::{self, Lists};
 use crate::session::generated::{Generated, generated};
+use crate::session::inferred::{Inferred, all_of, is_unpadded};
+use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
 
 const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
                          `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
-
-/// The calls of a dump, and what is known of its requests.
-pub(super) struct Inferred {
-    /// The calls.
-    pub calls: Vec<Call>,
-    /// Each request's prompt, where it is known.
-    pub known: Option<Vec<Fed>>,
-    /// Tokens that nobody said, and that are read from their embeddings.
-    pub embedded: usize,
-    /// Tokens at the end of what was said that the dump has no rows of.
-    pub unread: usize,
-}
 
 /// What does not fit, with what to do.
 pub(super) fn misfit(problem: String) -> Failure {
@@ -84,6 +75,9 @@ pub(super) fn infer(
         return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
     }
     let lists = embedded::tokens(values, model)?;
+    if let Some(found) = looped(&fed, &sizes, lists.as_deref()) {
+        return Ok(found);
+    }
     let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
         return without_last(&fed, &sizes).ok_or(problem);
     };
@@ -94,7 +88,7 @@ pub(super) fn infer(
     if let Some(found) = shown.continued(&fed, &sizes)? {
         return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
     }
-    shown.placed(&fed)?.ok_or(problem)
+    shown.placed(&fed)?.or_else(|| without_last(&fed, &sizes)).ok_or(problem)
 }
 
 /// The rows of each call; of a first call that shows logits alone, these may be of its last rows, and say nothing of the others.
@@ -109,27 +103,19 @@ fn sizes_of_prompts(values: &Sited) -> Vec<Size> {
     sizes
 }
 
-/// Of a prompt and all that was decoded after it, the last token was never read: a dump that shows no embeddings and has rows of
-/// all others is of these.
+/// Of prompts and all that was decoded after them, the last token was never read: a dump that has rows of all others is of these.
 fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
-    let [one] = fed else { return None };
-    let (tokens, last) = one.slots.split_last().map(|(last, _)| (one.tokens(), last))?;
+    let width = fed.first()?.slots.len();
     let rows: usize = sizes.iter().map(|size| size.rows).sum::<Option<usize>>()?;
-    if !is_unpadded(one) || last.is_none() || !one.decoded.is_empty() || rows == 0 || rows + 1 != tokens.len() {
+    let are_whole = fed.iter().all(|one| one.slots.len() == width && one.decoded.is_empty());
+    let is_token = fed.iter().any(|one| one.slots.last().is_some_and(Option::is_some));
+    if !are_whole || !is_token || rows == 0 || rows != fed.len() * (width - 1) {
         return None;
     }
-    let read = vec![Fed::new(&tokens[..rows], &[])];
+    let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), decoded: Vec::new() };
+    let read: Vec<Fed> = fed.iter().map(read).collect();
     let calls = inferred::calls(&read, sizes).ok()?;
     Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })
-}
-
-fn is_unpadded(fed: &Fed) -> bool {
-    fed.slots.iter().all(Option::is_some)
-}
-
-/// The prompt, and what was decoded after it.
-fn all_of(fed: &Fed) -> Vec<u32> {
-    [fed.tokens(), fed.decoded.clone()].concat()
 }
 
 /// What a dump shows of its own rows.

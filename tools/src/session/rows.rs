@@ -13,7 +13,8 @@ use reference::site::Extent;
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
-use crate::session::calls::{Inferred, first_difference, infer, misfit, require_same};
+use crate::session::calls::{first_difference, infer, misfit, require_same};
+use crate::session::inferred::Inferred;
 use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::prompt::{Prompt, TYPED, is_json};
