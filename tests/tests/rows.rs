@@ -6,6 +6,7 @@ mod generated;
 mod laid;
 mod lists;
 mod named;
+mod otherwise;
 mod padding;
 mod refused;
 mod shown;

@@ -166,7 +166,9 @@ pub struct DumpOptions {
     /// documented profile whose rounding reproduces most of the values.
     #[arg(long, value_name = "PRECISION", alias = "contract")]
     pub precision: Option<String>,
-    /// A map from the engine's names to sites, beside those that ship: see `fixtures/src/names`.
+    /// A map from the engine's names to sites, beside those that ship: a JSON object such as `{"schema": 1, "engine": "mine",
+    /// "rules": [{"from": "h.{layer}.attn", "to": "model.layers.{layer}.self_attn"}]}`. A rule has `to`, `split` for several sites
+    /// side by side in one tensor, or `ignore` with the reason.
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
     /// Ranks that the dump is of, each with its part in a folder or a file of its own, rank-0, rank-1, … Their parts are put

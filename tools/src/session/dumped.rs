@@ -1,5 +1,6 @@
 //! A dump whose tokens, rounding and reading are known.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
@@ -24,6 +25,9 @@ use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
 use crate::session::rows::{RequestRows, requests};
+
+/// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
+const LIKE: f64 = 0.6;
 
 /// What is known of a dump beside what it says itself.
 #[derive(Debug, Clone, Default)]
@@ -91,17 +95,52 @@ impl Dumped {
             _ => values,
         };
         let understood = |values| Understood { values, manifest: manifest.clone(), semantics }.dumped(given, model);
-        let inputs = values.of_inputs().filter(|inputs| embedded::any(inputs, model));
+        let (inputs, later) = match values.of_inputs() {
+            Some(inputs) if embedded::any(&inputs, model) => (Some(inputs), None),
+            inputs => (None, inputs),
+        };
         let others = values.listing();
+        let otherwise: Vec<Sited> = later.into_iter().chain(values.otherwise()).collect();
         let outputs = match (inputs.map(understood), understood(values)) {
             (Some(Ok(inputs)), Ok(outputs)) => {
                 let is_nearer = inputs[0].layers_agree(model)? > outputs[0].layers_agree(model)?;
                 return Ok(if is_nearer { inputs } else { outputs });
             }
             (Some(Ok(inputs)), Err(_)) => return Ok(inputs),
-            (_, outputs) => outputs?,
+            (_, outputs) => Dumped::likeliest(outputs, otherwise, understood, model)?,
         };
         Dumped::nearest(outputs, others.into_iter().filter_map(|other| understood(other).ok()), model)
+    }
+
+    /// Of what names may mean otherwise, the first that values say, where they are far from what names say at first, or where there are
+    /// no tokens for that.
+    fn likeliest(
+        found: Result<Vec<Self>, Failure>,
+        others: Vec<Sited>,
+        understood: impl Fn(Sited) -> Result<Vec<Self>, Failure>,
+        model: &Model,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut seen: Option<BTreeSet<Site>> = None;
+        for other in others {
+            if let Ok(found) = &found {
+                let apart = found[0].values.apart(&other);
+                if seen.as_ref() == Some(&apart) || found[0].agrees_at(&apart, model)?.is_none_or(|bits| bits >= LIKE) {
+                    seen = Some(apart);
+                    continue;
+                }
+            }
+            let apart = match &found {
+                Ok(found) => other.apart(&found[0].values),
+                Err(_) => other.sites().map(|at| at.site).collect(),
+            };
+            let Ok(read) = understood(other) else { continue };
+            if let Ok(Some(bits)) = read[0].agrees_at(&apart, model)
+                && bits >= LIKE
+            {
+                return Ok(read);
+            }
+        }
+        found
     }
 
     /// Of a list with a tensor for each layer whose names may mean other values than layers' outputs, which it has not: those that it has.
@@ -147,6 +186,12 @@ impl Dumped {
         let is_output = |site| matches!(site, Site::Layer(_, LayerSite::Output));
         let agreement = self.compared(model).agreement_at(self.known.contract, is_output)?;
         Ok(agreement.map_or(0.0, |(_, bits)| bits))
+    }
+
+    /// The share of bits at some sites that are those of the twin.
+    fn agrees_at(&self, sites: &BTreeSet<Site>, model: &Model) -> Result<Option<f64>, Failure> {
+        let agreement = self.compared(model).agreement_at(self.known.contract, |site| sites.contains(&site))?;
+        Ok(agreement.map(|(_, bits)| bits))
     }
 
     fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {

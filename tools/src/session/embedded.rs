@@ -29,7 +29,7 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>
     let mut calls = Vec::new();
     for (call, size) in values.sizes().into_iter().enumerate() {
         let batch = size.batch.unwrap_or(1);
-        let Some(rows) = size.rows.filter(|rows| rows.is_multiple_of(batch)) else { return Ok(None) };
+        let Some(rows) = size.rows.filter(|rows| *rows > 0 && rows.is_multiple_of(batch)) else { return Ok(None) };
         let (all, at) = (Request::of_call(call, (batch, rows / batch)), At { step: 0, site: Site::Embedding });
         let (all, extent) = (values.of(all), Extent::new(rows, rows));
         if !all.has(at) || all.shown(at, extent)?.is_some() {

@@ -34,7 +34,7 @@ pub(super) fn is_last(values: &Sited, model: &Model, config: &Config) -> Result<
     let is_normed = |site: Site| {
         let Some(size) = values.sizes().first().copied() else { return false };
         let (at, batch) = (At { step: 0, site }, size.batch.unwrap_or(1));
-        let Some(rows) = size.rows.filter(|rows| rows.is_multiple_of(batch)) else { return false };
+        let Some(rows) = size.rows.filter(|rows| *rows > 0 && rows.is_multiple_of(batch)) else { return false };
         let all = values.of(Request::of_call(0, (batch, rows / batch)));
         let shown = if all.has(at) { all.matrix::<f64>(at, Extent::new(rows, rows)).ok() } else { None };
         shown.is_some_and(|shown| shown.ncols() == weight.len() && shown.rows().into_iter().all(is_row))

@@ -200,8 +200,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         ));
     }
     if reading.takes_inputs {
-        let read = "names are numbers of layers alone, and the first has the tokens' embeddings: read as what goes into each layer";
-        notes.push(read.into());
+        notes.push("names are numbers of layers alone, and values are what goes into each layer: read so".into());
     }
     if let Some(of) = reading.list.map(|list| list.of).filter(|of| *of != LayerSite::Output) {
         let first = Site::Layer(0, of);
