@@ -67,15 +67,25 @@ pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<Found
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();
     let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
+    // Profiles' modes lead to the same contracts.
+    let mut tried: Vec<(RoundingContract, Option<(f64, f64)>)> = Vec::new();
+    let mut agreement = |contract: RoundingContract| {
+        if let Some((_, agreement)) = tried.iter().find(|(other, _)| *other == contract) {
+            return Ok(*agreement);
+        }
+        let agreement = compared.agreement_at(contract, |_| true)?;
+        tried.push((contract, agreement));
+        Ok(agreement)
+    };
     for profile in if named.is_empty() { known } else { named } {
         let contract = RoundingContract { saved, ..profile.contract };
         // What is saved in more bits than it was computed in tells as much as it did.
         let is_coarse = saved.unit_roundoff() > activations.unit_roundoff();
         let (found, more) = if is_coarse {
-            (compared.plain(profile, contract)?, MORE)
+            (plain(profile, contract, &mut agreement)?, MORE)
         } else {
             let more = if activations == Storage::F32 { OF_SUMS } else { 0.0 };
-            (compared.best_mode(profile, contract, more)?, more)
+            (compared.best_mode(profile, contract, more, &mut agreement)?, more)
         };
         best = better(best, found, more);
     }
@@ -90,21 +100,26 @@ pub fn better(one: Option<FoundPrecision>, other: Option<FoundPrecision>, more: 
     }
 }
 
-impl Compared<'_> {
-    /// A profile in one mode.
-    fn plain(&self, profile: &'static Profile, contract: RoundingContract) -> Result<Option<FoundPrecision>, Failure> {
-        let agreement = self.agreement(contract)?;
-        Ok(agreement.map(|(share, bits)| FoundPrecision { contract, share, bits, profile: profile.name }))
-    }
+/// A profile in one mode.
+fn plain(
+    profile: &'static Profile,
+    contract: RoundingContract,
+    agreement: &mut impl FnMut(RoundingContract) -> Result<Option<(f64, f64)>, Failure>,
+) -> Result<Option<FoundPrecision>, Failure> {
+    let agreement = agreement(contract)?;
+    Ok(agreement.map(|(share, bits)| FoundPrecision { contract, share, bits, profile: profile.name }))
+}
 
+impl Compared<'_> {
     /// A profile's modes are tried point by point, until none agrees in `more` more bits.
     fn best_mode(
         &self,
         profile: &'static Profile,
         contract: RoundingContract,
         more: f64,
+        agreement: &mut impl FnMut(RoundingContract) -> Result<Option<(f64, f64)>, Failure>,
     ) -> Result<Option<FoundPrecision>, Failure> {
-        let Some(mut best) = self.plain(profile, contract)? else { return Ok(None) };
+        let Some(mut best) = plain(profile, contract, agreement)? else { return Ok(None) };
         loop {
             let before = best.bits;
             for others in profile.modes {
@@ -117,7 +132,7 @@ impl Compared<'_> {
                     if contract == best.contract || as_plain {
                         continue;
                     }
-                    match self.agreement(contract)? {
+                    match agreement(contract)? {
                         Some((share, bits)) if bits > best.bits + more => {
                             best = FoundPrecision { contract, share, bits, ..best };
                         }
@@ -137,10 +152,6 @@ impl Compared<'_> {
         let (count, equal) =
             of_sites.fold((0, 0), |(count, equal), (_, agreement)| (count + agreement.count, equal + agreement.equal));
         Ok((count > 0).then(|| equal as f64 / count as f64))
-    }
-
-    fn agreement(&self, contract: RoundingContract) -> Result<Option<(f64, f64)>, Failure> {
-        self.agreement_at(contract, |_| true)
     }
 
     /// The shares of values that equal the twin's and of bits that agree, as means over the sites that are wanted; `None` where
