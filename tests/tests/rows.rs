@@ -202,6 +202,9 @@ fn requests_packed_one_behind_the_other() {
         let unstated = Laid { form: &form, states: false, ..whole(&model, calls) };
         let file = json!({ "tokens": [A.to_vec(), B.to_vec()], "decode": { "tokens": [[4], [9]] } });
         assert_right(case, &of_file(&unstated, &file), 2);
+        // As they were asked for, and not as they were scheduled.
+        let file = json!({ "tokens": [B.to_vec(), A.to_vec()], "decode": { "tokens": [[9], [4]] } });
+        assert_right(case, &of_file(&unstated, &file), 2);
     }
 }
 

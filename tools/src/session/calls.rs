@@ -44,6 +44,8 @@ pub(super) fn infer(
     model: &Model,
     manifest: Option<&Manifest>,
 ) -> Result<Inferred, Failure> {
+    let ordered = known.map(|known| in_order(known, values, model)).transpose()?;
+    let known = ordered.as_deref();
     let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
     let fed = match (known, listed) {
         (Some([one]), Some(listed)) => {
@@ -89,6 +91,28 @@ pub(super) fn infer(
         return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
     }
     shown.placed(&fed)?.or_else(|| without_last(&fed, &sizes)).ok_or(problem)
+}
+
+/// Prompts that are packed one behind the other, in the order in which embeddings show them: what schedules requests may take the
+/// longest first. As they are, where nothing shows another order.
+fn in_order(known: &[Fed], values: &Sited, model: &Model) -> Result<Vec<Fed>, Failure> {
+    let all: usize = known.iter().map(|one| one.slots.len()).sum();
+    let is_packed = |size: &Size| size.rows == Some(all) && size.batch.unwrap_or(1) == 1;
+    if known.len() < 2 || !known.iter().all(is_unpadded) || !values.sizes().first().is_some_and(is_packed) {
+        return Ok(known.to_vec());
+    }
+    let lists = embedded::tokens(values, model)?;
+    let Some([shown]) = lists.as_ref().and_then(|calls| calls.first()).map(Vec::as_slice) else {
+        return Ok(known.to_vec());
+    };
+    let (mut left, mut ordered, mut rest) = (known.to_vec(), Vec::new(), &shown[..]);
+    while !left.is_empty() {
+        let is_next = |one: &Fed| one.tokens().iter().zip(rest).all(|(said, shown)| Some(*said) == *shown);
+        let Some(next) = left.iter().position(is_next) else { return Ok(known.to_vec()) };
+        rest = &rest[left[next].slots.len().min(rest.len())..];
+        ordered.push(left.remove(next));
+    }
+    Ok(ordered)
 }
 
 /// The rows of each call; of a first call that shows logits alone, these may be of its last rows, and say nothing of the others.
