@@ -53,6 +53,15 @@ fn of_hidden_states(site: Site) -> Option<String> {
     of_states(site).map(|_| "hidden_states.1".to_owned())
 }
 
+/// What goes into each layer, and what comes out of the last, before the final norm.
+fn of_stream(site: Site) -> Option<String> {
+    match site {
+        Site::Embedding => Some("hidden_states.0".to_owned()),
+        Site::Layer(layer, LayerSite::Output) => Some(format!("hidden_states.{}", layer + 1)),
+        _ => None,
+    }
+}
+
 /// Lists with one value of each layer.
 fn of_lists(site: Site) -> Option<String> {
     match site {
@@ -62,12 +71,13 @@ fn of_lists(site: Site) -> Option<String> {
     }
 }
 
-const NAMED: [(&str, Named); 6] = [
+const NAMED: [(&str, Named); 7] = [
     ("pairs", by_place),
     ("pairs by name", by_name),
     ("the last of a name", of_last),
     ("some of the stream", of_states),
     ("some of hidden states", of_hidden_states),
+    ("the stream before the norm", of_stream),
     ("lists of modules", of_lists),
 ];
 

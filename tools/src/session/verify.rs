@@ -202,6 +202,11 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         notes.push("names are numbers of layers alone, and values are what goes into each layer: read so".into());
     }
+    if reading.ends_before_norm {
+        notes.push(
+            "the last of a list of states is what the last layer puts out, before the final norm: read so".into(),
+        );
+    }
     if let Some(of) = reading.list.map(|list| list.of).filter(|of| *of != LayerSite::Output) {
         let first = Site::Layer(0, of);
         notes.push(format!("names say nothing but layers' numbers: values are those of {first} and its like"));
