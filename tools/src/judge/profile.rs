@@ -2,6 +2,9 @@
 //!
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use fixtures::names::at::At;
 use reference::config::{Config, FeedForward};
 use reference::error::ParseError;
@@ -161,28 +164,50 @@ impl Compared<'_> {
         contract: RoundingContract,
         is_wanted: impl Fn(Site) -> bool,
     ) -> Result<Option<(f64, f64)>, Failure> {
-        let mut agreements = self.agreements(contract)?;
-        agreements.retain(|(at, _)| is_wanted(at.site));
-        let mean = |of: fn(&Agreement) -> f64| {
-            agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
+        Ok(means(self.agreements(contract)?, is_wanted))
+    }
+
+    /// The share of bits that agree, as a mean over some sites: those in the first layers, or else in the first layer that has any.
+    pub fn bits_at(&self, contract: RoundingContract, sites: &BTreeSet<Site>) -> Result<Option<f64>, Failure> {
+        let (layers, first) = (self.config.num_hidden_layers, telling_layers(self.config));
+        let layer = |site: &Site| match site {
+            Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1,
+            site => site.layer().unwrap_or(0),
         };
-        let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
-        let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
-        Ok((!agreements.is_empty()).then(|| (share, mean(bits))))
+        let Some(nearest) = sites.iter().map(layer).min() else { return Ok(None) };
+        let telling = if nearest < first { 0..first } else { nearest..nearest + 1 };
+        let agreements = self.agreements_in(contract, telling)?;
+        Ok(means(agreements, |site| sites.contains(&site)).map(|(_, bits)| bits))
     }
 
     /// How values stand to the twin's in the first layers and the first forward pass; where nothing of these layers is shown, in
     /// all.
     fn agreements(&self, contract: RoundingContract) -> Result<Vec<(At, Agreement)>, Failure> {
-        let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
-        let model = comparison.model()?;
-        let of = |layers| comparison.verification(&model, &[Lens::Local], 0..layers).agreements();
-        let mut agreements = of(telling_layers(model.config()))?;
+        let mut agreements = self.agreements_in(contract, 0..telling_layers(self.config))?;
         if agreements.is_empty() {
-            agreements = of(model.config().num_hidden_layers)?;
+            agreements = self.agreements_in(contract, 0..self.config.num_hidden_layers)?;
         }
         Ok(agreements)
     }
+
+    /// The same in some layers.
+    fn agreements_in(&self, contract: RoundingContract, layers: Range<usize>) -> Result<Vec<(At, Agreement)>, Failure> {
+        let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
+        let model = comparison.model()?;
+        comparison.verification(&model, &[Lens::Local], layers).agreements()
+    }
+}
+
+/// The shares of values that equal the twin's and of bits that agree, as means over the sites that are wanted; `None` where there
+/// are none.
+fn means(mut agreements: Vec<(At, Agreement)>, is_wanted: impl Fn(Site) -> bool) -> Option<(f64, f64)> {
+    agreements.retain(|(at, _)| is_wanted(at.site));
+    let mean = |of: fn(&Agreement) -> f64| {
+        agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
+    };
+    let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
+    let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
+    (!agreements.is_empty()).then(|| (share, mean(bits)))
 }
 
 /// The share of bits below which a site has none in common with the twin: three of 24, an eighth of the values' size. What is wrong

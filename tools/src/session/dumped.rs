@@ -190,8 +190,7 @@ impl Dumped {
 
     /// The share of bits at some sites that are those of the twin.
     fn agrees_at(&self, sites: &BTreeSet<Site>, model: &Model) -> Result<Option<f64>, Failure> {
-        let agreement = self.compared(model).agreement_at(self.known.contract, |site| sites.contains(&site))?;
-        Ok(agreement.map(|(_, bits)| bits))
+        self.compared(model).bits_at(self.known.contract, sites)
     }
 
     fn compared<'a>(&'a self, model: &'a Model) -> Compared<'a> {
