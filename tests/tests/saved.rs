@@ -93,15 +93,7 @@ fn values_that_went_through_f16_are_right() {
     for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
         let setting = Setting::of(case, RoundingContract::EAGER_BF16);
         let expected = setting.case.expected().expect("it is whole");
-        let mut writer = DumpWriter::create(&path).expect("writable");
-        for at in module_outputs(&setting) {
-            let name = at.to_string();
-            let Ok(tensor) = expected.tensor(&name) else { continue };
-            let values = tensor.values::<f64>().into_iter().map(|x| Storage::F16.nearest(x)).collect::<Vec<f64>>();
-            let tensor = Tensor::stored(Storage::F32, tensor.shape().to_vec(), values).expect("as many");
-            writer.write(&name, &tensor).expect("writable");
-        }
-        finish(writer, &setting);
+        save(&setting, &expected, |x| Storage::F16.nearest(x), Storage::F32, &path);
         let sites = judged(case, (Storage::Bf16, Storage::F16), &path);
         assert!(sites.len() > 20, "{case}: {} sites", sites.len());
         assert_eq!(wrong(&sites), Vec::<&SiteReport>::new(), "{case}");
@@ -160,16 +152,20 @@ pub(super) fn run_and_saved(case: &str, how: &[&str], saved: Storage, path: &Pat
     let run = parity(folder.path(), &[&["run", case, "--out", "ran.safetensors"], how].concat());
     assert_eq!(run.code, Some(0), "{run}");
     let shown = Dump::open(&folder.path().join("ran.safetensors")).expect("it was just written");
+    save(&Setting::of(case, RoundingContract::IDEAL), &shown, |x| saved.nearest(x), saved, path);
+}
+
+/// What modules give in a dump, each value as `of` makes it, and its tokens.
+fn save(setting: &Setting, shown: &Dump, of: impl Fn(f64) -> f64, stored: Storage, path: &Path) {
     let mut writer = DumpWriter::create(path).expect("writable");
-    let setting = Setting::of(case, RoundingContract::IDEAL);
-    for at in module_outputs(&setting) {
+    for at in module_outputs(setting) {
         let name = at.to_string();
         let Ok(tensor) = shown.tensor(&name) else { continue };
-        let values = tensor.values::<f64>().into_iter().map(|x| saved.nearest(x)).collect::<Vec<f64>>();
-        let tensor = Tensor::stored(saved, tensor.shape().to_vec(), values).expect("as many");
+        let values = tensor.values::<f64>().into_iter().map(&of).collect::<Vec<f64>>();
+        let tensor = Tensor::stored(stored, tensor.shape().to_vec(), values).expect("as many");
         writer.write(&name, &tensor).expect("writable");
     }
-    finish(writer, &setting);
+    finish(writer, setting);
 }
 
 /// What modules give, but for choices.

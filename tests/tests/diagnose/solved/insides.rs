@@ -237,6 +237,7 @@ fn weights_that_are_nearer_one_another_are_no_others() {
         narrowed(sum)
     };
     let said = M2_BF16.said_of(LayerSite::Experts, &port);
+    has(&said, "an expert's weight is ");
     assert!(!said.iter().any(|said| said.contains("with their own")), "{said:#?}");
 }
 
