@@ -11,7 +11,8 @@
 //!
 //! with κ for R2 (two roundings where a slip has the truth round, too: they may go different ways, (1 + u)/(1 − u)), the two sums
 //! and the division, and e the error of v. The first term is centred on o: what moves all scores alike cannot matter. No term is
-//! more than its largest share, because probabilities sum to 1.
+//! more than its largest share, because probabilities sum to 1. Nor is the first more than Σⱼ p⁺ⱼ·|vⱼ − o|, which stays right
+//! where one key has all the weight and may lose it: o is this key's value then, but for less than f64 tells.
 //!
 //! Where a port puts splits together otherwise, they need not. A weight counts its score, its split's largest, all keys' largest
 //! and a sum, each moved by at most δ = max dⱼ: it lies within exp(±4δ), alike for all keys, and o is no centre.

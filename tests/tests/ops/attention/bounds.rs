@@ -246,6 +246,31 @@ fn the_bound_is_reached_by_input_errors() {
     assert!((0.9..=1.0).contains(&ratio), "{ratio}");
 }
 
+/// One key has all the weight, and its score is known so badly that another may have it: the mean is this key's value, but
+/// for less than f64 tells. As far as no other can have it, the bound stays small.
+#[test]
+fn the_bound_holds_where_the_only_key_falls_behind() {
+    let p = ONE.under(&RoundingContract::IDEAL);
+    let (q, v) = (Tracked::exact(array![[1.0]]), Tracked::exact(array![[1.0], [3.0]]));
+    for score in [40.0, 400.0, 4000.0] {
+        let mut k = Tracked::exact(array![[score], [0.0]]);
+        let want = oracle(&p, &q.value, &k.value, &v.value);
+        let mut with = |off: f64| {
+            let error = k.error.as_mut().expect("exact is tracked");
+            error.certain[[0, 0]] = off;
+            error.sigma[[0, 0]] = off;
+            error.carried = 1;
+            p.bound(&q, &k, &v, &want)
+        };
+        let bound = with(1.5 * score);
+        let ratio = reached(&oracle(&p, &q.value, &array![[-score / 2.0], [0.0]], &v.value), &want, &bound);
+        assert!((0.4..=1.0).contains(&ratio), "{score}: {ratio}");
+        assert!(bound.sigma[[0, 0]] > 0.1, "{score}: {bound:?}");
+        let bound = with(score / 4.0);
+        assert!(bound.certain[[0, 0]] < 1e-12, "{score}: {bound:?}");
+    }
+}
+
 #[test]
 fn the_bounds_of_the_parts_are_reached() {
     let p = Heads { dim: 2, ..ONE }.under(&RoundingContract::EAGER_BF16);

@@ -33,8 +33,9 @@ const LANES: usize = 8;
 
 /// Sums over the keys, of L channels.
 struct Sums<const L: usize> {
-    /// Σ p·(exp d − 1)·|v − o| / L, and the largest |v − o|; o is 0 where it is no centre.
+    /// Σ p·(exp d − 1)·|v − o| / L, Σ p⁺·|v − o|, and the largest |v − o|; o is 0 where it is no centre.
     moved: [f64; L],
+    exchanged: [f64; L],
     reach: [f64; L],
     /// Σ p⁺·e, and the largest e.
     carried: [f64; L],
@@ -77,6 +78,10 @@ impl Attention {
         let kappa = (1.0 + u2) * (1.0 + sums) * (1.0 + self.softmax_error(keys)) - 1.0;
         let underflow = self.accumulator.smallest_normal() + lost + 3.0 * self.sum.underflow();
         let floor = keys as f64 * underflow;
+        // o is a mean only as nearly as f64 has it, which what is moved multiplies.
+        let off_centre = keys as f64 * f64::EPSILON;
+        let [spread, own, shared] =
+            [&weights.spread, &weights.own, &weights.shared].map(|moved| off_centre * moved.iter().sum::<f64>());
         // Probabilities that do not sum to 1 are not centred on o.
         let centre = if self.merged.is_some() { [0.0; L] } else { lanes::<L>(values.out, first) };
         let of = Sums::<L>::of(values, weights, u2, (first, centre));
@@ -84,11 +89,13 @@ impl Attention {
             let o = values.out[first + l];
             // What a sink has counts as values of 0.
             let has_more = self.sink.is_some() || self.zeros.is_some();
-            let reach = of.reach[l].max(if has_more { o.abs() } else { 0.0 });
+            let more = if has_more { o.abs() } else { 0.0 };
+            let most = of.reach[l].max(more).min(of.exchanged[l] + more);
             let (moved, carried, total) = if self.merged.is_some() {
                 (of.moved[l], of.carried[l], of.total[l])
             } else {
-                (of.moved[l].min(reach), of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]))
+                let moved = of.moved[l] + spread * of.largest[l];
+                (moved.min(most), of.carried[l].min(of.largest_error[l]), of.total[l].min(of.largest[l]))
             };
             let floor = floor * of.largest[l].max(1.0);
             let limit = moved + carried + kappa * total + floor;
@@ -98,7 +105,8 @@ impl Attention {
                 }
                 _ => (sums + self.softmax_error(keys)) * total,
             };
-            let variance = of.variance[l] + of.together[l].powi(2) + rest * rest + floor * floor / 3.0;
+            let (own, shared) = (own * of.largest[l], of.together[l] + shared * of.largest[l]);
+            let variance = of.variance[l] + own * own + shared * shared + rest * rest + floor * floor / 3.0;
             certain[first + l] = limit;
             sigma[first + l] = variance.sqrt().min(limit);
         }
@@ -110,6 +118,7 @@ impl<const L: usize> Sums<L> {
         let nothing = [0.0; L];
         let mut sums = Sums {
             moved: nothing,
+            exchanged: nothing,
             reach: nothing,
             carried: nothing,
             largest_error: nothing,
@@ -129,6 +138,7 @@ impl<const L: usize> Sums<L> {
                 let off = (v[l] - centre[l]).abs();
                 let size = v[l].abs() + e[l];
                 sums.moved[l] += spread * off;
+                sums.exchanged[l] += highest * off;
                 sums.reach[l] = sums.reach[l].max(off);
                 sums.carried[l] += highest * e[l];
                 sums.largest_error[l] = sums.largest_error[l].max(e[l]);
