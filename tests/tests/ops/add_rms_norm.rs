@@ -39,6 +39,11 @@ fn case() -> impl Strategy<Value = Case> {
     case_of(finite())
 }
 
+/// Those of which no two make sums that are equal, whose roundings, which a mean square adds up, are equal, too.
+fn random_sums() -> impl Strategy<Value = Fill> + Clone {
+    random().prop_filter("sums are equal", |fill| *fill != Fill::Cancelling)
+}
+
 fn oracle(p: &AddRmsNorm, x: &Array2<f64>, f: &Array2<f64>, w: &Array1<f64>) -> (Array2<f64>, Array2<f64>) {
     add_rms_norm(p, x.view(), f.view(), w.view()).expect("the case keeps the contract")
 }
@@ -81,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn random_errors_stay_within_the_likely_bound(case in case_of(random())) {
+    fn random_errors_stay_within_the_likely_bound(case in case_of(random_sums())) {
         for (got, want, bound) in judged(&case) {
             likely(&got, &want, &bound)?;
         }
