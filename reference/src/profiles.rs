@@ -86,6 +86,14 @@ const COMPILED_SOURCE: &str = "torch 2.15: _inductor/lowering.py and codegen/cpp
                                (`emulate_precision_casts` is off), over transformers 5.23's modeling_minimax_m2.py and \
                                modeling_minimax_m3_vl.py";
 
+/// A model in f32 whose products take TF32, as tensor cores do after `torch.set_float32_matmul_precision("high")`.
+const TF32: RoundingContract = RoundingContract { attention: AttentionRound::Flash, ..autocast(Autocast::Tf32) };
+
+const TF32_MODES: &[&[&str]] = &[&["attention=eager"]];
+
+const TF32_SOURCE: &str = "torch 2.15: docs/source/notes/cuda.rst and numerical_accuracy.rst, by which inputs of products are rounded to \
+                           10 bits of mantissa, over transformers 5.23's modeling_minimax_m2.py and modeling_minimax_m3_vl.py";
+
 const AUTOCAST_BF16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=bf16"]];
 
 const AUTOCAST_F16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=f16"]];
@@ -193,7 +201,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
-pub const PROFILES: [Profile; 15] = [
+pub const PROFILES: [Profile; 16] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -213,6 +221,7 @@ pub const PROFILES: [Profile; 15] = [
     ),
     of(("transformers_compiled_bf16", "transformers"), Storage::Bf16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
     of(("transformers_compiled_f16", "transformers"), Storage::F16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
+    of(("transformers_tf32", "transformers"), Storage::F32, TF32, (TF32_MODES, TF32_SOURCE)),
     of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
     of(("vllm_f16", "vllm"), Storage::F16, VLLM, (VLLM_MODES, VLLM_SOURCE)),

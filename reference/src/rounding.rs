@@ -172,7 +172,7 @@ impl RoundingContract {
     /// The coarsest type that values are shown in: what activations are stored in, products under autocast, or what all were converted
     /// to.
     pub fn shown(&self) -> Storage {
-        coarser(coarser(self.activations, self.autocast.storage()), self.saved)
+        coarser(coarser(self.activations, self.autocast.results()), self.saved)
     }
 
     /// The same where products are computed, in the type that autocast has for them, if there is one.
@@ -191,6 +191,7 @@ impl RoundingContract {
         let own = RoundingContract { autocast: Autocast::Off, ..self };
         match storage {
             Storage::Real => own,
+            Storage::Tf32 => RoundingContract { operands: storage, ..own },
             storage => RoundingContract { activations: storage, operands: storage, ..own },
         }
     }

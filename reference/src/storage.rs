@@ -16,6 +16,8 @@ pub enum Storage {
     Real,
     /// IEEE binary32.
     F32,
+    /// A binary32 of which tensor cores read 10 bits of fraction.
+    Tf32,
     /// IEEE binary16.
     F16,
     /// The upper half of a binary32.
@@ -69,6 +71,7 @@ impl Storage {
         match self {
             Storage::Real => (53, -1022, f64::MAX),
             Storage::F32 => (24, -126, f32::MAX as f64),
+            Storage::Tf32 => (11, -126, 3.401_162_134_214_653_5e38),
             Storage::F16 => (11, -14, 65504.0),
             Storage::Bf16 => (8, -126, 3.389_531_389_251_535_5e38),
             Storage::E4m3 => (4, -6, 448.0),
@@ -102,7 +105,7 @@ impl Storage {
         match self {
             Storage::Real => 0.0,
             Storage::F16 | Storage::E4m3 => self.spacing(0.0) / 2.0,
-            Storage::F32 | Storage::Bf16 => self.smallest_normal(),
+            Storage::F32 | Storage::Tf32 | Storage::Bf16 => self.smallest_normal(),
         }
     }
 
@@ -130,6 +133,7 @@ impl Storage {
         match self {
             Storage::Real => x,
             Storage::F32 => f64::from(x as f32),
+            Storage::Tf32 => Storage::Tf32.nearest_of_bits(x),
             Storage::F16 => Storage::F16.nearest_of_bits(x),
             Storage::Bf16 => Storage::Bf16.nearest_of_bits(x),
             Storage::E4m3 => Storage::E4m3.nearest_of_bits(x),
@@ -156,6 +160,7 @@ impl Storage {
         match self {
             Storage::Real => x,
             Storage::F32 => Storage::F32.at_random_of_bits(x, random),
+            Storage::Tf32 => Storage::Tf32.at_random_of_bits(x, random),
             Storage::F16 => Storage::F16.at_random_of_bits(x, random),
             Storage::Bf16 => Storage::Bf16.at_random_of_bits(x, random),
             Storage::E4m3 => Storage::E4m3.at_random_of_bits(x, random),
@@ -252,6 +257,7 @@ impl Rounding {
         match self.storage {
             Storage::Real => {}
             Storage::F32 => self.each(x, |x| Storage::F32.nearest(x), |x, bits| Storage::F32.at_random(x, bits)),
+            Storage::Tf32 => self.each(x, |x| Storage::Tf32.nearest(x), |x, bits| Storage::Tf32.at_random(x, bits)),
             Storage::F16 => self.each(x, |x| Storage::F16.nearest(x), |x, bits| Storage::F16.at_random(x, bits)),
             Storage::Bf16 => self.each(x, |x| Storage::Bf16.nearest(x), |x, bits| Storage::Bf16.at_random(x, bits)),
             Storage::E4m3 => self.each(x, |x| Storage::E4m3.nearest(x), |x, bits| Storage::E4m3.at_random(x, bits)),
@@ -329,6 +335,7 @@ impl fmt::Display for Storage {
         f.write_str(match self {
             Storage::Real => "real",
             Storage::F32 => "f32",
+            Storage::Tf32 => "tf32",
             Storage::F16 => "f16",
             Storage::Bf16 => "bf16",
             Storage::E4m3 => "e4m3",
@@ -343,10 +350,11 @@ impl FromStr for Storage {
         match s {
             "real" => Ok(Storage::Real),
             "f32" => Ok(Storage::F32),
+            "tf32" => Ok(Storage::Tf32),
             "f16" => Ok(Storage::F16),
             "bf16" => Ok(Storage::Bf16),
             "e4m3" => Ok(Storage::E4m3),
-            _ => Err(ParseError::new("storage", s, "real, f32, f16, bf16 or e4m3")),
+            _ => Err(ParseError::new("storage", s, "real, f32, tf32, f16, bf16 or e4m3")),
         }
     }
 }

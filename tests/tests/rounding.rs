@@ -73,12 +73,12 @@ fn words_that_are_none() {
             "",
             "precision = \"\", expected one of ideal, parity, fused, eager_bf16, eager_f16, eager_f32, transformers_bf16, \
              transformers_f16, transformers_f32, transformers_f64, transformers_autocast_bf16, \
-             transformers_autocast_f16, transformers_compiled_bf16, transformers_compiled_f16, llama_cpp, vllm_bf16, \
-             vllm_f16, sglang_bf16, sglang_f16, mlx_bf16, mlx_f16",
+             transformers_autocast_f16, transformers_compiled_bf16, transformers_compiled_f16, transformers_tf32, llama_cpp, \
+             vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16, mlx_f16",
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
-        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, f16, bf16 or e4m3"#),
+        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#),
         (
             "fused,accumulator=tensor:1",
             "accumulator = \"tensor:1\", expected unknown, f64, f32, avx512_bf16, hopper, hopper_512, ampere, ada, turing, \

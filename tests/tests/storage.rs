@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use reference::storage::Mode;
 use reference::{Real, Rounding, Storage};
 
-const ALL: [Storage; 4] = [Storage::Real, Storage::F32, Storage::F16, Storage::Bf16];
+const ALL: [Storage; 5] = [Storage::Real, Storage::F32, Storage::Tf32, Storage::F16, Storage::Bf16];
 
 /// The value of sixteen bits.
 fn of_bits(storage: Storage, bits: u16) -> f64 {
@@ -114,6 +114,7 @@ fn parameters_by_hand() {
         assert_eq!(real.spacing(x), x.next_up() - x, "{x:e}");
     }
     assert_eq!(of(Storage::F32), (two(-24), two(-126), two(-126), two(-23), two(-149)));
+    assert_eq!(of(Storage::Tf32), (two(-11), two(-126), two(-126), two(-10), two(-136)));
     assert_eq!(of(Storage::F16), (two(-11), two(-14), two(-25), two(-10), two(-24)));
     assert_eq!(of(Storage::Bf16), (two(-8), two(-126), two(-126), two(-7), two(-133)));
     assert_eq!(Storage::Bf16.spacing(-3.0), two(-6));
@@ -246,5 +247,5 @@ fn names_parse_and_print() {
         assert_eq!(storage.to_string().parse(), Ok(storage));
     }
     let err = "fp8".parse::<Storage>().expect_err("not a storage");
-    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, f16, bf16 or e4m3"#);
+    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#);
 }

@@ -208,6 +208,7 @@ impl Attention {
         // Under autocast a softmax of its own gives f32, which is cast as an operand.
         let is_operand = contract.autocast != Autocast::Off && contract.attention == AttentionRound::Eager;
         let own = contract.of_products();
+        let operand = if contract.autocast == Autocast::Off { own.activations } else { own.operands };
         Attention {
             query_heads,
             key_heads,
@@ -232,7 +233,7 @@ impl Attention {
                 (AttentionRound::Operands, storage) if storage != Storage::Real => {
                     Rounding { storage, mode: contract.mode }
                 }
-                _ => own.stored(),
+                _ => Rounding { storage: operand, mode: contract.mode },
             },
             narrowed: false,
             order: if is_operand { AttentionRound::Operands } else { contract.attention },

@@ -177,7 +177,7 @@ impl Indexer {
             call: semantics.index_call,
             scale,
             kept: match semantics.index_scores {
-                ScoreType::F32 => contract.autocast.storage(),
+                ScoreType::F32 => contract.autocast.results(),
                 kept @ ScoreType::Bf16 => kept.storage(),
             },
             unit: contract.unit(),

@@ -52,7 +52,7 @@ impl AttentionRound {
                 _,
             )
             | (AttentionRound::Sdpa, Storage::Real) => Exponential::Library,
-            (AttentionRound::Sdpa, Storage::F32) => Exponential::Quintic,
+            (AttentionRound::Sdpa, Storage::F32 | Storage::Tf32) => Exponential::Quintic,
             (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3) => Exponential::Cubic,
         }
     }
@@ -115,7 +115,8 @@ pub enum Inputs {
 }
 
 /// Whether products are computed under `torch.autocast`, and in what: their operands are cast to that type as they are used, and
-/// their results are of it. What follows takes the wider of the types that meet.
+/// their results are of it. What follows takes the wider of the types that meet. Tensor cores that take f32 as TF32 cast operands
+/// alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Autocast {
@@ -129,23 +130,31 @@ pub enum Autocast {
     Bf16ButExperts,
     /// In f16, but for those of routed experts.
     F16ButExperts,
+    /// In TF32, whose results are f32.
+    Tf32,
 }
 
 impl Autocast {
-    /// The type; [`Storage::Real`] where there is none.
+    /// The type of operands; [`Storage::Real`] where there is none.
     pub fn storage(self) -> Storage {
         match self {
             Autocast::Off => Storage::Real,
+            Autocast::Tf32 => Storage::Tf32,
             Autocast::Bf16 | Autocast::Bf16ButExperts => Storage::Bf16,
             Autocast::F16 | Autocast::F16ButExperts => Storage::F16,
         }
     }
 
-    /// The type of products of routed experts.
+    /// The type of results; [`Storage::Real`] where it is their own.
+    pub fn results(self) -> Storage {
+        if self == Autocast::Tf32 { Storage::Real } else { self.storage() }
+    }
+
+    /// The type of operands of routed experts' products.
     pub fn of_experts(self) -> Storage {
         match self {
             Autocast::Off | Autocast::Bf16ButExperts | Autocast::F16ButExperts => Storage::Real,
-            Autocast::Bf16 | Autocast::F16 => self.storage(),
+            Autocast::Bf16 | Autocast::F16 | Autocast::Tf32 => self.storage(),
         }
     }
 
@@ -154,6 +163,7 @@ impl Autocast {
         match storage {
             Storage::Bf16 => Autocast::Bf16,
             Storage::F16 => Autocast::F16,
+            Storage::Tf32 => Autocast::Tf32,
             Storage::Real | Storage::F32 | Storage::E4m3 => Autocast::Off,
         }
     }

@@ -41,7 +41,7 @@ impl Held {
         let others = coarser(matrices, of_products);
         Held {
             vectors,
-            biases: coarser(vectors, of_products),
+            biases: coarser(vectors, autocast.results()),
             embedding: matrices,
             router: coarser(router, of_products),
             bias,

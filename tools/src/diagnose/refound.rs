@@ -22,7 +22,7 @@ impl Comparison<'_> {
         let compared = Compared { semantics: under.semantics, ..self.compared };
         let RoundingContract { activations, saved, autocast, .. } = self.contract;
         let engine = Some(Profile::closest(&self.contract).engine);
-        let found = find(&compared, &Sought { activations, saved, autocast: autocast.storage(), engine })?;
+        let found = find(&compared, &Sought { activations, saved, autocast: autocast.results(), engine })?;
         let own = compared.agreement_at(self.contract, |_| true)?;
         let (Some(found), Some((share, _))) = (found, own) else { return Ok(None) };
         Ok((found.share > share + MORE).then_some(found.contract))

@@ -45,7 +45,7 @@ pub struct Sought<'s> {
     pub activations: Storage,
     /// What values were converted to when they were saved; [`Storage::Real`] where they are as they were.
     pub saved: Storage,
-    /// What autocast computed products in; [`Storage::Real`] where there was none.
+    /// What autocast stored products in; [`Storage::Real`] where there was none.
     pub autocast: Storage,
     /// Who computed, in lower case.
     pub engine: Option<&'s str>,
@@ -64,7 +64,7 @@ impl Sought<'_> {
 pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<FoundPrecision>, Failure> {
     let Sought { activations, saved, autocast, engine } = *sought;
     let stores = |profile: &&Profile| {
-        profile.contract.activations == activations && profile.contract.autocast.storage() == autocast
+        profile.contract.activations == activations && profile.contract.autocast.results() == autocast
     };
     let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();

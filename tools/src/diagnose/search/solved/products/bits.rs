@@ -43,7 +43,10 @@ impl Product<'_, '_, '_> {
                             Storage::Real => String::new(),
                             narrow => format!(", and the product to {narrow}"),
                         };
-                        found = Some((equal, Solution::new(vec![format!("{what} rounded to {grid}{also}")], values)));
+                        // Unless numbers are very large or small, these are the same.
+                        let as_well = if grid == Grid::F16 { ", or TF32, which has as many bits" } else { "" };
+                        let said = format!("{what} rounded to {grid}{as_well}{also}");
+                        found = Some((equal, Solution::new(vec![said], values)));
                     }
                 }
             }
