@@ -15,9 +15,9 @@ use crate::judge::way;
 /// An addend that is known to half a step, and a quarter of one on average, carries a quarter of the sums to a neighbour.
 const EXACT: f64 = 0.98;
 
-/// The share of bits that agree, at least, where the others are off by what is not shown: the last two of 24 do not. A sum of something
-/// else is further off.
-const NEAR: f64 = 0.9;
+/// The share of bits of sums that are others that agree, at least, where they are off by what is not shown: the last three of 24 do
+/// not, of the largest. A sum of something else, as of one token, is further off.
+const NEAR: f64 = 0.85;
 
 /// What was found in f32, or a precision in f64 if sums say that it was that.
 pub(super) fn found(
@@ -27,7 +27,7 @@ pub(super) fn found(
 ) -> Result<FoundPrecision, Failure> {
     let is_sum = |site| is_sum_of_shown(compared, site);
     match compared.agreement_at(found.contract, is_sum)? {
-        Some((share, bits)) if share < EXACT && bits > NEAR => {
+        Some((share, bits)) if share < EXACT && bits - share > NEAR * (1.0 - share) => {
             let sought = Sought { activations: Storage::Real, saved: Storage::F32, ..*plain };
             Ok(find(compared, &sought)?.unwrap_or(found))
         }
