@@ -36,14 +36,15 @@ It keeps its type and its shape, a leading batch axis included; an `.npz` has bf
     first      places of the cache that were filled before: column t is place first + t; `cache_length` of all, or −1
     tokens     [B][T] ids; absent if the model was given embeddings instead
     mask       [B][T] 0 where the column is padding of that sequence; absent if nothing is
+    cu_seqlens where sequences begin that lie one after another, and the end; absent unless they do
     positions  [B][T] position ids, as given or as the model made them
     logits     the rows whose logits were asked for: a count of the last rows, or their indices; absent if all
     inputs     type and shape of each tensor that went in, such as "int64 [2, 7]"
     image_grid_thw, video_grid_thw, or grid_thw where a vision tower was called alone: [n][3] patches of each
 
-**What hooks cannot see.** Functions (rotary embedding, attention itself). Attention probabilities exist only with
-`attn_implementation="eager"`. A compiled module or a captured CUDA graph runs no hooks: the manifest's `unseen` lists
-the outermost modules that never ran. `torch.compiler.set_stance("force_eager")` or `disable_compile=True` show them.
+**What hooks cannot see.** Functions: rotary embedding, attention itself, whose probabilities are seen only if it is
+eager. A compiled module or a captured CUDA graph runs no hooks: the manifest's `unseen` lists the outermost modules
+that never ran. `torch.compiler.set_stance("force_eager")` or `disable_compile=True` show them.
 """
 
 import inspect
@@ -212,8 +213,7 @@ class Capture(Recording):
     def _after(self, module: "torch.nn.Module", args: tuple[Any, ...], output: Any) -> None:
         if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1 or not self._running:
             return
-        path = self._running.pop()
-        if path == "" and "" in self._running:
+        if (path := self._running.pop()) == "" and "" in self._running:
             return  # A compiled wrapper that was told to run eagerly calls the model that it wraps.
         self._ran.add(_any_layer(path))
         for name, value in _named(path, output):
@@ -269,9 +269,10 @@ def _write_npz(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
 
 
 def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
-    """The manifest's `tokens`: those of the only sequence, over all calls; None for a batch, whose calls have them."""
-    rows = None if given is None else _rows(given)
-    if rows is not None and len(calls) == 1:
+    """The manifest's `tokens`: those of the only sequence, over all calls; None for several, whose calls have them."""
+    if any("cu_seqlens" in call for call in calls):
+        return None
+    if (rows := None if given is None else _rows(given)) is not None and len(calls) == 1:
         calls[0].setdefault("tokens", rows)
     fed = [call.get("tokens") for call in calls]
     if None in fed or len({len(tokens) for tokens in fed}) > 1:
@@ -303,13 +304,15 @@ def _call(arguments: Fields) -> dict[str, Any]:
     """What the manifest says of a call of a transformers model, whose cache has another name from 5.24 on."""
     cache = next((value for value in arguments.values() if hasattr(value, "get_seq_length")), None)
     ids, first = arguments.get("input_ids"), 0 if cache is None else int(cache.get_seq_length())
-    fed = ids if ids is not None else arguments.get("inputs_embeds")
-    padding = None if fed is None else _padding(arguments.get("attention_mask"), first, fed.shape[1])
+    fed, packed = ids if ids is not None else arguments.get("inputs_embeds"), _list(arguments.get("cu_seq_lens_q"))
+    # Where sequences lie one after another, what the last query does not attend to is another's, and no padding.
+    padding = None if fed is None or packed else _padding(arguments.get("attention_mask"), first, fed.shape[1])
     return {
         "first": first,
         "tokens": _list(ids),
         "mask": padding if padding and any(0 in row for row in padding) else None,
         "positions": _positions(arguments.get("position_ids"), ids),
+        "cu_seqlens": packed,
         "cache_length": int(cache.get_max_length(0)) if hasattr(cache, "get_max_length") else None,
         "logits": _list(arguments.get("logits_to_keep")) or None,
         **{name: _list(arguments.get(name)) for name in ("image_grid_thw", "video_grid_thw", "grid_thw")},
@@ -339,12 +342,10 @@ def _positions(given: Any, tokens: Sequence[Any] | None) -> list[list[int]] | No
 
 def _padding(mask: Any, first: int, width: int) -> list[list[int]] | None:
     """0 for each column of a call that is padding [B][T], from a mask [B, S], or the last query's of [B, 1, T, S]."""
-    if isinstance(mask, Mapping):
-        mask = next((value for value in mask.values() if value is not None), None)
+    mask = next((x for x in mask.values() if x is not None), None) if isinstance(mask, Mapping) else mask
     if not isinstance(mask, torch.Tensor) or mask.ndim not in (2, 4):
         return None
-    if mask.ndim == 4:
-        # Of booleans, or of what is added to scores: nothing where a place is attended to.
+    if mask.ndim == 4:  # Of booleans, or of what is added to scores: nothing where a place is attended to.
         mask = mask[:, 0, -1] if mask.dtype == torch.bool else mask[:, 0, -1] == 0
     return (mask[:, first : first + width] != 0).int().tolist()
 
@@ -375,14 +376,13 @@ def _compiled(model: "torch.nn.Module") -> bool:
 
 def _describe(model: "torch.nn.Module") -> dict[str, Any]:
     """What is known of the software that computes `model`; what a model does not say is None."""
-    library, config = type(model).__module__.split(".")[0], getattr(model, "config", None)
-    parameter = next(model.parameters(), torch.empty(0))
-    device = parameter.device.type
+    library, parameter = type(model).__module__.split(".")[0], next(model.parameters(), torch.empty(0))
+    config = getattr(model, "config", None)
     return {
         "library": library,
         "version": getattr(sys.modules.get(library), "__version__", None),
         "torch": torch.__version__,
-        "device": device,
+        "device": (device := parameter.device.type),
         "cpu": torch.backends.cpu.get_cpu_capability() if device == "cpu" else None,
         "dtype": _name(parameter.dtype),
         "dtypes": _other_types(model, parameter.dtype),

@@ -14,7 +14,7 @@ import pytest
 import torch
 from capture import Capture, Recording
 from safetensors import safe_open
-from transformers import MiniMaxM2Config, MiniMaxM2ForCausalLM
+from transformers import GenerationConfig, MiniMaxM2Config, MiniMaxM2ForCausalLM
 
 LAYERS = 2
 TOKENS = [[11, 12, 13, 14, 15, 16]]
@@ -84,6 +84,21 @@ def test_padding_has_the_positions_that_the_model_made(model, saved):
     assert call["mask"] == PADDED["attention_mask"].tolist()
     # A plain call counts padding, too.
     assert call["positions"] == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]
+    assert "tokens" not in manifest
+
+
+def test_requests_of_a_batch_that_is_scheduled_lie_one_after_another(model, saved):
+    prompts = [[11, 12, 13], [21, 22, 23, 24, 25]]
+    options = GenerationConfig(do_sample=False, max_new_tokens=3, eos_token_id=-1, pad_token_id=0)
+    scheduled = copy.deepcopy(model)
+    run = lambda: scheduled.generate_batch(inputs=prompts, generation_config=options)
+    _, manifest = saved(captured(scheduled, run))
+    calls = manifest["calls"]
+    # Which of them comes first is the scheduler's affair.
+    first, second = prompts if calls[0]["cu_seqlens"][1] == len(prompts[0]) else reversed(prompts)
+    assert calls[0]["cu_seqlens"] == [0, len(first), 8] and calls[0]["tokens"] == [first + second]
+    assert [call["cu_seqlens"] for call in calls[1:]] == [[0, 1, 2]] * (len(calls) - 1)
+    assert not any("mask" in call for call in calls)
     assert "tokens" not in manifest
 
 
