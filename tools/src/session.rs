@@ -17,6 +17,7 @@ pub mod demo;
 pub mod diagnose;
 pub mod diff;
 pub mod dumped;
+mod drafted;
 mod embedded;
 mod generated;
 mod identity;

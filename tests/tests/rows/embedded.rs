@@ -3,7 +3,7 @@
 use std::fs;
 
 use reference::Storage;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::laid::{Laid, one_each};
 use super::shown::{requests_of, rewritten, text, unstated};
@@ -32,20 +32,23 @@ fn what_was_decoded_or_all_is_read_from_the_embeddings() {
     }
 }
 
-/// The third call begins within the second, by its rotation table: what that read from there on was rejected. Whatever is said, the
-/// prompt, all that was kept, or nothing.
+/// A prompt, drafts, and a call that begins within these: what they have from there on was rejected.
+fn with_drafts() -> Vec<Value> {
+    vec![
+        json!({ "tokens": [A], "positions": [[0, 1, 2, 3, 4, 5, 6]] }),
+        json!({ "tokens": [B], "positions": [[7, 8, 9, 10]] }),
+        json!({ "tokens": [[12, 13]], "positions": [[9, 10]] }),
+    ]
+}
+
+/// The third call begins within the second, by its rotation table. Whatever is said, the prompt, all that was kept, or nothing.
 #[test]
 fn drafts_that_were_rejected_show_by_their_positions() {
     let kept = [&A[..], &B[..2], &[12, 13]].concat();
     for case in CASES {
         let model = open(case);
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let calls = vec![
-            json!({ "tokens": [A], "positions": [[0, 1, 2, 3, 4, 5, 6]] }),
-            json!({ "tokens": [B], "positions": [[7, 8, 9, 10]] }),
-            json!({ "tokens": [[12, 13]], "positions": [[9, 10]] }),
-        ];
-        let dump = || Laid { states: false, ..whole(&model, calls.clone()) }.write(folder.path());
+        let dump = || Laid { states: false, ..whole(&model, with_drafts()) }.write(folder.path());
         for given in [Some(text(&A)), Some(text(&kept)), None] {
             let found = requests_of(&model, dump(), given.as_deref()).expect("its rows are known");
             let [one] = &found[..] else { panic!("{case}: one request") };
@@ -53,6 +56,36 @@ fn drafts_that_were_rejected_show_by_their_positions() {
             let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
             assert!(wrong.is_none(), "{case}, {given:?}: {wrong:#?}");
         }
+    }
+}
+
+/// Where no table shows positions, all that was kept tells, with the token that was decoded last or without; the prompt alone does not.
+#[test]
+fn drafts_that_were_rejected_show_by_what_was_kept() {
+    let kept = [&A[..], &B[..2], &[12, 13]].concat();
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dump = || {
+            let whole = Laid { states: false, ..whole(&model, with_drafts()) }.write(folder.path());
+            let is_table = |name: &str| name.contains("rotary_emb");
+            rewritten(&whole, folder.path(), |name| (!is_table(name)).then(|| name.to_owned()), &[])
+        };
+        for (given, unread) in [(kept.clone(), 0), ([&kept[..], &[3]].concat(), 1)] {
+            let found = requests_of(&model, dump(), Some(&text(&given))).expect("its rows are known");
+            let [one] = &found[..] else { panic!("{case}: one request") };
+            assert_eq!((&one.steps, one.unread), (&vec![A.to_vec(), B.to_vec(), vec![12, 13]], unread), "{case}");
+            let wrong = reports(&model, one).into_iter().find(|report| report.verdict > Verdict::Tie);
+            assert!(wrong.is_none(), "{case}, {given:?}: {wrong:#?}");
+        }
+        let failed = requests_of(&model, dump(), Some(&text(&A))).expect_err("drafts, or more of the prompt");
+        assert_eq!(
+            failed,
+            "call 1 of the dump has 4 rows that nobody says: more of the prompt, or drafts, of which some may have been rejected"
+        );
+        let other = [&A[..], &B[..1], &[4, 12, 13]].concat();
+        let failed = requests_of(&model, dump(), Some(&text(&other))).expect_err("other tokens");
+        assert!(failed.contains("the dump was made from other tokens"), "{case}: {failed}");
     }
 }
 

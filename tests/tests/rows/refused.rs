@@ -70,7 +70,7 @@ fn prompts_that_are_not_the_dumps() {
             "the prompts have 1 and 3 tokens, and the dump's first call 6 rows: expected 4 rows, packed, or an \
              attention_mask that says where prompts are padded",
         ),
-        (&[&[1, 2], &[4, 5]], &[], &[5], "call 0 has 5 rows, expected a multiple of 2: 2 requests"),
+        (&[&[1, 2], &[4, 5]], &[], &[5], "call 0 has 5 rows, expected those of 2 requests, a list for each"),
         (&[&[1, 2], &[4]], &[7], &[3, 3], "call 1 has 3 rows, expected 2: one for each request's token"),
         (&[&[1, 2], &[4]], &[], &[3, 2], "the dump has call 1, and 0 decoded tokens of request 0 are known"),
     ] {

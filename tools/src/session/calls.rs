@@ -20,6 +20,7 @@ use fixtures::names::sited::Sited;
 use reference::Site;
 
 use crate::failure::Failure;
+use crate::session::drafted::drafted;
 use crate::session::embedded::{self, Lists};
 use crate::session::generated::{Generated, generated};
 use crate::session::inferred::{Inferred, all_of, is_unpadded};
@@ -77,7 +78,8 @@ pub(super) fn infer(
         return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
     }
     let lists = embedded::tokens(values, model)?;
-    if let Some(found) = looped(&fed, &sizes, lists.as_deref()) {
+    let of_drafts = lists.as_deref().and_then(|lists| drafted(&fed, lists));
+    if let Some(found) = looped(&fed, &sizes, lists.as_deref()).or(of_drafts) {
         return Ok(found);
     }
     let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
@@ -87,6 +89,7 @@ pub(super) fn infer(
     if fed.iter().all(|one| one.slots.is_empty()) {
         shown.require_places(&fed)?;
     }
+    shown.require_said(&fed)?;
     if let Some(found) = shown.continued(&fed, &sizes)? {
         return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
     }
@@ -256,6 +259,26 @@ impl Shown {
         Err(Failure::new(format!("{problem}; no value shows its position")).help(help))
     }
 
+    /// Demands that calls of several rows behind the prompt are said, or show their positions: they may be more of it, or drafts.
+    fn require_said(&self, fed: &[Fed]) -> Result<(), Failure> {
+        let [one] = fed else { return Ok(()) };
+        let (said, mut first) = (all_of(one).len(), 0);
+        for (call, lists) in self.calls.iter().enumerate() {
+            let width = lists[0].len();
+            let is_unsaid = call > 0 && width > 1 && said > 0 && first >= said;
+            if is_unsaid && self.positions[call].is_none() && !self.begins_anew(call, fed) {
+                let problem = format!(
+                    "call {call} of the dump has {width} rows that nobody says: more of the prompt, or drafts, of which some may \
+                     have been rejected"
+                );
+                let help = "give --tokens all that was fed, or that generate returned; or dump model.rotary_emb, too";
+                return Err(Failure::new(problem).help(help));
+            }
+            first += width;
+        }
+        Ok(())
+    }
+
     /// Whether a call begins at position 0 again: it is rotated so, or where that is not shown, it has all of the first call's
     /// tokens. A prompt whose tokens are said and go on there is fed in chunks, whatever it is rotated by; a single row is a step.
     fn begins_anew(&self, call: usize, fed: &[Fed]) -> bool {
@@ -288,8 +311,9 @@ impl Shown {
             known.iter().zip(list).all(|(said, shown)| Some(*said) == *shown)
         };
         let goes_on = said.len() > last.end && is_at(last.end);
-        // Of a prompt that nobody says, a call from within may be one that counts wrongly.
-        let is_decoded = last.start > 0 || !said.is_empty();
+        // Of a prompt that nobody says, a call of one row from within may be one that counts wrongly.
+        let has_drafts = || self.calls[1..].iter().any(|call| call[0].len() > 1);
+        let is_decoded = last.start > 0 || !said.is_empty() || has_drafts();
         (is_unpadded(one) && is_decoded && is_at(position) && !goes_on).then_some(position)
     }
 

@@ -60,7 +60,9 @@ pub fn requests(
         }
         (None, None) => None,
     };
-    let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
+    let stated = calls_stated(values, manifest).map_err(misfit)?;
+    let are_stated = stated.is_some();
+    let Inferred { calls, known, embedded, unread } = match stated {
         Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
         None => match inferred_from_own(values, known.as_deref(), model, manifest)? {
             Some(found) => found,
@@ -68,17 +70,37 @@ pub fn requests(
         },
     };
     let found = rows::requests(&calls).map_err(misfit)?;
-    if let Some(known) = known.as_ref().filter(|known| known.len() != found.len()) {
-        let (given, dumped) = (counted(known.len(), "prompt"), counted(found.len(), "request"));
-        return Err(misfit(format!("the dump has rows of {dumped}, and {given} came with it")));
-    }
+    let known: Vec<Option<&Fed>> = match &known {
+        None => vec![None; found.len()],
+        Some(known) if known.len() == found.len() => known.iter().map(Some).collect(),
+        Some(known) => {
+            let of_each = among(known, &found).filter(|_| are_stated);
+            let (given, dumped) = (counted(known.len(), "prompt"), counted(found.len(), "request"));
+            of_each.ok_or_else(|| misfit(format!("the dump has rows of {dumped}, and {given} came with it")))?
+        }
+    };
     let decode = manifest.and_then(|manifest| manifest.decode.as_ref()).filter(|_| found.len() == 1);
     let decode = decode.map(|decode| &decode.tokens[..]);
     let rows = found.into_iter().enumerate().map(|(i, request)| {
-        let prompt = prompt_of(&request, known.as_ref().map(|known| &known[i]), decode)?;
+        let prompt = prompt_of(&request, known[i], decode)?;
         Ok(RequestRows { request: rotated(values, request)?, prompt, embedded, unread, beam: None })
     });
     rows.collect()
+}
+
+/// The prompt of each request that has one of those that are known, where each of these is some request's: others were run beside
+/// them, as to warm up.
+fn among<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>> {
+    let of_each: Vec<Option<&Fed>> = found
+        .iter()
+        .map(|request| {
+            let fed = request.tokens();
+            let is_of = |one: &&Fed| first_difference(&one.tokens(), &fed).is_none();
+            known.iter().find(is_of)
+        })
+        .collect();
+    let is_there = |one: &Fed| of_each.iter().flatten().any(|of| std::ptr::eq(*of, one));
+    (known.len() < found.len() && known.iter().all(is_there)).then_some(of_each)
 }
 
 /// What follows from the prompts that the dump shows itself, where nothing else says them and they fit.
