@@ -71,7 +71,15 @@ fn of_lists(site: Site) -> Option<String> {
     }
 }
 
-const NAMED: [(&str, Named); 7] = [
+/// What attention adds up, as the library's code calls it before and after its output projection.
+fn of_context(site: Site) -> Option<String> {
+    match site {
+        Site::Layer(layer, LayerSite::Context) => Some(format!("layer_{layer}_attn_output")),
+        _ => None,
+    }
+}
+
+const NAMED: [(&str, Named); 8] = [
     ("pairs", by_place),
     ("pairs by name", by_name),
     ("the last of a name", of_last),
@@ -79,6 +87,7 @@ const NAMED: [(&str, Named); 7] = [
     ("some of hidden states", of_hidden_states),
     ("the stream before the norm", of_stream),
     ("lists of modules", of_lists),
+    ("what attention adds up", of_context),
 ];
 
 fn shown(model: &Model, named: Named, change: &dyn Fn(usize, usize, Site, &mut f64)) -> Vec<Dumped> {
