@@ -71,6 +71,19 @@ fn scores_divided_in_place() {
     has(&said, "each score is divided by a sum in which those before it are divided already");
 }
 
+/// Weights are as good as their scores there, but for what a softmax or the largest of them makes of these.
+#[test]
+fn weights_that_are_divided_otherwise() {
+    let softmax = |x: &Array2<f32>| {
+        let weights = x.mapv(f32::exp);
+        &weights / &sums(&weights)
+    };
+    has(&said(|r| softmax(&(&r / &sums(&r)))), "the weights go through a softmax once more");
+    has(&said(|r| softmax(&r)), "the weights are the softmax of the scores");
+    let largest = |r: &Array2<f32>| r.map_axis(Axis(1), |row| row.fold(0.0_f32, |a, b| a.max(*b))).insert_axis(Axis(1));
+    has(&said(|r| &r / &largest(&r)), "the scores are divided by the largest of them");
+}
+
 /// Roundings of another kind than the reference's are no other sum and no other sigmoid.
 #[test]
 fn weights_that_are_right_but_for_a_rounding() {
@@ -94,7 +107,7 @@ fn another_sigmoid() {
         });
         &r / &sums(&r)
     });
-    has(&said, "the router's sigmoid is another function of its argument: ");
+    has(&said, "weights are as if the router's sigmoid were another function of its argument: ");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! wᵢₛ = rᵢₛ / Σₜ (rᵢₜ + bᵢₜ)                with the choice's bias b
 //! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
 //! wᵢₛ = rᵢₛᵖ / Σₜ rᵢₜᵖ                      solved for p; right is 1
+//! wᵢₛ = exp xᵢₛ / Σₜ exp xᵢₜ                of the weights themselves, or the scores
+//! wᵢₛ = rᵢₛ / maxₜ rᵢₜ
 //! wᵢₛ = q(σ(q(zᵢₛ))) / Σₜ q(σ(q(zᵢₜ)))      solved for q, or one of both, among what numbers may be rounded to
 //! ```
 //!
@@ -66,6 +68,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         .or_else(|| left_out(&bench.ideal, &bench.candidate, same))
         .or_else(|| of_sums(&r, &bench.candidate, same))
         .or_else(|| in_place(&r, &bench.candidate, same))
+        .or_else(|| of_rows([&bench.ideal, &r], &bench.candidate, same))
         .or_else(|| rounded(&r, &bench.candidate, same))
         .or_else(|| steeper(&r, &bench.candidate, same))
         .or_else(|| power(&r, &bench.candidate, same))
@@ -134,6 +137,23 @@ fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Arra
     let said =
         "each score is divided by a sum in which those before it are divided already: it is summed again and in place";
     are_same(&divided, w, same).then(|| (said.to_owned(), divided))
+}
+
+/// What a softmax makes of the weights or the scores, and scores that are divided by the largest.
+fn of_rows([right, r]: [&Array2<f64>; 2], w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let softmax = |x: &Array2<f64>| {
+        let weights = x.mapv(f64::exp);
+        let sums = weights.sum_axis(Axis(1)).insert_axis(Axis(1));
+        weights / sums
+    };
+    let largest = r.map_axis(Axis(1), |row| row.fold(0.0_f64, |largest, x| largest.max(*x)));
+    let ways = [
+        ("the weights go through a softmax once more", softmax(right)),
+        ("the weights are the softmax of the scores", softmax(r)),
+        ("the scores are divided by the largest of them", r / largest.insert_axis(Axis(1))),
+    ];
+    let found = ways.into_iter().find(|(_, values)| are_same(values, w, same));
+    found.map(|(said, values)| (said.to_owned(), values))
 }
 
 /// Scores that are the sigmoid of logits times a factor β, the one whose weights are nearest: the nearest of several β, and
@@ -212,8 +232,8 @@ fn function(r: &Array2<f64>, w: &Array2<f64>) -> Option<Solution> {
     let groups: Vec<Vec<Point>> = rows.map(|(r, w)| r.iter().zip(w).map(point).filter(finite).collect()).collect();
     let [least, most] = Curve::of(&groups)?.ends()?;
     Some(Solution::without_values(format!(
-        "the router's sigmoid is another function of its argument: beside one another scores are off over a range of {:.3} %, most \
-         at {:.2} and least at {:.2}",
+        "weights are as if the router's sigmoid were another function of its argument: beside one another scores are off over a \
+         range of {:.3} %, most at {:.2} and least at {:.2}",
         100.0 * (most[1] - least[1]),
         most[0],
         least[0]
