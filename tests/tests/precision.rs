@@ -17,6 +17,7 @@ use reference::probe::Probe;
 use reference::profiles::PROFILES;
 use reference::rounding::GateRound;
 use reference::run::Run;
+use reference::semantics::MsaPool;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
 use tests::memory::{Memory, tiny, tiny_m3};
@@ -79,6 +80,63 @@ fn the_precision_of_a_run_is_found() {
         let found = found(config, memory, &live, contract.activations, None);
         assert_eq!(run(found.contract), live, "{contract}: found {}", found.contract);
     }
+}
+
+/// Tensor cores that take f32 as TF32 round operands alone, of experts and the router, too.
+#[test]
+fn products_of_tf32_are_found_in_f32() {
+    let contract: RoundingContract = "transformers_tf32".parse().expect("a profile");
+    for config in [tiny(), tiny_m3()] {
+        let memory = Memory::random(&config, 3);
+        let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
+        let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+        for contract in [contract, contract.in_way("attention=eager").expect("a mode")] {
+            let live = computed(&model, &TEXT, contract);
+            let found = found(&config, &memory, &live, Storage::F32, None);
+            assert_eq!((found.contract, found.profile), (contract, "transformers_tf32"));
+        }
+    }
+}
+
+/// Choices of blocks by another pooling, of which modules show no score: within what roundings can do at most, many are no fault. Of a
+/// right implementation none is suspicious.
+#[test]
+fn choices_that_the_twin_does_not_make_are_suspicious() {
+    let (config, contract) = (tiny_m3(), RoundingContract::EAGER_BF16);
+    let text: Vec<u32> = (0..40).map(|i| i * 7 % 40).collect();
+    let is_hidden = |site: &LayerSite| {
+        use LayerSite::{BlockMax, BlockScore, IndexKRope, IndexQRope, TokenScores};
+        matches!(site, BlockMax | BlockScore | IndexKRope | IndexQRope | TokenScores)
+    };
+    let shows = |site: Site| !matches!(site, Site::Layer(_, site) if is_hidden(&site));
+    let mut suspicious = 0;
+    for seed in 0..6 {
+        let memory = Memory::random(&config, seed);
+        let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
+        let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+        for msa_pool in [MsaPool::Max, MsaPool::Lse] {
+            let other = Semantics { msa_pool, ..Semantics::RELEASED };
+            let other = Decoder::new(&config, other, &weights).expect("it fits");
+            let live = computed(&other, &text, contract);
+            let verification = Verification {
+                model: &model,
+                candidate: &Seen { live: &live, shows, value: |_, value| value },
+                contract,
+                steps: std::slice::from_ref(&text),
+                prompt: text.len(),
+                lenses: &[Lens::Local],
+                layers: 0..config.num_hidden_layers,
+                keep: None,
+            };
+            let found = verification.run(|| ()).expect("it runs").sites;
+            for report in found.iter().filter(|report| matches!(report.site, Site::Layer(_, LayerSite::Blocks))) {
+                let is_right = msa_pool == MsaPool::Max;
+                assert!(!is_right || report.verdict < Verdict::Suspicious, "seed {seed}: {report:#?}");
+                suspicious += usize::from(report.verdict == Verdict::Suspicious);
+            }
+        }
+    }
+    assert!(suspicious > 0, "no bound covers all that is wrong");
 }
 
 /// Nothing is found among profiles of another engine than the one that the manifest names.

@@ -14,6 +14,7 @@ pub mod comparison;
 mod computed;
 pub mod decoded;
 pub mod exact;
+pub mod exchanged;
 pub(crate) mod floor;
 pub mod found;
 pub mod judging;

@@ -67,13 +67,13 @@ impl SeenChoice {
     }
 
     /// The index of an element in the dumped tensor.
-    fn index(&self, row: usize, column: usize) -> Vec<usize> {
+    pub(super) fn index(&self, row: usize, column: usize) -> Vec<usize> {
         let (chooser, token) = (row / self.tokens, self.token(row));
         if self.candidate.nrows() == self.tokens { vec![token, column] } else { vec![chooser, token, column] }
     }
 
     /// The token of a row.
-    fn token(&self, row: usize) -> usize {
+    pub(super) fn token(&self, row: usize) -> usize {
         let token = row % self.tokens;
         self.shown.as_ref().map_or(token, |shown| shown[token])
     }
@@ -100,10 +100,14 @@ impl SeenChoice {
         own.iter().flat_map(|&i| others().map(move |j| exchanged(i, j))).sum::<f64>().min(1.0)
     }
 
+    /// What is chosen, in a word.
+    pub(super) fn what(&self) -> &'static str {
+        if matches!(self.site, Site::Layer(_, LayerSite::Blocks)) { BLOCK } else { "expert" }
+    }
+
     fn row(&self, row: usize) -> Row {
-        let blocks = matches!(self.site, Site::Layer(_, LayerSite::Blocks));
-        let what = if blocks { BLOCK } else { "expert" };
-        let choices = Choices { what, scores: &self.scores, own: &self.chosen, candidate: &self.candidate };
+        let choices =
+            Choices { what: self.what(), scores: &self.scores, own: &self.chosen, candidate: &self.candidate };
         choices.row(row, &format!("token {}", self.token(row)), |slot| self.index(row, slot))
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct SeenChoice {
     pub(crate) candidate: Array2<usize>,
     /// The tokens that the candidate shows, if not all.
     pub(crate) shown: Option<Rc<[usize]>>,
+    /// Sites on the way from the last one that the candidate shows.
+    pub(crate) way: Vec<Site>,
 }
 
 /// A choice that the candidate does not show.
@@ -175,8 +177,8 @@ impl<'a> Substitution<'a> {
                 Some(rows) => (scores.select(rows), chosen.select(Axis(0), rows)),
             };
             let tokens = shown.as_ref().map_or(self.loaded.extent.tokens, |shown| shown.len());
-            let (candidate, shown) = (candidate.clone(), shown.clone());
-            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown });
+            let (candidate, shown, way) = (candidate.clone(), shown.clone(), self.segment.clone());
+            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown, way });
         }
         match rows {
             _ if !usable => {}

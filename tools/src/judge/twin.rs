@@ -14,6 +14,7 @@ use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::agreement::Agreement;
+use super::exchanged::Exchanged;
 use super::lens::Lens;
 use super::loaded::Loaded;
 use super::significance::{SiteTests, Structures};
@@ -21,7 +22,7 @@ use super::state::{Pass, Phase, State};
 use super::stored::{shown_in, storage_at};
 use super::structure::Shown;
 use super::structure::chances::REPLAYS;
-use super::substitution::{Seen, Substitution, Unshown};
+use super::substitution::{Seen, SeenChoice, Substitution, Unshown};
 use crate::failure::Failure;
 
 /// Runs in other orders where activations are wide, by which the share of values that differ is predicted.
@@ -62,27 +63,25 @@ impl<'m> Twin<'m> {
     }
 
     /// Runs one phase of a forward pass: every site that the candidate shows, and how its values stand.
-    pub(crate) fn advance(
-        &mut self,
-        phase: Phase,
-        pass: Pass<'_>,
-        loaded: &Loaded<'_>,
-    ) -> Result<HashMap<Site, Agreement>, Failure> {
+    pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Stands, Failure> {
         if phase == Phase::Start {
             self.is_known = true;
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
         let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        let mut choices: Vec<Choosing> = own.choices.drain(..).map(Choosing::of).collect();
+        choices.iter_mut().for_each(|choice| choice.is_known &= self.is_known && loaded.is_whole());
         for stored in &mut own.values {
             stored.is_known &= self.is_known;
             self.is_known = is_stream(stored.site) || (self.is_known && stored.leaves_known);
         }
         self.is_known &= own.is_known;
-        let Went { values: own, choices, experts, .. } = own;
+        let Went { values: own, experts, .. } = own;
         let mut replays = vec![Replays::default(); own.len()];
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
-            let values = went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?.values;
-            for ((replays, own), other) in replays.iter_mut().zip(&own).zip(values) {
+            let other = went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?;
+            choices.iter_mut().zip(other.choices).for_each(|(choice, (other, _))| choice.others.push(other));
+            for ((replays, own), other) in replays.iter_mut().zip(&own).zip(other.values) {
                 let candidate = loaded.value(own.site)?;
                 let keeps = Structures::are_looked_at(shown_in(own.site, &self.contract, &candidate));
                 replays.add(&own.value, &other.value, keeps);
@@ -90,8 +89,11 @@ impl<'m> Twin<'m> {
         }
         let mut agreements = HashMap::new();
         if self.replays.is_empty() {
-            agreements.extend(choices);
+            agreements.extend(choices.iter().map(|choice| (choice.own.site, choice.own.agreement())));
         }
+        let known = choices.iter().filter(|choice| choice.is_known && !choice.others.is_empty());
+        let exchanged = known.filter_map(|choice| Some((choice.own.site, Exchanged::of(&choice.own, &choice.others)?)));
+        let exchanged = exchanged.collect();
         for (Stored { site, value: own, is_known, way, .. }, replays) in own.iter().zip(replays) {
             let candidate = loaded.value(*site)?;
             agreements.insert(*site, agreement(own, &candidate, &replays));
@@ -112,12 +114,34 @@ impl<'m> Twin<'m> {
                 self.structures.add(self.model.config(), &shown);
             }
         }
-        Ok(agreements)
+        Ok(Stands { agreements, exchanged })
     }
 
     /// What each site that it went through says of structure in the disagreements.
     pub(crate) fn tests(self) -> BTreeMap<Site, SiteTests> {
         self.structures.tests()
+    }
+}
+
+/// How a candidate stands to its twin.
+pub(crate) struct Stands {
+    /// Values at each site; choices, where nothing is predicted.
+    pub(crate) agreements: HashMap<Site, Agreement>,
+    /// Choices that the twin is nowhere near to making.
+    pub(crate) exchanged: HashMap<Site, Exchanged>,
+}
+
+/// A choice of the twin's, and those of its runs in other orders.
+struct Choosing {
+    own: SeenChoice,
+    others: Vec<SeenChoice>,
+    /// Whether all roundings on the way to its scores are performed.
+    is_known: bool,
+}
+
+impl Choosing {
+    fn of((own, is_known): (SeenChoice, bool)) -> Self {
+        Choosing { own, others: Vec::new(), is_known }
     }
 }
 
@@ -173,8 +197,8 @@ struct Stored {
 /// What a run went through.
 struct Went {
     values: Vec<Stored>,
-    /// How what it would choose itself stands to the choices that the candidate shows, each token's as one.
-    choices: Vec<(Site, Agreement)>,
+    /// What it would choose itself where the candidate shows its choice, and whether all roundings on the way are performed.
+    choices: Vec<(SeenChoice, bool)>,
     /// The experts of each token, with the site that chose them.
     experts: Option<(Site, Array2<usize>)>,
     /// Whether all roundings after the last of the values are performed.
@@ -194,18 +218,19 @@ fn went(
     if let Some(failure) = probe.failure {
         return Err(failure);
     }
-    let choices = probe.choices.iter().map(|choice| (choice.site, choice.agreement())).collect();
-    let shown = probe.choices.into_iter().map(|choice| (choice.site, choice.candidate));
+    let shown: Vec<_> = probe.choices.iter().map(|choice| (choice.site, choice.candidate.clone())).collect();
     let unshown = probe.unshown.into_iter().map(|Unshown { site, mut chosen, .. }| {
         loaded.choose_as_recovered(site, &mut chosen);
         (site, chosen)
     });
-    let chosen = shown.chain(unshown);
+    let chosen = shown.into_iter().chain(unshown);
     let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
     // What values were before they were saved nobody knows.
     let is_shown = contract.saved == Storage::Real;
     let are_known = |sites: &[Site]| is_shown && sites.iter().all(|site| rounds_as_known(*site, &contract));
     let is_known = are_known(&probe.segment);
+    let choices = probe.choices.into_iter().map(|choice| (are_known(&choice.way), choice));
+    let choices = choices.map(|(is_known, choice)| (choice, is_known)).collect();
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
         // A key or a value that is another moves all tokens behind it, and tokens are told apart as if each were by itself.

@@ -134,7 +134,7 @@ impl Verification<'_> {
             if let Some(stream) = stream {
                 twin.jump(&stream);
             }
-            let of_phase = twin.advance(phase, pass, loaded)?.into_iter();
+            let of_phase = twin.advance(phase, pass, loaded)?.agreements.into_iter();
             agreements.extend(of_phase.map(|(site, agreement)| (At { step: loaded.step(), site }, agreement)));
             Ok(())
         })?;
@@ -236,9 +236,11 @@ impl Verification<'_> {
                 let found = &mut gathered.found;
                 found.sites[before..].iter_mut().for_each(|report| report.first = first);
                 if let Some(twin) = &mut twin {
-                    let agreements = twin.advance(phase, pass, &loaded)?;
-                    let of_local = found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local);
-                    of_local.for_each(|report| report.stands_to_twin(agreements.get(&report.site).copied()));
+                    let mut stands = twin.advance(phase, pass, &loaded)?;
+                    for report in found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local) {
+                        report.stands_to_twin(stands.agreements.get(&report.site).copied());
+                        stands.exchanged.remove(&report.site).into_iter().for_each(|exchanged| exchanged.tell(report));
+                    }
                 }
                 progress(phase);
             }
