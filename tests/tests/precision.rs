@@ -21,7 +21,7 @@ use reference::semantics::MsaPool;
 use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Storage, Tracked};
 use tests::memory::{Memory, tiny, tiny_m3};
-use tests::mistaken::computed;
+use tests::mistaken::{Setting, computed};
 use tests::seen::Seen;
 use tools::judge::agreement::Agreement;
 use tools::judge::candidate::Live;
@@ -102,21 +102,22 @@ fn products_of_tf32_are_found_in_f32() {
 /// right implementation none is suspicious.
 #[test]
 fn choices_that_the_twin_does_not_make_are_suspicious() {
-    let (config, contract) = (tiny_m3(), RoundingContract::EAGER_BF16);
-    let text: Vec<u32> = (0..40).map(|i| i * 7 % 40).collect();
+    let setting = Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let (config, contract) = (checkpoint.config(), setting.contract);
+    let weights = HeldWeights::under(&contract, config.norm_weight, &checkpoint);
+    let model = Decoder::new(config, Semantics::RELEASED, &weights).expect("it fits");
     let is_hidden = |site: &LayerSite| {
         use LayerSite::{BlockMax, BlockScore, IndexKRope, IndexQRope, TokenScores};
         matches!(site, BlockMax | BlockScore | IndexKRope | IndexQRope | TokenScores)
     };
     let shows = |site: Site| !matches!(site, Site::Layer(_, site) if is_hidden(&site));
     let mut suspicious = 0;
-    for seed in 0..6 {
-        let memory = Memory::random(&config, seed);
-        let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
-        let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+    for seed in 0..8 {
+        let text: Vec<u32> = (0..56).map(|i| (i * i * 7 + i * (seed + 3) + seed) % 300).collect();
         for msa_pool in [MsaPool::Max, MsaPool::Lse] {
             let other = Semantics { msa_pool, ..Semantics::RELEASED };
-            let other = Decoder::new(&config, other, &weights).expect("it fits");
+            let other = Decoder::new(config, other, &weights).expect("it fits");
             let live = computed(&other, &text, contract);
             let verification = Verification {
                 model: &model,

@@ -79,7 +79,7 @@ fn of_context(site: Site) -> Option<String> {
     }
 }
 
-const NAMED: [(&str, Named); 8] = [
+const NAMED: [(&str, Named); 7] = [
     ("pairs", by_place),
     ("pairs by name", by_name),
     ("the last of a name", of_last),
@@ -87,8 +87,18 @@ const NAMED: [(&str, Named); 8] = [
     ("some of hidden states", of_hidden_states),
     ("the stream before the norm", of_stream),
     ("lists of modules", of_lists),
-    ("what attention adds up", of_context),
 ];
+
+/// A model whose heads are together as wide as its stream, so that no width tells one from the other.
+#[test]
+fn what_attention_adds_up_may_be_called_its_output() {
+    let model = open(CASES[0]);
+    let found = shown(&model, of_context, &as_it_is);
+    let layers = 0..model.checkpoint.config().num_hidden_layers;
+    let meant: Vec<Site> = layers.map(|layer| Site::Layer(layer, LayerSite::Context)).collect();
+    assert_eq!(found[0].values.sites().map(|at| at.site).collect::<Vec<_>>(), meant);
+    assert_all_right("what attention adds up", &found, &model);
+}
 
 fn shown(model: &Model, named: Named, change: &dyn Fn(usize, usize, Site, &mut f64)) -> Vec<Dumped> {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -69,8 +69,9 @@ impl<'m> Twin<'m> {
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
         let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
-        let mut choices: Vec<Choosing> = own.choices.drain(..).map(Choosing::of).collect();
-        choices.iter_mut().for_each(|choice| choice.is_known &= self.is_known && loaded.is_whole());
+        let is_told = self.is_known && loaded.is_whole();
+        let choosing = |(own, is_known)| Choosing { own, others: Vec::new(), is_known: is_known && is_told };
+        let mut choices: Vec<Choosing> = own.choices.drain(..).map(choosing).collect();
         for stored in &mut own.values {
             stored.is_known &= self.is_known;
             self.is_known = is_stream(stored.site) || (self.is_known && stored.leaves_known);
@@ -137,12 +138,6 @@ struct Choosing {
     others: Vec<SeenChoice>,
     /// Whether all roundings on the way to its scores are performed.
     is_known: bool,
-}
-
-impl Choosing {
-    fn of((own, is_known): (SeenChoice, bool)) -> Self {
-        Choosing { own, others: Vec::new(), is_known }
-    }
 }
 
 /// What runs in other orders have at a site.

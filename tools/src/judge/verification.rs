@@ -239,7 +239,9 @@ impl Verification<'_> {
                     let mut stands = twin.advance(phase, pass, &loaded)?;
                     for report in found.sites[before..].iter_mut().filter(|report| report.lens == Lens::Local) {
                         report.stands_to_twin(stands.agreements.get(&report.site).copied());
-                        stands.exchanged.remove(&report.site).into_iter().for_each(|exchanged| exchanged.tell(report));
+                        if let Some(exchanged) = stands.exchanged.remove(&report.site) {
+                            exchanged.tell(report);
+                        }
                     }
                 }
                 progress(phase);
