@@ -200,7 +200,7 @@ const fn of(
     Profile { name, engine, contract: RoundingContract { activations, ..contract }, modes, source }
 }
 
-/// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums.
+/// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums and where operands are narrower.
 pub const PROFILES: [Profile; 16] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),

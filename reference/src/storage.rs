@@ -16,7 +16,7 @@ pub enum Storage {
     Real,
     /// IEEE binary32.
     F32,
-    /// A binary32 of which tensor cores read 10 bits of fraction.
+    /// A binary32 with 10 bits of fraction: what tensor cores take f32 as. No tensor is stored in it.
     Tf32,
     /// IEEE binary16.
     F16,

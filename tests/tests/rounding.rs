@@ -66,6 +66,21 @@ fn presets() {
     assert_eq!(f16.to_string(), "fused,activations=f16");
 }
 
+/// Under autocast what products give is of its type, too; tensor cores that take f32 as TF32 round operands alone, and no bias is one.
+#[test]
+fn tf32_rounds_operands_alone() {
+    let contract: RoundingContract = "transformers_tf32".parse().expect("a profile");
+    for products in [contract.of_products(), contract.of_experts()] {
+        assert_eq!((products.operands, products.activations), (Storage::Tf32, Storage::F32));
+    }
+    assert_eq!((contract.query(), contract.cached(), contract.shown()), (Storage::Tf32, Storage::Tf32, Storage::F32));
+    let held = contract.held();
+    assert_eq!([held.router, held.experts, held.others], [Storage::Tf32; 3]);
+    assert_eq!([held.vectors, held.biases, held.embedding, held.bias], [Storage::F32; 4]);
+    let narrow: RoundingContract = "transformers_autocast_bf16".parse().expect("a profile");
+    assert_eq!((narrow.of_products().activations, narrow.held().biases), (Storage::Bf16, Storage::Bf16));
+}
+
 #[test]
 fn words_that_are_none() {
     for (text, want) in [
