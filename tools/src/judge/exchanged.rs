@@ -3,19 +3,19 @@
 //! A bound covers every rounding on the way to the scores. The twin performs them, and what is left is the order of sums, which its runs
 //! in other orders show.
 
-use std::collections::BTreeSet;
-
 use reference::Real;
 
 use super::legal::set;
 use super::substitution::SeenChoice;
 use crate::judge::verdict::{SiteReport, Verdict, Worst};
 
-/// How many standard deviations of runs in other orders two scores are apart, at least: of so few runs more is rarer than 1e-8.
+/// How many standard deviations of runs in other orders two scores are apart, at least: of seven runs, the fewest, more is rarer than
+/// 1e-8, by Student's t.
 const APART: f64 = 32.0;
 
-/// And how many roundings of f32: what the last bits of functions may be besides.
-const LAST_BITS: f64 = 64.0;
+/// And how many roundings of f32, of a score and of 1, which no sigmoid is above: its exponential is within four, and the sum, the
+/// reciprocal, the bias and a rounding besides are one each.
+const LAST_BITS: f64 = 8.0;
 
 /// Rows of a choice that the twin does not explain.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +75,7 @@ struct Pair {
 
 impl SeenChoice {
     fn exchanged(&self, row: usize, others: &[SeenChoice]) -> Option<Pair> {
-        let (candidate, own): (BTreeSet<usize>, BTreeSet<usize>) = (set(&self.candidate, row), set(&self.chosen, row));
+        let (candidate, own) = (set(&self.candidate, row), set(&self.chosen, row));
         let choices = self.scores.dim().1;
         if candidate == own || candidate.len() != own.len() || candidate.iter().any(|choice| *choice >= choices) {
             return None;
@@ -88,7 +88,7 @@ impl SeenChoice {
         let gap = gap_in(self);
         let squares: f64 = others.iter().map(|other| (gap_in(other) - gap).powi(2)).sum();
         let spread = (squares / others.len().max(1) as f64).sqrt();
-        let last = LAST_BITS * f32::UNIT_ROUNDOFF * (scores[chosen].abs() + scores[left].abs());
+        let last = LAST_BITS * f32::UNIT_ROUNDOFF * (2.0 + scores[chosen].abs() + scores[left].abs());
         let limit = APART * spread + last;
         let pair = Pair { row, chosen: (chosen, scores[chosen]), left: (left, scores[left]), gap, limit };
         (gap.is_finite() && limit.is_finite() && gap > limit).then_some(pair)

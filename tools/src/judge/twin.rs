@@ -224,8 +224,11 @@ fn went(
     let is_shown = contract.saved == Storage::Real;
     let are_known = |sites: &[Site]| is_shown && sites.iter().all(|site| rounds_as_known(*site, &contract));
     let is_known = are_known(&probe.segment);
-    let choices = probe.choices.into_iter().map(|choice| (are_known(&choice.way), choice));
-    let choices = choices.map(|(is_known, choice)| (choice, is_known)).collect();
+    let told = |choice: SeenChoice| {
+        let is_known = are_known(&choice.way);
+        (choice, is_known)
+    };
+    let choices = probe.choices.into_iter().map(told).collect();
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
         let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
         // A key or a value that is another moves all tokens behind it, and tokens are told apart as if each were by itself.
