@@ -21,7 +21,7 @@ use tools::judge::verdict::{SiteReport, Verdict};
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
-use crate::cli::parity;
+use crate::cli::{change_tensor, parity};
 
 /// Which tensors are converted, by name.
 type Saved = fn(&str) -> bool;
@@ -69,6 +69,27 @@ fn right_values_are_right_as_they_were_saved() {
         let is_far = |report: &&SiteReport| report.lens == Lens::Layer && report.quantile.is_some_and(|q| q > 0.995);
         assert_eq!(sites.iter().find(is_far), None, "{case} in {saved}");
     }
+}
+
+/// A run in f32 of which one token's stream is wrong is no run in f64, by which sums everywhere are others by their last bit.
+#[test]
+fn one_wrong_row_makes_no_run_in_f64() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    converted("m2-gqa3-f32", Storage::F32, |_| true, |_| false, &path);
+    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
+    let precision = || {
+        let dumped = Dumped::of(Dump::open(&path).expect("it is there"), &Given::default(), &model);
+        dumped.expect("its rows are known")[0].known.contract
+    };
+    let right = precision();
+    let of_one_token = |bytes: &mut [u8]| {
+        let width = 4 * model.checkpoint.config().hidden_size;
+        let (one, other) = bytes[4 * width..6 * width].split_at_mut(width);
+        one.copy_from_slice(other);
+    };
+    assert!(change_tensor(&path, "model.layers.0", of_one_token), "it is there");
+    assert_eq!((precision(), right.activations), (right, Storage::F32));
 }
 
 /// Layers' outputs alone, to have smaller files.

@@ -15,9 +15,9 @@ use crate::judge::way;
 /// An addend that is known to half a step, and a quarter of one on average, carries a quarter of the sums to a neighbour.
 const EXACT: f64 = 0.98;
 
-/// The share of bits of sums that are others that agree, at least, where they are off by what is not shown: the last three of 24 do
-/// not, of the largest. A sum of something else, as of one token, is further off.
-const NEAR: f64 = 0.85;
+/// The share of bits that agree, at least, of sums that are others by one in their last: of one eight times as large as is usual, 20
+/// of 24. A sum of something else, as of one token, is further off.
+const NEAR: f64 = 20.0 / 24.0;
 
 /// What was found in f32, or a precision in f64 if sums say that it was that.
 pub(super) fn found(
