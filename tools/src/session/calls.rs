@@ -20,10 +20,10 @@ use fixtures::names::sited::Sited;
 use reference::Site;
 
 use crate::failure::Failure;
-use crate::session::drafted::drafted;
+use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
 use crate::session::generated::{Generated, generated};
-use crate::session::inferred::{Inferred, all_of, is_unpadded};
+use crate::session::inferred::{Inferred, all_of, is_unpadded, without_last};
 use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
@@ -45,7 +45,7 @@ pub(super) fn infer(
     model: &Model,
     manifest: Option<&Manifest>,
 ) -> Result<Inferred, Failure> {
-    let ordered = known.map(|known| in_order(known, values, model)).transpose()?;
+    let ordered = known.map(|known| embedded::in_order(known, values, model)).transpose()?;
     let known = ordered.as_deref();
     let listed = manifest.and_then(|manifest| manifest.tokens.as_deref()).filter(|listed| !listed.is_empty());
     let fed = match (known, listed) {
@@ -78,44 +78,22 @@ pub(super) fn infer(
         return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
     }
     let lists = embedded::tokens(values, model)?;
-    let of_drafts = lists.as_deref().and_then(|lists| drafted(&fed, lists));
-    if let Some(found) = looped(&fed, &sizes, lists.as_deref()).or(of_drafts) {
+    if let Some(found) = looped(&fed, &sizes, lists.as_deref()) {
         return Ok(found);
     }
-    let Some(shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
+    let Some(mut shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
         return without_last(&fed, &sizes).ok_or(problem);
     };
     let fed = shown.spread(&fed);
     if fed.iter().all(|one| one.slots.is_empty()) {
         shown.require_places(&fed)?;
     }
+    shown.place_drafts(&fed);
     shown.require_said(&fed)?;
     if let Some(found) = shown.continued(&fed, &sizes)? {
         return Ok(Inferred { known: known.is_some().then(|| fed.clone()), ..found });
     }
     shown.placed(&fed)?.or_else(|| without_last(&fed, &sizes)).ok_or(problem)
-}
-
-/// Prompts that are packed one behind the other, in the order in which embeddings show them: what schedules requests may take the
-/// longest first. As they are, where nothing shows another order.
-fn in_order(known: &[Fed], values: &Sited, model: &Model) -> Result<Vec<Fed>, Failure> {
-    let all: usize = known.iter().map(|one| one.slots.len()).sum();
-    let is_packed = |size: &Size| size.rows == Some(all) && size.batch.unwrap_or(1) == 1;
-    if known.len() < 2 || !known.iter().all(is_unpadded) || !values.sizes().first().is_some_and(is_packed) {
-        return Ok(known.to_vec());
-    }
-    let lists = embedded::tokens(values, model)?;
-    let Some([shown]) = lists.as_ref().and_then(|calls| calls.first()).map(Vec::as_slice) else {
-        return Ok(known.to_vec());
-    };
-    let (mut left, mut ordered, mut rest) = (known.to_vec(), Vec::new(), &shown[..]);
-    while !left.is_empty() {
-        let is_next = |one: &Fed| one.tokens().iter().zip(rest).all(|(said, shown)| Some(*said) == *shown);
-        let Some(next) = left.iter().position(is_next) else { return Ok(known.to_vec()) };
-        rest = &rest[left[next].slots.len().min(rest.len())..];
-        ordered.push(left.remove(next));
-    }
-    Ok(ordered)
 }
 
 /// The rows of each call; of a first call that shows logits alone, these may be of its last rows, and say nothing of the others.
@@ -128,21 +106,6 @@ fn sizes_of_prompts(values: &Sited) -> Vec<Size> {
         *first = Size::default();
     }
     sizes
-}
-
-/// Of prompts and all that was decoded after them, the last token was never read: a dump that has rows of all others is of these.
-fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
-    let width = fed.first()?.slots.len();
-    let rows: usize = sizes.iter().map(|size| size.rows).sum::<Option<usize>>()?;
-    let are_whole = fed.iter().all(|one| one.slots.len() == width && one.decoded.is_empty());
-    let is_token = fed.iter().any(|one| one.slots.last().is_some_and(Option::is_some));
-    if !are_whole || !is_token || rows == 0 || rows != fed.len() * (width - 1) {
-        return None;
-    }
-    let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), decoded: Vec::new() };
-    let read: Vec<Fed> = fed.iter().map(read).collect();
-    let calls = inferred::calls(&read, sizes).ok()?;
-    Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })
 }
 
 /// What a dump shows of its own rows.
@@ -171,6 +134,37 @@ impl Shown {
 
     fn lists(&self) -> usize {
         self.calls[0].len()
+    }
+
+    /// Takes positions from what was said of one prompt, where some are not shown.
+    fn place_drafts(&mut self, fed: &[Fed]) {
+        let [one] = fed else { return };
+        let one_list = |call: &Lists| if let [list] = &call[..] { list.iter().copied().collect() } else { None };
+        let Some(calls) = self.calls.iter().map(one_list).collect::<Option<Vec<Vec<u32>>>>() else { return };
+        if self.positions.contains(&None)
+            && is_unpadded(one)
+            && let Some(positions) = drafted::positions(&all_of(one), &calls)
+        {
+            self.positions = positions.into_iter().map(Some).collect();
+        }
+    }
+
+    /// How many tokens of a call at a position were kept, at least: those before the next call's. Of drafts in the last call nobody
+    /// knows, where some before them were rejected.
+    fn kept(&self, call: usize, position: usize) -> usize {
+        let width = self.calls[call][0].len();
+        let is_within = |next: &usize| (position + 1..position + width).contains(next);
+        match self.positions.get(call + 1) {
+            Some(next) => next.filter(is_within).map_or(width, |next| next - position),
+            None if self.has_rejected() => 1,
+            None => width,
+        }
+    }
+
+    /// Whether a call begins within the one before it.
+    fn has_rejected(&self) -> bool {
+        let mut pairs = self.positions.windows(2).zip(&self.calls);
+        pairs.any(|(pair, call)| matches!(pair, [Some(one), Some(next)] if *one < *next && *next < one + call[0].len()))
     }
 
     /// A prompt for each list: of a batch of one prompt, each has it; where none is known, nothing is said of each.
@@ -262,6 +256,10 @@ impl Shown {
     /// Demands that calls of several rows behind the prompt are said, or show their positions: they may be more of it, or drafts.
     fn require_said(&self, fed: &[Fed]) -> Result<(), Failure> {
         let [one] = fed else { return Ok(()) };
+        let shown = self.calls.iter().flat_map(|call| &call[0]);
+        if one.tokens().iter().zip(shown).any(|(said, shown)| Some(*said) != *shown) {
+            return Ok(()); // other tokens
+        }
         let (said, mut first) = (all_of(one).len(), 0);
         for (call, lists) in self.calls.iter().enumerate() {
             let width = lists[0].len();
@@ -306,15 +304,16 @@ impl Shown {
         let ([list], [one]) = (&self.calls[call][..], fed) else { return None };
         let position = self.positions[call].filter(|position| last.start < *position && *position < last.end)?;
         let said = all_of(one);
-        let is_at = |from: usize| {
+        let is_at = |from: usize, list: &[Option<u32>]| {
             let known = said.get(from..).unwrap_or_default();
             known.iter().zip(list).all(|(said, shown)| Some(*said) == *shown)
         };
-        let goes_on = said.len() > last.end && is_at(last.end);
+        let goes_on = said.len() > last.end && is_at(last.end, list);
         // Of a prompt that nobody says, a call of one row from within may be one that counts wrongly.
         let has_drafts = || self.calls[1..].iter().any(|call| call[0].len() > 1);
         let is_decoded = last.start > 0 || !said.is_empty() || has_drafts();
-        (is_unpadded(one) && is_decoded && is_at(position) && !goes_on).then_some(position)
+        (is_unpadded(one) && is_decoded && is_at(position, &list[..self.kept(call, position)]) && !goes_on)
+            .then_some(position)
     }
 
     /// The calls, each at the position that it shows; of prompts without padding.
@@ -336,8 +335,8 @@ impl Shown {
             for (request, list) in lists.iter().enumerate() {
                 let Some(tokens) = list.iter().copied().collect::<Option<Vec<u32>>>() else { return Ok(None) };
                 let known = said[request].get(start..).unwrap_or_default();
-                if number == 0 {
-                    require_same_from(start, known, &tokens)?;
+                if !is_anew {
+                    require_same_from(start, known, &tokens[..self.kept(number, start)])?;
                 }
                 embedded += if is_anew { 0 } else { tokens.len().saturating_sub(known.len()) };
                 let slot = |(i, token)| Some(Slot { token, position: Some(start + i) });

@@ -1,6 +1,7 @@
 //! Tokens that a dump shows by their embeddings, where nobody says what they were.
 
 use fixtures::activations::rows::Request;
+use fixtures::activations::rows::inferred::{Fed, Size};
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView1};
@@ -8,6 +9,7 @@ use reference::site::Extent;
 use reference::weights::{Weight, Weights};
 use reference::{Site, Storage};
 
+use super::inferred::is_unpadded;
 use super::model::Model;
 use crate::failure::Failure;
 
@@ -55,6 +57,28 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>
     let in_lists =
         |((width, _), found): (&(usize, _), Vec<Option<u32>>)| found.chunks(*width).map(<[_]>::to_vec).collect();
     Ok(Some(calls.iter().zip(found).map(in_lists).collect()))
+}
+
+/// Prompts that are packed one behind the other, in the order in which embeddings show them: what schedules requests may take the
+/// longest first. As they are, where nothing shows another order.
+pub(super) fn in_order(known: &[Fed], values: &Sited, model: &Model) -> Result<Vec<Fed>, Failure> {
+    let all: usize = known.iter().map(|one| one.slots.len()).sum();
+    let is_packed = |size: &Size| size.rows == Some(all) && size.batch.unwrap_or(1) == 1;
+    if known.len() < 2 || !known.iter().all(is_unpadded) || !values.sizes().first().is_some_and(is_packed) {
+        return Ok(known.to_vec());
+    }
+    let lists = tokens(values, model)?;
+    let Some([shown]) = lists.as_ref().and_then(|calls| calls.first()).map(Vec::as_slice) else {
+        return Ok(known.to_vec());
+    };
+    let (mut left, mut ordered, mut rest) = (known.to_vec(), Vec::new(), &shown[..]);
+    while !left.is_empty() {
+        let is_next = |one: &Fed| one.tokens().iter().zip(rest).all(|(said, shown)| Some(*said) == *shown);
+        let Some(next) = left.iter().position(is_next) else { return Ok(known.to_vec()) };
+        rest = &rest[left[next].slots.len().min(rest.len())..];
+        ordered.push(left.remove(next));
+    }
+    Ok(ordered)
 }
 
 /// Whether a row of what it shows of the embeddings, if it shows them all, is a token's.

@@ -1,7 +1,7 @@
 //! What follows from prompts and rows, where no manifest says whose these are.
 
 use fixtures::activations::rows::Call;
-use fixtures::activations::rows::inferred::Fed;
+use fixtures::activations::rows::inferred::{self, Fed, Size};
 
 /// The calls of a dump, and what is known of its requests.
 pub(super) struct Inferred {
@@ -23,4 +23,19 @@ pub(super) fn is_unpadded(fed: &Fed) -> bool {
 /// The prompt, and what was decoded after it.
 pub(super) fn all_of(fed: &Fed) -> Vec<u32> {
     [fed.tokens(), fed.decoded.clone()].concat()
+}
+
+/// Of prompts and all that was decoded after them, the last token was never read: a dump that has rows of all others is of these.
+pub(super) fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
+    let width = fed.first()?.slots.len();
+    let rows: usize = sizes.iter().map(|size| size.rows).sum::<Option<usize>>()?;
+    let are_whole = fed.iter().all(|one| one.slots.len() == width && one.decoded.is_empty());
+    let is_token = fed.iter().any(|one| one.slots.last().is_some_and(Option::is_some));
+    if !are_whole || !is_token || rows == 0 || rows != fed.len() * (width - 1) {
+        return None;
+    }
+    let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), decoded: Vec::new() };
+    let read: Vec<Fed> = fed.iter().map(read).collect();
+    let calls = inferred::calls(&read, sizes).ok()?;
+    Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })
 }

@@ -60,9 +60,7 @@ pub fn requests(
         }
         (None, None) => None,
     };
-    let stated = calls_stated(values, manifest).map_err(misfit)?;
-    let are_stated = stated.is_some();
-    let Inferred { calls, known, embedded, unread } = match stated {
+    let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
         Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
         None => match inferred_from_own(values, known.as_deref(), model, manifest)? {
             Some(found) => found,
@@ -73,11 +71,10 @@ pub fn requests(
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
         Some(known) if known.len() == found.len() => known.iter().map(Some).collect(),
-        Some(known) => {
-            let of_each = among(known, &found).filter(|_| are_stated);
+        Some(known) => among(known, &found).ok_or_else(|| {
             let (given, dumped) = (counted(known.len(), "prompt"), counted(found.len(), "request"));
-            of_each.ok_or_else(|| misfit(format!("the dump has rows of {dumped}, and {given} came with it")))?
-        }
+            misfit(format!("the dump has rows of {dumped}, and {given} came with it"))
+        })?,
     };
     let decode = manifest.and_then(|manifest| manifest.decode.as_ref()).filter(|_| found.len() == 1);
     let decode = decode.map(|decode| &decode.tokens[..]);
@@ -91,15 +88,12 @@ pub fn requests(
 /// The prompt of each request that has one of those that are known, where each of these is some request's: others were run beside
 /// them, as to warm up.
 fn among<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>> {
-    let of_each: Vec<Option<&Fed>> = found
-        .iter()
-        .map(|request| {
-            let fed = request.tokens();
-            let is_of = |one: &&Fed| first_difference(&one.tokens(), &fed).is_none();
-            known.iter().find(is_of)
-        })
-        .collect();
-    let is_there = |one: &Fed| of_each.iter().flatten().any(|of| std::ptr::eq(*of, one));
+    let of = |request: &Request| {
+        let fed = request.tokens();
+        known.iter().find(|one| first_difference(&one.tokens(), &fed).is_none())
+    };
+    let of_each: Vec<Option<&Fed>> = found.iter().map(of).collect();
+    let is_there = |one: &Fed| of_each.contains(&Some(one));
     (known.len() < found.len() && known.iter().all(is_there)).then_some(of_each)
 }
 
