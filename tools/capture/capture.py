@@ -270,12 +270,11 @@ def _write_npz(path: Path, tensors: Mapping[str, Any], manifest: str) -> None:
 
 def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
     """The manifest's `tokens`: those of the only sequence, over all calls; None for several, whose calls have them."""
-    if any("cu_seqlens" in call for call in calls):
-        return None
-    if (rows := None if given is None else _rows(given)) is not None and len(calls) == 1:
+    rows = None if given is None else _rows(given)
+    if rows is not None and len(calls) == 1:
         calls[0].setdefault("tokens", rows)
     fed = [call.get("tokens") for call in calls]
-    if None in fed or len({len(tokens) for tokens in fed}) > 1:
+    if None in fed or len({len(tokens) for tokens in fed}) > 1 or any("cu_seqlens" in call for call in calls):
         return rows[0] if rows is not None and len(rows) == 1 else None
     recorded = [sum(pieces, []) for pieces in zip(*fed, strict=True)]
     # Tokens before the capture are not known, and padding is no token.
@@ -376,13 +375,14 @@ def _compiled(model: "torch.nn.Module") -> bool:
 
 def _describe(model: "torch.nn.Module") -> dict[str, Any]:
     """What is known of the software that computes `model`; what a model does not say is None."""
-    library, parameter = type(model).__module__.split(".")[0], next(model.parameters(), torch.empty(0))
-    config = getattr(model, "config", None)
+    library, config = type(model).__module__.split(".")[0], getattr(model, "config", None)
+    parameter = next(model.parameters(), torch.empty(0))
+    device = parameter.device.type
     return {
         "library": library,
         "version": getattr(sys.modules.get(library), "__version__", None),
         "torch": torch.__version__,
-        "device": (device := parameter.device.type),
+        "device": device,
         "cpu": torch.backends.cpu.get_cpu_capability() if device == "cpu" else None,
         "dtype": _name(parameter.dtype),
         "dtypes": _other_types(model, parameter.dtype),
