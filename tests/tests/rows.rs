@@ -11,6 +11,7 @@ mod padding;
 mod prompts;
 mod refused;
 mod shown;
+mod told;
 mod unsaid;
 
 use std::path::Path;

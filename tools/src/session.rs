@@ -47,6 +47,7 @@ pub mod run;
 pub mod shard;
 pub mod speculating;
 mod tokens;
+mod told;
 pub mod units;
 pub mod verify;
 pub mod work;

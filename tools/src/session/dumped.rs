@@ -25,6 +25,7 @@ use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
 use crate::session::rows::{RequestRows, requests};
+use crate::session::told::{are_unknown, told};
 
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
 const LIKE: f64 = 0.6;
@@ -86,7 +87,18 @@ impl Dumped {
             };
         let config = model.checkpoint.config().under(&semantics);
         let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
-        require_known(&values, given.names.as_deref())?;
+        let told = if given.names.is_none() && are_unknown(&values) {
+            told(&values, given.tokens.as_deref(), (model, semantics), manifest.as_ref())?
+        } else {
+            None
+        };
+        let values = match told {
+            Some(told) => told,
+            None => {
+                require_known(&values, given.names.as_deref())?;
+                values
+            }
+        };
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
@@ -284,10 +296,10 @@ const LISTED: usize = 12;
 
 /// Refuses a dump of whose names fewer than half are known: what the rest says would be no verdict on the model.
 fn require_known(dump: &Sited, names: Option<&Path>) -> Result<(), Failure> {
-    let (unknown, all) = (&dump.reading().unknown, dump.dump().names().count());
-    if 2 * unknown.len() <= all {
+    if !are_unknown(dump) {
         return Ok(());
     }
+    let (unknown, all) = (&dump.reading().unknown, dump.dump().names().count());
     let listed = unknown.iter().take(LISTED).map(|name| match dump.closest(name) {
         Some(close) => format!("{name} (is it {close}?)"),
         None => name.clone(),

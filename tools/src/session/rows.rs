@@ -45,6 +45,18 @@ fn prompts(text: &str) -> Result<Vec<Fed>, Failure> {
     }
 }
 
+/// The prompts that are given, or a built-in case's.
+pub(super) fn prompts_known(given: Option<&str>, model: &Model) -> Result<Option<Vec<Fed>>, Failure> {
+    Ok(match (given, &model.case) {
+        (Some(given), _) => Some(prompts(given)?),
+        (None, Some(case)) => {
+            let decoded = case.decode.as_ref().map(|decode| decode.tokens.clone()).unwrap_or_default();
+            Some(vec![Fed::new(&case.tokens, &decoded)])
+        }
+        (None, None) => None,
+    })
+}
+
 /// The requests of a dump.
 pub fn requests(
     values: &Sited,
@@ -52,14 +64,7 @@ pub fn requests(
     model: &Model,
     manifest: Option<&Manifest>,
 ) -> Result<Vec<RequestRows>, Failure> {
-    let known = match (given, &model.case) {
-        (Some(given), _) => Some(prompts(given)?),
-        (None, Some(case)) => {
-            let decoded = case.decode.as_ref().map(|decode| decode.tokens.clone()).unwrap_or_default();
-            Some(vec![Fed::new(&case.tokens, &decoded)])
-        }
-        (None, None) => None,
-    };
+    let known = prompts_known(given, model)?;
     let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
         Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
         None => match inferred_from_own(values, known.as_deref(), model, manifest)? {

@@ -194,6 +194,15 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
     }
+    if !dump.told().is_empty() {
+        let told: Vec<String> =
+            dump.told().iter().map(|told| format!("{} is {} ({:.0e})", told.from, told.meant, told.apart)).collect();
+        notes.push(format!(
+            "few names are known: told by values, which are off by so much of the reference's size: {}; if one is another, \
+             give --names FILE",
+            told.join(", ")
+        ));
+    }
     if let Some(name) = &reading.nameless {
         notes.push(format!(
             "{name}, the only tensor, says nothing by its name: read as logits, for it is as wide as the vocabulary"
@@ -211,7 +220,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let first = Site::Layer(0, of);
         notes.push(format!("names say nothing but layers' numbers: values are those of {first} and its like"));
     }
-    if !dump.rivals().is_empty() {
+    if dump.told().is_empty() && !dump.rivals().is_empty() {
         notes.push(format!("read as {}'s names; they could be {}'s too", reading.engine, dump.rivals().join("'s or ")));
     }
     notes

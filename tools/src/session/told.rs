@@ -1,0 +1,299 @@
+//! Names that nobody knows, told by values: names that are one but for a layer's number are those of the site whose values, as the
+//! reference computes them from the tokens, are by far the nearest to theirs.
+
+use std::collections::BTreeMap;
+
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::rows::Request;
+use fixtures::activations::rows::inferred::Fed;
+use fixtures::names::at::At;
+use fixtures::names::families::{Family, Meant, Told, is_told};
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
+use ndarray::{Array2, ArrayView2, s};
+use reference::config::Config;
+use reference::models::decoder::Decoder;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::Probe;
+use reference::run::Run;
+use reference::site::{Extent, NONE};
+use reference::{Error, LayerSite, RoundingContract, Semantics, Site, Tracked};
+
+use super::inferred::all_of;
+use super::model::Model;
+use super::{inputs, rows};
+use crate::failure::Failure;
+
+/// How far values may be from what they are, in parts of its size: a fault before them may be as large.
+const NEAR: f64 = 0.5;
+
+/// The same of a name that says no layer: it may be any step on the way.
+const NEAR_ALONE: f64 = 0.1;
+
+/// How many times as far all else is, at least.
+const FURTHER: f64 = 2.0;
+
+/// The layers of which names are told, in a model that has more.
+const LAYERS: usize = 4;
+
+/// The numbers of a family by which it is told.
+const MEMBERS: usize = 3;
+
+/// Whether fewer than half of the names are known.
+pub(super) fn are_unknown(dump: &Sited) -> bool {
+    2 * dump.reading().unknown.len() > dump.dump().names().count()
+}
+
+/// A dump with names that are told by values, where a prompt is known; `None` where there is none, or no name is told.
+pub(super) fn told(
+    values: &Sited,
+    given: Option<&str>,
+    (model, semantics): (&Model, Semantics),
+    manifest: Option<&Manifest>,
+) -> Result<Option<Sited>, Failure> {
+    let Some(prompt) = Prompt::of(values, given, model, manifest)? else { return Ok(None) };
+    let computed = Computed::of(&prompt, model, semantics)?;
+    let stacked = values.unstacked();
+    let stacked = match stacked {
+        Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
+        stacked => stacked,
+    };
+    let tellers = [Some(values), stacked.as_ref()].into_iter().flatten();
+    let tellers = tellers.map(|values| Teller { values, prompt: &prompt, computed: &computed });
+    let told = tellers.map(|teller| (teller.values, teller.most_that_are_told()));
+    let (values, most) = told.rev().max_by_key(|(_, found)| tensors(found)).expect("one is as it is");
+    if most.is_empty() {
+        return Ok(None);
+    }
+    let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
+    let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
+    let told = most.into_iter().map(|(_, told)| told).collect();
+    Ok(Some(values.under_maps(&maps).having_told(told)))
+}
+
+/// How many tensors are told.
+fn tensors(found: &[(Family, Told)]) -> usize {
+    found.iter().map(|(family, _)| family.tensors.len()).sum()
+}
+
+/// Leaves of those that are told to be the same site the nearest, and what is as near.
+fn keep_nearest(found: &mut Vec<(Family, Told)>) {
+    let mut nearest: BTreeMap<Site, f64> = BTreeMap::new();
+    let sites = |(family, told): &(Family, Told)| {
+        let sites = family.tensors.keys().filter_map(|number| told.meant.site(*number));
+        sites.collect::<Vec<_>>()
+    };
+    for one in found.iter() {
+        for site in sites(one) {
+            let nearest = nearest.entry(site).or_insert(f64::INFINITY);
+            *nearest = nearest.min(one.1.apart);
+        }
+    }
+    found.retain(|one| sites(one).iter().all(|site| one.1.apart <= FURTHER * nearest[site]));
+}
+
+/// All that a request was fed, as far as that is known, and where its prompt ends and all of it.
+struct Prompt {
+    tokens: Vec<u32>,
+    ends: [usize; 2],
+}
+
+impl Prompt {
+    /// The first of those that are known.
+    fn of(
+        values: &Sited,
+        given: Option<&str>,
+        model: &Model,
+        manifest: Option<&Manifest>,
+    ) -> Result<Option<Self>, Failure> {
+        let known = match (rows::prompts_known(given, model)?, manifest.and_then(|manifest| manifest.tokens.as_ref())) {
+            (Some(known), _) => Some(known),
+            (None, Some(tokens)) => Some(vec![Fed::new(tokens, &[])]),
+            (None, None) => inputs::prompts(values, model.checkpoint.config())?,
+        };
+        let first = known.as_ref().and_then(|known| known.first());
+        let prompt =
+            first.map(|first| Prompt { ends: [first.tokens().len(), all_of(first).len()], tokens: all_of(first) });
+        Ok(prompt.filter(|prompt| prompt.ends[0] > 0))
+    }
+}
+
+/// What the reference computes of a prompt: all, or the first layers.
+struct Computed {
+    values: BTreeMap<Site, Array2<f64>>,
+    config: Config,
+    layers: usize,
+    has_ended: bool,
+}
+
+impl Computed {
+    fn of(prompt: &Prompt, model: &Model, semantics: Semantics) -> Result<Self, Failure> {
+        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+        let config = decoder.config().clone();
+        let layers = config.num_hidden_layers;
+        let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
+        let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
+        let mut run = Run::new(RoundingContract::IDEAL, &mut computed);
+        match decoder.forward::<f64>(&prompt.tokens, &mut KvCache::new(layers), &mut run) {
+            Ok(_) | Err(Error::Ended) => Ok(computed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The sites that could be in a tensor of such rows, the likeliest of equals first.
+    fn sites(&self, columns: usize) -> impl Iterator<Item = Site> {
+        let fits = move |site: &&Site| {
+            let (_, width) = site.matrix(&self.config, Extent::new(1, 1));
+            width == columns || site.has_heads() && site.head_dim(&self.config) == columns
+        };
+        let all = self.values.keys().filter(fits).copied();
+        let embedding = all.clone().filter(|site| *site == Site::Embedding);
+        embedding.chain(all.rev().filter(|site| *site != Site::Embedding))
+    }
+}
+
+impl Probe<f64> for Computed {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        if is_told(site, &self.config) {
+            self.values.insert(site, in_order(site, value.value.clone()));
+        }
+        let last = Site::Layer(self.layers - 1, LayerSite::Output);
+        self.has_ended |= site == last && self.layers < self.config.num_hidden_layers;
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<f64>, chosen: &mut Array2<usize>) {
+        if is_told(site, &self.config) {
+            let numbers = chosen.mapv(|choice| if choice == NONE { -1.0 } else { choice as f64 });
+            self.values.insert(site, in_order(site, numbers));
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+/// A site's values, those of a choice from the largest to the smallest: what engines choose is in any order.
+fn in_order(site: Site, mut values: Array2<f64>) -> Array2<f64> {
+    if matches!(site, Site::Layer(_, LayerSite::GateExperts | LayerSite::GateWeights)) {
+        for mut row in values.rows_mut() {
+            let mut sorted = row.to_vec();
+            sorted.sort_by(|one, other| other.total_cmp(one));
+            row.iter_mut().zip(sorted).for_each(|(x, value)| *x = value);
+        }
+    }
+    values
+}
+
+/// Tells what families are.
+struct Teller<'a> {
+    values: &'a Sited,
+    prompt: &'a Prompt,
+    computed: &'a Computed,
+}
+
+impl Teller<'_> {
+    /// What is told of names in the way to write them in which most are told.
+    fn most_that_are_told(&self) -> Vec<(Family, Told)> {
+        let ways = self.values.families().into_iter().map(|families| {
+            let told = families.into_iter().filter_map(|family| Some((self.tell(&family)?, family)));
+            let mut found: Vec<(Family, Told)> = told.map(|(told, family)| (family, told)).collect();
+            keep_nearest(&mut found);
+            found
+        });
+        ways.rev().max_by_key(|found| tensors(found)).unwrap_or_default()
+    }
+
+    /// What a family is: what it is near to, if all else is much further.
+    fn tell(&self, family: &Family) -> Option<Told> {
+        let first = family.tensors.values().next()?;
+        let columns = *self.values.dump().find(first)?.shape.last()?;
+        let mut found: Vec<(f64, Meant)> = Vec::new();
+        let mut read: BTreeMap<_, Option<Array2<f64>>> = BTreeMap::new();
+        for meant in self.computed.sites(columns).flat_map(|site| ways(family, site, &self.computed.config)) {
+            if found.iter().any(|(_, other)| *other == meant) {
+                continue;
+            }
+            let each = self.members(family, meant).map(|(number, site)| {
+                let key = (number, site.shape(&self.computed.config, Extent::new(1, 1)), site.has_heads());
+                let shown = read.entry(key).or_insert_with(|| self.read(&family.tensors[&number], site));
+                shown.as_ref().map_or(f64::INFINITY, |shown| self.apart(&in_order(site, shown.clone()), site))
+            });
+            let (count, sum) = each.fold((0.0, 0.0), |(count, sum), apart| (count + 1.0, sum + apart.min(1.0)));
+            found.push((sum / count, meant));
+        }
+        found.retain(|(apart, _)| !apart.is_nan());
+        found.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let (apart, meant) = *found.first()?;
+        let expected = |meant| self.members(family, meant).map(|(_, site)| &self.computed.values[&site]);
+        let next = found.iter().find(|(_, other)| !expected(meant).eq(expected(*other)));
+        let near = if family.is_of_layers() { NEAR } else { NEAR_ALONE };
+        let is_clear = apart <= near && next.is_none_or(|(next, _)| FURTHER * apart <= *next);
+        is_clear.then(|| Told { from: family.from.clone(), meant, apart })
+    }
+
+    /// The first members whose values are computed, and what they would be.
+    fn members(&self, family: &Family, meant: Meant) -> impl Iterator<Item = (usize, Site)> {
+        let numbers = family.tensors.keys().copied();
+        let sites = numbers.filter_map(move |number| Some((number, meant.site(number)?)));
+        sites.filter(|(_, site)| self.computed.values.contains_key(site)).take(MEMBERS)
+    }
+
+    /// The rows of a tensor's first list, as those of a site.
+    fn read(&self, tensor: &str, site: Site) -> Option<Array2<f64>> {
+        let values = self.values.alone(tensor, site);
+        let (size, at) = (*values.sizes().first()?, At { step: 0, site });
+        let batch = size.batch.unwrap_or(1);
+        let rows = size.rows.filter(|rows| *rows > 0 && rows.is_multiple_of(batch))?;
+        let all = values.of(Request::of_call(0, (batch, rows / batch)));
+        let read = if all.has(at) { all.matrix::<f64>(at, Extent::new(rows, rows)).ok()? } else { return None };
+        let list = read.nrows().min(rows / batch);
+        Some(read.slice_move(s![..list, ..]))
+    }
+
+    /// How far rows are from those of a site, in parts of their size: of the first of them, or of the last of the prompt or of all.
+    fn apart(&self, shown: &Array2<f64>, site: Site) -> f64 {
+        let computed = &self.computed.values[&site];
+        let all = computed.nrows();
+        let first = (0, 0, shown.nrows().min(all));
+        let last = self.prompt.ends.map(|end| {
+            let count = shown.nrows().min(end);
+            (shown.nrows() - count, end - count, count)
+        });
+        let of = |(from, at, count): (usize, usize, usize)| {
+            off(shown.slice(s![from..from + count, ..]), computed.slice(s![at..at + count, ..]))
+        };
+        [first].into_iter().chain(last).map(of).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// What a family may mean, if it has a site.
+fn ways(family: &Family, site: Site, config: &Config) -> Vec<Meant> {
+    let Site::Layer(_, of_layer) = site else {
+        return if family.is_of_layers() { Vec::new() } else { vec![Meant::Alone(site)] };
+    };
+    if !family.is_of_layers() {
+        return vec![Meant::Alone(site)];
+    }
+    let counts_from_0 = family.tensors.contains_key(&0);
+    let stream = if Site::InputsEmbeds.exists(config) { Site::InputsEmbeds } else { Site::Embedding };
+    let before = (counts_from_0 && of_layer == LayerSite::Output).then_some(stream);
+    let ways = [(0, None), (1, before)].map(|(above, before)| Meant::InLayers { site: of_layer, above, before });
+    let is_any = |meant: &Meant| {
+        let mut sites = family.tensors.keys().map(|number| meant.site(*number));
+        sites.all(|site| site.is_some_and(|site| site.exists(config)))
+    };
+    ways.into_iter().filter(is_any).collect()
+}
+
+/// How far values are from others, in parts of the others' size.
+fn off(shown: ArrayView2<'_, f64>, computed: ArrayView2<'_, f64>) -> f64 {
+    if shown.dim() != computed.dim() || shown.is_empty() {
+        return f64::INFINITY;
+    }
+    let square = |x: f64| x * x;
+    let apart: f64 = shown.iter().zip(computed).map(|(one, other)| square(one - other)).sum();
+    let size: f64 = computed.iter().map(|x| square(*x)).sum();
+    let ratio = (apart / size).sqrt();
+    if ratio.is_nan() { f64::INFINITY } else { ratio }
+}
