@@ -10,6 +10,9 @@ mod reader;
 mod sizes;
 mod vision;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use crate::Semantics;
 use crate::grid::AXES;
 use crate::semantics::{AxialAxes, Module, MsaSelect, NormWeight, QkNorm};
@@ -77,6 +80,17 @@ pub struct Config {
     pub module: Option<Module>,
     /// How weights are quantized, if they are.
     pub quantization: Option<Quantization>,
+    /// Layers in which as many are not chosen as in others.
+    pub choosing: BTreeMap<usize, Choosing>,
+}
+
+/// What a layer chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choosing {
+    /// k.
+    pub experts: usize,
+    /// Blocks of keys.
+    pub index: Option<Index>,
 }
 
 /// What a layer is made of.
@@ -171,6 +185,16 @@ impl Config {
             num_experts_per_tok: semantics.top_k.unwrap_or(self.num_experts_per_tok),
             index,
             ..self.clone()
+        }
+    }
+
+    /// `self` as a layer has it.
+    pub fn of_layer(&self, layer: usize) -> Cow<'_, Self> {
+        match self.choosing.get(&layer) {
+            None => Cow::Borrowed(self),
+            Some(Choosing { experts, index }) => {
+                Cow::Owned(Config { num_experts_per_tok: *experts, index: *index, ..self.clone() })
+            }
         }
     }
 

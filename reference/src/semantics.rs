@@ -52,19 +52,19 @@ table! {
         /// D02: which channels form a rotated pair. No document says; the code has halves.
         rope_pair: word RopePair = RopePair::Half;
         /// D03: rotated channels, instead of the config's. All documents: 64.
-        rotary_dim: number Option<usize> = None, common to both;
+        rotary_dim: number Option<usize> = None, common to calls;
         /// D04: RoPE base θ, instead of the config's. S0 and the code: 5e6; S1 CH1.2 and CH1.3: 5e5.
-        rope_theta: number Option<f64> = None, common to layers;
+        rope_theta: number Option<f64> = None;
         /// What rotates.
         rope_on: word RopeOn = RopeOn::QueryKey;
         /// By what the exponent of a frequency is divided.
-        rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim, common to layers;
+        rope_frequency: word RopeFrequency = RopeFrequency::RotaryDim;
         /// What positions are kept in.
-        rope_position: word RopePosition = RopePosition::F32, common to layers;
+        rope_position: word RopePosition = RopePosition::F32;
         /// Which channels of attention's heads rotate, instead of those of all.
         attention_rope_part: word_or_config Option<RopePart> = None;
         /// Positions that are off.
-        position_shift: form Option<PositionShift> = None, common to both;
+        position_shift: form Option<PositionShift> = None, common to calls;
         /// How queries rotate.
         rope_queries: word Rotated = Rotated::Once;
         /// How keys do.
@@ -76,13 +76,13 @@ table! {
         /// What rotates in calls of one token after the first.
         rope_decode: word RopeOn = RopeOn::QueryKey, common to calls;
         /// What the inverse frequencies are kept in.
-        rope_inv_freq: word AngleType = AngleType::F32, common to layers;
+        rope_inv_freq: word AngleType = AngleType::F32;
         /// What the angles are kept in.
-        rope_angle: word AngleType = AngleType::F32, common to layers;
+        rope_angle: word AngleType = AngleType::F32;
         /// By what the inverse frequencies are divided; 1.
-        rope_linear: number Option<f64> = None, common to layers;
+        rope_linear: number Option<f64> = None;
         /// By what cosines and sines are multiplied; 1.
-        rope_scale: number Option<f64> = None, common to layers;
+        rope_scale: number Option<f64> = None;
     }
     rms_norm {
         /// D08: what norms multiply by, instead of the config's. M2: the weight; S1 and M3's code: one more than it.
@@ -193,21 +193,21 @@ table! {
     }
     indexer {
         /// D21: for whom blocks are chosen. S1 CH3.1 and CH3.3: once for all heads; the code: for each group of heads.
-        msa_select: word MsaSelect = MsaSelect::HeadMax, released MsaSelect::PerGroup, common to both;
+        msa_select: word MsaSelect = MsaSelect::HeadMax, released MsaSelect::PerGroup, common to calls;
         /// D22: which blocks a token reads whatever their scores. S1 CH3.3 and the code: its own; S1 CH3.4: the first.
         msa_local: word MsaLocal = MsaLocal::OwnBlock;
         /// D23: first blocks that are forced, instead of the config's. S1 lists them without saying more; the code: none.
-        msa_init_block: number Option<usize> = None, common to layers;
+        msa_init_block: number Option<usize> = None;
         /// Blocks up to its own that are forced, instead of the config's.
-        msa_local_block: number Option<usize> = None, common to layers;
+        msa_local_block: number Option<usize> = None;
         /// Keys of a block, instead of the config's.
-        msa_block: number Option<usize> = None, common to both;
+        msa_block: number Option<usize> = None, common to calls;
         /// D24: by what token scores are scaled. S1 CH3.5 and the code: nothing, which chooses alike.
         msa_score_scale: word MsaScoreScale = MsaScoreScale::One;
         /// Of what a block's score is made. S1 explains why it is the largest; an engine has a second.
         msa_pool: word MsaPool = MsaPool::Max;
         /// Blocks a token reads, instead of the config's.
-        msa_top_k: number Option<usize> = None, common to both;
+        msa_top_k: number Option<usize> = None, common to calls;
         /// What the last block of keys is filled up with.
         msa_pad: word MsaPad = MsaPad::Masked;
         /// What of the index branch rotates.
@@ -277,7 +277,7 @@ table! {
     }
     router {
         /// D11: experts a token is sent to, instead of the config's. S0 and the code: 8; S3: 2; S1: 4.
-        top_k: number Option<usize> = None, common to both;
+        top_k: number Option<usize> = None, common to calls;
         /// D35: which scores become the weights. S1, S2, S4 and the code: those without the bias; S0 CH5.1 does not say.
         routing_weights: word RoutingWeights = RoutingWeights::Unbiased;
         /// D35: what is added to the sum that weights are divided by. The code: nothing; an engine: 10⁻²⁰.

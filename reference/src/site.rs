@@ -11,6 +11,7 @@ mod layer;
 mod row;
 mod vision;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,11 +108,12 @@ impl Site {
 
     /// The shape of the site's value in a dump, without a batch axis.
     pub fn shape(self, config: &Config, extent: Extent) -> Vec<usize> {
-        let pass = match self {
-            Site::Vision(pass, _) => pass,
-            _ => 0,
+        let (config, pass) = match self {
+            Site::Vision(pass, _) => (Cow::Borrowed(config), pass),
+            Site::Layer(layer, _) => (config.of_layer(layer), 0),
+            _ => (Cow::Borrowed(config), 0),
         };
-        self.axes().iter().filter_map(|axis| axis.extent(config, extent, pass)).collect()
+        self.axes().iter().filter_map(|axis| axis.extent(&config, extent, pass)).collect()
     }
 
     /// The sites that a model has, its tower's on the first pass.
@@ -154,7 +156,8 @@ impl Site {
 
     /// How many things there are to choose from, where choices are made.
     pub fn choices(self, config: &Config, extent: Extent) -> usize {
-        match (self.axes().last(), config.index) {
+        let index = self.layer().map_or(config.index, |layer| config.of_layer(layer).index);
+        match (self.axes().last(), index) {
             (Some(Axis::ChosenBlocks), Some(index)) => extent.positions.div_ceil(index.blocks.size),
             _ => config.num_local_experts,
         }
@@ -170,7 +173,8 @@ impl Site {
 
     /// The axis of the site's shape that has a row for each token; none in the vision tower.
     pub fn token_axis(self, config: &Config) -> Option<usize> {
-        let extents = |axis: &&Axis| axis.extent(config, Extent::new(1, 1), 0).is_some();
+        let config = self.layer().map_or(Cow::Borrowed(config), |layer| config.of_layer(layer));
+        let extents = |axis: &&Axis| axis.extent(&config, Extent::new(1, 1), 0).is_some();
         self.axes().iter().filter(extents).position(|axis| *axis == Tokens)
     }
 

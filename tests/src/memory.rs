@@ -51,6 +51,7 @@ pub fn tiny() -> Config {
         index: None,
         vision: None,
         num_mtp_modules: 0,
+        choosing: BTreeMap::new(),
         module: None,
         quantization: None,
     }

@@ -1,5 +1,7 @@
 //! `reference/src/config.rs`: SPEC B1, and the rules of B3 that touch M2; those of M3 are in `m3`.
 
+use std::collections::BTreeMap;
+
 use reference::config::Config;
 use reference::config::m2::M2;
 use reference::semantics::{NormWeight, QkNorm};
@@ -81,6 +83,7 @@ fn the_released_config() {
         index: None,
         vision: None,
         num_mtp_modules: 3,
+        choosing: BTreeMap::new(),
         module: None,
         quantization: None,
     };

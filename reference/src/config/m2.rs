@@ -1,5 +1,7 @@
 //! The fields of M2, and those that all families have.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::reader::Reader;
@@ -61,6 +63,7 @@ impl Reader<'_> {
             index: None,
             vision: None,
             num_mtp_modules: 0,
+            choosing: BTreeMap::new(),
             module: None,
             quantization: self.quantization(),
         };

@@ -16,7 +16,7 @@ use super::inputs::Inputs;
 pub use super::stream::Stream;
 use super::stream::residual_stream;
 use super::vision::VisionTower;
-use crate::config::{Config, Index};
+use crate::config::{Choosing, Config, Index};
 use crate::error::{WeightError, require};
 use crate::matrix::Matrix;
 use crate::media::{Media, Medium};
@@ -26,7 +26,7 @@ use crate::ops::linear::Linear;
 use crate::ops::masked_scatter::{self, MaskedScatter, masked_scatter};
 use crate::ops::rope::{Rope, RopeTable, rope_table};
 use crate::run::Run;
-use crate::semantics::{FinalNorm, IndexKey, MsaSelect, PostNormInput, ResidualFrom, RopeCall};
+use crate::semantics::{FinalNorm, IndexKey, MsaSelect, PostNormInput, ResidualFrom, RopeCall, RopePair, RopePart};
 use crate::weights::{LayerWeight, Weight, Weights};
 use crate::{Error, LayerSite, Real, RoundingContract, Semantics, Site, Tracked};
 
@@ -89,9 +89,14 @@ impl<'w> Decoder<'w> {
         self.own_experts.as_ref().is_none_or(|own| own.contains(&expert))
     }
 
-    /// The same with one layer under another reading of `config`. The rotation table, which all layers share, stays as it is.
+    /// The same with one layer under another reading of `config`, whose rotation table is its own where that is another.
     pub fn with_layer(mut self, layer: usize, config: &Config, semantics: Semantics) -> Result<Self, Error> {
-        self.others.insert(layer, Decoder::new(config, semantics, self.weights)?);
+        let other = Decoder::new(config, semantics, self.weights)?;
+        let Config { num_experts_per_tok: experts, index, .. } = *other.config();
+        if (experts, index) != (self.config.num_experts_per_tok, self.config.index) {
+            self.config.choosing.insert(layer, Choosing { experts, index });
+        }
+        self.others.insert(layer, other);
         Ok(self)
     }
 
@@ -190,7 +195,8 @@ impl<'w> Decoder<'w> {
         let mut x = Stream::from(self.scatter((first, tokens), embedded, &features, run)?);
         let table = self.of_call(first).rope_table(first, tokens.len(), run);
         for layer in 0..self.config.num_hidden_layers {
-            x = self.layer(layer, &x, &table, cache, run)?;
+            let own = self.table_of(layer, first, (first, tokens.len()), run);
+            x = self.layer(layer, &x, own.as_ref().unwrap_or(&table), cache, run)?;
         }
         self.output(x, run)
     }
@@ -237,14 +243,32 @@ impl<'w> Decoder<'w> {
 
     /// The rotation table for tokens at `first` and after, as this model has it in every call.
     pub fn rope_table<T: Real>(&self, first: usize, tokens: usize, run: &mut Run<'_, T>) -> RopeTable<T> {
+        let RopeTable { cos, sin } = self.own_table(first, tokens, run);
+        RopeTable { cos: run.visit(Site::RopeCos, cos), sin: run.visit(Site::RopeSin, sin) }
+    }
+
+    /// The rotation table of a layer that is read otherwise, in the call that begins at a position; none, where it is all layers'.
+    pub fn table_of<T: Real>(
+        &self,
+        layer: usize,
+        call: usize,
+        (first, tokens): (usize, usize),
+        run: &Run<'_, T>,
+    ) -> Option<RopeTable<T>> {
+        let (own, all) = (self.of_layer(layer, call), self.of_call(call));
+        // Which channels a pair is of is no matter of the table.
+        let made = |model: &Self| Rope { part: RopePart::First, pair: RopePair::Half, ..model.rope(&run.contract) };
+        let is_other = made(own) != made(all);
+        is_other.then(|| own.own_table(first, tokens, run))
+    }
+
+    /// The rotation table for tokens at `first` and after, which nobody is told of.
+    fn own_table<T: Real>(&self, first: usize, tokens: usize, run: &Run<'_, T>) -> RopeTable<T> {
         let first = if self.semantics.rope_call == RopeCall::Restarted { 0 } else { first };
         let first = first + self.config.ahead();
         let table = rope_table::<T>(&self.rope(&run.contract), first, tokens);
-        let bounded = |x: Tracked<T>, run: &Run<'_, T>| {
-            run.tracked(x.value, |candidate, x| self.rope(candidate).table_bound(first, x))
-        };
-        let (cos, sin) = (bounded(table.cos, run), bounded(table.sin, run));
-        RopeTable { cos: run.visit(Site::RopeCos, cos), sin: run.visit(Site::RopeSin, sin) }
+        let bounded = |x: Tracked<T>| run.tracked(x.value, |candidate, x| self.rope(candidate).table_bound(first, x));
+        RopeTable { cos: bounded(table.cos), sin: bounded(table.sin) }
     }
 
     /// One decoder layer, from residual stream to residual stream.

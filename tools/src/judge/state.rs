@@ -96,13 +96,17 @@ impl State {
         State { patches: None, features: Vec::new(), stream: self.stream.clone(), table: self.table.clone(), cache }
     }
 
-    /// Goes on from one of the streams that a run, if it draws its errors, may have saved as this one.
+    /// Goes on from one of the streams that a run, if it draws its errors, may have saved as this one, or have made of what was.
     pub(super) fn draw_saved(&mut self, contract: &RoundingContract) {
-        let stored = self.stream.as_ref().map(|stream| stream.stored.value.clone());
-        if let Some(stored) =
-            stored.filter(|stored| contract.mode.draws() && saved_as(contract.saved, stored).is_some())
-        {
-            self.jump(&stored, contract, false);
+        let stored = self.stream.as_ref().map(|stream| stream.stored.clone()).filter(|_| contract.mode.draws());
+        match stored {
+            Some(stored) if saved_as(contract.saved, &stored.value).is_some() => {
+                self.jump(&stored.value, contract, false);
+            }
+            Some(stored) if stored.error.as_ref().is_some_and(|error| !error.is_exact()) => {
+                self.stream = Some(stored.strayed(contract.mode).into());
+            }
+            _ => {}
         }
     }
 
@@ -184,7 +188,8 @@ impl<T: Real> State<T> {
             }
             Phase::Layer(layer) => {
                 let stream = self.stream.take().expect("a pass has a start");
-                let table = self.table.as_ref().expect("a pass has a start");
+                let own = model.table_of(layer, pass.start.position, (pass.start.rotated, pass.tokens.len()), run);
+                let table = own.as_ref().or(self.table.as_ref()).expect("a pass has a start");
                 self.stream = Some(model.layer(layer, &stream, table, &mut self.cache, run)?);
             }
             Phase::Head => {

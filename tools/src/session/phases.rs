@@ -78,7 +78,8 @@ impl<T: Real> Standing<T> {
             }
             Phase::Layer(layer) => {
                 let stream = self.stream.take().expect("a call has a start");
-                let table = self.table.as_ref().expect("a call has a start");
+                let own = model.table_of(layer, first, (first, tokens.len()), run);
+                let table = own.as_ref().or(self.table.as_ref()).expect("a call has a start");
                 self.stream = Some(model.layer(layer, &stream, table, &mut self.cache, run)?);
             }
             Phase::Head => {
