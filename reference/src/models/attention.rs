@@ -10,9 +10,7 @@ use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::ranks::Ranks;
 use crate::run::Run;
-use crate::semantics::{
-    CacheGrid, NormOrder, PositionShift, QkNormOn, RopeOn, RopePair, RopePart, Rotated, Shifted, Written,
-};
+use crate::semantics::{CacheGrid, PositionShift, QkNormOn, RopeOn, RopePair, RopePart, Rotated, Shifted, Written};
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -27,10 +25,8 @@ impl Decoder<'_> {
         run: &mut Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
         let [q, k, v] = self.projected(layer, x, run)?;
-        let (q, k) = match self.semantics().norm_order {
-            NormOrder::NormFirst => self.norm_both(layer, &q, &k, run)?,
-            NormOrder::RopeFirst => (q, k),
-        };
+        let norms_first = self.semantics().norm_order.rotates_first().map(|rotates_first| !rotates_first);
+        let (q, k) = self.norm_some(layer, norms_first, (q, k), run)?;
         self.attended(layer, [x, stream], [q, k, v], table, cache, run)
     }
 
@@ -65,10 +61,7 @@ impl Decoder<'_> {
         let reads = self.semantics();
         let first = cache.len(layer);
         let (q, k) = self.rotate_both(layer, (q, k, first), table, run)?;
-        let (q, k) = match reads.norm_order {
-            NormOrder::NormFirst => (q, k),
-            NormOrder::RopeFirst => self.norm_both(layer, &q, &k, run)?,
-        };
+        let (q, k) = self.norm_some(layer, reads.norm_order.rotates_first(), (q, k), run)?;
         let v = match reads.qk_norm_on {
             QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, &v, run)?,
             QkNormOn::QueryKey | QkNormOn::Query => v,
@@ -199,20 +192,25 @@ impl Decoder<'_> {
         Attention { lost, call, ..attention.slipping(self.semantics(), self.config().rotary_dim) }
     }
 
-    pub(super) fn norm_both<T: Real>(
+    /// Queries, keys, or both behind their norms.
+    pub(super) fn norm_some<T: Real>(
         &self,
         layer: usize,
-        q: &Tracked<T>,
-        k: &Tracked<T>,
+        [of_queries, of_keys]: [bool; 2],
+        (mut q, mut k): (Tracked<T>, Tracked<T>),
         run: &mut Run<'_, T>,
     ) -> Result<(Tracked<T>, Tracked<T>), Error> {
-        let q = self.qk_norm(LayerWeight::QNorm, layer, q, run)?;
-        let q = run.visit(Site::Layer(layer, LayerSite::QNorm), q);
-        let k = match self.semantics().qk_norm_on {
-            QkNormOn::Query => k.clone(),
-            QkNormOn::QueryKey | QkNormOn::QueryKeyValue => self.qk_norm(LayerWeight::KNorm, layer, k, run)?,
-        };
-        Ok((q, run.visit(Site::Layer(layer, LayerSite::KNorm), k)))
+        if of_queries {
+            q = self.qk_norm(LayerWeight::QNorm, layer, &q, run)?;
+            q = run.visit(Site::Layer(layer, LayerSite::QNorm), q);
+        }
+        if of_keys {
+            if self.semantics().qk_norm_on != QkNormOn::Query {
+                k = self.qk_norm(LayerWeight::KNorm, layer, &k, run)?;
+            }
+            k = run.visit(Site::Layer(layer, LayerSite::KNorm), k);
+        }
+        Ok((q, k))
     }
 
     fn rotate_both<T: Real>(

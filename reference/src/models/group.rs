@@ -182,7 +182,8 @@ impl<'w> Group<'w> {
     ) -> Result<Vec<Heads<T>>, Error> {
         if self.config.qk_norm != semantics::QkNorm::FullProjection {
             for ((part, heads), shown) in self.parts.iter().zip(&mut heads).zip(shown) {
-                let (q, k) = part.norm_both(layer, &heads[0], &heads[1], &mut Run::new(contract, shown))?;
+                let both = (heads[0].clone(), heads[1].clone());
+                let (q, k) = part.norm_some(layer, [true; 2], both, &mut Run::new(contract, shown))?;
                 (heads[0], heads[1]) = (q, k);
             }
             return Ok(heads);

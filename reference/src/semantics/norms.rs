@@ -74,4 +74,20 @@ pub enum NormOrder {
     NormFirst,
     /// Rotation, then norm.
     RopeFirst,
+    /// The same of queries alone.
+    QueryRopeFirst,
+    /// The same of keys alone.
+    KeyRopeFirst,
+}
+
+impl NormOrder {
+    /// Whether queries, and keys, are rotated first.
+    pub fn rotates_first(self) -> [bool; 2] {
+        match self {
+            NormOrder::NormFirst => [false, false],
+            NormOrder::RopeFirst => [true, true],
+            NormOrder::QueryRopeFirst => [true, false],
+            NormOrder::KeyRopeFirst => [false, true],
+        }
+    }
 }

@@ -161,11 +161,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "rope_before_norm",
-        about: "queries and keys are rotated before they are normed",
+        about: "queries, keys, or both are rotated before they are normed",
         right: "norm, then rotation",
         visible: "norm weights that differ within a pair, beyond position 0",
         touches: &[layer(QNorm), layer(KNorm), layer(QRope), layer(KRope)],
-        ways: |_, _| reading("norm_order", "rope_first"),
+        ways: |_, _| {
+            let orders = ["rope_first", "query_rope_first", "key_rope_first"];
+            orders.into_iter().flat_map(|order| reading("norm_order", order)).collect()
+        },
     },
     Mistake {
         name: "kv_cache_pre_rope",
