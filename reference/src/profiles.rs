@@ -28,8 +28,8 @@ pub struct Profile {
     pub source: &'static str,
 }
 
-/// transformers: everything is cast when it is loaded, the router too unless it is kept in f32 (`_keep_in_fp32_modules`); every
-/// step is stored; experts are added in f32 unless `experts_implementation` is eager.
+/// transformers: everything is cast when it is loaded, the router too unless it is kept in f32 (`_keep_in_fp32_modules`), or its bias
+/// is; every step is stored; experts are added in f32 unless `experts_implementation` is eager.
 const TRANSFORMERS: RoundingContract = RoundingContract {
     weights: WeightCast::Activations,
     gate: GateRound::Activations,
@@ -48,7 +48,7 @@ const RANKS: &[&str] = &["ranks=2", "ranks=4", "ranks=8"];
 /// compute in f32 and round once. The model's own code on the hub (`trust_remote_code`) casts routing weights before the experts.
 const TRANSFORMERS_MODES: &[&[&str]] = &[
     &["attention=eager", "attention=flash"],
-    &["gate=stored", "gate=bias"],
+    &["gate=stored", "gate=bias", "gate=product"],
     &["experts=each"],
     &["routing=activations"],
     &["rms=one"],
@@ -71,6 +71,12 @@ const fn autocast(autocast: Autocast) -> RoundingContract {
     RoundingContract { autocast, ..TRANSFORMERS }
 }
 
+/// A model in bf16 or f16 whose residual stream stays in f32.
+const F32_RESIDUAL: RoundingContract = RoundingContract { stream: Storage::F32, ..TRANSFORMERS };
+
+const F32_RESIDUAL_SOURCE: &str = "Megatron-LM core_r0.15: transformer_config.py, fp32_residual_connection; flash-attn: \
+                                   modules/block.py, residual_in_fp32; between its sums as transformers";
+
 /// The same under `torch.compile`: what stands between two products is fused, computes in f32 and rounds what it stores.
 const COMPILED: RoundingContract = RoundingContract {
     attention: AttentionRound::Sdpa,
@@ -80,7 +86,7 @@ const COMPILED: RoundingContract = RoundingContract {
     ..RoundingContract::FUSED
 };
 
-const COMPILED_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["gate=stored"]];
+const COMPILED_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["gate=stored", "gate=product"]];
 
 const COMPILED_SOURCE: &str = "torch 2.15: _inductor/lowering.py and codegen/cpp.py, which compute narrow types in f32 \
                                (`emulate_precision_casts` is off), over transformers 5.23's modeling_minimax_m2.py and \
@@ -165,7 +171,8 @@ const MLX: RoundingContract = RoundingContract {
     ..RoundingContract::EAGER_BF16
 };
 
-const MLX_MODES: &[&[&str]] = &[&["rope=each"], &["weights=activations"], &["gate=activations", "gate=weights"]];
+const MLX_MODES: &[&[&str]] =
+    &[&["rope=each"], &["weights=activations"], &["gate=activations", "gate=weights", "gate=product"]];
 
 const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope.metal; mlx-lm 0.32 models/minimax.py, \
                           mlx-vlm 0.7 minimax_m3_vl";
@@ -201,7 +208,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums and where operands are narrower.
-pub const PROFILES: [Profile; 16] = [
+pub const PROFILES: [Profile; 18] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -221,6 +228,8 @@ pub const PROFILES: [Profile; 16] = [
     ),
     of(("transformers_compiled_bf16", "transformers"), Storage::Bf16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
     of(("transformers_compiled_f16", "transformers"), Storage::F16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
+    of(("f32_residual_bf16", "megatron"), Storage::Bf16, F32_RESIDUAL, (TRANSFORMERS_MODES, F32_RESIDUAL_SOURCE)),
+    of(("f32_residual_f16", "megatron"), Storage::F16, F32_RESIDUAL, (TRANSFORMERS_MODES, F32_RESIDUAL_SOURCE)),
     of(("transformers_tf32", "transformers"), Storage::F32, TF32, (TF32_MODES, TF32_SOURCE)),
     of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),

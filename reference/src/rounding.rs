@@ -37,6 +37,8 @@ pub struct RoundingContract {
     pub accumulator: Accumulator,
     /// In what order a norm sums a row.
     pub reduction: Reduction,
+    /// What the residual stream is kept in between blocks; [`Storage::Real`] where it is the activations' type.
+    pub stream: Storage,
     /// What becomes of weights when they are loaded.
     pub weights: WeightCast,
     /// Where the 1 of a norm's 1 + w is added.
@@ -85,6 +87,7 @@ impl RoundingContract {
         mode: Mode::Nearest,
         accumulator: Accumulator::F64,
         reduction: Reduction::Any,
+        stream: Storage::Real,
         weights: WeightCast::Stored,
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
@@ -126,6 +129,7 @@ impl RoundingContract {
         mode: Mode::Nearest,
         accumulator: Accumulator::Unknown,
         reduction: Reduction::Any,
+        stream: Storage::Real,
         weights: WeightCast::Stored,
         one_plus: OnePlus::Norm,
         operands: Storage::Real,
@@ -167,6 +171,12 @@ impl RoundingContract {
     /// The rounding of an activation that is stored.
     pub fn stored(&self) -> Rounding {
         Rounding { storage: self.activations, mode: self.mode }
+    }
+
+    /// The rounding of the residual stream between blocks.
+    pub fn streamed(&self) -> Rounding {
+        let storage = if self.stream == Storage::Real { self.activations } else { self.stream };
+        Rounding { storage, mode: self.mode }
     }
 
     /// The coarsest type that values are shown in: what activations are stored in, products under autocast, or what all were converted
@@ -322,11 +332,12 @@ impl RoundingContract {
     }
 
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 21] {
+    pub fn fields(&self) -> [(&'static str, String); 22] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
             ("reduction", self.reduction.to_string()),
+            ("stream", self.stream.to_string()),
             ("weights", self.weights.to_string()),
             ("one_plus", self.one_plus.to_string()),
             ("operands", self.operands.to_string()),
@@ -354,6 +365,7 @@ impl RoundingContract {
             "activations" => self.activations = value.parse()?,
             "accumulator" => self.accumulator = value.parse()?,
             "reduction" => self.reduction = word(field, value)?,
+            "stream" => self.stream = value.parse()?,
             "weights" => self.weights = word(field, value)?,
             "one_plus" => self.one_plus = word(field, value)?,
             "operands" => self.operands = value.parse()?,

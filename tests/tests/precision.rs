@@ -51,6 +51,11 @@ fn documented() -> impl Iterator<Item = RoundingContract> {
 
 /// The precision that is found for a candidate, among those of an engine where one is named.
 fn found(config: &Config, weights: &Memory, live: &Live, stored: Storage, engine: Option<&str>) -> FoundPrecision {
+    sought_in(config, weights, live, Sought { engine, ..Sought::of(stored) })
+}
+
+/// The same, of which more is known.
+fn sought_in(config: &Config, weights: &Memory, live: &Live, sought: Sought<'_>) -> FoundPrecision {
     let compared = Compared {
         config,
         weights,
@@ -61,7 +66,6 @@ fn found(config: &Config, weights: &Memory, live: &Live, stored: Storage, engine
         media: None,
         hidden: None,
     };
-    let sought = Sought { engine, ..Sought::of(stored) };
     find(&compared, &sought).expect("it runs").expect("there are profiles")
 }
 
@@ -77,7 +81,8 @@ fn the_precision_of_a_run_is_found() {
             computed(&model, &TEXT, contract)
         };
         let live = run(contract);
-        let found = found(config, memory, &live, contract.activations, None);
+        let sought = Sought { stream: contract.stream, ..Sought::of(contract.activations) };
+        let found = sought_in(config, memory, &live, sought);
         assert_eq!(run(found.contract), live, "{contract}: found {}", found.contract);
     }
 }
@@ -314,4 +319,36 @@ fn a_precision_that_a_mistake_hides_is_found_behind_it() {
     assert!(ran.code == Some(1) && ran.stdout.contains("scores_of_fewer_channels (query_channels=8)"), "{ran}");
     assert!(ran.stdout.contains("(100.0 %), without it") && ran.stdout.ends_with("is left unexplained\n"), "{ran}");
     assert!(!ran.stdout.contains("softmax_bf16"), "{ran}");
+}
+
+/// A router, or a residual stream, in f32 where all else is bf16: as computed, of which layers alone are shown, or all saved in bf16.
+#[test]
+fn what_is_wider_than_all_else_is_found_as_it_was_saved() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let of_layers = |case: &str, how: &str| {
+        let ran = folder.path().join("ran.safetensors");
+        let run = ["run", case, "--precision", how, "--out", ran.to_str().expect("a path")];
+        assert_eq!(parity(folder.path(), &run).code, Some(0));
+        let all = Dump::open(&ran).expect("it was just written");
+        let mut writer = DumpWriter::create(&path).expect("writable");
+        let is_stream = |name: &&str| matches!(name.parse(), Ok(Site::Layer(_, LayerSite::Output) | Site::Embedding));
+        for name in all.names().filter(is_stream) {
+            writer.write(name, &all.tensor(name).expect("it is listed")).expect("writable");
+        }
+        writer.finish(&Manifest { producer: None, precision: None, ..all.manifest().expect("it has one").clone() })
+    };
+    for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
+        let found = |how: &str| {
+            let verified = parity(folder.path(), &["verify", case, "dump.safetensors"]);
+            assert_eq!(verified.code, Some(0), "{case}, {how}: {verified}");
+            assert!(verified.stdout.contains(&format!("{how} (found: ")), "{case}, {how}: {verified}");
+        };
+        for how in ["transformers_bf16,gate=stored", "f32_residual_bf16"] {
+            run_and_saved(case, &["--precision", how], Storage::Bf16, &path);
+            found(&format!("{how},saved=bf16"));
+        }
+        of_layers(case, "f32_residual_bf16").expect("writable");
+        found("f32_residual_bf16");
+    }
 }

@@ -99,7 +99,7 @@ impl Linear {
     pub fn router(contract: &RoundingContract) -> Self {
         let output = match contract.gate {
             GateRound::Stored | GateRound::Bias | GateRound::Weights => Rounding::NONE,
-            GateRound::Activations => contract.stored(),
+            GateRound::Activations | GateRound::Product => contract.stored(),
         };
         let accumulator = contract.scalar_accumulator();
         let order = contract.lanes(order::PARITY.router);

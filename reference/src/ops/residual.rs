@@ -39,7 +39,7 @@ pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T
 impl Residual {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
-        Residual { factors: [1.0; 2], output: contract.stored(), unit: contract.unit() }
+        Residual { factors: [1.0; 2], output: contract.streamed(), unit: contract.unit() }
     }
 
     /// A term times its factor.

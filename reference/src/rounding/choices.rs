@@ -190,6 +190,8 @@ pub enum GateRound {
     /// The bias rounded to the activations' type, the weight and the logits f32: transformers loading a quantized checkpoint,
     /// which keeps the weights of what is not quantized.
     Bias,
+    /// The weight and the logits rounded to the activations' type, the bias f32: a buffer that is kept as it is stored.
+    Product,
     /// Rounded to the activations' type, the logits f32: MLX converted to bf16, where the router reads x as f32.
     Weights,
 }

@@ -35,8 +35,8 @@ impl Held {
         let cast = |casts: bool| if casts { activations } else { Storage::Real };
         let vectors = cast(weights == WeightCast::Activations);
         let matrices = if weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
-        let bias = cast(gate != GateRound::Stored);
-        let router = if gate == GateRound::Bias { Storage::Real } else { bias };
+        let bias = cast(!matches!(gate, GateRound::Stored | GateRound::Product));
+        let router = cast(!matches!(gate, GateRound::Stored | GateRound::Bias));
         let (of_products, of_experts) = (autocast.storage(), autocast.of_experts());
         let others = coarser(matrices, of_products);
         Held {

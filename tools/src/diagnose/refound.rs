@@ -20,9 +20,9 @@ impl Comparison<'_> {
             return Ok(None);
         }
         let compared = Compared { semantics: under.semantics, ..self.compared };
-        let RoundingContract { activations, saved, autocast, .. } = self.contract;
+        let RoundingContract { activations, saved, autocast, stream, .. } = self.contract;
         let engine = Some(Profile::closest(&self.contract).engine);
-        let found = find(&compared, &Sought { activations, saved, autocast: autocast.results(), engine })?;
+        let found = find(&compared, &Sought { activations, saved, autocast: autocast.results(), stream, engine })?;
         let own = compared.agreement_at(self.contract, |_| true)?;
         let (Some(found), Some((share, _))) = (found, own) else { return Ok(None) };
         Ok((found.share > share + MORE).then_some(found.contract))

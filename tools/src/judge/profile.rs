@@ -47,6 +47,8 @@ pub struct Sought<'s> {
     pub saved: Storage,
     /// What autocast stored products in; [`Storage::Real`] where there was none.
     pub autocast: Storage,
+    /// What the residual stream was kept in; [`Storage::Real`] where it was the activations' type.
+    pub stream: Storage,
     /// Who computed, in lower case.
     pub engine: Option<&'s str>,
 }
@@ -54,7 +56,8 @@ pub struct Sought<'s> {
 impl Sought<'_> {
     /// As what activations are stored in says.
     pub fn of(activations: Storage) -> Self {
-        Sought { activations, saved: Storage::Real, autocast: Storage::Real, engine: None }
+        let (saved, autocast, stream) = (Storage::Real, Storage::Real, Storage::Real);
+        Sought { activations, saved, autocast, stream, engine: None }
     }
 }
 
@@ -62,9 +65,10 @@ impl Sought<'_> {
 /// best. Where values were converted when they were saved, too little is left to tell modes apart, and each profile is
 /// tried in its own alone. `None` where no such profile is known, or the candidate shows nothing to tell them apart by.
 pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<FoundPrecision>, Failure> {
-    let Sought { activations, saved, autocast, engine } = *sought;
+    let Sought { activations, saved, autocast, stream, engine } = *sought;
     let stores = |profile: &&Profile| {
-        profile.contract.activations == activations && profile.contract.autocast.results() == autocast
+        let RoundingContract { activations: own, autocast: cast, stream: kept, .. } = profile.contract;
+        (own, cast.results(), kept) == (activations, autocast, stream)
     };
     let of_engine = |profile: &&Profile| engine.is_some_and(|engine| engine.contains(profile.engine));
     let known: Vec<&Profile> = PROFILES.iter().filter(stores).collect();

@@ -15,6 +15,9 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
         storage if site.is_product() => return storage,
         _ => {}
     }
+    if matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Output)) {
+        return contract.streamed().storage;
+    }
     match contract.activations {
         Storage::F16 | Storage::Bf16 if is_wide(site, contract) => Storage::F32,
         activations => activations,

@@ -9,7 +9,7 @@ use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
 use reference::rounding::Autocast;
-use reference::{RoundingContract, Site, Storage};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -105,8 +105,26 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
             found = converted.filter(|converted| converted.bits > found.bits).unwrap_or(found);
         }
     }
+    let saved = Sought { saved: activations, ..plain };
+    let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
+    let is_stream = |site| matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual));
+    let is_plain = is_narrow && is_as_computed;
+    if is_plain && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
+        found = better(Some(found), find(compared, &saved)?, MORE).expect("one was found before");
+    }
+    if is_narrow && is_off(compared, &found, is_stream)? {
+        let is_wide = |(storage, sites): &(Storage, Vec<At>)| {
+            *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site))
+        };
+        let plain = if types.iter().any(is_wide) { plain } else { saved };
+        let wide = Sought { stream: Storage::F32, ..plain };
+        found = better(Some(found), find(compared, &wide)?, MORE).expect("one was found before");
+    }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
-    let from = if contract.activations == activations {
+    let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
+        let (stream, others) = (contract.stream, contract.activations);
+        format!("found: the residual stream is {stream} and all else {others}; {share:.1} % of values are its twin's")
+    } else if contract.activations == activations {
         format!("found: {stored}, and {share:.1} % of values are its twin's")
     } else {
         let computed = word(contract.activations);
@@ -116,6 +134,12 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, is_found: true, coarser })
+}
+
+/// Whether some sites are shown whose values are not what they are as computed: routers' logits, which are f32 unless a router is
+/// cast, or a residual stream, which may be.
+fn is_off(compared: &Compared<'_>, found: &FoundPrecision, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
+    Ok(compared.share_at(found.contract, is_of)?.is_some_and(|share| share < OWN))
 }
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
@@ -176,6 +200,13 @@ fn went_through_f16(dump: &Sited) -> Result<bool, Failure> {
 
 /// What is said of values that were converted when they were saved.
 fn saved_otherwise(contract: &RoundingContract) -> String {
+    if contract.saved == contract.activations {
+        return format!(
+            "what is computed in f32, as a router's logits, was saved in {}, and is known to half a step alone: save it as it was \
+             computed, and more is seen",
+            contract.saved
+        );
+    }
     format!(
         "values were computed in {} and saved in {}, all or some of them, and an operator's inputs are then known to half a step \
          alone: save them as they were computed, and more is seen",

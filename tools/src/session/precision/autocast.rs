@@ -52,8 +52,9 @@ pub(super) fn found(
         let under = |contract: RoundingContract| RoundingContract { autocast: Autocast::to(said), ..contract };
         return Ok(found.map(|found| FoundPrecision { contract: under(found.contract), ..found }));
     }
-    let shows_wide =
-        || types.iter().any(|(storage, sites)| *storage == Storage::F32 && sites.iter().any(|at| is_product(at.site)));
+    // Logits are made wide in many models.
+    let is_wide = |at: &At| is_product(at.site) && !matches!(at.site, Site::LmHead | Site::Logits);
+    let shows_wide = || types.iter().any(|(storage, sites)| *storage == Storage::F32 && sites.iter().any(is_wide));
     let may_be: &[Storage] = match (said, apart(types), &without) {
         (Storage::Real, Some(Storage::F16), _) | (Storage::F16, ..) => &[Storage::F16],
         (Storage::Real, Some(_), _) | (Storage::Bf16, ..) => &[Storage::Bf16],
@@ -61,8 +62,10 @@ pub(super) fn found(
         _ => &[],
     };
     let mut best = without;
-    for autocast in may_be {
-        best = better(best, find(compared, &Sought { autocast: *autocast, ..*plain })?, MORE);
+    for narrow in may_be {
+        best = better(best, find(compared, &Sought { autocast: *narrow, ..*plain })?, MORE);
+        let sought = Sought { activations: *narrow, stream: Storage::F32, ..*plain };
+        best = better(best, find(compared, &sought)?, MORE);
     }
     Ok(best)
 }
@@ -73,7 +76,8 @@ pub(super) fn require_known(
     apart: Option<Storage>,
     found: &FoundPrecision,
 ) -> Result<(), Failure> {
-    let Some(narrow) = apart.filter(|_| found.contract.autocast == Autocast::Off) else { return Ok(()) };
+    let is_one = found.contract.autocast == Autocast::Off && found.contract.stream == Storage::Real;
+    let Some(narrow) = apart.filter(|_| is_one) else { return Ok(()) };
     if compared.share_at(found.contract, is_projection)?.is_none_or(|share| share >= WIDE) {
         return Ok(());
     }

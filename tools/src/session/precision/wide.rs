@@ -35,9 +35,16 @@ pub(super) fn found(
     }
 }
 
-/// Whether a site is a sum that nothing but sums of what is shown goes into.
+/// Whether a site is a sum that nothing but sums of what is shown goes into, and embeddings.
 fn is_sum_of_shown(compared: &Compared<'_>, site: Site) -> bool {
     let is_shown = |site| compared.candidate.has(At { step: 0, site });
     let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Output));
-    is_sum(&site) && way::to(site, is_shown).iter().all(is_sum)
+    let is_known = || match site.layer().and_then(|layer| layer.checked_sub(1)) {
+        Some(before) => {
+            let stream = Site::Layer(before, LayerSite::Output);
+            is_shown(stream) || is_sum_of_shown(compared, stream)
+        }
+        None => is_shown(Site::InputsEmbeds) || compared.media.is_none() && compared.hidden.is_none(),
+    };
+    is_sum(&site) && way::to(site, is_shown).iter().all(is_sum) && is_known()
 }
