@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 use crate::bound::ErrorBound;
 use crate::storage::{Mode, drawn};
@@ -41,6 +41,19 @@ impl<T: Real> Tracked<T> {
             return Tracked { value, error: Some(ErrorBound { certain, sigma, carried: 0 }) };
         };
         Tracked::plain(value.mapv(|x| T::of(drawn(seed, x.wide(), half(x) / 3.0_f64.sqrt()))))
+    }
+
+    /// One of the values that it may be: in a run that draws its errors, each is off by its own, at random.
+    #[must_use]
+    pub fn strayed(&self, mode: Mode) -> Self {
+        match (mode, &self.error) {
+            (Mode::Stochastic(seed) | Mode::Sums(seed), Some(error)) => {
+                let mut value = self.value.clone();
+                Zip::from(&mut value).and(&error.sigma).for_each(|x, sigma| *x = T::of(drawn(seed, x.wide(), *sigma)));
+                Tracked::plain(value)
+            }
+            _ => self.clone(),
+        }
     }
 
     /// Rows and columns.
