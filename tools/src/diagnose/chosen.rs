@@ -73,7 +73,8 @@ pub(super) fn describe(
     {
         return Ok(Some(said));
     }
-    let size = comparison.compared.config.index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
+    let index = assumption.config(comparison.compared.config, layer).index;
+    let size = index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
     Ok(of_barred(&pass, before, size, experts))
 }
 

@@ -118,15 +118,21 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         explained.push(captured.explained);
         (assumption, reports) = (captured.assumption, captured.reports);
     }
-    // What nothing explains in one layer tells nothing of other operators in others.
+    // What nothing explains in one layer tells nothing of other operators in others that are right before it there.
     let mut unexplained: Vec<Site> = Vec::new();
     while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
-        let is_other = |fault: &&SiteReport| {
-            let site = fault.site;
-            let is_alike = |other: &Site| in_any_layer(*other) == in_any_layer(site) || other.layer() == site.layer();
-            !unexplained.iter().any(is_alike)
+        let all = faults(&reports);
+        let is_alike = |site: Site| unexplained.iter().any(|other| in_any_layer(*other) == in_any_layer(site));
+        let is_behind = |fault: &SiteReport| {
+            let is_before = |other: &&SiteReport| other.site.layer() == fault.site.layer() && other.site <= fault.site;
+            all.iter()
+                .filter(|other| other.step == fault.step)
+                .copied()
+                .filter(is_before)
+                .any(|other| is_alike(other.site))
         };
-        let Some(first) = faults(&reports).into_iter().find(is_other) else { break };
+        let is_same = |fault: &SiteReport| unexplained.iter().any(|other| other.layer() == fault.site.layer());
+        let Some(first) = all.iter().copied().find(|fault| !is_same(fault) && !is_behind(fault)) else { break };
         let measured = comparison.measured(&assumption, first)?;
         let Some((mistakes, under)) = comparison.explain(&assumption, &measured, &reports, &mut progress)? else {
             unexplained.push(measured.report.site);

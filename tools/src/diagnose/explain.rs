@@ -6,13 +6,13 @@ use reference::Site;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::list;
-use super::catalogue::mistake::{Assumed, Change, Clue};
+use super::catalogue::mistake::{Assumed, Clue};
 use super::choice::{best, equals, pairs, told_apart};
 use super::diagnosis::{Explained, Measured};
 use super::reach::{self, holds_in_some_calls};
 use super::search::{self, Bench};
 use super::trial::{Before, Tried, at};
-use super::{networks, pattern, sizes};
+use super::{networks, pattern};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::{SiteReport, Verdict};
@@ -37,29 +37,6 @@ const COMPARED: usize = 4;
 const VERIFIED: usize = 4;
 
 impl Comparison<'_> {
-    /// Mistakes that the sizes of what the candidate shows give away.
-    pub(super) fn of_other_sizes(&self) -> Vec<Assumed> {
-        let own = sizes::of_model(self, &self.compared.semantics);
-        let shown = sizes::of_candidate(self, &self.compared.semantics);
-        let differs = shown.into_iter().filter(|size| !own.contains(size));
-        let named = differs.filter_map(|(field, found)| {
-            let change = Change::Reading(field, found);
-            list::all()
-                .flat_map(|mistake| mistake.cases(self.compared.config, Clue::default()))
-                .find(|assumed| assumed.change == change)
-        });
-        named.collect()
-    }
-
-    /// Whether a mistake makes values of other sizes than the candidate shows.
-    pub(super) fn contradicts(&self, before: &Assumption, assumed: &Assumed) -> bool {
-        let under = before.and(assumed.clone()).map(|assumption| assumption.semantics);
-        under.is_ok_and(|semantics| {
-            let own = sizes::of_model(self, &semantics);
-            sizes::of_candidate(self, &semantics).iter().any(|size| !own.contains(size))
-        })
-    }
-
     /// The mistake that explains a fault best, or the two that do together, if any does.
     pub(super) fn explain(
         &self,
@@ -341,7 +318,8 @@ impl Comparison<'_> {
         let suspects = self.suspects(first);
         let touching = list::all().filter(|mistake| mistake.touches(&suspects));
         let possible = touching.flat_map(|mistake| mistake.cases(self.compared.config, clue));
-        possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics)).collect()
+        let possible = possible.filter(|assumed| !assumed.change.is_in(&assumption.semantics));
+        possible.map(|assumed| self.of_own_table(assumed, first.site)).collect()
     }
 
     /// Known mistakes of the operators that give a fault's operator what it reads, or of the rotation table on the way to it, where

@@ -296,7 +296,8 @@ impl Comparison<'_> {
         if !others || !added.iter().all(is_wider) {
             return Ok(None);
         }
-        self.tried(before, added.iter().map(|one| one.within(None)).collect(), fault).map(Some)
+        let all = added.iter().map(|one| one.within(None)).chain(self.unseen_table(added)).collect();
+        self.tried(before, all, fault).map(Some)
     }
 
     pub(super) fn tried(&self, before: &Before<'_>, added: Vec<Assumed>, fault: &SiteReport) -> Result<Tried, Failure> {

@@ -128,6 +128,11 @@ impl Assumption {
         self.readings.get(&layer).copied().unwrap_or(self.semantics)
     }
 
+    /// A model's configuration as a layer has it.
+    pub(in crate::diagnose) fn config(&self, config: &Config, layer: usize) -> Config {
+        config.under(&self.reading(layer))
+    }
+
     /// The weights under it.
     pub fn weights<'w>(&self, config: &Config, inner: &'w dyn Weights) -> AssumedWeights<'w> {
         // A layer that runs in another's place is that one with its weights.

@@ -23,7 +23,8 @@ pub(super) fn describe(
     pass: &Rechosen,
     before: usize,
 ) -> Result<Option<String>, Failure> {
-    let (Some(layer), Some(index)) = (at.site.layer(), comparison.compared.config.index) else { return Ok(None) };
+    let Some(layer) = at.site.layer() else { return Ok(None) };
+    let Some(index) = assumption.config(comparison.compared.config, layer).index else { return Ok(None) };
     let wanted = Site::Layer(layer, LayerSite::BlockMax);
     let is_shown = |site: &LayerSite| comparison.compared.candidate.has(At { site: Site::Layer(layer, *site), ..at });
     let Some(behind) = [LayerSite::Attention, LayerSite::Residual, LayerSite::Output].into_iter().find(is_shown) else {

@@ -198,6 +198,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         more.iter().map(|one| if one.calls.is_none() { one.during(self.calls) } else { one.clone() }).collect()
     }
 
+    /// A change of the rotation table, in the site's layer alone where the table is shown.
+    pub(super) fn of_own_table(&self, assumed: Assumed) -> Assumed {
+        self.comparison.of_own_table(assumed, self.site)
+    }
+
     /// What is assumed already.
     pub(super) fn before(&self) -> &Assumption {
         self.before

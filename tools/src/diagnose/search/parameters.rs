@@ -113,13 +113,13 @@ impl Parameter {
         })
     }
 
-    fn assumed(&self, value: f64) -> Assumed {
-        Assumed::everywhere(self.kind, Change::Reading(self.field, value.to_string()))
+    fn assumed(&self, bench: &Bench<'_, '_>, value: f64) -> Assumed {
+        bench.of_own_table(Assumed::everywhere(self.kind, Change::Reading(self.field, value.to_string())))
     }
 
     /// How far the site is from the candidate's, without rounding, by a value.
     fn off(&self, bench: &Bench<'_, '_>, value: f64) -> f64 {
-        let values = bench.ideal_under(&[self.assumed(value)]);
+        let values = bench.ideal_under(&[self.assumed(bench, value)]);
         let off = values.map_or(f64::INFINITY, |values| bench.distance(&values));
         if off.is_nan() { f64::INFINITY } else { off }
     }
@@ -158,7 +158,7 @@ impl Parameter {
 
     /// A fit with the error that it has by how many values it reproduces, where that is less than by how far they are apart.
     fn told_by_values(&self, bench: &Bench<'_, '_>, fit: Fit, configured: f64) -> Fit {
-        let Ok(values) = bench.twin_under(&[self.assumed(fit.value)]) else { return fit };
+        let Ok(values) = bench.twin_under(&[self.assumed(bench, fit.value)]) else { return fit };
         let error = bench.doubt_of(&values) * (fit.value - configured).abs();
         Fit { error: if error < fit.error { error } else { fit.error }, ..fit }
     }
@@ -167,7 +167,7 @@ impl Parameter {
     fn best(&self, bench: &Bench<'_, '_>, fit: Fit) -> Option<(Share, Assumed)> {
         let mut best: Option<(Share, Assumed)> = None;
         for value in near(fit) {
-            let assumed = self.assumed(value);
+            let assumed = self.assumed(bench, value);
             // A number may be none that the operator takes.
             let Ok(share) = bench.share_under(std::slice::from_ref(&assumed)) else { continue };
             if best.as_ref().is_none_or(|(most, _)| share.exceeds(*most)) {
@@ -185,9 +185,9 @@ impl Parameter {
         let (mut value, mut error) = (near, f64::INFINITY);
         for _ in 0..ROUNDS {
             let width = 1e-4 * value.abs().max(1e-9);
-            let ideal = |value: f64| bench.ideal_under(&[self.assumed(value)]);
+            let ideal = |value: f64| bench.ideal_under(&[self.assumed(bench, value)]);
             let derivative = (ideal(value + width)? - ideal(value - width)?) / (2.0 * width);
-            let apart = &bench.candidate - &bench.twin_under(&[self.assumed(value)])?;
+            let apart = &bench.candidate - &bench.twin_under(&[self.assumed(bench, value)])?;
             let step = sum(&apart, &derivative) / sum(&derivative, &derivative);
             if !step.is_finite() || step.abs() > 0.5 * value.abs() {
                 return Ok(None);
