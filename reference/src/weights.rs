@@ -51,6 +51,14 @@ impl Weight {
         }
     }
 
+    /// What is added to the product with it, if anything is.
+    pub fn bias(self) -> Option<Weight> {
+        match self {
+            Weight::Vision(weight) => weight.bias().map(Weight::Vision),
+            _ => None,
+        }
+    }
+
     /// Whether it is added to a product.
     pub fn is_bias(self) -> bool {
         matches!(self, Weight::Vision(weight) if weight.is_bias())

@@ -18,6 +18,16 @@ pub enum VisionWeight {
 }
 
 impl VisionWeight {
+    /// What is added to the product with it; what a norm adds is no product's.
+    pub(super) fn bias(self) -> Option<VisionWeight> {
+        let bias = match self {
+            VisionWeight::Layer(layer, module, Part::Weight) => VisionWeight::Layer(layer, module, Part::Bias),
+            VisionWeight::Projector(stage, Part::Weight) => VisionWeight::Projector(stage, Part::Bias),
+            _ => return None,
+        };
+        bias.is_bias().then_some(bias)
+    }
+
     /// Whether it is added to a product.
     pub(super) fn is_bias(self) -> bool {
         use VisionLayerWeight::{Norm1, Norm2};

@@ -59,3 +59,24 @@ fn merged_patches_are_read_in_another_order() {
     let way = "the columns of patch_merge_mlp.linear_1 are numbered by channel and patch instead of patch and channel";
     is_told(merge, by_channel, "columns_permuted", way);
 }
+
+/// Heads of a weight and of its bias, which is a row by itself.
+#[test]
+fn heads_change_places_with_their_biases() {
+    let setting = setting();
+    let vision = setting.case.checkpoint().expect("it is whole").config().vision.clone();
+    let each = vision.expect("it sees").head_dim();
+    let exchanged = |w: Array2<f64>, axis: usize| {
+        let order: Vec<usize> =
+            (0..w.len_of(Axis(axis))).map(|j| if j < 2 * each { (j + each) % (2 * each) } else { j }).collect();
+        w.select(Axis(axis), &order)
+    };
+    let diagnosis = setting.diagnose(&setting.changed(|_, weights| {
+        map(weights, of(0, VisionLayerWeight::Q, Part::Weight), |w| exchanged(w, 0));
+        map(weights, of(0, VisionLayerWeight::Q, Part::Bias), |w| exchanged(w, 1));
+    }));
+    let ways: Vec<&str> = diagnosis.explained.iter().map(|one| one.way.as_str()).collect();
+    let place = "q_proj in the vision tower's layer 0 are exchanged";
+    let wanted = [format!("heads 0 and 1 of {place}"), format!("heads 0 and 1 of the bias of {place}")];
+    assert_eq!((ways, diagnosis.left), (wanted.iter().map(String::as_str).collect(), 0), "{diagnosis:#?}");
+}

@@ -84,7 +84,6 @@ pub(super) fn hypotheses(
     let mut found = scaled::search(bench)?;
     progress(2);
     found.extend(experts::search(bench)?);
-    found.extend(rows::search(bench));
     found.extend(columns::search(bench));
     found.extend(embedding::search(bench));
     found.extend(taken::search(bench));
@@ -102,6 +101,7 @@ pub(super) fn hypotheses(
         found.extend(pixels::search(bench));
     }
     let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();
+    found.extend(rows::search(bench));
     if is_unexplained {
         found.extend(attending::search(bench, clue));
     }

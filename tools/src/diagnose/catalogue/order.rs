@@ -67,8 +67,11 @@ impl std::fmt::Display for ColumnOrder {
     }
 }
 
-/// Rows that stand in the place of others; those of zeros where none does.
+/// Rows that stand in the place of others; those of zeros where none does. A vector's are its values.
 pub(super) fn rows(w: &Array2<f64>, each: usize, order: &Order) -> Array2<f64> {
+    if w.nrows() == 1 && order.len() * each > 1 {
+        return rows(&w.t().to_owned(), each, order).reversed_axes();
+    }
     let source: Vec<Option<usize>> =
         order.iter().flat_map(|block| (0..each).map(move |i| block.map(|block| block * each + i))).collect();
     let mut moved = Array2::zeros(w.dim());

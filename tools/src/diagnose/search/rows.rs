@@ -17,8 +17,8 @@ const SAME: f64 = 1e-2;
 /// Rows of the site from which on a column that looks like another's is no coincidence.
 const ROWS: usize = 8;
 
-/// Every tensor whose output channels are the site's columns, as they are or normed.
-pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
+/// Every tensor whose output channels are the site's columns, as they are or normed; a weight together with its bias, too.
+pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Vec<Assumed>> {
     let config = bench.config();
     let mut found = Vec::new();
     for Suspect { of, first, head } in suspects::of(bench) {
@@ -35,7 +35,9 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         let Some(order) = order(bench, first..end, is_normed) else { continue };
         let blocks = head.and_then(|each| Some((each, by_blocks(&order, each)?)));
         let (each, order) = blocks.unwrap_or((1, order));
-        found.push(bench.assumed(&kinds::ROWS, TensorChange::Rows(of, each, order)));
+        let moved = |of: Weight| bench.assumed(&kinds::ROWS, TensorChange::Rows(of, each, order.clone()));
+        found.push(vec![moved(of)]);
+        found.extend(of.bias().map(|bias| vec![moved(of), moved(bias)]));
     }
     found
 }
