@@ -201,3 +201,36 @@ fn to_two_bits_of_mantissa() {
         told(&diagnosis, "weight_rounded", "v_proj in layer 1 is rounded to E5M2 without a scale");
     }
 }
+
+/// E2M1 by a power of two for each 32 input channels, and integers by columns.
+#[test]
+fn by_groups_with_powers_of_two_and_by_columns() {
+    let v_proj = Weight::Layer(1, LayerWeight::VProj);
+    let to_e2m1 = |group: &mut [f64]| {
+        let most = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+        let scale = (most.log2().floor() - 2.0).exp2();
+        let near = |x: f64| {
+            let all = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+            all.into_iter().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).expect("there are eight")
+        };
+        group.iter_mut().for_each(|w| *w = (scale * near(w.abs() / scale)).copysign(*w));
+    };
+    let [all, _] = diagnoses(&setting(false), |weights| {
+        map(weights, v_proj, |mut w| {
+            w.as_slice_mut().expect("a dense matrix").chunks_mut(32).for_each(to_e2m1);
+            w
+        });
+    });
+    told(&all, "weight_rounded", "v_proj in layer 1 is rounded to E2M1 by groups of 32 with powers of two");
+    let [all, _] = diagnoses(&setting(false), |weights| {
+        map(weights, v_proj, |mut w| {
+            for mut column in w.columns_mut() {
+                let most = column.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+                let scale = in_f32(most / 127.0);
+                column.mapv_inplace(|w| in_f32(scale * in_f32(w / scale).round_ties_even()));
+            }
+            w
+        });
+    });
+    told(&all, "weight_rounded", "v_proj in layer 1 is rounded to 8-bit integers by columns");
+}

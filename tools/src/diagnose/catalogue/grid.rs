@@ -12,6 +12,16 @@ use reference::storage::nearest_e5m2;
 /// Channels of a row that share a scale, where activations are rounded by groups.
 const CHANNELS: usize = 128;
 
+/// Rows and columns of a block with a scale of its own, where blocks are smaller than the released files'.
+const SMALL: (usize, usize) = (32, 32);
+
+/// Input channels that share a scale in MXFP4, and in NVFP4.
+const MXFP4: usize = 32;
+const NVFP4: usize = 16;
+
+/// What E2M1 has, but for signs.
+const E2M1: [f64; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+
 /// What values are rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grid {
@@ -23,6 +33,12 @@ pub enum Grid {
     Int8,
     /// 8-bit integers, scaled so that the largest of the tensor is 127.
     Int8Tensor,
+    /// The same of each column.
+    Int8Columns,
+    /// E2M1 with a power of two for each 32 input channels.
+    Mxfp4,
+    /// E2M1 with a scale in E4M3 for each 16 input channels, and one of the tensor.
+    Nvfp4,
     /// 4-bit integers by groups of input channels.
     Int4(Int4),
     /// bf16.
@@ -51,6 +67,8 @@ pub struct E4m3 {
 pub enum Each {
     /// A block of 128 × 128.
     Block,
+    /// A block of 32 × 32.
+    Small,
     /// The tensor.
     Tensor,
     /// A row.
@@ -103,8 +121,17 @@ impl Grid {
     /// Groups of input channels that have a scale of their own.
     const GROUPS: [usize; 6] = [4, 8, 16, 32, 64, 128];
 
-    /// 4-bit integers of matrices with so many input channels.
-    pub fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
+    /// 4-bit integers and numbers of matrices with so many input channels, and what else is rarer than eight bits by rows and blocks.
+    pub fn of_few_bits(columns: usize) -> impl Iterator<Item = Grid> {
+        let numbers = [(Grid::Mxfp4, MXFP4), (Grid::Nvfp4, NVFP4)];
+        let numbers =
+            numbers.into_iter().filter(move |(_, group)| columns.is_multiple_of(*group)).map(|(grid, _)| grid);
+        let small = |is_stored| Grid::E4m3(E4m3 { each: Each::Small, is_divided: true, is_stored });
+        Grid::of_four_bits(columns).chain(numbers).chain([Grid::Int8Columns]).chain([false, true].map(small))
+    }
+
+    /// 4-bit integers.
+    fn of_four_bits(columns: usize) -> impl Iterator<Item = Grid> {
         let groups = Grid::GROUPS.into_iter().filter(move |group| columns.is_multiple_of(*group));
         let ways = [(false, false), (false, true), (true, false), (true, true)];
         let of = move |group| ways.map(|(is_from_zero, is_stored)| Grid::Int4(Int4 { group, is_from_zero, is_stored }));
@@ -121,6 +148,26 @@ impl Grid {
             Grid::PlainE4m3 => stored(w, Storage::E4m3),
             Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(nearest_e5m2).view(), w.storage()),
             Grid::Int4(how) => how.round(w),
+            Grid::Int8Columns => {
+                let mut rounded: Array2<f64> = w.dense::<f64>().reversed_axes().as_standard_layout().into_owned();
+                for mut column in rounded.rows_mut() {
+                    symmetric(column.as_slice_mut().expect("a dense row"), 127.0);
+                }
+                Matrix::stored(rounded.t(), Storage::F32)
+            }
+            Grid::Mxfp4 => by_groups(w, MXFP4, w.storage(), |group| {
+                let largest = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+                // The largest power of two in E2M1 is 2².
+                to_e2m1(group, (largest.log2().floor() - 2.0).exp2());
+            }),
+            Grid::Nvfp4 => {
+                let whole = in_f32(largest(w) / (Storage::E4m3.largest() * E2M1[7]));
+                by_groups(w, NVFP4, w.storage(), |group| {
+                    let largest = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+                    let scale = Storage::E4m3.nearest(in_f32(in_f32(largest / E2M1[7]) / whole));
+                    to_e2m1(group, in_f32(scale * whole));
+                })
+            }
             Grid::Int8 => by_groups(w, w.dim().1, Storage::F32, |group| symmetric(group, 127.0)),
             Grid::Int8Tensor => {
                 let mut rounded: Array2<f64> = w.dense();
@@ -135,6 +182,7 @@ impl E4m3 {
     fn round(self, w: &Matrix<'_>, released: &Quantization) -> Matrix<'static> {
         let block = match self.each {
             Each::Block => released.block,
+            Each::Small => SMALL,
             Each::Tensor => w.dim(),
             Each::Row => (1, w.dim().1),
             Each::Group | Each::GroupPower => (1, CHANNELS),
@@ -194,6 +242,21 @@ fn symmetric(group: &mut [f64], most: f64) {
     }
 }
 
+/// To E2M1 by a scale, ties to the even fraction.
+fn to_e2m1(group: &mut [f64], scale: f64) {
+    let nearest = |x: f64| {
+        let above = E2M1.iter().position(|e| *e >= x).unwrap_or(7);
+        let below = above.saturating_sub(1);
+        let (down, up) = (x - E2M1[below], E2M1[above] - x);
+        if down < up || down == up && below.is_multiple_of(2) { E2M1[below] } else { E2M1[above] }
+    };
+    if scale > 0.0 {
+        for w in group {
+            *w = in_f32(scale * nearest((*w / scale).abs()).copysign(*w));
+        }
+    }
+}
+
 fn up_to_seven(group: &mut [f64]) {
     symmetric(group, 7.0);
 }
@@ -236,6 +299,7 @@ impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Grid::E4m3(E4m3 { each: Each::Block, .. }) => "E4M3 by blocks of 128 × 128",
+            Grid::E4m3(E4m3 { each: Each::Small, .. }) => "E4M3 by blocks of 32 × 32",
             Grid::E4m3(E4m3 { each: Each::Tensor, .. }) => "E4M3 with one scale",
             Grid::E4m3(E4m3 { each: Each::Row, .. }) => "E4M3 with a scale a row",
             Grid::E4m3(E4m3 { each: Each::Group, .. }) => "E4M3 with a scale for each 128 channels of a row",
@@ -245,6 +309,9 @@ impl fmt::Display for Grid {
             Grid::Mxfp8 => "E4M3 by blocks of 1 × 32 with powers of two",
             Grid::Int8 => "8-bit integers by rows",
             Grid::Int8Tensor => "8-bit integers with one scale",
+            Grid::Int8Columns => "8-bit integers by columns",
+            Grid::Mxfp4 => "E2M1 by groups of 32 with powers of two, as MXFP4 is",
+            Grid::Nvfp4 => "E2M1 by groups of 16 with scales in E4M3, as NVFP4 is",
             Grid::Int4(Int4 { group, is_from_zero, .. }) => {
                 let range = if *is_from_zero { "from 0 to 15" } else { "up to 7" };
                 return write!(f, "4-bit integers {range} by groups of {group}");

@@ -1,4 +1,4 @@
-//! Tensors rounded to four bits by groups, by a scale of several tensors, or by one scale and multiplied by another.
+//! Tensors rounded to four bits by groups, or to eight by columns or small blocks, by a scale of several tensors, or by one scale and multiplied by another.
 
 use reference::config::{Config, FeedForward};
 use reference::weights::{LayerWeight, Projection, Weight, inventory};
@@ -25,8 +25,8 @@ const REFINED: usize = 4;
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
     let mut found = Vec::new();
-    let mut four_bits = |tensors, columns| {
-        let changes = Grid::of_four_bits(columns).map(|grid| TensorChange::Rounded(tensors, grid));
+    let mut few_bits = |tensors, columns| {
+        let changes = Grid::of_few_bits(columns).map(|grid| TensorChange::Rounded(tensors, grid));
         found.extend(changes.map(|change| bench.assumed(&kinds::ROUNDED, change)));
     };
     let mut beside = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             Weight::Layer(_, LayerWeight::Expert(e, _)) if !standing_out.contains(&e) => {}
             // Each would compute the whole tower again.
             Weight::Vision(_) => {}
-            _ => four_bits(Tensors::One(of), columns),
+            _ => few_bits(Tensors::One(of), columns),
         }
         if matches!(of, Weight::Layer(_, inner) if !matches!(inner, LayerWeight::Expert(..))) {
             let ways = |other| [false, true].map(|stored| TensorChange::RoundedBeside(of, other, stored));
@@ -52,7 +52,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             let one = if which == Projections::Down { Projection::Down } else { Projection::Gate };
             let of = Weight::Layer(layer, LayerWeight::Expert(0, one));
             if let Some((_, columns)) = suspects::dim(of, &config) {
-                four_bits(Tensors::Experts(which), columns);
+                few_bits(Tensors::Experts(which), columns);
             }
             let last = config.num_local_experts.saturating_sub(1);
             if (2..=EXPERTS).contains(&config.num_local_experts) {
