@@ -40,3 +40,10 @@ fn logits_that_are_capped() {
     let cap = number(&M2.said(&[(Site::LmHead, &port)]), "each value is capped softly, c·tanh(z/c) with c = ");
     assert!((cap - 30.0).abs() < 0.01, "{cap}");
 }
+
+#[test]
+fn logits_at_a_temperature() {
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.values[&Site::LmHead].mapv(|z| z / 0.7);
+    let said = M2.said(&[(Site::Logits, &port)]);
+    has(&said, "each value is 1.4286 times the logit, as at a temperature of 0.7000");
+}

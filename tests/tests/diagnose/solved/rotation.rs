@@ -80,3 +80,19 @@ fn sines_by_a_polynomial() {
     let said = M2.said(&[(Site::RopeSin, &sin)]);
     has(&said, "each value is another function of its argument than the sine: ");
 }
+
+/// As YaRN does: the slowest pairs are stretched, some by less, and all is multiplied.
+#[test]
+fn positions_that_are_stretched() {
+    let by = [1.0, 1.0, 2.5, 4.0];
+    let of = |shown: &Shown, function: fn(f32) -> f32| {
+        let dim = shown.values[&Site::RopeCos].dim();
+        let angle = |position: usize, pair: usize| position as f32 * f32::of(frequency(pair) / by[pair]);
+        Array2::from_shape_fn(dim, |(position, j)| 1.25 * function(angle(position, j % (ROTARY / 2))))
+    };
+    let cos = |_: &Decoder<'_>, shown: &Shown| of(shown, f32::cos);
+    let sin = |_: &Decoder<'_>, shown: &Shown| of(shown, f32::sin);
+    let said = M2.said(&[(Site::RopeCos, &cos), (Site::RopeSin, &sin)]);
+    let stretched = "frequencies from pair 3 on are divided by 4.0000, and 1 before them by less";
+    has(&said, &format!("cosines and sines are 1.250000 times as large, and {stretched}"));
+}

@@ -215,3 +215,12 @@ fn experts_are_numbered_from_one() {
     let said = M2.said_of_choice(Site::Layer(1, LayerSite::GateExperts), &chooses);
     has(&said, "each token has expert (e + 1) mod 8 in the place of expert e: 40 of 40 choices that are off");
 }
+
+#[test]
+fn weights_of_one_another() {
+    let said = said(|r| {
+        let w = &r / &sums(&r);
+        w.select(Axis(1), &[1, 0, 2])
+    });
+    has(&said, "a token's experts have each other's weights: of its choices, 1 that of 2, 2 that of 1");
+}

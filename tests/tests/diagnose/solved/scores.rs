@@ -197,3 +197,17 @@ fn keys_that_are_not_rotated_for_one_head() {
     let said = Subject { shows: SHOWN, ..M2 }.said_of(LayerSite::Probabilities, &port);
     has(&said, "head 4: scores are as if keys were not rotated");
 }
+
+/// One probability in eight is lost, as if it were drawn.
+#[test]
+fn probabilities_that_are_dropped() {
+    let subject = Subject { shows: SHOWN, ..M2 };
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let p = shown.of(1, LayerSite::Probabilities);
+        let is_lost =
+            |(row, key): (usize, usize)| (row * 7919 + key * 104_729).wrapping_mul(2_654_435_761) >> 7 & 7 == 0;
+        Array2::from_shape_fn(p.dim(), |at| if is_lost(at) { 0.0 } else { p[at] / 0.875 })
+    };
+    let said = subject.said_of(LayerSite::Probabilities, &port);
+    assert!(said[0].contains("all others 1.1429 times as large: dropout of 0.1250, as in training"), "{said:#?}");
+}

@@ -75,3 +75,10 @@ fn what_is_off_at_random_tells_nothing() {
         assert!(said.is_empty(), "{at:?}: {said:#?}");
     }
 }
+
+#[test]
+fn a_layer_that_is_left_out() {
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.of(0, LayerSite::Output).clone();
+    let said = super::M2.said_of(LayerSite::Output, &port);
+    has(&said, "values are those that go into it, of model.layers.0, as they are: the layer is left out");
+}

@@ -1,7 +1,7 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of any: [`tile`], rows and channels that are 0, or other ones. Of the text model: [`gated`], what networks do inside;
+//! Of any: [`tile`], rows and channels that are 0, or other ones; [`passed`], what is left out. Of the text model: [`gated`], what networks do inside;
 //! [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their
 //! [`scores`], as by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a
@@ -35,6 +35,7 @@ mod multiples;
 mod norm;
 mod other_columns;
 mod other_rows;
+mod passed;
 mod penalty;
 mod pixels;
 mod places;
@@ -99,6 +100,12 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
         function::solve,
         inputs::solve,
     ];
+    if let Some(passed) = passed::solve(bench)? {
+        let said = passed.told(bench);
+        if !said.is_empty() {
+            return Ok(said);
+        }
+    }
     let mut found: Vec<Solution> = beside.into_iter().map(|own| own.solution).collect();
     for solve in fallible {
         found.extend(solve(bench)?);

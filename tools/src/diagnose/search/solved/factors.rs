@@ -52,9 +52,10 @@ fn logarithm(numbers: &BTreeMap<usize, f64>) -> Option<String> {
     (left <= FOLLOWS).then(|| format!("1 + {beta:.4}·ln({place}/{:.2}) at position t", (-rest / beta).exp()))
 }
 
-/// What is said of factors, less 1, by head.
+/// What is said of factors, less 1, by head: of those of which they are not 1.
 pub(super) fn of_heads(numbers: &BTreeMap<usize, f64>) -> String {
-    let each = numbers.iter().map(|(head, more)| format!("{:.4} in head {head}", 1.0 + more));
+    let off = numbers.iter().filter(|(_, more)| more.abs() > SAME);
+    let each = off.map(|(head, more)| format!("{:.4} in head {head}", 1.0 + more));
     format!("scores are multiplied by a factor of each head: {}", listed(each))
 }
 

@@ -22,6 +22,9 @@ const SAME: f64 = 64.0;
 /// What may be left of the squares where angles are off by turns: those of angles near a whole turn go either way.
 const TURNS: f64 = 0.05;
 
+/// How far numbers by which frequencies are divided may be apart to be one, as a share: f32 leaves less of the smallest.
+const DIVIDED: f64 = 1e-3;
+
 /// Whole turns that the furthest angle has at least, where a turn's error is told: one turn's is any error from some place on.
 const FEWEST_TURNS: f64 = 2.0;
 
@@ -73,8 +76,32 @@ pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array
         );
         return Some((said, follow));
     }
+    if let Some(said) = interpolated(&found, right, &off) {
+        return Some((said, follow));
+    }
     let each = listed(off.iter().map(|i| format!("{:.6} for {:.6} in pair {i}", found[*i], right[*i])));
     Some((format!("{} of {} frequencies are others: {each}", off.len(), found.len()), follow))
+}
+
+/// Where the last frequencies are divided by one number, and between these and the first, which are right, by less and less: as YaRN,
+/// and by parts of it Llama 3, stretch positions.
+fn interpolated(found: &[f64], right: &[f64], off: &[usize]) -> Option<String> {
+    let by: Vec<f64> = found.iter().zip(right).map(|(found, right)| right / found).collect();
+    let last = *by.last()?;
+    let is_last = |by: &f64| (by - last).abs() <= DIVIDED * last;
+    let first = by.iter().position(is_last)?;
+    let rises = by.windows(2).all(|pair| pair[0] <= pair[1] * (1.0 + DIVIDED));
+    let is_stretched = last > 1.0 + DIVIDED && rises && off.first().is_some_and(|first| *first > 0) && first > 0;
+    is_stretched.then(|| {
+        let between = match first - off[0].min(first) {
+            0 => String::new(),
+            count => format!(", and {count} before them by less"),
+        };
+        format!(
+            "frequencies from pair {first} on are divided by {last:.4}{between}: positions are stretched, as by YaRN or Llama 3's \
+             scaling"
+        )
+    })
 }
 
 /// What all frequencies are times the right ones.

@@ -7,6 +7,8 @@
 //! with x what the operator reads, or the right value itself. Of independent errors, one and the next in the order of x are apart
 //! by √2 deviations; where they follow x, by next to nothing (von Neumann 1941).
 
+use std::f64::consts::PI;
+
 use ndarray::Array2;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Real, RoundingContract, Site, Storage};
@@ -35,11 +37,15 @@ const SUMS: f64 = 64.0;
 type Known = (&'static str, fn(f64) -> f64);
 
 /// Functions that stand in for one another.
-const KNOWN: [Known; 7] = [
+const KNOWN: [Known; 9] = [
     ("the argument itself", |x| x),
     ("ReLU of its argument", |x| x.max(0.0)),
     ("its argument's square where that is above 0, and else 0", |x| x.max(0.0).powi(2)),
     ("SiLU of its argument", |x| x * x.sigmoid()),
+    ("GELU of its argument as tanh approximates it", |x| {
+        0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+    }),
+    ("GELU of its argument as a sigmoid approximates it, x·σ(1.702·x)", |x| x * (1.702 * x).sigmoid()),
     ("a hard swish of its argument, x·min(max(x + 3, 0), 6)/6", |x| x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)),
     ("a hard sigmoid of its argument, min(max(x + 3, 0), 6)/6", |x| ((x + 3.0) / 6.0).clamp(0.0, 1.0)),
     ("the softplus of its argument", |x| x.exp().ln_1p()),
@@ -72,6 +78,10 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     // A cap far above all values is none.
     let is_right = points.iter().all(|[_, own, right]| is_near(*own, *right));
+    if let Some(factor) = factor(&points).filter(|factor| !is_right && are(&points, &|x| factor * x)) {
+        let said = format!("each value is {factor:.4} times {name}, as at a temperature of {:.4}", factor.recip());
+        return Ok(vec![Solution::new(vec![said], x.mapv(|x| factor * x))]);
+    }
     if let Some(cap) = cap(&points).filter(|cap| !is_right && are(&points, &|x| cap * (x / cap).tanh())) {
         let said = format!("each value is capped softly, c·tanh(z/c) with c = {cap:.4}");
         return Ok(vec![Solution::new(vec![said], x.mapv(|x| cap * (x / cap).tanh()))]);
@@ -116,6 +126,12 @@ fn argument(site: Site) -> Option<(Site, &'static str)> {
         }
         _ => None,
     }
+}
+
+/// By what logits are multiplied, by the largest; no other argument is multiplied by anything.
+fn factor(points: &[Point]) -> Option<f64> {
+    let [x, own, right] = *points.iter().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()))?;
+    (x.to_bits() == right.to_bits()).then_some(own / x)
 }
 
 /// c of c·tanh(z/c), by the largest value: with y = c·tanh(z/c), c falls to y as y does below z.

@@ -27,8 +27,35 @@ const KEYS: usize = 3;
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let Site::Layer(layer, LayerSite::Probabilities) = bench.site else { return Ok(Vec::new()) };
+    if let Some(solution) = dropped(bench) {
+        return Ok(vec![solution]);
+    }
     let found = of_keys(bench, layer)?;
     if found.is_empty() { scores::solve(bench) } else { Ok(found) }
+}
+
+/// Where some, here and there, are 0, and all others as much larger as makes up for these: dropout, as in training.
+fn dropped(bench: &Bench<'_, '_>) -> Option<Solution> {
+    let seen = || bench.candidate.iter().zip(&bench.ideal).filter(|(_, right)| **right > 0.0);
+    let (zero, all) = (seen().filter(|(own, _)| **own == 0.0).count(), seen().count());
+    let kept = || seen().filter(|(own, _)| **own != 0.0);
+    let (own, right) = kept().fold((0.0, 0.0), |(own, right), (a, b)| (own + a, right + b));
+    let (factor, share) = (own / right, zero as f64 / all.max(1) as f64);
+    let same = SAME.max(ROUNDINGS * bench.unit());
+    let is = |(own, right): (&f64, &f64)| (own - factor * right).abs() <= same * factor * right;
+    // Of as many that are dropped by chance, a share has this deviation.
+    let rate = 1.0 - factor.recip();
+    let deviation = (rate * (1.0 - rate) / all.max(1) as f64).sqrt();
+    let is_dropout = zero > 0 && rate > 0.0 && (share - rate).abs() <= 4.0 * deviation && kept().all(is);
+    is_dropout.then(|| {
+        let said = format!(
+            "{:.1} % of the probabilities are 0, and all others {factor:.4} times as large: dropout of {rate:.4}, as in training",
+            100.0 * share
+        );
+        let mut values = &bench.ideal * factor;
+        values.zip_mut_with(&bench.candidate, |value, own| *value = if *own == 0.0 { 0.0 } else { *value });
+        Solution::new(vec![said], values)
+    })
 }
 
 /// Where some keys count otherwise, or heads read those of others.

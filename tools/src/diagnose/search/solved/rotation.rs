@@ -50,10 +50,24 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     let positions: Vec<usize> = (0..n).collect();
     let found = frequencies::told(&angles, right).or_else(|| places::told(&angles, &positions, right, "positions"));
+    let scale = scale(cos, sin);
     let solution = found.map(|(said, angles)| {
-        Solution::new(vec![said], Array2::from_shape_fn((n, width), |(p, j)| function(angles[[p, j % columns]])))
+        let said = match scale {
+            Some(scale) => format!("cosines and sines are {scale:.6} times as large, and {said}"),
+            None => said,
+        };
+        let value = |(p, j): (usize, usize)| scale.unwrap_or(1.0) * function(angles[[p, j % columns]]);
+        Solution::new(vec![said], Array2::from_shape_fn((n, width), value))
     });
     Ok(solution.or_else(|| of_function(bench, right)).into_iter().collect())
+}
+
+/// By what cosines and sines are multiplied, all of them, if by anything: √(c² + s²).
+fn scale(cos: &Array2<f64>, sin: &Array2<f64>) -> Option<f64> {
+    let lengths = || cos.iter().zip(sin).map(|(c, s)| c.hypot(*s));
+    let mean = lengths().sum::<f64>() / cos.len() as f64;
+    let is_one = |length: f64, of: f64| (length - of).abs() <= SAME * of;
+    (!is_one(mean, 1.0) && lengths().all(|length| is_one(length, mean))).then_some(mean)
 }
 
 /// Where angles are right, and what is made of them is another function.

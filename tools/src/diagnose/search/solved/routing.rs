@@ -20,6 +20,7 @@ use reference::{Error, LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::curve::{Curve, Point};
 use super::least_squares;
+use super::listed::listed;
 use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
@@ -66,6 +67,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     let said = biased
         .map(|values| ("the scores are divided by the sum of those with their bias".to_owned(), values))
         .or_else(|| left_out(&bench.ideal, &bench.candidate, same))
+        .or_else(|| exchanged(&bench.ideal, &bench.candidate, same))
         .or_else(|| of_sums(&r, &bench.candidate, same))
         .or_else(|| in_place(&r, &bench.candidate, same))
         .or_else(|| of_rows([&bench.ideal, &r], &bench.candidate, same))
@@ -98,6 +100,27 @@ fn left_out(right: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, 
     };
     let rows: BTreeSet<usize> = lost.iter().map(|(row, _)| *row).collect();
     Some((format!("of {} of {} tokens, {which} is 0, and the others are right", rows.len(), w.nrows()), w.clone()))
+}
+
+/// Weights that each choice has of another, the same of all tokens.
+fn exchanged(right: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
+    let is_of = |own: usize, other: usize| {
+        let pairs = w.column(own).into_iter().zip(right.column(other));
+        pairs.into_iter().all(|(a, b)| (a - b).abs() <= same * b.abs())
+    };
+    let source = |own: usize| (0..right.ncols()).find(|other| is_of(own, *other));
+    let sources: Vec<usize> = (0..w.ncols()).map(source).collect::<Option<_>>()?;
+    let moved: Vec<String> = sources
+        .iter()
+        .enumerate()
+        .filter(|(own, other)| own != *other)
+        .map(|(own, other)| format!("{} that of {}", own + 1, other + 1))
+        .collect();
+    let is_permutation = sources.iter().collect::<BTreeSet<_>>().len() == sources.len();
+    (is_permutation && !moved.is_empty()).then(|| {
+        let said = format!("a token's experts have each other's weights: of its choices, {}", listed(moved));
+        (said, right.select(Axis(1), &sources))
+    })
 }
 
 /// One factor for each token, by the sum of its scores; with the weights that follow.

@@ -5,6 +5,10 @@ use ndarray::Array2;
 use crate::diagnose::search::Bench;
 use crate::diagnose::share::Share;
 
+/// How much of the squares of what was off may be left in the rows of which something is said: of values that have nothing to do with
+/// what is right, half is left where nothing stands in their place.
+const LEFT: f64 = 0.25;
+
 /// Sentences that hold together.
 pub(super) struct Solution {
     said: Vec<String>,
@@ -42,7 +46,7 @@ impl Solution {
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
         let Some(values) = self.values else { return self.said };
         let stored = bench.stored(&values);
-        if !bench.is_more(&stored) {
+        if !bench.is_more(&stored) || !comes_near(bench, &values, &stored) {
             return Vec::new();
         }
         let percent = |share: Share| 100.0 * share.equal as f64 / share.count.max(1) as f64;
@@ -53,4 +57,16 @@ impl Solution {
         }
         self.said
     }
+}
+
+/// Whether most of what was off is gone in the rows that have other values.
+fn comes_near(bench: &Bench<'_, '_>, values: &Array2<f64>, stored: &Array2<f64>) -> bool {
+    let apart = |of: &Array2<f64>, row: usize| {
+        let apart = &bench.candidate.row(row) - &of.row(row);
+        bench.counts()[row] * apart.dot(&apart)
+    };
+    let other = (0..values.nrows()).filter(|row| values.row(*row) != bench.ideal.row(*row));
+    let (was, is) =
+        other.fold((0.0, 0.0), |(was, is), row| (was + apart(&bench.twin.computed, row), is + apart(stored, row)));
+    is <= LEFT * was
 }
