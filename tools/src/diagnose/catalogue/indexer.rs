@@ -153,11 +153,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "index_rope_missing",
-        about: "nothing in the index branch rotates",
+        about: "in the index branch nothing rotates, or keys alone",
         right: "its queries and keys rotate",
         visible: "more blocks than are chosen",
         touches: ROTATED,
-        ways: |config, _| where_sparse(config, |_| reading("index_rope", "none")),
+        ways: |config, _| {
+            let of = |on| reading("index_rope", on);
+            where_sparse(config, |_| ["none", "key"].into_iter().flat_map(of).collect())
+        },
     },
     Mistake {
         name: "group_mapping",
