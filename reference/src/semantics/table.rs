@@ -5,9 +5,7 @@
 pub enum Common {
     /// Nothing: it may be one in some layers or calls, and another in others.
     Nothing,
-    /// All layers, as what a rotation table is made of, and what has sizes.
-    Layers,
-    /// All calls, as what is made of a call's place, and what a cache holds.
+    /// All calls, as what is made of a call's place, what a cache holds, and what has sizes.
     Calls,
     /// All layers and calls, as what belongs to no layer.
     Both,
@@ -17,7 +15,7 @@ pub enum Common {
 ///
 /// ```text
 /// /// The point, its label, and what each side says.
-/// field: read type = what the documents say [, released what the released model has] [, common to layers | calls | both];
+/// field: read type = what the documents say [, released what the released model has] [, common to calls | both];
 /// ```
 ///
 /// Behind an operator's name, too, may stand to what its points are common, those that say nothing else.
@@ -94,7 +92,6 @@ macro_rules! table {
         }
     };
     (@common) => { Common::Nothing };
-    (@common layers) => { Common::Layers };
     (@common calls) => { Common::Calls };
     (@common both) => { Common::Both };
     (@number number) => { true };

@@ -213,7 +213,9 @@ fn by_groups_with_powers_of_two_and_by_columns() {
             let all = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
             all.into_iter().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).expect("there are eight")
         };
-        group.iter_mut().for_each(|w| *w = (scale * near(w.abs() / scale)).copysign(*w));
+        for w in group {
+            *w = (scale * near(w.abs() / scale)).copysign(*w);
+        }
     };
     let [all, _] = diagnoses(&setting(false), |weights| {
         map(weights, v_proj, |mut w| {

@@ -118,7 +118,7 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         explained.push(captured.explained);
         (assumption, reports) = (captured.assumption, captured.reports);
     }
-    // What nothing explains in one layer tells nothing of other operators in others that are right before it there.
+    // What nothing explains in one layer tells nothing of other operators in others, unless the same is at fault before them there.
     let mut unexplained: Vec<Site> = Vec::new();
     while explained.len() < MISTAKES && unexplained.len() < UNEXPLAINED {
         let all = faults(&reports);

@@ -12,7 +12,7 @@ use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Whether a change can be made in some layers alone.
 pub(super) fn holds_in_some_layers(change: &Change) -> bool {
-    holds_in_some(change, Common::Layers)
+    holds_in_some(change, &[Common::Both])
 }
 
 /// What a rotation table is made of, which all layers take, unless one is read otherwise.
@@ -35,12 +35,12 @@ fn is_of_table(change: &Change) -> bool {
 
 /// Whether a change can be made in some calls alone.
 pub(super) fn holds_in_some_calls(change: &Change) -> bool {
-    holds_in_some(change, Common::Calls)
+    holds_in_some(change, &[Common::Calls, Common::Both])
 }
 
-fn holds_in_some(change: &Change, of: Common) -> bool {
+fn holds_in_some(change: &Change, of: &[Common]) -> bool {
     match change {
-        Change::Reading(field, _) => ![of, Common::Both].contains(&Semantics::common(field)),
+        Change::Reading(field, _) => !of.contains(&Semantics::common(field)),
         Change::Weights(WeightChange::Tensor(change)) => change.is_of_layers(),
         Change::Weights(_) => true,
         Change::Order(..) | Change::Unseen(_) | Change::Padding | Change::Captured(_) => false,

@@ -88,16 +88,15 @@ impl Dumped {
         let config = model.checkpoint.config().under(&semantics);
         let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
         let told = if given.names.is_none() && are_unknown(&values) {
-            told(&values, given.tokens.as_deref(), (model, semantics), manifest.as_ref())?
+            told(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?
         } else {
             None
         };
-        let values = match told {
-            Some(told) => told,
-            None => {
-                require_known(&values, given.names.as_deref())?;
-                values
-            }
+        let values = if let Some(told) = told {
+            told
+        } else {
+            require_known(&values, given.names.as_deref())?;
+            values
         };
         if values.sites().next().is_none() {
             return Err(no_site(&values));

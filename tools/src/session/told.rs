@@ -48,7 +48,7 @@ pub(super) fn are_unknown(dump: &Sited) -> bool {
 pub(super) fn told(
     values: &Sited,
     given: Option<&str>,
-    (model, semantics): (&Model, Semantics),
+    (model, semantics): (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
     let Some(prompt) = Prompt::of(values, given, model, manifest)? else { return Ok(None) };
@@ -127,8 +127,8 @@ struct Computed {
 }
 
 impl Computed {
-    fn of(prompt: &Prompt, model: &Model, semantics: Semantics) -> Result<Self, Failure> {
-        let decoder = Decoder::new(model.checkpoint.config(), semantics, &model.checkpoint)?;
+    fn of(prompt: &Prompt, model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
+        let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
         let config = decoder.config().clone();
         let layers = config.num_hidden_layers;
         let few = if layers <= 2 * LAYERS { layers } else { LAYERS };

@@ -81,7 +81,7 @@ fn sines_by_a_polynomial() {
     has(&said, "each value is another function of its argument than the sine: ");
 }
 
-/// As YaRN does: the slowest pairs are stretched, some by less, and all is multiplied.
+/// As `YaRN` does: the slowest pairs are stretched, some by less, and all is multiplied.
 #[test]
 fn positions_that_are_stretched() {
     let by = [1.0, 1.0, 2.5, 4.0];

@@ -83,7 +83,7 @@ pub(super) fn told(angles: &Array2<f64>, right: &[f64]) -> Option<(String, Array
     Some((format!("{} of {} frequencies are others: {each}", off.len(), found.len()), follow))
 }
 
-/// Where the last frequencies are divided by one number, and between these and the first, which are right, by less and less: as YaRN,
+/// Where the last frequencies are divided by one number, and between these and the first, which are right, by less and less: as `YaRN`,
 /// and by parts of it Llama 3, stretch positions.
 fn interpolated(found: &[f64], right: &[f64], off: &[usize]) -> Option<String> {
     let by: Vec<f64> = found.iter().zip(right).map(|(found, right)| right / found).collect();
