@@ -96,14 +96,15 @@ impl State {
         State { patches: None, features: Vec::new(), stream: self.stream.clone(), table: self.table.clone(), cache }
     }
 
-    /// Goes on from one of the streams that a run, if it draws its errors, may have saved as this one, or have made of what was.
+    /// Goes on from one of the streams that a run, if it draws its errors, may have saved as this one, or have made of parts that were
+    /// saved and are known to half a step alone.
     pub(super) fn draw_saved(&mut self, contract: &RoundingContract) {
         let stored = self.stream.as_ref().map(|stream| stream.stored.clone()).filter(|_| contract.mode.draws());
         match stored {
             Some(stored) if saved_as(contract.saved, &stored.value).is_some() => {
                 self.jump(&stored.value, contract, false);
             }
-            Some(stored) if stored.error.as_ref().is_some_and(|error| !error.is_exact()) => {
+            Some(stored) if contract.saved != Storage::Real => {
                 self.stream = Some(stored.strayed(contract.mode).into());
             }
             _ => {}
