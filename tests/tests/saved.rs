@@ -10,7 +10,7 @@ use fixtures::{Dtype, Tensor};
 use ndarray::{Array2, array};
 use reference::site::Extent;
 use reference::storage::Mode;
-use reference::{RoundingContract, Site, Storage, Tracked};
+use reference::{LayerSite, RoundingContract, Site, Storage, Tracked};
 use tests::mistaken::Setting;
 use tests::repository;
 use tests::seen::{Seen, modules};
@@ -140,6 +140,30 @@ fn a_wider_type_is_found_behind_what_is_saved() {
         assert!(sites.len() > 20, "{case}: {} sites", sites.len());
         assert_eq!(wrong(&sites), Vec::<&SiteReport>::new(), "{case}, {precision} in {saved}");
     }
+}
+
+/// What attention and networks add, saved in bf16: the stream between is known by these alone, and blocks of keys were chosen by what it
+/// was before.
+#[test]
+fn choices_behind_a_stream_of_which_parts_were_saved() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let tokens: Vec<u32> = (0..80).map(|i| (i * i * 7 + i * 3) % 128).collect();
+    let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let how = ["--precision", "transformers_f32", "--tokens", &text, "--out", "ran.safetensors"];
+    let run = parity(folder.path(), &[&["run", "m3-gqa4-f32"][..], &how].concat());
+    assert_eq!(run.code, Some(0), "{run}");
+    let ran = Dump::open(&folder.path().join("ran.safetensors")).expect("it was just written");
+    let mut writer = DumpWriter::create(&folder.path().join("dump.safetensors")).expect("writable");
+    let is_added = |name: &&str| matches!(name.parse(), Ok(Site::Layer(_, LayerSite::Attention | LayerSite::Mlp)));
+    for name in ran.names().filter(is_added) {
+        let tensor = ran.tensor(name).expect("it is listed");
+        let values = tensor.values::<f64>().into_iter().map(|x| Storage::Bf16.nearest(x)).collect::<Vec<f64>>();
+        let saved = Tensor::stored(Storage::Bf16, tensor.shape().to_vec(), values).expect("as many");
+        writer.write(name, &saved).expect("writable");
+    }
+    writer.finish(&Manifest { tokens: Some(tokens), ..Manifest::default() }).expect("writable");
+    let verified = parity(folder.path(), &["verify", "m3-gqa4-f32", "dump.safetensors", "--tokens", &text]);
+    assert_eq!(verified.code, Some(0), "{verified}");
 }
 
 /// A run in f32 is none in f64, not even where a factor of the residual stream is another.
