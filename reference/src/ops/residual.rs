@@ -5,8 +5,8 @@
 //! ```
 //!
 //! - Shapes: x, f and y \[n, d\].
-//! - Dtypes: x, f and y bf16; the sum f32.
-//! - Rounding: R1 at y.
+//! - Dtypes: x, f and y bf16; the sum f32. A precision may keep the stream, x and y, in another type (`stream`).
+//! - Rounding: R1 at y, to the stream's type.
 //! - Errors: C1 the shapes of x and f are equal.
 //! - Variants: slips of ports: α·x and β·f for x and f, rounded as y is; rows of f, or of what it is made of, are never written.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - Shapes: x \[n, d\], w \[d\], y \[n, d\].
-//! - Dtypes: x, w and y bf16; the sum, r and m f32.
+//! - Dtypes: x, w and y bf16; the sum, r and m f32. A precision may keep the stream that x is of in another type (`stream`).
 //! - Rounding: R1 at ρ, unless 1 + w is made here, R2 at y; nothing else leaves f32. A stochastic run draws what f32 makes of
 //!   r, of x·r, of 1 + w and of the product with m.
 //! - Errors: C1 n, d ≥ 1; C2 len(w) = d; C3 ε > 0; C4 what the sum is divided by > 0.

@@ -10,7 +10,7 @@
 //! - Errors: C1 columns of x = heads·d; C2 2h even and at most d, h a multiple of the runs; C3 a row of c and s for each of x.
 //! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1, or i with i + d/2; D52 pairs within each of three runs
 //!   of channels. Slips of ports: t is off from some position on, or a bf16, or of another call; the exponent is divided by d;
-//!   frequencies are divided by a number, or they or angles are bf16; c and s are multiplied by one.
+//!   frequencies are divided by a number, or they or angles are bf16; c and s are multiplied by one; each in all layers or in some.
 //! - Source: spec A6; `apply_rotary_pos_emb` in transformers 5.23. θ⁻²ⁱ⸍²ʰ and the angle are f32 there, and at a million
 //!   positions that decides 0.03 rad; so the table is made once, here, and given to the kernels.
 
