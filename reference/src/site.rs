@@ -101,6 +101,11 @@ impl Site {
         }
     }
 
+    /// A configuration as the site's layer has it.
+    fn config(self, config: &Config) -> Cow<'_, Config> {
+        self.layer().map_or(Cow::Borrowed(config), |layer| config.of_layer(layer))
+    }
+
     /// The axes of the site's value in a dump, without a batch axis.
     pub fn axes(self) -> &'static [Axis] {
         self.row().axes
@@ -108,11 +113,11 @@ impl Site {
 
     /// The shape of the site's value in a dump, without a batch axis.
     pub fn shape(self, config: &Config, extent: Extent) -> Vec<usize> {
-        let (config, pass) = match self {
-            Site::Vision(pass, _) => (Cow::Borrowed(config), pass),
-            Site::Layer(layer, _) => (config.of_layer(layer), 0),
-            _ => (Cow::Borrowed(config), 0),
+        let pass = match self {
+            Site::Vision(pass, _) => pass,
+            _ => 0,
         };
+        let config = self.config(config);
         self.axes().iter().filter_map(|axis| axis.extent(&config, extent, pass)).collect()
     }
 
@@ -156,8 +161,7 @@ impl Site {
 
     /// How many things there are to choose from, where choices are made.
     pub fn choices(self, config: &Config, extent: Extent) -> usize {
-        let index = self.layer().map_or(config.index, |layer| config.of_layer(layer).index);
-        match (self.axes().last(), index) {
+        match (self.axes().last(), self.config(config).index) {
             (Some(Axis::ChosenBlocks), Some(index)) => extent.positions.div_ceil(index.blocks.size),
             _ => config.num_local_experts,
         }
@@ -173,7 +177,7 @@ impl Site {
 
     /// The axis of the site's shape that has a row for each token; none in the vision tower.
     pub fn token_axis(self, config: &Config) -> Option<usize> {
-        let config = self.layer().map_or(Cow::Borrowed(config), |layer| config.of_layer(layer));
+        let config = self.config(config);
         let extents = |axis: &&Axis| axis.extent(&config, Extent::new(1, 1), 0).is_some();
         self.axes().iter().filter(extents).position(|axis| *axis == Tokens)
     }

@@ -111,8 +111,10 @@ impl<'a, 'c> Bench<'a, 'c> {
 
     /// The model's configuration as it is read there.
     pub(super) fn config(&self) -> Config {
-        let reading = self.site.layer().map_or(self.before.semantics, |layer| self.before.reading(layer));
-        self.comparison.compared.config.under(&reading)
+        let config = self.comparison.compared.config;
+        self.site
+            .layer()
+            .map_or_else(|| config.under(&self.before.semantics), |layer| self.before.config(config, layer))
     }
 
     /// What `f` makes of the model.
