@@ -124,12 +124,8 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
         let all = faults(&reports);
         let is_alike = |site: Site| unexplained.iter().any(|other| in_any_layer(*other) == in_any_layer(site));
         let is_behind = |fault: &SiteReport| {
-            let is_before = |other: &&SiteReport| other.site.layer() == fault.site.layer() && other.site <= fault.site;
-            all.iter()
-                .filter(|other| other.step == fault.step)
-                .copied()
-                .filter(is_before)
-                .any(|other| is_alike(other.site))
+            let of_layer = |other: &SiteReport| (other.step, other.site.layer()) == (fault.step, fault.site.layer());
+            all.iter().any(|other| of_layer(other) && other.site <= fault.site && is_alike(other.site))
         };
         let is_same = |fault: &SiteReport| unexplained.iter().any(|other| other.layer() == fault.site.layer());
         let Some(first) = all.iter().copied().find(|fault| !is_same(fault) && !is_behind(fault)) else { break };

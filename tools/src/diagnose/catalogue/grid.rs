@@ -149,22 +149,18 @@ impl Grid {
             Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(nearest_e5m2).view(), w.storage()),
             Grid::Int4(how) => how.round(w),
             Grid::Int8Columns => {
-                let mut rounded: Array2<f64> = w.dense::<f64>().reversed_axes().as_standard_layout().into_owned();
-                for mut column in rounded.rows_mut() {
-                    symmetric(column.as_slice_mut().expect("a dense row"), 127.0);
-                }
-                Matrix::stored(rounded.t(), Storage::F32)
+                let turned = Matrix::stored(w.dense::<f64>().t(), w.storage());
+                Matrix::stored(Grid::Int8.round(&turned).dense::<f64>().t(), Storage::F32)
             }
+            // The largest power of two in E2M1 is 2².
             Grid::Mxfp4 => by_groups(w, MXFP4, w.storage(), |group| {
-                let largest = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
-                // The largest power of two in E2M1 is 2².
-                to_e2m1(group, (largest.log2().floor() - 2.0).exp2());
+                let scale = (most(group).log2().floor() - 2.0).exp2();
+                to_e2m1(group, scale);
             }),
             Grid::Nvfp4 => {
                 let whole = in_f32(largest(w) / (Storage::E4m3.largest() * E2M1[7]));
                 by_groups(w, NVFP4, w.storage(), |group| {
-                    let largest = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
-                    let scale = Storage::E4m3.nearest(in_f32(in_f32(largest / E2M1[7]) / whole));
+                    let scale = Storage::E4m3.nearest(in_f32(in_f32(most(group) / E2M1[7]) / whole));
                     to_e2m1(group, in_f32(scale * whole));
                 })
             }
@@ -232,12 +228,17 @@ fn in_f32(x: f64) -> f64 {
     Storage::F32.nearest(x)
 }
 
-/// To integers, by a scale of which the largest is `most`.
-fn symmetric(group: &mut [f64], most: f64) {
-    let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / most);
+/// The largest size in a group.
+fn most(group: &[f64]) -> f64 {
+    group.iter().fold(0.0, |most, w| most.max(w.abs()))
+}
+
+/// To integers, of which the largest size is `largest`.
+fn symmetric(group: &mut [f64], largest: f64) {
+    let scale = in_f32(most(group) / largest);
     if scale > 0.0 {
         for w in group {
-            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-most - 1.0, most));
+            *w = in_f32(scale * in_f32(*w / scale).round_ties_even().clamp(-largest - 1.0, largest));
         }
     }
 }

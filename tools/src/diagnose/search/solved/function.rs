@@ -78,7 +78,8 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     // A cap far above all values is none.
     let is_right = points.iter().all(|[_, own, right]| is_near(*own, *right));
-    if let Some(factor) = factor(&points).filter(|factor| !is_right && are(&points, &|x| factor * x)) {
+    let is_itself = argument == bench.site && !is_right;
+    if let Some(factor) = factor(&points).filter(|factor| is_itself && are(&points, &|x| factor * x)) {
         let said = format!("each value is {factor:.4} times {name}, as at a temperature of {:.4}", factor.recip());
         return Ok(vec![Solution::new(vec![said], x.mapv(|x| factor * x))]);
     }
@@ -128,10 +129,10 @@ fn argument(site: Site) -> Option<(Site, &'static str)> {
     }
 }
 
-/// By what logits are multiplied, by the largest; no other argument is multiplied by anything.
+/// By what arguments are multiplied, by the largest.
 fn factor(points: &[Point]) -> Option<f64> {
-    let [x, own, right] = *points.iter().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()))?;
-    (x.to_bits() == right.to_bits()).then_some(own / x)
+    let [x, own, _] = points.iter().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()))?;
+    Some(own / x)
 }
 
 /// c of c·tanh(z/c), by the largest value: with y = c·tanh(z/c), c falls to y as y does below z.
