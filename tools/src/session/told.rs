@@ -27,7 +27,7 @@ use crate::failure::Failure;
 /// How far values may be from what they are, in parts of its size: a fault before them may be as large.
 const NEAR: f64 = 0.5;
 
-/// The same of a name that says no layer: it may be any step on the way.
+/// The same of a name that says no layer: it may be any step on the way. Roundings to bf16 leave some hundredths of the last values.
 const NEAR_ALONE: f64 = 0.1;
 
 /// How many times as far all else is, at least.
@@ -51,17 +51,16 @@ pub(super) fn told(
     (model, semantics): (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
-    let Some(prompt) = Prompt::of(values, given, model, manifest)? else { return Ok(None) };
-    let computed = Computed::of(&prompt, model, semantics)?;
-    let stacked = values.unstacked();
-    let stacked = match stacked {
+    let Some(tokens) = Tokens::of(values, given, model, manifest)? else { return Ok(None) };
+    let computed = Computed::of(&tokens, model, semantics)?;
+    let stacked = match values.unstacked() {
         Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
         stacked => stacked,
     };
     let tellers = [Some(values), stacked.as_ref()].into_iter().flatten();
-    let tellers = tellers.map(|values| Teller { values, prompt: &prompt, computed: &computed });
+    let tellers = tellers.map(|values| Teller { values, tokens: &tokens, computed: &computed });
     let told = tellers.map(|teller| (teller.values, teller.most_that_are_told()));
-    let (values, most) = told.rev().max_by_key(|(_, found)| tensors(found)).expect("one is as it is");
+    let (values, most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
     if most.is_empty() {
         return Ok(None);
     }
@@ -72,7 +71,7 @@ pub(super) fn told(
 }
 
 /// How many tensors are told.
-fn tensors(found: &[(Family, Told)]) -> usize {
+fn count(found: &[(Family, Told)]) -> usize {
     found.iter().map(|(family, _)| family.tensors.len()).sum()
 }
 
@@ -92,13 +91,13 @@ fn keep_nearest(found: &mut Vec<(Family, Told)>) {
     found.retain(|one| sites(one).iter().all(|site| one.1.apart <= FURTHER * nearest[site]));
 }
 
-/// All that a request was fed, as far as that is known, and where its prompt ends and all of it.
-struct Prompt {
-    tokens: Vec<u32>,
-    ends: [usize; 2],
+/// All that a request was fed, as far as that is known, so many of them its prompt's.
+struct Tokens {
+    all: Vec<u32>,
+    prompt: usize,
 }
 
-impl Prompt {
+impl Tokens {
     /// The first of those that are known.
     fn of(
         values: &Sited,
@@ -112,9 +111,8 @@ impl Prompt {
             (None, None) => inputs::prompts(values, model.checkpoint.config())?,
         };
         let first = known.as_ref().and_then(|known| known.first());
-        let prompt =
-            first.map(|first| Prompt { ends: [first.tokens().len(), all_of(first).len()], tokens: all_of(first) });
-        Ok(prompt.filter(|prompt| prompt.ends[0] > 0))
+        let tokens = first.map(|first| Tokens { all: all_of(first), prompt: first.tokens().len() });
+        Ok(tokens.filter(|tokens| tokens.prompt > 0))
     }
 }
 
@@ -127,14 +125,14 @@ struct Computed {
 }
 
 impl Computed {
-    fn of(prompt: &Prompt, model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
+    fn of(tokens: &Tokens, model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
         let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
         let config = decoder.config().clone();
         let layers = config.num_hidden_layers;
         let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
         let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
         let mut run = Run::new(RoundingContract::IDEAL, &mut computed);
-        match decoder.forward::<f64>(&prompt.tokens, &mut KvCache::new(layers), &mut run) {
+        match decoder.forward::<f64>(&tokens.all, &mut KvCache::new(layers), &mut run) {
             Ok(_) | Err(Error::Ended) => Ok(computed),
             Err(error) => Err(error.into()),
         }
@@ -188,7 +186,7 @@ fn in_order(site: Site, mut values: Array2<f64>) -> Array2<f64> {
 /// Tells what families are.
 struct Teller<'a> {
     values: &'a Sited,
-    prompt: &'a Prompt,
+    tokens: &'a Tokens,
     computed: &'a Computed,
 }
 
@@ -201,7 +199,7 @@ impl Teller<'_> {
             keep_nearest(&mut found);
             found
         });
-        ways.rev().max_by_key(|found| tensors(found)).unwrap_or_default()
+        ways.rev().max_by_key(|found| count(found)).unwrap_or_default()
     }
 
     /// What a family is: what it is near to, if all else is much further.
@@ -256,7 +254,7 @@ impl Teller<'_> {
         let computed = &self.computed.values[&site];
         let all = computed.nrows();
         let first = (0, 0, shown.nrows().min(all));
-        let last = self.prompt.ends.map(|end| {
+        let last = [self.tokens.prompt, self.tokens.all.len()].map(|end| {
             let count = shown.nrows().min(end);
             (shown.nrows() - count, end - count, count)
         });
