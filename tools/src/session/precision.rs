@@ -108,17 +108,16 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let saved = Sought { saved: activations, ..plain };
     let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
     let is_stream = |site| matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual));
-    let is_plain = is_narrow && is_as_computed;
-    if is_plain && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
-        found = better(Some(found), find(compared, &saved)?, MORE).expect("one was found before");
+    let is_plain = is_narrow && is_as_computed && found.contract.saved == Storage::Real;
+    if is_plain && is_off(compared, &found, is_router)? {
+        found = or_of(compared, found, &saved)?;
     }
     if is_narrow && is_off(compared, &found, is_stream)? {
         let is_wide = |(storage, sites): &(Storage, Vec<At>)| {
             *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site))
         };
         let plain = if types.iter().any(is_wide) { plain } else { saved };
-        let wide = Sought { stream: Storage::F32, ..plain };
-        found = better(Some(found), find(compared, &wide)?, MORE).expect("one was found before");
+        found = or_of(compared, found, &Sought { stream: Storage::F32, ..plain })?;
     }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
@@ -134,6 +133,12 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, is_found: true, coarser })
+}
+
+/// What was found, or what is sought besides, if clearly more bits agree with that.
+fn or_of(compared: &Compared<'_>, found: FoundPrecision, sought: &Sought<'_>) -> Result<FoundPrecision, Failure> {
+    let other = find(compared, sought)?.filter(|other| other.bits > found.bits + MORE);
+    Ok(other.unwrap_or(found))
 }
 
 /// Whether some sites are shown whose values are not what they are as computed: routers' logits, which are f32 unless a router is
