@@ -15,7 +15,7 @@ fn rounded_tensors_are_named() {
     for diagnosis in diagnoses(&setting(false), |weights| {
         map(weights, v_proj, |mut w| {
             for mut row in w.rows_mut() {
-                let scale = in_f32(row.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 127.0);
+                let scale = in_f32(largest(&row) / 127.0);
                 row.mapv_inplace(|w| scale * in_f32(w / scale).round_ties_even());
             }
             w
@@ -57,8 +57,9 @@ fn in_f32(x: f64) -> f64 {
     Storage::F32.nearest(x)
 }
 
-fn largest(w: &Array2<f64>) -> f64 {
-    w.iter().fold(0.0, |most, w| most.max(w.abs()))
+/// The largest size.
+fn largest<'w>(of: impl IntoIterator<Item = &'w f64>) -> f64 {
+    of.into_iter().fold(0.0, |most, w| most.max(w.abs()))
 }
 
 /// E4M3 by one scale, times another.
@@ -70,12 +71,15 @@ fn e4m3(w: Array2<f64>, by: f64, times: f64) -> Array2<f64> {
 /// What is done to a group of input channels.
 type Round = fn(&mut [f64]);
 
+/// What is done to a tensor.
+type Rounded<'a> = &'a dyn Fn(Array2<f64>) -> Array2<f64>;
+
 /// Of either kind, by groups of input channels.
 #[test]
 fn to_four_bits() {
     let v_proj = Weight::Layer(1, LayerWeight::VProj);
     let symmetric = |group: &mut [f64]| {
-        let scale = in_f32(group.iter().fold(0.0, |most: f64, w| most.max(w.abs())) / 7.0);
+        let scale = in_f32(largest(&*group) / 7.0);
         for w in group {
             *w = scale * in_f32(*w / scale).round_ties_even();
         }
@@ -202,37 +206,55 @@ fn to_two_bits_of_mantissa() {
     }
 }
 
-/// E2M1 by a power of two for each 32 input channels, and integers by columns.
+/// E2M1 by a scale.
+fn to_e2m1(group: &mut [f64], scale: f64) {
+    let all = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let near =
+        |x: f64| all.into_iter().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).expect("there are eight");
+    for w in group {
+        *w = in_f32((scale * near(w.abs() / scale)).copysign(*w));
+    }
+}
+
+/// What serving engines read: MXFP4, NVFP4, integers by columns, and E4M3 by small blocks.
 #[test]
-fn by_groups_with_powers_of_two_and_by_columns() {
-    let v_proj = Weight::Layer(1, LayerWeight::VProj);
-    let to_e2m1 = |group: &mut [f64]| {
-        let most = group.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
-        let scale = (most.log2().floor() - 2.0).exp2();
-        let near = |x: f64| {
-            let all = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
-            all.into_iter().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).expect("there are eight")
-        };
-        for w in group {
-            *w = (scale * near(w.abs() / scale)).copysign(*w);
-        }
+fn by_groups_by_columns_and_by_small_blocks() {
+    let mxfp4 = |mut w: Array2<f64>| {
+        let groups = w.as_slice_mut().expect("a dense matrix").chunks_mut(32);
+        groups.for_each(|group| to_e2m1(group, (largest(&*group).log2().floor() - 2.0).exp2()));
+        w
     };
-    let [all, _] = diagnoses(&setting(false), |weights| {
-        map(weights, v_proj, |mut w| {
-            w.as_slice_mut().expect("a dense matrix").chunks_mut(32).for_each(to_e2m1);
-            w
-        });
-    });
-    told(&all, "weight_rounded", "v_proj in layer 1 is rounded to E2M1 by groups of 32 with powers of two");
-    let [all, _] = diagnoses(&setting(false), |weights| {
-        map(weights, v_proj, |mut w| {
-            for mut column in w.columns_mut() {
-                let most = column.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
-                let scale = in_f32(most / 127.0);
-                column.mapv_inplace(|w| in_f32(scale * in_f32(w / scale).round_ties_even()));
-            }
-            w
-        });
-    });
-    told(&all, "weight_rounded", "v_proj in layer 1 is rounded to 8-bit integers by columns");
+    let nvfp4 = |mut w: Array2<f64>| {
+        let whole = in_f32(largest(&w) / (448.0 * 6.0));
+        for group in w.as_slice_mut().expect("a dense matrix").chunks_mut(16) {
+            let scale = Storage::E4m3.nearest(in_f32(in_f32(largest(&*group) / 6.0) / whole));
+            to_e2m1(group, in_f32(scale * whole));
+        }
+        w
+    };
+    let by_columns = |mut w: Array2<f64>| {
+        for mut column in w.columns_mut() {
+            let scale = in_f32(largest(&column) / 127.0);
+            column.mapv_inplace(|w| in_f32(scale * in_f32(w / scale).round_ties_even()));
+        }
+        w
+    };
+    let by_blocks = |mut w: Array2<f64>| {
+        for mut block in w.exact_chunks_mut((32, 32)) {
+            let scale = in_f32(largest(&block) / 448.0);
+            block.mapv_inplace(|w| in_f32(Storage::E4m3.nearest(in_f32(w / scale)) * scale));
+        }
+        w
+    };
+    let all: [(Rounded<'_>, &str); 4] = [
+        (&mxfp4, "E2M1 by groups of 32 with powers of two"),
+        (&nvfp4, "E2M1 by groups of 16 with scales in E4M3"),
+        (&by_columns, "8-bit integers by columns"),
+        (&by_blocks, "E4M3 by blocks of 32 × 32"),
+    ];
+    for (round, grid) in all {
+        let v_proj = Weight::Layer(1, LayerWeight::VProj);
+        let [diagnosis, _] = diagnoses(&setting(false), |weights| map(weights, v_proj, round));
+        told(&diagnosis, "weight_rounded", &format!("v_proj in layer 1 is rounded to {grid}"));
+    }
 }
