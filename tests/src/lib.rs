@@ -2,10 +2,11 @@
 //! [`tensor_core`] as theirs do; [`device`] opens the devices there are, [`exercise`] runs each kernel there; [`memory`]
 //! keeps a small model, [`probes`] look into it; [`position`] makes values that tell where they are, [`mistaken`] known
 //! mistakes, [`seen`] candidates that show something else; [`released`] makes models of few layers and
-//! heads; [`judge`] and [`bounds`] hold results against their bounds; [`repository`] reads the project's own files, and
-//! [`server`] is one of objects.
+//! heads; [`judge`] and [`bounds`] hold results against their bounds; [`repository`] reads the project's own files,
+//! [`compiler`] is NVIDIA's, and [`server`] one of objects.
 
 pub mod bounds;
+pub mod compiler;
 pub mod device;
 pub mod exercise;
 pub mod judge;
@@ -19,7 +20,6 @@ pub mod repository;
 pub mod seen;
 pub mod server;
 pub mod simulated;
-pub mod skip;
 pub mod strategy;
 pub mod tensor_core;
 pub mod torch;

@@ -1,10 +1,9 @@
 //! Every kernel compiles for every GPU.
 
-use optimized::error::Error;
 use optimized::kernel::table::KERNELS;
 use optimized::kernel::{Kernel, Sources};
 use optimized::nvrtc::{Compiled, Nvrtc};
-use tests::skip::Need;
+use tests::compiler::nvrtc;
 
 use crate::emulator::{conformance, counts, fault_kernels, mma};
 
@@ -13,19 +12,6 @@ mod shared_memory;
 /// Ampere, and Hopper with its own instructions, for which its images are made; without them, which no kernel has in its
 /// source, it is compiled to the same.
 const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
-
-/// NVRTC: `PARITY_NVRTC` names its folder. Without it nothing of this is done.
-#[expect(clippy::print_stdout, reason = "what could not be done is said")]
-fn nvrtc(not_done: &str) -> Option<Nvrtc> {
-    match Nvrtc::find(None) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(missing @ Error::NoNvrtc { .. }) => {
-            println!("{}", Need::Nvrtc.lacking(&format!("{not_done} not compiled for {ARCHITECTURES:?}: {missing}")));
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 /// Compiles a kernel for every architecture.
 fn compile(nvrtc: Nvrtc, kernel: &Kernel, sources: &Sources) -> Vec<Compiled> {
@@ -39,7 +25,7 @@ fn compile(nvrtc: Nvrtc, kernel: &Kernel, sources: &Sources) -> Vec<Compiled> {
 
 #[test]
 fn kernels_compile_for_every_gpu_without_spilling() {
-    let Some(nvrtc) = nvrtc(&format!("{} kernels were", KERNELS.len())) else { return };
+    let nvrtc = nvrtc();
     for kernel in KERNELS {
         for compiled in compile(nvrtc, kernel, &Sources::embedded()) {
             for entry in kernel.entries {
@@ -55,7 +41,7 @@ fn kernels_compile_for_every_gpu_without_spilling() {
 /// They use all that `simt.cuh` offers, and are the first ones to be run on a GPU.
 #[test]
 fn the_tests_own_kernels_compile_too() {
-    let Some(nvrtc) = nvrtc("the tests' own kernels were") else { return };
+    let nvrtc = nvrtc();
     let of_mma = mma::KERNELS.map(|kernel| (kernel, mma::SOURCE));
     for (kernel, source) in [conformance::SOURCE, counts::SOURCE, fault_kernels::SOURCE, of_mma[0], of_mma[1]] {
         compile(nvrtc, &kernel, &Sources::embedded().with(&kernel.file(), source));

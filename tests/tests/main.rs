@@ -49,7 +49,6 @@ mod rows;
 mod saved;
 mod semantics;
 mod site;
-mod skip;
 mod slips;
 mod speculative;
 mod storage;

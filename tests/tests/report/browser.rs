@@ -1,12 +1,9 @@
-//! The page as a browser shows it. Where there is none, the test says so.
+//! The page as a browser shows it: `PARITY_CHROMIUM`, or one that is installed.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tests::skip::Need;
 use tools::report::html::html;
 
 use super::page::{all, text};
@@ -42,31 +39,15 @@ addEventListener("load", () => setTimeout(() => {
 }));
 "#;
 
-/// A Chromium: `PARITY_CHROMIUM`, or one that is installed.
-#[expect(clippy::print_stdout, reason = "what could not be done is said")]
-fn chromium() -> Option<PathBuf> {
-    if let Some(named) = env::var_os("PARITY_CHROMIUM") {
-        return Some(named.into());
-    }
-    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-    let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-    let found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|p| p.is_file());
-    if found.is_none() {
-        let missing = "no Chromium is installed, and PARITY_CHROMIUM names none";
-        println!("{}", Need::Browser.lacking(&format!("the page was not looked at in a browser: {missing}")));
-    }
-    found
-}
-
 /// The page after a visit, and what was written to the console.
-fn visit(chromium: &Path, page: &str) -> (String, String) {
+fn visit(page: &str) -> (String, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("page.html");
     let script = format!("<script>{VISITOR}</script></body>");
     fs::write(&path, page.replace("</body>", &script)).expect("writable");
     let mut profile = OsString::from("--user-data-dir=");
     profile.push(folder.path().join("profile"));
-    let mut command = Command::new(chromium);
+    let mut command = Command::new(option_env!("CHROMIUM").expect("the test is run where there is one"));
     command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]);
     command.arg("--virtual-time-budget=2000").arg(profile).arg(format!("file://{}", path.display()));
     let output = command.output().expect("Chromium runs");
@@ -75,17 +56,17 @@ fn visit(chromium: &Path, page: &str) -> (String, String) {
 }
 
 #[test]
+#[cfg_attr(not(chromium), ignore = "no Chromium is installed, and PARITY_CHROMIUM names none")]
 fn the_page_loads_and_the_keyboard_moves_the_selection() {
-    let Some(chromium) = chromium() else { return };
     let page = html(&[report()]);
     let fastest =
-        (0..VISITS).map(|_| the_keyboard_moves_the_selection(&chromium, &page)).find(|&loaded| loaded < LIMIT);
+        (0..VISITS).map(|_| the_keyboard_moves_the_selection(&page)).find(|&loaded| loaded < LIMIT);
     assert!(fastest.is_some(), "loaded after more than {LIMIT} ms, {VISITS} times");
 }
 
 /// Until everything was loaded, in milliseconds.
-fn the_keyboard_moves_the_selection(chromium: &Path, page: &str) -> f64 {
-    let (page, console) = visit(chromium, page);
+fn the_keyboard_moves_the_selection(page: &str) -> f64 {
+    let (page, console) = visit(page);
     let errors: Vec<&str> = console.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert_eq!(errors, Vec::<&str>::new());
     let page = scraper::Html::parse_document(&page);
