@@ -4,7 +4,7 @@ use fixtures::Tensor;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::names::at::At;
 
-use super::laid::second_call;
+use super::laid::{padded, second_call};
 use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 
@@ -71,6 +71,30 @@ fn a_call_of_each_prompt() {
         let dump = Laid { form: &hidden, ..unstated(&model, calls) }.write(folder.path());
         let refused = requests_of(&model, dump, None).expect_err("it may be either");
         assert!(refused.contains("call 1 of the dump has 4 rows: a prompt of its own, or more of"), "{refused}");
+    }
+}
+
+/// Tokens of a batch without their mask: where values are those of the prompts alone, the rest is padding. A mask that passes it says
+/// otherwise, and so do values.
+#[test]
+fn padding_that_nobody_says() {
+    let model = open(CASES[0]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for left in [true, false] {
+        let call = padded(&[&A, &B], left);
+        let slots = json!({ "input_ids": call["tokens"] });
+        let dump = || unstated(&model, vec![call.clone()]).write(folder.path());
+        let found = requests_of(&model, dump(), Some(&slots.to_string())).expect("its rows are known");
+        assert_eq!(found.iter().map(|one| one.padding).collect::<Vec<_>>(), [0, A.len() - B.len()], "left: {left}");
+        assert_all_right("a batch", &found, &model);
+        let mask = json!(vec![vec![1; A.len()]; 2]);
+        let said = json!({ "input_ids": call["tokens"], "attention_mask": mask }).to_string();
+        let found = requests_of(&model, dump(), Some(&said)).expect("its rows are known");
+        assert!(reports(&model, &found[1]).iter().any(|report| report.verdict == Verdict::Fault), "left: {left}");
+        let seen = unstated(&model, vec![json!({ "tokens": call["tokens"] })]).write(folder.path());
+        let found = requests_of(&model, seen, Some(&slots.to_string())).expect("its rows are known");
+        assert_eq!(found[1].padding, 0, "left: {left}");
+        assert_all_right("a batch of which all is read", &found, &model);
     }
 }
 

@@ -201,7 +201,7 @@ impl Shown {
         let sides: Vec<usize> = [0, width - own].into_iter().filter(is_at).collect();
         let [first] = sides[..] else { return one.clone() };
         let (before, after) = (vec![None; first], vec![None; width - own - first]);
-        Fed { slots: [before, one.slots.clone(), after].concat(), decoded: one.decoded.clone() }
+        Fed { slots: [before, one.slots.clone(), after].concat(), ..one.clone() }
     }
 
     /// The calls, if every request goes on from call to call; and each request's tokens.
@@ -227,7 +227,7 @@ impl Shown {
                 let width = self.calls[0][list].len();
                 Fed::new(&rest[..width], &rest[width..])
             } else {
-                Fed { slots: one.slots.clone(), decoded: [one.decoded.clone(), rest].concat() }
+                Fed { decoded: [one.decoded.clone(), rest].concat(), ..one.clone() }
             });
         }
         let calls = inferred::calls(&requests, sizes).map_err(misfit)?;

@@ -60,6 +60,8 @@ pub struct Dumped {
     pub embedded: usize,
     /// Tokens at the end of what was given that the dump has no rows of.
     pub unread: usize,
+    /// Slots of its list that nobody said are padding, and that are by the values.
+    pub padding: usize,
     /// Which row of each call it has, where rows change places between calls.
     pub beam: Option<Vec<usize>>,
     /// The tokens of each forward pass.
@@ -232,7 +234,7 @@ impl Understood {
         if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
             manifest.get_or_insert_default().tokens = given.shown.places(model)?;
         }
-        let mut asked = requests(&values, given.tokens.as_deref(), model, manifest.as_ref())?;
+        let mut asked = requests(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?;
         let mut seen = given.shown.of_each(model, &mut asked)?;
         // One engine computed all requests, so that what is known of the first is known of all.
         let mut known: Option<Known> = None;
@@ -252,7 +254,7 @@ impl Understood {
         }
         let count = asked.len();
         let read = |(rows, media): (RequestRows, Option<Media>)| {
-            let RequestRows { request, prompt, embedded, unread, beam } = rows;
+            let RequestRows { request, prompt, embedded, unread, padding, beam } = rows;
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
@@ -262,7 +264,7 @@ impl Understood {
                 let compared = compared((model, semantics), &values, (&steps, prompt.tokens.len()), media.as_ref());
                 known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
             };
-            Ok(Dumped { values, request, prompt, embedded, unread, beam, steps, known, semantics, media })
+            Ok(Dumped { values, request, prompt, embedded, unread, padding, beam, steps, known, semantics, media })
         };
         asked.into_iter().zip(seen).map(read).collect()
     }

@@ -34,7 +34,7 @@ pub(super) fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
     if !are_whole || !is_token || rows == 0 || rows != fed.len() * (width - 1) {
         return None;
     }
-    let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), decoded: Vec::new() };
+    let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), ..one.clone() };
     let read: Vec<Fed> = fed.iter().map(read).collect();
     let calls = inferred::calls(&read, sizes).ok()?;
     Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })

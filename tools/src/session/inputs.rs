@@ -30,7 +30,8 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
         prompts_of(tokens, mask, positions.as_ref().map(|(all, _)| &all[own])).ok()
     };
     let lists: Option<Vec<_>> = ids.chunks(width).enumerate().map(list).collect();
-    let fed = |slots| Fed { slots, decoded: Vec::new() };
+    let masked = mask.is_some();
+    let fed = |slots| Fed { slots, decoded: Vec::new(), masked };
     Ok(lists.map(|lists| lists.into_iter().flatten().map(fed).collect()))
 }
 

@@ -8,8 +8,8 @@ use fixtures::activations::rows::{self, Request, stated};
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use fixtures::tokens;
-use reference::Site;
 use reference::site::Extent;
+use reference::{Semantics, Site};
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
@@ -17,6 +17,7 @@ use crate::session::calls::{first_difference, infer, misfit, require_same};
 use crate::session::inferred::Inferred;
 use crate::session::inputs;
 use crate::session::model::Model;
+use crate::session::padded::padded;
 use crate::session::prompt::{Prompt, TYPED, is_json};
 
 /// A request of a dump.
@@ -30,6 +31,8 @@ pub struct RequestRows {
     pub embedded: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
+    /// Slots of its list that nobody says are padding, and that are by the values.
+    pub padding: usize,
     /// Which row of each call it has, where rows change places.
     pub beam: Option<Vec<usize>>,
 }
@@ -61,16 +64,23 @@ pub(super) fn prompts_known(given: Option<&str>, model: &Model) -> Result<Option
 pub fn requests(
     values: &Sited,
     given: Option<&str>,
-    model: &Model,
+    (model, semantics): (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Vec<RequestRows>, Failure> {
     let known = prompts_known(given, model)?;
+    let mut is_padded = false;
     let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
         Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
-        None => match inferred_from_own(values, known.as_deref(), model, manifest)? {
-            Some(found) => found,
-            None => infer(values, known.as_deref(), model, manifest)?,
-        },
+        None => {
+            let found = match inferred_from_own(values, known.as_deref(), model, manifest)? {
+                Some(found) => found,
+                None => infer(values, known.as_deref(), model, manifest)?,
+            };
+            let padded = found.known.as_deref().map(|fed| padded(fed, values, (model, semantics)));
+            let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), model, manifest));
+            is_padded = matches!(padded, Some(Ok(_)));
+            if let Some(Ok(padded)) = padded { padded } else { found }
+        }
     };
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
@@ -85,7 +95,9 @@ pub fn requests(
     let decode = decode.map(|decode| &decode.tokens[..]);
     let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known[i], decode)?;
-        Ok(RequestRows { request: rotated(values, request)?, prompt, embedded, unread, beam: None })
+        let slots = known[i].map_or(0, |fed| fed.slots.iter().filter(|slot| slot.is_none()).count());
+        let (request, padding) = (rotated(values, request)?, if is_padded { slots } else { 0 });
+        Ok(RequestRows { request, prompt, embedded, unread, padding, beam: None })
     });
     rows.collect()
 }

@@ -7,18 +7,15 @@ use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::Request;
 use fixtures::activations::rows::inferred::Fed;
 use fixtures::names::at::At;
-use fixtures::names::families::{Family, Meant, Told, is_told};
+use fixtures::names::families::{Family, Meant, Told};
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, s};
 use reference::config::Config;
-use reference::models::decoder::Decoder;
-use reference::ops::kv_cache::KvCache;
-use reference::probe::Probe;
-use reference::run::Run;
-use reference::site::{Extent, NONE};
-use reference::{Error, LayerSite, RoundingContract, Semantics, Site, Tracked};
+use reference::site::Extent;
+use reference::{LayerSite, Semantics, Site};
 
+use super::computed::{Computed, in_order, off};
 use super::inferred::all_of;
 use super::model::Model;
 use super::{inputs, rows};
@@ -32,9 +29,6 @@ const NEAR_ALONE: f64 = 0.1;
 
 /// How many times as far all else is, at least.
 const FURTHER: f64 = 2.0;
-
-/// The layers of which names are told, in a model that has more.
-const LAYERS: usize = 4;
 
 /// The numbers of a family by which it is told.
 const MEMBERS: usize = 3;
@@ -52,7 +46,7 @@ pub(super) fn told(
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
     let Some(tokens) = Tokens::of(values, given, model, manifest)? else { return Ok(None) };
-    let computed = Computed::of(&tokens, model, semantics)?;
+    let computed = Computed::of(&tokens.all, model, semantics)?;
     let stacked = match values.unstacked() {
         Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
         stacked => stacked,
@@ -114,73 +108,6 @@ impl Tokens {
         let tokens = first.map(|first| Tokens { all: all_of(first), prompt: first.tokens().len() });
         Ok(tokens.filter(|tokens| tokens.prompt > 0))
     }
-}
-
-/// What the reference computes of a prompt: all, or the first layers.
-struct Computed {
-    values: BTreeMap<Site, Array2<f64>>,
-    config: Config,
-    layers: usize,
-    has_ended: bool,
-}
-
-impl Computed {
-    fn of(tokens: &Tokens, model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
-        let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
-        let config = decoder.config().clone();
-        let layers = config.num_hidden_layers;
-        let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
-        let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
-        let mut run = Run::new(RoundingContract::IDEAL, &mut computed);
-        match decoder.forward::<f64>(&tokens.all, &mut KvCache::new(layers), &mut run) {
-            Ok(_) | Err(Error::Ended) => Ok(computed),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The sites that could be in a tensor of such rows, the likeliest of equals first.
-    fn sites(&self, columns: usize) -> impl Iterator<Item = Site> {
-        let fits = move |site: &&Site| {
-            let (_, width) = site.matrix(&self.config, Extent::new(1, 1));
-            width == columns || site.has_heads() && site.head_dim(&self.config) == columns
-        };
-        let all = self.values.keys().filter(fits).copied();
-        let embedding = all.clone().filter(|site| *site == Site::Embedding);
-        embedding.chain(all.rev().filter(|site| *site != Site::Embedding))
-    }
-}
-
-impl Probe<f64> for Computed {
-    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
-        if is_told(site, &self.config) {
-            self.values.insert(site, in_order(site, value.value.clone()));
-        }
-        let last = Site::Layer(self.layers - 1, LayerSite::Output);
-        self.has_ended |= site == last && self.layers < self.config.num_hidden_layers;
-    }
-
-    fn choose(&mut self, site: Site, _: &Tracked<f64>, chosen: &mut Array2<usize>) {
-        if is_told(site, &self.config) {
-            let numbers = chosen.mapv(|choice| if choice == NONE { -1.0 } else { choice as f64 });
-            self.values.insert(site, in_order(site, numbers));
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.has_ended
-    }
-}
-
-/// A site's values, those of a choice from the largest to the smallest: what engines choose is in any order.
-fn in_order(site: Site, mut values: Array2<f64>) -> Array2<f64> {
-    if matches!(site, Site::Layer(_, LayerSite::GateExperts | LayerSite::GateWeights)) {
-        for mut row in values.rows_mut() {
-            let mut sorted = row.to_vec();
-            sorted.sort_by(|one, other| other.total_cmp(one));
-            row.iter_mut().zip(sorted).for_each(|(x, value)| *x = value);
-        }
-    }
-    values
 }
 
 /// Tells what families are.
@@ -282,16 +209,4 @@ fn ways(family: &Family, site: Site, config: &Config) -> Vec<Meant> {
         sites.all(|site| site.is_some_and(|site| site.exists(config)))
     };
     ways.into_iter().filter(is_any).collect()
-}
-
-/// How far values are from others, in parts of the others' size.
-fn off(shown: ArrayView2<'_, f64>, computed: ArrayView2<'_, f64>) -> f64 {
-    if shown.dim() != computed.dim() || shown.is_empty() {
-        return f64::INFINITY;
-    }
-    let square = |x: f64| x * x;
-    let apart: f64 = shown.iter().zip(computed).map(|(one, other)| square(one - other)).sum();
-    let size: f64 = computed.iter().map(|x| square(*x)).sum();
-    let ratio = (apart / size).sqrt();
-    if ratio.is_nan() { f64::INFINITY } else { ratio }
 }

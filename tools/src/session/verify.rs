@@ -172,6 +172,13 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
             "{tokens} at the end of what was given that the dump has no rows of: the last is never read"
         ));
     }
+    if dumped.padding > 0 {
+        notes.push(format!(
+            "{} at an end of its list are padding, though no attention_mask says so: values are those of the rest alone; \
+             a mask of ones demands otherwise",
+            counted(dumped.padding, "token")
+        ));
+    }
     if let Some(rows) = &dumped.beam {
         let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
         let rows = rows.join(", ");

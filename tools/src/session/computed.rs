@@ -1,0 +1,98 @@
+//! What the reference computes of a prompt in f64, to be put beside values of which it is not known what they are.
+
+use std::collections::BTreeMap;
+
+use fixtures::names::families::is_told;
+use ndarray::{Array2, ArrayView2};
+use reference::config::Config;
+use reference::models::decoder::Decoder;
+use reference::ops::kv_cache::KvCache;
+use reference::probe::Probe;
+use reference::run::Run;
+use reference::site::{Extent, NONE};
+use reference::{Error, LayerSite, RoundingContract, Semantics, Site, Tracked};
+
+use super::model::Model;
+use crate::failure::Failure;
+
+/// The layers that are computed of a model that has more.
+const LAYERS: usize = 4;
+
+/// What the reference computes of a prompt: all, or the first layers.
+pub(super) struct Computed {
+    pub(super) values: BTreeMap<Site, Array2<f64>>,
+    pub(super) config: Config,
+    layers: usize,
+    has_ended: bool,
+}
+
+impl Computed {
+    pub(super) fn of(tokens: &[u32], model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
+        let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
+        let config = decoder.config().clone();
+        let layers = config.num_hidden_layers;
+        let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
+        let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
+        let mut run = Run::new(RoundingContract::IDEAL, &mut computed);
+        match decoder.forward::<f64>(tokens, &mut KvCache::new(layers), &mut run) {
+            Ok(_) | Err(Error::Ended) => Ok(computed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The sites that could be in a tensor of such rows, the likeliest of equals first.
+    pub(super) fn sites(&self, columns: usize) -> impl Iterator<Item = Site> {
+        let fits = move |site: &&Site| {
+            let (_, width) = site.matrix(&self.config, Extent::new(1, 1));
+            width == columns || site.has_heads() && site.head_dim(&self.config) == columns
+        };
+        let all = self.values.keys().filter(fits).copied();
+        let embedding = all.clone().filter(|site| *site == Site::Embedding);
+        embedding.chain(all.rev().filter(|site| *site != Site::Embedding))
+    }
+}
+
+impl Probe<f64> for Computed {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        if is_told(site, &self.config) {
+            self.values.insert(site, in_order(site, value.value.clone()));
+        }
+        let last = Site::Layer(self.layers - 1, LayerSite::Output);
+        self.has_ended |= site == last && self.layers < self.config.num_hidden_layers;
+    }
+
+    fn choose(&mut self, site: Site, _: &Tracked<f64>, chosen: &mut Array2<usize>) {
+        if is_told(site, &self.config) {
+            let numbers = chosen.mapv(|choice| if choice == NONE { -1.0 } else { choice as f64 });
+            self.values.insert(site, in_order(site, numbers));
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+/// A site's values, those of a choice from the largest to the smallest: what engines choose is in any order.
+pub(super) fn in_order(site: Site, mut values: Array2<f64>) -> Array2<f64> {
+    if matches!(site, Site::Layer(_, LayerSite::GateExperts | LayerSite::GateWeights)) {
+        for mut row in values.rows_mut() {
+            let mut sorted = row.to_vec();
+            sorted.sort_by(|one, other| other.total_cmp(one));
+            row.iter_mut().zip(sorted).for_each(|(x, value)| *x = value);
+        }
+    }
+    values
+}
+
+/// How far values are from others, in parts of the others' size.
+pub(super) fn off(shown: ArrayView2<'_, f64>, computed: ArrayView2<'_, f64>) -> f64 {
+    if shown.dim() != computed.dim() || shown.is_empty() {
+        return f64::INFINITY;
+    }
+    let square = |x: f64| x * x;
+    let apart: f64 = shown.iter().zip(computed).map(|(one, other)| square(one - other)).sum();
+    let size: f64 = computed.iter().map(|x| square(*x)).sum();
+    let ratio = (apart / size).sqrt();
+    if ratio.is_nan() { f64::INFINITY } else { ratio }
+}
