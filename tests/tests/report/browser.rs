@@ -59,8 +59,7 @@ fn visit(page: &str) -> (String, String) {
 #[cfg_attr(not(chromium), ignore = "no Chromium is installed, and PARITY_CHROMIUM names none")]
 fn the_page_loads_and_the_keyboard_moves_the_selection() {
     let page = html(&[report()]);
-    let fastest =
-        (0..VISITS).map(|_| the_keyboard_moves_the_selection(&page)).find(|&loaded| loaded < LIMIT);
+    let fastest = (0..VISITS).map(|_| the_keyboard_moves_the_selection(&page)).find(|&loaded| loaded < LIMIT);
     assert!(fastest.is_some(), "loaded after more than {LIMIT} ms, {VISITS} times");
 }
 

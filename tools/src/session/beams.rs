@@ -198,7 +198,14 @@ impl<'a> Beams<'a> {
         let tokens = self.asked[rows[0]].request.passes[0].tokens.clone();
         let RequestRows { embedded, unread, padding, .. } = self.asked[rows[0]];
         let request = Request { id, ..self.path(&rows) };
-        RequestRows { request, prompt: Prompt { tokens, decoded: Vec::new() }, embedded, unread, padding, beam: Some(rows) }
+        RequestRows {
+            request,
+            prompt: Prompt { tokens, decoded: Vec::new() },
+            embedded,
+            unread,
+            padding,
+            beam: Some(rows),
+        }
     }
 }
 
