@@ -1,6 +1,5 @@
 //! NVIDIA's compiler of kernels, which needs no GPU: one that is installed, or else what pip installs.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};

@@ -46,6 +46,7 @@ fn report() -> Report {
             candidate: format!("{HOSTILE}.safetensors"),
             precision: RoundingContract::FUSED,
             precision_from: "the dump's manifest".to_owned(),
+            precision_is_open: false,
             semantics: Semantics::default(),
             steps: vec![512],
             shown: Vec::new(),

@@ -1,6 +1,6 @@
 //! Logits of a generation, and which tokens they belong to.
 
-use fixtures::Tensor;
+use fixtures::{Dtype, Tensor};
 use reference::Storage;
 
 use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
@@ -37,11 +37,18 @@ fn logits_of_a_generation() {
         let [prompt, one, two, three] = [A.len(), A.len() + 1, A.len() + 2, A.len() + 3];
         let dump = unstated(&model, vec![json!({ "tokens": [tokens[..two]] })]).write(folder.path());
         let stacked = || rewritten(&dump, folder.path(), |_| None, &[("logits", last_logits(&dump, 3))]);
-        for given in [two, three] {
-            let found = requests_of(&model, stacked(), Some(&text(&tokens[..given]))).expect("the last of these");
+        let right = |dump: Dump, given: &[u32]| {
+            let found = requests_of(&model, dump, Some(&text(given))).expect("the last of these");
             assert_eq!(found[0].steps.concat(), tokens[..two], "{case}");
             assert_all_right(case, &found, &model);
-        }
+        };
+        right(stacked(), &tokens[..two]);
+        right(stacked(), &tokens);
+        // What it returned may be in the dump, and the prompt given.
+        let ids: Vec<u8> = tokens.iter().flat_map(|token| i64::from(*token).to_le_bytes()).collect();
+        let ids = Tensor::new(Dtype::I64, [1, three], ids).expect("as many tokens");
+        let both = [("logits", last_logits(&dump, 3)), ("sequences", ids)];
+        right(rewritten(&dump, folder.path(), |_| None, &both), &tokens[..prompt]);
         let calls = vec![json!({ "tokens": [A] }), one_each(&tokens[prompt..one]), one_each(&tokens[one..two])];
         let dump = unstated(&model, calls).write(folder.path());
         let first = [("logits", last_logits(&dump, 1))];

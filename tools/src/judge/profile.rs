@@ -2,6 +2,8 @@
 //!
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
+pub mod evidence;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -28,6 +30,15 @@ pub struct FoundPrecision {
     pub bits: f64,
     /// The profile that documents it.
     pub profile: &'static str,
+}
+
+impl FoundPrecision {
+    /// The same, but for the contract.
+    pub fn in_contract(self, compared: &Compared<'_>, contract: RoundingContract) -> Result<Self, Failure> {
+        let agreement = compared.agreement_at(contract, |_| true)?;
+        let (share, bits) = agreement.unwrap_or((self.share, self.bits));
+        Ok(FoundPrecision { contract, share, bits, ..self })
+    }
 }
 
 /// By what share more bits have to agree for another profile to count where values were converted when they were saved: a quarter

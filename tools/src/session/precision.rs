@@ -13,6 +13,7 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
+use crate::judge::profile::evidence::Evidence;
 use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find};
 use crate::judge::stored::storage_at;
 
@@ -25,6 +26,8 @@ pub struct Known {
     pub from: String,
     /// Whether that is from the values, among documented precisions.
     pub is_found: bool,
+    /// Whether nothing shows that it is that, and no other.
+    pub is_open: bool,
     /// That the values are coarser than this says, or were converted when they were saved, where they are.
     pub coarser: Option<String>,
 }
@@ -48,14 +51,15 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
         (None, None) => return found(dump, compared),
     };
-    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false })
+    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false, is_open: false })
 }
 
 /// The documented precision that agrees best with what activations are stored in.
 fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     require_wide(dump)?;
     let mut types = types(dump, is_activation)?;
-    if types.is_empty() {
+    let shows_none = types.is_empty();
+    if shows_none {
         types = self::types(dump, |site| !site.is_choice())?;
     }
     let apart = autocast::apart(&types);
@@ -67,6 +71,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let activations = *activations;
     let of_all: usize = types.iter().map(|(_, sites)| sites.len()).sum();
     let stored = match of_all - sites.len() {
+        _ if shows_none => format!("no activation is shown, and what is shown is {}", word(activations)),
         0 => format!("activations are {}", word(activations)),
         others => {
             format!("activations are {} at {} of {of_all} sites, {others} are not", word(activations), sites.len())
@@ -80,10 +85,16 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         Storage::Real => find(compared, &Sought { saved: converted(dump, activations)?, ..plain })?,
         _ => None,
     };
-    let found = autocast::found(compared, found, &plain, (said, &types))?;
+    let mut found = autocast::found(compared, found, &plain, (said, &types))?;
+    if shows_none && activations == Storage::F32 {
+        // What a router makes is f32 whatever it reads.
+        for others in [Storage::Bf16, Storage::F16] {
+            found = better(found, find(compared, &Sought { engine: plain.engine, ..Sought::of(others) })?, MORE);
+        }
+    }
     let Some(mut found) = found else {
         let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
-        return Ok(Known { contract, from: stored, is_found: false, coarser: None });
+        return Ok(Known { contract, from: stored, is_found: false, is_open: false, coarser: None });
     };
     autocast::require_known(compared, apart, &found)?;
     let is_as_computed = found.contract.saved == Storage::Real;
@@ -119,11 +130,20 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         let plain = if types.iter().any(is_wide) { plain } else { saved };
         found = or_of(compared, found, &Sought { stream: Storage::F32, ..plain })?;
     }
+    let mut is_open = false;
+    if activations == Storage::F32 && found.contract.saved == Storage::Real {
+        let of_f32 = plain_f32();
+        match compared.evidence(found.contract, of_f32)? {
+            Evidence::Shown => {}
+            Evidence::Possible => is_open = true,
+            Evidence::Contrary => found = found.in_contract(compared, of_f32)?,
+        }
+    }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
         let (stream, others) = (contract.stream, contract.activations);
         format!("found: the residual stream is {stream} and all else {others}; {share:.1} % of values are its twin's")
-    } else if contract.activations == activations {
+    } else if contract.activations == activations || shows_none {
         format!("found: {stored}, and {share:.1} % of values are its twin's")
     } else {
         let computed = word(contract.activations);
@@ -132,7 +152,13 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         )
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
-    Ok(Known { contract: *contract, from, is_found: true, coarser })
+    Ok(Known { contract: *contract, from, is_found: true, is_open, coarser })
+}
+
+/// The first of the documented precisions in which all is f32.
+fn plain_f32() -> RoundingContract {
+    let is_plain = |contract: &RoundingContract| contract.activations == Storage::F32 && !contract.narrows();
+    PROFILES.iter().map(|profile| profile.contract).find(is_plain).unwrap_or(RoundingContract::EAGER_F32)
 }
 
 /// What was found, or what is sought besides, if clearly more bits agree with that.
@@ -155,7 +181,7 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
-    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None })
+    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, is_open: false, coarser: None })
 }
 
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.

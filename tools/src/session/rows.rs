@@ -69,13 +69,18 @@ pub fn requests(
 ) -> Result<Vec<RequestRows>, Failure> {
     let known = prompts_known(given, model)?;
     let mut is_padded = false;
+    let alone = |known: Option<&[Fed]>| match inferred_from_own(values, known, model, manifest)? {
+        Some(found) => Ok(found),
+        None => infer(values, known, model, manifest),
+    };
     let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
         Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
         None => {
-            let found = match inferred_from_own(values, known.as_deref(), model, manifest)? {
-                Some(found) => found,
-                None => infer(values, known.as_deref(), model, manifest)?,
-            };
+            let found = match continued(known.as_deref(), values, model)? {
+                // Of a beam search, one of several is returned.
+                Some(own) => infer(values, Some(&own), model, manifest).or_else(|_| alone(known.as_deref())),
+                None => alone(known.as_deref()),
+            }?;
             let padded = found.known.as_deref().map(|fed| padded(fed, values, (model, semantics)));
             let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), model, manifest));
             is_padded = matches!(padded, Some(Ok(_)));
@@ -100,6 +105,19 @@ pub fn requests(
         Ok(RequestRows { request, prompt, embedded, unread, padding, beam: None })
     });
     rows.collect()
+}
+
+/// What the dump shows of prompts that are known, where that begins with them and goes on: `generate` returns both.
+fn continued(known: Option<&[Fed]>, values: &Sited, model: &Model) -> Result<Option<Vec<Fed>>, Failure> {
+    let own = inputs::prompts(values, model.checkpoint.config())?;
+    let (Some(known), Some(own)) = (known, own) else { return Ok(None) };
+    let goes_on = |(prompt, own): (&Fed, &Fed)| {
+        let (prompt, own) = (prompt.tokens(), own.tokens());
+        own.len() > prompt.len() && own.starts_with(&prompt)
+    };
+    // Of one prompt there may be several.
+    let are_all = known.len() == own.len() || known.len() == 1;
+    Ok(Some(own).filter(|own| are_all && known.iter().cycle().zip(own).all(goes_on)))
 }
 
 /// The prompt of each request that has one of those that are known, where each of these is some request's: others were run beside
