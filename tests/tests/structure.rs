@@ -17,8 +17,9 @@ use tools::judge::structure::{Group, Structure};
 use tools::judge::verdict::{SiteReport, Verdict};
 use tools::judge::verification::Verification;
 
-/// What is said of a run whose weights in some rows of a matrix are one percent larger, or none.
-fn reports(case: &str, larger: Option<(Weight, Range<usize>)>) -> Vec<SiteReport> {
+/// What is said of a run whose weights in some rows of a matrix are one percent larger, or none; or of which some values of the first
+/// norm are others.
+fn reports(case: &str, larger: Option<(Weight, Range<usize>)>, nudged: bool) -> Vec<SiteReport> {
     let setting = Setting::of(case, RoundingContract::EAGER_BF16);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let (config, contract) = (checkpoint.config(), setting.contract);
@@ -30,17 +31,18 @@ fn reports(case: &str, larger: Option<(Weight, Range<usize>)>) -> Vec<SiteReport
     }
     let made = Decoder::new(config, setting.semantics(), &weights).expect("it fits");
     let live = computed(&made, &setting.case.tokens, contract);
+    let shows = |site| modules(site) && !(nudged && site == Site::Embedding);
+    let value = if nudged { nudge } else { |_, value| value };
     let model = Decoder::new(config, setting.semantics(), &checkpoint).expect("it fits");
     let (steps, layers) = (std::slice::from_ref(&setting.case.tokens), 0..config.num_hidden_layers);
-    let (candidate, prompt, lenses) =
-        (&Seen { live: &live, shows: modules, value: |_, value| value }, steps[0].len(), &[Lens::Local]);
+    let (candidate, prompt, lenses) = (&Seen { live: &live, shows, value }, steps[0].len(), &[Lens::Local]);
     let verification = Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None };
     verification.run(|| ()).expect("it can be put next to the reference").sites
 }
 
 /// The one site that is suspicious, and why.
 fn suspicious(case: &str, weight: Weight, rows: Range<usize>) -> (Site, Vec<Structure>) {
-    let mut reports = reports(case, Some((weight, rows)));
+    let mut reports = reports(case, Some((weight, rows)), false);
     reports.retain(|report| report.verdict >= Verdict::Suspicious);
     let [report] = &reports[..] else { panic!("{case}: {weight:?}: {reports:#?}") };
     assert_eq!(report.verdict, Verdict::Suspicious, "{report:#?}");
@@ -50,9 +52,29 @@ fn suspicious(case: &str, weight: Weight, rows: Range<usize>) -> (Site, Vec<Stru
 #[test]
 fn a_right_run_has_none() {
     for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
-        let suspicious = reports(case, None).into_iter().find(|report| report.verdict >= Verdict::Suspicious);
+        let suspicious = reports(case, None, false).into_iter().find(|report| report.verdict >= Verdict::Suspicious);
         assert_eq!(suspicious, None, "{case}");
     }
+}
+
+/// Half of those values of the first layer's norm whose neighbours are near, in parts of their size, are these.
+fn nudge(site: Site, mut value: Array2<f64>) -> Array2<f64> {
+    let is_near = |x: f64| x != 0.0 && x.abs() / x.abs().log2().floor().exp2() > 1.5;
+    if site == Site::Layer(0, LayerSite::InputNorm) {
+        let some = value.iter_mut().enumerate().filter(|(i, x)| i * 2_654_435_761 % 64 < 32 && is_near(**x));
+        let to = |i: usize| if i * 2_654_435_761 % 128 < 64 { 1.0 - 1.0 / 320.0 } else { 1.0 + 1.0 / 320.0 };
+        some.for_each(|(i, x)| *x = Storage::Bf16.nearest(*x * to(i)));
+    }
+    value
+}
+
+/// The norms of other layers have their twin's values: that of the first, before which nothing is computed, has to have them, too.
+#[test]
+fn a_norm_that_rounds_otherwise_is_suspicious() {
+    let norm = Site::Layer(0, LayerSite::InputNorm);
+    let reports = reports("m2-sharded-bf16", None, true);
+    let of_norm: Vec<&SiteReport> = reports.iter().filter(|report| report.site == norm).collect();
+    assert!(matches!(of_norm[..], [report] if report.verdict == Verdict::Suspicious), "{of_norm:#?}");
 }
 
 #[test]

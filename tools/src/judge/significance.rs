@@ -132,9 +132,9 @@ impl Significant {
         let fine: Vec<Site> = tests.iter().filter(|(_, own)| !own.is_doubtful).map(|(site, _)| *site).collect();
         // The same place of two layers, behind the same operators.
         let are_peers = |one: Site, other: Site| {
-            let (one_s, other_s) = (&tests[&one].way, &tests[&other].way);
-            let mut ways = one_s.iter().zip(other_s);
-            is_peer(one, other) && one_s.len() == other_s.len() && ways.all(|(a, b)| is_peer(*a, *b))
+            let [one_s, other_s] = [one, other].map(|site| tests[&site].way.iter().filter(|site| is_computed(**site)));
+            let are_as_many = one_s.clone().count() == other_s.clone().count();
+            is_peer(one, other) && are_as_many && one_s.zip(other_s).all(|(a, b)| is_peer(*a, *b))
         };
         let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && are_peers(*other, site));
         let is_significant = |(site, found): &(Site, Structure)| {
@@ -153,6 +153,11 @@ impl Significant {
     pub(crate) fn rows_needed(&self) -> usize {
         rows_needed(self.limit)
     }
+}
+
+/// Whether a site on a way is of more than rows that are looked up.
+fn is_computed(site: Site) -> bool {
+    !matches!(site, Site::Embedding | Site::InputsEmbeds)
 }
 
 fn is_of_column(found: &Structure) -> bool {

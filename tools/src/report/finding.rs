@@ -9,6 +9,9 @@ use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
 /// What is said of sites that a candidate does not show.
 pub(super) const NOT_CAPTURED: &str = "not captured; checked through the next captured operator:";
 
+/// Structures of one site that a sentence has.
+const STRUCTURES: usize = 4;
+
 /// Another token, in words.
 pub(super) fn another_token(divergence: &Divergence) -> String {
     format!(
@@ -29,8 +32,10 @@ pub(crate) fn suspicion(site: &SiteReport) -> String {
         unequal.unwrap_or_default()
     );
     let told = (site.suspicious > 0).then_some(further);
-    let structures = site.structures.iter().map(ToString::to_string);
-    told.into_iter().chain(structures).chain(site.note.clone()).collect::<Vec<String>>().join("; ")
+    let structures = site.structures.iter().take(STRUCTURES).map(ToString::to_string);
+    let more = site.structures.len().saturating_sub(STRUCTURES);
+    let more = (more > 0).then(|| format!("and in {more} more places"));
+    told.into_iter().chain(structures).chain(more).chain(site.note.clone()).collect::<Vec<String>>().join("; ")
 }
 
 /// A line a fact.

@@ -83,6 +83,10 @@ fn text(report: &Report) -> String {
     if report.conclusion() == Conclusion::Inconclusive {
         let why = report.sites.iter().find_map(|site| site.note.as_deref());
         let _ = writeln!(text, "\nno comparison says anything: {}", why.unwrap_or("bounds are above the signal"));
+        let _ = writeln!(
+            text,
+            "dump more: every layer's output tells the layer, every module's (tools/capture) the operator"
+        );
     }
     let _ = writeln!(text, "\n{}", summary(report));
     text
