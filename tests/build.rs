@@ -1,6 +1,7 @@
 //! Looks for a browser. Without one, the test that needs it is listed as ignored, with the reason.
 
 use std::env;
+use std::path::PathBuf;
 
 /// What a Chromium is called.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -12,10 +13,11 @@ fn main() {
     }
     let named = env::var_os("PARITY_CHROMIUM").map(Into::into);
     let found = named.or_else(|| NAMES.iter().find_map(|name| which::which(name).ok()));
-    if let Some(chromium) = found {
+    let path = found.as_ref().map_or_else(String::new, |found: &PathBuf| found.display().to_string());
+    println!("cargo::rustc-env=CHROMIUM={path}");
+    if found.is_some() {
         println!("cargo::rustc-cfg=chromium");
-        println!("cargo::rustc-env=CHROMIUM={}", chromium.display());
-        println!("cargo::rerun-if-changed={}", chromium.display());
+        println!("cargo::rerun-if-changed={path}");
     } else {
         // One that is installed afterwards is seen.
         for folder in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {

@@ -68,25 +68,11 @@ pub fn requests(
     manifest: Option<&Manifest>,
 ) -> Result<Vec<RequestRows>, Failure> {
     let known = prompts_known(given, model)?;
-    let mut is_padded = false;
-    let alone = |known: Option<&[Fed]>| match inferred_from_own(values, known, model, manifest)? {
-        Some(found) => Ok(found),
-        None => infer(values, known, model, manifest),
+    let (inferred, is_padded) = match calls_stated(values, manifest).map_err(misfit)? {
+        Some(calls) => (Inferred { calls, known, embedded: 0, unread: 0 }, false),
+        None => unstated((values, manifest), known.as_deref(), (model, semantics))?,
     };
-    let Inferred { calls, known, embedded, unread } = match calls_stated(values, manifest).map_err(misfit)? {
-        Some(calls) => Inferred { calls, known, embedded: 0, unread: 0 },
-        None => {
-            let found = match continued(known.as_deref(), values, model)? {
-                // Of a beam search, one of several is returned.
-                Some(own) => infer(values, Some(&own), model, manifest).or_else(|_| alone(known.as_deref())),
-                None => alone(known.as_deref()),
-            }?;
-            let padded = found.known.as_deref().map(|fed| padded(fed, values, (model, semantics)));
-            let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), model, manifest));
-            is_padded = matches!(padded, Some(Ok(_)));
-            if let Some(Ok(padded)) = padded { padded } else { found }
-        }
-    };
+    let Inferred { calls, known, embedded, unread } = inferred;
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
@@ -105,6 +91,26 @@ pub fn requests(
         Ok(RequestRows { request, prompt, embedded, unread, padding, beam: None })
     });
     rows.collect()
+}
+
+/// What follows of calls that are not stated, and whether prompts have padding that nobody says.
+fn unstated(
+    (values, manifest): (&Sited, Option<&Manifest>),
+    known: Option<&[Fed]>,
+    (model, semantics): (&Model, &Semantics),
+) -> Result<(Inferred, bool), Failure> {
+    let alone = || match inferred_from_own(values, known, model, manifest)? {
+        Some(found) => Ok(found),
+        None => infer(values, known, model, manifest),
+    };
+    let found = match continued(known, values, model)? {
+        // Of a beam search, one of several is returned.
+        Some(own) => infer(values, Some(&own), model, manifest).or_else(|_| alone()),
+        None => alone(),
+    }?;
+    let padded = found.known.as_deref().map(|fed| padded(fed, values, (model, semantics)));
+    let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), model, manifest));
+    Ok(if let Some(Ok(padded)) = padded { (padded, true) } else { (found, false) })
 }
 
 /// What the dump shows of prompts that are known, where that begins with them and goes on: `generate` returns both.
