@@ -87,10 +87,10 @@ impl<T: Real> KvCache<T> {
         };
         let source =
             |row: usize| in_ring(seam.source(reads.shared_page.map_or(row, |page| page.source(row, keys)), first));
-        let slipped = |x: &Tracked<T>, narrow: Option<Storage>| {
+        let slipped = |x: &Tracked<T>, zero: Option<usize>, narrow: Option<Storage>| {
             let all: Vec<usize> = (0..keys).map(source).collect();
             let mut x = x.select(&all);
-            if let Some(row) = seam.zero(first) {
+            if let Some(row) = zero {
                 x.clear(row);
             }
             match narrow {
@@ -102,7 +102,8 @@ impl<T: Real> KvCache<T> {
             || narrow != [None, None]
             || reads.shared_page.is_some()
             || reads.cache_ring.is_some();
-        slips.then(|| (slipped(kept.0, narrow[0]), slipped(kept.1, narrow[1])))
+        let zero = seam.zero(first);
+        slips.then(|| (slipped(kept.0, zero[0], narrow[0]), slipped(kept.1, zero[1], narrow[1])))
     }
 
     /// Appends keys of a layer's index branch; all of them, from the first token on.

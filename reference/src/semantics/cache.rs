@@ -55,6 +55,14 @@ pub enum CacheSeam {
     ZeroBefore,
     /// The first of the new call is zeros.
     ZeroAfter,
+    /// The last of the calls before has a key of zeros.
+    ZeroKeyBefore,
+    /// The same, a value.
+    ZeroValueBefore,
+    /// The first of the new call has a key of zeros.
+    ZeroKeyAfter,
+    /// The same, a value.
+    ZeroValueAfter,
 }
 
 impl CacheSeam {
@@ -63,12 +71,17 @@ impl CacheSeam {
         if self == CacheSeam::Overwritten && row + 1 == first { first } else { row }
     }
 
-    /// The row that is zeros.
-    pub fn zero(self, first: usize) -> Option<usize> {
+    /// The row that is zeros among keys, and among values.
+    pub fn zero(self, first: usize) -> [Option<usize>; 2] {
+        let before = first.checked_sub(1);
         match self {
-            CacheSeam::Kept | CacheSeam::Overwritten => None,
-            CacheSeam::ZeroBefore => first.checked_sub(1),
-            CacheSeam::ZeroAfter => Some(first),
+            CacheSeam::Kept | CacheSeam::Overwritten => [None, None],
+            CacheSeam::ZeroBefore => [before, before],
+            CacheSeam::ZeroAfter => [Some(first); 2],
+            CacheSeam::ZeroKeyBefore => [before, None],
+            CacheSeam::ZeroValueBefore => [None, before],
+            CacheSeam::ZeroKeyAfter => [Some(first), None],
+            CacheSeam::ZeroValueAfter => [None, Some(first)],
         }
     }
 }

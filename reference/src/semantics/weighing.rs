@@ -7,11 +7,13 @@ use std::str::FromStr;
 
 use strum::{Display, EnumIter, EnumString, VariantNames};
 
-/// Keys that a token does not see; its own is seen in any case.
+/// Keys that a token does not see; its own is seen, but where all from one on are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unseen {
     /// From one to before another: `keys:8..12`.
     Keys(usize, usize),
+    /// From one on, the token's own, too: `from:128`.
+    From(usize),
     /// From so many before the token to before so many: `before:1..4`, the three that are nearest.
     Before(usize, usize),
     /// The last so many of the calls before: `seam:2`.
@@ -29,6 +31,7 @@ impl Unseen {
     pub fn runs(self, position: usize, first: usize) -> Vec<Range<usize>> {
         let run = match self {
             Unseen::Keys(from, to) => from..to,
+            Unseen::From(from) => return (from > 0).then_some(from..usize::MAX).into_iter().collect(),
             Unseen::Before(from, to) => (position + 1).saturating_sub(to)..(position + 1).saturating_sub(from),
             Unseen::Seam(count) => first.saturating_sub(count)..first,
             Unseen::Context => 0..first,
@@ -47,6 +50,7 @@ impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unseen::Keys(from, to) => write!(f, "keys:{from}..{to}"),
+            Unseen::From(from) => write!(f, "from:{from}"),
             Unseen::Before(from, to) => write!(f, "before:{from}..{to}"),
             Unseen::Seam(count) => write!(f, "seam:{count}"),
             Unseen::Context => f.write_str("context"),
@@ -63,13 +67,14 @@ impl FromStr for Unseen {
         if s == "context" {
             return Ok(Unseen::Context);
         }
-        let expected = "expected context, keys: or before: and two numbers with .. in between, seam: or prompt: and one, or \
-                        each: and two with /";
+        let expected = "expected context, keys: or before: and two numbers with .. in between, from:, seam: or prompt: and one, \
+                        or each: and two with /";
         let (what, numbers) = s.split_once(':').ok_or(expected)?;
         let two = |by: &str| numbers.split_once(by).map(|(a, b)| [a, b]).ok_or(expected);
         let both = |of: [&str; 2]| Ok::<_, String>((number(of[0])?, number(of[1])?));
         match what {
             "keys" => both(two("..")?).map(|(from, to)| Unseen::Keys(from, to)),
+            "from" => number(numbers).map(Unseen::From),
             "before" => both(two("..")?).map(|(from, to)| Unseen::Before(from, to)),
             "seam" => number(numbers).map(Unseen::Seam),
             "prompt" => number(numbers).map(Unseen::Prompt),

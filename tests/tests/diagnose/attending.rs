@@ -42,6 +42,7 @@ fn keys_that_are_not_seen_and_zeros_that_are() {
         ("unseen", "keys:7..9"),
         ("unseen", "before:3..4"),
         ("unseen", "each:16/15"),
+        ("unseen", "from:32"),
         ("unfilled", "tile:16"),
         ("cache_ring", "29"),
     ] {
@@ -81,6 +82,7 @@ fn in_later_calls() {
         ("causal", "call"),
         ("shared_page", "1:5=24"),
         ("unseen", "seam:2"),
+        ("cache_seam", "zero_value_before"),
         ("unfilled", "slots:61"),
         ("cache_read_form", "keys:e4m3/head"),
     ] {
@@ -113,6 +115,19 @@ fn a_fused_projection_that_is_cut_otherwise() {
     }) {
         told(&diagnosis, "q_proj, k_proj and v_proj are cut as if one matrix had queries, then keys, then values");
     }
+}
+
+/// One layer takes a table that begins again, and the one that all others take is shown.
+#[test]
+fn a_table_that_begins_again_in_one_layer() {
+    let setting = setting(false);
+    let any = setting.mistakes().into_iter().next().expect("there is one");
+    let change = Change::Reading("position_shift", "32%32".to_owned());
+    let live = setting.with(&[Assumed { change, layers: Some(vec![1]), ..any }]);
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: modules, value: |_, value| value });
+    let ways: Vec<&str> = diagnosis.explained.iter().map(|one| &one.way[..]).collect();
+    let unseen = "model.rotary_emb is not taken as it is shown";
+    assert_eq!((ways, diagnosis.left), (vec!["position_shift=32%32 in layer 1", unseen], 0), "{diagnosis:#?}");
 }
 
 /// Nothing of that is said of what is scaled: of a head's values, which nothing here explains.

@@ -160,7 +160,7 @@ fn of_experts() {
     let made = setting.with(&[made("activated_limit", "2.5"), made("activation_in", "shared")]);
     let diagnosis = setting.diagnose(&made);
     let ways: Vec<&str> = diagnosis.explained.iter().map(|explained| &explained.way[..]).collect();
-    assert_eq!(ways, ["activated_limit=2.5", "activation_in=shared"], "{diagnosis:#?}");
+    assert_eq!(ways, ["activated_limit=2.5, in the shared expert alone"], "{diagnosis:#?}");
     assert_eq!(diagnosis.left, 0);
 }
 

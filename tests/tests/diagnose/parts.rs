@@ -1,9 +1,9 @@
 //! Parts of tensors that are 0, or another part's, are told where no column of what is shown is theirs alone.
 
 use fixtures::checkpoint::memory::MemoryWeights;
-use ndarray::{Axis, s};
+use ndarray::{Array2, Axis, s};
 use reference::weights::{LayerWeight, Projection, Weight};
-use reference::{LayerSite, RoundingContract, Site};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 use tests::mistaken::Setting;
 use tests::seen::Seen;
 use tests::values::second_and_third_exchanged;
@@ -203,6 +203,113 @@ fn a_row_of_the_router_behind_the_choice() {
         });
         let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
         told(&diagnosis, "weight_scaled", &format!("row 5 of the router in layer 1 is {factor}"));
+    }
+}
+
+/// Whose scores stand in the place of whose is told behind the choice, too.
+#[test]
+fn rows_of_the_router_behind_the_choice() {
+    let setting = setting(false);
+    let said = |rows: [usize; 8], way: &str| {
+        let live = setting.changed(|_, weights| {
+            map(weights, Weight::Layer(1, LayerWeight::Gate), |w| w.select(Axis(0), &rows));
+        });
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
+        told(&diagnosis, "rows_permuted", &format!("rows of the router in layer 1 have each other's weights: {way}"));
+    };
+    said([4, 5, 6, 7, 0, 1, 2, 3], "0 to 3 have those of 4 to 7, 4 to 7 have those of 0 to 3");
+    said([7, 6, 5, 4, 3, 2, 1, 0], "0 has those of 7, 1 has those of 6");
+}
+
+/// Of experts, in the sum of what they give: one projection of two, channels that are packed otherwise, a part of one, or of all.
+#[test]
+fn projections_of_experts_alone() {
+    let down =
+        |weights: &mut MemoryWeights, experts: std::ops::Range<usize>, f: &dyn Fn(Array2<f64>) -> Array2<f64>| {
+            experts.for_each(|e| map(weights, expert(1, e, Projection::Down), f));
+        };
+    let said = |bf16: bool, change: &dyn Fn(&mut MemoryWeights), name: &str, way: &str| {
+        let setting = setting(bf16);
+        let live = setting.changed(|_, weights| change(weights));
+        told(&setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value }), name, way);
+    };
+    let exchanged = |weights: &mut MemoryWeights| {
+        exchange(weights, expert(1, 0, Projection::Up), expert(1, 1, Projection::Up));
+    };
+    said(false, &exchanged, "experts_permuted", "up_proj of experts 0 and 1 in layer 1 are exchanged");
+    let neighbours = |w: Array2<f64>| w.select(Axis(1), &(0..w.ncols()).map(|j| j ^ 1).collect::<Vec<usize>>());
+    let way = "the columns of down_proj of every expert in layer 1 have their pairs in reverse";
+    said(false, &|weights| down(weights, 0..8, &neighbours), "columns_permuted", way);
+    let halves = |w: Array2<f64>| {
+        let n = w.ncols();
+        w.select(Axis(1), &(0..n).map(|j| (j + n / 2) % n).collect::<Vec<usize>>())
+    };
+    let way = "16-column parts 0 and 1 of down_proj of expert 5 in layer 1 are exchanged";
+    said(false, &|weights| down(weights, 5..6, &halves), "columns_permuted", way);
+    let viewed = |w: Array2<f64>| {
+        let elements = w.t().iter().copied().collect();
+        Array2::from_shape_vec(w.dim(), elements).expect("as many")
+    };
+    let way = "down_proj of expert 2 in layer 1 is transposed";
+    said(false, &|weights| down(weights, 2..3, &viewed), "weight_transposed", way);
+    let shard = |mut w: Array2<f64>| {
+        w.slice_mut(s![.., 16..]).fill(0.0);
+        w
+    };
+    let way = "16-column part 1 of down_proj of every expert in layer 1 is 0";
+    said(false, &|weights| down(weights, 0..8, &shard), "weight_zero", way);
+    let block = |mut w: Array2<f64>| {
+        w.slice_mut(s![64..96, ..]).mapv_inplace(|w| 1.37 * w);
+        w
+    };
+    let way = "rows 64 to 95 of down_proj of expert 3 in layer 0 are 1.37";
+    said(true, &|weights| map(weights, expert(0, 3, Projection::Down), block), "weight_scaled", way);
+}
+
+/// As Gemma scales it, in f32: where it is shown.
+#[test]
+fn an_embedding_times_the_root_of_its_width() {
+    let setting = Setting::of("m3-gqa4-f32", RoundingContract::EAGER_F32);
+    let [shown, _] = diagnoses(&setting, |weights| {
+        map(weights, Weight::Embedding, |w| w * Storage::F32.nearest(48_f64.sqrt()));
+    });
+    told(&shown, "weight_scaled", "embed_tokens is 6.928203");
+}
+
+/// The same where the first layer's norm does not show it, and the stream behind attention does.
+#[test]
+fn an_embedding_that_only_the_stream_shows() {
+    use LayerSite::{Attention, InputNorm, Mlp, Output, PostAttentionNorm};
+    let setting = setting(false);
+    let live = setting.changed(|_, weights| {
+        map(weights, Weight::Embedding, |w| w * Storage::F32.nearest(96_f64.sqrt()));
+    });
+    let shown = [Attention, InputNorm, Mlp, Output, PostAttentionNorm];
+    let shows = |site| matches!(site, Site::Layer(_, site) if shown.contains(&site)) || site == Site::LmHead;
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows, value: |_, value| value });
+    told(&diagnosis, "weight_scaled", "embed_tokens is 9.797959");
+}
+
+/// Two changes of the same values, the second of which is one of a head, or of what reads it.
+#[test]
+fn what_is_as_good_as_the_second_of_two() {
+    let setting = setting(false);
+    let live = setting.changed(|_, weights| {
+        map(weights, Weight::Layer(1, LayerWeight::VProj), |mut w| {
+            w.slice_mut(s![16.., ..]).mapv_inplace(|w| 1.02 * w);
+            w
+        });
+        map(weights, Weight::Layer(1, LayerWeight::OProj), |mut w| {
+            w.row_mut(11).fill(0.0);
+            w
+        });
+    });
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: few, value: |_, value| value });
+    let [zero, scaled] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!((&zero.way[..], &zero.equivalent[..]), ("row 11 of o_proj in layer 1 is 0", &[][..]));
+    let all: Vec<&str> = std::iter::once(&scaled.way).chain(&scaled.equivalent).map(|way| &way[..]).collect();
+    for way in ["head 1 of v_proj in layer 1 is 1.02", "the columns of heads 3 to 5 of o_proj in layer 1 are 1.02"] {
+        assert!(all.iter().any(|own| own.contains(way)), "{way}: {all:?}");
     }
 }
 

@@ -3,8 +3,9 @@
 use fixtures::checkpoint::memory::MemoryWeights;
 use ndarray::{Array2, Axis, s};
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
-use reference::{LayerSite, Site};
-use tests::seen::Seen;
+use reference::{LayerSite, RoundingContract, Site};
+use tests::mistaken::Setting;
+use tests::seen::{Seen, modules};
 
 use super::altered::{diagnoses, exchange, expert, map, setting, told};
 
@@ -185,4 +186,14 @@ fn an_unbiased_mean_square_is_no_factor() {
     for diagnosis in of(|d| ((d - 1.5) / d).sqrt()) {
         told(&diagnosis, "weight_scaled", "post_attention_layernorm in layer 1");
     }
+}
+
+/// Rounded to the type that the checkpoint has, in which alone the values are the candidate's; of one norm, not of all.
+#[test]
+fn a_norm_without_its_one_is_named_alone() {
+    let setting = Setting::of("m3-sharded-bf16", RoundingContract::EAGER_BF16);
+    let live = setting.changed(|_, weights| map(weights, Weight::Layer(2, LayerWeight::QNorm), |w| w - 1.0));
+    let diagnosis = setting.diagnose(&Seen { live: &live, shows: modules, value: |_, value| value });
+    let way = "q_norm in layer 2 multiplies by w instead of 1 + w";
+    told(&diagnosis, "norm_weight_off_by_one", way);
 }

@@ -145,6 +145,9 @@ fn a_port_may_slip_between_calls() {
     assert_eq!(of(CacheSeam::Overwritten, 2), Some(vec![2.0, 2.0, 3.0]));
     assert_eq!(of(CacheSeam::ZeroBefore, 2), Some(vec![0.0, 2.0, 3.0]));
     assert_eq!(of(CacheSeam::ZeroAfter, 2), Some(vec![1.0, 0.0, 3.0]));
+    let halves =
+        [CacheSeam::ZeroKeyBefore, CacheSeam::ZeroValueBefore, CacheSeam::ZeroKeyAfter, CacheSeam::ZeroValueAfter];
+    assert_eq!(halves.map(|seam| seam.zero(3)), [[Some(2), None], [None, Some(2)], [Some(3), None], [None, Some(3)]]);
     assert_eq!((of(CacheSeam::Kept, 2), of(CacheSeam::Overwritten, 3)), (None, None));
 }
 

@@ -147,6 +147,7 @@ pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
     let unseen = prop_oneof![
         (number(), number()).prop_map(|(from, to)| Unseen::Keys(from, to)),
         (number(), number()).prop_map(|(from, to)| Unseen::Before(from, to)),
+        number().prop_map(Unseen::From),
         number().prop_map(Unseen::Seam),
         number().prop_map(Unseen::Prompt),
         (1..99_usize, number()).prop_map(|(size, at)| Unseen::Each(size, at)),

@@ -16,6 +16,8 @@ use super::catalogue::assumption::Assumption;
 use super::catalogue::fit::Fitted;
 use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::operator::in_any_layer;
+use super::catalogue::tensors::TensorChange;
+use super::catalogue::weights::WeightChange;
 use super::search::{self, Bench, Told, kinds};
 use super::share::Share;
 use super::trial::{Tried, at, faults};
@@ -215,6 +217,17 @@ fn conclusive(reports: &[SiteReport]) -> usize {
     reports.iter().filter(|report| report.verdict != Verdict::Inconclusive).count()
 }
 
+/// Whether two changes are the same, a factor's by whatever number.
+fn is_of_same(one: &Assumed, other: &Assumed) -> bool {
+    match (&one.change, &other.change) {
+        (
+            Change::Weights(WeightChange::Tensor(TensorChange::Scaled(a))),
+            Change::Weights(WeightChange::Tensor(TensorChange::Scaled(b))),
+        ) => (a.of, &a.part, &one.layers) == (b.of, &b.part, &other.layers),
+        _ => one.to_string() == other.to_string(),
+    }
+}
+
 /// The first fault that has values: of a choice, what follows from it in its layer.
 fn with_values<'r>(left: &[&'r SiteReport]) -> Option<&'r SiteReport> {
     let first = left.first()?;
@@ -241,13 +254,27 @@ impl Explained {
         }
     }
 
-    /// One of those that were assumed together, as it was tried beside others that are as good.
-    pub(super) fn tried(fault: &SiteReport, assumed: &Assumed, tried: &Tried, others: &[Tried]) -> Self {
-        let name = |other: &Tried| other.added.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    /// One of those that were assumed together, by its place among them, as it was tried beside others that are as good. Of those
+    /// that differ in one place alone, what stands there is told.
+    pub(super) fn tried(
+        fault: &SiteReport,
+        (place, assumed): (usize, &Assumed),
+        tried: &Tried,
+        others: &[Tried],
+    ) -> Self {
+        let lacks = |all: &[Assumed], one: &Assumed| all.len() < 2 || all.iter().all(|own| !is_of_same(own, one));
+        let name = |other: &Tried| {
+            let more: Vec<&Assumed> = other.added.iter().filter(|one| lacks(&tried.added, one)).collect();
+            match more[..] {
+                [] => None,
+                [one] => lacks(&other.added, &tried.added[place]).then(|| one.to_string()),
+                _ => Some(other.added.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")),
+            }
+        };
         Explained {
             layers: tried.layers.clone(),
             reproduced: Some(tried.reproduced),
-            equivalent: others.iter().map(name).collect(),
+            equivalent: others.iter().filter_map(name).collect(),
             fits: tried.fits,
             left: tried.left,
             ..Explained::of(fault.clone(), assumed)

@@ -109,7 +109,8 @@ impl Comparison<'_> {
         Ok(Some((explained, best)))
     }
 
-    /// One of what a search found, and what is found behind it in the same values, until an attempt explains all.
+    /// One of what a search found, and what is found behind it in the same values, until attempts explain all: one with the nearest,
+    /// and what does so in its place.
     fn several(
         &self,
         assumption: &Assumption,
@@ -117,20 +118,24 @@ impl Comparison<'_> {
         (fault, clue): (&SiteReport, Clue),
         progress: &mut impl FnMut(usize),
         attempt: &mut impl FnMut(&[Assumed]) -> Result<Option<Tried>, Failure>,
-    ) -> Result<Option<Tried>, Failure> {
+    ) -> Result<Vec<Tried>, Failure> {
         let mut added = nearest.to_vec();
         while added.len() < SEVERAL {
             let under = assumption.and_all(&added)?;
-            let Some(bench) = Bench::new(self, &under, fault)? else { return Ok(None) };
+            let Some(bench) = Bench::new(self, &under, fault)? else { break };
             let bench = bench.during(nearest.iter().find_map(|one| one.calls));
             let found = search::hypotheses(&bench, clue, true, progress)?;
-            let Some(next) = found.first() else { return Ok(None) };
-            added.extend_from_slice(next);
-            if let Some(tried) = attempt(&added)? {
-                return Ok(Some(tried));
+            let Some((next, others)) = found.split_first() else { break };
+            if let Some(tried) = attempt(&[&added[..], next].concat())? {
+                let mut all = vec![tried];
+                for other in others {
+                    all.extend(attempt(&[&added[..], other].concat())?);
+                }
+                return Ok(all);
             }
+            added.extend_from_slice(next);
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     fn attempts(
@@ -225,12 +230,17 @@ impl Comparison<'_> {
         (fault, off): (&SiteReport, &[String]),
         (best, others): (&Tried, &[Tried]),
     ) -> Result<Vec<Explained>, Failure> {
-        let each = best.added.iter().enumerate().map(|(i, assumed)| {
+        let networks = networks::told(&best.added).filter(|_| best.added.len() > 1);
+        let is_told = |assumed: &Assumed| networks.is_none() || networks::told(std::slice::from_ref(assumed)).is_none();
+        let each = best.added.iter().enumerate().filter(|(_, assumed)| is_told(assumed)).map(|(i, assumed)| {
             let beside = best.added.iter().enumerate().filter(|(j, _)| i != *j).map(|(_, other)| other);
             let under = assumption.and_all(beside)?;
             let bench = Bench::new(self, &under, fault)?;
             let fitted = bench.and_then(|bench| search::fitted(&bench.during(assumed.calls), assumed));
-            Ok(Explained { off: off.to_vec(), fitted, ..Explained::tried(fault, assumed, best, others) })
+            let explained = Explained::tried(fault, (i, assumed), best, others);
+            let way =
+                networks.map_or_else(|| explained.way.clone(), |networks| format!("{}, {networks}", explained.way));
+            Ok(Explained { off: off.to_vec(), fitted, way, ..explained })
         });
         each.collect()
     }

@@ -12,6 +12,15 @@ const FIELDS: [&str; 6] = ["activation", "up_clamp", "activated_limit", "gate_al
 /// SwiGLU-OAI as plain SwiGLU: without α, and without the 1 that is added to the up projection.
 const PLAIN: [(&str, &str); 2] = [("gate_alpha", "1"), ("up_beta", "0")];
 
+/// In which networks alone an activation is another, if that is assumed; what is so is told with what changes it.
+pub(super) fn told(added: &[Assumed]) -> Option<&'static str> {
+    added.iter().find_map(|one| match &one.change {
+        Change::Reading("activation_in", kind) if kind == "routed" => Some("in the routed experts alone"),
+        Change::Reading("activation_in", _) => Some("in the shared expert alone"),
+        _ => None,
+    })
+}
+
 /// Each of what changes an activation, in the networks of one kind that are among the suspects.
 pub(super) fn in_one_kind<'a>(suspects: &[Site], all: impl IntoIterator<Item = &'a Assumed>) -> Vec<Vec<Assumed>> {
     let is_there = |wanted| suspects.iter().any(|site| matches!(site, Site::Layer(_, at) if *at == wanted));

@@ -86,6 +86,7 @@ pub(super) fn hypotheses(
     found.extend(experts::search(bench)?);
     found.extend(columns::search(bench));
     found.extend(embedding::search(bench));
+    found.extend(embedding::scaled(bench)?);
     found.extend(taken::search(bench));
     found.extend(replaced::search(bench));
     found.extend(layers::search(bench));

@@ -158,3 +158,30 @@ fn the_rest_of_an_experts_tiles_is_left_out() {
         "what an expert says is left out of the sum: for the tokens of an expert that fill no whole tile of 4, where";
     has(&said, sentence);
 }
+
+/// Other experts with other weights, as many as there should be, are no experts that are left out.
+#[test]
+fn other_experts_with_other_weights() {
+    const APART: [usize; 3] = [1, 2, 4];
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let each = outputs(model, shown);
+        Array2::from_shape_fn(each[0].dim(), |(token, j)| {
+            let of = |(by, weight): (usize, f32)| weight * each[(token + by) % each.len()][[token, j]];
+            APART.into_iter().zip([0.5, 0.3, 0.2]).map(of).sum()
+        })
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    assert!(
+        said[0].contains(" tokens have other experts than they should, and weights that their scores do not give"),
+        "{said:#?}"
+    );
+    assert!(said.iter().all(|own| !own.contains("left out") && !own.contains(" times the right one")), "{said:#?}");
+}
+
+/// A sum that is small beside the right one is as near to nothing as to what is left of it, and says nothing of its experts.
+#[test]
+fn a_small_sum_is_not_one_without_experts() {
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.of(1, LayerSite::Experts).mapv(|y| 0.05 * (7.0 * y).sin());
+    let said = M2_BF16.said_of(LayerSite::Experts, &|model, shown| narrowed(port(model, shown)));
+    assert!(said.iter().all(|own| !own.contains("left out") && !own.contains("weight")), "{said:#?}");
+}

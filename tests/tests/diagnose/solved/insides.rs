@@ -5,7 +5,7 @@ use reference::LayerSite;
 use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Projection, Weight};
 
-use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed, number};
 
 /// The expert that differs.
 const EXPERT: usize = 2;
@@ -237,7 +237,8 @@ fn weights_that_are_nearer_one_another_are_no_others() {
         narrowed(sum)
     };
     let said = M2_BF16.said_of(LayerSite::Experts, &port);
-    has(&said, "an expert's weight is ");
+    let power = number(&said, "the weights are the scores to the power ");
+    assert!((power - 0.5).abs() < 0.01, "{said:#?}");
     assert!(!said.iter().any(|said| said.contains("with their own")), "{said:#?}");
 }
 

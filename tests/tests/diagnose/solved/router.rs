@@ -110,6 +110,29 @@ fn another_sigmoid() {
     has(&said, "weights are as if the router's sigmoid were another function of its argument: ");
 }
 
+/// Shown, and behind the sum of experts alone, whose weights are solved for.
+#[test]
+fn weights_are_told_behind_their_sum_too() {
+    let hidden = |site| matches!(site, Site::Layer(_, LayerSite::GateWeights | LayerSite::Experts));
+    let both = |port: &Port<'_>, sentence: &str| {
+        let ports = [(Site::Layer(1, LayerSite::GateWeights), port)];
+        has(&M2.said(&ports), sentence);
+        let of = |comparison: &Comparison<'_>| solved(comparison).expect("it is compared");
+        has(&M2.hiding(hidden, &ports, None, of), sentence);
+    };
+    let root = |r: &Array2<f32>| sums(&(r * r)).mapv(f32::sqrt);
+    both(&weights(|r| &r / &root(&r)), "the scores are divided by the root of the sum of their squares");
+    both(&weights(|r| (&r / &sums(&r)).mapv(|w| w * w)), "the weights count twice: each is its square");
+    both(&weights(|r| &r / &(sums(&r) + 0.01)), "the weights are the scores divided by their sum and 0.01000 more");
+    let of_all = |_: &Decoder<'_>, shown: &Shown| {
+        let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
+        let scores = shown.of(1, LayerSite::GateScores);
+        let r = Array2::from_shape_fn(chosen.dim(), |(token, slot)| scores[[token, chosen[[token, slot]]]]);
+        &r / &sums(scores)
+    };
+    both(&of_all, "the scores are divided by the sum of all experts'");
+}
+
 #[test]
 fn scores_divided_by_a_sum_of_biased_ones() {
     let port = |model: &Decoder<'_>, shown: &Shown| {

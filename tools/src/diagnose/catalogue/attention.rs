@@ -64,6 +64,22 @@ fn temperature(value: String) -> Change {
     Change::Reading("query_temperature", value)
 }
 
+pub(in crate::diagnose) const SEAM: Mistake = Mistake {
+    name: "kv_cache_seam",
+    about: "where one call's keys and values follow another's, a row is overwritten, or was never written, or those of the \
+            calls before are not seen",
+    right: "the cache has a row for each token, and later calls see them all",
+    visible: "prompts in several calls, or decode steps",
+    touches: ATTENTION,
+    ways: |_, clue| {
+        let of = |seam| reading("cache_seam", seam);
+        let unseen = |keys: &str| reading("unseen", keys);
+        let context = clue.context;
+        let nothing = || [unseen("context"), unseen(&format!("prompt:{context}"))].concat();
+        [of("overwritten"), of("zero_before"), of("zero_after"), given(context > 0, nothing)].concat()
+    },
+};
+
 pub(super) const MISTAKES: &[Mistake] = &[
     SOFT_CAP,
     SINK,
@@ -103,21 +119,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: ATTENTION,
         ways: |_, clue| given(clue.context > 0, || narrow("cache_read")),
     },
-    Mistake {
-        name: "kv_cache_seam",
-        about: "where one call's keys and values follow another's, a row is overwritten, or was never written, or those of the \
-                calls before are not seen",
-        right: "the cache has a row for each token, and later calls see them all",
-        visible: "prompts in several calls, or decode steps",
-        touches: ATTENTION,
-        ways: |_, clue| {
-            let of = |seam| reading("cache_seam", seam);
-            let unseen = |keys: &str| reading("unseen", keys);
-            let context = clue.context;
-            let nothing = || [unseen("context"), unseen(&format!("prompt:{context}"))].concat();
-            [of("overwritten"), of("zero_before"), of("zero_after"), given(context > 0, nothing)].concat()
-        },
-    },
+    SEAM,
     Mistake {
         name: "kv_cache_whole_pages",
         about: "later calls see keys of whole pages alone, and not those of the page that is not full",

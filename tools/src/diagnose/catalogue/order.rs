@@ -67,6 +67,15 @@ impl std::fmt::Display for ColumnOrder {
     }
 }
 
+/// The elements of the transpose, one after the other, in the matrix's own shape.
+pub(super) fn transposed(w: &Array2<f64>) -> Array2<f64> {
+    let (rows, columns) = w.dim();
+    Array2::from_shape_fn((rows, columns), |(i, j)| {
+        let at = i * columns + j;
+        w[[at % rows, at / rows]]
+    })
+}
+
 /// Rows that stand in the place of others; those of zeros where none does. A vector's are its values.
 pub(super) fn rows(w: &Array2<f64>, each: usize, order: &Order) -> Array2<f64> {
     if w.nrows() == 1 && order.len() * each > 1 {

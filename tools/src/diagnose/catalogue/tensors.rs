@@ -7,13 +7,14 @@ use reference::Storage;
 use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
-use reference::weights::{LayerWeight, Projection, VisionWeight, Weight};
+use reference::weights::{LayerWeight, Projection, Weight};
 
 use super::grid::{self, Grid};
 use super::names::{in_layer, is, named};
 use super::order::{self, ColumnOrder, Order, moved};
 use super::part::Scaled;
 use super::scales::ScaleChange;
+use super::taken::Taken;
 
 /// A change. The number of a text layer's tensor does not count: the layers are those in which the change is assumed.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,22 +25,23 @@ pub enum TensorChange {
     Experts(Projections, Order),
     /// Of a tensor, blocks of so many output channels; each has the values of the one that stands in its place.
     Rows(Weight, usize, Order),
-    /// A matrix has its input channels in another order.
-    Columns(Weight, ColumnOrder),
+    /// Matrices have their input channels in another order.
+    Columns(Tensors, ColumnOrder),
     /// Of matrices, blocks of so many input channels; each has the values of the one that stands in its place.
     Inputs(Tensors, usize, Order),
     /// A tensor has the values of one of another name.
     Taken(Taken),
     /// Two tensors of a layer have each other's values.
     Exchanged(Weight, Weight),
-    /// A norm multiplies by its weight and so many ones, instead of as many as are right.
-    Ones(Weight, [u8; 2]),
+    /// A norm multiplies by its weight and so many ones, instead of as many as are right; whether that is rounded to the type that
+    /// the checkpoint has.
+    Ones(Weight, [u8; 2], bool),
     /// Tensors are another layer's.
     OfLayer(Tensors, usize),
     /// Two layers have each other's weights.
     Layers(usize, usize),
-    /// A square tensor is transposed.
-    Transposed(Weight),
+    /// Matrices are transposed: where they are not square, their elements follow each other as their transposes' do.
+    Transposed(Tensors),
     /// A tensor, or those of all experts, are rounded.
     Rounded(Tensors, Grid),
     /// Experts' tensors are rounded to E4M3 with one scale for those of all experts: gate and up projections, or outputs;
@@ -55,19 +57,6 @@ pub enum TensorChange {
     Scales(Tensors, ScaleChange),
 }
 
-/// Channels that are taken from a tensor of the same layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// The tensor that has them.
-    pub of: Weight,
-    /// The tensor that they are from.
-    pub from: Weight,
-    /// After so many, the first is taken again.
-    pub period: usize,
-    /// How many the other tensor has.
-    pub whole: usize,
-}
-
 /// Projections of an expert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projections {
@@ -75,6 +64,10 @@ pub enum Projections {
     All,
     /// Gate and up projection.
     GateUp,
+    /// The gate projection.
+    Gate,
+    /// The up projection.
+    Up,
     /// The output projection.
     Down,
 }
@@ -122,16 +115,17 @@ impl TensorChange {
                 _ => get(weight),
             },
             TensorChange::Rows(of, each, order) if is(weight, *of) => mapped(&|w| order::rows(w, *each, order)),
-            TensorChange::Columns(of, order) if is(weight, *of) => mapped(&|w| order.apply(w)),
+            TensorChange::Columns(tensors, order) if tensors.have(weight) => mapped(&|w| order.apply(w)),
             TensorChange::Inputs(tensors, each, order) if tensors.have(weight) => {
                 mapped(&|w| order::rows(&w.t().to_owned(), *each, order).reversed_axes())
             }
             TensorChange::Taken(taken) if taken.is_of(weight) => taken.apply(weight, get),
             TensorChange::Exchanged(a, b) if is(weight, *a) => beside(weight, *b, get),
             TensorChange::Exchanged(a, b) if is(weight, *b) => beside(weight, *a, get),
-            TensorChange::Ones(of, [is_added, right]) if is(weight, *of) => {
-                let by = f64::from(*is_added) - f64::from(*right);
-                Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w + by).view(), Storage::F32))
+            TensorChange::Ones(of, [is_added, right], stored) if is(weight, *of) => {
+                let (w, by) = (get(weight)?, f64::from(*is_added) - f64::from(*right));
+                let storage = if *stored { w.storage() } else { Storage::F32 };
+                Ok(Matrix::stored(w.dense::<f64>().mapv(|w| w + by).view(), storage))
             }
             TensorChange::OfLayer(tensors, layer) if tensors.have(weight) => get(in_layer(weight, *layer)),
             TensorChange::Layers(a, b) => match weight {
@@ -139,7 +133,7 @@ impl TensorChange {
                 Weight::Layer(layer, inner) if layer == *b => get(Weight::Layer(*a, inner)),
                 _ => get(weight),
             },
-            TensorChange::Transposed(of) if is(weight, *of) => mapped(&|w| w.t().to_owned()),
+            TensorChange::Transposed(tensors) if tensors.have(weight) => mapped(&order::transposed),
             TensorChange::Rounded(tensors, grid) if tensors.have(weight) => Ok(grid.round(&get(weight)?)),
             TensorChange::RoundedTogether(which, stored) if Tensors::Experts(*which).have(weight) => {
                 let scale = largest_of_experts(weight, config.num_local_experts, &get)? / Storage::E4m3.largest();
@@ -168,10 +162,10 @@ impl TensorChange {
         let of = match self {
             TensorChange::Scaled(Scaled { of, .. })
             | TensorChange::Rows(of, ..)
-            | TensorChange::Columns(of, _)
+            | TensorChange::Columns(Tensors::One(of), _)
             | TensorChange::Taken(Taken { of, .. })
-            | TensorChange::Ones(of, _)
-            | TensorChange::Transposed(of)
+            | TensorChange::Ones(of, ..)
+            | TensorChange::Transposed(Tensors::One(of))
             | TensorChange::OfLayer(Tensors::One(of), _)
             | TensorChange::Inputs(Tensors::One(of), ..)
             | TensorChange::Exchanged(of, _)
@@ -198,7 +192,7 @@ impl TensorChange {
             TensorChange::Experts(which, order) => format!("{}{}", which.of(), moved("expert", order, place)),
             TensorChange::Rows(of, 1, order) => moved("row", order, &format!(" of {}{place}", named(*of))),
             TensorChange::Rows(of, _, order) => moved("head", order, &format!(" of {}{place}", named(*of))),
-            TensorChange::Columns(of, order) => format!("the columns of {}{place} {order}", named(*of)),
+            TensorChange::Columns(tensors, order) => format!("the columns of {tensors}{place} {order}"),
             TensorChange::Inputs(Tensors::One(of @ Weight::Layer(_, LayerWeight::CorrectionBias)), 1, order) => {
                 moved("value", order, &format!(" of {}{place}", named(*of)))
             }
@@ -207,7 +201,7 @@ impl TensorChange {
             }
             TensorChange::Taken(taken) => taken.said(place),
             TensorChange::Exchanged(a, b) => format!("{} and {}{place} are exchanged", named(*a), named(*b)),
-            TensorChange::Ones(of, ones) => {
+            TensorChange::Ones(of, ones, _) => {
                 let [is, right] = ones.map(|ones| if ones == 0 { "w".into() } else { format!("{ones} + w") });
                 format!("{}{place} multiplies by {is} instead of {right}", named(*of))
             }
@@ -216,7 +210,7 @@ impl TensorChange {
             }
             TensorChange::OfLayer(tensors, layer) => format!("{tensors}{place} is that of layer {layer}"),
             TensorChange::Layers(a, b) => format!("layers {a} and {b} are exchanged"),
-            TensorChange::Transposed(of) => format!("{}{place} is transposed", named(*of)),
+            TensorChange::Transposed(tensors) => format!("{tensors}{place} is transposed"),
             TensorChange::Rounded(tensors, grid) => {
                 let verb = if tensors.are_several() { "are" } else { "is" };
                 format!("{tensors}{place} {verb} rounded to {grid}")
@@ -288,67 +282,13 @@ fn largest_of_experts<'w>(
         .try_fold(0.0, |most, w: Result<f64, WeightError>| Ok(f64::max(most, w?)))
 }
 
-impl Taken {
-    /// Whether it changes a weight. In the tower, a module's bias goes with its weight.
-    fn is_of(self, weight: Weight) -> bool {
-        match (weight, self.of) {
-            (Weight::Vision(VisionWeight::Layer(a, one, _)), Weight::Vision(VisionWeight::Layer(b, other, _))) => {
-                (a, one) == (b, other)
-            }
-            (weight, of) => is(weight, of),
-        }
-    }
-
-    /// The tensor that a weight of this name is taken from, in its own layer.
-    fn source(self, weight: Weight) -> Option<Weight> {
-        match (weight, self.from) {
-            (Weight::Layer(layer, _), from) => Some(in_layer(from, layer)),
-            (
-                Weight::Vision(VisionWeight::Layer(layer, _, part)),
-                Weight::Vision(VisionWeight::Layer(_, module, _)),
-            ) => Some(Weight::Vision(VisionWeight::Layer(layer, module, part))),
-            _ => None,
-        }
-    }
-
-    /// In a layer that has no such tensor, nothing is taken.
-    fn apply<'w>(
-        self,
-        weight: Weight,
-        get: impl Fn(Weight) -> Result<Matrix<'w>, WeightError>,
-    ) -> Result<Matrix<'w>, WeightError> {
-        let own = get(weight)?;
-        let Some(from) = self.source(weight) else { return Ok(own) };
-        let Ok(from) = get(from) else { return Ok(own) };
-        let (rows, columns) = own.dim();
-        let source: Array2<f64> = from.dense();
-        let taken = match source.dim() {
-            (1, width) if rows == 1 && self.period <= width => {
-                Array2::from_shape_fn((rows, columns), |(_, j)| source[[0, j % self.period]])
-            }
-            (height, width) if width == columns && self.period <= height => {
-                Array2::from_shape_fn((rows, columns), |(i, j)| source[[i % self.period, j]])
-            }
-            _ => return Ok(own),
-        };
-        Ok(Matrix::stored(taken.view(), from.storage()))
-    }
-
-    fn said(self, place: &str) -> String {
-        let Taken { of, from, period, whole } = self;
-        if of == from {
-            return format!("the first {period} channels of {}{place} are repeated", named(of));
-        }
-        let part = if period == whole { String::new() } else { format!("the first {period} channels of ") };
-        format!("{}{place} has the values of {part}{}", named(of), named(from))
-    }
-}
-
 impl Projections {
     fn has(self, projection: Projection) -> bool {
         match self {
             Projections::All => true,
             Projections::GateUp => projection != Projection::Down,
+            Projections::Gate => projection == Projection::Gate,
+            Projections::Up => projection == Projection::Up,
             Projections::Down => projection == Projection::Down,
         }
     }
@@ -357,6 +297,8 @@ impl Projections {
         match self {
             Projections::All => "",
             Projections::GateUp => "gate_proj and up_proj of ",
+            Projections::Gate => "gate_proj of ",
+            Projections::Up => "up_proj of ",
             Projections::Down => "down_proj of ",
         }
     }

@@ -7,13 +7,14 @@ use std::ops::Range;
 use reference::LayerSite::{self, Blocks, Context, KProj, KRope, Probabilities, QProj, QRope, Scores, VProj};
 use reference::Site;
 use reference::semantics::{
-    CacheHalf, Merge, Merged, MsaTile, PositionShift, Rotated, SharedHead, SharedPage, Shifted, Split, TileShares,
-    Unseen, Zeros,
+    CacheHalf, CacheSeam, Merge, Merged, MsaTile, PositionShift, Rotated, SharedHead, SharedPage, Shifted, Split,
+    TileShares, Unseen, Zeros,
 };
 use strum::IntoEnumIterator;
 
 use super::beside::unseen as unseen_site;
 use super::{Bench, kinds};
+use crate::diagnose::catalogue::attention;
 use crate::diagnose::catalogue::fused::Cut;
 use crate::diagnose::catalogue::mistake::{Assumed, Change, Clue, Mistake};
 use crate::diagnose::catalogue::weights::WeightChange;
@@ -33,6 +34,10 @@ const NEAREST: usize = 8;
 
 /// Heads among which every pair is tried.
 const HEADS: usize = 8;
+
+/// Rows of which a key or a value alone was never written.
+const SEAMS: [CacheSeam; 4] =
+    [CacheSeam::ZeroKeyBefore, CacheSeam::ZeroValueBefore, CacheSeam::ZeroKeyAfter, CacheSeam::ZeroValueAfter];
 
 /// Keys that are looked through one by one.
 const KEYS: usize = 128;
@@ -92,11 +97,12 @@ fn weighing(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Assumed> {
     queries.into_iter().chain(probabilities).chain(channels(bench)).chain(of_call).chain(all).collect()
 }
 
-/// Positions that a table which is shown has not: from the first token on that is off, of one that is not counted on, or off by one.
+/// Positions that a table which is shown has not: from the first token on that is off, of one that is not counted on, of one that
+/// begins again, or off by one.
 fn positions(clue: Clue) -> impl Iterator<Item = Assumed> {
     let from = clue.position;
-    let stale = from.checked_sub(1).map(Shifted::At);
-    let all = stale.into_iter().chain([Shifted::By(1), Shifted::By(-1)]);
+    let of_table = from.checked_sub(1).into_iter().flat_map(move |last| [Shifted::At(last), Shifted::Modulo(from)]);
+    let all = of_table.chain([Shifted::By(1), Shifted::By(-1)]);
     all.map(move |to| reading(&kinds::POSITION, "position_shift", &PositionShift { from, to }))
 }
 
@@ -161,7 +167,7 @@ fn unseen(bench: &Bench<'_, '_>, clue: Clue) -> impl Iterator<Item = Assumed> {
     let lost = move |unseen: Unseen| -> Vec<(usize, Range<usize>)> {
         let of_token = |position: usize, call: usize| {
             let runs = unseen.runs(position, call).into_iter();
-            let before = runs.map(move |run| run.start..run.end.min(position)).filter(|run| !run.is_empty());
+            let before = runs.map(move |run| run.start..run.end.min(position + 1)).filter(|run| !run.is_empty());
             before.map(move |run| (position, run))
         };
         calls.iter().flat_map(|call| call.clone().flat_map(|position| of_token(position, call.start))).collect()
@@ -188,7 +194,8 @@ fn possible(clue: Clue) -> impl Iterator<Item = Unseen> {
         (0..context.div_ceil(size).min(KEYS)).map(move |page| Unseen::Keys(page * size, (page + 1) * size))
     });
     let of_sizes = SIZES.into_iter().flat_map(|size| [Unseen::Each(size, 0), Unseen::Each(size, size - 1)]);
-    behind.chain(one).chain(nearest).chain(in_call).chain(seams).chain(pages).chain(of_sizes)
+    let rest = (position > 0).then_some(Unseen::From(position));
+    behind.chain(one).chain(nearest).chain(rest).chain(in_call).chain(seams).chain(pages).chain(of_sizes)
 }
 
 /// The tokens of each call.
@@ -200,11 +207,14 @@ fn spans(bench: &Bench<'_, '_>) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Rows of the cache that hold another's key and value: a ring's, and one that a row of the call was written over.
+/// Rows of the cache that hold another's key and value: a ring's, and one that a row of the call was written over; and where a call
+/// begins, rows that have no key, or no value.
 fn rows(clue: Clue) -> impl Iterator<Item = Assumed> {
     let Clue { tokens, context, .. } = clue;
+    let seams = SEAMS.into_iter().filter(move |_| context > 0);
+    let seams = seams.map(|seam| reading(&attention::SEAM, "cache_seam", &seam));
     let rings = SIZES.into_iter().filter(move |size| *size < tokens);
     let rings = rings.map(|slots| reading(&kinds::CACHE_RING, "cache_ring", &slots));
     let over = (0..context.min(KEYS)).map(move |page| SharedPage { size: 1, page, of: context });
-    rings.chain(over.map(|page| reading(&kinds::SHARED_PAGE, "shared_page", &page)))
+    rings.chain(seams).chain(over.map(|page| reading(&kinds::SHARED_PAGE, "shared_page", &page)))
 }

@@ -5,7 +5,9 @@ use ndarray::{Array1, Array2, Axis, Zip, concatenate};
 use reference::config::{Config, Vision};
 use reference::media::Pixels;
 use reference::models::decoder::Decoder;
-use reference::{RoundingContract, Site, Storage};
+use reference::probe::NoProbe;
+use reference::run::Run;
+use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::mistake::{Assumed, Calls, Change, Mistake};
@@ -106,6 +108,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         let is_shown = |site| comparison.compared.candidate.has(At { step, site });
         let mut suspects = way::to(site, is_shown);
         suspects.retain(|site| site.exists(&config));
+        // The first layer's stream begins with the embedding.
+        let first = [Site::Layer(0, LayerSite::Residual), Site::Embedding];
+        if suspects.contains(&first[0]) && ![Site::InputsEmbeds, first[1]].into_iter().any(is_shown) {
+            suspects.push(first[1]);
+        }
         Ok(Some(Bench { comparison, before, at, calls, site, suspects, candidate, twin, ideal, counts }))
     }
 
@@ -183,6 +190,12 @@ impl<'a, 'c> Bench<'a, 'c> {
     pub(super) fn media(&self) -> Vec<u32> {
         let Some((vision, media)) = self.config().vision.zip(self.comparison.compared.media) else { return Vec::new() };
         media.passes().map(|(medium, _)| medium.token(&vision)).collect()
+    }
+
+    /// The model's embedding of all tokens.
+    pub(super) fn embedded(&self, contract: RoundingContract) -> Result<Array2<f64>, Failure> {
+        let mut probe = NoProbe;
+        self.with_model(|model| Ok(model.embed(&self.tokens(), 0, &mut Run::new(contract, &mut probe))?.value))
     }
 
     /// The tokens, of all steps.

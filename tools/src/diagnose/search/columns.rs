@@ -1,12 +1,12 @@
-//! Input channels in another order: heads, patches that are merged, the axes of a patch.
+//! Input channels in another order: heads, patches that are merged, the axes of a patch, neighbours, and halves by turns.
 
 use reference::config::Vision;
-use reference::weights::{LayerWeight, Part, Stage, VisionLayerWeight, VisionWeight, Weight};
+use reference::weights::{LayerWeight, Part, Projection, Stage, VisionLayerWeight, VisionWeight, Weight};
 
 use super::{Bench, kinds, suspects};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::order::ColumnOrder;
-use crate::diagnose::catalogue::tensors::TensorChange;
+use crate::diagnose::catalogue::tensors::{Projections, TensorChange, Tensors};
 
 /// Every tensor on the way whose input channels have several axes.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
@@ -23,10 +23,38 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
         _ => Vec::new(),
     };
-    let changes = suspects::of(bench)
-        .into_iter()
-        .flat_map(|suspect| orders(suspect.of).into_iter().map(move |order| TensorChange::Columns(suspect.of, order)));
-    changes.map(|change| bench.assumed(&kinds::COLUMNS, change)).collect()
+    let standing_out = suspects::standing_out(bench, 1);
+    let mut of_experts: Vec<Tensors> = Vec::new();
+    let mut changes = Vec::new();
+    for of in suspects::of(bench).into_iter().map(|suspect| suspect.of) {
+        changes.extend(orders(of).into_iter().map(|order| TensorChange::Columns(Tensors::One(of), order)));
+        let tensors = match of {
+            Weight::Layer(_, LayerWeight::Expert(e, projection)) => {
+                let which = if projection == Projection::Down { Projections::Down } else { Projections::GateUp };
+                let all = Some(Tensors::Experts(which)).filter(|all| !of_experts.contains(all));
+                of_experts.extend(all);
+                all.into_iter().chain(standing_out.contains(&e).then_some(Tensors::One(of))).collect()
+            }
+            Weight::Layer(..) if !of.is_norm() => vec![Tensors::One(of)],
+            _ => Vec::new(),
+        };
+        let Some((rows, columns)) = suspects::dim(of, &config) else { continue };
+        let packed = tensors
+            .into_iter()
+            .filter(|_| rows > 1)
+            .flat_map(|tensors| of_packed(columns).into_iter().map(move |order| TensorChange::Columns(tensors, order)));
+        changes.extend(packed);
+    }
+    changes.into_iter().map(|change| bench.assumed(&kinds::COLUMNS, change)).collect()
+}
+
+/// Two in a byte in the other order, or a byte's two taken from the halves of a row.
+fn of_packed(columns: usize) -> Vec<ColumnOrder> {
+    if !columns.is_multiple_of(2) || columns < 4 {
+        return Vec::new();
+    }
+    let neighbours = ColumnOrder::Reversed { axis: "pair", size: 2, within: 1 };
+    [vec![neighbours], both(["half", "channel"], [2, columns / 2])].concat()
 }
 
 /// Two axes taken for each other: what is stored along one is read along the other, in either direction.

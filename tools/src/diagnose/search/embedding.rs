@@ -1,20 +1,36 @@
-//! Tokens whose rows of the embedding are 0.
+//! Tokens whose rows of the embedding are 0, and an embedding times the root of its width, as Gemma's.
 
 use std::collections::BTreeSet;
 
 use reference::Site;
 use reference::weights::Weight;
 
+use super::factor::{Candidate, STEP, fit};
 use super::suspects::Suspect;
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::part::Part;
+use crate::failure::Failure;
+
+const EMBEDDING: Suspect = Suspect { of: Weight::Embedding, first: None, head: None };
 
 /// Tokens that are named, at most.
 const TOKENS: usize = 8;
 
 /// Of the squares that the row has that is off the most, how many another that is off must have.
 const SMALLEST: f64 = 1e-3;
+
+/// What the embedding may be multiplied by, where layers before the site leave little of a factor to least squares from 1.
+pub(super) fn scaled(bench: &Bench<'_, '_>) -> Result<Option<Assumed>, Failure> {
+    if !bench.suspects.contains(&Site::Embedding) || bench.site == Site::Embedding {
+        return Ok(None);
+    }
+    let start = (bench.config().hidden_size as f64).sqrt();
+    let times = |factor| bench.ideal_under(&[bench.assumed(&kinds::SCALED, EMBEDDING.times(Part::All, factor))]);
+    let derivative = (times(start * (1.0 + STEP))? - times(start)?) / (start * STEP);
+    let columns = (0..derivative.ncols()).collect();
+    fit(bench, &Candidate { suspect: EMBEDDING, part: Part::All, columns, derivative, explained: 0.0, start })
+}
 
 /// The tokens whose rows are off.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
@@ -29,7 +45,6 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     if rows.is_empty() || rows.len() > TOKENS {
         return Vec::new();
     }
-    let suspect = Suspect { of: Weight::Embedding, first: None, head: None };
-    let zero = suspect.times(Part::Rows(rows.into_iter().collect()), 0.0);
+    let zero = EMBEDDING.times(Part::Rows(rows.into_iter().collect()), 0.0);
     vec![bench.assumed(&kinds::ZERO, zero)]
 }

@@ -50,8 +50,8 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
         return Ok(Vec::new());
     }
     let which: &[Projections] = match (hidden, output) {
-        (true, true) => &[Projections::All, Projections::GateUp, Projections::Down],
-        (true, false) => &[Projections::All, Projections::GateUp],
+        (true, true) => &[Projections::All, Projections::GateUp, Projections::Down, Projections::Gate, Projections::Up],
+        (true, false) => &[Projections::All, Projections::GateUp, Projections::Gate, Projections::Up],
         _ => &[Projections::Down],
     };
     if experts > EXPERTS {

@@ -21,6 +21,9 @@ pub(super) const STANDS_OUT: f64 = 6.0;
 /// Of the squares that the one explains that explains the most, how many another must.
 pub(super) const SMALLEST: f64 = 0.05;
 
+/// How likely it may be by chance that a factor is the root of a whole number.
+const BY_CHANCE: f64 = 1e-3;
+
 /// How often a factor is corrected.
 const ROUNDS: usize = 6;
 
@@ -44,7 +47,7 @@ pub(super) fn fit(bench: &Bench<'_, '_>, candidate: &Candidate) -> Result<Option
     let mut best: Option<(Share, Assumed)> = None;
     for stored in [true, false] {
         let Some(fit) = candidate.factor(bench, stored)? else { continue };
-        for value in near(fit) {
+        for value in roots(fit).into_iter().chain(near(fit)) {
             let error = fit.error.max((value - fit.value).abs());
             let assumed = candidate.assumed(bench, Fit { value, error }, stored);
             let share = bench.share_under(std::slice::from_ref(&assumed))?;
@@ -92,9 +95,17 @@ impl Candidate {
             }
         }
         // A factor is no finer than the weights that it is seen through.
-        let error = error.max(3.0 * Storage::F32.unit_roundoff());
+        let error = error.max(3.0 * Storage::F32.unit_roundoff() * factor.abs().max(1.0));
         Ok((factor.is_finite() && (factor - 1.0).abs() > error).then_some(Fit { value: factor, error }))
     }
+}
+
+/// The root of a whole number that a factor may be, as f32 and as f64 have it.
+fn roots(Fit { value, error }: Fit) -> Vec<f64> {
+    let root = value.powi(2).round().sqrt().copysign(value);
+    // A square is as near to a whole number by chance as its error has room between two.
+    let is_one = (root - value).abs() <= error && 4.0 * value.abs() * error < BY_CHANCE;
+    if is_one { vec![Storage::F32.nearest(root), root] } else { Vec::new() }
 }
 
 /// Numbers near a fitted one, those of few digits first, and itself. What rounds weights has an error of its own, so that the

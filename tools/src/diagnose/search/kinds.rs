@@ -56,7 +56,8 @@ pub(super) static PLUS_ONE: Mistake =
     kind("norm_weight_off_by_one", "one norm multiplies by its weight as another family's does", "all norms do alike");
 pub(super) static COLUMNS: Mistake =
     kind("columns_permuted", "input channels of a weight are in another order", CHECKPOINT);
-pub(super) static TRANSPOSED: Mistake = kind("weight_transposed", "a square weight is transposed", CHECKPOINT);
+pub(super) static TRANSPOSED: Mistake =
+    kind("weight_transposed", "a weight is transposed, if not in its shape, in the order of its elements", CHECKPOINT);
 pub(super) static ROUNDED: Mistake =
     kind("weight_rounded", "a weight is rounded to fewer bits than it is stored in", CHECKPOINT);
 

@@ -65,11 +65,13 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             bench.assumed(&kinds::OTHER_LAYER, change)
         }));
         found.extend(round(tensors));
-        if let Tensors::One(of) = tensors
-            && suspects::is_square(of, &config)
-        {
-            found.push(bench.assumed(&kinds::TRANSPOSED, TensorChange::Transposed(of)));
-        }
+        let is_matrix = match tensors {
+            Tensors::One(of @ Weight::Layer(..)) => suspects::dim(of, &config).is_some_and(|(rows, _)| rows > 1),
+            Tensors::One(of) => suspects::is_square(of, &config),
+            Tensors::Experts(which) => which == Projections::Down,
+            _ => false,
+        };
+        found.extend(is_matrix.then(|| bench.assumed(&kinds::TRANSPOSED, TensorChange::Transposed(tensors))));
     }
     found
 }

@@ -1,4 +1,4 @@
-//! A row of the router times a factor, seen behind the choice of experts.
+//! Rows of the router in another order, or one of them times a factor, seen behind the choice of experts.
 //!
 //! The factor changes the weights of tokens that chose the row's expert, and the choice of some others, of which a derivative tells
 //! nothing: each token says which factor would be its own, and the median of these is where least squares begin.
@@ -11,17 +11,33 @@ use super::factor::{Candidate, STEP, fit};
 use super::suspects::{self, Suspect};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
+use crate::diagnose::catalogue::order::Order;
 use crate::diagnose::catalogue::part::Part;
+use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::failure::Failure;
 
 /// Experts whose rows are looked at.
 const EXPERTS: usize = 16;
+
+/// Into how many parts the rows of more are cut, that may be exchanged.
+const PARTS: usize = 8;
 
 /// Rows that are fitted, those that come nearest first.
 const FITTED: usize = 2;
 
 /// Of the squares that a token's derivative has, of those that have the most, how many one must have to be asked.
 const ASKED: f64 = 1e-3;
+
+/// Rows in the order of devices that have each others', from the last to the first, or by turns.
+fn orders(experts: usize) -> Vec<Order> {
+    let each = if experts > EXPERTS { experts / PARTS } else { 1 };
+    let shifts = (1..experts).filter(|by| by.is_multiple_of(each.max(1)));
+    let shifted = shifts.map(|by| (0..experts).map(|e| Some((e + by) % experts)).collect());
+    let reversed = (0..experts).rev().map(Some).collect();
+    let turns = (2..experts).filter(|n| experts.is_multiple_of(*n));
+    let in_turns = turns.map(|n| (0..experts).map(|e| Some(e % n * (experts / n) + e / n)).collect());
+    shifted.chain([reversed]).chain(in_turns).collect()
+}
 
 /// The rows of experts that tokens were sent to.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
@@ -46,7 +62,10 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
         experts.into_par_iter().map(near).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let fitted = all.iter().take(FITTED).map(|(_, candidate)| fit(bench, candidate));
-    Ok(fitted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    let fitted = fitted.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+    let moved = orders(bench.config().num_local_experts).into_iter();
+    let moved = moved.map(|order| bench.assumed(&kinds::ROWS, TensorChange::Rows(suspect.of, 1, order)));
+    Ok(fitted.chain(moved).collect())
 }
 
 /// By how much the factor is off that most tokens have.

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// Parts that are fitted, those that explain the most first.
 const FITTED: usize = 8;
 
-/// Rows that are named one by one, at most.
+/// Rows that are named one by one, at most, where they do not follow each other.
 const NAMED: usize = 8;
 
 /// Every tensor on the way, whole or in part.
@@ -75,7 +75,10 @@ fn parts(bench: &Bench<'_, '_>, suspect: Suspect, derivative: &Array2<f64>, apar
                 found.push(candidate(Part::Heads(each, heads), of_heads));
             }
         }
-        if !off.is_empty() && off.len() <= NAMED && off.len() < columns {
+        // Whole heads are told as such.
+        let are_heads = suspect.head.is_some_and(|each| off.len().is_multiple_of(each));
+        let are_run = !are_heads && off.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        if !off.is_empty() && (are_run || off.len() <= NAMED) && off.len() < columns {
             found.push(candidate(Part::Rows(off.iter().map(|j| j - first).collect()), off));
         }
     }

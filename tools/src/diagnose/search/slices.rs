@@ -140,7 +140,12 @@ impl Cut {
         {
             (self.parts, self.each, order) = (self.parts / 2, 2 * self.each, halved);
         }
-        let kind = if self.are_inputs { &kinds::COLUMNS } else { &kinds::ROWS };
+        let is_moved = order.iter().enumerate().any(|(part, from)| from.is_some_and(|from| from != part));
+        let kind = match (is_moved, self.are_inputs) {
+            (false, _) => &kinds::ZERO,
+            (true, true) => &kinds::COLUMNS,
+            (true, false) => &kinds::ROWS,
+        };
         bench.assumed(kind, self.change(order))
     }
 }

@@ -52,9 +52,9 @@ pub(super) fn of(bench: &Bench<'_, '_>) -> Vec<Suspect> {
         .collect()
 }
 
-/// So many of the experts that tokens were sent to, those first whose tokens are the furthest off.
+/// So many of the experts that tokens were sent to, those first beside whose tokens the least is off.
 pub(super) fn standing_out(bench: &Bench<'_, '_>, most: usize) -> Vec<usize> {
-    let (mut chosen, Some(experts)) = (chosen(bench), &bench.twin.experts) else { return Vec::new() };
+    let (chosen, Some(experts)) = (chosen(bench), &bench.twin.experts) else { return Vec::new() };
     if chosen.len() <= most {
         return chosen;
     }
@@ -62,15 +62,14 @@ pub(super) fn standing_out(bench: &Bench<'_, '_>, most: usize) -> Vec<usize> {
     // Each token's, whether its experts stand apart there or not.
     let each = off.len() / experts.nrows().max(1);
     let of_token = |token: usize| off[token * each..(token + 1) * each].iter().sum::<f64>();
-    let median = |expert: usize| {
-        let rows = experts.rows().into_iter().enumerate().filter(|(_, chosen)| chosen.iter().any(|e| *e == expert));
-        let mut off: Vec<f64> = rows.map(|(token, _)| of_token(token)).collect();
-        off.sort_by(f64::total_cmp);
-        off[off.len() / 2]
+    let others = |expert: usize| {
+        let rows = experts.rows().into_iter().enumerate().filter(|(_, chosen)| chosen.iter().all(|e| *e != expert));
+        rows.map(|(token, _)| of_token(token)).sum::<f64>()
     };
-    chosen.sort_by(|a, b| median(*b).total_cmp(&median(*a)));
-    chosen.truncate(most);
-    chosen
+    let mut each: Vec<(f64, usize)> = chosen.into_iter().map(|expert| (others(expert), expert)).collect();
+    each.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    each.truncate(most);
+    each.into_iter().map(|(_, expert)| expert).collect()
 }
 
 /// The experts that tokens were sent to.

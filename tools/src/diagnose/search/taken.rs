@@ -11,7 +11,8 @@ use super::suspects;
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::names;
-use crate::diagnose::catalogue::tensors::{Taken, TensorChange};
+use crate::diagnose::catalogue::taken::Taken;
+use crate::diagnose::catalogue::tensors::TensorChange;
 
 /// Every tensor on the way, and each of its layer that it could be taken from.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
@@ -28,9 +29,10 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
         }
         if of.is_norm() {
             let right = u8::from(config.norm_weight == NormWeight::OnePlus);
-            let others =
-                (0..=right + 1).filter(|ones| *ones != right).map(|ones| TensorChange::Ones(of, [ones, right]));
-            found.extend(others.map(|change| bench.assumed(&kinds::PLUS_ONE, change)));
+            let others = (0..=right + 1).filter(|ones| *ones != right);
+            let ways =
+                others.flat_map(|ones| [true, false].map(|stored| TensorChange::Ones(of, [ones, right], stored)));
+            found.extend(ways.map(|change| bench.assumed(&kinds::PLUS_ONE, change)));
         }
     }
     found.extend(exchanged.into_iter().map(|change| bench.assumed(&kinds::EXCHANGED, change)));

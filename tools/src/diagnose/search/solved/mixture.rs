@@ -8,11 +8,12 @@
 //! experts behind it. Expert e was used with the weight wᵢₑ + dᵢₑ, where wᵢₑ is the right one: that is said where the equation
 //! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
 //! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing, and [`outputs`], if they
-//! have others' outputs; behind it, [`choices`] that are
-//! off, [`told`], what tokens have in common, and [`inside`], rows of a gate that have factors.
+//! have others' outputs; behind it, the [`law`] that weights follow, [`choices`] that are off, [`told`], what tokens have in common,
+//! and [`inside`], rows of a gate that have factors.
 
 mod choices;
 mod inside;
+mod law;
 mod outputs;
 mod row;
 mod tokens;
@@ -31,7 +32,7 @@ use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// What may be left of the squares of a difference that the experts' outputs explain. E columns that have nothing to do with it
+/// What may be left of the squares of a difference, and of the sum, that the experts' outputs explain. E columns that have nothing to do with it
 /// leave 1 − E/H of it, at least a half; roundings a seventh as large as the fault leave so much.
 const LEFT: f64 = 0.02;
 
@@ -105,22 +106,35 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         chosen.row(token).iter().zip(w.row(token)).for_each(|(&e, &w)| right[e] += w);
         let none = NONE * right.fold(0.0, |most: f64, w| most.max(*w));
         if !bench.row_is_off(token) {
-            solved.push(Row { token, used: right.clone(), right, none });
+            solved.push(Row { token, used: right.clone(), exact: right.clone(), right, none, same: 0.0 });
             continue;
         }
         let own = apart.row(token);
-        let left = (bench.noise(token).powi(2) / own.dot(&own)).clamp(LEFT, COARSE);
-        let Some(found) = least_squares::solve(outputs.view(), own).filter(|found| found.left < left) else {
+        // A sum that is small beside the right one is near to nothing at all, which says nothing of its experts.
+        let (fault, sum) = (own.dot(&own), &own + &outputs.dot(&right));
+        let left = (LEFT * fault.min(sum.dot(&sum))).max(bench.noise(token).powi(2).min(COARSE * fault));
+        let Some(found) = least_squares::solve(outputs.view(), own).filter(|found| found.left * fault < left) else {
             unsolved.insert(token);
             continue;
         };
-        let none = found.deviation.iter().fold(none, |most, sigma| most.max(CERTAIN * sigma));
-        let more = Array1::from(found.x).mapv(|d| if d.abs() < none { 0.0 } else { d });
+        let error = found.deviation.iter().fold(0.0, |most: f64, sigma| most.max(CERTAIN * sigma));
+        let none = none.max(error);
+        let found = Array1::from(found.x);
+        let exact = &right + &found;
+        let more = found.mapv(|d| if d.abs() < none { 0.0 } else { d });
         values.row_mut(token).scaled_add(1.0, &outputs.dot(&more));
-        solved.push(Row { token, used: &right + &more, right, none });
+        let used = &right + &more;
+        let least =
+            used.iter().filter(|used| used.abs() > none).fold(f64::INFINITY, |least, used| least.min(used.abs()));
+        solved.push(Row { token, used, exact, right, none, same: error / least });
     }
     if !unsolved.is_empty()
         && let Some(found) = mixture.inside(layer, x)?
+    {
+        return Ok(vec![found]);
+    }
+    if unsolved.is_empty()
+        && let Some(found) = mixture.of_law(layer, &solved, &each)?
     {
         return Ok(vec![found]);
     }

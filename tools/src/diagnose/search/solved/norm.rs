@@ -111,12 +111,18 @@ fn input(bench: &Bench<'_, '_>, contract: RoundingContract) -> Result<Option<Arr
         site => way::inputs(site).into_iter().next(),
     };
     let Some(input) = of(bench.site) else { return Ok(None) };
-    // A text model's first layer reads the embedding under a name that nothing shows.
     let x = match bench.rerun(&[], contract, &[input])?.beside.remove(&input) {
         Some(x) => Some(x),
         None => bench.shown_in_all_steps(input)?,
     };
-    if x.is_none() && input == Site::InputsEmbeds { bench.shown_in_all_steps(Site::Embedding) } else { Ok(x) }
+    if x.is_some() || input != Site::InputsEmbeds {
+        return Ok(x);
+    }
+    // A text model's first layer reads the embedding under a name that nothing shows; where no more is shown of it, it is right.
+    match bench.shown_in_all_steps(Site::Embedding)? {
+        None if bench.media().is_empty() => bench.embedded(contract).map(Some),
+        x => Ok(x),
+    }
 }
 
 /// What is said of heads, once if it is the same of all.

@@ -6,7 +6,7 @@
 //! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
 //! wᵢₛ = rᵢₛᵖ / Σₜ rᵢₜᵖ                      solved for p; right is 1
 //! wᵢₛ = exp xᵢₛ / Σₜ exp xᵢₜ                of the weights themselves, or the scores
-//! wᵢₛ = rᵢₛ / maxₜ rᵢₜ
+//! wᵢₛ = rᵢₛ / maxₜ rᵢₜ,  rᵢₛ / √(Σₜ rᵢₜ²),  (rᵢₛ / Σₜ rᵢₜ)²,  or divided by a sum of more scores than were chosen
 //! wᵢₛ = q(σ(q(zᵢₛ))) / Σₜ q(σ(q(zᵢₜ)))      solved for q, or one of both, among what numbers may be rounded to
 //! ```
 //!
@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use ndarray::{Array2, Axis, stack};
+use ndarray::{Array1, Array2, Axis, stack};
 use reference::weights::{LayerWeight, Weight};
 use reference::{Error, LayerSite, Real, RoundingContract, Site, Storage};
 
@@ -49,33 +49,68 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     if chosen.dim() != bench.candidate.dim() || scores.nrows() != chosen.nrows() {
         return Ok(Vec::new());
     }
-    let r = Array2::from_shape_fn(chosen.dim(), |(i, s)| scores[[i, chosen[[i, s]]]]);
-    let same = SAME * Storage::F32.unit_roundoff();
-    if are_same(&bench.ideal, &bench.candidate, same) {
-        return Ok(Vec::new());
+    let own = Weights { right: &bench.ideal, own: &bench.candidate, same: SAME * Storage::F32.unit_roundoff() };
+    let said = own.law(bench, layer, scores, chosen).map(|(said, values)| Solution::new(vec![said], values));
+    let r = of_chosen(scores, chosen);
+    let of_curve = || if own.are_off() { function(&r, &bench.candidate) } else { None };
+    Ok(said.or_else(of_curve).into_iter().collect())
+}
+
+/// Weights of each token's choices.
+pub(super) struct Weights<'a> {
+    /// As they should be.
+    pub(super) right: &'a Array2<f64>,
+    pub(super) own: &'a Array2<f64>,
+    /// How far they may be off to be the same.
+    pub(super) same: f64,
+}
+
+impl Weights<'_> {
+    fn are_off(&self) -> bool {
+        !are_same(self.right, self.own, self.same)
     }
-    let bias = bench.with_model(|model| {
-        let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
-        Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
-    });
-    // A router may have no bias.
-    let biased = bias.ok().filter(|bias| chosen.iter().all(|expert| *expert < bias.len())).map(|bias| {
-        let sums = (&r + &chosen.mapv(|expert| bias[expert])).sum_axis(Axis(1));
-        &r / &sums.insert_axis(Axis(1))
-    });
-    let biased = biased.filter(|values| are_same(values, &bench.candidate, same));
-    let said = biased
-        .map(|values| ("the scores are divided by the sum of those with their bias".to_owned(), values))
-        .or_else(|| left_out(&bench.ideal, &bench.candidate, same))
-        .or_else(|| exchanged(&bench.ideal, &bench.candidate, same))
-        .or_else(|| of_sums(&r, &bench.candidate, same))
-        .or_else(|| in_place(&r, &bench.candidate, same))
-        .or_else(|| of_rows([&bench.ideal, &r], &bench.candidate, same))
-        .or_else(|| rounded(&r, &bench.candidate, same))
-        .or_else(|| steeper(&r, &bench.candidate, same))
-        .or_else(|| power(&r, &bench.candidate, same))
-        .map(|(said, values)| Solution::new(vec![said], values));
-    Ok(said.or_else(|| function(&r, &bench.candidate)).into_iter().collect())
+
+    /// What the weights of chosen experts follow from their scores by, if they are not the right ones; with those that do.
+    pub(super) fn law(
+        &self,
+        bench: &Bench<'_, '_>,
+        layer: usize,
+        scores: &Array2<f64>,
+        chosen: &Array2<usize>,
+    ) -> Option<(String, Array2<f64>)> {
+        let Weights { right, own, same } = *self;
+        if !self.are_off() {
+            return None;
+        }
+        let r = of_chosen(scores, chosen);
+        let bias = bench.with_model(|model| {
+            let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
+            Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
+        });
+        // A router may have no bias.
+        let bias = bias.ok().filter(|bias| bias.len() == scores.ncols());
+        let biased = bias.as_ref().map(|bias| {
+            let sums = (&r + &chosen.mapv(|expert| bias[expert])).sum_axis(Axis(1));
+            &r / &sums.insert_axis(Axis(1))
+        });
+        biased
+            .filter(|values| are_same(values, own, same))
+            .map(|values| ("the scores are divided by the sum of those with their bias".to_owned(), values))
+            .or_else(|| left_out(right, own, same))
+            .or_else(|| exchanged(right, own, same))
+            .or_else(|| of_sums(&r, own, same))
+            .or_else(|| of_more(scores, chosen, bias.as_deref(), own, same))
+            .or_else(|| in_place(&r, own, same))
+            .or_else(|| of_rows([right, &r], own, same))
+            .or_else(|| rounded(&r, own, same))
+            .or_else(|| steeper(&r, own, same))
+            .or_else(|| power(&r, own, same))
+    }
+}
+
+/// The scores of the experts that each token has.
+fn of_chosen(scores: &Array2<f64>, chosen: &Array2<usize>) -> Array2<f64> {
+    Array2::from_shape_fn(chosen.dim(), |(i, s)| scores[[i, chosen[[i, s]]]])
 }
 
 fn are_same(a: &Array2<f64>, b: &Array2<f64>, same: f64) -> bool {
@@ -162,17 +197,47 @@ fn in_place(r: &Array2<f64>, w: &Array2<f64>, same: f64) -> Option<(String, Arra
     are_same(&divided, w, same).then(|| (said.to_owned(), divided))
 }
 
-/// What a softmax makes of the weights or the scores, and scores that are divided by the largest.
+/// Scores divided by the sum of more than were chosen: the next one's, too, or all.
+fn of_more(
+    scores: &Array2<f64>,
+    chosen: &Array2<usize>,
+    bias: Option<&[f64]>,
+    w: &Array2<f64>,
+    same: f64,
+) -> Option<(String, Array2<f64>)> {
+    let r = of_chosen(scores, chosen);
+    let next = |i: usize| {
+        let row = scores.row(i);
+        let others = (0..row.len()).filter(|e| chosen.row(i).iter().all(|own| own != e));
+        let ranked = |e: usize| row[e] + bias.map_or(0.0, |bias| bias[e]);
+        others.max_by(|a, b| ranked(*a).total_cmp(&ranked(*b))).map_or(0.0, |e| row[e])
+    };
+    let sums = r.sum_axis(Axis(1));
+    let of_next = Array1::from_shape_fn(sums.len(), |i| sums[i] + next(i));
+    let k = chosen.ncols();
+    let ways = [
+        (format!("the scores are divided by the sum of {} that are chosen first, and {k} are used", k + 1), of_next),
+        ("the scores are divided by the sum of all experts'".to_owned(), scores.sum_axis(Axis(1))),
+    ];
+    let of = |(said, sums): (String, Array1<f64>)| (said, &r / &sums.insert_axis(Axis(1)));
+    ways.into_iter().map(of).find(|(_, values)| are_same(values, w, same))
+}
+
+/// What a softmax makes of the weights or the scores, weights that are multiplied with twice, and scores that are divided by the
+/// largest, or by what makes the sum of their squares 1.
 fn of_rows([right, r]: [&Array2<f64>; 2], w: &Array2<f64>, same: f64) -> Option<(String, Array2<f64>)> {
     let softmax = |x: &Array2<f64>| {
         let weights = x.mapv(f64::exp);
         let sums = weights.sum_axis(Axis(1)).insert_axis(Axis(1));
         weights / sums
     };
+    let root = r.map_axis(Axis(1), |row| row.dot(&row).sqrt());
     let largest = r.map_axis(Axis(1), |row| row.fold(0.0_f64, |largest, x| largest.max(*x)));
     let ways = [
         ("the weights go through a softmax once more", softmax(right)),
         ("the weights are the softmax of the scores", softmax(r)),
+        ("the weights count twice: each is its square", right.mapv(|w| w * w)),
+        ("the scores are divided by the root of the sum of their squares", r / root.insert_axis(Axis(1))),
         ("the scores are divided by the largest of them", r / largest.insert_axis(Axis(1))),
     ];
     let found = ways.into_iter().find(|(_, values)| are_same(values, w, same));

@@ -1,4 +1,4 @@
-//! Tokens that have other experts than they should, each weighed as its score has it: the router's choice is off, which is not shown.
+//! Tokens that have other experts than they should: the router's choice is off, which is not shown, or its scores are.
 
 use std::collections::BTreeSet;
 
@@ -61,6 +61,27 @@ pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize
         solved.len(),
         listed(each)
     )))
+}
+
+/// The same where they are not weighed so, of tokens that have as many experts as they should: scores are others.
+pub(super) fn told_others(solved: &[Row]) -> Option<String> {
+    let sets = |row| [set(row, |row| &row.used), set(row, |row| &row.right)];
+    let all = solved.iter().map(|row| (row.token, sets(row)));
+    let off: Vec<(usize, [BTreeSet<usize>; 2])> = all.filter(|(_, [used, right])| used != right).collect();
+    let as_many = off.iter().filter(|(_, [used, right])| used.len() >= right.len() && !right.is_subset(used)).count();
+    if off.len() < FEWEST || 4 * as_many < 3 * off.len() {
+        return None;
+    }
+    let each = off.iter().map(|(token, [used, right])| {
+        let [more, less] = [used - right, right - used].map(listed);
+        format!("{more} for {less} at token {token}")
+    });
+    Some(format!(
+        "{} of {} tokens have other experts than they should, and weights that their scores do not give them: expert {}",
+        off.len(),
+        solved.len(),
+        listed(each)
+    ))
 }
 
 /// The experts that count.

@@ -7,8 +7,12 @@ pub(super) struct Row {
     pub(super) token: usize,
     /// As the router has them; 0 where it did not choose.
     pub(super) right: Array1<f64>,
-    /// As values have them.
+    /// As values have them, those that are the right ones but for rounding as these.
     pub(super) used: Array1<f64>,
+    /// The same of all experts that the router chose, whatever rounding leaves.
+    pub(super) exact: Array1<f64>,
     /// Below which a weight is none.
     pub(super) none: f64,
+    /// How far one that is used may be off, as a share.
+    pub(super) same: f64,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use ndarray::{Array1, Array2};
 
+use super::choices;
 use super::row::Row;
 use crate::diagnose::search::solved::listed::listed;
 use crate::diagnose::search::solved::rule::{self, Entry};
@@ -34,6 +35,10 @@ pub(super) fn of_solved(solved: &[Row], chosen: &Array2<usize>) -> Vec<String> {
     }
     if let Some(exchanged) = told_exchanged(solved) {
         return vec![exchanged];
+    }
+    let is_replaced = !lost.is_empty() && replaced(&lost, &of).is_some();
+    if let Some(others) = choices::told_others(solved).filter(|_| !is_replaced) {
+        return vec![others];
     }
     if lost.is_empty() {
         said.extend(told_more(solved));
@@ -95,16 +100,7 @@ fn shifted(solved: &[Row], all: &[Entry], shift: usize) -> Option<Vec<Entry>> {
 
 /// What became of the outputs that a sum lacks: another expert's in their place, or nothing.
 fn told_lost<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row) -> String {
-    let experts = of(&lost[0]).right.len();
-    let instead = |entry: &Entry| {
-        let row = of(entry);
-        let wanted = row.right[entry.expert];
-        let more = |e: usize| row.used[e] - row.right[e];
-        let is = |e: &usize| more(*e) > row.none && (more(*e) - wanted).abs() <= SAME * wanted.abs() + row.none;
-        (0..experts).find(is)
-    };
-    let places: Option<Vec<usize>> = lost.iter().map(instead).collect();
-    let what = match &places {
+    let what = match &replaced(lost, of) {
         Some(places) => {
             let told = lost.iter().zip(places);
             let told = told.map(|(entry, e)| format!("{e} for {} at token {}", entry.expert, entry.token));
@@ -113,6 +109,18 @@ fn told_lost<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row)
         None => "what an expert says is left out of the sum".to_owned(),
     };
     format!("{what}: {}", told_where(lost, all))
+}
+
+/// The experts whose outputs stand in the place of those that a sum lacks, if there is one for each.
+fn replaced<'r>(lost: &[Entry], of: &impl Fn(&Entry) -> &'r Row) -> Option<Vec<usize>> {
+    let instead = |entry: &Entry| {
+        let row = of(entry);
+        let wanted = row.right[entry.expert];
+        let more = |e: usize| row.used[e] - row.right[e];
+        let is = |e: &usize| more(*e) > row.none && (more(*e) - wanted).abs() <= SAME * wanted.abs() + row.none;
+        (0..row.right.len()).find(is)
+    };
+    lost.iter().map(instead).collect()
 }
 
 /// Where each token's weights are those of its experts in another order.
