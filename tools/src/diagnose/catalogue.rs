@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`mistake`], what one is; [`assumption`], the reference with mistakes assumed; [`instead`], a tensor that
 //! holds another site's values; [`weights`], mistakes in loading; [`tensors`], what a search finds in them: a [`part`] times a
-//! factor that was [`fit`], another [`order`], another [`grid`], other [`scales`], what is [`taken`] from another; then the mistakes themselves, by operator;
-//! [`list`], all of them.
+//! factor that was [`fit`], another [`order`], another [`grid`], other [`scales`], what is [`taken`] from another; then the
+//! mistakes themselves, by operator; [`list`], all of them.
 
 pub mod assumption;
 pub mod attention;
