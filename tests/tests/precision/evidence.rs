@@ -1,0 +1,72 @@
+//! `tools/src/judge/profile/evidence.rs`: what little a candidate shows of its precision.
+
+use std::path::Path;
+
+use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
+use fixtures::{Dtype, Tensor};
+use reference::Storage;
+
+use crate::cli::parity;
+
+/// Some of what a precision makes, under another of which nothing is known.
+fn shown_of(case: &str, how: &[&str], is_shown: fn(&str) -> bool, last: bool, path: &Path) {
+    let ran = path.with_extension("ran.safetensors");
+    let run = [&["run", case, "--out", ran.to_str().expect("a path")], how].concat();
+    let done = parity(path.parent().expect("a folder"), &run);
+    assert_eq!(done.code, Some(0), "{done}");
+    let all = Dump::open(&ran).expect("it was just written");
+    let mut writer = DumpWriter::create(path).expect("writable");
+    for name in all.names().filter(|name| is_shown(name)) {
+        let tensor = all.tensor(name).expect("it is listed");
+        let width = *tensor.shape().last().expect("axes");
+        let rows = if last { 1 } else { tensor.len() / width };
+        let tensor = if matches!(tensor.dtype(), Dtype::F64 | Dtype::F32) {
+            let values = tensor.values::<f64>().split_off(tensor.len() - rows * width);
+            Tensor::stored(Storage::F32, vec![rows, width], values).expect("its rows")
+        } else {
+            tensor
+        };
+        writer.write(name, &tensor).expect("writable");
+    }
+    writer
+        .finish(&Manifest {
+            producer: None,
+            precision: None,
+            semantics: None,
+            ..all.manifest().expect("it has one").clone()
+        })
+        .expect("writable");
+}
+
+/// Of logits that are wrong, one or another of the coarse precisions is the nearest: none is taken that does not make them right.
+#[test]
+fn no_coarse_precision_hides_what_is_wrong() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let verified = |case: &str| parity(folder.path(), &["verify", case, "dump.safetensors"]);
+    let is_logits = |name: &str| name == "logits";
+    for (case, how) in [("m2-gqa3-f32", "transformers_f32"), ("m2-f16-weights-f32", "llama_cpp,attention=flash_f16")] {
+        shown_of(case, &["--precision", how], is_logits, true, &path);
+        assert!(verified(case).stdout.contains("\nPASS"), "{case}: {}", verified(case));
+        for wrong in ["score_scale=0.4", "score_scale=0.27"] {
+            shown_of(case, &["--precision", how, "--semantics", &format!("released,{wrong}")], is_logits, true, &path);
+            let found = verified(case);
+            assert!(!found.stdout.contains("\nPASS"), "{case}, {wrong}: {found}");
+        }
+    }
+}
+
+/// What a router makes is f32, whatever it reads.
+#[test]
+fn routing_alone_of_a_narrow_run() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("dump.safetensors");
+    let is_routing = |name: &str| name.ends_with("mlp.gate.1") || name.ends_with("mlp.gate.2");
+    for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
+        shown_of(case, &["--precision", "transformers_bf16"], is_routing, false, &path);
+        let found = parity(folder.path(), &["verify", case, "dump.safetensors"]);
+        assert!(found.code == Some(0) && found.stdout.contains("transformers_bf16"), "{case}: {found}");
+    }
+}
