@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
 use fixtures::golden::differences_in;
 use fixtures::golden::engines::ran;
 use tests::repository;
@@ -59,6 +61,27 @@ fn right_engines_pass_and_wrong_ones_are_at_fault_where_they_are_wrong() {
         judged += 1;
     }
     assert_eq!(judged, 14, "dumps that were judged");
+}
+
+/// llama.cpp rounds what attention reads to f16: its logits alone show that, where it is right, and where it is wrong no precision does.
+#[test]
+fn logits_alone() {
+    let temporary = tempfile::tempdir().expect("a temporary folder");
+    let path = temporary.path().join("dump.safetensors");
+    for made in ran(&folder("llama.cpp")).expect("they are listed") {
+        let whole = Dump::open(&folder("llama.cpp").join(&made.file)).expect("it is whole");
+        let mut writer = DumpWriter::create(&path).expect("writable");
+        for name in whole.names().filter(|name| name.ends_with("result_output")) {
+            writer.write(name, &whole.tensor(name).expect("it is listed")).expect("writable");
+        }
+        writer.finish(&Manifest { producer: None, ..whole.manifest().expect("it has one").clone() }).expect("writable");
+        let reports = reports(&path, &folder("cases").join(&made.case));
+        let [report] = &reports[..] else { panic!("{}: {} requests", made.file, reports.len()) };
+        let is_right = made.fault.is_none();
+        let (conclusion, precision) = (report.conclusion(), report.header.precision.to_string());
+        let expected = if is_right { Conclusion::Pass } else { Conclusion::Fail };
+        assert_eq!((conclusion, precision.contains("llama_cpp")), (expected, is_right), "{}: {precision}", made.file);
+    }
 }
 
 #[test]

@@ -46,7 +46,6 @@ fn report() -> Report {
             candidate: format!("{HOSTILE}.safetensors"),
             precision: RoundingContract::FUSED,
             precision_from: "the dump's manifest".to_owned(),
-            precision_is_open: false,
             semantics: Semantics::default(),
             steps: vec![512],
             shown: Vec::new(),

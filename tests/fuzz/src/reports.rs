@@ -66,7 +66,6 @@ fn with(text: &str, number: f64) -> Report {
         candidate: text.to_owned(),
         precision: RoundingContract::FUSED,
         precision_from: text.to_owned(),
-        precision_is_open: false,
         semantics: Semantics::DOCUMENTS,
         steps: vec![1],
         shown: Vec::new(),

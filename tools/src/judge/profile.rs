@@ -2,7 +2,7 @@
 //!
 //! Agreement chooses among what engines' profiles document; it decides no value, no bound and no verdict.
 
-pub mod evidence;
+mod evidence;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,15 +30,6 @@ pub struct FoundPrecision {
     pub bits: f64,
     /// The profile that documents it.
     pub profile: &'static str,
-}
-
-impl FoundPrecision {
-    /// The same, but for the contract.
-    pub fn in_contract(self, compared: &Compared<'_>, contract: RoundingContract) -> Result<Self, Failure> {
-        let agreement = compared.agreement_at(contract, |_| true)?;
-        let (share, bits) = agreement.unwrap_or((self.share, self.bits));
-        Ok(FoundPrecision { contract, share, bits, ..self })
-    }
 }
 
 /// By what share more bits have to agree for another profile to count where values were converted when they were saved: a quarter
@@ -108,6 +99,17 @@ pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<Found
         best = better(best, found, more);
     }
     Ok(best)
+}
+
+/// The first of the profiles in which all is f32.
+pub fn plain_f32() -> &'static Profile {
+    let is_plain = |profile: &&Profile| profile.contract.activations == Storage::F32 && !profile.contract.narrows();
+    PROFILES.iter().find(is_plain).expect("transformers' is")
+}
+
+/// A profile in its own mode; `None` where the candidate shows nothing to agree with.
+pub fn in_profile(compared: &Compared<'_>, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
+    plain(profile, profile.contract, &mut |contract| compared.agreement_at(contract, |_| true))
 }
 
 /// The first of two, unless so much more bits agree with the second.

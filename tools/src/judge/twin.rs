@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ndarray::Array2;
+use ndarray::{Array2, Zip};
 use reference::models::decoder::Decoder;
 use reference::rounding::{AttentionRound, ExpertSum, NormInput};
 use reference::run::Run;
@@ -28,9 +28,6 @@ use crate::failure::Failure;
 /// Runs in other orders where activations are wide, by which the share of values that differ is predicted.
 const REPLAYS_OF_WIDE: u64 = 7;
 
-/// Runs in other orders that tell how many bits a right candidate has of the twin: orders of magnitude are wanted.
-const REPLAYS_OF_BITS: u64 = 3;
-
 /// A twin on its way through a model.
 pub(crate) struct Twin<'m> {
     model: &'m Decoder<'m>,
@@ -40,8 +37,6 @@ pub(crate) struct Twin<'m> {
     structures: Structures,
     /// Whether all roundings since the last residual stream that the candidate shows are performed.
     is_known: bool,
-    /// Whether it says how many bits of its own its runs in other orders have.
-    tells_bits: bool,
 }
 
 impl<'m> Twin<'m> {
@@ -50,19 +45,12 @@ impl<'m> Twin<'m> {
         let is_narrow = matches!(contract.shown(), Storage::F16 | Storage::Bf16);
         let replays = if is_narrow { REPLAYS } else { REPLAYS_OF_WIDE };
         let replays = (0..replays).map(|_| State::new(model)).collect();
-        let (main, structures) = (State::new(model), Structures::default());
-        Twin { model, contract, main, replays, structures, is_known: true, tells_bits: false }
+        Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
     }
 
     /// One that predicts nothing, and says how choices stand, too: it tells precisions apart.
     pub(crate) fn alone(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
         Twin { replays: Vec::new(), ..Twin::new(model, contract) }
-    }
-
-    /// One that says how many bits of it a right candidate has.
-    pub(crate) fn of_bits(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
-        let replays = (0..REPLAYS_OF_BITS).map(|_| State::new(model)).collect();
-        Twin { replays, tells_bits: true, ..Twin::new(model, contract) }
     }
 
     /// Goes on from a candidate's residual stream.
@@ -98,12 +86,9 @@ impl<'m> Twin<'m> {
                 let candidate = loaded.value(own.site)?;
                 let keeps = Structures::are_looked_at(shown_in(own.site, &self.contract, &candidate));
                 replays.add(&own.value, &other.value, keeps);
-                if self.tells_bits {
-                    replays.bits += mean_bits(&own.value, &other.value);
-                }
             }
         }
-        let (mut agreements, mut expected_bits) = (HashMap::new(), HashMap::new());
+        let mut agreements = HashMap::new();
         if self.replays.is_empty() {
             agreements.extend(choices.iter().map(|choice| (choice.own.site, choice.own.agreement())));
         }
@@ -113,9 +98,6 @@ impl<'m> Twin<'m> {
         for (Stored { site, value: own, is_known, way, .. }, replays) in own.iter().zip(replays) {
             let candidate = loaded.value(*site)?;
             agreements.insert(*site, agreement(own, &candidate, &replays));
-            if self.tells_bits {
-                expected_bits.insert(*site, replays.bits / replays.count.max(1) as f64);
-            }
             let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
             let is_after = |experts: &&(Site, Array2<usize>)| *site > experts.0 && tokens == experts.1.nrows();
             let shown = Shown {
@@ -133,7 +115,7 @@ impl<'m> Twin<'m> {
                 self.structures.add(self.model.config(), &shown);
             }
         }
-        Ok(Stands { agreements, exchanged, expected_bits })
+        Ok(Stands { agreements, exchanged })
     }
 
     /// What each site that it went through says of structure in the disagreements.
@@ -148,8 +130,6 @@ pub(crate) struct Stands {
     pub(crate) agreements: HashMap<Site, Agreement>,
     /// Choices that the twin is nowhere near to making.
     pub(crate) exchanged: HashMap<Site, Exchanged>,
-    /// The share of bits of each site that a right candidate has, where that is told.
-    pub(crate) expected_bits: HashMap<Site, f64>,
 }
 
 /// A choice of the twin's, and those of its runs in other orders.
@@ -166,8 +146,6 @@ struct Replays {
     count: usize,
     /// How many values of all of them are not the twin's.
     unequal: usize,
-    /// Shares of bits that are the twin's, added up, where that is told.
-    bits: f64,
     /// Their values, which an f32 holds, where these are looked at.
     values: Vec<Array2<f32>>,
 }
@@ -183,16 +161,14 @@ impl Replays {
 
 /// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
 fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
-    let equal = own.iter().zip(candidate).filter(|(a, b)| a == b).count();
-    let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
-    Agreement { count: own.len(), equal, bits: mean_bits(own, candidate), unequal_expected }
-}
-
-/// The share of bits that agree, on average.
-fn mean_bits(own: &Array2<f64>, other: &Array2<f64>) -> f64 {
+    let (mut equal, mut bits) = (0, 0.0);
     let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
-    let bits = own.iter().zip(other).map(|(a, b)| if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) });
-    bits.sum::<f64>() / own.len() as f64
+    Zip::from(own).and(candidate).for_each(|a, b| {
+        equal += usize::from(a == b);
+        bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
+    });
+    let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
+    Agreement { count: own.len(), equal, bits: bits / own.len() as f64, unequal_expected }
 }
 
 /// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.

@@ -1,6 +1,6 @@
 //! Puts a candidate next to the reference, under all lenses at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ use crate::judge::loaded::Loaded;
 use crate::judge::significance::Significant;
 use crate::judge::state::{Pass, Phase, State};
 use crate::judge::track::Track;
-use crate::judge::twin::{Stands, Twin};
+use crate::judge::twin::Twin;
 use crate::judge::verdict::SiteReport;
 
 /// What to verify, and how.
@@ -128,37 +128,18 @@ impl Verification<'_> {
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
     pub fn agreements(&self) -> Result<Vec<(At, Agreement)>, Failure> {
-        let stands = self.stands(Twin::alone(self.model, self.contract))?;
-        let mut agreements: Vec<(At, Agreement)> = stands
-            .into_iter()
-            .flat_map(|(step, stands)| stands.agreements.into_iter().map(move |(site, own)| (At { step, site }, own)))
-            .collect();
-        agreements.sort_by_key(|(at, _)| *at);
-        Ok(agreements)
-    }
-
-    /// The share of bits at each site that are those of the candidate's twin, and that a right candidate has of it.
-    pub(super) fn bits(&self) -> Result<BTreeMap<At, (f64, f64)>, Failure> {
-        let stands = self.stands(Twin::of_bits(self.model, self.contract))?;
-        let of_phase = |(step, stands): (usize, Stands)| {
-            let expected = stands.expected_bits;
-            let seen = stands.agreements.into_iter();
-            seen.filter_map(move |(site, own)| Some((At { step, site }, (own.bits, *expected.get(&site)?))))
-        };
-        Ok(stands.into_iter().flat_map(of_phase).collect())
-    }
-
-    /// How the candidate stands to a twin, phase by phase, with the step of each.
-    fn stands(&self, mut twin: Twin<'_>) -> Result<Vec<(usize, Stands)>, Failure> {
-        let mut all = Vec::new();
+        let mut twin = Twin::alone(self.model, self.contract);
+        let mut agreements = Vec::new();
         self.each_phase(|phase, pass, loaded, stream| {
             if let Some(stream) = stream {
                 twin.jump(&stream);
             }
-            all.push((loaded.step(), twin.advance(phase, pass, loaded)?));
+            let of_phase = twin.advance(phase, pass, loaded)?.agreements.into_iter();
+            agreements.extend(of_phase.map(|(site, agreement)| (At { step: loaded.step(), site }, agreement)));
             Ok(())
         })?;
-        Ok(all)
+        agreements.sort_by_key(|(at, _)| *at);
+        Ok(agreements)
     }
 
     /// How the values at each site stand to those of the candidate's exact twin, `None` where its precision fixes no order of

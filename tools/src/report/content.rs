@@ -18,7 +18,7 @@ use crate::judge::agreement::Agreement;
 use crate::judge::decoded::Decoded;
 use crate::judge::exact::Exactness;
 use crate::judge::found::Found;
-use crate::judge::verdict::{JudgedBy, SiteReport, Verdict};
+use crate::judge::verdict::{SiteReport, Verdict};
 
 /// A comparison of one candidate with the reference.
 #[derive(Debug, Clone, Serialize)]
@@ -61,17 +61,6 @@ pub enum Conclusion {
     Fail,
 }
 
-/// What a report says whose precision nothing shows.
-const OPEN: &str = "nothing shows that it was computed in this precision, whose noise hides much: give --precision, or dump more, such \
-                    as every layer's output";
-
-/// Takes a verdict back that the noise of a precision alone allows.
-fn leave_open(report: &mut SiteReport) {
-    if report.verdict == Verdict::Within && matches!(report.judged_by, JudgedBy::NoiseFloor(_)) {
-        report.verdict = Verdict::Inconclusive;
-    }
-}
-
 /// The version of the JSON schema.
 pub const SCHEMA: u32 = 3;
 
@@ -89,10 +78,6 @@ impl Report {
         missing.retain(|site| selection.has(*site));
         if sites.is_empty() {
             return Err(nothing_compared(&header, &shown, selection));
-        }
-        if header.precision_is_open {
-            sites.iter_mut().for_each(leave_open);
-            header.notes.push(OPEN.to_owned());
         }
         let coverage = Coverage::of(operators, &header, &sites);
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
@@ -115,9 +100,7 @@ impl Report {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
-        } else if (self.decode.is_none() || self.header.precision_is_open)
-            && self.count(Verdict::Inconclusive) == self.sites.len()
-        {
+        } else if self.decode.is_none() && self.count(Verdict::Inconclusive) == self.sites.len() {
             Conclusion::Inconclusive
         } else {
             Conclusion::Pass

@@ -23,8 +23,6 @@ pub struct Header {
     pub precision: RoundingContract,
     /// From where that is known.
     pub precision_from: String,
-    /// Whether nothing that the candidate shows tells that it is that.
-    pub precision_is_open: bool,
     /// The reading of the documents.
     #[serde(with = "as_text")]
     pub semantics: Semantics,

@@ -51,8 +51,6 @@ pub(super) struct Subject<'a> {
     pub(super) candidate: String,
     /// From where the candidate's precision is known.
     pub(super) precision_from: String,
-    /// Whether nothing shows that it is that.
-    pub(super) precision_is_open: bool,
     /// What else the reader should know.
     pub(super) notes: Vec<String>,
     /// The prompt, and what the candidate decoded after it.
@@ -229,7 +227,6 @@ fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
         candidate: subject.candidate.clone(),
         precision: subject.comparison.contract,
         precision_from: subject.precision_from.clone(),
-        precision_is_open: subject.precision_is_open,
         semantics,
         steps: steps.iter().map(Vec::len).collect(),
         shown: TowerPass::of(media, config.vision.as_ref()),

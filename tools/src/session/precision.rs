@@ -13,8 +13,7 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
-use crate::judge::profile::evidence::Evidence;
-use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find};
+use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find, in_profile, plain_f32};
 use crate::judge::stored::storage_at;
 
 /// A contract, and from where it is known.
@@ -26,8 +25,6 @@ pub struct Known {
     pub from: String,
     /// Whether that is from the values, among documented precisions.
     pub is_found: bool,
-    /// Whether nothing shows that it is that, and no other.
-    pub is_open: bool,
     /// That the values are coarser than this says, or were converted when they were saved, where they are.
     pub coarser: Option<String>,
 }
@@ -51,7 +48,7 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
         (None, None) => return found(dump, compared),
     };
-    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false, is_open: false })
+    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false })
 }
 
 /// The documented precision that agrees best with what activations are stored in.
@@ -94,7 +91,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     }
     let Some(mut found) = found else {
         let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
-        return Ok(Known { contract, from: stored, is_found: false, is_open: false, coarser: None });
+        return Ok(Known { contract, from: stored, is_found: false, coarser: None });
     };
     autocast::require_known(compared, apart, &found)?;
     let is_as_computed = found.contract.saved == Storage::Real;
@@ -130,14 +127,11 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         let plain = if types.iter().any(is_wide) { plain } else { saved };
         found = or_of(compared, found, &Sought { stream: Storage::F32, ..plain })?;
     }
-    let mut is_open = false;
-    if activations == Storage::F32 && found.contract.saved == Storage::Real {
-        let of_f32 = plain_f32();
-        match compared.evidence(found.contract, of_f32)? {
-            Evidence::Shown => {}
-            Evidence::Possible => is_open = true,
-            Evidence::Contrary => found = found.in_contract(compared, of_f32)?,
-        }
+    if activations == Storage::F32
+        && found.contract.saved == Storage::Real
+        && !compared.shows(found.contract, plain_f32().contract)?
+    {
+        found = in_profile(compared, plain_f32())?.unwrap_or(found);
     }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
@@ -152,13 +146,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         )
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
-    Ok(Known { contract: *contract, from, is_found: true, is_open, coarser })
-}
-
-/// The first of the documented precisions in which all is f32.
-fn plain_f32() -> RoundingContract {
-    let is_plain = |contract: &RoundingContract| contract.activations == Storage::F32 && !contract.narrows();
-    PROFILES.iter().map(|profile| profile.contract).find(is_plain).unwrap_or(RoundingContract::EAGER_F32)
+    Ok(Known { contract: *contract, from, is_found: true, coarser })
 }
 
 /// What was found, or what is sought besides, if clearly more bits agree with that.
@@ -181,7 +169,7 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
-    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, is_open: false, coarser: None })
+    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None })
 }
 
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.

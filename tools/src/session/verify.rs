@@ -149,7 +149,6 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
         },
         candidate: format!("{path}{producer}"),
         precision_from: dumped.known.from.clone(),
-        precision_is_open: dumped.known.is_open,
         notes: notes(dumped, (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some())),
         prompt: &dumped.prompt,
         whole: values.request().is_none_or(|request| request.absent == 0),
