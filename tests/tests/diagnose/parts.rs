@@ -219,6 +219,7 @@ fn rows_of_the_router_behind_the_choice() {
     };
     said([4, 5, 6, 7, 0, 1, 2, 3], "0 to 3 have those of 4 to 7, 4 to 7 have those of 0 to 3");
     said([7, 6, 5, 4, 3, 2, 1, 0], "0 has those of 7, 1 has those of 6");
+    said([0, 4, 1, 5, 2, 6, 3, 7], "1 has those of 4, 2 has those of 1");
 }
 
 /// Of experts, in the sum of what they give: one projection of two, channels that are packed otherwise, a part of one, or of all.

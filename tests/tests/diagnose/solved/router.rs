@@ -131,6 +131,20 @@ fn weights_are_told_behind_their_sum_too() {
         &r / &sums(scores)
     };
     both(&of_all, "the scores are divided by the sum of all experts'");
+    let of_one_more = |model: &Decoder<'_>, shown: &Shown| {
+        let bias = model.weights().get(Weight::Layer(1, LayerWeight::CorrectionBias)).expect("it is there");
+        let bias: Vec<f32> = bias.dense::<f32>().into_iter().collect();
+        let chosen = &shown.chosen[&Site::Layer(1, LayerSite::GateExperts)];
+        let scores = shown.of(1, LayerSite::GateScores);
+        let k = chosen.ncols();
+        let first = |token: usize| {
+            let mut ranked: Vec<usize> = (0..bias.len()).collect();
+            ranked.sort_by(|a, b| (scores[[token, *b]] + bias[*b]).total_cmp(&(scores[[token, *a]] + bias[*a])));
+            ranked[..=k].iter().map(|e| scores[[token, *e]]).sum::<f32>()
+        };
+        Array2::from_shape_fn(chosen.dim(), |(token, slot)| scores[[token, chosen[[token, slot]]]] / first(token))
+    };
+    both(&of_one_more, "the scores are divided by the sum of 4 that are chosen first, and 3 are used");
 }
 
 #[test]

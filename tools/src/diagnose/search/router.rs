@@ -31,7 +31,7 @@ const ASKED: f64 = 1e-3;
 /// Rows in the order of devices that have each others', from the last to the first, or by turns.
 fn orders(experts: usize) -> Vec<Order> {
     let each = if experts > EXPERTS { experts / PARTS } else { 1 };
-    let shifts = (1..experts).filter(|by| by.is_multiple_of(each.max(1)));
+    let shifts = (1..experts).filter(|by| by.is_multiple_of(each));
     let shifted = shifts.map(|by| (0..experts).map(|e| Some((e + by) % experts)).collect());
     let reversed = (0..experts).rev().map(Some).collect();
     let turns = (2..experts).filter(|n| experts.is_multiple_of(*n));

@@ -32,8 +32,8 @@ use super::solution::Solution;
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
-/// What may be left of the squares of a difference, and of the sum, that the experts' outputs explain. E columns that have nothing to do with it
-/// leave 1 − E/H of it, at least a half; roundings a seventh as large as the fault leave so much.
+/// What may be left of the squares of a difference, and of the sum, that the experts' outputs explain. E columns that have nothing
+/// to do with it leave 1 − E/H of it, at least a half; roundings a seventh as large as the fault leave so much.
 const LEFT: f64 = 0.02;
 
 /// The same where roundings of that size are known to be there: of a third of the fault.

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 
 /// How far weights may be off, in roundings of f32, to be the same: a score, a sum of up to eight, a quotient and a product on both
 /// sides.
-const SAME: f64 = 16.0;
+pub(super) const SAME: f64 = 16.0;
 
 /// How many standard deviations a number is from none that is told.
 const CERTAIN: f64 = 8.0;
@@ -83,12 +83,7 @@ impl Weights<'_> {
             return None;
         }
         let r = of_chosen(scores, chosen);
-        let bias = bench.with_model(|model| {
-            let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
-            Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
-        });
-        // A router may have no bias.
-        let bias = bias.ok().filter(|bias| bias.len() == scores.ncols());
+        let bias = bias(bench, layer).filter(|bias| bias.len() == scores.ncols());
         let biased = bias.as_ref().map(|bias| {
             let sums = (&r + &chosen.mapv(|expert| bias[expert])).sum_axis(Axis(1));
             &r / &sums.insert_axis(Axis(1))
@@ -106,6 +101,13 @@ impl Weights<'_> {
             .or_else(|| steeper(&r, own, same))
             .or_else(|| power(&r, own, same))
     }
+}
+
+/// What a router adds to scores to choose by; it may have none.
+pub(super) fn bias(bench: &Bench<'_, '_>, layer: usize) -> Option<Vec<f64>> {
+    let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
+    let bias = bench.with_model(|model| Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>()));
+    bias.ok().map(|bias| bias.into_iter().collect())
 }
 
 /// The scores of the experts that each token has.

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use ndarray::{Array2, Axis};
-use reference::weights::{LayerWeight, Weight};
-use reference::{Error, LayerSite, RoundingContract, Site};
+use reference::{LayerSite, RoundingContract, Site};
 
 use super::row::Row;
 use crate::diagnose::chosen::scores::Made;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::listed::listed;
+use crate::diagnose::search::solved::routing::bias;
 use crate::failure::Failure;
 
 /// How far a weight may be from its score's share, as a share: what bf16 leaves of it, several times.
@@ -42,13 +42,9 @@ pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize
     if off.is_empty() || !solved.iter().zip(&used).all(follows) {
         return Ok(None);
     }
-    let bias = bench.with_model(|model| {
-        let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
-        Ok(model.weights().get(of).map_err(Error::from)?.dense::<f64>().into_iter().collect::<Vec<f64>>())
-    });
     let tokens: Vec<usize> = solved.iter().map(|row| row.token).collect();
     let logits: Array2<f64> = logits.select(Axis(0), &tokens);
-    let by = bias.ok().filter(|bias| bias.len() == logits.ncols() && off.len() >= FEWEST);
+    let by = bias(bench, layer).filter(|bias| bias.len() == logits.ncols() && off.len() >= FEWEST);
     let by = by.and_then(|bias| Made { logits: &logits, bias: &bias, chosen: &used }.by());
     let each = off.iter().map(|i| {
         let [more, less] = [&used[*i] - &right[*i], &right[*i] - &used[*i]].map(listed);

@@ -8,12 +8,9 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use super::Mixture;
 use super::row::Row;
-use crate::diagnose::search::solved::routing::Weights;
+use crate::diagnose::search::solved::routing::{SAME, Weights};
 use crate::diagnose::search::solved::solution::Solution;
 use crate::failure::Failure;
-
-/// How far weights that are solved for may be off at least, in roundings of f32: those of a router that shows them.
-const SAME: f64 = 16.0;
 
 /// How far at most, as a share, for one law to be told from another.
 const COARSEST: f64 = 0.05;
