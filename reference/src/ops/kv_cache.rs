@@ -11,7 +11,7 @@
 //!   of x, too.
 //! - Variants: slips of ports: k and v, or one of them, rounded to E4M3, E5M2 or bf16 whatever the precision, or quantized by scales of
 //!   heads, tokens, channels or calls, as they are kept, or as later calls read them; clipped; the last row before a call overwritten
-//!   with its first, or one of the two zeros; a page of rows read in another's place; rows of a ring of slots, which later ones
+//!   with its first, or one of the two zeros, or its key, or its value; a page of rows read in another's place; rows of a ring of slots, which later ones
 //!   overwrite.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 

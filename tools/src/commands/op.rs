@@ -26,8 +26,8 @@ use crate::session::precision::named as contract_of;
 pub struct Op {
     /// The operator; without it, all are listed with their inputs and outputs.
     pub name: Option<String>,
-    /// A .safetensors, .npz, .npy, .pt or .pkl file, or a folder of those, with the inputs by their names, and what a candidate made of
-    /// them.
+    /// A .safetensors, .npz, .npy, .pt or .pkl file, or a folder of those, with the inputs by their names, and what a candidate
+    /// made of them.
     #[arg(requires = "name")]
     pub file: Option<PathBuf>,
     /// A number that the operator takes, such as eps=1e-6; else it is the file's, a tensor of one value. May be given several

@@ -8,7 +8,8 @@
 //! j < t·(⌊i/t⌋ + 1)                           mask by tiles: those of a tile of t tokens see each other both ways
 //! j ∉ [a, e)                                  keys a to e − 1, which fill no page of the cache, are not seen by a later call; nor
 //!                                             others, by their number, their distance or their place in a tile, or all that
-//!                                             are of the calls before, or of a prompt before the call (`unseen`)
+//!                                             are of the calls before, or of a prompt before the call, or all from one on, the
+//!                                             token's own, too (`unseen`)
 //!                                             (where that leaves none, all that a mask lets through count alike)
 //! p(j) = exp s(j) / (z + Σᵢ exp s(i))         z keys of zeros, that fill up a tile or are slots of a cache without a token
 //! ```
