@@ -113,6 +113,8 @@ fn dumps_of_ranks_are_verified_as_one() {
     fs::remove_dir_all(folder.path().join("ranks/rank-1")).expect("there");
     let ran = verify(&["--tp", "2"]);
     assert_refused(&ran, &["has no folder or file of rank 1"]);
+    let ran = verify(&["--tp", "1"]);
+    assert_refused(&ran, &["ranks with a part here: 1, expected 2, as rank-0 says"]);
 }
 
 /// What a rank of two of vLLM's has of a tensor of the golden M3 with four query heads, two key heads and two index heads of 64
