@@ -151,7 +151,7 @@ fn links_lead_to_what_there_is_and_names_are_given_once() {
 fn routing_logits_and_decode_are_told() {
     let page = text(&parsed(&html(&[report()])).root_element());
     for said in [
-        "1 of 97517568 choices of experts are not the reference's",
+        "1 of 97517568 choices of experts are not the reference's from the candidate's own scores",
         "global lens: top-1 agreement 507/512",
         "top-1 agreement 62/64",
         "1 decoded token that rounding cannot explain",

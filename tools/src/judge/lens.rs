@@ -15,7 +15,8 @@ pub enum Lens {
     Local,
     /// Each layer is recomputed from the candidate's own input to it.
     Layer,
-    /// The reference runs freely from the tokens.
+    /// The reference runs from the tokens. Only what is chosen on the way is the candidate's where that is shown: choices are judged
+    /// by the local lens, and another would jump.
     Global,
 }
 

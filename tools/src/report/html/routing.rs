@@ -19,10 +19,10 @@ pub(super) fn routing(report: &Report) -> Markup {
         @if !choices.is_empty() {
             h3 { "Routing" }
             p {
-                @if flipped.is_empty() { "Every token goes to the reference's experts" }
+                @if flipped.is_empty() { "From the candidate's own scores the reference sends every token to the same experts" }
                 @else {
                     (flipped.iter().map(|site| site.flips.len()).sum::<usize>()) " of " (tokens)
-                    " choices of experts are not the reference's, "
+                    " choices of experts are not the reference's from the candidate's own scores, "
                     (short(choices.iter().filter_map(|site| site.unequal_expected).sum())) " are expected"
                 }
                 ", in " (choices.len()) " judged choices of a layer."
