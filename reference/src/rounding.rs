@@ -362,16 +362,16 @@ impl RoundingContract {
     /// The same contract with another value of one field.
     pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
         match field {
-            "activations" => self.activations = value.parse()?,
+            "activations" => self.activations = storage(field, value)?,
             "accumulator" => self.accumulator = value.parse()?,
             "reduction" => self.reduction = word(field, value)?,
-            "stream" => self.stream = value.parse()?,
+            "stream" => self.stream = storage(field, value)?,
             "weights" => self.weights = word(field, value)?,
             "one_plus" => self.one_plus = word(field, value)?,
-            "operands" => self.operands = value.parse()?,
+            "operands" => self.operands = storage(field, value)?,
             "inputs" => self.inputs = word(field, value)?,
             "autocast" => self.autocast = word(field, value)?,
-            "kv_cache" => self.kv_cache = value.parse()?,
+            "kv_cache" => self.kv_cache = storage(field, value)?,
             "rms" => self.rms = word(field, value)?,
             "qk_rms" => self.qk_rms = word(field, value)?,
             "qk_norm" => self.qk_norm = word(field, value)?,
@@ -383,7 +383,7 @@ impl RoundingContract {
             "experts" => self.experts = word(field, value)?,
             "norm_input" => self.norm_input = word(field, value)?,
             "ranks" => self.ranks = ranks(value)?,
-            "saved" => self.saved = value.parse()?,
+            "saved" => self.saved = storage(field, value)?,
             _ => {
                 let names = self.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("precision field", field, format!("one of {names}")));
@@ -391,6 +391,11 @@ impl RoundingContract {
         }
         Ok(self)
     }
+}
+
+/// A type in which a field's values are stored.
+fn storage(field: &str, value: &str) -> Result<Storage, ParseError> {
+    value.parse().map_err(|error| ParseError { what: field.to_owned(), ..error })
 }
 
 /// A number of ranks.

@@ -93,7 +93,7 @@ fn words_that_are_none() {
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
-        ("fused,activations=fp8", r#"storage = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#),
+        ("fused,activations=fp8", r#"activations = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#),
         (
             "fused,accumulator=tensor:1",
             "accumulator = \"tensor:1\", expected unknown, f64, f32, avx512_bf16, hopper, hopper_512, ampere, ada, turing, \

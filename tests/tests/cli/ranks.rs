@@ -104,6 +104,10 @@ fn dumps_of_ranks_are_verified_as_one() {
         let ran = verify(more);
         assert_eq!(ran.code, Some(0), "{ran}");
     }
+    let difference =
+        |more: &[&str]| parity(folder.path(), &[&["diff", "ranks", "ranks", "--limit", "0"], more].concat());
+    assert_refused(&difference(&[]), &["has what each of 2 ranks dumped", "give --model"]);
+    assert_eq!(difference(&["--model", "m2-gqa3-f32"]).code, Some(0));
     let file = folder.path().join("ranks/rank-1/dump.safetensors");
     let of_rank = Dump::open(&file).expect("tensors");
     let name = of_rank.names().find(|name| name.ends_with("post_attention_layernorm")).expect("it is there");

@@ -42,6 +42,10 @@ impl Account {
         };
         let account = Costs::of(&config, load);
         output.say(&report::account::account(&self.model, &account));
+        if load.context > config.max_position_embeddings {
+            let (context, most) = (load.context, config.max_position_embeddings);
+            output.say(&format!("{context} tokens are more than the model takes: max_position_embeddings is {most}"));
+        }
         json.write(&json!({ "schema": 1, "model": self.model, "account": account }))?;
         Ok(Outcome::Good)
     }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fixtures::activations::dump::Dump;
 
 use super::outcome::Outcome;
 use super::progress::bars;
@@ -13,7 +12,7 @@ use crate::failure::Failure;
 use crate::report::differences::print_difference;
 use crate::report::output::Output;
 use crate::report::rows::of_difference;
-use crate::session::diff::diff;
+use crate::session::diff::{diff, opened};
 
 /// What is typed.
 ///
@@ -58,7 +57,7 @@ impl Diff {
     }
 
     fn compare(&self, output: Output) -> Result<Difference, Failure> {
-        let dumps = [Dump::open(&self.a)?, Dump::open(&self.b)?];
+        let dumps = opened([&self.a, &self.b], self.model.as_deref())?;
         let of = self.model.as_deref().map(|model| (model, self.names.as_deref()));
         diff(dumps, of, &self.part.selection()?, &mut bars(output))
     }

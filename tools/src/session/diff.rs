@@ -4,13 +4,31 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
+use fixtures::activations::ranks::counted;
 use fixtures::names::map::NameMap;
 
+use super::dumped::open_dump;
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use crate::compare::difference::Difference;
 use crate::compare::selection::Selection;
 use crate::failure::Failure;
+
+/// Opens two dumps; of a model, what ranks dumped is put together.
+pub fn opened(paths: [&Path; 2], model: Option<&str>) -> Result<[Dump; 2], Failure> {
+    let [a, b] = paths;
+    let Some(model) = model else {
+        for path in paths {
+            if let Some(ranks) = counted(path)? {
+                let problem = format!("{}: has what each of {ranks} ranks dumped", path.display());
+                return Err(Failure::new(problem).help("give --model, by which it is put together"));
+            }
+        }
+        return Ok([Dump::open(a)?, Dump::open(b)?]);
+    };
+    let model = Model::open(model)?;
+    Ok([open_dump(Some(a), &model)?, open_dump(Some(b), &model)?])
+}
 
 /// Compares what two dumps call the same; of a model, what is the same site in both, by the names of whichever engines, and by a
 /// map of more names. Refused if that is nothing.
