@@ -54,6 +54,7 @@ mod speculative;
 mod storage;
 mod structure;
 mod tune;
+mod unprepared;
 mod unshown;
 mod weights;
 mod work;

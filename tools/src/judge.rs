@@ -22,6 +22,7 @@ pub(crate) mod legal;
 pub mod lens;
 mod likelihood;
 pub(crate) mod loaded;
+mod measured;
 pub mod percentile;
 pub mod profile;
 mod recover;

@@ -25,6 +25,7 @@ mod identity;
 mod inferred;
 mod inputs;
 mod kept;
+mod lasts;
 mod looped;
 pub mod mistakes;
 pub mod model;

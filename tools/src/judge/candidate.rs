@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use fixtures::names::at::At;
+use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
 use optimized::models::capture::Capture;
@@ -27,6 +28,11 @@ pub trait Candidate: Sync {
     /// The tokens of the pass whose rows are in what is shown; all of them, if `None`.
     fn shown(&self, _at: At, _extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
         Ok(None)
+    }
+
+    /// In what logits are given at a site.
+    fn measure(&self, _at: At) -> Measure {
+        Measure::Logits
     }
 
     /// Where a pass begins, if not at the position after the pass before it.
@@ -67,6 +73,10 @@ impl<C: Candidate + ?Sized> Candidate for &C {
 
     fn shown(&self, at: At, extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
         (**self).shown(at, extent)
+    }
+
+    fn measure(&self, at: At) -> Measure {
+        (**self).measure(at)
     }
 
     fn start(&self, step: usize) -> Option<Start> {
@@ -196,6 +206,10 @@ impl Candidate for Sited {
 
     fn shown(&self, at: At, extent: Extent) -> Result<Option<Vec<usize>>, Failure> {
         Ok(Sited::shown(self, at, extent)?)
+    }
+
+    fn measure(&self, at: At) -> Measure {
+        Sited::measure(self, at)
     }
 
     fn start(&self, step: usize) -> Option<Start> {

@@ -16,7 +16,7 @@ use super::substitution::Seen;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 use crate::judge::spread::Spread;
-use crate::judge::stored::{saved_as, shown_in};
+use crate::judge::stored::saved_as;
 use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
@@ -101,7 +101,7 @@ impl Judge {
         let bound = if self.strayed.count() == 0 {
             self.seen.computed.error_or_exact().certain
         } else {
-            let floor = NoiseFloor::of(&reference, &self.strayed, shown_in(self.site(), contract, &candidate));
+            let floor = NoiseFloor::of(&reference, &self.strayed, loaded.shown_in(self.site(), contract, &candidate));
             Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
         };
         Ok(Kept { shape: loaded.shape(self.site(), self.seen.shown.as_deref()), candidate, reference, bound })
@@ -116,7 +116,7 @@ impl Judge {
     ) -> Result<SiteReport, Failure> {
         let candidate = loaded.value(self.seen.site)?;
         let candidate = candidate.as_ref();
-        let storage = shown_in(self.seen.site, contract, candidate);
+        let storage = loaded.shown_in(self.seen.site, contract, candidate);
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();

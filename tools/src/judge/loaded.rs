@@ -5,15 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use fixtures::names::at::At;
+use fixtures::names::measure::Measure;
 use ndarray::Array2;
 use reference::config::Config;
 use reference::products::Products;
 use reference::site::{Extent, NONE};
-use reference::{LayerSite, Site};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::candidate::{Candidate, other_size};
 use crate::judge::lens::Lens;
+use crate::judge::measured::stored;
+use crate::judge::stored::{shown_in, storage_at};
 use crate::judge::verdict::{SiteReport, Verdict};
 
 /// Choices that are made for a run, by site; a row of [`NONE`] alone leaves the run its own choice.
@@ -160,6 +163,21 @@ impl<'a> Loaded<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// In what the candidate gives logits.
+    pub(super) fn measure(&self, site: Site) -> Measure {
+        self.candidate.measure(self.at(site))
+    }
+
+    /// What the candidate's values at a site are shown in.
+    pub(crate) fn shown_in(&self, site: Site, contract: &RoundingContract, values: &Array2<f64>) -> Storage {
+        if self.measure(site) == Measure::Logits { shown_in(site, contract, values) } else { stored(values) }
+    }
+
+    /// What the candidate stores there, of logits that it gives otherwise nothing: what is made of them is rounded once.
+    pub(super) fn stored_in(&self, site: Site, contract: &RoundingContract) -> Storage {
+        if self.measure(site) == Measure::Logits { storage_at(site, contract) } else { Storage::Real }
     }
 
     pub(crate) fn value(&self, site: Site) -> Result<Rc<Array2<f64>>, Failure> {

@@ -8,7 +8,6 @@ use reference::{LayerSite, RoundingContract, Site, Tracked};
 
 use super::judging::norm;
 use super::lens::Lens;
-use super::stored::{shown_in, storage_at};
 use super::substitution::Substitution;
 use super::verification::Verification;
 use crate::failure::Failure;
@@ -133,7 +132,7 @@ impl Verification<'_> {
             let Some(seen) = probe.substitution.seen.into_iter().find(|seen| seen.site == at) else { return Ok(()) };
             let tokens = seen.shown.as_ref().map_or(loaded.tokens(), |shown| shown.len());
             let candidate = loaded.value(at)?;
-            let (storage, shown) = (storage_at(at, &contract), shown_in(at, &contract, &candidate));
+            let (storage, shown) = (loaded.stored_in(at, &contract), loaded.shown_in(at, &contract, &candidate));
             found.append(&seen.computed.value.mapv(|x| shown.nearest(storage.nearest(x))), &candidate, tokens);
             if seen.shown.is_none() {
                 for (site, value) in probe.values {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use fixtures::names::measure::Measure;
 use ndarray::{Array2, Axis};
 use reference::bound::ErrorBound;
 use reference::probe::Probe;
@@ -10,6 +11,7 @@ use reference::{LayerSite, Real, Rounding, RoundingContract, Site, Storage, Trac
 
 use super::lens::Lens;
 use super::loaded::Loaded;
+use super::measured::{measured, stored};
 use super::slots;
 use super::stored::{saved_as, storage_at};
 use crate::failure::Failure;
@@ -132,7 +134,13 @@ impl<'a> Substitution<'a> {
             let save =
                 |computed: Tracked<f64>| Tracked { value: computed.value.mapv_into(|x| saved.round(x)), ..computed };
             let computed = if saved.mode.draws() { save(computed) } else { computed };
-            let computed = computed.with_rounding(saved.storage);
+            let computed = match self.loaded.measure(site) {
+                Measure::Logits => computed.with_rounding(saved.storage),
+                of => {
+                    let logits = Rounding { storage: storage_at(site, &self.contract), mode: self.contract.mode };
+                    measured(of, computed, logits, stored(&candidate))
+                }
+            };
             let computed =
                 if slots::are_unknown(site, self.loaded) { slots::in_order_of(&candidate, computed) } else { computed };
             let (passed, loaded) = (std::mem::take(&mut self.segment), self.loaded);
@@ -140,9 +148,10 @@ impl<'a> Substitution<'a> {
             self.seen.push(Seen { site, computed, segment, shown: shown.clone(), unknown });
         }
         // What follows a value that is not a number is judged from the reference's own.
-        if self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
-            let stored = storage_at(site, &self.contract);
-            let mut own = before_saved(&candidate, (stored, saved), value.error.is_some());
+        let is_plain = self.loaded.measure(site) == Measure::Logits;
+        if is_plain && self.lens.substitutes(site) && candidate.iter().all(|x| x.is_finite() || site.is_masked()) {
+            let own_storage = storage_at(site, &self.contract);
+            let mut own = before_saved(&candidate, (own_storage, saved), value.error.is_some());
             if slots::are_unknown(site, self.loaded) {
                 let order = rows.as_ref().map_or_else(|| value.value.clone(), |rows| value.value.select(Axis(0), rows));
                 own = slots::in_order_of(&order, own);

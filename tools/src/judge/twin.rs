@@ -19,7 +19,6 @@ use super::lens::Lens;
 use super::loaded::Loaded;
 use super::significance::{SiteTests, Structures};
 use super::state::{Pass, Phase, State};
-use super::stored::{shown_in, storage_at};
 use super::structure::Shown;
 use super::structure::chances::REPLAYS;
 use super::substitution::{Seen, SeenChoice, Substitution, Unshown};
@@ -84,7 +83,7 @@ impl<'m> Twin<'m> {
             choices.iter_mut().zip(other.choices).for_each(|(choice, (other, _))| choice.others.push(other));
             for ((replays, own), other) in replays.iter_mut().zip(&own).zip(other.values) {
                 let candidate = loaded.value(own.site)?;
-                let keeps = Structures::are_looked_at(shown_in(own.site, &self.contract, &candidate));
+                let keeps = Structures::are_looked_at(loaded.shown_in(own.site, &self.contract, &candidate));
                 replays.add(&own.value, &other.value, keeps);
             }
         }
@@ -105,7 +104,7 @@ impl<'m> Twin<'m> {
                 own,
                 candidate: &candidate,
                 replays: replays.values,
-                storage: shown_in(*site, &self.contract, &candidate),
+                storage: loaded.shown_in(*site, &self.contract, &candidate),
                 is_known: *is_known,
                 way,
                 tokens,
@@ -236,7 +235,8 @@ fn went(
         let is_known = is_told && are_known(&[site]) && are_known(&segment);
         let into_stream = segment.iter().rposition(|site| is_stream(*site)).unwrap_or(0);
         let leaves_known = is_told && are_known(&segment[..into_stream]);
-        let (storage, shown) = (storage_at(site, &contract), shown_in(site, &contract, &*loaded.value(site)?));
+        let shown = loaded.shown_in(site, &contract, &*loaded.value(site)?);
+        let storage = loaded.stored_in(site, &contract);
         let value = computed.value.mapv_into(|x| shown.nearest(storage.nearest(x)));
         Ok(Stored { site, value, is_known, leaves_known, way: segment })
     });

@@ -24,6 +24,7 @@ use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
 use crate::session::generated::{Generated, generated};
 use crate::session::inferred::{Inferred, all_of, is_unpadded, without_last};
+use crate::session::lasts::lasts;
 use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
@@ -78,6 +79,9 @@ pub(super) fn infer(
         return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
     }
     let lists = embedded::tokens(values, model)?;
+    if let Some(found) = lasts(&fed, &sizes, (values, lists.as_deref()), model) {
+        return Ok(found);
+    }
     if let Some(found) = looped(&fed, &sizes, lists.as_deref()) {
         return Ok(found);
     }

@@ -40,7 +40,7 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     let (count, calls) = (tokens.len(), sizes.len());
     let is_of_head = |at: At| matches!(at.site, Site::LmHead | Site::Logits | Site::FinalNorm);
     let is_step = |size: &Size| size.rows.is_none_or(|rows| rows == 1);
-    if !values.sites().all(is_of_head) || !sizes[1..].iter().all(is_step) {
+    if !values.sites().all(is_of_head) || sizes.is_empty() || !sizes[1..].iter().all(is_step) {
         return Ok(None);
     }
     let Some(rows) = logits(values, calls)? else {

@@ -1,6 +1,7 @@
 //! In what precision a candidate was computed: as the command line says, or its manifest, or found in its values.
 
 mod autocast;
+mod decimal;
 mod wide;
 
 use fixtures::Dtype;
@@ -41,6 +42,7 @@ const OWN: f64 = 0.75;
 
 /// The contract of a dump: what is given counts, else what its manifest says, else it is found.
 pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -> Result<Known, Failure> {
+    decimal::require_none(dump, first_values)?;
     let manifest = dump.dump().manifest();
     let declared = manifest.and_then(|manifest| manifest.precision.as_deref());
     let (contract, from) = match (given, declared) {

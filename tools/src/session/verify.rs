@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
+use fixtures::names::habit::Sides;
 use fixtures::names::sited::Sited;
 use reference::{LayerSite, Site};
 
@@ -218,11 +219,20 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         notes.push("names are numbers of layers alone, and values are what goes into each layer: read so".into());
     }
+    match reading.sides {
+        Sides::Outputs => {}
+        Sides::Inputs => notes.push("values are what goes into each module, not what comes out: read so".into()),
+        Sides::Pairs => notes.push(
+            "two values of each module, which names tell by number alone: read as what goes in and what comes out"
+                .into(),
+        ),
+    }
     if reading.ends_before_norm {
         notes.push(
             "the last of a list of states is what the last layer puts out, before the final norm: read so".into(),
         );
     }
+    notes.extend(dump.remarks());
     if let Some(of) = reading.list.map(|list| list.of).filter(|of| *of != LayerSite::Output) {
         let first = Site::Layer(0, of);
         notes.push(format!("names say nothing but layers' numbers: values are those of {first} and its like"));

@@ -1,0 +1,123 @@
+//! Dumps as people write them who do not know what reads them: transformers' own values of a built-in case, laid out otherwise. Of each
+//! kind a right one is right, and the same with a value 5 % off is not.
+
+mod caches;
+mod heads;
+mod inputs;
+mod layouts;
+mod rounded;
+
+use std::collections::BTreeMap;
+
+use fixtures::activations::dump::Dump;
+use fixtures::activations::source::HeldTensor;
+use fixtures::bytes::Held;
+use fixtures::{Dtype, Tensor};
+use reference::Storage;
+use tests::repository;
+use tools::judge::lens::Lens;
+use tools::judge::verdict::Verdict;
+use tools::session::dumped::{Dumped, Given};
+use tools::session::model::Model;
+
+/// Extents and elements.
+#[derive(Debug, Clone, PartialEq)]
+struct Values {
+    shape: Vec<usize>,
+    of: Vec<f64>,
+}
+
+impl Values {
+    fn new(shape: &[usize], of: Vec<f64>) -> Self {
+        assert_eq!(shape.iter().product::<usize>(), of.len(), "{shape:?}");
+        Values { shape: shape.to_vec(), of }
+    }
+
+    /// Each row of the last axis made another.
+    fn rows(&self, width: usize, change: impl Fn(usize, &[f64]) -> Vec<f64>) -> Self {
+        let rows = self.of.chunks(*self.shape.last().expect("it has an axis")).enumerate();
+        let of = rows.flat_map(|(row, values)| change(row, values)).collect();
+        let before = &self.shape[..self.shape.len() - 1];
+        Values::new(&[before, &[width]].concat(), of)
+    }
+
+    /// \[…, rows, columns\] with the last two axes exchanged.
+    fn turned(&self) -> Self {
+        let [before @ .., rows, columns] = &self.shape[..] else { panic!("two axes") };
+        let each = self.of.chunks(rows * columns);
+        let turned =
+            |one: &[f64]| (0..rows * columns).map(|i| one[i % rows * columns + i / rows]).collect::<Vec<f64>>();
+        Values::new(&[before, &[*columns, *rows]].concat(), each.flat_map(turned).collect())
+    }
+
+    /// The last of several rows.
+    fn last(&self) -> Self {
+        let width = *self.shape.last().expect("it has an axis");
+        Values::new(&[width], self.of[self.of.len() - width..].to_vec())
+    }
+}
+
+type Named = BTreeMap<String, Values>;
+
+const CASE: &str = "m2-gqa3-f32";
+
+/// What transformers computed, by the names of modules.
+fn computed() -> Named {
+    let case = repository::golden().case(CASE).expect("it is one of them");
+    let expected = case.expected().expect("it is whole");
+    let values = |name: &str| {
+        let tensor = expected.tensor(name).expect("it is listed");
+        Values::new(tensor.shape(), tensor.values())
+    };
+    expected.names().map(|name| (name.to_owned(), values(name))).collect()
+}
+
+/// Some of it.
+fn of_names(names: &[&str]) -> Named {
+    let mut all = computed();
+    names.iter().map(|name| ((*name).to_owned(), all.remove(*name).expect("it is there"))).collect()
+}
+
+/// With one tensor 5 % off.
+fn off(mut values: Named, name: &str) -> Named {
+    values.get_mut(name).expect("it is there").of.iter_mut().for_each(|x| *x *= 1.05);
+    values
+}
+
+/// How many sites are faults, or suspicious, and how many are judged.
+fn judged(values: &Named) -> (usize, usize) {
+    try_judged(values).unwrap_or_else(|refused| panic!("{refused}"))
+}
+
+/// The same, or why it is refused.
+fn try_judged(values: &Named) -> Result<(usize, usize), String> {
+    let held = values.iter().map(|(name, Values { shape, of })| {
+        let tensor = Tensor::stored(Storage::F32, shape.as_slice(), of.iter().copied()).expect("as many");
+        let bytes = Held::new(tensor.bytes().to_vec());
+        HeldTensor { name: name.clone(), dtype: Dtype::F32, shape: shape.clone(), bytes }
+    });
+    let dump = Dump::of_tensors("dump", held, None).expect("it has tensors");
+    let model = Model { case: None, ..Model::open(CASE).expect("it is built in") };
+    let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
+    let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let given = Given { tokens: Some(text), ..Given::default() };
+    let requests = Dumped::of(dump, &given, &model).map_err(|refused| refused.to_string())?;
+    let [dumped] = &requests[..] else { panic!("one request") };
+    let comparison = dumped.comparison(&model);
+    let layers = 0..model.checkpoint.config().num_hidden_layers;
+    let reference = comparison.model().expect("it fits");
+    let lenses = [Lens::Local, Lens::Layer, Lens::Global];
+    let found =
+        comparison.verification(&reference, &lenses, layers).run(|| ()).map_err(|refused| refused.to_string())?;
+    let is_wrong = |verdict| matches!(verdict, Verdict::Fault | Verdict::Suspicious);
+    Ok((found.sites.iter().filter(|report| is_wrong(report.verdict)).count(), found.sites.len()))
+}
+
+/// Demands that values are right as they are written, so many sites at least, and wrong with a tensor off before that.
+fn holds(names: &[&str], written: impl Fn(Named) -> Named, wrong: &str, least: usize) {
+    let (faults, sites) = judged(&written(of_names(names)));
+    assert_eq!(faults, 0, "right ones");
+    assert!(sites >= least, "{sites} sites, expected {least}");
+    let (faults, _) = judged(&written(off(of_names(names), wrong)));
+    assert!(faults > 0, "{wrong} is 5 % off");
+}

@@ -1,0 +1,49 @@
+//! What is made of logits, and what stands beside them.
+
+use super::{Named, Values, holds, of_names, try_judged};
+
+const HEAD: [&str; 1] = ["logits"];
+
+fn written(name: &'static str, change: impl Fn(&Values) -> Values) -> impl Fn(Named) -> Named {
+    move |values| Named::from([(name.to_owned(), change(&values["logits"]))])
+}
+
+/// ln of what a softmax gives.
+fn log_softmax(_: usize, logits: &[f64]) -> Vec<f64> {
+    let sum = logits.iter().map(|z| z.exp()).sum::<f64>().ln();
+    logits.iter().map(|z| z - sum).collect()
+}
+
+#[test]
+fn log_probabilities_are_those_of_logits() {
+    for name in ["logits", "logprobs", "log_probs"] {
+        holds(&HEAD, written(name, |logits| logits.rows(320, log_softmax)), "logits", 3);
+    }
+    holds(&HEAD, written("logprobs", |logits| logits.rows(320, log_softmax).last()), "logits", 3);
+}
+
+#[test]
+fn probabilities_are_those_of_logits() {
+    let softmax = |row, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();
+    for name in ["logits", "probs"] {
+        holds(&HEAD, written(name, |logits| logits.rows(320, softmax)), "logits", 3);
+    }
+}
+
+/// To 384, a multiple of 128.
+#[test]
+fn a_vocabulary_may_be_filled_up() {
+    for fill in [0.0, f64::NEG_INFINITY, f64::from(f32::MIN)] {
+        let filled = |_: usize, logits: &[f64]| [logits, &[fill; 64]].concat();
+        holds(&HEAD, written("logits", |logits| logits.rows(384, filled)), "logits", 3);
+    }
+}
+
+/// Values that are no filling are no logits of this model.
+#[test]
+fn a_vocabulary_of_more_tokens_is_another() {
+    let more = |_: usize, logits: &[f64]| [logits, &logits[..64]].concat();
+    let values = written("logits", |logits| logits.rows(384, more))(of_names(&HEAD));
+    let refused = try_judged(&values).expect_err("refused");
+    assert!(refused.contains("expected [40, 320]"), "{refused}");
+}

@@ -1,0 +1,29 @@
+//! The last row of each prompt alone, as people keep it who save `h[:, -1]`.
+
+use fixtures::activations::rows::inferred::{self, Fed, Size};
+use fixtures::names::sited::Sited;
+
+use super::embedded::Lists;
+use super::inferred::{Inferred, is_unpadded};
+use super::model::Model;
+use super::rotated::first_position;
+
+/// The one call of a dump that has one row of each prompt, at no position that it shows: those of the last tokens, unless embeddings are
+/// others'.
+pub(super) fn lasts(
+    fed: &[Fed],
+    sizes: &[Size],
+    (values, lists): (&Sited, Option<&[Lists]>),
+    model: &Model,
+) -> Option<Inferred> {
+    let [Size { rows: Some(rows), .. }] = sizes else { return None };
+    let is_longer = |one: &Fed| is_unpadded(one) && one.slots.len() > 1 && one.decoded.is_empty();
+    let is_placed = first_position(values, model.checkpoint.config(), (0, 0), (fed.len(), 1)).is_some();
+    if *rows != fed.len() || !fed.iter().all(is_longer) || is_placed {
+        return None;
+    }
+    let mut shown = lists.into_iter().flatten().flatten().flatten();
+    let is_last = |one: &Fed| shown.next().is_none_or(|token| *token == one.tokens().last().copied());
+    let calls = fed.iter().all(is_last).then(|| inferred::calls(fed, &[Size::default()]).ok())??;
+    Some(Inferred { calls, known: Some(fed.to_vec()), embedded: 0, unread: 0 })
+}
