@@ -6,7 +6,8 @@
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their [`scores`], as
 //! by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a router's weights are
 //! divided by; [`rotation`], the [`frequencies`] and [`places`] of a table, and other [`tables`]; [`products`], the channels and
-//! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for a summand, and what is [`added`] beside the right values; [`layout`],
+//! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off, and channels that are
+//! [`unrelated`] to the right ones; [`sums`], what stands for a summand, and what is [`added`] beside the right values; [`layout`],
 //! the order of axes; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
 //! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own.
@@ -52,6 +53,7 @@ mod sums;
 mod tables;
 mod tile;
 mod turned;
+mod unrelated;
 mod weighing;
 
 use self::solution::Solution;
@@ -129,7 +131,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
         said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }
     if said.is_empty() {
-        said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
+        let last = multiples::solve(bench).or_else(|| unrelated::solve(bench));
+        said.extend(last.into_iter().flat_map(|solution| solution.told(bench)));
     }
     Ok(said)
 }
