@@ -1,6 +1,7 @@
 //! What nothing known explains, and an operator's equation says when it is solved.
 
 mod blocks;
+mod contexts;
 mod experts;
 mod insides;
 mod keys;
@@ -14,6 +15,7 @@ mod softmax;
 mod splits;
 mod steps;
 mod sums;
+mod tables;
 mod tiles;
 mod vision;
 

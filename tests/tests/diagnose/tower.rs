@@ -47,6 +47,34 @@ fn colours_are_reversed() {
     is_told(Weight::Vision(VisionWeight::Patches), reversed, "columns_permuted", way);
 }
 
+/// As an image is stored whose colours follow each other within a pixel.
+#[test]
+fn colours_come_last() {
+    let last = |w: Array2<f64>| {
+        let each = w.ncols() / 3;
+        let columns: Vec<usize> = (0..w.ncols()).map(|j| j % 3 * each + j / 3).collect();
+        w.select(Axis(1), &columns)
+    };
+    let way = "the columns of the patch embedding are numbered by colour and pixel instead of pixel and colour";
+    is_told(Weight::Vision(VisionWeight::Patches), last, "columns_permuted", way);
+}
+
+/// A second norm that is built with the tensors of the first.
+#[test]
+fn a_norm_is_another() {
+    let [own, other] = [VisionLayerWeight::Norm2, VisionLayerWeight::Norm1];
+    let setting = setting();
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let live = setting.changed(|_, weights| {
+        for part in [Part::Weight, Part::Bias] {
+            let values = checkpoint.get(of(1, other, part)).expect("it is there").dense();
+            map(weights, of(1, own, part), |_| values);
+        }
+    });
+    let way = "layer_norm2 in the vision tower's layer 1 has the values of layer_norm1";
+    told(&setting.diagnose(&live), "weight_of_another_name", way);
+}
+
 /// The four patches of a token, channel by channel.
 #[test]
 fn merged_patches_are_read_in_another_order() {

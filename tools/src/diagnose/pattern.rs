@@ -27,6 +27,7 @@ pub(super) fn tokens_off(kept: &Kept, site: Site, config: &Config, extent: Exten
 /// Sentences on a fault.
 pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
     let mut said = places(kept, site, config, extent);
+    said.extend(infinite(kept));
     said.extend(constant_factor(kept));
     said.extend(another_row(kept));
     said.extend(permuted_columns(kept));
@@ -90,6 +91,21 @@ fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String
     let listed: Vec<String> = found.iter().take(TOLD).map(ToString::to_string).collect();
     let more = if found.len() > TOLD { ", …" } else { "" };
     format!("{} of {count} {plural} are off: {}{more}", found.len(), listed.join(", "))
+}
+
+/// All values that are off are −∞, as those of tokens that a sampler suppresses, or another that is no number.
+fn infinite(kept: &Kept) -> Option<String> {
+    let all = |is: fn(f64) -> bool| off(kept).all(|at| is(kept.candidate[at]));
+    let what = if all(|x| x == f64::NEG_INFINITY) {
+        "−∞: as of tokens that a sampler suppresses"
+    } else if all(f64::is_nan) {
+        "no number"
+    } else if all(|x| !x.is_finite()) {
+        "infinite, or no number"
+    } else {
+        return None;
+    };
+    Some(format!("every value that is off is {what}"))
 }
 
 /// All values that are off, and those of their rows and columns, the reference's times one number.

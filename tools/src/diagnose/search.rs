@@ -3,9 +3,9 @@
 //! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the way
 //! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
 //! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], the router's [`bias`],
-//! [`few_bits`] and [`slices`], what is dearer to look for; [`parameters`], numbers of the configuration, each a [`parameter`]:
-//! [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is
-//! another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
+//! [`few_bits`], [`slices`] and [`orders`], what is dearer to look for; [`parameters`], numbers of the configuration, each a
+//! [`parameter`]: [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of
+//! which is another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
 //! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out;
 //! [`choices`], what has no numbers; [`golden`], where a function is least; [`beside`], what is assumed beside others;
 //! [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever is found here is a hypothesis like
@@ -30,6 +30,7 @@ pub(super) mod kinds;
 mod layers;
 mod numbers;
 mod one_expert;
+mod orders;
 mod pages;
 mod pairs;
 mod parameter;
@@ -121,6 +122,7 @@ pub(super) fn dear(
     found.extend(bias::search(bench));
     found.extend(few_bits::search(bench));
     found.extend(slices::search(bench)?);
+    found.extend(orders::search(bench));
     let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();
     progress(1);
     found.extend(few_bits::scaled_too(bench, near)?);

@@ -117,7 +117,9 @@ fn what_no_expert_says_beside_one() {
         let mut sum = shown.of(1, LayerSite::Experts).clone();
         for ((token, _), &expert) in shown.chosen[&Site::Layer(1, LayerSite::GateExperts)].indexed_iter() {
             if expert == 2 {
-                sum.row_mut(token).indexed_iter_mut().for_each(|(j, y)| *y += (0.7 * (j + 3 * token) as f32).sin());
+                sum.row_mut(token)
+                    .indexed_iter_mut()
+                    .for_each(|(j, y)| *y += (0.7 * (j * j + 3 * j * token) as f32).sin());
             }
         }
         sum

@@ -1,5 +1,6 @@
 //! Experts that read other tokens, or that do otherwise than they should inside.
 
+use half::bf16;
 use ndarray::{Array1, Array2, ArrayView1, s};
 use reference::LayerSite;
 use reference::models::decoder::Decoder;
@@ -53,6 +54,49 @@ fn one_expert_without_its_activation() {
         let said = subject.said_of(LayerSite::Experts, &port);
         has(&said, "expert 2 takes the gate without its activation, times the up projection, for its activation");
     }
+}
+
+/// What is said of all experts with another activation.
+fn said_of_all(hidden: impl Fn(f32, f32) -> f32) -> Vec<String> {
+    let port = |model: &Decoder<'_>, shown: &Shown| with_activation((model, shown), |_| true, |_, g, u| hidden(g, u));
+    M2.said_of(LayerSite::Experts, &port)
+}
+
+#[test]
+fn the_activation_of_another_model() {
+    let said = said_of_all(|g, u| (u.clamp(-7.0, 7.0) + 1.0) * g.min(7.0) / (1.0 + (-1.702 * g.min(7.0)).exp()));
+    has(&said, "every expert takes M3's SwiGLU-OAI, (u + 1)·g·σ(1.702·g) of clamped projections, for its activation");
+}
+
+#[test]
+fn one_is_added_to_the_gates_function() {
+    let said = said_of_all(|g, u| (silu(g) + 1.0) * u);
+    has(&said, "every expert takes SiLU(g)·u + u of its gate g and up projection u, for its activation");
+}
+
+#[test]
+fn the_product_is_clamped() {
+    let said = said_of_all(|g, u| (silu(g) * u).clamp(-0.5, 0.5));
+    has(&said, "every expert clamps its activation to both sides, to 0.5000, and not what goes in");
+}
+
+/// As of a kernel that gives each expert's part in a narrow type, and another that adds them up.
+#[test]
+fn outputs_are_rounded_before_they_are_added() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
+        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
+        let mut sum = Array2::zeros(x.dim());
+        for token in 0..x.nrows() {
+            for (expert, weight) in chosen.row(token).iter().zip(weights.row(token)) {
+                let own = output((model, *expert), x.row(token), |_, g, u| silu(g) * u) * *weight;
+                sum.row_mut(token).scaled_add(1.0, &own.mapv(|y| bf16::from_f32(y).to_f32()));
+            }
+        }
+        sum
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(&said, "every expert rounds its output to bf16, once it is multiplied by the expert's weight");
 }
 
 /// A block of the gate has the scale of another.

@@ -317,3 +317,32 @@ fn heads_before_tokens() {
     let said = WITH_CONTEXT.said_of(LayerSite::Context, &port);
     has(&said, "values are written as [6, 40, 16], and read as if they stood as [40, 6, 16]");
 }
+
+/// What is written to the cache last is not there yet, and the row before it stands in its place.
+#[test]
+fn a_tokens_own_key_and_value_are_those_of_the_one_before() {
+    let said = said(|(token, _, key), score| match token - key {
+        0 if token > 0 => None,
+        1 => Some((score + 2.0_f32.ln(), 1.0)),
+        _ => Some((score, 1.0)),
+    });
+    has(
+        &said,
+        "attention reads for every key head for a token's own place the keys and values of the token 1 before it",
+    );
+}
+
+#[test]
+fn one_value_that_is_another() {
+    let said = said(|(_, _, key), score| Some((score, if key == 5 { 1.3 } else { 1.0 })));
+    has(&said, "of the values, that of token 5 alone is another, 1.3000 times as large: ");
+}
+
+#[test]
+fn one_key_that_is_another() {
+    let said = said(|(token, head, key), score| {
+        let more = if key == 5 { (1.7 * token as f32 + head as f32).sin() } else { 0.0 };
+        Some((score + more, 1.0))
+    });
+    has(&said, "of the keys, that of token 5 alone is another: ");
+}

@@ -58,6 +58,45 @@ fn a_norms_mean_square_without_its_tail_in_bf16() {
     has(&without_tail(&M2_BF16, narrowed), "the mean square has the first 124 of 128 channels, divided by 128");
 }
 
+/// Two ranks have half of each row, and do not add their squares up.
+#[test]
+fn halves_that_have_a_mean_square_of_their_own() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let [y, x]: [&Array2<f32>; 2] =
+            [LayerSite::PostAttentionNorm, LayerSite::Residual].map(|site| shown.of(1, site));
+        let half = y.ncols() / 2;
+        let mean = |row: usize, columns: std::ops::Range<usize>| {
+            let own = x.slice(s![row, columns]);
+            own.dot(&own) / own.len() as f32
+        };
+        Array2::from_shape_fn(y.dim(), |(row, column)| {
+            let of_half = column / half * half..(column / half + 1) * half;
+            y[[row, column]] * (mean(row, 0..2 * half) / mean(row, of_half)).sqrt()
+        })
+    };
+    let said = M2.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "each of 2 groups of 48 channels has a mean square of its own, as where ranks do not add theirs up");
+}
+
+/// A port without the cast to f32 that the model has.
+#[test]
+fn a_norm_that_is_computed_in_bf16_throughout() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let w = model.weights().get(Weight::Layer(1, LayerWeight::PostAttentionNorm)).expect("it is there");
+        let (w, x) = (w.dense::<f32>(), shown.of(1, LayerSite::Residual));
+        let narrow = |value: f32| bf16::from_f32(value).to_f32();
+        let mut y = Array2::zeros(x.dim());
+        for (x, mut y) in x.rows().into_iter().zip(y.rows_mut()) {
+            let mean = narrow(x.mapv(|x| narrow(x * x)).sum() / x.len() as f32);
+            let r = narrow(narrow(mean + 1e-6).sqrt().recip());
+            y.assign(&(x.mapv(|x| narrow(x * r)) * w.index_axis(Axis(0), 0)).mapv(narrow));
+        }
+        y
+    };
+    let said = M2_BF16.said_of(LayerSite::PostAttentionNorm, &port);
+    has(&said, "squares, their mean, its sum with ε, the reciprocal root and what is normed are rounded to bf16");
+}
+
 /// Rows are padded to whole tiles, of whose channels the mean is taken.
 #[test]
 fn a_norms_mean_of_padded_rows() {

@@ -298,3 +298,26 @@ fn rows_without_an_activation() {
     let said = TOWER.said(&[(at(VisionSite::MergeActivation), &port)]);
     has(&said, "in 2 of 14 rows, 12, 13 each value is the argument itself");
 }
+
+/// Patches of two images that follow each other row by row.
+#[test]
+fn patches_in_the_order_of_rows() {
+    let setting = tests::mistaken::Setting::of(TOWER.case, TOWER.contract);
+    let media = super::shown(&setting.case).expect("it has images");
+    let side =
+        setting.case.checkpoint().expect("it is whole").config().vision.as_ref().expect("a tower").spatial_merge_size;
+    let (_, pixels) = media.passes().next().expect("one pass");
+    let mut order = Vec::new();
+    for grid in &pixels.grids {
+        let first = order.len();
+        let mut places: Vec<([usize; 3], usize)> =
+            grid.coordinates(side).enumerate().map(|(place, at)| (at, first + place)).collect();
+        places.sort_unstable();
+        order.extend(places.into_iter().map(|(_, place)| place));
+    }
+    let of = Site::Vision(0, VisionSite::Embeddings);
+    let port = |_: &Decoder<'_>, shown: &Shown| shown.values[&of].select(Axis(0), &order);
+    let said = TOWER.said(&[(of, &port)]);
+    let sentence = "patches follow each other row by row of an image, and not by the squares that are merged";
+    assert!(said.iter().any(|own| own.contains(sentence)), "{said:#?}");
+}

@@ -35,6 +35,7 @@ impl Taken {
     fn source(self, weight: Weight) -> Option<Weight> {
         match (weight, self.from) {
             (Weight::Layer(layer, _), from) => Some(in_layer(from, layer)),
+            (Weight::FinalNorm, from) => Some(from),
             (
                 Weight::Vision(VisionWeight::Layer(layer, _, part)),
                 Weight::Vision(VisionWeight::Layer(_, module, _)),
@@ -72,6 +73,10 @@ impl Taken {
             return format!("the first {period} channels of {}{place} are repeated", named(of));
         }
         let part = if period == whole { String::new() } else { format!("the first {period} channels of ") };
-        format!("{}{place} has the values of {part}{}", named(of), named(from))
+        let layer = match (of, from) {
+            (Weight::FinalNorm, Weight::Layer(layer, _)) => format!(" in layer {layer}"),
+            _ => String::new(),
+        };
+        format!("{}{place} has the values of {part}{}{layer}", named(of), named(from))
     }
 }

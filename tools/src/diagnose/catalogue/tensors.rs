@@ -7,6 +7,7 @@ use reference::Storage;
 use reference::config::Config;
 use reference::error::WeightError;
 use reference::matrix::Matrix;
+use reference::semantics::NormWeight;
 use reference::weights::{LayerWeight, Projection, Weight};
 
 use super::grid::{self, Grid};
@@ -36,6 +37,10 @@ pub enum TensorChange {
     /// A norm multiplies by its weight and so many ones, instead of as many as are right; whether that is rounded to the type that
     /// the checkpoint has.
     Ones(Weight, [u8; 2], bool),
+    /// A norm multiplies by 1, as where its weight was not loaded.
+    AllOnes(Weight),
+    /// A tensor's signs are taken otherwise.
+    Signs(Weight, Signs),
     /// Tensors are another layer's.
     OfLayer(Tensors, usize),
     /// Two layers have each other's weights.
@@ -55,6 +60,17 @@ pub enum TensorChange {
     RoundedBeside(Weight, Weight, bool),
     /// Scales of quantized tensors are taken otherwise.
     Scales(Tensors, ScaleChange),
+}
+
+/// How signs are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signs {
+    /// Negative values are 0.
+    Positive,
+    /// All values are positive.
+    Absolute,
+    /// All have the other sign.
+    Negated,
 }
 
 /// Projections of an expert.
@@ -127,6 +143,11 @@ impl TensorChange {
                 let storage = if *stored { w.storage() } else { Storage::F32 };
                 Ok(Matrix::stored(w.dense::<f64>().mapv(|w| w + by).view(), storage))
             }
+            TensorChange::AllOnes(of) if is(weight, *of) => {
+                let ones = if config.norm_weight == NormWeight::OnePlus { 0.0 } else { 1.0 };
+                mapped(&|w| Array2::from_elem(w.dim(), ones))
+            }
+            TensorChange::Signs(of, signs) if is(weight, *of) => mapped(&|w| w.mapv(|w| signs.of(w))),
             TensorChange::OfLayer(tensors, layer) if tensors.have(weight) => get(in_layer(weight, *layer)),
             TensorChange::Layers(a, b) => match weight {
                 Weight::Layer(layer, inner) if layer == *a => get(Weight::Layer(*b, inner)),
@@ -165,6 +186,8 @@ impl TensorChange {
             | TensorChange::Columns(Tensors::One(of), _)
             | TensorChange::Taken(Taken { of, .. })
             | TensorChange::Ones(of, ..)
+            | TensorChange::AllOnes(of)
+            | TensorChange::Signs(of, _)
             | TensorChange::Transposed(Tensors::One(of))
             | TensorChange::OfLayer(Tensors::One(of), _)
             | TensorChange::Inputs(Tensors::One(of), ..)
@@ -205,6 +228,8 @@ impl TensorChange {
                 let [is, right] = ones.map(|ones| if ones == 0 { "w".into() } else { format!("{ones} + w") });
                 format!("{}{place} multiplies by {is} instead of {right}", named(*of))
             }
+            TensorChange::AllOnes(of) => format!("{}{place} multiplies by 1 everywhere", named(*of)),
+            TensorChange::Signs(of, signs) => format!("{signs} of {}{place}", named(*of)),
             TensorChange::OfLayer(tensors, layer) if tensors.are_several() => {
                 format!("{tensors}{place} are those of layer {layer}")
             }
@@ -280,6 +305,26 @@ fn largest_of_experts<'w>(
     let all = (0..experts).flat_map(|e| stacked(projection).iter().map(move |one| LayerWeight::Expert(e, *one)));
     all.map(|one| Ok(grid::largest(&get(Weight::Layer(layer, one))?)))
         .try_fold(0.0, |most, w: Result<f64, WeightError>| Ok(f64::max(most, w?)))
+}
+
+impl Signs {
+    fn of(self, value: f64) -> f64 {
+        match self {
+            Signs::Positive => value.max(0.0),
+            Signs::Absolute => value.abs(),
+            Signs::Negated => -value,
+        }
+    }
+}
+
+impl fmt::Display for Signs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Signs::Positive => "0 stands for the negative values",
+            Signs::Absolute => "the absolute stands for each value",
+            Signs::Negated => "the negative stands for each value",
+        })
+    }
 }
 
 impl Projections {

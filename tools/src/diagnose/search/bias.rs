@@ -1,4 +1,4 @@
-//! The correction bias in another order: nothing but whose choice a token has tells of it.
+//! The correction bias in another order, or of other signs: nothing but whose choice a token has tells of it.
 
 use reference::config::Config;
 use reference::weights::{LayerWeight, Weight};
@@ -7,7 +7,7 @@ use reference::{LayerSite, Site};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::{Assumed, Change};
 use crate::diagnose::catalogue::order::Order;
-use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
+use crate::diagnose::catalogue::tensors::{Signs, TensorChange, Tensors};
 use crate::diagnose::catalogue::weights::WeightChange;
 
 /// Where the choice of experts is not shown.
@@ -17,12 +17,16 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     if is_on_the_way { of_layer(layer, &bench.config()).collect() } else { Vec::new() }
 }
 
-/// In each of the orders that loaders make of experts.
+/// In each of the orders that loaders make of experts, and with other signs.
 pub(super) fn of_layer(layer: usize, config: &Config) -> impl Iterator<Item = Assumed> {
-    let bias = Tensors::One(Weight::Layer(layer, LayerWeight::CorrectionBias));
-    orders(config.num_local_experts).into_iter().map(move |order| {
-        let change = Change::Weights(WeightChange::Tensor(TensorChange::Inputs(bias, 1, order)));
-        Assumed::everywhere(&kinds::ROWS, change).within(Some(vec![layer]))
+    let of = Weight::Layer(layer, LayerWeight::CorrectionBias);
+    let ordered = orders(config.num_local_experts)
+        .into_iter()
+        .map(move |order| (&kinds::ROWS, TensorChange::Inputs(Tensors::One(of), 1, order)));
+    let signed = [Signs::Positive, Signs::Absolute, Signs::Negated];
+    let signed = signed.map(|signs| (&kinds::SIGNS, TensorChange::Signs(of, signs)));
+    ordered.chain(signed).map(move |(kind, change)| {
+        Assumed::everywhere(kind, Change::Weights(WeightChange::Tensor(change))).within(Some(vec![layer]))
     })
 }
 

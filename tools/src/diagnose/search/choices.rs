@@ -15,6 +15,9 @@ use crate::diagnose::catalogue::weights::WeightChange;
 /// How many more blocks may be forced.
 const MORE_LOCAL: usize = 2;
 
+/// Keys by which blocks may begin late or early, at most.
+const SHIFTED: usize = 4;
+
 /// Changes of a choice of experts, or of blocks, that is at a site or on the way there.
 pub(super) fn search(site: Site, suspects: &[Site], config: &Config) -> Vec<Assumed> {
     use LayerSite::{BlockMax, BlockScore, Blocks, GateExperts};
@@ -31,7 +34,8 @@ pub(super) fn search(site: Site, suspects: &[Site], config: &Config) -> Vec<Assu
 fn of_blocks(Blocks { size, local, .. }: Blocks) -> Vec<Assumed> {
     let reading = |kind, field, value: &str| Assumed::everywhere(kind, Change::Reading(field, value.to_owned()));
     let held = ["unnormed", "unrotated", "projected"].map(|held| reading(&kinds::INDEX_CACHE, "index_cache", held));
-    let shifted = ["-1", "1"].map(|by| reading(&kinds::INDEX_SHIFT, "index_shift", by));
+    let shifts = (1..size.min(SHIFTED + 1)).flat_map(|by| [format!("-{by}"), by.to_string()]);
+    let shifted = shifts.map(|by| reading(&kinds::INDEX_SHIFT, "index_shift", &by));
     let narrow = ["e4m3", "bf16"].map(|to| reading(&kinds::INDEX_NARROW, "index_cache_type", to));
     let scored = [
         reading(&kinds::INDEX_POOL, "msa_pool", "absolute"),

@@ -73,5 +73,11 @@ fn of_patch(vision: &Vision) -> Vec<ColumnOrder> {
         ColumnOrder::Reversed { axis, size, within: within(i) }
     });
     let of_image = ColumnOrder::Exchanged { axes: ["row", "column"], sizes: [patch.side; 2] };
-    reversed.filter(|order| !matches!(order, ColumnOrder::Reversed { size: 1, .. })).chain([of_image]).collect()
+    let last = |first: usize| {
+        let size = |axes: &[(&str, usize)]| axes.iter().map(|(_, size)| size).product();
+        both(["colour", "pixel"], [size(&sizes[..first]), size(&sizes[first..])])
+    };
+    let colours_last = [1, 2].into_iter().flat_map(last);
+    let reversed = reversed.filter(|order| !matches!(order, ColumnOrder::Reversed { size: 1, .. }));
+    reversed.chain([of_image]).chain(colours_last).collect()
 }

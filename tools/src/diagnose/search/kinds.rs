@@ -54,6 +54,9 @@ pub(super) static ONE_EXPERT: Mistake =
     kind("one_expert", "one expert's weights are taken otherwise", "every expert's weights are taken alike");
 pub(super) static PLUS_ONE: Mistake =
     kind("norm_weight_off_by_one", "one norm multiplies by its weight as another family's does", "all norms do alike");
+pub(super) static NOT_LOADED: Mistake =
+    kind("norm_weight_not_loaded", "a norm's weight was not loaded, and is 1 everywhere", CHECKPOINT);
+pub(super) static SIGNS: Mistake = kind("weight_signs", "signs of a weight's values are taken otherwise", CHECKPOINT);
 pub(super) static COLUMNS: Mistake =
     kind("columns_permuted", "input channels of a weight are in another order", CHECKPOINT);
 pub(super) static TRANSPOSED: Mistake =

@@ -1,18 +1,19 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of any: [`tile`], rows and channels that are 0, or other ones; [`passed`], what is left out. Of the text model: [`gated`], what networks do inside;
-//! [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
-//! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their
-//! [`scores`], as by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a
-//! router's weights are divided by; [`rotation`], the [`frequencies`] and [`places`] of a table; [`products`], the channels and
-//! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off; [`sums`], what stands for
-//! a summand, and what is [`added`] beside the right values; [`layout`], the order of axes; [`penalty`], what a sampler made of
-//! logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`], [`features`], and [`inputs`], the layer that the
-//! projector reads. Of both: [`function`], what stands for an activation, [`other_rows`] and [`other_columns`], rows and
-//! channels in place of others, and [`multiples`], rows with factors of their own. [`solution`] is what is said of them,
-//! [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`], a function that many follow but
-//! for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`least_squares`].
+//! Of any: [`tile`], rows and channels that are 0, or other ones; [`passed`], what is left out. Of the text model: [`gated`], what
+//! networks do inside; [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
+//! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their [`scores`], as
+//! by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a router's weights are
+//! divided by; [`rotation`], the [`frequencies`] and [`places`] of a table, and other [`tables`]; [`products`], the channels and
+//! bits that a product sums, [`coarse`], its output's bits; [`directions`], those in which one is off, and channels that are
+//! [`unrelated`] to the right ones; [`sums`], what stands for a summand, and what is [`added`] beside the right values; [`layout`],
+//! the order of axes; [`penalty`], what a sampler made of logits. Of the vision tower: [`layer_norm`], [`axial`], [`pixels`],
+//! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
+//! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own.
+//! [`solution`] is what is said of them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`],
+//! a function that many follow but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys;
+//! [`least_squares`].
 
 mod added;
 mod axial;
@@ -49,8 +50,10 @@ mod shared;
 mod sites;
 mod solution;
 mod sums;
+mod tables;
 mod tile;
 mod turned;
+mod unrelated;
 mod weighing;
 
 use self::solution::Solution;
@@ -128,7 +131,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
         said.extend(solutions.chain(directions::solve(bench)).flat_map(|solution| solution.told(bench)));
     }
     if said.is_empty() {
-        said.extend(multiples::solve(bench).into_iter().flat_map(|solution| solution.told(bench)));
+        let last = multiples::solve(bench).or_else(|| unrelated::solve(bench));
+        said.extend(last.into_iter().flat_map(|solution| solution.told(bench)));
     }
     Ok(said)
 }

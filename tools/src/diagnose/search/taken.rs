@@ -14,6 +14,9 @@ use crate::diagnose::catalogue::names;
 use crate::diagnose::catalogue::taken::Taken;
 use crate::diagnose::catalogue::tensors::TensorChange;
 
+/// Layers whose norms the last one may have.
+const LAYERS: usize = 4;
+
 /// Every tensor on the way, and each of its layer that it could be taken from.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     let config = bench.config();
@@ -27,6 +30,9 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             let both = others.map(|from| TensorChange::Exchanged(of.min(from), of.max(from)));
             exchanged.extend(both.filter(|change| !exchanged.contains(change)).collect::<Vec<_>>());
         }
+        if of == Weight::FinalNorm {
+            found.extend(norms(&config).map(|taken| bench.assumed(&kinds::TAKEN, TensorChange::Taken(taken))));
+        }
         if of.is_norm() {
             let right = u8::from(config.norm_weight == NormWeight::OnePlus);
             let others = (0..=right + 1).filter(|ones| *ones != right);
@@ -37,6 +43,15 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
     }
     found.extend(exchanged.into_iter().map(|change| bench.assumed(&kinds::EXCHANGED, change)));
     found
+}
+
+/// The norms of layers that the last one may have in its place: those of the last layers.
+fn norms(config: &Config) -> impl Iterator<Item = Taken> {
+    let (of, width) = (Weight::FinalNorm, config.hidden_size);
+    let layers = (0..config.num_hidden_layers).rev().take(LAYERS);
+    let each =
+        layers.flat_map(|layer| [LayerWeight::InputNorm, LayerWeight::PostAttentionNorm].map(|own| (layer, own)));
+    each.map(move |(layer, own)| Taken { of, from: Weight::Layer(layer, own), period: width, whole: width })
 }
 
 /// Experts' tensors are found as such.
@@ -60,7 +75,9 @@ fn sources(of: Weight, config: &Config) -> Vec<Taken> {
         } else if !is_itself && of.is_norm() && from.is_norm() && other.1 >= dim.1 {
             found.push(Taken { of, from, period: dim.1, whole: other.1 });
         } else if !is_itself && !of.is_norm() && !from.is_norm() && other == dim {
-            found.push(Taken { of, from, period: dim.0.max(1), whole: other.0.max(1) });
+            // A vector's channels are its columns.
+            let channels = |(rows, columns): (usize, usize)| if rows <= 1 { columns } else { rows };
+            found.push(Taken { of, from, period: channels(dim), whole: channels(other) });
         }
     }
     found

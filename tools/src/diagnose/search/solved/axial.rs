@@ -14,7 +14,7 @@ use reference::site::VisionSite;
 use reference::{RoundingContract, Site};
 
 use super::solution::Solution;
-use super::{frequencies, places};
+use super::{frequencies, places, rotation};
 use crate::diagnose::search::Bench;
 use crate::failure::Failure;
 
@@ -65,7 +65,11 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     let function = if at == VisionSite::RopeCos { f64::cos } else { f64::sin };
     let values = Array2::from_shape_fn((n, width), |(i, j)| function(follow[[i, j % (width / 2)]]));
-    Ok((!said.is_empty()).then(|| Solution::new(said, values)).into_iter().collect())
+    if said.is_empty() {
+        let right = Array2::from_shape_fn(angles.dim(), |(i, j)| patches[i][j / axis] as f64 * right[j % axis]);
+        return Ok(rotation::of_tables(bench, &right, AXES).into_iter().collect());
+    }
+    Ok(vec![Solution::new(said, values)])
 }
 
 /// What differs in the angles of patches at these places of an axis, and the angles of the places that follow from it.

@@ -30,14 +30,16 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
         site,
         S::QProj | S::KProj | S::VProj | S::OProj | S::IndexQProj | S::IndexKProj | S::DenseDown | S::SharedDown
     );
-    if !is_product || bench.suspects.len() > 1 || bench.candidate.len() > MOST {
+    let is_behind = matches!(site, S::OProj | S::Attention);
+    if !(is_product && bench.suspects.len() == 1 || is_behind) || bench.candidate.len() > MOST {
         return None;
     }
     let apart = &bench.candidate - &bench.ideal;
     let (n, m) = apart.dim();
     let parts = DMatrix::from_row_iterator(n, m, apart.iter().copied()).svd(true, true);
     let values = &parts.singular_values;
-    let most = n.min(m) / FEW;
+    // Behind a context that is not shown, what one head has wrong has as many directions as it has channels.
+    let most = (n.min(m) / FEW).min(if is_behind { bench.config().head_dim / 2 } else { usize::MAX });
     // Independent values of deviation σ have no singular value far above σ(√n + √m) (Davidson and Szarek 2001); of values of
     // this size, sums' roundings have less than a row's for σ.
     let noise = bench.rounding() * size_of(&bench.ideal) * ((n as f64).sqrt() + (m as f64).sqrt());

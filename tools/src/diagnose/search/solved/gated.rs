@@ -7,13 +7,17 @@
 //!
 //! with y \[rows, H\] the candidate's and ŷ the right values, n the networks that row i goes through, c how much each counts, and its
 //! gate and up projection g and u; m is 1, or 1 in some experts or hidden channels alone, and else 0. [`network`] has the networks,
-//! [`functions`] what may stand for h, [`mask`] solves for m, [`layouts`] has rows of g and u in other
-//! places, and [`spans`] looks for input channels that they lack.
+//! [`functions`] what may stand for h, [`families`] those that have a number and [`combined`] sums of two; [`outputs`] has what is
+//! rounded behind them, [`mask`] solves for m, [`layouts`] has rows of g and u in other places, and [`spans`] looks for input
+//! channels that they lack.
 
+mod combined;
+mod families;
 mod functions;
 mod layouts;
 mod mask;
 mod network;
+mod outputs;
 mod spans;
 
 use ndarray::{Array2, ArrayView1, Axis};
@@ -106,6 +110,9 @@ impl Gated<'_, '_, '_> {
             found.extend(self.of_numbers(&right));
         }
         if found.is_empty() {
+            found.extend(self.of_two(&right).or_else(|| self.of_outputs(&right)));
+        }
+        if found.is_empty() {
             near.sort_by(|(a, ..), (b, ..)| b.total_cmp(a));
             for (_, function, deltas) in near.iter().take(TRIED) {
                 found.extend(self.of_some_experts(function, deltas));
@@ -132,12 +139,14 @@ impl Gated<'_, '_, '_> {
             let left = &self.apart - &self.where_off(self.sum(&self.deltas(function, right), |_| true));
             left.iter().map(|x| x * x).sum::<f64>()
         };
-        let all = functions::families(self.bench.config().swiglu_oai).iter().map(|family| family.nearest(off));
-        all.map(|function| {
-            let by = self.sum(&self.deltas(&function, right), |_| true);
-            Found { said: self.said(&function.said, None, None), by }
-        })
-        .find(|found| self.holds(&found.by))
+        let all = families::all(self.bench.config().swiglu_oai);
+        all.iter()
+            .map(|family| family.nearest(off))
+            .map(|function| {
+                let by = self.sum(&self.deltas(&function, right), |_| true);
+                Found { said: self.said(&function.said, None, None), by }
+            })
+            .find(|found| self.holds(&found.by))
     }
 
     /// What a function makes otherwise of each network's hidden values.
@@ -171,10 +180,16 @@ impl Gated<'_, '_, '_> {
 
     /// Whether all rows that are off are so by so much, within what rounds on the way.
     fn holds(&self, by: &Array2<f64>) -> bool {
-        let squares = |values: &Array2<f64>| values.iter().map(|x| x * x).sum::<f64>();
         let left = &self.apart - &self.where_off(by.clone());
         let is = |i: usize| self.is_small(i, by, left.row(i));
-        squares(&left) <= LEFT * squares(&self.apart) && (0..self.rows.len()).filter(|i| self.is_off[*i]).all(is)
+        self.comes_near(by) && (0..self.rows.len()).filter(|i| self.is_off[*i]).all(is)
+    }
+
+    /// Whether most of the squares of what is off is gone: of what rounds, some values go the other way.
+    fn comes_near(&self, by: &Array2<f64>) -> bool {
+        let squares = |values: &Array2<f64>| values.iter().map(|x| x * x).sum::<f64>();
+        let left = &self.apart - &self.where_off(by.clone());
+        squares(&left) <= LEFT * squares(&self.apart)
     }
 
     /// Whether what is left of a row is no more than roundings of what it has, or is changed by.

@@ -85,3 +85,12 @@ pub(super) fn find_others(rows: &[usize], all: usize, is: impl Fn(usize, usize) 
     let each = || rows.iter().map(|row| (0..all).find(|other| other != row && is(*row, *other))).collect();
     of_first.iter().find_map(alike).or_else(each)
 }
+
+/// "key 3", "keys 3, 5, 9".
+pub(super) fn many(what: &str, all: &[usize]) -> String {
+    match all {
+        [one] => format!("{what} {one}"),
+        [first, .., last] if last + 1 - first == all.len() => format!("{what}s {first} to {last}"),
+        _ => format!("{what}s {}", listed(all)),
+    }
+}

@@ -9,9 +9,10 @@
 //! leaves next to nothing, of a layer of at least twice as many channels as experts, so that as many equations as unknowns are
 //! left to hold it to. Before that, [`tokens`] has what follows if tokens have others' inputs or routing, and [`outputs`], if they
 //! have others' outputs; behind it, the [`law`] that weights follow, [`choices`] that are off, [`told`], what tokens have in common,
-//! and [`inside`], rows of a gate that have factors.
+//! [`inside`], rows of a gate that have factors, and [`directions`], those in which one expert's output is off.
 
 mod choices;
+mod directions;
 mod inside;
 mod law;
 mod outputs;
@@ -130,6 +131,12 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     if !unsolved.is_empty()
         && let Some(found) = mixture.inside(layer, x)?
+    {
+        return Ok(vec![found]);
+    }
+    let off: Vec<usize> = rows.iter().copied().filter(|token| bench.row_is_off(*token)).collect();
+    if off.len() == unsolved.len()
+        && let Some(found) = mixture.of_directions(experts, &off)
     {
         return Ok(vec![found]);
     }

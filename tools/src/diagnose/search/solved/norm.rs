@@ -6,11 +6,12 @@
 //!
 //! with y \[n, d\] the candidate's and ŷ \[n, d\] the right values, the weight w \[d\], s \[n\] and v \[d\]: of a layer,
 //! or of each head. [`statistic`] has what s may be made of, [`channels`] what v may be, [`denominator`] what rows may be divided by
-//! otherwise, and [`bits`] what is rounded.
+//! otherwise, or [`groups`] of channels, and [`bits`] what is rounded.
 
 mod bits;
 mod channels;
 mod denominator;
+mod groups;
 mod statistic;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
@@ -83,6 +84,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     }
     let solution = (!found.is_empty()).then(|| Solution::new(said(found, heads), values));
     if let Some(solution) = solution.filter(|solution| solution.is_more(bench)) {
+        return Ok(vec![solution]);
+    }
+    if let Some(solution) = groups::solve(bench, &w) {
         return Ok(vec![solution]);
     }
     let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);

@@ -7,6 +7,7 @@
 //! with y \[n, m\] the candidate's and ŷ the right values.
 
 use ndarray::ArrayView1;
+use reference::Site;
 
 use super::listed::{self, listed};
 use super::solution::Solution;
@@ -24,7 +25,8 @@ const TOGETHER: usize = 16;
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     let (y, right) = (&bench.candidate, &bench.ideal);
     let off: Vec<usize> = (0..y.nrows()).filter(|row| bench.row_is_off(*row)).collect();
-    if off.is_empty() || bench.site.token_axis(&bench.config()) != Some(0) {
+    let are_rows = bench.site.token_axis(&bench.config()) == Some(0) || matches!(bench.site, Site::Vision(..));
+    if off.is_empty() || !are_rows {
         return None;
     }
     let near = |a: ArrayView1<'_, f64>, b: ArrayView1<'_, f64>| {
@@ -63,5 +65,26 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
             listed(off.iter().zip(&others).map(|(i, j)| format!("{i} those of {j}")))
         )
     };
+    let said = if is_of_raster(bench, &off, &others) {
+        format!("{said}: patches follow each other row by row of an image, and not by the squares that are merged")
+    } else {
+        said
+    };
     Some(Solution::new(vec![said], values))
+}
+
+/// Whether rows of patches have those that stand there where each image's patches follow each other row by row.
+fn is_of_raster(bench: &Bench<'_, '_>, off: &[usize], others: &[usize]) -> bool {
+    let Site::Vision(pass, _) = bench.site else { return false };
+    let Some((vision, pixels)) = bench.vision(pass) else { return false };
+    let mut merged = Vec::new();
+    for grid in &pixels.grids {
+        let first = merged.len();
+        // The place of each patch among those that are merged, by its place in the image.
+        let mut places: Vec<([usize; 3], usize)> =
+            grid.coordinates(vision.spatial_merge_size).enumerate().map(|(i, at)| (at, first + i)).collect();
+        places.sort_unstable();
+        merged.extend(places.into_iter().map(|(_, place)| place));
+    }
+    off.iter().zip(others).all(|(row, other)| merged.get(*row) == Some(other))
 }

@@ -5,12 +5,14 @@
 //! ```
 //!
 //! with the probabilities p \[heads·n, keys\] of each call, one head's rows below the other's: but for a number of each row the
-//! difference is what was done to its scores. [`rows`] has it; [`masked`] says which keys are seen that are not, or the other way
-//! round; [`bias`], what scores are multiplied by or have added to them; [`keys`], that some keys are others; [`angles`], how
-//! queries and keys are rotated; [`functions`], that the exponential is another function.
+//! difference is what was done to its scores. [`rows`] has it; [`masked`] says which keys are seen that must not be, or the
+//! other way round, and [`finite`], by which number a mask or a sink counts; [`bias`], what scores are multiplied by or have added
+//! to them; [`keys`], that some keys are others; [`angles`], how queries and keys are rotated; [`functions`], that the exponential
+//! is another function.
 
 mod angles;
 mod bias;
+mod finite;
 mod functions;
 mod keys;
 mod masked;

@@ -9,6 +9,10 @@ use crate::diagnose::share::Share;
 /// what is right, half is left where nothing stands in their place.
 const LEFT: f64 = 0.25;
 
+/// Channels of a row that is the candidate's within roundings, at least, and how many times as far off as these it was.
+const CHANNELS: usize = 16;
+const FAR: f64 = 16.0;
+
 /// Sentences that hold together.
 pub(super) struct Solution {
     said: Vec<String>,
@@ -46,7 +50,8 @@ impl Solution {
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
         let Some(values) = self.values else { return self.said };
         let stored = bench.stored(&values);
-        if !bench.is_more(&stored) || !comes_near(bench, &values, &stored) {
+        let is_reproduced = bench.is_more(&stored) || is_within(bench, &values, &stored);
+        if !is_reproduced || !comes_near(bench, &values, &stored) {
             return Vec::new();
         }
         let percent = |share: Share| 100.0 * share.equal as f64 / share.count.max(1) as f64;
@@ -57,6 +62,22 @@ impl Solution {
         }
         self.said
     }
+}
+
+/// Whether rows that have other values are the candidate's within roundings, and were far off: of few rows, the bits that are
+/// reproduced are too few to tell.
+fn is_within(bench: &Bench<'_, '_>, values: &Array2<f64>, stored: &Array2<f64>) -> bool {
+    let norm = |of: &Array2<f64>, row: usize| {
+        let apart = &bench.candidate.row(row) - &of.row(row);
+        apart.dot(&apart).sqrt()
+    };
+    let is = |row: usize| {
+        let own = bench.candidate.row(row);
+        let limit = bench.rounding() * own.dot(&own).sqrt();
+        norm(stored, row) <= limit && norm(&bench.twin.computed, row) > FAR * limit
+    };
+    let mut other = (0..values.nrows()).filter(|row| values.row(*row) != bench.ideal.row(*row)).peekable();
+    values.ncols() >= CHANNELS && other.peek().is_some() && other.all(is)
 }
 
 /// Whether most of what was off is gone in the rows that have other values.

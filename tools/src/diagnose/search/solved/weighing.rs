@@ -6,15 +6,21 @@
 //!
 //! of query head h and its key head g, with values v \[groups, n, d\]; right are the p of a softmax over qᵢ·kⱼ/√d. Of the ways to
 //! weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in common
-//! ([`told`]), or the [`mask`] of each; or numbers that bend all weights alike ([`bent`]), or what heads read in the place of their
-//! own keys and values ([`reads`]). [`heads`] computes them, of [`softmax`]es; [`parts`] has where their inputs are. Of the
-//! text model, and of the vision tower, whose tokens are patches.
+//! ([`told`]), or the [`mask`] of each; or numbers that bend all weights alike ([`bent`]), or what heads have in the place of
+//! their own [`context`], or read in that of their own keys and values ([`reads`]), [`rotations`] by other tables, keys that are
+//! [`masked`] in part, what is [`rounded`], or one token's [`row`] that is another. [`heads`] computes them, of [`softmax`]es;
+//! [`parts`] has where their inputs are. Of the text model, and of the vision tower, whose tokens are patches.
 
 mod bent;
+mod context;
 mod heads;
 mod mask;
+mod masked;
 mod parts;
 mod reads;
+mod rotations;
+mod rounded;
+mod row;
 mod softmax;
 mod told;
 mod way;
@@ -63,7 +69,9 @@ pub(super) fn of_rows(heads: &Heads, sees_all: impl Fn(usize) -> bool, bench: &B
     let (said, told) = tell(&found, tried.len(), off.len());
     if said.is_empty() {
         let of_masks = mask::solve(heads, &tried, off.len(), bench);
-        let of_others = || reads::solve(heads, &tried, bench).or_else(|| bent::solve(heads, &tried, bench));
+        let plain = [context::solve, reads::solve, rotations::solve, masked::solve, rounded::solve, row::solve];
+        let of_others =
+            || plain.into_iter().chain([bent::solve, context::located]).find_map(|solve| solve(heads, &tried, bench));
         return of_masks.or_else(of_others).into_iter().collect();
     }
     let untold = (0..n).filter(|row| !told.contains(row));

@@ -8,10 +8,6 @@ use reference::{Real, RoundingContract, Storage};
 
 use super::network::Network;
 use crate::diagnose::catalogue::grid::Grid;
-use crate::diagnose::search::golden;
-
-/// How often the interval around the best step is shortened: to 10⁻⁵ of itself.
-const SECTIONS: usize = 24;
 
 /// A function of gate and up projection.
 type OfBoth = Box<dyn Fn(f64, f64) -> f64>;
@@ -28,16 +24,6 @@ enum Makes {
     Rounded(Grid),
     /// Nothing.
     Nothing,
-}
-
-/// Functions with a number each.
-pub(super) struct Family {
-    /// Of the number.
-    said: fn(f64) -> String,
-    of: fn(f64, f64, f64) -> f64,
-    /// From, to, and steps between.
-    range: (f64, f64, usize),
-    is_log: bool,
 }
 
 /// A function of one number, and its name.
@@ -60,6 +46,9 @@ const GATES: [Named; 13] = [
     ("ELU", |x| if x > 0.0 { x } else { x.exp_m1() }),
 ];
 
+/// SwiGLU-OAI's numbers as M3 is released.
+const RELEASED: Coefficients = Coefficients { alpha: 1.702, limit: 7.0, beta: 1.0 };
+
 /// A function of two numbers, by name.
 type NamedOfTwo = (&'static str, fn(f64, f64) -> f64);
 
@@ -77,29 +66,7 @@ const OTHERS: [NamedOfTwo; 10] = [
     ("the gate's SiLU, times the up projection plus 1", |g, u| silu(g) * (u + 1.0)),
 ];
 
-/// Numbers that SwiGLU may have more.
-const FAMILIES: [Family; 3] = [
-    Family {
-        said: |a| format!("takes g·σ(a·g)·u with a = {a:.4}, for its activation"),
-        of: |a, g, u| g * (a * g).sigmoid() * u,
-        range: (0.05, 20.0, 48),
-        is_log: true,
-    },
-    Family {
-        said: |l| format!("clamps its gate from above and its up projection to both sides, to {l:.4}"),
-        of: |l, g, u| silu(g.min(l)) * u.clamp(-l, l),
-        range: (0.01, 100.0, 64),
-        is_log: true,
-    },
-    Family {
-        said: |b| format!("adds {b:.4} to its up projection"),
-        of: |b, g, u| silu(g) * (u + b),
-        range: (-4.0, 4.0, 32),
-        is_log: false,
-    },
-];
-
-fn silu(x: f64) -> f64 {
+pub(super) fn silu(x: f64) -> f64 {
     x * x.sigmoid()
 }
 
@@ -129,6 +96,14 @@ pub(super) fn all(oai: Option<Coefficients>) -> Vec<Function> {
     for (what, f) in OTHERS {
         found.push(of_both(what.to_owned(), Box::new(f)));
     }
+    if oai.is_none() {
+        let Coefficients { alpha, limit, beta } = RELEASED;
+        let f = move |g: f64, u: f64| {
+            let (g, u) = (g.min(limit), u.clamp(-limit, limit));
+            (u + beta) * g * (alpha * g).sigmoid()
+        };
+        found.push(of_both("M3's SwiGLU-OAI, (u + 1)·g·σ(1.702·g) of clamped projections".to_owned(), Box::new(f)));
+    }
     for (what, f) in GATES {
         found.push(of_both(format!("the gate's {what} times the up projection"), Box::new(move |g, u| f(g) * u)));
     }
@@ -137,11 +112,6 @@ pub(super) fn all(oai: Option<Coefficients>) -> Vec<Function> {
     found.extend(Grid::of_activations().map(rounded));
     found.push(Function { said: "leaves out its activation".to_owned(), makes: Makes::Nothing });
     found
-}
-
-/// Those that have a number, which SwiGLU-OAI has of its own.
-pub(super) fn families(oai: Option<Coefficients>) -> &'static [Family] {
-    if oai.is_some() { &[] } else { &FAMILIES }
 }
 
 /// SwiGLU-OAI with other clamps, without one of its numbers, or with another function of the gate.
@@ -213,6 +183,11 @@ fn of_oai(oai: Coefficients) -> Vec<(String, OfBoth)> {
 }
 
 impl Function {
+    /// Of gate and up projection, in words behind "takes" or another verb.
+    pub(super) fn of_both(said: String, f: impl Fn(f64, f64) -> f64 + 'static) -> Self {
+        Function { said, makes: Makes::OfBoth(Box::new(f)) }
+    }
+
     /// Whether it leaves hidden values out.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self.makes, Makes::Nothing)
@@ -225,25 +200,5 @@ impl Function {
             Makes::Rounded(grid) => grid.round(&Matrix::stored(right.view(), Storage::F32)).dense(),
             Makes::Nothing => Array2::zeros(right.dim()),
         }
-    }
-}
-
-impl Family {
-    /// The function with the number by which least is off.
-    pub(super) fn nearest(&self, off: impl Fn(&Function) -> f64) -> Function {
-        let (from, to, steps) = self.range;
-        let number = |place: f64| {
-            if self.is_log { from * (to / from).powf(place) } else { from + (to - from) * place }
-        };
-        let of = self.of;
-        let function = |place: f64| {
-            let number = number(place);
-            Function { said: (self.said)(number), makes: Makes::OfBoth(Box::new(move |g, u| of(number, g, u))) }
-        };
-        let at = |i: usize| i as f64 / steps as f64;
-        let grid: Vec<f64> = (0..=steps).map(|i| off(&function(at(i)))).collect();
-        let least = (0..=steps).min_by(|a, b| grid[*a].total_cmp(&grid[*b])).unwrap_or_default();
-        let (low, high) = (at(least.saturating_sub(1)), at((least + 1).min(steps)));
-        function(golden::least((low, high), SECTIONS, |place| off(&function(place))).1)
     }
 }

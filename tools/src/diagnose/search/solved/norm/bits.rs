@@ -52,6 +52,8 @@ enum Rounded {
     Divided(usize),
     /// Squares.
     Squares,
+    /// All of them, each as it is made: squares, their mean, that and ε, the root, and x·r.
+    Throughout,
     /// Squares, and the sums of so many in a row; the sum of these, too, or not.
     Sums(usize, bool),
     /// Squares, and the sums of each that is so many behind the last; the sum of these, too, or not.
@@ -120,12 +122,12 @@ fn divisors(width: usize) -> Vec<usize> {
 
 impl Way {
     fn all(width: usize, output: Storage) -> impl Iterator<Item = Way> {
-        use Rounded::{Input, Mean, Normalized, Root, Squares, Weight};
+        use Rounded::{Input, Mean, Normalized, Root, Squares, Throughout, Weight};
         let powers = || (1..).map(|power| 1_usize << power).take_while(move |count| *count <= LONGEST.min(width));
         let both = |of: fn(usize, bool) -> Rounded| powers().flat_map(move |count| [of(count, false), of(count, true)]);
         let sums = both(Rounded::Sums).chain([Rounded::Sums(width, false)]);
         let sums: Vec<Rounded> = sums.chain(both(Rounded::Strided)).collect();
-        let rounded = [Weight, Input, Normalized, Root, Mean, Squares].into_iter().chain(sums);
+        let rounded = [Weight, Input, Normalized, Root, Mean, Squares, Throughout].into_iter().chain(sums);
         let each = rounded.flat_map(|rounded| [Storage::Bf16, Storage::F16].map(|to| (rounded, to)));
         let each = each.filter(move |(rounded, to)| *rounded != Normalized || *to != output);
         each.flat_map(move |(rounded, to)| Way::of(rounded, to, output))
@@ -192,14 +194,16 @@ impl Way {
     /// A row of this way.
     fn row(self, x: ArrayView1<'_, f64>, m: &Array1<f64>, eps: f64) -> Array1<f64> {
         let to = |value: f64| self.to.nearest(value);
-        let at = |own: Rounded, value: f64| if self.rounded == own { to(value) } else { value };
+        let is_throughout =
+            |own: Rounded| self.rounded == Rounded::Throughout && own != Rounded::Input && own != Rounded::Weight;
+        let at = |own: Rounded, value: f64| if self.rounded == own || is_throughout(own) { to(value) } else { value };
         let x = x.mapv(|x| at(Rounded::Input, x));
         let squares = x.mapv(|x| x * x);
         let total = |parts: &mut dyn Iterator<Item = f64>, is_rounded: bool| {
             if is_rounded { added(parts, to) } else { parts.sum::<f64>() }
         };
         let sum = match self.rounded {
-            Rounded::Squares => squares.mapv(to).sum(),
+            Rounded::Squares | Rounded::Throughout => squares.mapv(to).sum(),
             Rounded::Sums(count, whole) => {
                 total(&mut squares.axis_chunks_iter(Axis(0), count).map(|part| added(part.iter().copied(), to)), whole)
             }
@@ -210,7 +214,7 @@ impl Way {
         };
         let count = if let Rounded::Divided(count) = self.rounded { count } else { x.len() };
         let mean = at(Rounded::Mean, sum / count as f64);
-        let r = at(Rounded::Root, (mean + eps).sqrt().recip());
+        let r = at(Rounded::Root, at(Rounded::Throughout, mean + eps).sqrt().recip());
         Zip::from(&x).and(m).map_collect(|x, m| {
             let normalized = at(Rounded::Normalized, self.normalized.nearest(x * r));
             at(Rounded::Weight, *m) * normalized
@@ -234,6 +238,9 @@ impl fmt::Display for Rounded {
             Rounded::Mean => f.write_str("the mean square is"),
             Rounded::Divided(count) => write!(f, "the sum of squares, divided by {count}, is"),
             Rounded::Squares => f.write_str("squares are"),
+            Rounded::Throughout => {
+                f.write_str("squares, their mean, its sum with ε, the reciprocal root and what is normed are")
+            }
             Rounded::Sums(count, false) => write!(f, "squares, and their sums of {count} in a row, are"),
             Rounded::Sums(count, true) => {
                 write!(f, "squares, their sums of {count} in a row, and the sum of these are")

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
 
-use super::rows::{Row, Rows, softmax};
+use super::finite;
+use super::rows::{Row, Rows, scores, softmax};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 use crate::diagnose::search::solved::weighing::{Mask, Run, Way, Weighed, tell, told_of_masks};
@@ -20,17 +21,18 @@ const MISSING: f64 = 1.0 / 256.0;
 const SCATTERED: usize = 8;
 
 pub(super) fn solve(rows: &Rows, bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> {
-    if let Some(solution) = beside(rows, bench) {
+    let inputs = Rows::inputs(bench)?;
+    if let Some(solution) = beside(rows, inputs.as_ref(), bench) {
         return Ok(Some(solution));
     }
-    let Some([q, k]) = Rows::inputs(bench)? else { return Ok(None) };
+    let Some([q, k]) = inputs else { return Ok(None) };
     let of = |row: &Row| seen(*row, bench);
     let is_other = |row: &Row| of(row).iter().enumerate().any(|(key, is)| *is != right(*row, key, bench));
     if rows.off.is_empty() || !rows.off.iter().any(is_other) {
         return Ok(None);
     }
-    let Some(values) = rows.held(|row| masked(row, (&q, &k), &of(&row), bench, rows.heads), bench) else {
-        return Ok(None);
+    let Some(values) = rows.held(|row| masked(row, [&q, &k], &of(&row), bench, rows.heads), bench) else {
+        return Ok(finite::mask(rows, [&q, &k], bench));
     };
     let tokens: BTreeSet<usize> = rows.off.iter().map(|row| row.token).collect();
     let weighed: Vec<Weighed> = tokens
@@ -83,17 +85,8 @@ fn right(row: Row, key: usize, bench: &Bench<'_, '_>) -> bool {
 }
 
 /// The probabilities of the keys that a row counts.
-fn masked(
-    row: Row,
-    (q, k): (&Array2<f64>, &Array2<f64>),
-    seen: &[bool],
-    bench: &Bench<'_, '_>,
-    heads: usize,
-) -> Array1<f64> {
-    let config = bench.config();
-    let (d, group) = (config.head_dim, row.head * config.num_key_value_heads / heads);
-    let own = q.slice(s![row.token, row.head * d..(row.head + 1) * d]);
-    let mut scores = k.slice(s![.., group * d..(group + 1) * d]).dot(&own) / (d as f64).sqrt();
+fn masked(row: Row, inputs: [&Array2<f64>; 2], seen: &[bool], bench: &Bench<'_, '_>, heads: usize) -> Array1<f64> {
+    let mut scores = scores(row, inputs, bench, heads);
     scores.iter_mut().zip(seen).filter(|(_, is)| !**is).for_each(|(score, _)| *score = f64::NEG_INFINITY);
     softmax(scores)
 }
@@ -122,7 +115,7 @@ fn ways(seen: &[bool], span: Run) -> Vec<Way> {
 }
 
 /// Rows whose probabilities are the right ones times a number below 1: what is left of 1 is that of something else.
-fn beside(rows: &Rows, bench: &Bench<'_, '_>) -> Option<Solution> {
+fn beside(rows: &Rows, inputs: Option<&[Array2<f64>; 2]>, bench: &Bench<'_, '_>) -> Option<Solution> {
     let sums: Vec<f64> = rows.off.iter().map(|row| bench.candidate.row(row.at).sum()).collect();
     let limit = 1.0 - MISSING;
     if sums.is_empty() || sums.iter().filter(|sum| **sum < limit).count() * 2 < sums.len() {
@@ -132,7 +125,11 @@ fn beside(rows: &Rows, bench: &Bench<'_, '_>) -> Option<Solution> {
     let (least, most) = sums.iter().fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), x| (a.min(*x), b.max(*x)));
     let said = format!(
         "probabilities are right beside one another, and sum to {least:.4} to {most:.4}: the softmax counts something that is no \
-         key of the request, as a slot of padding or a sink"
+         key of the request, as a slot of padding or a sink{}",
+        inputs
+            .and_then(|[q, k]| finite::sinks(rows, [q, k], bench))
+            .map(|sinks| format!(": {sinks}"))
+            .unwrap_or_default()
     );
     Some(Solution::new(vec![said], values)).filter(|solution| solution.is_more(bench))
 }

@@ -1,6 +1,6 @@
 //! Rows of probabilities, call by call, and what is off in them.
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, s};
 use reference::{LayerSite, RoundingContract, Site};
 
 use crate::diagnose::search::Bench;
@@ -84,6 +84,14 @@ impl Rows {
         let [q, k] = wanted.map(|site| beside.remove(&site).filter(|rows| rows.nrows() == n));
         Ok(q.zip(k).map(|(q, k)| [q, k]))
     }
+}
+
+/// A row's scores of all keys, of queries and keys.
+pub(super) fn scores(row: Row, [q, k]: [&Array2<f64>; 2], bench: &Bench<'_, '_>, heads: usize) -> Array1<f64> {
+    let config = bench.config();
+    let (d, group) = (config.head_dim, row.head * config.num_key_value_heads / heads);
+    let own = q.slice(s![row.token, row.head * d..(row.head + 1) * d]);
+    k.slice(s![.., group * d..(group + 1) * d]).dot(&own) / (d as f64).sqrt()
 }
 
 /// A softmax's probabilities of right ones whose scores have so much more.

@@ -103,14 +103,37 @@ impl Heads {
 
     /// Sums of each head over a token's keys.
     pub(in crate::diagnose) fn sums(&self, row: usize) -> Vec<Sums> {
+        (0..self.count).map(|head| self.of_head(row, head)).collect()
+    }
+
+    fn of_head(&self, row: usize, head: usize) -> Sums {
         let [q, k, v] = &self.inputs;
-        let of = |head: usize| {
-            let columns = self.columns(self.group(head));
-            let keys = k.slice(s![.., columns.clone()]);
-            let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
-            Sums::of(scores, v.slice(s![.., columns]))
-        };
-        (0..self.count).map(of).collect()
+        let columns = self.columns(self.group(head));
+        let keys = k.slice(s![.., columns.clone()]);
+        let scores = keys.dot(&q.slice(s![row, self.columns(head)])) / (self.d as f64).sqrt();
+        Sums::of(scores, v.slice(s![.., columns]))
+    }
+
+    /// The logarithm of the softmax's denominator of a head, for a token.
+    pub(super) fn log_sum(&self, row: usize, head: usize) -> f64 {
+        self.of_head(row, head).log_sum(self.spans[row])
+    }
+
+    /// q, k and v.
+    pub(super) fn inputs(&self) -> &[Array2<f64>; 3] {
+        &self.inputs
+    }
+
+    /// The same attention of other queries, keys and values.
+    pub(super) fn with(&self, inputs: [Array2<f64>; 3]) -> Self {
+        let (some, spans) = (self.some.clone(), self.spans.clone());
+        let (output, to_some) = (self.output.clone(), self.to_some.clone());
+        Heads { inputs, output, some, to_some, spans, ..*self }
+    }
+
+    /// What a context's channels are multiplied by, one below the other; `None` where these are shown themselves.
+    pub(super) fn projections(&self) -> Option<Array2<f64>> {
+        self.output.as_ref().map(|(w, _)| w.clone())
     }
 
     /// The same of heads that read other keys and values: `which` says whether a query head does, `read` makes its rows of

@@ -105,22 +105,14 @@ pub(in crate::diagnose) fn told(masks: &[Mask], off: usize) -> String {
     let is_own_seen = masks.iter().all(|mask| !mask.lost.contains(&mask.row));
     let keys = of(&|_, key| key);
     if is_own_seen && holds(&|_, key| keys.contains(&key)) {
-        return format!("attention does not see {}, but as a token's own: {tokens}", many("key", &keys));
+        return format!("attention does not see {}, but as a token's own: {tokens}", listed::many("key", &keys));
     }
     let distances = of(&|row, key| row - key);
     if is_own_seen && holds(&|row, key| distances.contains(&(row - key))) {
         return format!("attention does not see the keys that are {} before a token: {tokens}", listed(&distances));
     }
-    let first = masks.iter().take(TOLD).map(|mask| format!("token {} not {}", mask.row, many("key", &mask.lost)));
+    let first =
+        masks.iter().take(TOLD).map(|mask| format!("token {} not {}", mask.row, listed::many("key", &mask.lost)));
     let first = first.collect::<Vec<_>>().join("; ");
     format!("attention has another mask, which all heads share: {first}: {tokens}")
-}
-
-/// "key 3", "keys 3, 5, 9".
-fn many(what: &str, all: &[usize]) -> String {
-    match all {
-        [one] => format!("{what} {one}"),
-        [first, .., last] if last + 1 - first == all.len() => format!("{what}s {first} to {last}"),
-        _ => format!("{what}s {}", listed(all)),
-    }
 }

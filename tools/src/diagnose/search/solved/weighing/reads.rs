@@ -80,7 +80,9 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     let other = Reading { keys: !reading.keys, values: !reading.values, ..reading };
     let is_either = (other.keys || other.values) && other.from.is_possible(other.of, other.values) && held(&other);
     let what = if is_either { EITHER } else { reading.what };
-    Some(Solution::new(vec![reading.from.told(reading.of, what, reading.run, n)], values))
+    let single = bench.rows_of_single_tokens();
+    let calls = if !single.is_empty() && rows == single { ", in calls of one token" } else { "" };
+    Some(Solution::new(vec![format!("{}{calls}", reading.from.told(reading.of, what, reading.run, n))], values))
 }
 
 /// All of them, the plainest first.
@@ -89,7 +91,7 @@ fn all(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> impl Iterator<It
     let whole = Run { from: 0, to: heads.spans.len() };
     let count = heads.count;
     let whose = [Of::All].into_iter().chain((0..groups).map(Of::Group));
-    let of_heads = whose.flat_map(move |of| each(Whose::of_heads(groups), of, whole));
+    let of_heads = whose.flat_map(move |of| each(Whose::of_heads(of, groups), of, whole));
     let of_queries = (0..count).map(Of::Query).flat_map(move |of| each(Whose::of_queries(groups), of, whole));
     let runs = [whole].into_iter().chain(runs(rows, bench));
     let of_tokens = runs.flat_map(move |run| each(Whose::of_tokens(whole.to), Of::All, run));

@@ -59,6 +59,17 @@ impl Sums {
         }
     }
 
+    /// The logarithm of the softmax's denominator.
+    pub(super) fn log_sum(&self, span: Run) -> f64 {
+        self.over(&[(span, 1.0)]).0.ln() + self.largest
+    }
+
+    /// With the keys beyond a run, too, whose scores are more by a number.
+    pub(super) fn beyond(&self, span: Run, more: f64) -> Array1<f64> {
+        let (before, behind) = (Run { from: 0, to: span.from }, Run { from: span.to, to: self.scores.len() });
+        self.mean(&[(span, 1.0), (before, more.exp()), (behind, more.exp())], 0)
+    }
+
     pub(super) fn right(&self, span: Run) -> Array1<f64> {
         self.mean(&[(span, 1.0)], 0)
     }
@@ -113,6 +124,11 @@ impl Sums {
 
     pub(super) fn scores(&self) -> &Array1<f64> {
         &self.scores
+    }
+
+    /// Σⱼ cⱼ·vⱼ over the keys of a run.
+    pub(super) fn total(&self, span: Run, counts: &Array1<f64>) -> Array1<f64> {
+        counts.dot(&self.each.slice(s![span.from..span.to, ..]))
     }
 
     /// Σⱼ cⱼ·(vⱼ − o) over the keys of a run: how a mean o moves where its weights do by c.

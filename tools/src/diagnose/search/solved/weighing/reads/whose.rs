@@ -39,6 +39,9 @@ pub(in crate::diagnose) const ANGLES: [((isize, isize), &str); 9] = [
     ((-1, 1), "queries and keys were rotated twice"),
 ];
 
+/// By how many tokens a query's own is another, at most.
+const NEWEST: usize = 8;
+
 /// Slots of a ring, at most.
 const SLOTS: usize = 512;
 
@@ -53,6 +56,10 @@ pub(super) enum Whose {
     Group(usize),
     /// Those of the key heads in turn, one query head after the other.
     Turn,
+    /// For a query's own token, those of the token so many before.
+    Newest(usize),
+    /// Of two key heads, the other's.
+    Pair(usize, usize),
     /// Their own, rotated by so many positions more.
     Turned(isize),
     /// Their own, rotated by their own position once more.
@@ -80,10 +87,13 @@ impl Of {
 }
 
 impl Whose {
-    /// Those that a head may read for all of its keys.
-    pub(super) fn of_heads(groups: usize) -> Vec<Self> {
+    /// Those that a head, or all, may read for all of its keys.
+    pub(super) fn of_heads(of: Of, groups: usize) -> Vec<Self> {
         let others = (0..groups).map(Whose::Group);
-        [Whose::Token(-1), Whose::Token(1), Whose::Turn].into_iter().chain(others).chain(Whose::angles()).collect()
+        let pairs = (0..groups).flat_map(|a| (a + 1..groups).map(move |b| Whose::Pair(a, b)));
+        let alone = NEAR.flat_map(|by| [Whose::Turned(by), Whose::Turned(-by)]).filter(|_| of != Of::All);
+        let plain = [Whose::Token(-1), Whose::Token(1), Whose::Turn].into_iter().chain(others).chain(pairs);
+        plain.chain(Whose::angles()).chain(alone).collect()
     }
 
     /// Those that are rotated by other angles, but for what has a name of its own.
@@ -103,7 +113,13 @@ impl Whose {
         let ways = |of: fn(isize) -> Whose| FURTHEST.flat_map(move |by| [of(-by), of(by)]);
         let tokens =
             ways(Whose::Token).filter(move |whose| matches!(whose, Whose::Token(by) if by.unsigned_abs() < keys));
-        [Whose::Zeros, Whose::Twice, Whose::Back].into_iter().chain(tokens).chain(ways(Whose::Turned)).collect()
+        let newest = (1..keys.min(SLOTS)).take(NEWEST).map(Whose::Newest);
+        [Whose::Zeros, Whose::Twice, Whose::Back]
+            .into_iter()
+            .chain(newest)
+            .chain(tokens)
+            .chain(ways(Whose::Turned))
+            .collect()
     }
 
     /// Rings of so few slots that some of so many keys overwrite others.
@@ -116,10 +132,10 @@ impl Whose {
         match self {
             // All key heads do not read one of theirs, and none reads its own in another's place.
             Whose::Group(group) => of != Of::All && of != Of::Group(group),
-            Whose::Turn => of == Of::All,
+            Whose::Turn | Whose::Pair(..) => of == Of::All,
             // Values do not rotate, and keys of zeros with values of zeros are found by what tokens see.
             Whose::Turned(_) | Whose::Twice | Whose::Back | Whose::Angles(..) => !values,
-            Whose::Token(_) | Whose::Exchanged(_) | Whose::Ring(_) | Whose::Zeros => true,
+            Whose::Token(_) | Whose::Newest(_) | Whose::Exchanged(_) | Whose::Ring(_) | Whose::Zeros => true,
         }
     }
 
@@ -128,6 +144,8 @@ impl Whose {
         match self {
             Whose::Group(other) => other,
             Whose::Turn => head % heads.groups,
+            Whose::Pair(a, b) if heads.group(head) == a => b,
+            Whose::Pair(a, b) if heads.group(head) == b => a,
             _ => heads.group(head),
         }
     }
@@ -135,7 +153,7 @@ impl Whose {
     /// Whether a query head reads it in the place of its own.
     pub(super) fn is_read_by(self, heads: &Heads, head: usize, of: Of) -> bool {
         match self {
-            Whose::Turn => self.group(heads, head) != heads.group(head),
+            Whose::Turn | Whose::Pair(..) => self.group(heads, head) != heads.group(head),
             _ => of.is_of(heads, head),
         }
     }
@@ -147,6 +165,7 @@ impl Whose {
             let own = of.row(row).to_owned();
             match self {
                 Whose::Token(by) | Whose::Exchanged(by) => of.row(row.saturating_add_signed(by).min(last)).to_owned(),
+                Whose::Newest(by) if row == query => of.row(row.saturating_sub(by)).to_owned(),
                 Whose::Turned(by) => turned::on(&own, by, config),
                 Whose::Twice => turned::on(&own, row.cast_signed(), config),
                 Whose::Back => turned::on(&own, -row.cast_signed(), config),
@@ -155,7 +174,7 @@ impl Whose {
                     turned::on(&own, by, config)
                 }
                 Whose::Ring(slots) if row + slots <= query => of.row(row + slots).to_owned(),
-                Whose::Group(_) | Whose::Turn | Whose::Ring(_) => own,
+                Whose::Group(_) | Whose::Turn | Whose::Pair(..) | Whose::Ring(_) | Whose::Newest(_) => own,
                 Whose::Zeros => own * 0.0,
             }
         };
@@ -198,6 +217,12 @@ impl Whose {
             }
             Whose::Group(group) => format!("{reads} key head {group}'s {what}"),
             Whose::Turn => format!("query heads read the {what} of the key heads in turn, one after the other"),
+            Whose::Newest(by) => {
+                format!(
+                    "{reads} for a token's own place the {what} of the token {by} before it, as of a row that is not written yet"
+                )
+            }
+            Whose::Pair(a, b) => format!("attention reads the {what} of key heads {a} and {b} in each other's place"),
             Whose::Ring(slots) => {
                 format!(
                     "attention reads the {what} of a ring of {slots} slots: from token {slots} on, those of a later token in the \

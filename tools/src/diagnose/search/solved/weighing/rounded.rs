@@ -1,0 +1,105 @@
+//! What attention computes from fewer bits than it should: queries, keys, values, scores, or what values are weighed by.
+//!
+//! ```text
+//! o = Σⱼ ρ(pⱼ)·vⱼ        o = Σⱼ ρ(eⱼ)·vⱼ / Σⱼ eⱼ        with eⱼ = exp(sⱼ − maxₖ sₖ), for each ρ among types
+//! ```
+
+use ndarray::{Array1, Array2};
+use reference::Storage;
+
+use super::heads::Heads;
+use super::softmax::joined;
+use super::ways::limit;
+use crate::diagnose::search::Bench;
+use crate::diagnose::search::solved::solution::Solution;
+
+/// Tokens by which it is found, and how many of them may have another bit somewhere.
+const TOKENS: usize = 16;
+const OTHERS: usize = 4;
+
+/// Types, and their names.
+const TYPES: [(Storage, &str); 3] = [(Storage::Bf16, "bf16"), (Storage::F16, "f16"), (Storage::E4m3, "E4M3")];
+
+/// What is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rounded {
+    Probabilities,
+    Exponentials,
+    Scores,
+    /// Queries, keys or values.
+    Input(usize),
+}
+
+const ALL: [(Rounded, &str); 6] = [
+    (Rounded::Probabilities, "probabilities"),
+    (Rounded::Exponentials, "exponentials, by which values are weighed before they are divided by their sum,"),
+    (Rounded::Scores, "scores"),
+    (Rounded::Input(0), "queries"),
+    (Rounded::Input(1), "keys"),
+    (Rounded::Input(2), "values"),
+];
+
+/// Of some rows that are off.
+pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
+    let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
+    let types = || TYPES.into_iter().filter(|(to, _)| to.unit_roundoff() > bench.unit());
+    let is = |(way, to): (&Way, Storage), row: usize| {
+        let apart = way.output(heads, to, row) - bench.candidate.row(row);
+        apart.dot(&apart).sqrt() <= limit(row, bench)
+    };
+    for (rounded, what) in ALL {
+        for (to, name) in types() {
+            let way = Way::of(heads, rounded, to);
+            let others = some.iter().filter(|row| !is((&way, to), **row)).count();
+            if OTHERS * others > some.len() {
+                continue;
+            }
+            let mut values = bench.ideal.clone();
+            for row in rows {
+                values.row_mut(*row).assign(&way.output(heads, to, *row));
+            }
+            return Some(Solution::new(vec![format!("attention's {what} are rounded to {name}")], values));
+        }
+    }
+    None
+}
+
+/// What is rounded, and attention of rounded inputs.
+struct Way {
+    rounded: Rounded,
+    of_inputs: Option<Heads>,
+}
+
+impl Way {
+    fn of(heads: &Heads, rounded: Rounded, to: Storage) -> Self {
+        let of_inputs = match rounded {
+            Rounded::Input(which) => {
+                let mut inputs: [Array2<f64>; 3] = heads.inputs().clone();
+                inputs[which].mapv_inplace(|x| to.nearest(x));
+                Some(heads.with(inputs))
+            }
+            _ => None,
+        };
+        Way { rounded, of_inputs }
+    }
+
+    /// What the site has of a token.
+    fn output(&self, heads: &Heads, to: Storage, row: usize) -> Array1<f64> {
+        if let Some(heads) = &self.of_inputs {
+            return heads.output(heads.right(row).view());
+        }
+        let span = heads.spans[row];
+        let each = heads.sums(row).into_iter().map(|sums| {
+            let round = |x: f64| to.nearest(x);
+            if self.rounded == Rounded::Scores {
+                return sums.weighed(span, &sums.scores().mapv(round)).0;
+            }
+            let (mean, weights) = sums.weighed(span, sums.scores());
+            let largest = weights.iter().copied().fold(0.0, f64::max);
+            let share = if self.rounded == Rounded::Exponentials { largest } else { 1.0 };
+            let more = weights.mapv(|p| share * round(p / share) - p);
+            mean + sums.total(span, &more)
+        });
+        heads.output(joined(&each.collect::<Vec<_>>()).view())
+    }
+}
