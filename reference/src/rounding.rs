@@ -20,7 +20,7 @@ use crate::error::ParseError;
 use crate::order::{Lanes, Order};
 use crate::reduction::Reduction;
 use crate::storage::Mode;
-use crate::words::word;
+use crate::words::{of_field, word};
 use crate::{Real, Rounding, Storage};
 
 /// Ranks at most.
@@ -362,16 +362,16 @@ impl RoundingContract {
     /// The same contract with another value of one field.
     pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
         match field {
-            "activations" => self.activations = storage(field, value)?,
+            "activations" => self.activations = of_field(field, value)?,
             "accumulator" => self.accumulator = value.parse()?,
             "reduction" => self.reduction = word(field, value)?,
-            "stream" => self.stream = storage(field, value)?,
+            "stream" => self.stream = of_field(field, value)?,
             "weights" => self.weights = word(field, value)?,
             "one_plus" => self.one_plus = word(field, value)?,
-            "operands" => self.operands = storage(field, value)?,
+            "operands" => self.operands = of_field(field, value)?,
             "inputs" => self.inputs = word(field, value)?,
             "autocast" => self.autocast = word(field, value)?,
-            "kv_cache" => self.kv_cache = storage(field, value)?,
+            "kv_cache" => self.kv_cache = of_field(field, value)?,
             "rms" => self.rms = word(field, value)?,
             "qk_rms" => self.qk_rms = word(field, value)?,
             "qk_norm" => self.qk_norm = word(field, value)?,
@@ -383,7 +383,7 @@ impl RoundingContract {
             "experts" => self.experts = word(field, value)?,
             "norm_input" => self.norm_input = word(field, value)?,
             "ranks" => self.ranks = ranks(value)?,
-            "saved" => self.saved = storage(field, value)?,
+            "saved" => self.saved = of_field(field, value)?,
             _ => {
                 let names = self.fields().map(|(name, _)| name).join(", ");
                 return Err(ParseError::new("precision field", field, format!("one of {names}")));
@@ -391,11 +391,6 @@ impl RoundingContract {
         }
         Ok(self)
     }
-}
-
-/// A type in which a field's values are stored.
-fn storage(field: &str, value: &str) -> Result<Storage, ParseError> {
-    value.parse().map_err(|error| ParseError { what: field.to_owned(), ..error })
 }
 
 /// A number of ranks.

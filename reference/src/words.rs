@@ -11,6 +11,11 @@ pub(crate) fn word<E: FromStr + VariantNames>(field: &str, value: &str) -> Resul
     value.parse().map_err(|_| ParseError::new(field, value, E::VARIANTS.join(" or ")))
 }
 
+/// A value whose error says the field, and not what kind of value it has.
+pub(crate) fn of_field<V: FromStr<Err = ParseError>>(field: &str, value: &str) -> Result<V, ParseError> {
+    value.parse().map_err(|error| ParseError { what: field.to_owned(), ..error })
+}
+
 pub(crate) fn word_or_config<E: FromStr + VariantNames>(field: &str, value: &str) -> Result<Option<E>, ParseError> {
     if value == "config" {
         return Ok(None);
