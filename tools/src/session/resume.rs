@@ -50,7 +50,7 @@ impl Folder {
     /// Opens a folder, or begins one. Refused, if it is of other work, or has other files.
     pub(super) fn open<T: Origin>(path: &Path, origin: &T) -> Result<Self, Failure> {
         let refused = |problem: String| {
-            let help = "name a new or empty folder for --resume, or the one that the same command made";
+            let help = "name another folder for --resume, a new or empty one, or what the same command made";
             Failure::new(format!("{}: {problem}", path.display())).help(help)
         };
         fs::create_dir_all(path).map_err(|error| refused(format!("cannot be made: {error}")))?;
