@@ -9,16 +9,17 @@ use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::order::Order;
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 
-/// Parts of which every two are exchanged, and those that are shifted by any number.
+/// Heads of which every two are exchanged, and those that are shifted by any number.
 const PAIRS: usize = 8;
 const SHIFTS: usize = 16;
 
-/// Into how many parts a norm's weight is cut, beside heads.
-const CUTS: [usize; 3] = [2, 4, 8];
+/// Into how many parts a norm's weight is cut, beside heads, and of how many every two are exchanged.
+const CUTS: [usize; 2] = [2, 4];
+const PAIRS_OF_NORMS: usize = 2;
 
-/// The orders of so many parts that indices go wrong in: two exchanged, all shifted, from the last to the first, and by turns.
-fn orders(parts: usize) -> Vec<Order> {
-    let pairs = (0..parts).flat_map(|a| (a + 1..parts).map(move |b| (a, b))).filter(|_| parts <= PAIRS);
+/// The orders of so many parts that indices go wrong in: two exchanged, of so many at most, all shifted, from the last to the first, and by turns.
+fn orders(parts: usize, most_in_pairs: usize) -> Vec<Order> {
+    let pairs = (0..parts).flat_map(|a| (a + 1..parts).map(move |b| (a, b))).filter(|_| parts <= most_in_pairs);
     let exchanged = pairs.map(|(a, b)| -> Order {
         (0..parts)
             .map(|i| {
@@ -55,7 +56,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             && matches!(of, Weight::Layer(_, LayerWeight::QProj | LayerWeight::KProj | LayerWeight::IndexQProj))
             && let Some(each) = head.filter(|each| rows.is_multiple_of(*each))
         {
-            let all = orders(rows / each).into_iter();
+            let all = orders(rows / each, PAIRS).into_iter();
             found.extend(all.map(|order| bench.assumed(&kinds::ROWS, TensorChange::Rows(of, each, order))));
         }
         if of.is_norm() && !matches!(of, Weight::Vision(_)) {
@@ -66,7 +67,7 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
             sizes.dedup();
             let mut known: Vec<Vec<usize>> = Vec::new();
             for each in sizes {
-                for order in orders(rows / each) {
+                for order in orders(rows / each, PAIRS_OF_NORMS) {
                     let channels = order.iter().flatten().flat_map(|part| part * each..(part + 1) * each).collect();
                     // What larger parts say is not said again.
                     if !known.contains(&channels) {
