@@ -7,6 +7,7 @@ mod wide;
 use fixtures::Dtype;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
+use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
 use reference::rounding::Autocast;
@@ -57,6 +58,9 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
 fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     require_wide(dump)?;
     let mut types = types(dump, is_activation)?;
+    // Log-probabilities are f32 whatever logits are.
+    types.iter_mut().for_each(|(_, sites)| sites.retain(|at| dump.measure(*at) == Measure::Logits));
+    types.retain(|(_, sites)| !sites.is_empty());
     let shows_none = types.is_empty();
     if shows_none {
         types = self::types(dump, |site| !site.is_choice())?;
