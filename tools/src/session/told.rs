@@ -33,6 +33,9 @@ const FURTHER: f64 = 2.0;
 /// The numbers of a family by which it is told.
 const MEMBERS: usize = 3;
 
+/// Values that tell what they are, at least: fewer are near something by chance.
+const FEWEST: usize = 8;
+
 /// Whether fewer than half of the names are known.
 pub(super) fn are_unknown(dump: &Sited) -> bool {
     2 * dump.reading().unknown.len() > dump.dump().names().count()
@@ -176,9 +179,13 @@ impl Teller<'_> {
         Some(read.slice_move(s![..list, ..]))
     }
 
-    /// How far rows are from those of a site, in parts of their size: of the first of them, or of the last of the prompt or of all.
+    /// How far rows are from those of a site, in parts of their size: of the first of them, or of the last of the prompt or of all. Few
+    /// values, or such as are all the same, as a single expert's weights are 1, are far from everything.
     fn apart(&self, shown: &Array2<f64>, site: Site) -> f64 {
         let computed = &self.computed.values[&site];
+        if shown.len() < FEWEST || shown.iter().all(|x| *x == shown[(0, 0)]) {
+            return f64::INFINITY;
+        }
         let all = computed.nrows();
         let first = (0, 0, shown.nrows().min(all));
         let last = [self.tokens.prompt, self.tokens.all.len()].map(|end| {
