@@ -2,6 +2,7 @@
 
 use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::names::sited::Sited;
+use reference::{LayerSite, Site};
 
 use super::embedded::Lists;
 use super::inferred::{Inferred, is_unpadded};
@@ -19,7 +20,10 @@ pub(super) fn lasts(
     let [Size { rows: Some(rows), .. }] = sizes else { return None };
     let is_longer = |one: &Fed| is_unpadded(one) && one.slots.len() > 1 && one.decoded.is_empty();
     let is_placed = first_position(values, model.checkpoint.config(), (0, 0), (fed.len(), 1)).is_some();
-    if *rows != fed.len() || !fed.iter().all(is_longer) || is_placed {
+    // Of a run that shows what no module puts out each operator is judged by itself, as a step from a cache is.
+    let is_inside = |site| matches!(site, Site::Layer(_, LayerSite::QRope | LayerSite::GateScores));
+    let is_step = values.sites().any(|at| is_inside(at.site));
+    if is_step || *rows != fed.len() || !fed.iter().all(is_longer) || is_placed {
         return None;
     }
     let mut shown = lists.into_iter().flatten().flatten().flatten();

@@ -92,7 +92,12 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     if shows_none && activations == Storage::F32 {
         // What a router makes is f32 whatever it reads.
         for others in [Storage::Bf16, Storage::F16] {
-            found = better(found, find(compared, &Sought { engine: plain.engine, ..Sought::of(others) })?, MORE);
+            let other = find(compared, &Sought { engine: plain.engine, ..Sought::of(others) })?;
+            // A sum that moves all values of a row leaves few bits, and only where all of it is the twin's all of them.
+            found = match (found, other) {
+                (Some(one), Some(other)) if other.share > one.share + MORE => Some(other),
+                (one, other) => better(one, other, MORE),
+            };
         }
     }
     let Some(mut found) = found else {
