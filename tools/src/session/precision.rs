@@ -59,7 +59,9 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     require_wide(dump)?;
     let mut types = types(dump, is_activation)?;
     // Log-probabilities are f32 whatever logits are.
-    types.iter_mut().for_each(|(_, sites)| sites.retain(|at| dump.measure(*at) == Measure::Logits));
+    for (_, sites) in &mut types {
+        sites.retain(|at| dump.measure(*at) == Measure::Logits);
+    }
     types.retain(|(_, sites)| !sites.is_empty());
     let shows_none = types.is_empty();
     if shows_none {
