@@ -7,6 +7,15 @@ use crate::report::figures::{numbered, plural};
 /// What stands in the place of each: the number of another, or nothing, where it is 0.
 pub type Order = Vec<Option<usize>>;
 
+/// What stands in the place of a number where two are exchanged.
+pub fn exchanged(a: usize, b: usize, number: usize) -> usize {
+    match number {
+        _ if number == a => b,
+        _ if number == b => a,
+        _ => number,
+    }
+}
+
 /// From so many numbers in a row on, they are told by the first and the last.
 const RUN: usize = 3;
 

@@ -6,7 +6,7 @@ use reference::weights::{LayerWeight, Weight};
 use super::suspects::{self, Suspect};
 use super::{Bench, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
-use crate::diagnose::catalogue::order::Order;
+use crate::diagnose::catalogue::order::{Order, exchanged};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 
 /// Heads of which every two are exchanged, and those that are shifted by any number.
@@ -17,28 +17,17 @@ const SHIFTS: usize = 16;
 const CUTS: [usize; 2] = [2, 4];
 const PAIRS_OF_NORMS: usize = 2;
 
-/// The orders of so many parts that indices go wrong in: two exchanged, of so many at most, all shifted, from the last to the first, and by turns.
+/// The orders of so many parts that indices go wrong in: two exchanged, of so many at most, all shifted, from the last to the first, and
+/// by turns.
 fn orders(parts: usize, most_in_pairs: usize) -> Vec<Order> {
     let pairs = (0..parts).flat_map(|a| (a + 1..parts).map(move |b| (a, b))).filter(|_| parts <= most_in_pairs);
-    let exchanged = pairs.map(|(a, b)| -> Order {
-        (0..parts)
-            .map(|i| {
-                Some(if i == a {
-                    b
-                } else if i == b {
-                    a
-                } else {
-                    i
-                })
-            })
-            .collect()
-    });
+    let pairs = pairs.map(|(a, b)| -> Order { (0..parts).map(|i| Some(exchanged(a, b, i))).collect() });
     let shifts = (1..parts).filter(|by| parts <= SHIFTS || 2 * by == parts || *by == 1 || by + 1 == parts);
     let shifted = shifts.map(|by| (0..parts).map(|i| Some((i + by) % parts)).collect());
     let turns = (2..parts).filter(|n| parts.is_multiple_of(*n));
     let by_turns = turns.map(|n| (0..parts).map(|i| Some(i % n * (parts / n) + i / n)).collect());
     let mut all: Vec<Order> = Vec::new();
-    for order in exchanged.chain(shifted).chain([(0..parts).rev().map(Some).collect()]).chain(by_turns) {
+    for order in pairs.chain(shifted).chain([(0..parts).rev().map(Some).collect()]).chain(by_turns) {
         if !all.contains(&order) {
             all.push(order);
         }

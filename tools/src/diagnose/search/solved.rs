@@ -12,7 +12,7 @@
 //! [`features`], and [`inputs`], the layer that the projector reads. Of both: [`function`], what stands for an activation,
 //! [`other_rows`] and [`other_columns`], rows and channels in place of others, and [`multiples`], rows with factors of their own.
 //! [`solution`] is what is said of them, [`listed`], the first of many; [`rule`], which of many have something in common; [`curve`],
-//! a function that many follow but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys;
+//! a function that many follow but for numbers of their own; [`sites`], which tensors may be exchanged; [`turned`] keys; [`sinks`], scores beside those of keys;
 //! [`least_squares`].
 
 mod added;
@@ -47,6 +47,7 @@ mod routing;
 mod rule;
 mod scores;
 mod shared;
+mod sinks;
 mod sites;
 mod solution;
 mod sums;

@@ -6,7 +6,7 @@
 //!
 //! with y \[n, m\] the candidate's and ŷ the right values, x \[n, d\] what goes in, A \[m, rank\] and B \[rank, d\].
 
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, Dyn, SVD};
 use ndarray::Array2;
 use reference::{LayerSite, Site};
 
@@ -22,6 +22,10 @@ const FEW: usize = 4;
 
 /// Elements of a difference whose directions are computed: those of a square of 1,024 take seconds.
 const MOST: usize = 1 << 20;
+
+/// What they come from.
+pub(super) const BIAS: &str = "a bias that the model has not";
+pub(super) const ADAPTER: &str = "as of an adapter that was merged";
 
 pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     use LayerSite as S;
@@ -53,20 +57,25 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Option<Solution> {
     if !is_few || rows.min(columns) < FEW * rank {
         return None;
     }
-    let (u, vt) = (parts.u.as_ref()?, parts.v_t.as_ref()?);
-    let added = |(i, j)| (0..rank).map(|k| u[(i, k)] * values[k] * vt[(k, j)]).sum::<f64>();
+    let added = of_rank(&parts, rank)?;
     let first = apart.row(0);
     let is_same = apart.rows().into_iter().all(|row| !strays((&row - &first).mapv(|x| x * x).sum().sqrt(), m));
     let said = if is_same {
-        "every row has the same added to it: a bias that the model has not".to_owned()
+        format!("every row has the same added to it: {BIAS}")
     } else {
         format!(
-            "what is added to it lies in {rank} of {} directions: the weight has a matrix of rank {rank} more, as of an \
-             adapter that was merged",
+            "what is added to it lies in {rank} of {} directions: the weight has a matrix of rank {rank} more, {ADAPTER}",
             n.min(m)
         )
     };
-    Some(Solution::new(vec![said], &bench.ideal + &Array2::from_shape_fn((n, m), added)))
+    Some(Solution::new(vec![said], &bench.ideal + &added))
+}
+
+/// The nearest matrix of a rank.
+pub(super) fn of_rank(parts: &SVD<f64, Dyn, Dyn>, rank: usize) -> Option<Array2<f64>> {
+    let (u, vt) = (parts.u.as_ref()?, parts.v_t.as_ref()?);
+    let added = |(i, j)| (0..rank).map(|k| u[(i, k)] * parts.singular_values[k] * vt[(k, j)]).sum::<f64>();
+    Some(Array2::from_shape_fn((u.nrows(), vt.ncols()), added))
 }
 
 /// The root of the mean square.

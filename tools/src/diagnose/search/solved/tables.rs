@@ -8,6 +8,7 @@ use reference::grid::{AXES, rotary_dim};
 use reference::ops::rope::inverse_frequencies;
 use reference::{Site, Storage};
 
+use crate::diagnose::catalogue::order::exchanged;
 use crate::diagnose::search::Bench;
 
 /// Pairs of channels of which every two are exchanged.
@@ -44,13 +45,23 @@ pub(super) fn angles(bench: &Bench<'_, '_>) -> Option<Array2<f64>> {
 }
 
 impl Table {
-    /// All of so many pairs; `groups` are those whose frequencies follow each other, as of an axis.
+    /// The right one, of so many pairs.
+    pub(super) fn right(pairs: usize) -> Self {
+        Table {
+            said: "the table is the right one".to_owned(),
+            columns: (0..2 * pairs).map(|column| Some(column % pairs)).collect(),
+            more: [0.0; 2],
+            rounded: Storage::Real,
+        }
+    }
+
+    /// All others of so many pairs; `groups` are those whose frequencies follow each other, as of an axis.
     pub(super) fn all(pairs: usize, groups: usize) -> Vec<Self> {
+        let right = Table::right(pairs);
         let plain = |said: &str, of: &dyn Fn(usize) -> Option<usize>| Table {
             said: said.to_owned(),
             columns: (0..2 * pairs).map(|column| of(column % pairs)).collect(),
-            more: [0.0; 2],
-            rounded: Storage::Real,
+            ..right.clone()
         };
         let own = |said: &str, more, rounded| Table { more, rounded, ..plain(said, &Some) };
         let mut all = vec![
@@ -77,16 +88,7 @@ impl Table {
         all.extend(one_pair);
         let two = (0..pairs).flat_map(|a| (a + 1..pairs).map(move |b| (a, b))).filter(|_| pairs <= PAIRS);
         all.extend(two.map(|(a, b)| {
-            let other = move |i| {
-                if i == a {
-                    b
-                } else if i == b {
-                    a
-                } else {
-                    i
-                }
-            };
-            plain(&format!("pairs {a} and {b} have each other's frequency"), &|i| Some(other(i)))
+            plain(&format!("pairs {a} and {b} have each other's frequency"), &|i| Some(exchanged(a, b, i)))
         }));
         if groups > 1 {
             let each = pairs / groups;
@@ -95,26 +97,14 @@ impl Table {
                 &|i| Some(i % groups * each + i / groups),
             ));
             all.extend((0..groups).flat_map(|a| (a + 1..groups).map(move |b| (a, b))).map(|(a, b)| {
-                let axis = move |own| {
-                    if own == a {
-                        b
-                    } else if own == b {
-                        a
-                    } else {
-                        own
-                    }
-                };
                 plain(&format!("axes {a} and {b} have each other's places"), &|i| {
-                    Some(axis(i / each) * each + i % each)
+                    Some(exchanged(a, b, i / each) * each + i % each)
                 })
             }));
         }
         // What is the right one, as of a single pair in reverse order, is no other.
-        let is_right = |table: &Table| {
-            table.more == [0.0; 2]
-                && table.rounded == Storage::Real
-                && table.columns.iter().enumerate().all(|(column, own)| *own == Some(column % pairs))
-        };
+        let is_right =
+            |table: &Table| (&table.columns, table.more, table.rounded) == (&right.columns, right.more, right.rounded);
         all.retain(|table| !is_right(table));
         all
     }

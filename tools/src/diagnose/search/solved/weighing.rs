@@ -32,6 +32,7 @@ use reference::config::Attention;
 pub(super) use self::heads::Heads;
 use self::heads::SOME;
 pub(super) use self::mask::{Mask, told as told_of_masks};
+pub(super) use self::masked::told as told_of_mask;
 pub(super) use self::reads::ANGLES;
 pub(super) use self::softmax::{Sums, joined};
 pub(super) use self::told::{Weighed, tell};

@@ -5,9 +5,10 @@
 //! ```
 
 use nalgebra::DMatrix;
-use ndarray::{Array2, Axis};
+use ndarray::Axis;
 
 use super::Mixture;
+use crate::diagnose::search::solved::directions::{ADAPTER, BIAS, of_rank};
 use crate::diagnose::search::solved::solution::Solution;
 
 /// Tokens at least, and how many of them there are for each direction.
@@ -37,22 +38,18 @@ impl Mixture<'_, '_, '_> {
         if n < TOKENS {
             return None;
         }
-        let (u, vt) = (parts.u.as_ref()?, parts.v_t.as_ref()?);
-        let added = |(i, j)| (0..rank).map(|k| u[(i, k)] * sizes[k] * vt[(k, j)]).sum::<f64>();
-        let more: Array2<f64> = Array2::from_shape_fn((n, m), added);
+        let more = of_rank(&parts, rank)?;
         let first = more.row(0);
         let is_same = more.rows().into_iter().all(|row| {
             let apart = &row - &first;
             GAP * apart.dot(&apart).sqrt() <= first.dot(&first).sqrt()
         });
         let said = if is_same {
-            format!(
-                "to what expert {expert} gives, the same is added for each of its tokens: a bias that the model has not"
-            )
+            format!("to what expert {expert} gives, the same is added for each of its tokens: {BIAS}")
         } else {
             format!(
                 "what is added to the output of expert {expert} lies in {rank} of {n} directions: down_proj has a matrix of rank \
-                 {rank} more, as of an adapter that was merged"
+                 {rank} more, {ADAPTER}"
             )
         };
         let mut values = self.bench.ideal.clone();

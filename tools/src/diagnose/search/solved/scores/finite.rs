@@ -11,11 +11,9 @@ use ndarray::Array2;
 
 use super::rows::{Row, Rows, scores, softmax};
 use crate::diagnose::search::Bench;
-use crate::diagnose::search::solved::listed::{listed, ranges};
+use crate::diagnose::search::solved::sinks::{SAME, median, told};
 use crate::diagnose::search::solved::solution::Solution;
-
-/// How far numbers may be apart that are one: exponentials have the absolute errors of their scores.
-const SAME: f64 = 1e-2;
+use crate::diagnose::search::solved::weighing::told_of_mask;
 
 /// The least probability of which a logarithm is taken.
 const LEAST: f64 = 1e-30;
@@ -35,12 +33,7 @@ pub(super) fn mask(rows: &Rows, inputs: [&Array2<f64>; 2], bench: &Bench<'_, '_>
         softmax(scores)
     };
     let values = rows.held(masked, bench)?;
-    let said = format!(
-        "keys that a token must not see are seen, with scores that are {:.4} {}: a mask of a finite number",
-        more.abs(),
-        if more < 0.0 { "less" } else { "more" }
-    );
-    Some(Solution::new(vec![said], values)).filter(|solution| solution.is_more(bench))
+    Some(Solution::new(vec![told_of_mask(more)], values)).filter(|solution| solution.is_more(bench))
 }
 
 /// "a sink of 1.5000 in head 2", where each head counts one score more.
@@ -62,17 +55,5 @@ pub(super) fn sinks(rows: &Rows, inputs: [&Array2<f64>; 2], bench: &Bench<'_, '_
         }
         sinks.push((head, sink));
     }
-    let heads: Vec<usize> = sinks.iter().map(|(head, _)| *head).collect();
-    let (_, first) = *sinks.first()?;
-    let noun = if heads.len() == 1 { "head" } else { "heads" };
-    Some(if sinks.iter().all(|(_, sink)| (sink - first).abs() <= SAME) {
-        format!("a sink of {first:.4} in {noun} {}", ranges(&heads))
-    } else {
-        format!("sinks of {}", listed(sinks.iter().map(|(head, sink)| format!("{sink:.4} in head {head}"))))
-    })
-}
-
-fn median(mut each: Vec<f64>) -> Option<f64> {
-    each.sort_by(f64::total_cmp);
-    each.get(each.len() / 2).copied()
+    told(&sinks)
 }

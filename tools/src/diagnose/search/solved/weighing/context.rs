@@ -14,7 +14,7 @@ use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, s};
 
 use super::heads::Heads;
-use super::ways::limit;
+use super::ways::{is_row, limit};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::listed;
 use crate::diagnose::search::solved::solution::Solution;
@@ -84,10 +84,8 @@ impl<'a> Contexts<'a> {
 
     /// Whether contexts of the rows make them the candidate's.
     fn hold(&self, contexts: &Array2<f64>, bench: &Bench<'_, '_>) -> bool {
-        self.rows.iter().zip(contexts.rows()).all(|(row, context)| {
-            let apart = self.heads.output(context) - bench.candidate.row(*row);
-            apart.dot(&apart).sqrt() <= limit(*row, bench)
-        })
+        let mut each = self.rows.iter().zip(contexts.rows());
+        each.all(|(row, context)| is_row(*row, self.heads.output(context).view(), bench))
     }
 }
 

@@ -11,7 +11,7 @@ use ndarray::{Array1, Array2, s};
 
 use super::heads::Heads;
 use super::softmax::joined;
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::listed::{self, listed};
@@ -84,8 +84,7 @@ fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option<(Vec<usize
     }
     let of = joined(&sums.iter().map(|sums| sums.without(span, &lost, false)).collect::<Vec<_>>());
     let values = heads.output(of.view());
-    let apart = &values - &candidate;
-    (apart.dot(&apart).sqrt() <= limit(row, bench)).then_some((lost, values))
+    is_row(row, values.view(), bench).then_some((lost, values))
 }
 
 /// What masks have in common, or the first of them; of so many tokens that are off.

@@ -8,7 +8,7 @@ use ndarray::Array1;
 
 use super::heads::Heads;
 use super::softmax::joined;
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::solved::solution::Solution;
 use crate::diagnose::search::{Bench, golden};
 
@@ -40,16 +40,17 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     let mut values = bench.ideal.clone();
     for &row in rows {
         let own = heads.output(context(row, &heads.sums(row), more).view());
-        let apart = &own - &bench.candidate.row(row);
-        if apart.dot(&apart).sqrt() > limit(row, bench) {
+        if !is_row(row, own.view(), bench) {
             return None;
         }
         values.row_mut(row).assign(&own);
     }
-    let said = format!(
-        "keys that a token must not see are seen, with scores that are {:.4} {}: a mask of a finite number",
-        more.abs(),
-        if more < 0.0 { "less" } else { "more" }
-    );
-    Some(Solution::new(vec![said], values))
+    Some(Solution::new(vec![told(more)], values))
+}
+
+/// What is said of a mask that adds a number.
+pub(in crate::diagnose) fn told(more: f64) -> String {
+    let which = if more < 0.0 { "less" } else { "more" };
+    let by = more.abs();
+    format!("keys that a token must not see are seen, with scores that are {by:.4} {which}: a mask of a finite number")
 }

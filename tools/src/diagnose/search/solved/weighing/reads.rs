@@ -15,7 +15,7 @@ pub(in crate::diagnose) use self::whose::ANGLES;
 use self::whose::{Of, Whose};
 use super::heads::Heads;
 use super::way::Run;
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 
@@ -60,10 +60,7 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     }
     let n = heads.spans.len();
     let cost = 2 * n * heads.count * heads.d + heads.count * heads.d * bench.candidate.ncols();
-    let is = |reading: &Reading, row: &usize| {
-        let apart = reading.output(heads, *row, bench) - bench.candidate.row(*row);
-        apart.dot(&apart).sqrt() <= limit(*row, bench)
-    };
+    let is = |reading: &Reading, row: &usize| is_row(*row, reading.output(heads, *row, bench).view(), bench);
     // The last sees the most.
     let held = |reading: &Reading| some.iter().rev().all(|row| is(reading, row));
     let all: Vec<Reading> = all(heads, rows, bench).take(BUDGET / cost.max(1)).collect();

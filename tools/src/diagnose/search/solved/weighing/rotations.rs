@@ -8,9 +8,10 @@ use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 use reference::Site;
 use reference::grid::AXES;
+use reference::ops::rope::{Rope, rope};
 
 use super::heads::Heads;
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 use crate::diagnose::search::solved::tables::{Table, angles};
@@ -38,67 +39,36 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     let each = WHICH.iter().flat_map(|which| all.iter().map(move |table| (table, which)));
     let cost = 2 * n * heads.count * heads.d + heads.count * heads.d * bench.candidate.ncols();
     let each: Vec<_> = each.take(BUDGET / cost.max(1)).collect();
-    let right = Rotation::right(&angles);
-    let under = |table: &Table, [of_queries, of_keys]: [bool; 2]| {
-        let rotation = Rotation { table: table.of(&angles) };
-        let turned = |of: &Array2<f64>, is: bool| {
-            if is { rotation.turned(&right.back(of, heads.d), heads.d) } else { of.clone() }
+    let right = Table::right(pairs).of(&angles);
+    let back = [right[0].clone(), -&right[1]];
+    let [q, k, v] = heads.inputs();
+    let unrotated = [q, k].map(|of| turned(of, &back, heads.d));
+    let under = |table: &Table, which: [bool; 2]| {
+        let by = table.of(&angles);
+        let of = |i: usize| {
+            if which[i] { turned(&unrotated[i], &by, heads.d) } else { heads.inputs()[i].clone() }
         };
-        let [q, k, v] = heads.inputs();
-        heads.with([turned(q, of_queries), turned(k, of_keys), v.clone()])
+        heads.with([of(0), of(1), v.clone()])
     };
     let output = |heads: &Heads, row: usize| -> Array1<f64> { heads.output(heads.right(row).view()) };
-    let is = |heads: &Heads, row: usize| {
-        let apart = output(heads, row) - bench.candidate.row(row);
-        apart.dot(&apart).sqrt() <= limit(row, bench)
-    };
+    let is = |heads: &Heads, row: usize| is_row(row, output(heads, row).view(), bench);
     let holds = |(table, (which, _)): &(&Table, &([bool; 2], &str))| {
-        let turned = under(table, *which);
-        some.iter().rev().all(|row| is(&turned, *row))
+        let other = under(table, *which);
+        some.iter().rev().all(|row| is(&other, *row))
     };
     let (table, (which, whose)) = each.into_par_iter().find_first(holds)?;
-    let turned = under(table, *which);
+    let other = under(table, *which);
     let mut values = bench.ideal.clone();
     for row in rows {
-        values.row_mut(*row).assign(&output(&turned, *row));
+        values.row_mut(*row).assign(&output(&other, *row));
     }
     let said = format!("{whose} rotated by another table than the right one: {}", table.said);
     Some(Solution::new(vec![said], values))
 }
 
-/// A rotation of rows, each by its own cosines and sines.
-struct Rotation {
-    table: [Array2<f64>; 2],
-}
-
-impl Rotation {
-    fn right(angles: &Array2<f64>) -> Self {
-        let dim = (angles.nrows(), 2 * angles.ncols());
-        let of =
-            |function: fn(f64) -> f64| Array2::from_shape_fn(dim, |(i, j)| function(angles[[i, j % angles.ncols()]]));
-        Rotation { table: [of(f64::cos), of(f64::sin)] }
-    }
-
-    /// What rotates into values, by a right rotation.
-    fn back(&self, of: &Array2<f64>, d: usize) -> Array2<f64> {
-        let [cos, sin] = &self.table;
-        Rotation { table: [cos.clone(), -sin] }.turned(of, d)
-    }
-
-    /// Heads' values, rotated: channel i of the first half with channel i of the second.
-    fn turned(&self, of: &Array2<f64>, d: usize) -> Array2<f64> {
-        let [cos, sin] = &self.table;
-        let half = cos.ncols() / 2;
-        let mut turned = of.clone();
-        for row in 0..of.nrows() {
-            for first in (0..of.ncols()).step_by(d) {
-                for i in 0..half {
-                    let (a, b) = (of[[row, first + i]], of[[row, first + half + i]]);
-                    turned[[row, first + i]] = a * cos[[row, i]] - b * sin[[row, i]];
-                    turned[[row, first + half + i]] = b * cos[[row, half + i]] + a * sin[[row, half + i]];
-                }
-            }
-        }
-        turned
-    }
+/// Heads' values, each row rotated by its own cosines and sines.
+fn turned(of: &Array2<f64>, [cos, sin]: &[Array2<f64>; 2], d: usize) -> Array2<f64> {
+    let parameters = Rope { head_dim: d, rotary_dim: cos.ncols(), ..Rope::default() };
+    rope(&parameters, of.view(), cos.view(), sin.view())
+        .expect("a row of the table for each, and no more columns than d")
 }

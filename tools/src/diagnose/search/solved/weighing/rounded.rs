@@ -9,7 +9,7 @@ use reference::Storage;
 
 use super::heads::Heads;
 use super::softmax::joined;
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 
@@ -43,10 +43,7 @@ const ALL: [(Rounded, &str); 6] = [
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
     let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
     let types = || TYPES.into_iter().filter(|(to, _)| to.unit_roundoff() > bench.unit());
-    let is = |(way, to): (&Way, Storage), row: usize| {
-        let apart = way.output(heads, to, row) - bench.candidate.row(row);
-        apart.dot(&apart).sqrt() <= limit(row, bench)
-    };
+    let is = |(way, to): (&Way, Storage), row: usize| is_row(row, way.output(heads, to, row).view(), bench);
     for (rounded, what) in ALL {
         for (to, name) in types() {
             let way = Way::of(heads, rounded, to);

@@ -13,7 +13,7 @@ use reference::{LayerSite, Site};
 
 use super::heads::Heads;
 use super::softmax::{Sums, joined};
-use super::ways::limit;
+use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::listed;
@@ -73,8 +73,7 @@ fn of_key(heads: &Heads, (row, sums): (usize, &[Sums]), key: usize, bench: &Benc
     let columns = heads.changes(&along).reversed_axes();
     let shares = least_squares::solve(columns.view(), (&bench.candidate.row(row) - &base).view())?;
     let values = base + columns.dot(&Array1::from(shares.x));
-    let apart = &values - &bench.candidate.row(row);
-    (apart.dot(&apart).sqrt() <= limit(row, bench)).then_some(values)
+    is_row(row, values.view(), bench).then_some(values)
 }
 
 /// What is said if one value is another, in all rows alike.
@@ -109,8 +108,7 @@ fn of_value(
     let mut values = bench.ideal.clone();
     for row in rows {
         let own = &bench.ideal.row(*row) + &along(*row, &heads.sums(*row)).dot(&by);
-        let apart = &own - &bench.candidate.row(*row);
-        if apart.dot(&apart).sqrt() > limit(*row, bench) {
+        if !is_row(*row, own.view(), bench) {
             return None;
         }
         values.row_mut(*row).assign(&own);

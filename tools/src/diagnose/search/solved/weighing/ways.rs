@@ -32,6 +32,11 @@ pub(in crate::diagnose) fn limit(row: usize, bench: &Bench<'_, '_>) -> f64 {
     bench.noise(row).clamp(LEFT * off, COARSE * off)
 }
 
+/// Whether a row of values is the candidate's.
+pub(super) fn is_row(row: usize, values: ArrayView1<'_, f64>, bench: &Bench<'_, '_>) -> bool {
+    distance(row, values, bench) <= limit(row, bench)
+}
+
 /// The way under which a row is the candidate's, the nearest of those under which it is; or several keys that are missing, or are
 /// zeros. With the values that the row has then. Ways are told apart by some columns, and the one that is found is held to all.
 pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option<(Vec<Way>, Array1<f64>)> {
@@ -46,7 +51,7 @@ pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option
     let context = |way: &Way| joined(&sums.iter().map(|sums| sums.under(span, *way)).collect::<Vec<_>>());
     let held = |context: Array1<f64>| {
         let values = heads.output(context.view());
-        (distance(row, values.view(), bench) <= self::limit(row, bench)).then_some(values)
+        is_row(row, values.view(), bench).then_some(values)
     };
     let off = distances(heads, ways.iter().map(context), &own)?;
     let nearest = |is: &dyn Fn(usize) -> bool| {

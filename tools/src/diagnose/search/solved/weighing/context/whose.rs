@@ -4,6 +4,7 @@ use ndarray::{Array2, Axis, s};
 
 use super::{Contexts, flat};
 use crate::diagnose::search::solved::listed::{self, listed};
+use crate::diagnose::search::solved::sinks::{median, told};
 
 /// Multiplications by which channels are told apart, at most.
 const BUDGET: usize = 2_000_000_000;
@@ -16,9 +17,6 @@ const LAYOUTS: [([usize; 3], &str); 5] = [
     ([1, 2, 0], "[heads, channels, tokens]"),
     ([2, 1, 0], "[channels, heads, tokens]"),
 ];
-
-/// How far factors of rows may be apart to be one, as a share.
-const SAME: f64 = 1e-2;
 
 /// Whose values they may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,8 +166,7 @@ impl Contexts<'_> {
                 each.push(sum + (share.recip() - 1.0).ln());
             }
             each.retain(|sink| sink.is_finite());
-            each.sort_by(f64::total_cmp);
-            let sink = *each.get(each.len() / 2)?;
+            let sink = median(each)?;
             for (i, sum) in sums.iter().enumerate() {
                 let share = ((sink - sum).exp() + 1.0).recip();
                 let mut own = all.slice_mut(s![i, self.heads.columns(head)]);
@@ -177,13 +174,8 @@ impl Contexts<'_> {
             }
             sinks.push((head, sink));
         }
-        let is_one = sinks.iter().all(|(_, sink)| (sink - sinks[0].1).abs() <= SAME);
-        let each = if is_one {
-            format!("of {:.4} in {} {}", sinks[0].1, self.noun().0, listed::ranges(&self.which))
-        } else {
-            listed(sinks.iter().map(|(head, sink)| format!("of {sink:.4} in head {head}")))
-        };
-        Some((format!("the softmax's denominator counts a score beside those of keys, a sink: {each}"), all))
+        let each = told(&sinks)?;
+        Some((format!("the softmax's denominator counts a score beside those of keys: {each}"), all))
     }
 
     /// What stands at each place where the axes of \[token, head, channel\] are written in another order.
