@@ -113,7 +113,7 @@ fn probabilities_of_a_finite_mask() {
 
 #[test]
 fn a_sink_of_one_head() {
-    let sentence = "the softmax's denominator counts a score beside those of keys, a sink: of 1.5000 in head 2";
+    let sentence = "the softmax's denominator counts a score beside those of keys: a sink of 1.5000 in head 2";
     let said = counted(&M2, false, Some((2, 1.5)));
     assert!(said.iter().any(|own| own.contains(sentence)), "{said:#?}");
 }
