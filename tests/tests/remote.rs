@@ -26,10 +26,15 @@ struct Bench {
 }
 
 impl Bench {
-    /// It has the files of a built-in case in a bucket's folder.
+    /// It has the files of the usual case.
     fn new() -> Self {
+        Bench::of(CASE)
+    }
+
+    /// It has the files of a built-in case in a bucket's folder.
+    fn of(name: &str) -> Self {
         let mut objects = BTreeMap::new();
-        add(&case(CASE), "bucket/case", &mut objects);
+        add(&case(name), "bucket/case", &mut objects);
         Bench { server: Server::of(objects), cache: tempfile::tempdir().expect("a temporary folder") }
     }
 }
