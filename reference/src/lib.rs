@@ -6,6 +6,7 @@
 //!
 //! Everything is generic over [`Real`]: in f64 it is the truth, in f32 a model of a device's arithmetic.
 
+pub mod abreast;
 pub mod accumulator;
 pub mod bound;
 pub mod compare;

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView2};
 
+use crate::abreast::Seat;
 use crate::bound::ErrorBound;
 use crate::matrix::Matrix;
 use crate::ops::all_reduce::{AllReduce, all_reduce};
 use crate::ops::linear::{self, Linear, linear};
-use crate::ops::linear_bias::{self, LinearBias, linear_bias};
+use crate::ops::linear_bias::{self, LinearBias};
 use crate::probe::Probe;
 use crate::product::Product;
 use crate::products::Products;
@@ -25,17 +26,19 @@ pub struct Run<'p, T> {
     pub probe: &'p mut dyn Probe<T>,
     /// Products that it has in common with other runs of the model.
     pub products: Option<&'p Products<T>>,
+    /// Its place beside other runs that are under way.
+    pub seat: Option<&'p Seat<'p, T>>,
 }
 
 impl<'p, T: Real> Run<'p, T> {
     /// A run that rounds as `contract` says and keeps no bounds.
     pub fn new(contract: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
-        Run { contract, candidate: None, probe, products: None }
+        Run { contract, candidate: None, probe, products: None, seat: None }
     }
 
     /// A run that rounds nowhere, and bounds the error of a candidate that rounds as `candidate` says.
     pub fn bounding(candidate: RoundingContract, probe: &'p mut dyn Probe<T>) -> Self {
-        Run { contract: RoundingContract::IDEAL, candidate: Some(candidate), probe, products: None }
+        Run { contract: RoundingContract::IDEAL, candidate: Some(candidate), probe, products: None, seat: None }
     }
 
     /// The same with products of other runs of the same weights, which these have made from values that are known: a run that keeps
@@ -48,7 +51,7 @@ impl<'p, T: Real> Run<'p, T> {
     /// The same run where it rounds otherwise, as where products are computed.
     pub fn within(&mut self, of: fn(RoundingContract) -> RoundingContract) -> Run<'_, T> {
         let (contract, candidate) = (of(self.contract), self.candidate.map(of));
-        Run { contract, candidate, probe: &mut *self.probe, products: self.products }
+        Run { contract, candidate, probe: &mut *self.probe, products: self.products, seat: self.seat }
     }
 
     /// The value at a site, after the probe has seen it.
@@ -167,7 +170,7 @@ impl<'p, T: Real> Run<'p, T> {
         let product = self.shared(&p, x, w)?;
         let y = match &product {
             Some(product) => linear::of_product(&p, product),
-            None => linear(&p, x.view(), w)?,
+            None => self.multiplied(&p, x.view(), w)?,
         };
         Ok(self.tracked(y, |c, y| params(c).bound_with(&x.widened(), w, (None, product.as_deref()), y)))
     }
@@ -183,12 +186,24 @@ impl<'p, T: Real> Run<'p, T> {
         let product = self.shared(&p.product, x, w)?;
         let y = match &product {
             Some(product) => linear_bias::of_product(&p, product, vector(b).view())?,
-            None => linear_bias(&p, x.view(), w, vector(b).view())?,
+            None => {
+                let b = vector(b);
+                p.check(w.dim().0, b.len())?;
+                linear_bias::plus(&p, self.multiplied(&p.product, x.view(), w)?, b.view())
+            }
         };
         let bound = |c: &RoundingContract, y: &Array2<f64>| {
             under(c).bound_with(&x.widened(), w, (vector(b).view(), product.as_deref()), y)
         };
         Ok(self.tracked(y, bound))
+    }
+
+    /// x·wᵀ, together with runs beside it.
+    fn multiplied(&self, p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, Error> {
+        Ok(match self.seat {
+            Some(seat) => seat.linear(p, x, w)?,
+            None => linear(p, x, w)?,
+        })
     }
 
     /// The product of x and w, if it is one that runs share: an x whose error is none is the candidate's own, in every run.

@@ -1,5 +1,6 @@
 //! Every test, in one binary.
 
+mod abreast;
 mod accumulator;
 mod asserting;
 mod bench;

@@ -20,6 +20,7 @@ pub mod found;
 pub mod judging;
 pub(crate) mod legal;
 pub mod lens;
+pub(crate) mod members;
 mod likelihood;
 pub(crate) mod loaded;
 mod measured;

@@ -14,7 +14,7 @@
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, concatenate};
 
 use crate::accumulator::Accumulator;
 use crate::bound::ErrorBound;
@@ -26,6 +26,12 @@ use crate::rounding::GateRound;
 use crate::storage::Mode;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
+
+/// What is stored with such an error or more, 2⁻¹², hides that of a product in f32.
+const NARROW: f64 = 1.0 / (1 << 12) as f64;
+
+/// How far a row of one run may be from another's, relative to it, for both to have the same squares.
+const NEAR: f64 = 0.25;
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,34 +51,87 @@ pub struct Linear {
 /// y of x and w.
 pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), w.dim())?;
-    let mut y = Array2::zeros((x.nrows(), w.dim().0));
-    let rows = panel_rows::<T>(w.dim());
-    let packed = (p.order == Order::Any).then(|| Packed::of(x));
     let squares = p.draws().then(|| Scaled::of_squares(x));
+    Ok(multiplied::<T, T>(&|_| p, x, squares.as_ref(), w))
+}
+
+/// The same of several runs' x, whose parameters are one but for how they draw. Runs that draw errors of sums whose values are stored
+/// in few bits are multiplied in f32, whose own error is far below what is rounded then. Where rows are as many in each run, and near
+/// to one another, the squares that errors follow from are the first run's.
+pub(crate) fn side_by_side<T: Real>(runs: &[(Linear, ArrayView2<'_, T>)], w: &Matrix<'_>) -> Vec<Array2<T>> {
+    let x = concatenate(Axis(0), &runs.iter().map(|(_, x)| x.view()).collect::<Vec<_>>()).expect("as wide as w");
+    let of_row: Vec<&Linear> = runs.iter().flat_map(|(p, x)| std::iter::repeat_n(p, x.nrows())).collect();
+    let (p, first) = runs[0];
+    let is_near = runs.iter().all(|(_, x)| x.dim() == first.dim() && are_near(first, *x));
+    let drawn = if is_near { first } else { x.view() };
+    let squares = p.draws().then(|| Scaled::of_squares(drawn));
+    let params = |row: usize| of_row[row];
+    let y = if p.draws() && p.output.storage.unit_roundoff() >= NARROW {
+        multiplied::<T, f32>(&params, x.mapv(|x| f32::of(x.wide())).view(), squares.as_ref(), w)
+    } else {
+        multiplied::<T, T>(&params, x.view(), squares.as_ref(), w)
+    };
+    let mut below = y.view();
+    runs.iter()
+        .map(|(_, x)| {
+            let (own, rest) = below.split_at(Axis(0), x.nrows());
+            below = rest;
+            own.to_owned()
+        })
+        .collect()
+}
+
+/// Whether no row is far from the other.
+fn are_near<T: Real>(x: ArrayView2<'_, T>, other: ArrayView2<'_, T>) -> bool {
+    let square = |x: T| x.wide() * x.wide();
+    x.rows().into_iter().zip(other.rows()).all(|(x, other)| {
+        let apart: f64 = x.iter().zip(other).map(|(x, other)| square(*x - *other)).sum();
+        apart <= NEAR * NEAR * x.iter().map(|x| square(*x)).sum::<f64>()
+    })
+}
+
+/// Products of x in its own type, each row with parameters of its own, whose errors are drawn by `squares`.
+fn multiplied<'p, T: Real, F: Real>(
+    of_row: &(impl Fn(usize) -> &'p Linear + Sync),
+    x: ArrayView2<'_, F>,
+    squares: Option<&Scaled>,
+    w: &Matrix<'_>,
+) -> Array2<T> {
+    let p = of_row(0);
+    let mut y = Array2::zeros((x.nrows(), w.dim().0));
+    let rows = panel_rows::<F>(w.dim());
+    let packed = (p.order == Order::Any).then(|| Packed::of(x));
     y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
+        let mut sums = Array2::zeros(y.dim());
         if let (Some(packed), None) = (packed.as_ref().filter(|packed| packed.is_few()), &squares) {
-            let widen = |(j, column), part: &mut [T]| {
+            let widen = |(j, column), part: &mut [F]| {
                 w.part_into((i * rows + j, column), part);
                 p.weight.round_all(part); // R1
             };
-            packed.times_rows(widen, &mut y);
+            packed.times_rows(widen, &mut sums.view_mut());
+            y.zip_mut_with(&sums, |y, sum| *y = T::of(sum.wide()));
         } else {
-            let mut panel = w.panel::<T>(i * rows, y.ncols());
+            let mut panel = w.panel::<F>(i * rows, y.ncols());
             p.weight.round_all(panel.as_slice_mut().expect("a new array is in one piece")); // R1
             if let Some(packed) = &packed {
-                packed.times(panel.view(), &mut y);
+                packed.times(panel.view(), &mut sums.view_mut());
             } else {
                 let product = p.order.product(x, panel.t());
-                y.assign(&product.expect("any order but `Any` is computed in that order"));
+                sums.assign(&product.expect("any order but `Any` is computed in that order"));
             }
-            if let Some(squares) = &squares {
-                let drawn = |squares, y| p.accumulator.drawn(p.mode, x.ncols(), T::of(squares), y);
+            y.zip_mut_with(&sums, |y, sum| *y = T::of(sum.wide()));
+            if let Some(squares) = squares {
+                let drawn = |row, squares, y| {
+                    let p = of_row(row);
+                    p.accumulator.drawn(p.mode, x.ncols(), T::of(squares), y)
+                };
                 squares.with_squares(panel.view(), &mut y, drawn);
             }
         }
-        y.rows_mut().into_iter().for_each(|y| p.output.round_all(y.into_slice().expect("a row is in one piece"))); // R2
+        let rows = y.rows_mut().into_iter().enumerate();
+        rows.for_each(|(row, y)| of_row(row).output.round_all(y.into_slice().expect("a row is in one piece"))); // R2
     });
-    Ok(y)
+    y
 }
 
 /// The same of a product that is known.
@@ -109,6 +168,12 @@ impl Linear {
     /// One whose output goes unrounded into the activation that follows, if that rounds once with them.
     pub fn before_activation(contract: &RoundingContract) -> Self {
         Linear { output: contract.before_activation(), ..Linear::under(contract) }
+    }
+
+    /// Whether runs with both may be multiplied together: they are one but for what is drawn.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let (mode, output) = (other.mode, Rounding { mode: other.output.mode, ..self.output });
+        self.mode.draws() == mode.draws() && Linear { mode, output, ..*self } == *other
     }
 
     /// Whether the sum is that of the numbers themselves, in any order.

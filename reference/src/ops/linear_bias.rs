@@ -53,7 +53,8 @@ pub(crate) fn of_product<T: Real>(
     Ok(plus(p, linear::of_product(&p.product, product), b))
 }
 
-fn plus<T: Real>(p: &LinearBias, mut y: Array2<T>, b: ArrayView1<'_, T>) -> Array2<T> {
+/// The sum with b.
+pub(crate) fn plus<T: Real>(p: &LinearBias, mut y: Array2<T>, b: ArrayView1<'_, T>) -> Array2<T> {
     Zip::from(y.rows_mut()).par_for_each(|mut yi| {
         Zip::from(&mut yi).and(&b).for_each(|y, &b| *y = p.output.round(*y + b)); // R1
     });

@@ -64,20 +64,22 @@ impl Scaled {
         self.values.rows()
     }
 
-    /// What `f` makes of each of y \[n, m\], and of Σ x·w² there, with rows of w that are widened.
-    pub(crate) fn with_squares<T: Real>(
+    /// What `f` makes of each row's y \[n, m\], and of Σ x·w² there, with rows of w that are widened. Rows of y may be more than its
+    /// own, some times as many, which come round again.
+    pub(crate) fn with_squares<T: Real, F: Real>(
         &self,
-        panel: ArrayView2<'_, T>,
+        panel: ArrayView2<'_, F>,
         y: &mut ArrayViewMut2<'_, T>,
-        f: impl Fn(f64, T) -> T,
+        f: impl Fn(usize, f64, T) -> T,
     ) {
         let (mut of_w, columns) = magnitudes(panel);
         of_w.mapv_inplace(|w| w * w);
         let mut sums = Array2::<f32>::zeros((self.rows(), of_w.nrows()));
         self.values.times(of_w.view(), &mut sums.view_mut());
-        for ((sums, row), mut y) in sums.rows().into_iter().zip(&self.units).zip(y.rows_mut()) {
-            let each = y.iter_mut().zip(sums).zip(&columns);
-            each.for_each(|((y, &sum), &column)| *y = f(square(sum, *row, column), *y));
+        for (i, mut y) in y.rows_mut().into_iter().enumerate() {
+            let own = i % self.rows();
+            let each = y.iter_mut().zip(sums.row(own)).zip(&columns);
+            each.for_each(|((y, &sum), &column)| *y = f(i, square(sum, self.units[own], column), *y));
         }
     }
 }

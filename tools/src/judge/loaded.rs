@@ -1,8 +1,7 @@
 //! A candidate's values of one step, as the runs of a phase read them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fixtures::names::at::At;
 use fixtures::names::measure::Measure;
@@ -22,7 +21,7 @@ use crate::judge::verdict::{SiteReport, Verdict};
 /// Choices that are made for a run, by site; a row of [`NONE`] alone leaves the run its own choice.
 pub(super) type Forced = HashMap<Site, Array2<usize>>;
 
-/// A candidate's values of one step and layer, each read once.
+/// A candidate's values of one step and layer, each read once, whichever of its runs asks first.
 pub(crate) struct Loaded<'a> {
     candidate: &'a dyn Candidate,
     pub(super) config: &'a Config,
@@ -30,19 +29,19 @@ pub(crate) struct Loaded<'a> {
     pub(super) extent: Extent,
     /// Positions whose keys and values are known to nobody.
     pub(super) absent: usize,
-    values: RefCell<HashMap<Site, Rc<Array2<f64>>>>,
+    values: Mutex<HashMap<Site, Arc<Array2<f64>>>>,
     /// Choices that the candidate does not show, as far as they follow from its values.
-    recovered: RefCell<Forced>,
-    shown: RefCell<HashMap<Site, Option<Rc<[usize]>>>>,
+    recovered: Mutex<Forced>,
+    shown: Mutex<HashMap<Site, Option<Arc<[usize]>>>>,
     /// Of these values with the model's weights.
-    products: Rc<Products<f64>>,
+    products: Arc<Products<f64>>,
 }
 
 impl<'a> Loaded<'a> {
     pub(crate) fn new(candidate: &'a dyn Candidate, config: &'a Config, step: usize, extent: Extent) -> Self {
         let absent = candidate.start(step).map_or(0, |start| start.absent);
-        let (values, shown, recovered) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let products = Rc::default();
+        let (values, shown, recovered) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let products = Arc::default();
         Loaded { candidate, config, step, extent, absent, values, recovered, shown, products }
     }
 
@@ -53,17 +52,17 @@ impl<'a> Loaded<'a> {
 
     /// Goes on with these choices wherever the candidate shows none.
     pub(super) fn recover(&self, choices: Forced) {
-        self.recovered.borrow_mut().extend(choices);
+        held(&self.recovered).extend(choices);
     }
 
     /// Whether choices are recovered at a site.
     pub(super) fn has_recovered(&self, site: Site) -> bool {
-        self.recovered.borrow().contains_key(&site)
+        held(&self.recovered).contains_key(&site)
     }
 
     /// Puts the choices that are recovered at a site in place of a run's own.
     pub(super) fn choose_as_recovered(&self, site: Site, chosen: &mut Array2<usize>) {
-        let recovered = self.recovered.borrow();
+        let recovered = held(&self.recovered);
         let rows = recovered.get(&site).into_iter().flat_map(|recovered| recovered.rows());
         for (mut own, recovered) in chosen.rows_mut().into_iter().zip(rows) {
             if recovered.iter().any(|&choice| choice != NONE) {
@@ -74,9 +73,11 @@ impl<'a> Loaded<'a> {
 
     /// The same values, with these choices beside those that are recovered already.
     pub(super) fn with(&self, choices: Forced) -> Self {
-        let (values, shown, recovered) = (self.values.clone(), self.shown.clone(), self.recovered.clone());
-        recovered.borrow_mut().extend(choices);
-        Loaded { values, recovered, shown, products: Rc::clone(&self.products), ..*self }
+        let (values, shown) = (held(&self.values).clone(), held(&self.shown).clone());
+        let mut recovered = held(&self.recovered).clone();
+        recovered.extend(choices);
+        let (values, shown, recovered) = (Mutex::new(values), Mutex::new(shown), Mutex::new(recovered));
+        Loaded { values, recovered, shown, products: Arc::clone(&self.products), ..*self }
     }
 
     /// Whether the keys and values of all positions are known.
@@ -122,12 +123,12 @@ impl<'a> Loaded<'a> {
     }
 
     /// The tokens of the pass that the candidate shows at a site, if not all.
-    pub(crate) fn shown(&self, site: Site) -> Result<Option<Rc<[usize]>>, Failure> {
-        if let Some(shown) = self.shown.borrow().get(&site) {
+    pub(crate) fn shown(&self, site: Site) -> Result<Option<Arc<[usize]>>, Failure> {
+        if let Some(shown) = held(&self.shown).get(&site) {
             return Ok(shown.clone());
         }
-        let shown: Option<Rc<[usize]>> = self.candidate.shown(self.at(site), self.extent)?.map(Rc::from);
-        self.shown.borrow_mut().insert(site, shown.clone());
+        let shown: Option<Arc<[usize]>> = self.candidate.shown(self.at(site), self.extent)?.map(Arc::from);
+        held(&self.shown).insert(site, shown.clone());
         Ok(shown)
     }
 
@@ -180,13 +181,13 @@ impl<'a> Loaded<'a> {
         if self.measure(site) == Measure::Logits { storage_at(site, contract) } else { Storage::Real }
     }
 
-    pub(crate) fn value(&self, site: Site) -> Result<Rc<Array2<f64>>, Failure> {
-        if let Some(value) = self.values.borrow().get(&site) {
-            return Ok(Rc::clone(value));
+    pub(crate) fn value(&self, site: Site) -> Result<Arc<Array2<f64>>, Failure> {
+        if let Some(value) = held(&self.values).get(&site) {
+            return Ok(Arc::clone(value));
         }
-        let value = Rc::new(self.candidate.matrix(self.at(site), self.extent)?);
+        let value = Arc::new(self.candidate.matrix(self.at(site), self.extent)?);
         self.require(site, value.dim())?;
-        self.values.borrow_mut().insert(site, Rc::clone(&value));
+        held(&self.values).insert(site, Arc::clone(&value));
         Ok(value)
     }
 
@@ -210,4 +211,9 @@ impl<'a> Loaded<'a> {
     fn at(&self, site: Site) -> At {
         At { step: self.step, site }
     }
+}
+
+/// What runs read in common, also after one has panicked: nothing is left half done.
+fn held<T>(common: &Mutex<T>) -> MutexGuard<'_, T> {
+    common.lock().unwrap_or_else(PoisonError::into_inner)
 }

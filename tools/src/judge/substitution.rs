@@ -1,6 +1,6 @@
 //! The probes that put a candidate's values in place of the reference's.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use fixtures::names::measure::Measure;
 use ndarray::{Array2, Axis};
@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     /// Sites on the way that the candidate does not show: operators that are judged together with this one.
     pub(crate) segment: Vec<Site>,
     /// The tokens that the candidate shows, if not all: `computed` has the rows of these.
-    pub(crate) shown: Option<Rc<[usize]>>,
+    pub(crate) shown: Option<Arc<[usize]>>,
     /// Why nothing can be said of the value: it depends on what nobody knows.
     pub(crate) unknown: Option<String>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct SeenChoice {
     pub(crate) chosen: Array2<usize>,
     pub(crate) candidate: Array2<usize>,
     /// The tokens that the candidate shows, if not all.
-    pub(crate) shown: Option<Rc<[usize]>>,
+    pub(crate) shown: Option<Arc<[usize]>>,
     /// Sites on the way from the last one that the candidate shows.
     pub(crate) way: Vec<Site>,
 }

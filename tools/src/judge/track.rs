@@ -1,6 +1,7 @@
 //! One lens on its way through a model: the reference's own state, and that of the runs that measure its noise floor.
 
 use ndarray::Array2;
+use reference::abreast::Seat;
 use reference::bound::ErrorBound;
 use reference::models::decoder::Decoder;
 use reference::run::Run;
@@ -10,6 +11,7 @@ use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
 use super::loaded::{Forced, Loaded};
+use super::members::{abreast, side_by_side};
 use super::recover::{self, Ran, Recovery};
 use super::state::{Flow, Pass, Phase, State};
 use super::substitution::{Seen, SeenChoice, Substitution, Unshown};
@@ -199,8 +201,11 @@ impl<'m> Track<'m> {
         (seen, mut floored): (&mut [Judge], Vec<Site>),
     ) -> Result<bool, Failure> {
         let few_may_do = !self.thorough && !floored.is_empty() && self.is_exact(phase, pass);
-        for (member, seed) in self.members.iter_mut().zip(1..) {
-            if few_may_do && seed == FEW as u64 + 1 {
+        let (lens, model, candidate, is_abreast) = (self.lens, self.model, self.candidate, self.abreast);
+        let most = abreast(model.config(), phase, loaded.extent);
+        let mut done = 0;
+        while done < self.members.len() {
+            if few_may_do && done == FEW {
                 for judge in seen.iter_mut().filter(|judge| floored.contains(&judge.site())) {
                     judge.give_up_if_far(loaded)?;
                 }
@@ -209,25 +214,31 @@ impl<'m> Track<'m> {
                     return Ok(false);
                 }
             }
-            if !self.abreast {
-                member.follow(&before);
-            }
-            if let Phase::Layer(layer) = phase
-                && member.cache.len(layer) != pass.kept()
-            {
-                member.cache.adopt(layer, &self.main.cache, pass.kept());
-            }
-            let contract = self.candidate.stochastic(seed);
-            let mut probe = Substitution::new(self.lens, loaded, &contract, Some(floored.clone()));
-            let mut run = Run::new(contract, &mut probe).sharing(loaded.products());
-            member.advance(self.model, phase, pass, &mut run)?;
-            if let Some(failure) = probe.failure {
-                return Err(failure);
-            }
-            for drawn in probe.seen {
+            let to = if few_may_do && done < FEW { FEW } else { self.members.len() };
+            let next = done..to.min(done + most);
+            let main = &self.main;
+            let run = |member: &mut State, seed: u64, seat: Option<&Seat<'_, f64>>| {
+                if !is_abreast {
+                    member.follow(&before);
+                }
+                if let Phase::Layer(layer) = phase
+                    && member.cache.len(layer) != pass.kept()
+                {
+                    member.cache.adopt(layer, &main.cache, pass.kept());
+                }
+                let contract = candidate.stochastic(seed);
+                let mut probe = Substitution::new(lens, loaded, &contract, Some(floored.clone()));
+                let run = Run::new(contract, &mut probe).sharing(loaded.products());
+                let mut run = Run { seat, ..run };
+                member.advance(model, phase, pass, &mut run)?;
+                probe.failure.map_or(Ok(probe.seen), Err)
+            };
+            let drawn = side_by_side(&mut self.members[next.clone()], next.start as u64 + 1, run)?;
+            for drawn in drawn.into_iter().flatten() {
                 let judge = seen.iter_mut().find(|judge| judge.site() == drawn.site);
                 judge.expect("the main run passed here").add_member(&drawn.computed.value);
             }
+            done = next.end;
         }
         Ok(true)
     }

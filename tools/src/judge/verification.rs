@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use fixtures::names::at::At;
 use ndarray::Array2;
@@ -161,7 +161,7 @@ impl Verification<'_> {
     /// Each phase, with the candidate's residual stream where a run that skipped the layers before goes on from it.
     pub(super) fn each_phase(
         &self,
-        mut f: impl FnMut(Phase, Pass<'_>, &Loaded<'_>, Option<Rc<Array2<f64>>>) -> Result<(), Failure>,
+        mut f: impl FnMut(Phase, Pass<'_>, &Loaded<'_>, Option<Arc<Array2<f64>>>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (start, mut first) = (self.first_layer(), 0);
         for (step, tokens) in self.steps.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 mod autocast;
 mod decimal;
+mod shifted;
 mod wide;
 
 use fixtures::Dtype;
@@ -57,15 +58,10 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
 /// The documented precision that agrees best with what activations are stored in.
 fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     require_wide(dump)?;
-    let mut types = types(dump, is_activation)?;
-    // Log-probabilities are f32 whatever logits are.
-    for (_, sites) in &mut types {
-        sites.retain(|at| dump.measure(*at) == Measure::Logits);
-    }
-    types.retain(|(_, sites)| !sites.is_empty());
+    let mut types = types(dump, is_activation, computed_in)?;
     let shows_none = types.is_empty();
     if shows_none {
-        types = self::types(dump, |site| !site.is_choice())?;
+        types = self::types(dump, |site| !site.is_choice(), stored_in)?;
     }
     let apart = autocast::apart(&types);
     let most = types.iter().max_by_key(|(_, sites)| sites.len());
@@ -252,23 +248,35 @@ fn word(storage: Storage) -> String {
     if storage == Storage::Real { "f64".into() } else { storage.to_string() }
 }
 
-/// What the activations of a dump are stored in, by the tensors' types and the grids that their values lie on. An embedding
-/// lies on the grid of its weights, whatever activations are stored in, and a router's values are f32 in any case. The wider
-/// types come first.
-fn types(dump: &Sited, of: fn(Site) -> bool) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
+/// What the activations of a dump are stored in. An embedding lies on the grid of its weights, whatever activations are stored in,
+/// and a router's values are f32 in any case. The wider types come first.
+fn types(dump: &Sited, of: fn(Site) -> bool, stored: StoredIn) -> Result<Vec<(Storage, Vec<At>)>, Failure> {
     let mut types = [Storage::Real, Storage::F32, Storage::F16, Storage::Bf16].map(|storage| (storage, Vec::new()));
     for at in dump.sites().filter(|at| of(at.site)) {
-        let stored = match dump.dtype(at) {
-            Some(Dtype::Bf16) => Some(Storage::Bf16),
-            Some(Dtype::F16) => Some(Storage::F16),
-            _ => grid(dump, at)?,
-        };
+        let stored = stored(dump, at)?;
         let of_type = types.iter_mut().find(|(storage, _)| Some(*storage) == stored);
         if let Some((_, sites)) = of_type {
             sites.push(at);
         }
     }
     Ok(types.into_iter().filter(|(_, sites)| !sites.is_empty()).collect())
+}
+
+/// What a site's values are stored in; none where they do not say it.
+type StoredIn = fn(&Sited, At) -> Result<Option<Storage>, Failure>;
+
+/// By a tensor's type, and the grid that its values lie on.
+fn stored_in(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
+    match dump.dtype(at) {
+        Some(Dtype::Bf16) => Ok(Some(Storage::Bf16)),
+        Some(Dtype::F16) => Ok(Some(Storage::F16)),
+        _ => grid(dump, at),
+    }
+}
+
+/// The same, but of log-probabilities, which are f32 whatever logits are, what these were stored in.
+fn computed_in(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
+    if dump.measure(at) == Measure::Logits { stored_in(dump, at) } else { shifted::storage(dump, at) }
 }
 
 /// The coarsest grid on which all values lie; none, where all are zero or infinite and say nothing.
@@ -295,7 +303,7 @@ fn coarser(dump: &Sited, contract: &RoundingContract) -> Result<Option<String>, 
     if matches!(contract.activations, Storage::Bf16 | Storage::F16) || contract.saved != Storage::Real {
         return Ok(None);
     }
-    let types = types(dump, is_activation)?;
+    let types = types(dump, is_activation, stored_in)?;
     let [(grid, _)] = &types[..] else { return Ok(None) };
     Ok(matches!(grid, Storage::Bf16 | Storage::F16).then(|| {
         format!(
