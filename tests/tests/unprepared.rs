@@ -8,6 +8,7 @@ mod layouts;
 mod rounded;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use fixtures::activations::dump::Dump;
 use fixtures::activations::source::HeldTensor;
@@ -48,6 +49,14 @@ impl Values {
         let turned =
             |one: &[f64]| (0..rows * columns).map(|i| one[i % rows * columns + i / rows]).collect::<Vec<f64>>();
         Values::new(&[before, &[*columns, *rows]].concat(), each.flat_map(turned).collect())
+    }
+
+    /// Some of the tokens of \[1, tokens, …\].
+    fn tokens(&self, tokens: Range<usize>) -> Self {
+        let [1, all, behind @ ..] = &self.shape[..] else { panic!("one list of tokens") };
+        let each = self.of.len() / all;
+        let of = self.of[tokens.start * each..tokens.end * each].to_vec();
+        Values::new(&[&[1, tokens.len()], behind].concat(), of)
     }
 
     /// The last of several rows.

@@ -44,3 +44,15 @@ fn the_last_row_alone_is_judged_from_all_tokens() {
     };
     holds(&[&STREAM[..], &["model.norm"]].concat(), rows, "model.layers.0", 4);
 }
+
+/// Which they are the embedding says; what they attended to follows from the tokens before them.
+#[test]
+fn some_rows_alone_are_judged_from_all_tokens() {
+    let names = ["model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "logits"];
+    for tokens in [32..40, 10..21] {
+        let some = |values: Named| values.into_iter().map(|(name, of)| (name, of.tokens(tokens.clone()))).collect();
+        for wrong in ["model.layers.0", "model.layers.1", "logits"] {
+            holds(&names, some, wrong, 8);
+        }
+    }
+}

@@ -5,7 +5,8 @@
 //! all rows, in order           tokens that nobody named are read from their embeddings, of each request of a batch
 //! a call from position 0 on    reads anew: a model without a cache, or one that is called twice
 //! a call from before the end   of the one before it: what that read from there on were drafts, which were rejected
-//! rows of the last call alone  are those of the position that they are rotated by; what came before is not in the dump
+//! rows of the last call alone  are those of the position that they are rotated by, or at which their tokens are said; what came before
+//!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed
@@ -24,7 +25,7 @@ use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
 use crate::session::generated::{Generated, generated};
 use crate::session::inferred::{Inferred, all_of, is_unpadded, without_last};
-use crate::session::lasts::lasts;
+use crate::session::lasts::{lasts, shows_inside};
 use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
@@ -118,6 +119,8 @@ struct Shown {
     calls: Vec<Lists>,
     /// The position of each call's first slot, where it is shown.
     positions: Vec<Option<usize>>,
+    /// Whether each operator is judged by itself.
+    is_inside: bool,
 }
 
 impl Shown {
@@ -133,7 +136,7 @@ impl Shown {
             first_position(values, model.checkpoint.config(), (number, before), (lists, width(&sizes[number])))
         };
         let positions = (0..sizes.len()).map(place).collect();
-        Some(Shown { calls, positions })
+        Some(Shown { calls, positions, is_inside: shows_inside(values) })
     }
 
     fn lists(&self) -> usize {
@@ -329,6 +332,9 @@ impl Shown {
         let rows: usize = self.calls.iter().map(|call| call[0].len()).sum();
         let all = || said.iter().all(|said| said.len() <= rows).then_some(0);
         let Some(first) = self.positions[0].or_else(|| self.found_in(&said)).or_else(all) else { return Ok(None) };
+        // What the first rows of all attended to follows from tokens that are said.
+        let said_before = said.iter().all(|said| said.len() > first);
+        let leading = if first > 0 && said_before && !self.is_inside { first } else { 0 };
         let (mut calls, mut last, mut embedded) = (Vec::new(), first..first, 0);
         for (number, lists) in self.calls.iter().enumerate() {
             let width = lists[0].len();
@@ -343,11 +349,16 @@ impl Shown {
                     require_same_from(start, known, &tokens[..self.kept(number, start)])?;
                 }
                 embedded += if is_anew { 0 } else { tokens.len().saturating_sub(known.len()) };
-                let slot = |(i, token)| Some(Slot { token, position: Some(start + i) });
+                let before = if number == 0 { &said[request][..leading] } else { &[] };
+                let tokens = [before, &tokens].concat();
+                let slot = |(i, token)| Some(Slot { token, position: Some(start - before.len() + i) });
                 let slots = tokens.into_iter().enumerate().map(slot).collect();
-                segments.push(Segment { request, start: request * width, slots });
+                segments.push(Segment { request, start: request * (before.len() + width), slots });
             }
-            calls.push(Call { batch: lists.len(), width, segments, cached: None, kept: None });
+            let before = if number == 0 { leading } else { 0 };
+            let window = (before > 0).then_some(before..before + width);
+            let batch = lists.len();
+            calls.push(Call { batch, width: before + width, segments, cached: None, kept: None, window });
             last = start..start + width;
         }
         let longest = said.iter().map(Vec::len).max().unwrap_or(0);

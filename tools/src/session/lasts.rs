@@ -20,14 +20,16 @@ pub(super) fn lasts(
     let [Size { rows: Some(rows), .. }] = sizes else { return None };
     let is_longer = |one: &Fed| is_unpadded(one) && one.slots.len() > 1 && one.decoded.is_empty();
     let is_placed = first_position(values, model.checkpoint.config(), (0, 0), (fed.len(), 1)).is_some();
-    // Of a run that shows what no module puts out each operator is judged by itself, as a step from a cache is.
-    let is_inside = |site| matches!(site, Site::Layer(_, LayerSite::QRope | LayerSite::GateScores));
-    let is_step = values.sites().any(|at| is_inside(at.site));
-    if is_step || *rows != fed.len() || !fed.iter().all(is_longer) || is_placed {
+    if shows_inside(values) || *rows != fed.len() || !fed.iter().all(is_longer) || is_placed {
         return None;
     }
     let mut shown = lists.into_iter().flatten().flatten().flatten();
     let is_last = |one: &Fed| shown.next().is_none_or(|token| *token == one.tokens().last().copied());
     let calls = fed.iter().all(is_last).then(|| inferred::calls(fed, &[Size::default()]).ok())??;
     Some(Inferred { calls, known: Some(fed.to_vec()), embedded: 0, unread: 0 })
+}
+
+/// Whether a dump shows what no module puts out: each of its operators is judged by itself, as those of a step from a cache are.
+pub(super) fn shows_inside(values: &Sited) -> bool {
+    values.sites().any(|at| matches!(at.site, Site::Layer(_, LayerSite::QRope | LayerSite::GateScores)))
 }

@@ -41,7 +41,7 @@ pub(super) fn looped(fed: &[Fed], sizes: &[Size], shown: Option<&[Lists]>) -> Op
                 position += 1;
             }
             let segments = vec![Segment { request, start: 0, slots }];
-            found.calls.push(Call { batch: 1, width, segments, cached: None, kept: None });
+            found.calls.push(Call { batch: 1, width, segments, cached: None, kept: None, window: None });
         }
         // Of all that was decoded, the last token was never read.
         let unread = said.len().saturating_sub(position);

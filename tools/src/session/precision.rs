@@ -119,7 +119,11 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
                 let under = find(compared, &Sought { autocast: activations, ..sought })?;
                 converted = better(converted, under, MORE);
             }
-            found = converted.filter(|converted| converted.bits > found.bits).unwrap_or(found);
+            // From tokens to logits all that a precision rounds adds up, and what rounds less is nearer to it than its own twin.
+            let is_found = |converted: &FoundPrecision| {
+                converted.bits > found.bits && (!shows_head_alone(dump) || converted.share >= OWN)
+            };
+            found = converted.filter(is_found).unwrap_or(found);
         }
     }
     let saved = Sought { saved: activations, ..plain };
@@ -168,6 +172,11 @@ fn or_of(compared: &Compared<'_>, found: FoundPrecision, sought: &Sought<'_>) ->
 /// cast, or a residual stream, which may be.
 fn is_off(compared: &Compared<'_>, found: &FoundPrecision, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
     Ok(compared.share_at(found.contract, is_of)?.is_some_and(|share| share < OWN))
+}
+
+/// Whether nothing on the way from tokens to logits is shown.
+fn shows_head_alone(dump: &Sited) -> bool {
+    dump.sites().all(|at| matches!(at.site, Site::LmHead | Site::Logits))
 }
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
