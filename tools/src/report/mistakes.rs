@@ -11,7 +11,7 @@ use super::place::kind;
 use super::table::with_header;
 use super::wrapped::wrapped;
 use crate::diagnose::catalogue::mistake::Mistake;
-use crate::diagnose::lessons::found::Found;
+use crate::diagnose::lessons::found::told::Found;
 use crate::diagnose::lessons::lesson::Lesson;
 
 const INDENT: &str = "  ";

@@ -1,6 +1,6 @@
 //! Of positions, queries, keys, masks and the cache.
 
-use super::{Found, found};
+use super::told::{Found, found};
 use crate::diagnose::search::kinds as k;
 
 pub(super) const FOUND: &[Found] = &[

@@ -1,6 +1,6 @@
 //! Of the index branch, and of blocks.
 
-use super::{Found, found};
+use super::told::{Found, found};
 use crate::diagnose::search::kinds as k;
 
 pub(super) const FOUND: &[Found] = &[

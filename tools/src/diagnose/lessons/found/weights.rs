@@ -1,6 +1,6 @@
 //! Of tensors, of networks, and of numbers of the configuration.
 
-use super::{Found, found};
+use super::told::{Found, found};
 use crate::diagnose::search::kinds as k;
 
 const READ_CONFIG: &str = "Print the number that the port uses beside config.json's, and pass that one on; a default of the \
