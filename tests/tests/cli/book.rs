@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::Parser;
 use tools::commands::cli::Cli;
+use tools::diagnose::lessons::found;
 use tools::diagnose::lessons::list::lessons;
 
 use super::{assert_refused, listing, parity};
@@ -66,7 +67,7 @@ fn every_page_is_reached_and_every_command_can_be_typed() {
     let chapters = listing(&src).into_iter().filter(|name| src.join(name).is_file() && name != "SUMMARY.md");
     let mistakes = listing(&src.join("mistakes")).into_iter().map(|name| format!("mistakes/{name}"));
     assert_eq!(listed, chapters.chain(mistakes).collect());
-    assert_eq!(listed.len(), lessons().count() + 4);
+    assert_eq!(listed.len(), lessons().count() + found::all().count() + 4);
     let mut count = 0;
     for file in &listed {
         let text = read(file);

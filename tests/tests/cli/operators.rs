@@ -13,6 +13,7 @@ use tools::judge::verdict::Verdict;
 use tools::op::given::Given;
 use tools::op::judged::{Judged, judged};
 use tools::op::list::{OPERATORS, named};
+use tools::op::signature::Port;
 
 use super::{assert_refused, parity};
 
@@ -238,4 +239,52 @@ fn what_is_lacking_is_said() {
         listed.code == Some(0) && OPERATORS.iter().all(|operator| listed.stdout.contains(operator.signature.name)),
         "{listed}"
     );
+}
+
+/// What cannot be computed is told by the names and shapes of the file, not by the letters of an operator inside another.
+#[test]
+fn what_does_not_fit_is_named_as_in_the_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("cut.safetensors");
+    let mut refused = 0;
+    for (name, file) in all() {
+        let (operator, dump) = (named(&name).expect("it has an operator"), Dump::open(&file).expect("it is kept"));
+        for port in operator.signature.inputs.iter().filter(|port| dump.names().any(|name| name == port.name)) {
+            for axis in 0..dump.tensor(port.name).expect("it is listed").shape().len() {
+                cut(&dump, port.name, axis, &path);
+                let given = Given::open(&operator.signature, &path, &[]).expect("it has the operator's names");
+                let Err(failure) = operator.compute(&given) else { continue };
+                refused += 1;
+                let said = failure.to_string();
+                let names_one = |port: &Port| {
+                    let ways = [" is ", " ["].map(|next| said.contains(&format!("{}{next}", port.name)));
+                    ways.contains(&true) || said.contains(&format!(": {}: ", port.name))
+                };
+                let is_ours = said.starts_with(&path.display().to_string()) && failure.advice().is_some();
+                assert!(is_ours && operator.signature.inputs.iter().any(names_one), "{name}: {}: {said}", port.name);
+            }
+        }
+    }
+    assert!(refused > 60, "{refused}");
+    cut(&Dump::open(&golden("dense_ffn")).expect("it is kept"), "w3", 0, &path);
+    let ran = parity(folder.path(), &["op", "dense_ffn", "cut.safetensors"]);
+    let help = "dense_ffn reads x […, d], w1 [m, d]";
+    assert_refused(&ran, &["cut.safetensors: m is 20 in w1 [20, 48] and 19 in w3 [19, 48]", help]);
+}
+
+/// A copy of a file, a tensor of which has one less along an axis.
+fn cut(dump: &Dump, name: &str, axis: usize, to: &Path) {
+    let mut writer = DumpWriter::create(to).expect("writable");
+    for own in dump.names() {
+        let tensor = dump.tensor(own).expect("it is listed");
+        let (mut shape, mut values) = (tensor.shape().to_vec(), tensor.values::<f64>());
+        if own == name {
+            let all = ndarray::ArrayD::from_shape_vec(shape.clone(), values).expect("as many");
+            shape[axis] -= 1;
+            values = all.slice_axis(ndarray::Axis(axis), (..shape[axis]).into()).iter().copied().collect();
+        }
+        let storage = if tensor.dtype() == fixtures::Dtype::F32 { Storage::F32 } else { Storage::Real };
+        writer.write(own, &Tensor::stored(storage, shape, values).expect("as many")).expect("writable");
+    }
+    writer.finish(&Manifest::default()).expect("writable");
 }

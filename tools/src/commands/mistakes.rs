@@ -48,7 +48,8 @@ impl Mistakes {
             (_, Some(folder)) => book(folder, &entries, output)?,
             (None, None) => output.say(&list(&entries)),
         }
-        file.write(&json!({ "schema": 1, "mistakes": entries }))?;
+        let (known, searched): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.made.is_some());
+        file.write(&json!({ "schema": 1, "mistakes": known, "searched": searched }))?;
         Ok(Outcome::Good)
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::outcome::Outcome;
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
+use crate::report::figures::counted;
 use crate::report::json::JsonFile;
 use crate::report::output::Output;
 use crate::report::table::{number, with_header};
@@ -63,7 +64,7 @@ fn list(kind: &str, tensors: &[Listed<'_>], json: JsonFile, output: Output) -> R
         table.add_row([(*name).into(), dtype.to_string().into(), shape.into(), number(bytes), (*file).into()]);
     }
     let bytes = tensors.iter().map(Listed::bytes).sum();
-    output.say(&format!("{table}\n{} tensors, {}B", tensors.len(), count(bytes)));
+    output.say(&format!("{table}\n{}, {}B", counted(tensors.len(), "tensor"), count(bytes)));
     let of = |t: &Listed<'_>| json!({ "name": t.name, "dtype": t.dtype.to_string(), "shape": t.shape, "file": t.file });
     let tensors: Vec<_> = tensors.iter().map(of).collect();
     json.write(&json!({ "schema": 1, "kind": kind, "tensors": tensors }))?;

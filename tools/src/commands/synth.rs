@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use fixtures::quantize::config_under;
 use fixtures::synth::Synthesis;
+use fixtures::synth::modules::announcing;
 use fixtures::synth::released::Released;
 use reference::Storage;
 use reference::config::Config;
@@ -13,6 +14,7 @@ use reference::config::Config;
 use super::outcome::Outcome;
 use super::writing::{file_size, written};
 use crate::failure::Failure;
+use crate::report::figures::counted;
 use crate::report::output::Output;
 use crate::session::model::config_text;
 
@@ -98,8 +100,9 @@ impl Synth {
             Some(dtype) => config_under(&text, dtype.scheme()).unwrap_or(text),
             None => text,
         };
-        let synthesis =
-            Synthesis { seed: self.seed, storage, file_size, modules: self.mtp_modules.into(), ..Synthesis::default() };
+        let modules = self.mtp_modules.into();
+        let text = if modules > 0 { announcing(&text, modules).unwrap_or(text) } else { text };
+        let synthesis = Synthesis { seed: self.seed, storage, file_size, modules, ..Synthesis::default() };
         let Some(out) = self.out.as_ref().filter(|_| !self.dry_run) else {
             output.say(&inventory(&synthesis, &text, path)?);
             return Ok(Outcome::Good);
@@ -123,5 +126,5 @@ fn inventory(synthesis: &Synthesis, text: &str, path: PathBuf) -> Result<String,
     let config = Config::from_json(text).map_err(|source| fixtures::Error::Config { path, source })?;
     let tensors = synthesis.tensors(&config);
     let bytes: u64 = tensors.iter().map(|tensor| tensor.size() as u64).sum();
-    Ok(format!("{} tensors, {} parameters, {bytes} bytes", tensors.len(), synthesis.parameters(&config)))
+    Ok(format!("{}, {} parameters, {bytes} bytes", counted(tensors.len(), "tensor"), synthesis.parameters(&config)))
 }

@@ -43,6 +43,11 @@ impl Given {
         Ok(given)
     }
 
+    /// Where it is from.
+    pub(super) fn path(&self) -> &Path {
+        self.dump.path()
+    }
+
     /// Whether it has this tensor.
     pub fn has(&self, name: &str) -> bool {
         self.dump.names().any(|known| known == name)

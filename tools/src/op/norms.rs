@@ -72,8 +72,8 @@ pub(super) const SHARDED_NORM: Operator = Operator {
         let (x, w, ranks, under) = (given.input("x")?, given.row("w")?, given.count("ranks")?, norm(given)?);
         let width = x.dim().1;
         if ranks == 0 || !width.is_multiple_of(ranks) || w.len() != width {
-            let problem = format!("x has {width} columns and w {}: expected equal parts for {ranks} ranks", w.len());
-            return Err(Failure::new(problem).help("give x and w with as many columns, which ranks divides"));
+            let problem = format!("x has {width} columns and w {}, expected equal parts for {ranks} ranks", w.len());
+            return Err(Failure::new(problem));
         }
         let own = ShardedNorm { norm: under(IDEAL), divisor: width };
         let parts: Vec<Array2<f64>> =

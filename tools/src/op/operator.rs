@@ -2,6 +2,7 @@
 
 use super::given::Given;
 use super::made::Made;
+use super::misfit::told;
 use super::signature::Signature;
 use crate::failure::Failure;
 
@@ -14,8 +15,13 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// What the reference makes of the inputs, in f64.
+    /// What the reference makes of the inputs, in f64. What breaks a constraint, which comes without advice, is told by the names of
+    /// the tensors.
     pub fn compute(&self, given: &Given) -> Result<Vec<Made>, Failure> {
-        (self.compute)(given)
+        let misfit = |refused: Failure| match refused.advice() {
+            Some(_) => refused,
+            None => told(given, &self.signature, &refused),
+        };
+        (self.compute)(given).map_err(misfit)
     }
 }

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use reference::profiles::{PROFILES, Profile};
 
-use super::figures::counted;
-use super::mistakes::Entry;
+use super::mistakes::{Entry, Made, SEARCHED, counts};
 
 /// The chapters that are written by hand: file, title, text.
 const CHAPTERS: [(&str, &str, &str); 3] = [
@@ -72,14 +71,20 @@ fn profiles() -> String {
 }
 
 fn list(entries: &[Entry]) -> String {
+    let (known, others) = counts(entries);
     let mut text = format!(
-        "# Known mistakes\n\n{} that ports make, or could. `parity diagnose` names them in a dump.\n\n\
-         | mistake | operators | what the code does |\n|---|---|---|\n",
-        counted(entries.len(), "mistake")
+        "# Known mistakes\n\n{known} that ports make, or could. `parity diagnose` names them in a dump.\n\n\
+         | mistake | operators | what the code does |\n|---|---|---|\n"
     );
     for entry in entries {
-        let (name, operators) = (entry.name, entry.operators.join(", "));
+        let Some(made) = &entry.made else { continue };
+        let (name, operators) = (entry.name, made.operators.join(", "));
         let _ = writeln!(text, "| [{name}]({}) | {} | {} |", file(entry), cell(&operators), cell(entry.about));
+    }
+    let _ = write!(text, "\n{others} that it finds by search where none of those explains a dump.\n\n");
+    text.push_str("| what is searched | what the code does |\n|---|---|\n");
+    for entry in entries.iter().filter(|entry| entry.made.is_none()) {
+        let _ = writeln!(text, "| [{}]({}) | {} |", entry.name, file(entry), cell(entry.about));
     }
     text
 }
@@ -94,15 +99,28 @@ fn mistake(entry: &Entry) -> String {
     part("What is right", &plain(entry.right));
     part("What it does to the numbers", &plain(entry.numbers));
     part("How to mend it", &plain(entry.mend));
-    part("In code", &format!("Wrong:\n\n{}\n\nRight:\n\n{}", code(entry.wrong_code), code(entry.right_code)));
-    let shown = format!("A dump shows it in {}. {}", entry.operators.join(", "), entry.visible);
+    match &entry.made {
+        Some(made) => text.push_str(&of_known(entry.name, made)),
+        None => part("How it is found", SEARCHED),
+    }
+    text
+}
+
+/// What is told of a mistake that can be made.
+fn of_known(name: &str, made: &Made) -> String {
+    let mut text = String::new();
+    let mut part = |title: &str, body: &str| {
+        let _ = writeln!(text, "\n## {title}\n\n{body}");
+    };
+    part("In code", &format!("Wrong:\n\n{}\n\nRight:\n\n{}", code(made.wrong_code), code(made.right_code)));
+    let shown = format!("A dump shows it in {}. {}", made.operators.join(", "), made.visible);
     part("Where it is visible", &plain(&shown));
-    part("In which models it can be made", &plain(&entry.models()));
-    if !entry.witnesses.is_empty() {
-        let told: Vec<String> = entry.witnessed().iter().map(|said| format!("- {}", plain(said))).collect();
+    part("In which models it can be made", &plain(&made.models()));
+    if !made.witnesses.is_empty() {
+        let told: Vec<String> = made.witnessed().iter().map(|said| format!("- {}", plain(said))).collect();
         part("What it did", &told.join("\n"));
     }
-    part("See it", &format!("```sh\nparity demo {}\nparity mistakes {0}\n```", entry.name));
+    part("See it", &format!("```sh\nparity demo {name}\nparity mistakes {name}\n```"));
     text
 }
 

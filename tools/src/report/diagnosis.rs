@@ -7,6 +7,7 @@ use super::finding::suspicion;
 use super::place::of_step;
 use crate::diagnose::catalogue::fit::Fitted;
 use crate::diagnose::diagnosis::{Diagnosis, Explained};
+use crate::diagnose::lessons::found;
 use crate::diagnose::lessons::list::lessons;
 use crate::judge::lens::Lens;
 use crate::judge::verdict::{SiteReport, Verdict};
@@ -114,7 +115,7 @@ pub(super) fn facts(explained: &Explained) -> Vec<Fact> {
     }
     let of = if explained.fault.verdict == Verdict::Suspicious { "suspicious site" } else { "fault" };
     facts.push(("leaves", counted(explained.left, of)));
-    if lessons().any(|lesson| lesson.name == explained.name) {
+    if lessons().any(|lesson| lesson.name == explained.name) || found::of(explained.name).is_some() {
         facts.push(("more", format!("parity mistakes {}", explained.name)));
     }
     facts

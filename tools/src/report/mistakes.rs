@@ -1,4 +1,4 @@
-//! Known mistakes for reading: a list of all, or all that is known of one.
+//! Known mistakes for reading: a list of all, or all that is known of one; and kinds of what a search finds.
 
 use std::fmt::Write;
 
@@ -10,6 +10,8 @@ use super::figures::counted;
 use super::place::kind;
 use super::table::with_header;
 use super::wrapped::wrapped;
+use crate::diagnose::catalogue::mistake::Mistake;
+use crate::diagnose::lessons::found::told::Found;
 use crate::diagnose::lessons::lesson::Lesson;
 
 const INDENT: &str = "  ";
@@ -27,6 +29,14 @@ pub struct Entry {
     pub numbers: &'static str,
     /// How to mend it.
     pub mend: &'static str,
+    /// What else is known of one of the catalogue; none of what a search finds, whose numbers are the dump's.
+    #[serde(flatten)]
+    pub made: Option<Made>,
+}
+
+/// What is known of a mistake that can be made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Made {
     /// Code that has it, in PyTorch's style.
     pub wrong_code: &'static str,
     /// The same without it.
@@ -40,6 +50,10 @@ pub struct Entry {
     /// What it did where it was made in the transformers library.
     pub witnesses: Vec<&'static Witness>,
 }
+
+/// Of what a search finds, in place of what is known of a mistake that can be made.
+pub(super) const SEARCHED: &str = "This is no single mistake: `parity diagnose` searches for it where no known one explains a \
+                                   dump, and tells where and by how much. `parity demo` makes none.";
 
 impl Entry {
     /// What a lesson and the catalogue say.
@@ -57,15 +71,25 @@ impl Entry {
             right: mistake.right,
             numbers: lesson.numbers,
             mend: lesson.mend,
-            wrong_code: lesson.wrong,
-            right_code: lesson.right,
-            visible: mistake.visible,
-            operators,
-            made_in,
-            witnesses: witnesses(lesson.name).collect(),
+            made: Some(Made {
+                wrong_code: lesson.wrong,
+                right_code: lesson.right,
+                visible: mistake.visible,
+                operators,
+                made_in,
+                witnesses: witnesses(lesson.name).collect(),
+            }),
         }
     }
 
+    /// What is told of a kind of what a search finds.
+    pub fn searched(found: &Found) -> Self {
+        let Mistake { name, about, right, .. } = *found.kind;
+        Entry { name, about, right, numbers: found.numbers, mend: found.mend, made: None }
+    }
+}
+
+impl Made {
     /// The models in which it can be made, in words.
     pub(super) fn models(&self) -> String {
         if self.made_in.is_empty() { "none that is released or built in".to_owned() } else { self.made_in.join(", ") }
@@ -91,12 +115,25 @@ fn witnessed(witness: &Witness) -> String {
 
 /// A line for each.
 pub fn list(entries: &[Entry]) -> String {
-    let mut table = with_header(&["mistake", "operators", "what the code does"]);
+    let mut known = with_header(&["mistake", "operators", "what the code does"]);
+    let mut searched = with_header(&["what is searched", "what the code does"]);
     for entry in entries {
-        table.add_row([entry.name, &entry.operators.join(", "), entry.about]);
+        match &entry.made {
+            Some(made) => known.add_row([entry.name, &made.operators.join(", "), entry.about]),
+            None => searched.add_row([entry.name, entry.about]),
+        };
     }
-    let all = counted(entries.len(), "known mistake");
-    format!("{table}\n{all}; `parity mistakes NAME` tells more of one, `parity demo NAME` makes and finds it.")
+    let (all, others) = counts(entries);
+    format!(
+        "{known}\n{all}; `parity mistakes NAME` tells more of one, `parity demo NAME` makes and finds it.\n\n{searched}\n{others} \
+         that `parity diagnose` finds by search where none of those explains a dump; `parity mistakes NAME` tells more of one."
+    )
+}
+
+/// How many are known, and how many kinds of others there are.
+pub(super) fn counts(entries: &[Entry]) -> (String, String) {
+    let known = entries.iter().filter(|entry| entry.made.is_some()).count();
+    (counted(known, "known mistake"), counted(entries.len() - known, "kind of others"))
 }
 
 /// All of one.
@@ -109,16 +146,20 @@ pub fn text(entry: &Entry) -> String {
     part("What is right", entry.right);
     part("What it does to the numbers", entry.numbers);
     part("How to mend it", entry.mend);
-    let _ = writeln!(text, "\n{}\n{INDENT}wrong  {}", "In code".dimmed(), entry.wrong_code);
-    let _ = writeln!(text, "{INDENT}right  {}", entry.right_code);
+    let Some(made) = &entry.made else {
+        part("How it is found", SEARCHED);
+        return text;
+    };
+    let _ = writeln!(text, "\n{}\n{INDENT}wrong  {}", "In code".dimmed(), made.wrong_code);
+    let _ = writeln!(text, "{INDENT}right  {}", made.right_code);
     let mut part = |title: &str, body: &str| {
         let _ = writeln!(text, "\n{}\n{}", title.dimmed(), wrapped(INDENT, body));
     };
-    part("What a dump must have to show it", &entry.operators.join(", "));
-    part("Where it is visible", entry.visible);
-    part("In which models it can be made", &entry.models());
-    if !entry.witnesses.is_empty() {
-        part("What it did", &entry.witnessed().join("\n"));
+    part("What a dump must have to show it", &made.operators.join(", "));
+    part("Where it is visible", made.visible);
+    part("In which models it can be made", &made.models());
+    if !made.witnesses.is_empty() {
+        part("What it did", &made.witnessed().join("\n"));
     }
     let _ = writeln!(text, "\nSee it: parity demo {}", entry.name);
     text

@@ -124,13 +124,28 @@ fn a_run_that_cannot_be_written_ends_and_goes_on_later() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
     let run = ["run", "m2-gqa3-f32", "--resume", "kept", "--out", "x.safetensors"];
-    let mut limited = std::process::Command::new("sh");
-    // No file may have more than 16 KiB, of which a write tells as of a full disk.
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""]).arg(program(folder, &[]).get_program());
-    let ran = Ran::of(limited.args(run).current_dir(folder).output().expect("a shell"));
+    let ran = limited(folder, 32, &run);
     assert_refused(&ran, &["cannot write: File too large"]);
     let before = done(folder).len();
     assert!(before < 4 && !folder.join("x.safetensors").exists(), "{before}");
     assert_eq!(parity(folder, &run).code, Some(0));
     assert!(written(folder, "x") == whole(folder, &run[1..2]));
+}
+
+/// An archive that does not fit is refused like any other file, in one message and no more.
+#[test]
+fn an_archive_that_does_not_fit_is_said_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ran = limited(folder.path(), 400, &["run", "m2-gqa3-f32", "--out", "x.npz", "-q"]);
+    assert_refused(&ran, &["x.npz: cannot write", "File too large"]);
+    assert!(!ran.stderr.contains("ZipWriter"), "{ran}");
+    assert!(fs::read_dir(folder.path()).expect("readable").next().is_none(), "nothing is left");
+}
+
+/// The program where no file may have more than so many blocks of 512 bytes, of which a write tells as of a full disk.
+fn limited(folder: &Path, blocks: u32, arguments: &[&str]) -> Ran {
+    let mut limited = std::process::Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    limited.args(["-c", &script]).arg(program(folder, &[]).get_program());
+    Ran::of(limited.args(arguments).current_dir(folder).output().expect("a shell"))
 }

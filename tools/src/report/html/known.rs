@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::mistakes::told;
 use crate::diagnose::diagnosis::Diagnosis;
+use crate::diagnose::lessons::found;
 use crate::diagnose::lessons::lesson::Lesson;
 use crate::diagnose::lessons::list::lessons;
 use crate::judge::verdict::SiteReport;
@@ -17,7 +18,7 @@ const FAULTS: usize = 3;
 
 /// A mistake's name, which leads to what is known of it, where something is.
 pub(super) fn link(name: &str) -> Markup {
-    if lessons().any(|lesson| lesson.name == name) {
+    if lessons().any(|lesson| lesson.name == name) || found::of(name).is_some() {
         return html! { a href={ "#" (id(name)) } { (name) } };
     }
     html! { (name) }
@@ -70,17 +71,19 @@ pub(super) fn of_diagnoses(diagnoses: &[Diagnosis]) -> Markup {
 
 /// What the page of each says, once each.
 fn all(names: &[&str]) -> Markup {
-    let known: Vec<&Lesson> = lessons().filter(|lesson| names.contains(&lesson.name)).collect();
+    let known = lessons().filter(|lesson| names.contains(&lesson.name)).map(|lesson| Entry::of(lesson, Vec::new()));
+    let searched = found::all().filter(|found| names.contains(&found.kind.name)).map(Entry::searched);
+    let told_of: Vec<Entry> = known.chain(searched).collect();
     html! {
-        @if !known.is_empty() {
+        @if !told_of.is_empty() {
             section {
                 h2 { "Known mistakes" }
                 p { "More of one: " code { "parity mistakes NAME" } "; a page of each: " code { "parity mistakes --html DIR" } "." }
-                @for lesson in known {
+                @for entry in told_of {
                     details open[names.len() == 1] {
-                        summary { b { (lesson.name) } ": " (about(lesson)) }
+                        summary { b { (entry.name) } ": " (entry.about) }
                         // A browser that goes to what is inside opens it.
-                        div id=(id(lesson.name)) { (told(&Entry::of(lesson, Vec::new()))) }
+                        div id=(id(entry.name)) { (told(&entry)) }
                     }
                 }
             }

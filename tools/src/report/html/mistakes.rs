@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 use super::page;
-use crate::report::figures::counted;
-use crate::report::mistakes::Entry;
+use crate::report::mistakes::{Entry, Made, SEARCHED, counts};
 
 /// The index's file.
 pub const INDEX: &str = "index.html";
@@ -16,30 +15,37 @@ pub fn file(entry: &Entry) -> String {
 
 /// All mistakes, each with a link to its page.
 pub fn index(entries: &[Entry]) -> String {
+    let (known, others) = counts(entries);
     let body = html! {
         h1 { "Known mistakes" }
         p {
-            (counted(entries.len(), "mistake")) " that ports of MiniMax-M2.7 and M3 make, or could. "
+            (known) " that ports of MiniMax-M2.7 and M3 make, or could. "
             code { "parity diagnose" } " names them in a dump."
         }
-        div.scroll tabindex="0" role="region" aria-label="mistakes" {
+        (table(&["mistake", "what the code does", "operators"], entries.iter().filter(|entry| entry.made.is_some())))
+        p { (others) " that it finds by search where none of those explains a dump." }
+        (table(&["what is searched", "what the code does"], entries.iter().filter(|entry| entry.made.is_none())))
+    };
+    page("known mistakes · parity", &body)
+}
+
+fn table<'e>(titles: &[&str], entries: impl Iterator<Item = &'e Entry>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(titles[0]) {
             table.figures {
-                thead {
-                    tr { @for title in ["mistake", "what the code does", "operators"] { th scope="col" { (title) } } }
-                }
+                thead { tr { @for title in titles { th scope="col" { (title) } } } }
                 tbody {
                     @for entry in entries {
                         tr {
                             th scope="row" { a href=(file(entry)) { (entry.name) } }
                             td { (entry.about) }
-                            td { (entry.operators.join(", ")) }
+                            @if let Some(made) = &entry.made { td { (made.operators.join(", ")) } }
                         }
                     }
                 }
             }
         }
-    };
-    page("known mistakes · parity", &body)
+    }
 }
 
 /// All that is known of one.
@@ -48,7 +54,7 @@ pub fn one(entry: &Entry) -> String {
         p { a href=(INDEX) { "All known mistakes" } }
         h1 { (entry.name) }
         (told(entry))
-        dl.facts { dt { "can be made in" } dd { (entry.models()) } }
+        @if let Some(made) = &entry.made { dl.facts { dt { "can be made in" } dd { (made.models()) } } }
     };
     page(&format!("{} · known mistakes · parity", entry.name), &body)
 }
@@ -60,13 +66,22 @@ pub(super) fn told(entry: &Entry) -> Markup {
         (part("What is right", entry.right))
         (part("What it does to the numbers", entry.numbers))
         (part("How to mend it", entry.mend))
+        @match &entry.made {
+            Some(made) => (facts(entry.name, made)),
+            None => (part("How it is found", SEARCHED)),
+        }
+    }
+}
+
+fn facts(name: &str, made: &Made) -> Markup {
+    html! {
         dl.facts {
-            dt { "wrong" } dd { code { (entry.wrong_code) } }
-            dt { "right" } dd { code { (entry.right_code) } }
-            dt { "shown by" } dd { (entry.operators.join(", ")) }
-            dt { "visible" } dd { (entry.visible) }
-            @for witness in entry.witnessed() { dt { "what it did" } dd { (witness) } }
-            dt { "see it" } dd { code { "parity demo " (entry.name) } }
+            dt { "wrong" } dd { code { (made.wrong_code) } }
+            dt { "right" } dd { code { (made.right_code) } }
+            dt { "shown by" } dd { (made.operators.join(", ")) }
+            dt { "visible" } dd { (made.visible) }
+            @for witness in made.witnessed() { dt { "what it did" } dd { (witness) } }
+            dt { "see it" } dd { code { "parity demo " (name) } }
         }
     }
 }
