@@ -14,7 +14,7 @@ use fixtures::activations::dump::Dump;
 use fixtures::activations::source::HeldTensor;
 use fixtures::bytes::Held;
 use fixtures::{Dtype, Tensor};
-use reference::Storage;
+use reference::{RoundingContract, Storage};
 use tests::repository;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::Verdict;
@@ -98,19 +98,33 @@ fn judged(values: &Named) -> (usize, usize) {
     try_judged(values).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
-/// The same, or why it is refused.
-fn try_judged(values: &Named) -> Result<(usize, usize), String> {
+/// The requests of a dump of them, with the tokens of the case.
+fn dumped(values: &Named, model: &Model) -> Result<Vec<Dumped>, String> {
     let held = values.iter().map(|(name, Values { shape, of })| {
         let tensor = Tensor::stored(Storage::F32, shape.as_slice(), of.iter().copied()).expect("as many");
         let bytes = Held::new(tensor.bytes().to_vec());
         HeldTensor { name: name.clone(), dtype: Dtype::F32, shape: shape.clone(), bytes }
     });
     let dump = Dump::of_tensors("dump", held, None).expect("it has tensors");
-    let model = Model { case: None, ..Model::open(CASE).expect("it is built in") };
     let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
     let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let given = Given { tokens: Some(text), ..Given::default() };
-    let requests = Dumped::of(dump, &given, &model).map_err(|refused| refused.to_string())?;
+    Dumped::of(dump, &given, model).map_err(|refused| refused.to_string())
+}
+
+fn model() -> Model {
+    Model { case: None, ..Model::open(CASE).expect("it is built in") }
+}
+
+/// The precision that is found in them.
+fn precision(values: &Named) -> RoundingContract {
+    dumped(values, &model()).expect("it is read")[0].known.contract
+}
+
+/// The same, or why it is refused.
+fn try_judged(values: &Named) -> Result<(usize, usize), String> {
+    let model = model();
+    let requests = dumped(values, &model)?;
     let [dumped] = &requests[..] else { panic!("one request") };
     let comparison = dumped.comparison(&model);
     let layers = 0..model.checkpoint.config().num_hidden_layers;

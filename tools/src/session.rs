@@ -53,4 +53,5 @@ mod tokens;
 mod told;
 pub mod units;
 pub mod verify;
+mod window;
 pub mod work;

@@ -1,6 +1,8 @@
 //! What is made of logits, and what stands beside them.
 
-use super::{Named, Values, holds, of_names, try_judged};
+use reference::Storage;
+
+use super::{Named, Values, holds, of_names, precision, try_judged};
 
 const HEAD: [&str; 1] = ["logits"];
 
@@ -46,4 +48,31 @@ fn a_vocabulary_of_more_tokens_is_another() {
     let values = written("logits", |logits| logits.rows(384, more))(of_names(&HEAD));
     let refused = try_judged(&values).expect_err("refused");
     assert!(refused.contains("expected [40, 320]"), "{refused}");
+}
+
+/// Of a loss all tokens but the last have logits; of what is scored behind a context, those from one before it on.
+#[test]
+fn logits_may_be_those_of_some_tokens() {
+    for tokens in [0..39, 31..39, 20..28] {
+        holds(&HEAD, written("logits", |logits| logits.tokens(tokens.clone())), "logits", 3);
+        let logs = |logits: &Values| logits.tokens(tokens.clone()).rows(320, log_softmax);
+        holds(&HEAD, written("log_probs", logs), "logits", 3);
+    }
+}
+
+/// Log-probabilities are f32 where logits are not.
+#[test]
+fn log_probabilities_tell_what_logits_were_stored_in() {
+    for storage in [Storage::Bf16, Storage::F16] {
+        let narrow = |_: usize, logits: &[f64]| logits.iter().map(|z| storage.nearest(*z)).collect();
+        let found = |change: fn(usize, &[f64]) -> Vec<f64>| {
+            let logs = written("logprobs", |logits| logits.rows(320, narrow).rows(320, change));
+            precision(&logs(of_names(&HEAD)))
+        };
+        assert_eq!(found(log_softmax).activations, storage);
+        let softmax = |row: usize, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();
+        assert_eq!(found(softmax).activations, storage);
+    }
+    let logs = written("logprobs", |logits| logits.rows(320, log_softmax));
+    assert_eq!(precision(&logs(of_names(&HEAD))).activations, Storage::F32);
 }

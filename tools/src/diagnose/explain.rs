@@ -2,7 +2,7 @@
 
 use fixtures::names::at::At;
 use rayon::prelude::*;
-use reference::Site;
+use reference::{Site, Storage};
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::list;
@@ -159,9 +159,12 @@ impl Comparison<'_> {
         let mut each = Vec::with_capacity(all.len());
         for some in all.chunks(TOGETHER) {
             progress(all.len() - each.len());
-            let some: Vec<_> =
-                some.par_iter().map(|added| self.attempt(before, added, fault)).collect::<Result<_, _>>()?;
-            each.extend(some);
+            let attempt = |added: &Vec<Assumed>| self.attempt(before, added, fault);
+            let some: Vec<_> = some.par_iter().map(attempt).collect::<Result<_, _>>()?;
+            // What brings values within their bounds by making these wide explains none of them.
+            let explains =
+                |tried: &Tried| self.contract.shown() == Storage::Real || !tried.reproduced[1].is_none_of_many();
+            each.extend(some.into_iter().map(|(tried, far)| (tried.filter(explains), far)));
         }
         Ok(each)
     }

@@ -9,7 +9,8 @@
 //!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
-//! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed
+//! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed; or of those tokens at
+//!                              which the reference's are much nearer
 //! ```
 
 use std::ops::Range;
@@ -23,13 +24,13 @@ use reference::Site;
 use crate::failure::Failure;
 use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
-use crate::session::generated::{Generated, generated};
 use crate::session::inferred::{Inferred, all_of, is_unpadded, without_last};
 use crate::session::lasts::{lasts, shows_inside};
 use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
+use crate::session::window::of_logits;
 
 const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
                          `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
@@ -70,14 +71,9 @@ pub(super) fn infer(
         Err(problem) => misfit(problem),
     };
     if let [one] = &fed[..]
-        && is_unpadded(one)
-        && one.decoded.is_empty()
-        && let Some(Generated { fed, unread }) = generated(values, &one.tokens(), &sizes)?
+        && let Some(found) = of_logits(values, one, &sizes, model)?
     {
-        let mut unsaid = sizes.clone();
-        unsaid[0] = Size::default();
-        let calls = inferred::calls(std::slice::from_ref(&fed), &unsaid).map_err(misfit)?;
-        return Ok(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread });
+        return Ok(found);
     }
     let lists = embedded::tokens(values, model)?;
     if let Some(found) = lasts(&fed, &sizes, (values, lists.as_deref()), model) {

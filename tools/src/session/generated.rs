@@ -95,7 +95,7 @@ fn are_drawn(rows: &[Vec<f64>], tokens: &[u32]) -> bool {
 }
 
 /// The rows of logits, in the order of calls: of one call all, of several one each.
-fn logits(values: &Sited, calls: usize) -> Result<Option<Vec<Vec<f64>>>, Failure> {
+pub(super) fn logits(values: &Sited, calls: usize) -> Result<Option<Vec<Vec<f64>>>, Failure> {
     let mut all = Vec::new();
     for step in 0..calls {
         let places = [Site::LmHead, Site::Logits].map(|site| values.reading().values.get(&At { step, site }));

@@ -246,6 +246,13 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
 /// What the reader should know of a request's rows.
 fn note_of_rows(request: &Request) -> Option<String> {
     let (absent, shift) = (request.absent, request.shift);
+    if let Some(window) = request.passes.first().and_then(|pass| pass.window.as_ref()) {
+        return Some(format!(
+            "the dump has the rows of the tokens {} to {} alone, by their embeddings, or where the reference's are nearest",
+            window.start,
+            window.end - 1
+        ));
+    }
     if absent > 0 {
         return Some(format!(
             "positions up to {} came from a cache and are not in the dump: attention is not judged, nor are layers as a whole",
