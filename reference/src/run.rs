@@ -184,13 +184,12 @@ impl<'p, T: Real> Run<'p, T> {
         let under = |contract: &RoundingContract| LinearBias::under(&contract.of_products());
         let p = under(&self.contract);
         let product = self.shared(&p.product, x, w)?;
-        let y = match &product {
-            Some(product) => linear_bias::of_product(&p, product, vector(b).view())?,
-            None => {
-                let b = vector(b);
-                p.check(w.dim().0, b.len())?;
-                linear_bias::plus(&p, self.multiplied(&p.product, x.view(), w)?, b.view())
-            }
+        let y = if let Some(product) = &product {
+            linear_bias::of_product(&p, product, vector(b).view())?
+        } else {
+            let b = vector(b);
+            p.check(w.dim().0, b.len())?;
+            linear_bias::plus(&p, self.multiplied(&p.product, x.view(), w)?, b.view())
         };
         let bound = |c: &RoundingContract, y: &Array2<f64>| {
             under(c).bound_with(&x.widened(), w, (vector(b).view(), product.as_deref()), y)

@@ -15,6 +15,7 @@ mod calls;
 mod dumps;
 mod elsewhere;
 mod fitted;
+mod heads;
 mod orders;
 mod parts;
 mod places;

@@ -201,12 +201,15 @@ fn requests_packed_one_behind_the_other() {
             json!({ "tokens": [4, 9], "cu_seqlens": [0, 1, 2] }),
         ];
         assert_right(case, &of(&Laid { form: &form, ..whole(&model, calls.clone()) }), 2);
-        let unstated = Laid { form: &form, states: false, ..whole(&model, calls) };
+        let unstated = Laid { form: &form, states: false, ..whole(&model, calls.clone()) };
+        let stated = Laid { form: &form, ..whole(&model, calls) };
         let file = json!({ "tokens": [A.to_vec(), B.to_vec()], "decode": { "tokens": [[4], [9]] } });
         assert_right(case, &of_file(&unstated, &file), 2);
         // As they were asked for, and not as they were scheduled.
         let file = json!({ "tokens": [B.to_vec(), A.to_vec()], "decode": { "tokens": [[9], [4]] } });
-        assert_right(case, &of_file(&unstated, &file), 2);
+        for laid in [&unstated, &stated] {
+            assert_right(case, &of_file(laid, &file), 2);
+        }
     }
 }
 

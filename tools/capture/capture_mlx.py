@@ -100,7 +100,11 @@ def _filled(cache: Any) -> int:
     """How many places of a cache are filled; a layer's may be a list of caches."""
     while cache is not None and not hasattr(cache, "offset"):
         cache = next(iter(getattr(cache, "caches", cache)), None)
-    return int(cache.offset) if cache is not None else 0
+    if cache is None:
+        return 0
+    # Of a batch each row has its own, from the first that is no padding on.
+    offset = cache.offset
+    return int((offset + cache.left_padding).max()) if isinstance(offset, mx.array) and offset.size > 1 else int(offset)
 
 
 def _version(package: str) -> str | None:

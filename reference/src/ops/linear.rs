@@ -173,7 +173,7 @@ impl Linear {
     /// Whether runs with both may be multiplied together: they are one but for what is drawn.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         let (mode, output) = (other.mode, Rounding { mode: other.output.mode, ..self.output });
-        self.mode.draws() == mode.draws() && Linear { mode, output, ..*self } == *other
+        self.mode.draws() == mode.draws() && Linear { output, mode, ..*self } == *other
     }
 
     /// Whether the sum is that of the numbers themselves, in any order.

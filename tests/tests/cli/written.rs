@@ -127,6 +127,19 @@ fn checkpoints_like_the_released_models_would_be_as_large() {
     assert!(listing(folder.path()).is_empty());
 }
 
+/// Of a configuration whose `torch_dtype` is `float32`.
+#[test]
+fn a_synthetic_checkpoint_is_stored_as_its_configuration_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = case("m2-gqa3-f32").join("model");
+    let said = |more: &[&str]| {
+        let arguments = [&["synth", config.to_str().expect("UTF-8"), "--dry-run"], more].concat();
+        parity(folder.path(), &arguments).stdout
+    };
+    assert_eq!(said(&[]), said(&["--dtype", "f32"]));
+    assert_ne!(said(&[]), said(&["--dtype", "bf16"]));
+}
+
 #[test]
 fn a_synthetic_checkpoint_is_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -69,10 +69,10 @@ fn log_probabilities_tell_what_logits_were_stored_in() {
             let logs = written("logprobs", |logits| logits.rows(320, narrow).rows(320, change));
             precision(&logs(of_names(&HEAD)))
         };
-        assert_eq!(found(log_softmax).activations, storage);
+        assert_eq!(found(log_softmax).shown(), storage);
         let softmax = |row: usize, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();
-        assert_eq!(found(softmax).activations, storage);
+        assert_eq!(found(softmax).shown(), storage);
     }
     let logs = written("logprobs", |logits| logits.rows(320, log_softmax));
-    assert_eq!(precision(&logs(of_names(&HEAD))).activations, Storage::F32);
+    assert_eq!(precision(&logs(of_names(&HEAD))).shown(), Storage::F32);
 }

@@ -10,6 +10,7 @@ use fixtures::synth::modules::announcing;
 use fixtures::synth::released::Released;
 use reference::Storage;
 use reference::config::Config;
+use serde_json::Value;
 
 use super::outcome::Outcome;
 use super::writing::{file_size, written};
@@ -94,7 +95,8 @@ impl Synth {
         let storage = match self.dtype {
             Some(Type::F16) => Storage::F16,
             Some(Type::F32) => Storage::F32,
-            Some(Type::Bf16 | Type::Fp8 | Type::Mxfp8) | None => Storage::Bf16,
+            Some(Type::Bf16 | Type::Fp8 | Type::Mxfp8) => Storage::Bf16,
+            None => stated_in(&text).unwrap_or(Storage::Bf16),
         };
         let text = match self.dtype {
             Some(dtype) => config_under(&text, dtype.scheme()).unwrap_or(text),
@@ -118,6 +120,19 @@ impl Synth {
             return Ok((like.name.into(), format!("{:#}\n", config.unwrap_or_else(|| like.config()))));
         };
         config_text(config)
+    }
+}
+
+/// What a configuration says that weights are stored in, by the name that it had before transformers 5, or since, of the text's model or
+/// all of it.
+fn stated_in(text: &str) -> Option<Storage> {
+    let config: Value = serde_json::from_str(text).ok()?;
+    let places = [Some(&config), config.get("text_config")].into_iter().flatten();
+    let mut stated = places.flat_map(|of| ["dtype", "torch_dtype"].map(|name| of.get(name)?.as_str()));
+    match stated.find_map(|name| name)?.trim_start_matches("torch.") {
+        "float32" => Some(Storage::F32),
+        "float16" => Some(Storage::F16),
+        _ => None,
     }
 }
 

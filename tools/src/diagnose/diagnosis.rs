@@ -174,8 +174,9 @@ pub fn diagnose(comparison: &Comparison<'_>, mut progress: impl FnMut(usize)) ->
     if !diagnosis.is_right() {
         return Ok(diagnosis);
     }
-    let added_up = comparison.added_up()?;
-    Ok(Diagnosis { left: added_up.len(), unexplained: added_up.into_iter().next().map(Box::new), ..diagnosis })
+    let (added_up, suspicious) = comparison.added_up()?;
+    let (left, unexplained) = (added_up.len(), added_up.into_iter().next().map(Box::new));
+    Ok(Diagnosis { unexplained, left, suspicious, ..diagnosis })
 }
 
 /// What the values say was done at the first fault, or else at the first suspicious site, before anything known is tried.
@@ -291,13 +292,18 @@ impl Comparison<'_> {
         Ok(Measured { report: report.unwrap_or_else(|| fault.clone()), kept: found.kept })
     }
 
-    /// Faults that lenses see which follow the reference's own values, of a candidate in which the local lens sees none.
-    fn added_up(&self) -> Result<Vec<SiteReport>, Failure> {
+    /// Faults that lenses see which follow the reference's own values, of a candidate in which the local lens sees none; where there is
+    /// none, what is suspicious.
+    fn added_up(&self) -> Result<(Vec<SiteReport>, Vec<SiteReport>), Failure> {
         let model = self.model()?;
         let found = self.verification(&model, &Lens::ALL, self.all()).verdicts()?;
         let mut added_up = faults(&found.sites);
         added_up.sort_by_key(|report| report.lens);
-        Ok(added_up.into_iter().cloned().collect())
+        let added_up: Vec<SiteReport> = added_up.into_iter().cloned().collect();
+        let suspicious =
+            found.sites.iter().filter(|report| added_up.is_empty() && report.verdict == Verdict::Suspicious);
+        let suspicious = suspicious.cloned().collect();
+        Ok((added_up, suspicious))
     }
 
     /// Whether a known mistake explains the first fault, and leaves no more faults than so many.

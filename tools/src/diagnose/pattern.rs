@@ -95,6 +95,7 @@ fn among(what: &str, found: impl Iterator<Item = usize>, count: usize) -> String
 
 /// All values that are off are −∞, as those of tokens that a sampler suppresses, or another that is no number.
 fn infinite(kept: &Kept) -> Option<String> {
+    off(kept).next()?;
     let all = |is: fn(f64) -> bool| off(kept).all(|at| is(kept.candidate[at]));
     let what = if all(|x| x == f64::NEG_INFINITY) {
         "−∞: as of tokens that a sampler suppresses"

@@ -24,21 +24,13 @@ use reference::Site;
 use crate::failure::Failure;
 use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
-use crate::session::inferred::{Inferred, all_of, is_unpadded, without_last};
+use crate::session::inferred::{Inferred, all_of, is_unpadded, misfit, without_last};
 use crate::session::lasts::{lasts, shows_inside};
 use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
 use crate::session::window::of_logits;
-
-const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
-                         `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
-
-/// What does not fit, with what to do.
-pub(super) fn misfit(problem: String) -> Failure {
-    Failure::new(problem).help(HELP_ROWS)
-}
 
 /// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few or too
 /// many, from what is shown.

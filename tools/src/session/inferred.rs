@@ -3,6 +3,16 @@
 use fixtures::activations::rows::Call;
 use fixtures::activations::rows::inferred::{self, Fed, Size};
 
+use crate::failure::Failure;
+
+const HELP_ROWS: &str = "give the tokens that the dump was made from with their attention_mask, as the tokenizer wrote them, and \
+                         `decode.tokens`; or dump with tools/capture, which writes down what went into each call";
+
+/// What does not fit, with what to do.
+pub(super) fn misfit(problem: String) -> Failure {
+    Failure::new(problem).help(HELP_ROWS)
+}
+
 /// The calls of a dump, and what is known of its requests.
 pub(super) struct Inferred {
     /// The calls.

@@ -13,8 +13,8 @@ use reference::{Semantics, Site};
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
-use crate::session::calls::{first_difference, infer, misfit, require_same};
-use crate::session::inferred::Inferred;
+use crate::session::calls::{first_difference, infer, require_same};
+use crate::session::inferred::{Inferred, misfit};
 use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
@@ -76,8 +76,7 @@ pub fn requests(
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
-        Some(known) if known.len() == found.len() => known.iter().map(Some).collect(),
-        Some(known) => among(known, &found).ok_or_else(|| {
+        Some(known) => among(known, &found).or_else(|| in_their_order(known, &found)).ok_or_else(|| {
             let (given, dumped) = (counted(known.len(), "prompt"), counted(found.len(), "request"));
             misfit(format!("the dump has rows of {dumped}, and {given} came with it"))
         })?,
@@ -126,8 +125,13 @@ fn continued(known: Option<&[Fed]>, values: &Sited, model: &Model) -> Result<Opt
     Ok(Some(own).filter(|own| are_all && known.iter().cycle().zip(own).all(goes_on)))
 }
 
+/// The prompts of as many requests.
+fn in_their_order<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>> {
+    (known.len() == found.len()).then(|| known.iter().map(Some).collect())
+}
+
 /// The prompt of each request that has one of those that are known, where each of these is some request's: others were run beside
-/// them, as to warm up.
+/// them, as to warm up, and what schedules requests takes them in another order.
 fn among<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>> {
     let of = |request: &Request| {
         let fed = request.tokens();
@@ -135,7 +139,7 @@ fn among<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>
     };
     let of_each: Vec<Option<&Fed>> = found.iter().map(of).collect();
     let is_there = |one: &Fed| of_each.contains(&Some(one));
-    (known.len() < found.len() && known.iter().all(is_there)).then_some(of_each)
+    (known.len() <= found.len() && known.iter().all(is_there)).then_some(of_each)
 }
 
 /// What follows from the prompts that the dump shows itself, where nothing else says them and they fit.

@@ -15,10 +15,9 @@ use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::{RoundingContract, Semantics, Site};
 
-use super::calls::misfit;
 use super::computed::off;
 use super::generated::{Generated, generated, logits};
-use super::inferred::{Inferred, is_unpadded};
+use super::inferred::{Inferred, is_unpadded, misfit};
 use super::model::Model;
 use crate::failure::Failure;
 

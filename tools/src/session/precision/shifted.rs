@@ -56,7 +56,7 @@ fn is_shifted(logs: &[f64], storage: Storage) -> bool {
     let numbers = POWERS.flat_map(|power| {
         let base = 2.0_f64.powi(power);
         let step = storage.spacing(base);
-        (0..(base / step) as usize).map(move |index| base + index as f64 * step)
+        std::iter::successors(Some(base), move |z| Some(z + step)).take_while(move |z| *z < 2.0 * base)
     });
     numbers.flat_map(|z| [z, -z]).any(|z| {
         let lambda = z - first;
