@@ -65,13 +65,13 @@ fn logits_may_be_those_of_some_tokens() {
 fn log_probabilities_tell_what_logits_were_stored_in() {
     for storage in [Storage::Bf16, Storage::F16] {
         let narrow = |_: usize, logits: &[f64]| logits.iter().map(|z| storage.nearest(*z)).collect();
-        let found = |change: fn(usize, &[f64]) -> Vec<f64>| {
-            let logs = written("logprobs", |logits| logits.rows(320, narrow).rows(320, change));
+        let found = |name: &'static str, change: fn(usize, &[f64]) -> Vec<f64>| {
+            let logs = written(name, |logits| logits.rows(320, narrow).rows(320, change));
             precision(&logs(of_names(&HEAD)))
         };
-        assert_eq!(found(log_softmax).shown(), storage);
+        assert_eq!(found("logprobs", log_softmax).shown(), storage);
         let softmax = |row: usize, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();
-        assert_eq!(found(softmax).shown(), storage);
+        assert_eq!(found("probs", softmax).shown(), storage);
     }
     let logs = written("logprobs", |logits| logits.rows(320, log_softmax));
     assert_eq!(precision(&logs(of_names(&HEAD))).shown(), Storage::F32);

@@ -5,16 +5,25 @@ use std::ops::Range;
 use fixtures::activations::rows::Request;
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
-use reference::Site;
 use reference::config::Config;
 use reference::ops::rope::inverse_frequencies;
 use reference::site::Extent;
+use reference::{Site, Storage};
 
 /// How far a cosine or a sine that was cast to bfloat16, the coarsest type, is from its own value: half a step below 1.
-const APART: f64 = 1.0 / 512.0;
+const OF_BF16: f64 = 1.0 / 512.0;
+
+/// The same of f16.
+const OF_F16: f64 = 1.0 / 4096.0;
+
+/// The same of what functions in f32 make of it, with room.
+const OF_F32: f64 = 1.0 / (1 << 20) as f64;
 
 /// What the angle itself is off by for each radian, for it is an f32.
 const ANGLE: f64 = 1.0 / 8_388_608.0;
+
+/// Positions at which most begin: one that alone fits among these is it, whatever fits as well far behind, where angles are known less.
+const FIRST: usize = 1 << 12;
 
 /// Positions that are looked through.
 const POSITIONS: usize = 1 << 20;
@@ -34,6 +43,12 @@ pub(super) fn first_position(
         table.filter(|table| table.nrows() == size.0 * size.1)
     };
     let (cos, sin) = (rows(Site::RopeCos), rows(Site::RopeSin));
+    let holds = |storage: Storage| [&cos, &sin].into_iter().flatten().flatten().all(|x| storage.holds(*x));
+    let apart = match (holds(Storage::Bf16), holds(Storage::F16)) {
+        (true, _) => OF_BF16,
+        (false, true) => OF_F16,
+        (false, false) => OF_F32,
+    };
     let frequencies = inverse_frequencies(config.rope_theta, config.rotary_dim, config.rotary_dim);
     let is = |position: usize| {
         let near = |table: &Option<ndarray::Array2<f64>>, f: fn(f64) -> f64| {
@@ -42,7 +57,7 @@ pub(super) fn first_position(
                 let shown = lists.flat_map(|row| row.to_vec().into_iter().zip(&frequencies).collect::<Vec<_>>());
                 shown.into_iter().all(|(x, frequency)| {
                     let angle = position as f64 * f64::from(*frequency);
-                    (x - f(angle)).abs() <= APART + ANGLE * angle
+                    (x - f(angle)).abs() <= apart + ANGLE * angle
                 })
             })
         };
@@ -54,5 +69,6 @@ pub(super) fn first_position(
         found.next().filter(|_| found.next().is_none())
     };
     let goes_on = Some(before).filter(|&before| is(before));
-    goes_on.or_else(|| alone(0..before)).or_else(|| alone(0..config.max_position_embeddings.min(POSITIONS)))
+    let most = config.max_position_embeddings.min(POSITIONS);
+    goes_on.or_else(|| alone(0..before)).or_else(|| alone(0..most.min(FIRST))).or_else(|| alone(0..most))
 }
