@@ -29,8 +29,9 @@ pub(super) fn lasts(
     Some(Inferred { calls, known: Some(fed.to_vec()), embedded: 0, unread: 0 })
 }
 
-/// Whether a dump shows what is between an operator and the next: each is judged by itself, as those of a step from a cache are.
+/// Whether a dump shows choices, or what is between an operator and the next: each is judged by itself, as those of a step from a cache
+/// are.
 pub(super) fn shows_inside(values: &Sited) -> bool {
     let is_inside = |site| matches!(site, LayerSite::QRope | LayerSite::GateScores | LayerSite::GateWeights);
-    values.sites().any(|at| matches!(at.site, Site::Layer(_, site) if is_inside(site)))
+    values.sites().any(|at| at.site.is_choice() || matches!(at.site, Site::Layer(_, site) if is_inside(site)))
 }
