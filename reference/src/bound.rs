@@ -29,6 +29,15 @@ impl ErrorBound {
         ErrorBound { certain: Array2::zeros(dim), sigma: Array2::zeros(dim), carried: 0 }
     }
 
+    /// What has overflowed on the way is no number where it met a zero, and says as little as what is infinite.
+    #[must_use]
+    pub fn or_infinite(mut self) -> Self {
+        let or_infinite = |error: f64| if error.is_nan() { f64::INFINITY } else { error };
+        self.certain.mapv_inplace(or_infinite);
+        self.sigma.mapv_inplace(or_infinite);
+        self
+    }
+
     /// That of the transpose.
     #[must_use]
     pub fn transposed(&self) -> Self {

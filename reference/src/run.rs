@@ -85,7 +85,7 @@ impl<'p, T: Real> Run<'p, T> {
         value: Array2<T>,
         bound: impl FnOnce(&RoundingContract, &Array2<f64>) -> ErrorBound,
     ) -> Tracked<T> {
-        let error = self.candidate.as_ref().map(|candidate| bound(candidate, &value.mapv(T::wide)));
+        let error = self.candidate.as_ref().map(|candidate| bound(candidate, &value.mapv(T::wide)).or_infinite());
         Tracked { value, error }
     }
 

@@ -94,3 +94,14 @@ fn what_differs_is_not_shared() {
         weights = matrix((40, 48), 100 + seed).stored();
     }
 }
+
+/// An error that has overflowed, with a weight of zero.
+#[test]
+fn a_bound_that_overflows_is_infinite() {
+    let weights = matrix::Matrix::stored(ndarray::arr2(&[[0.0, 1.0], [0.0, 0.0]]).view(), Storage::Bf16);
+    let (mut probe, mut x) = (NoProbe, Matrix::new((1, 2), tests::strategy::Fill::Activation, Storage::F32, 1).exact());
+    x.error.as_mut().expect("it has bounds").certain.fill(f64::INFINITY);
+    let run = Run::bounding(RoundingContract::EAGER_F32, &mut probe);
+    let y = run.linear(Linear::under, &x, &weights).expect("it keeps the contract");
+    assert!(y.error_or_exact().certain.iter().all(|bound| *bound == f64::INFINITY), "{y:?}");
+}

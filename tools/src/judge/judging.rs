@@ -74,8 +74,7 @@ impl Judge {
     pub(crate) fn is_beyond(&self, loaded: &Loaded<'_>) -> Result<bool, Failure> {
         let Some(error) = &self.seen.computed.error else { return Ok(false) };
         let candidate = loaded.value(self.seen.site)?;
-        // What was carried so far that it is no number bounds nothing.
-        let values = candidate.iter().zip(self.computed()).zip(&error.certain).filter(|(_, bound)| !bound.is_nan());
+        let values = candidate.iter().zip(self.computed()).zip(&error.certain);
         Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
     }
 

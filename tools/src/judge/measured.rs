@@ -49,7 +49,7 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
     Zip::from(&mut error.certain).and(&mut error.sigma).and(&logs).for_each(|certain, sigma, log| {
         (*certain, *sigma) = (log.exp() * certain.exp_m1(), log.exp() * *sigma);
     });
-    Tracked { value: logs.mapv_into(f64::exp), error: Some(error) }.with_rounding(shown)
+    Tracked { value: logs.mapv_into(f64::exp), error: Some(error.or_infinite()) }.with_rounding(shown)
 }
 
 /// The error of an engine's own arithmetic, in f32, from logits to log-probabilities.

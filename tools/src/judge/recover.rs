@@ -61,13 +61,10 @@ impl Recovery {
             let (Some(error), candidate) = (&computed.error, loaded.value(*site)?) else { continue };
             let is_apart =
                 |row: usize| *site < first || has_rows_of(*site, &computed.value, tokens) && !self.open[row % tokens];
-            // A bound that is no number bounds nothing.
-            let is_beyond = |at, reference| {
-                let bound: f64 = error.certain[at];
-                !bound.is_nan() && ratio(candidate[at], reference, bound) > 1.0
-            };
-            let mut values = computed.value.indexed_iter();
-            let beyond = values.any(|(at, &reference)| is_apart(at.0) && is_beyond(at, reference));
+            let beyond = computed
+                .value
+                .indexed_iter()
+                .any(|(at, &reference)| is_apart(at.0) && ratio(candidate[at], reference, error.certain[at]) > 1.0);
             if beyond {
                 return Ok(true);
             }
