@@ -19,7 +19,7 @@ use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::activations::rows::{Call, Segment, Slot};
 use fixtures::names::sited::Sited;
-use reference::Site;
+use reference::{Semantics, Site};
 
 use crate::failure::Failure;
 use crate::session::drafted;
@@ -37,7 +37,7 @@ use crate::session::window::of_logits;
 pub(super) fn infer(
     values: &Sited,
     known: Option<&[Fed]>,
-    model: &Model,
+    (model, semantics): (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Inferred, Failure> {
     let ordered = known.map(|known| embedded::in_order(known, values, model)).transpose()?;
@@ -63,7 +63,7 @@ pub(super) fn infer(
         Err(problem) => misfit(problem),
     };
     if let [one] = &fed[..]
-        && let Some(found) = of_logits(values, one, &sizes, model)?
+        && let Some(found) = of_logits(values, one, &sizes, (model, semantics))?
     {
         return Ok(found);
     }
@@ -322,10 +322,11 @@ impl Shown {
         let Some(first) = self.positions[0].or_else(|| self.found_in(&said)).or_else(all) else { return Ok(None) };
         // What the first rows of all attended to follows from tokens that are said.
         let said_before = said.iter().all(|said| said.len() > first);
-        let leading = if first > 0 && said_before && !self.is_inside { first } else { 0 };
+        let is_whole = first > 0 && said_before && !self.is_inside;
         let (mut calls, mut last, mut embedded) = (Vec::new(), first..first, 0);
         for (number, lists) in self.calls.iter().enumerate() {
             let width = lists[0].len();
+            let ahead = if number == 0 && is_whole { first } else { 0 };
             let is_anew = number > 0 && self.begins_anew(number, fed);
             let rejected = if number > 0 { self.rejected(number, fed, last.clone()) } else { None };
             let start = if is_anew { 0 } else { rejected.unwrap_or(last.end) };
@@ -337,16 +338,13 @@ impl Shown {
                     require_same_from(start, known, &tokens[..self.kept(number, start)])?;
                 }
                 embedded += if is_anew { 0 } else { tokens.len().saturating_sub(known.len()) };
-                let before = if number == 0 { &said[request][..leading] } else { &[] };
-                let tokens = [before, &tokens].concat();
-                let slot = |(i, token)| Some(Slot { token, position: Some(start - before.len() + i) });
-                let slots = tokens.into_iter().enumerate().map(slot).collect();
-                segments.push(Segment { request, start: request * (before.len() + width), slots });
+                let before = said[request].iter().take(ahead).copied();
+                let slot = |(i, token)| Some(Slot { token, position: Some(start - ahead + i) });
+                let slots = before.chain(tokens).enumerate().map(slot).collect();
+                segments.push(Segment { request, start: request * (ahead + width), slots });
             }
-            let before = if number == 0 { leading } else { 0 };
-            let window = (before > 0).then_some(before..before + width);
-            let batch = lists.len();
-            calls.push(Call { batch, width: before + width, segments, cached: None, kept: None, window });
+            let window = (ahead > 0).then_some(ahead..ahead + width);
+            calls.push(Call { window, ..Call::new(lists.len(), ahead + width, segments) });
             last = start..start + width;
         }
         let longest = said.iter().map(Vec::len).max().unwrap_or(0);

@@ -40,8 +40,7 @@ pub(super) fn looped(fed: &[Fed], sizes: &[Size], shown: Option<&[Lists]>) -> Op
                 slots.push(Some(Slot { token, position: Some(position) }));
                 position += 1;
             }
-            let segments = vec![Segment { request, start: 0, slots }];
-            found.calls.push(Call { batch: 1, width, segments, cached: None, kept: None, window: None });
+            found.calls.push(Call::new(1, width, vec![Segment { request, start: 0, slots }]));
         }
         // Of all that was decoded, the last token was never read.
         let unread = said.len().saturating_sub(position);

@@ -98,17 +98,18 @@ fn unstated(
     known: Option<&[Fed]>,
     (model, semantics): (&Model, &Semantics),
 ) -> Result<(Inferred, bool), Failure> {
-    let alone = || match inferred_from_own(values, known, model, manifest)? {
+    let reading = (model, semantics);
+    let alone = || match inferred_from_own(values, known, reading, manifest)? {
         Some(found) => Ok(found),
-        None => infer(values, known, model, manifest),
+        None => infer(values, known, reading, manifest),
     };
     let found = match continued(known, values, model)? {
         // Of a beam search, one of several is returned.
-        Some(own) => infer(values, Some(&own), model, manifest).or_else(|_| alone()),
+        Some(own) => infer(values, Some(&own), reading, manifest).or_else(|_| alone()),
         None => alone(),
     }?;
-    let padded = found.known.as_deref().map(|fed| padded(fed, values, (model, semantics)));
-    let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), model, manifest));
+    let padded = found.known.as_deref().map(|fed| padded(fed, values, reading));
+    let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), reading, manifest));
     Ok(if let Some(Ok(padded)) = padded { (padded, true) } else { (found, false) })
 }
 
@@ -146,14 +147,14 @@ fn among<'k>(known: &'k [Fed], found: &[Request]) -> Option<Vec<Option<&'k Fed>>
 fn inferred_from_own(
     values: &Sited,
     known: Option<&[Fed]>,
-    model: &Model,
+    (model, semantics): (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Inferred>, Failure> {
     if known.is_some() || manifest.is_some_and(|manifest| manifest.tokens.is_some()) {
         return Ok(None);
     }
     let own = inputs::prompts(values, model.checkpoint.config())?;
-    Ok(own.and_then(|own| infer(values, Some(&own), model, manifest).ok()))
+    Ok(own.and_then(|own| infer(values, Some(&own), (model, semantics), manifest).ok()))
 }
 
 /// The calls that the manifest states, if it does; calls that were given embeddings say no tokens.

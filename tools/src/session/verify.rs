@@ -248,7 +248,8 @@ fn note_of_rows(request: &Request) -> Option<String> {
     let (absent, shift) = (request.absent, request.shift);
     if let Some(window) = request.passes.first().and_then(|pass| pass.window.as_ref()) {
         return Some(format!(
-            "the dump has the rows of the tokens {} to {} alone, by their embeddings, or where the reference's are nearest",
+            "the dump has rows of the tokens {} to {} alone: those that its embeddings are, or whose logits the reference's are \
+             nearest to",
             window.start,
             window.end - 1
         ));

@@ -28,14 +28,19 @@ const NEARER: f64 = 0.5;
 const MOST: usize = 1 << 27;
 
 /// The calls of a dump that shows logits alone, in fewer rows than one prompt has tokens.
-pub(super) fn of_logits(values: &Sited, one: &Fed, sizes: &[Size], model: &Model) -> Result<Option<Inferred>, Failure> {
+pub(super) fn of_logits(
+    values: &Sited,
+    one: &Fed,
+    sizes: &[Size],
+    reading: (&Model, &Semantics),
+) -> Result<Option<Inferred>, Failure> {
     if !is_unpadded(one) || !one.decoded.is_empty() {
         return Ok(None);
     }
     let tokens = one.tokens();
     let Some(Generated { fed, unread }) = generated(values, &tokens, sizes)? else { return Ok(None) };
     let is_open = sizes.len() == 1 && unread == 0;
-    let window = if is_open { window(values, &tokens, model)? } else { None };
+    let window = if is_open { window(values, &tokens, reading)? } else { None };
     // Rows that end at the last token but one are the last of what was read.
     let is_unread = window.as_ref().is_some_and(|window| window.end + 1 == tokens.len());
     let fed = if is_unread { Fed::new(&tokens[..tokens.len() - 1], &[]) } else { fed };
@@ -47,7 +52,11 @@ pub(super) fn of_logits(values: &Sited, one: &Fed, sizes: &[Size], model: &Model
 }
 
 /// The tokens whose rows the one call's logits are, if these are not the last ones.
-fn window(values: &Sited, tokens: &[u32], model: &Model) -> Result<Option<Range<usize>>, Failure> {
+fn window(
+    values: &Sited,
+    tokens: &[u32],
+    (model, semantics): (&Model, &Semantics),
+) -> Result<Option<Range<usize>>, Failure> {
     let config = model.checkpoint.config();
     let Some(rows) = logits(values, 1)?.filter(|rows| rows.len() < tokens.len()) else { return Ok(None) };
     let is_whole = |row: &Vec<f64>| row.len() == config.vocab_size;
@@ -60,7 +69,7 @@ fn window(values: &Sited, tokens: &[u32], model: &Model) -> Result<Option<Range<
     let measure = measures.into_iter().find(|measure| *measure != Measure::Logits).unwrap_or_default();
     let in_measure = |logits| if measure == Measure::Logits { logits } else { centred(logits) };
     let shown = in_measure(if measure == Measure::Probs { shown.mapv_into(f64::ln) } else { shown });
-    let decoder = Decoder::new(config, Semantics::RELEASED, &model.checkpoint)?;
+    let decoder = Decoder::new(config, *semantics, &model.checkpoint)?;
     let mut probe = NoProbe;
     let mut run = Run::new(RoundingContract::IDEAL, &mut probe);
     let computed = decoder.forward::<f64>(tokens, &mut KvCache::new(config.num_hidden_layers), &mut run)?.value;
