@@ -153,7 +153,7 @@ fn unit(config: &Config) -> f64 {
 
 impl Weights for Memory {
     fn get(&self, weight: Weight) -> Result<Matrix<'_>, WeightError> {
-        let found = self.weights.get(&weight).cloned();
+        let found = self.weights.get(&weight).map(Matrix::view);
         found.ok_or_else(|| WeightError { tensor: weight.to_string(), problem: "not in memory".into(), help: None })
     }
 }

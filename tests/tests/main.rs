@@ -32,6 +32,7 @@ mod kernels;
 mod kill_matrix;
 mod layering;
 mod matrix;
+mod members;
 mod mirror;
 mod models;
 mod noise;

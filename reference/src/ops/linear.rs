@@ -10,6 +10,7 @@
 //! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
 //!   that rounds once with its projections.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
+//!   Runs that draw errors may be multiplied side by side, y's of 16 bits in f32: [`side_by_side`].
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
@@ -27,10 +28,11 @@ use crate::storage::Mode;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
-/// What is stored with such an error or more, 2⁻¹², hides that of a product in f32.
+/// What is stored with such an error or more, 2⁻¹², is stored in 16 bits.
 const NARROW: f64 = 1.0 / (1 << 12) as f64;
 
-/// How far a row of one run may be from another's, relative to it, for both to have the same squares.
+/// How far a row of one run may be from another's, relative to it, for both to have the same squares: the standard deviation that is
+/// drawn from these is then off by as much as the row is, typically.
 const NEAR: f64 = 0.25;
 
 /// Parameters.
@@ -55,9 +57,10 @@ pub fn linear<T: Real>(p: &Linear, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Resu
     Ok(multiplied::<T, T>(&|_| p, x, squares.as_ref(), w))
 }
 
-/// The same of several runs' x, whose parameters are one but for how they draw. Runs that draw errors of sums whose values are stored
-/// in few bits are multiplied in f32, whose own error is far below what is rounded then. Where rows are as many in each run, and near
-/// to one another, the squares that errors follow from are the first run's.
+/// The same of several runs' x, whose parameters are one but for how they draw. Runs that draw errors of sums, whose candidate adds in
+/// f32 or less, and store them in 16 bits, are multiplied in f32: that error, √k·2⁻²⁴ of √Σ(xw)², is what is drawn for the candidate's
+/// own adding, so that a run strays √2 times as far there at most, and what is rounded to 16 bits is 2¹² times larger but where y cancels.
+/// Where rows are as many in each run, and near to one another, the squares that errors follow from are the first run's.
 pub(crate) fn side_by_side<T: Real>(runs: &[(Linear, ArrayView2<'_, T>)], w: &Matrix<'_>) -> Vec<Array2<T>> {
     let x = concatenate(Axis(0), &runs.iter().map(|(_, x)| x.view()).collect::<Vec<_>>()).expect("as wide as w");
     let of_row: Vec<&Linear> = runs.iter().flat_map(|(p, x)| std::iter::repeat_n(p, x.nrows())).collect();

@@ -14,14 +14,14 @@ use super::substitution::Seen;
 use crate::failure::Failure;
 
 /// Values that runs side by side have of a phase at most, all together.
-pub(crate) const ABREAST: usize = 1 << 25;
+pub(crate) const AT_ONCE: usize = 1 << 25;
 
 /// Channels from which on weights are so large that reading them takes longer than threads need to meet.
 const LARGE: usize = 1024;
 
 /// How many runs go through a phase side by side. One that is on a worker of a pool goes alone: those beside it would wait for it, and
 /// their products for the worker.
-pub(super) fn abreast(config: &Config, phase: Phase, extent: Extent) -> usize {
+pub(super) fn at_once(config: &Config, phase: Phase, extent: Extent) -> usize {
     if config.hidden_size < LARGE || rayon::current_thread_index().is_some() {
         return 1;
     }
@@ -36,7 +36,7 @@ pub(super) fn abreast(config: &Config, phase: Phase, extent: Extent) -> usize {
     });
     match values.sum() {
         0 => 1,
-        values => (ABREAST / values).clamp(1, MEMBERS),
+        values => (AT_ONCE / values).clamp(1, MEMBERS),
     }
 }
 

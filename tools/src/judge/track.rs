@@ -11,7 +11,7 @@ use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
 use super::loaded::{Forced, Loaded};
-use super::members::{abreast, side_by_side};
+use super::members::{at_once, side_by_side};
 use super::recover::{self, Ran, Recovery};
 use super::state::{Flow, Pass, Phase, State};
 use super::substitution::{Seen, SeenChoice, Substitution, Unshown};
@@ -202,7 +202,7 @@ impl<'m> Track<'m> {
     ) -> Result<bool, Failure> {
         let few_may_do = !self.thorough && !floored.is_empty() && self.is_exact(phase, pass);
         let (lens, model, candidate, is_abreast) = (self.lens, self.model, self.candidate, self.abreast);
-        let most = abreast(model.config(), phase, loaded.extent);
+        let most = at_once(model.config(), phase, loaded.extent);
         let mut done = 0;
         while done < self.members.len() {
             if few_may_do && done == FEW {

@@ -28,7 +28,7 @@ use crate::judge::comparison::Comparison;
 use crate::judge::floor::MEMBERS;
 use crate::judge::found::phase;
 use crate::judge::lens::Lens;
-use crate::judge::members::ABREAST;
+use crate::judge::members::AT_ONCE;
 
 /// The program itself, its threads and what it reads of files.
 const BASE: u64 = 64 << 20;
@@ -105,8 +105,8 @@ fn together(phases: &BTreeMap<(usize, usize, usize), Values>, lenses: &[Lens], s
     // Of runs in other orders and of noise runs, values are kept in f32.
     let of_runs = members * (largest.shown + largest.judged) / 2;
     let of_local = WITH_ERRORS * largest.all + 4 * largest.shown + of_runs + products;
-    let abreast = 2 * (members * largest.all).min(VALUE * ABREAST as u64);
-    let of_others = 2 * largest.all + (members / 2 + 4) * largest.judged + abreast;
+    let at_once = 2 * (members * largest.all).min(VALUE * AT_ONCE as u64);
+    let of_others = 2 * largest.all + (members / 2 + 4) * largest.judged + at_once;
     let of_phase = if lenses.contains(&Lens::Local) { of_local.max(of_others) } else { of_others };
     with_rest(of_phase + runs * state)
 }
