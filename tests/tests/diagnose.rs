@@ -15,7 +15,6 @@ mod calls;
 mod dumps;
 mod elsewhere;
 mod fitted;
-mod heads;
 mod orders;
 mod parts;
 mod places;
@@ -24,6 +23,7 @@ mod rounded;
 mod searched;
 mod solved;
 mod tower;
+mod unreproduced;
 
 #[test]
 fn two_mistakes_are_named_one_after_the_other() {

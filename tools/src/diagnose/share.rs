@@ -14,7 +14,8 @@ pub struct Share {
 /// How many more standard deviations of what differs by chance are significant.
 pub(super) const SIGNIFICANT: f64 = 3.0;
 
-/// Of so many values of a right candidate some are its twin's, bit for bit, whatever the order of its sums is.
+/// Of so many values of a right candidate some are its twin's, bit for bit, whatever the order of its sums is: errors of fifty steps
+/// leave one in 50·√(2π) = 125 equal, which is sixteen of these.
 const MANY: usize = 1 << 11;
 
 impl std::ops::AddAssign for Share {

@@ -27,6 +27,17 @@ fn output(
     weight(Projection::Down).dense::<f32>().dot(&hidden.collect::<Array1<f32>>())
 }
 
+/// The experts' sum, of what is made of each output by its token and slot.
+fn summed(model: &Decoder<'_>, shown: &Shown, part: impl Fn([usize; 2], Array1<f32>) -> Array1<f32>) -> Array2<f32> {
+    let x = shown.of(1, LayerSite::PostAttentionNorm);
+    let mut sum = Array2::zeros(x.dim());
+    for ((token, slot), &expert) in shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)].indexed_iter() {
+        let own = output((model, expert), x.row(token), |_, g, u| silu(g) * u);
+        sum.row_mut(token).scaled_add(1.0, &part([token, slot], own));
+    }
+    sum
+}
+
 /// The experts' sum where one has another activation.
 fn with_inside(model: &Decoder<'_>, shown: &Shown, hidden: impl Fn(usize, f32, f32) -> f32) -> Array2<f32> {
     with_activation((model, shown), |expert| expert == EXPERT, hidden)
@@ -84,16 +95,9 @@ fn the_product_is_clamped() {
 #[test]
 fn outputs_are_rounded_before_they_are_added() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-        let mut sum = Array2::zeros(x.dim());
-        for token in 0..x.nrows() {
-            for (expert, weight) in chosen.row(token).iter().zip(weights.row(token)) {
-                let own = output((model, *expert), x.row(token), |_, g, u| silu(g) * u) * *weight;
-                sum.row_mut(token).scaled_add(1.0, &own.mapv(|y| bf16::from_f32(y).to_f32()));
-            }
-        }
-        sum
+        let weights = shown.of(1, LayerSite::GateWeights);
+        let rounded = |at, own: Array1<f32>| (own * weights[at]).mapv(|y| bf16::from_f32(y).to_f32());
+        summed(model, shown, rounded)
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     has(&said, "every expert rounds its output to bf16, once it is multiplied by the expert's weight");
@@ -250,14 +254,8 @@ fn dense_networks_with_another_gate() {
 #[test]
 fn tokens_have_the_weights_of_others() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-        let mut sum = Array2::zeros(x.dim());
-        for ((token, slot), &expert) in chosen.indexed_iter() {
-            let own = output((model, expert), x.row(token), |_, g, u| silu(g) * u);
-            sum.row_mut(token).scaled_add(weights[[token.saturating_sub(1), slot]], &own);
-        }
-        sum
+        let weights = shown.of(1, LayerSite::GateWeights);
+        summed(model, shown, |[token, slot], own| own * weights[[token.saturating_sub(1), slot]])
     };
     let said = M2.said_of(LayerSite::Experts, &port);
     assert!(
@@ -270,15 +268,8 @@ fn tokens_have_the_weights_of_others() {
 #[test]
 fn weights_that_are_nearer_one_another_are_no_others() {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let (x, weights) = (shown.of(1, LayerSite::PostAttentionNorm), shown.of(1, LayerSite::GateWeights));
-        let chosen = &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)];
-        let roots = weights.mapv(f32::sqrt);
-        let mut sum = Array2::zeros(x.dim());
-        for ((token, slot), &expert) in chosen.indexed_iter() {
-            let own = output((model, expert), x.row(token), |_, g, u| silu(g) * u);
-            sum.row_mut(token).scaled_add(roots[[token, slot]] / roots.row(token).sum(), &own);
-        }
-        narrowed(sum)
+        let roots = shown.of(1, LayerSite::GateWeights).mapv(f32::sqrt);
+        narrowed(summed(model, shown, |at, own| own * (roots[at] / roots.row(at[0]).sum())))
     };
     let said = M2_BF16.said_of(LayerSite::Experts, &port);
     let power = number(&said, "the weights are the scores to the power ");

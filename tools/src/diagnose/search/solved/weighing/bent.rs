@@ -20,7 +20,7 @@ use ndarray::{Array1, Array2, Axis, s};
 use super::heads::Heads;
 use super::softmax::{Sums, joined};
 use super::way::Run;
-use super::ways::{COARSE, LEFT};
+use super::ways::{COARSE, EQUATIONS, LEFT};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::solution::Solution;
@@ -41,9 +41,6 @@ const MOST: usize = 128;
 
 /// By how much a number moves at most in the last step, if its deviation is less.
 const STILL: f64 = 1e-9;
-
-/// Equations for each number, at least: as many as it takes are left to hold the numbers to.
-const EQUATIONS: usize = 2;
 
 /// What a number's derivatives have of the largest one's squares, at least, to be known.
 const UNKNOWN: f64 = 1e-9;

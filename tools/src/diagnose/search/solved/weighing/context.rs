@@ -14,7 +14,7 @@ use nalgebra::DMatrix;
 use ndarray::{Array1, Array2, Axis, s};
 
 use super::heads::Heads;
-use super::ways::{is_row, limit};
+use super::ways::{EQUATIONS, is_row, limit};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::listed;
 use crate::diagnose::search::solved::solution::Solution;
@@ -24,9 +24,6 @@ const BUDGET: usize = 4_000_000_000;
 
 /// Heads that are added one by one, at most.
 const HEADS: usize = 8;
-
-/// Equations for each number that is solved for, where what is left says something of it.
-const EQUATIONS: usize = 2;
 
 /// What is in the place of the right context.
 struct Contexts<'a> {

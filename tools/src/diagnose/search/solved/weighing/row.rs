@@ -13,7 +13,7 @@ use reference::{LayerSite, Site};
 
 use super::heads::Heads;
 use super::softmax::{Sums, joined};
-use super::ways::is_row;
+use super::ways::{EQUATIONS, is_row};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
 use crate::diagnose::search::solved::listed;
@@ -27,9 +27,6 @@ const FEWEST: usize = 2;
 /// Keys that are looked through, and numbers that are solved for, at most.
 const KEYS: usize = 512;
 const NUMBERS: usize = 256;
-
-/// How many equations a number has, at least.
-const EQUATIONS: usize = 2;
 
 /// How far two values may be apart to be the same, as a share: some roundings of what it takes to solve for one.
 const SAME: f64 = 1e-3;

@@ -26,6 +26,9 @@ const KEYS: usize = 4;
 /// with what takes more numbers to say.
 const NEARER: f64 = 0.8;
 
+/// How many equations a number that is solved for has, at least: as many as it takes are left to hold it to.
+pub(super) const EQUATIONS: usize = 2;
+
 /// How far a row of values may be from the candidate's to be its.
 pub(in crate::diagnose) fn limit(row: usize, bench: &Bench<'_, '_>) -> f64 {
     let off = distance(row, bench.ideal.row(row), bench);
