@@ -10,7 +10,7 @@
 //! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
 //!   that rounds once with its projections.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
-//!   Runs that draw errors may be multiplied side by side, y's of 16 bits in f32: [`side_by_side`].
+//!   Runs that draw errors may be multiplied side by side, y's of 16 bits in f32: `side_by_side`.
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
