@@ -74,6 +74,11 @@ fn a_norms_weight_one_channel_off() {
 
 /// What is said of attention in layer 1 whose patches see those that `sees` says, of 24 of one image and 32 of another.
 fn said_of_attention(sees: impl Fn(usize, usize) -> bool) -> Vec<String> {
+    said_of_scores(|(_, i, j), score| sees(i, j).then_some(score))
+}
+
+/// The same whose scores of a head, a patch and one that it sees are these instead; none where it does not see it.
+fn said_of_scores(score: impl Fn((usize, usize, usize), f32) -> Option<f32>) -> Vec<String> {
     let port = |model: &Decoder<'_>, shown: &Shown| {
         let vision = model.config().vision.as_ref().expect("it has one");
         let [q, k, v] = [VisionLayerSite::QRope, VisionLayerSite::KRope, VisionLayerSite::VProj]
@@ -84,7 +89,7 @@ fn said_of_attention(sees: impl Fn(usize, usize) -> bool) -> Vec<String> {
             let own = head * d..(head + 1) * d;
             let weight = |j: usize| {
                 let product = q.slice(s![i, own.clone()]).dot(&k.slice(s![j, own.clone()]));
-                if sees(i, j) { (product / (d as f32).sqrt()).exp() } else { 0.0 }
+                score((head, i, j), product / (d as f32).sqrt()).map_or(0.0, f32::exp)
             };
             let weights: Array1<f32> = (0..k.nrows()).map(weight).collect();
             let mean = weights.dot(&v.slice(s![.., own.clone()])) / weights.sum();
@@ -106,6 +111,14 @@ fn is_same_image(i: usize, j: usize) -> bool {
 fn a_patch_that_is_not_seen() {
     let said = said_of_attention(|i, j| is_same_image(i, j) && j != 5);
     has(&said, "attention does not see key 5: all tokens that are off");
+}
+
+/// In both images, whose patches see no key in common.
+#[test]
+fn scores_of_one_head_are_larger() {
+    let scale = |head: usize| if head == 1 { 1.01 } else { 1.0 };
+    let said = said_of_scores(|(head, i, j), score| is_same_image(i, j).then_some(scale(head) * score));
+    has(&said, "attention reads the keys of its key heads 1.0000, 1.0100");
 }
 
 #[test]

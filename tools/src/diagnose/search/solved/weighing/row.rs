@@ -34,14 +34,15 @@ const SAME: f64 = 1e-3;
 /// Of some rows that are off, of which each sees the token.
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
     let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
-    let first = rows.iter().min().copied()?;
-    let span = heads.spans[first];
-    if some.len() < FEWEST || span.len() > KEYS || heads.count * EQUATIONS > bench.candidate.ncols() {
+    // Tokens that all of them see: patches of another image see others.
+    let spans = || rows.iter().map(|row| heads.spans[*row]);
+    let seen = spans().map(|span| span.from).max()?..spans().map(|span| span.to).min()?;
+    if some.len() < FEWEST || seen.len() > KEYS || heads.count * EQUATIONS > bench.candidate.ncols() {
         return None;
     }
     let sums: Vec<(usize, Vec<Sums>)> = some.iter().map(|row| (*row, heads.sums(*row))).collect();
     let is_key = |key: &usize| sums.iter().all(|(row, sums)| of_key(heads, (*row, sums), *key, bench).is_some());
-    let found = (span.from..span.to).into_par_iter().find_first(is_key);
+    let found = seen.clone().into_par_iter().find_first(is_key);
     if let Some(key) = found {
         let mut values = bench.ideal.clone();
         for row in rows {
@@ -51,7 +52,7 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
         let said = format!("of the keys, that of token {key} alone is another: {}", place(rows, bench));
         return Some(Solution::new(vec![said], values));
     }
-    (span.from..span.to).into_par_iter().find_map_first(|key| of_value(heads, (rows, &sums), key, bench))
+    seen.into_par_iter().find_map_first(|key| of_value(heads, (rows, &sums), key, bench))
 }
 
 fn place(rows: &[usize], bench: &Bench<'_, '_>) -> String {
