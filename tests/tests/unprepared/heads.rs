@@ -24,6 +24,17 @@ fn log_probabilities_are_those_of_logits() {
     holds(&HEAD, written("logprobs", |logits| logits.rows(320, log_softmax).last()), "logits", 3);
 }
 
+/// Their numbers are larger than those of logits, and so are the steps of a type in which they are saved.
+#[test]
+fn log_probabilities_may_be_saved_in_fewer_bits() {
+    for storage in [Storage::F16, Storage::Bf16] {
+        let saved = |row: usize, logits: &[f64]| {
+            log_softmax(row, logits).into_iter().map(|log| storage.nearest(log)).collect::<Vec<f64>>()
+        };
+        holds(&HEAD, written("logprobs", |logits| logits.rows(320, saved)), "logits", 3);
+    }
+}
+
 #[test]
 fn probabilities_are_those_of_logits() {
     let softmax = |row, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();

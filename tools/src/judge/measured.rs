@@ -35,7 +35,10 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
     let own = arithmetic(&logs);
     let Some(error) = logits.error else {
         let strayed = Tracked { value: logs, error: Some(own) }.strayed(stored.mode).value;
-        return Tracked::plain(if of == Measure::Probs { strayed.mapv_into(f64::exp) } else { strayed });
+        let told = if of == Measure::Probs { strayed.mapv_into(f64::exp) } else { strayed };
+        // Another run that draws its errors would be shown in the same type.
+        let shown = Rounding { storage: shown, ..stored };
+        return Tracked::plain(if stored.mode.draws() { told.mapv_into(|x| shown.round(x)) } else { told });
     };
     let mut error = error.plus(&own);
     for (mut certain, mut sigma) in error.certain.rows_mut().into_iter().zip(error.sigma.rows_mut()) {
