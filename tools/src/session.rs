@@ -52,6 +52,7 @@ pub mod speculating;
 mod tokens;
 mod told;
 pub mod units;
+mod untold;
 pub mod verify;
 mod window;
 pub mod work;

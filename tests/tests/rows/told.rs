@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 use fixtures::names::at::At;
+use tools::report::content::Conclusion;
+use tools::session::asked::Asked;
+use tools::session::verify::verify;
 
 /// What somebody calls a site, if they show it.
 type Named = fn(Site) -> Option<String>;
@@ -160,6 +163,26 @@ fn what_is_wrong_is_told_too() {
             let is_there = |(_, site, token): &(usize, Site, usize)| site.layer() == Some(1) && *token == 3;
             let is_shown = named(Site::Layer(1, LayerSite::Attention)).is_some();
             assert_eq!(!faults.is_empty() && faults.iter().all(is_there), is_shown, "{case}, {what}: {faults:?}");
+        }
+    }
+}
+
+/// What is wrong by so much that it is near nothing, with all behind it, is not told: what is left says nothing of it.
+#[test]
+fn what_is_not_told_leaves_nothing_to_conclude() {
+    for case in CASES {
+        let model = Model { case: None, ..open(case) };
+        let opposite = |_: usize, _: usize, site: Site, x: &mut f64| {
+            let is_behind = site.layer().map_or(site >= Site::FinalNorm, |layer| layer > 0);
+            *x = if is_behind { -*x } else { *x };
+        };
+        let changes: [(&dyn Fn(usize, usize, Site, &mut f64), Conclusion); 2] =
+            [(&as_it_is, Conclusion::Pass), (&opposite, Conclusion::Inconclusive)];
+        for (change, conclusion) in changes {
+            let dump = dumped(&model, of_graph, vec![json!({ "tokens": [A] })], change);
+            let given = Given { tokens: Some(text(&A)), ..Given::default() };
+            let found = verify(&model, dump, &given, &Asked::default(), &mut |_| ()).expect("its rows are known");
+            assert_eq!(found[0].conclusion(), conclusion, "{case}");
         }
     }
 }

@@ -53,7 +53,7 @@ pub struct Report {
 pub enum Conclusion {
     /// No fault, and nothing suspicious.
     Pass,
-    /// No comparison says anything: bounds are above the signal.
+    /// No comparison says anything, as bounds are above the signal; or values that could be are not told.
     Inconclusive,
     /// No fault, but values that are further off than independent roundings come.
     Suspicious,
@@ -100,11 +100,32 @@ impl Report {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
-        } else if self.decode.is_none() && self.count(Verdict::Inconclusive) == self.sites.len() {
+        } else if self.header.untold.is_some() || self.says_nothing() {
             Conclusion::Inconclusive
         } else {
             Conclusion::Pass
         }
+    }
+
+    /// Whether no comparison says anything.
+    fn says_nothing(&self) -> bool {
+        self.decode.is_none() && self.count(Verdict::Inconclusive) == self.sites.len()
+    }
+
+    /// Why nothing can be concluded, and what to do, if that is so.
+    pub(super) fn why_inconclusive(&self) -> Option<String> {
+        if self.conclusion() != Conclusion::Inconclusive {
+            return None;
+        }
+        if let Some(untold) = &self.header.untold {
+            return Some(untold.clone());
+        }
+        let why = self.sites.iter().find_map(|site| site.note.as_deref());
+        Some(format!(
+            "no comparison says anything: {}\ndump more: every layer's output tells the layer, every module's (tools/capture) the \
+             operator",
+            why.unwrap_or("bounds are above the signal")
+        ))
     }
 
     /// How many sites have a verdict; those that are missing are counted once for all forward passes.

@@ -36,6 +36,9 @@ pub struct Header {
     pub head_dim: usize,
     /// What else the reader should know, a sentence each.
     pub notes: Vec<String>,
+    /// Why nothing can be concluded, though no comparison finds a fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<String>,
     /// The command that was run, or the call that was made in Python, without what restricts it to sites.
     pub command: String,
 }

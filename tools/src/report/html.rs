@@ -136,6 +136,7 @@ fn header(report: &Report) -> Markup {
             dt { "semantics" } dd { (header.semantics) }
             dt { "prompt" } dd { (header.prompt()) }
             dt { "coverage" } dd { (report.coverage) }
+            @if let Some(why) = report.why_inconclusive() { dt { "inconclusive" } dd { (why) } }
             @for note in &header.notes { dt { "note" } dd { (note) } }
             @if let Some(exact) = &report.exact {
                 dt { "exact twin" }

@@ -80,13 +80,8 @@ fn text(report: &Report) -> String {
     for sentence in report.other_failures() {
         let _ = writeln!(text, "\n{sentence}");
     }
-    if report.conclusion() == Conclusion::Inconclusive {
-        let why = report.sites.iter().find_map(|site| site.note.as_deref());
-        let _ = writeln!(text, "\nno comparison says anything: {}", why.unwrap_or("bounds are above the signal"));
-        let _ = writeln!(
-            text,
-            "dump more: every layer's output tells the layer, every module's (tools/capture) the operator"
-        );
+    if let Some(why) = report.why_inconclusive() {
+        let _ = writeln!(text, "\n{why}");
     }
     let _ = writeln!(text, "\n{}", summary(report));
     text

@@ -20,6 +20,7 @@ use super::resume::Folder;
 use super::room::require_room;
 use super::shard::{Shard, ShardFile};
 use super::units::{Unit, split};
+use super::untold::untold;
 use crate::failure::Failure;
 use crate::report::content::Report;
 use crate::report::figures::counted;
@@ -150,6 +151,7 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
         },
         candidate: format!("{path}{producer}"),
         precision_from: dumped.known.from.clone(),
+        untold: untold(dumped, config).or_else(|| dumped.known.unsure.clone()),
         notes: notes(dumped, (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some())),
         prompt: &dumped.prompt,
         whole: values.request().is_none_or(|request| request.absent == 0),
