@@ -6,6 +6,7 @@ mod heads;
 mod inputs;
 mod layouts;
 mod rounded;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -11,6 +11,7 @@
 //! a batch of one prompt        each list of slots has it
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed; or of those tokens at
 //!                              which the reference's are much nearer
+//! other values of fewer rows   without embeddings: of the tokens at which the reference's are much nearer than at all others
 //! ```
 
 use std::ops::Range;
@@ -30,7 +31,7 @@ use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
-use crate::session::window::of_logits;
+use crate::session::window::{of_logits, of_rows};
 
 /// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few or too
 /// many, from what is shown.
@@ -68,6 +69,12 @@ pub(super) fn infer(
         return Ok(found);
     }
     let lists = embedded::tokens(values, model)?;
+    let shows_tokens = lists.as_ref().is_some_and(|calls| calls.iter().flatten().flatten().all(Option::is_some));
+    if let ([one], false) = (&fed[..], shows_tokens)
+        && let Some(found) = of_rows(values, one, &sizes, (model, semantics))?
+    {
+        return Ok(found);
+    }
     if let Some(found) = lasts(&fed, &sizes, (values, lists.as_deref()), model) {
         return Ok(found);
     }

@@ -32,6 +32,17 @@ pub(super) struct Generated {
     pub(super) fed: Fed,
     /// Tokens at the end that no call read.
     pub(super) unread: usize,
+    /// Whether decoding says so: what is drawn from rows that are much alike may be behind either.
+    pub(super) is_sure: bool,
+}
+
+impl Generated {
+    /// Of tokens that end so many behind what was read, of which calls made so many rows.
+    pub(super) fn of(tokens: &[u32], (calls, rows): (usize, usize), unread: usize) -> Self {
+        let count = tokens.len();
+        let prompt = if calls == 1 { count - unread } else { count + 1 - rows - unread };
+        Generated { fed: Fed::new(&tokens[..prompt], &tokens[prompt..count - unread]), unread, is_sure: true }
+    }
 }
 
 /// Of tokens without padding, as many of them as a dump has rows of that shows logits alone; `None` where rows are of other tokens,
@@ -45,7 +56,7 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     }
     let Some(rows) = logits(values, calls)? else {
         let are_last = calls == 1 && sizes[0].rows.is_some_and(|rows| rows < count);
-        return Ok(are_last.then(|| Generated { fed: Fed::new(tokens, &[]), unread: 0 }));
+        return Ok(are_last.then(|| Generated { fed: Fed::new(tokens, &[]), unread: 0, is_sure: true }));
     };
     let of_rows = rows.len();
     if of_rows >= count || calls > 1 && of_rows != calls {
@@ -59,13 +70,10 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     // One row alone has no token behind it, or a token that may be any.
     let unread = match (calls, of_rows) {
         (1, 1) => 0,
-        (1, _) => usize::from(last_is_not && !all_read),
-        _ if all_read == last_is_not => return Ok(None),
-        _ => usize::from(last_is_not),
+        _ => usize::from(last_is_not && !all_read),
     };
-    let prompt = if calls == 1 { count - unread } else { count + 1 - of_rows - unread };
-    let fed = Fed::new(&tokens[..prompt], &tokens[prompt..count - unread]);
-    Ok(Some(Generated { fed, unread }))
+    let is_sure = calls == 1 || all_read != last_is_not;
+    Ok(Some(Generated { is_sure, ..Generated::of(tokens, (calls, of_rows), unread) }))
 }
 
 /// Whether these tokens are the likeliest, each by its row of logits.

@@ -1,4 +1,5 @@
-//! Padding that nobody says: lists of tokens that begin or end in one token again and again, where values are those of the rest alone.
+//! Padding that nobody says: lists of tokens that begin or end in one token again and again, or go on behind what was said, where values
+//! are those of the rest alone.
 
 use fixtures::activations::rows::Request;
 use fixtures::activations::rows::inferred::Fed;
@@ -9,7 +10,7 @@ use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site};
 
 use super::computed::{Computed, off};
-use super::inferred::is_unpadded;
+use super::inferred::{all_of, is_unpadded};
 use super::model::Model;
 use crate::failure::Failure;
 
@@ -31,8 +32,9 @@ pub(super) fn padded(
     values: &Sited,
     (model, semantics): (&Model, &Semantics),
 ) -> Result<Option<Vec<Fed>>, Failure> {
-    let width = fed.first().map_or(0, |one| one.slots.len());
-    let are_alike = fed.iter().all(|one| is_unpadded(one) && one.slots.len() == width);
+    let of_one = |one: &Fed| one.slots.len() + one.decoded.len();
+    let width = fed.first().map_or(0, of_one);
+    let are_alike = fed.iter().all(|one| is_unpadded(one) && of_one(one) == width);
     let rows = values.sizes().first().and_then(|size| size.rows);
     if !are_alike || rows != Some(fed.len() * width) {
         return Ok(None);
@@ -43,9 +45,11 @@ pub(super) fn padded(
             continue;
         }
         let list = List { values, size: (fed.len(), width), number };
-        if let Some((before, after)) = list.padding(&one.tokens(), model, semantics)? {
+        if let Some((before, after)) = list.padding((&all_of(one), one.decoded.len()), model, semantics)? {
             one.slots[..before].fill(None);
-            one.slots[width - after..].fill(None);
+            one.slots.truncate(width - after);
+            one.slots.resize(width, None);
+            one.decoded.clear();
         }
     }
     Ok((found != fed).then_some(found))
@@ -59,11 +63,21 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Its padding, if it has any.
-    fn padding(&self, tokens: &[u32], model: &Model, semantics: &Semantics) -> Result<Option<Ends>, Failure> {
+    /// Its padding, if it has any, among its tokens, the last of which nobody said.
+    fn padding(
+        &self,
+        (tokens, unsaid): (&[u32], usize),
+        model: &Model,
+        semantics: &Semantics,
+    ) -> Result<Option<Ends>, Failure> {
         let may_be = |count: usize| if (FEWEST..self.size.1).contains(&count) { count } else { 0 };
-        let before = may_be(tokens.iter().take_while(|token| Some(*token) == tokens.first()).count());
-        let after = may_be(tokens.iter().rev().take_while(|token| Some(*token) == tokens.last()).count());
+        let (before, after) = if unsaid > 0 {
+            (0, unsaid)
+        } else {
+            let first = tokens.iter().take_while(|token| Some(*token) == tokens.first());
+            let last = tokens.iter().rev().take_while(|token| Some(*token) == tokens.last());
+            (may_be(first.count()), may_be(last.count()))
+        };
         if before + after == 0 {
             return Ok(None);
         }

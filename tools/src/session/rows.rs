@@ -14,7 +14,7 @@ use reference::{Semantics, Site};
 use crate::failure::Failure;
 use crate::report::figures::counted;
 use crate::session::calls::{first_difference, infer, require_same};
-use crate::session::inferred::{Inferred, misfit};
+use crate::session::inferred::{Inferred, is_unpadded, misfit};
 use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
@@ -108,9 +108,21 @@ fn unstated(
         Some(own) => infer(values, Some(&own), reading, manifest).or_else(|_| alone()),
         None => alone(),
     }?;
-    let padded = found.known.as_deref().map(|fed| padded(fed, values, reading));
+    let fed = found.known.as_deref().map(|fed| with_embedded(fed, &found.calls));
+    let padded = fed.map(|fed| padded(&fed, values, reading));
     let padded = padded.transpose()?.flatten().map(|fed| infer(values, Some(&fed), reading, manifest));
-    Ok(if let Some(Ok(padded)) = padded { (padded, true) } else { (found, false) })
+    let has_padding = |fed: Option<&[Fed]>| fed.is_some_and(|fed| !fed.iter().all(is_unpadded));
+    let is_found = has_padding(found.known.as_deref()) && !has_padding(known);
+    Ok(if let Some(Ok(padded)) = padded { (padded, true) } else { (found, is_found) })
+}
+
+/// What is known of the one prompt of the one call, with the tokens behind it that nobody said.
+fn with_embedded(fed: &[Fed], calls: &[rows::Call]) -> Vec<Fed> {
+    let ([one], [call]) = (fed, calls) else { return fed.to_vec() };
+    let said = one.slots.len() + one.decoded.len();
+    let slots = call.segments.iter().flat_map(|segment| &segment.slots).skip(said);
+    let rest: Option<Vec<u32>> = slots.map(|slot| slot.map(|slot| slot.token)).collect();
+    vec![Fed { decoded: [one.decoded.clone(), rest.unwrap_or_default()].concat(), ..one.clone() }]
 }
 
 /// What the dump shows of prompts that are known, where that begins with them and goes on: `generate` returns both.

@@ -1,23 +1,27 @@
-//! Which tokens' rows logits are that are fewer than the tokens, where neither what was decoded nor an embedding says it: those at which
-//! what the reference computes is much nearer to them than at the last ones. Of a loss, all tokens but the last have rows; of what was
-//! scored behind a context, those from one before it on.
+//! Which tokens' rows a dump has that are fewer than the tokens, where neither what was decoded nor an embedding says it: those at which
+//! what the reference computes is much nearer to them than at others. Of a loss, all tokens but the last have rows; of what was scored
+//! behind a context, those from one before it on; of what is kept without the first token, all behind it.
 
 use std::ops::Range;
 
 use fixtures::activations::rows::inferred::{self, Fed, Size};
+use fixtures::activations::rows::{Call, Request, Segment, Slot};
 use fixtures::names::at::At;
+use fixtures::names::families::is_told;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use reference::models::decoder::Decoder;
 use reference::ops::kv_cache::KvCache;
-use reference::probe::NoProbe;
+use reference::probe::Probe;
 use reference::run::Run;
-use reference::{RoundingContract, Semantics, Site};
+use reference::site::Extent;
+use reference::{Error, RoundingContract, Semantics, Site, Tracked};
 
-use super::computed::off;
+use super::computed::{in_order, off};
 use super::generated::{Generated, generated, logits};
 use super::inferred::{Inferred, is_unpadded, misfit};
+use super::lasts::shows_inside;
 use super::model::Model;
 use crate::failure::Failure;
 
@@ -27,7 +31,10 @@ const NEARER: f64 = 0.5;
 /// Logits of all tokens that are computed at most.
 const MOST: usize = 1 << 27;
 
-/// The calls of a dump that shows logits alone, in fewer rows than one prompt has tokens.
+/// Rows that are looked up one by one.
+const SOME: usize = 8;
+
+/// The calls of a dump that shows logits alone, or the norm before them, in fewer rows than one prompt has tokens.
 pub(super) fn of_logits(
     values: &Sited,
     one: &Fed,
@@ -38,53 +45,234 @@ pub(super) fn of_logits(
         return Ok(None);
     }
     let tokens = one.tokens();
-    let Some(Generated { fed, unread }) = generated(values, &tokens, sizes)? else { return Ok(None) };
-    let is_open = sizes.len() == 1 && unread == 0;
-    let window = if is_open { window(values, &tokens, reading)? } else { None };
-    // Rows that end at the last token but one are the last of what was read.
-    let is_unread = window.as_ref().is_some_and(|window| window.end + 1 == tokens.len());
-    let fed = if is_unread { Fed::new(&tokens[..tokens.len() - 1], &[]) } else { fed };
+    let Some(generated) = generated(values, &tokens, sizes)? else { return Ok(None) };
+    let generated = if generated.is_sure { Some(generated) } else { of_calls(values, &tokens, sizes.len(), reading)? };
+    let Some(Generated { mut fed, mut unread, .. }) = generated else { return Ok(None) };
+    let mut found = if let [size] = sizes { window(values, (&tokens, unread), *size, reading)? } else { None };
+    if let Some(window) = &found {
+        // Rows that end at the last token but one are the last of what was read.
+        unread = usize::from(window.end + 1 == tokens.len());
+        fed = Fed::new(&tokens[..tokens.len() - unread], &[]);
+    }
+    found = found.filter(|window| window.end < tokens.len() - unread);
     let mut unsaid = sizes.to_vec();
     unsaid[0] = Size::default();
     let mut calls = inferred::calls(std::slice::from_ref(&fed), &unsaid).map_err(misfit)?;
-    calls[0].window = window.filter(|_| !is_unread);
-    Ok(Some(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread: unread + usize::from(is_unread) }))
+    calls[0].window = found;
+    Ok(Some(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread }))
 }
 
-/// The tokens whose rows the one call's logits are, if these are not the last ones.
-fn window(
+/// What was decoded in calls whose logits, a row of each, are much nearer to the reference's if the last token was read, or if not.
+fn of_calls(
     values: &Sited,
     tokens: &[u32],
-    (model, semantics): (&Model, &Semantics),
-) -> Result<Option<Range<usize>>, Failure> {
-    let config = model.checkpoint.config();
-    let Some(rows) = logits(values, 1)?.filter(|rows| rows.len() < tokens.len()) else { return Ok(None) };
-    let is_whole = |row: &Vec<f64>| row.len() == config.vocab_size;
-    if tokens.len().saturating_mul(config.vocab_size) > MOST || !rows.iter().all(is_whole) {
-        return Ok(None);
-    }
-    let count = rows.len();
-    let shown = Array2::from_shape_fn((count, config.vocab_size), |at| rows[at.0][at.1]);
-    let measures = [Site::LmHead, Site::Logits].map(|site| values.measure(At { step: 0, site }));
-    let measure = measures.into_iter().find(|measure| *measure != Measure::Logits).unwrap_or_default();
-    let in_measure = |logits| if measure == Measure::Logits { logits } else { centred(logits) };
-    let shown = in_measure(if measure == Measure::Probs { shown.mapv_into(f64::ln) } else { shown });
-    let decoder = Decoder::new(config, *semantics, &model.checkpoint)?;
-    let mut probe = NoProbe;
-    let mut run = Run::new(RoundingContract::IDEAL, &mut probe);
-    let computed = decoder.forward::<f64>(tokens, &mut KvCache::new(config.num_hidden_layers), &mut run)?.value;
-    let computed = in_measure(computed);
-    let off = |first: usize| off(shown.view(), computed.slice(s![first..first + count, ..]));
-    let last = tokens.len() - count;
-    let nearest = (0..last).map(|first| (off(first), first)).min_by(|one, other| one.0.total_cmp(&other.0));
-    Ok(nearest.filter(|(nearest, _)| *nearest <= NEARER * off(last)).map(|(_, first)| first..first + count))
+    calls: usize,
+    reading: (&Model, &Semantics),
+) -> Result<Option<Generated>, Failure> {
+    let Some(shown) = Shown::logits(values, calls, reading.0)? else { return Ok(None) };
+    let Some(beside) = shown.beside(tokens, reading)? else { return Ok(None) };
+    let off = beside.off();
+    let Some(&[unread, read]) = off.last_chunk::<2>() else { return Ok(None) };
+    let is_unread = unread < read;
+    let is_clear = unread.min(read) <= NEARER * unread.max(read);
+    Ok(is_clear.then(|| Generated::of(tokens, (calls, shown.rows.nrows()), usize::from(is_unread))))
 }
 
-/// Rows less their means: log-probabilities are logits less a number of each row.
-fn centred(mut rows: Array2<f64>) -> Array2<f64> {
-    for mut row in rows.axis_iter_mut(Axis(0)) {
-        let mean = row.sum() / row.len() as f64;
-        row -= mean;
+/// The tokens whose rows the one call's logits are, or those of the norm before them, if these are not the last ones that were read.
+fn window(
+    values: &Sited,
+    (tokens, unread): (&[u32], usize),
+    size: Size,
+    reading: (&Model, &Semantics),
+) -> Result<Option<Range<usize>>, Failure> {
+    let Some(shown) = Shown::logits(values, 1, reading.0)?.or(Shown::earliest(values, size, reading.0)?) else {
+        return Ok(None);
+    };
+    let Some(beside) = shown.beside(tokens, reading)? else { return Ok(None) };
+    let (off, count) = (beside.off(), shown.rows.nrows());
+    let Some(last) = off.len().checked_sub(1 + unread) else { return Ok(None) };
+    let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
+    beside.require_run(nearest)?;
+    Ok((nearest <= NEARER * off[last]).then_some(first..first + count))
+}
+
+/// The first row from which on values are nearest, and how far they are there.
+fn nearest(off: &[f64]) -> Option<(usize, f64)> {
+    off.iter().copied().enumerate().min_by(|(_, one), (_, other)| one.total_cmp(other))
+}
+
+/// The one call of a dump that shows no embeddings, and has fewer rows than one prompt has tokens, or more. Where operators are judged
+/// by themselves, rows are those of a step from a cache.
+pub(super) fn of_rows(
+    values: &Sited,
+    one: &Fed,
+    sizes: &[Size],
+    reading: (&Model, &Semantics),
+) -> Result<Option<Inferred>, Failure> {
+    let [size @ Size { rows: Some(rows), .. }] = sizes else { return Ok(None) };
+    let tokens = one.tokens();
+    if !is_unpadded(one) || !one.decoded.is_empty() || *rows == 0 {
+        return Ok(None);
+    }
+    let Some(shown) = Shown::earliest(values, *size, reading.0)? else { return Ok(None) };
+    let Some(beside) = shown.beside(&tokens, reading)? else { return Ok(None) };
+    let off = beside.off();
+    let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
+    beside.require_run(nearest)?;
+    let others = off.iter().enumerate().filter(|(other, _)| *other != first);
+    if nearest > NEARER || others.into_iter().any(|(_, off)| nearest > NEARER * off) {
+        return Ok(None);
+    }
+    if *rows > tokens.len() {
+        let padding = |count: usize| vec![None; count];
+        let slots = [padding(first), one.slots.clone(), padding(rows - first - tokens.len())].concat();
+        let fed = vec![Fed { slots, ..one.clone() }];
+        let calls = inferred::calls(&fed, sizes).map_err(misfit)?;
+        return Ok(Some(Inferred { calls, known: Some(fed), embedded: 0, unread: 0 }));
+    }
+    let end = first + rows;
+    // One row, of the last token, is known as such.
+    if *rows == 1 && end == tokens.len() {
+        return Ok(None);
+    }
+    let (ahead, from) = if shows_inside(values) { (0, first) } else { (first, 0) };
+    let read = tokens[from..end].iter().enumerate();
+    let slots = read.map(|(i, token)| Some(Slot { token: *token, position: Some(from + i) })).collect();
+    let window = (ahead > 0).then_some(ahead..end);
+    let call = Call { window, ..Call::new(1, end - from, vec![Segment { request: 0, start: 0, slots }]) };
+    let known = Fed::new(&tokens[..end], &[]);
+    Ok(Some(Inferred { calls: vec![call], known: Some(vec![known]), embedded: 0, unread: tokens.len() - end }))
+}
+
+/// Rows of which it is to be found whose they are.
+struct Shown {
+    site: Site,
+    measure: Measure,
+    rows: Array2<f64>,
+}
+
+impl Shown {
+    /// The logits of the one call, or a row of each of several.
+    fn logits(values: &Sited, calls: usize, model: &Model) -> Result<Option<Self>, Failure> {
+        let vocabulary = model.checkpoint.config().vocab_size;
+        let Some(rows) = logits(values, calls)?.filter(|rows| rows.iter().all(|row| row.len() == vocabulary)) else {
+            return Ok(None);
+        };
+        let rows = Array2::from_shape_fn((rows.len(), vocabulary), |at| rows[at.0][at.1]);
+        let measures = [Site::LmHead, Site::Logits].map(|site| values.measure(At { step: 0, site }));
+        let measure = measures.into_iter().find(|measure| *measure != Measure::Logits).unwrap_or_default();
+        let rows = if measure == Measure::Probs { rows.mapv_into(f64::ln) } else { rows };
+        Ok(Some(Shown { site: Site::Logits, measure, rows: in_measure(rows, measure) }))
+    }
+
+    /// What it shows that is computed first, of all rows of the one call.
+    fn earliest(values: &Sited, size: Size, model: &Model) -> Result<Option<Self>, Failure> {
+        let config = model.checkpoint.config();
+        let Some(rows) = size.rows.filter(|_| size.batch.unwrap_or(1) == 1) else { return Ok(None) };
+        let is_of_rows = |at: &At| at.step == 0 && is_told(at.site, config) && !at.site.is_choice();
+        let before_head = values.sites().filter(is_of_rows).filter(|at| at.site < Site::LmHead);
+        let Some(at) = before_head.min_by_key(|at| at.site) else { return Ok(None) };
+        let (all, extent) = (values.of(Request::of_call(0, (1, rows))), Extent::new(rows, rows));
+        if !all.has(at) || all.shown(at, extent)?.is_some() {
+            return Ok(None);
+        }
+        let read = all.matrix::<f64>(at, extent).ok().filter(|read| read.nrows() == rows);
+        Ok(read.map(|rows| Shown { site: at.site, measure: Measure::Logits, rows: in_order(at.site, rows) }))
+    }
+
+    /// What the reference computes of the tokens beside it; nothing, where that is too much, or rows are those of all tokens.
+    fn beside(&self, tokens: &[u32], (model, semantics): (&Model, &Semantics)) -> Result<Option<Beside<'_>>, Failure> {
+        let config = model.checkpoint.config();
+        let is_much = self.site == Site::Logits && tokens.len().saturating_mul(config.vocab_size) > MOST;
+        if is_much || self.rows.nrows() == tokens.len() {
+            return Ok(None);
+        }
+        let decoder = Decoder::new(config, *semantics, &model.checkpoint)?;
+        let mut until = Until { site: self.site, values: None };
+        let mut run = Run::new(RoundingContract::IDEAL, &mut until);
+        match decoder.forward::<f64>(tokens, &mut KvCache::new(config.num_hidden_layers), &mut run) {
+            Ok(_) | Err(Error::Ended) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let computed = until.values.map(|computed| in_measure(in_order(self.site, computed), self.measure));
+        let computed = computed.filter(|computed| computed.ncols() == self.rows.ncols());
+        Ok(computed.map(|computed| Beside { shown: self.rows.view(), computed }))
+    }
+}
+
+/// Rows that are shown, and those that the reference computes of all tokens.
+struct Beside<'a> {
+    shown: ArrayView2<'a, f64>,
+    computed: Array2<f64>,
+}
+
+impl Beside<'_> {
+    /// How far the fewer of both are from as many of the others, from each first one on.
+    fn off(&self) -> Vec<f64> {
+        let (shown, computed) = (self.shown.nrows(), self.computed.nrows());
+        let count = shown.min(computed);
+        let of = |first: usize| {
+            let [i, j] = if shown < computed { [0, first] } else { [first, 0] };
+            off(self.shown.slice(s![i..i + count, ..]), self.computed.slice(s![j..j + count, ..]))
+        };
+        (0..=shown.max(computed) - count).map(of).collect()
+    }
+
+    /// Demands that fewer rows than tokens, of which the nearest run is so far, are not those of some tokens here and there.
+    fn require_run(&self, nearest: f64) -> Result<(), Failure> {
+        let (shown, computed) = (self.shown.nrows(), self.computed.nrows());
+        if nearest <= NEARER || shown >= computed || shown < 2 {
+            return Ok(());
+        }
+        let token_of = |i: usize| {
+            let of = |token: usize| off(self.shown.slice(s![i..=i, ..]), self.computed.slice(s![token..=token, ..]));
+            let mut each: Vec<(f64, usize)> = (0..computed).map(|token| (of(token), token)).collect();
+            each.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+            let [(near, token), (next, _)] = each.first_chunk::<2>().copied()?;
+            (near <= NEARER * next.min(nearest)).then_some(token)
+        };
+        let Some(tokens) = (0..shown.min(SOME)).map(token_of).collect::<Option<Vec<usize>>>() else { return Ok(()) };
+        if tokens.windows(2).all(|pair| pair[0] + 1 == pair[1]) {
+            return Ok(());
+        }
+        let few: Vec<String> = tokens.iter().map(usize::to_string).collect();
+        let problem = format!(
+            "the dump's {shown} rows are by their values those of the tokens {}{}: expected tokens that follow each other",
+            few.join(", "),
+            if shown > SOME { ", …" } else { "" }
+        );
+        Err(Failure::new(problem)
+            .help("dump the rows of all tokens, or of some that follow each other, such as h[:, -8:]"))
+    }
+}
+
+/// What the reference computes at a site, behind which nothing is.
+struct Until {
+    site: Site,
+    values: Option<Array2<f64>>,
+}
+
+impl Probe<f64> for Until {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        if site == self.site {
+            self.values = Some(value.value.clone());
+        }
+    }
+
+    fn choose(&mut self, _: Site, _: &Tracked<f64>, _: &mut Array2<usize>) {}
+
+    fn has_ended(&self) -> bool {
+        self.values.is_some()
+    }
+}
+
+/// Log-probabilities are logits less a number of each row: less their mean, both are alike.
+fn in_measure(mut rows: Array2<f64>, measure: Measure) -> Array2<f64> {
+    if measure != Measure::Logits {
+        for mut row in rows.axis_iter_mut(Axis(0)) {
+            let mean = row.sum() / row.len() as f64;
+            row -= mean;
+        }
     }
     rows
 }

@@ -1,0 +1,68 @@
+//! Rows of some tokens, and more rows than tokens, of which no embedding says whose they are.
+
+use std::ops::Range;
+
+use super::{Named, Values, holds, of_names, try_judged};
+
+const LAYERS: [&str; 3] = ["model.layers.0", "model.layers.1", "model.norm"];
+
+fn some(tokens: Range<usize>) -> impl Fn(Named) -> Named {
+    move |values| values.into_iter().map(|(name, of)| (name, of.tokens(tokens.clone()))).collect()
+}
+
+/// As of `h[:, 1:]`, `h[:, :8]`, `h[:, 10:21]`, `h[:, -5:]`.
+#[test]
+fn rows_of_layers_are_those_that_the_reference_has() {
+    for tokens in [1..40, 0..8, 10..21, 35..40] {
+        holds(&LAYERS, some(tokens), "model.layers.1", 5);
+    }
+}
+
+/// What `generate` returns of the last hidden state has no row of the last token.
+#[test]
+fn rows_of_the_last_norm_may_be_any_tokens() {
+    for tokens in [0..39, 0..8, 20..28, 32..40] {
+        holds(&["model.norm"], some(tokens), "model.norm", 1);
+    }
+}
+
+/// As of `h[:, ::2]`.
+#[test]
+fn rows_of_tokens_here_and_there_are_refused() {
+    let every_second = |of: &Values| {
+        let each: Vec<Vec<f64>> = (0..40).step_by(2).map(|token| of.tokens(token..token + 1).of).collect();
+        Values::new(&[1, each.len(), each[0].len()], each.concat())
+    };
+    for name in ["model.norm", "logits"] {
+        let values = of_names(&[name]).into_iter().map(|(name, of)| (name, every_second(&of))).collect();
+        let refused = try_judged(&values).expect_err("what they attended to is not in a row");
+        assert!(refused.contains("are by their values those of the tokens 0, 2, 4, "), "{refused}");
+    }
+}
+
+/// What an engine computes that fills its batches up: rows of whatever was there, with or without the embeddings of some tokens.
+#[test]
+fn rows_behind_the_tokens_are_padding() {
+    let filled = |is_token: bool| {
+        move |values: Named| -> Named {
+            let fill = |(name, of): (String, Values)| {
+                let times = if name != "model.embed_tokens" {
+                    -0.7
+                } else if is_token {
+                    1.0
+                } else {
+                    0.0
+                };
+                let more: Vec<f64> = of.tokens(2..5).of.iter().map(|x| times * x).collect();
+                let width = more.len() / 3;
+                (name, Values::new(&[1, 43, width], [of.of, more].concat()))
+            };
+            values.into_iter().map(fill).collect()
+        }
+    };
+    holds(&LAYERS, filled(true), "model.layers.1", 5);
+    let shown = [&["model.embed_tokens"], &LAYERS[..]].concat();
+    for is_token in [true, false] {
+        holds(&shown, filled(is_token), "model.layers.1", 6);
+    }
+}
