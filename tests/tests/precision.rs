@@ -1,6 +1,7 @@
 //! `tools/src/judge/profile.rs` and `tools/src/judge/recover.rs`: what a candidate does not say of itself, found in its values.
 
 mod evidence;
+mod head;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,6 +2,7 @@
 
 mod autocast;
 mod decimal;
+mod head;
 mod shifted;
 mod wide;
 
@@ -11,7 +12,7 @@ use fixtures::names::at::At;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
-use reference::rounding::Autocast;
+use reference::rounding::{Autocast, NormInput};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
@@ -30,6 +31,8 @@ pub struct Known {
     pub is_found: bool,
     /// That the values are coarser than this says, or were converted when they were saved, where they are.
     pub coarser: Option<String>,
+    /// Why nothing can be concluded from values that are not at fault, as it may be another.
+    pub unsure: Option<String>,
 }
 
 /// Values of a tensor that are looked at, at most, to see what grid it lies on.
@@ -52,7 +55,7 @@ pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -
         (None, Some(text)) => (named(text)?, "the dump's manifest"),
         (None, None) => return found(dump, compared),
     };
-    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false })
+    Ok(Known { coarser: coarser(dump, &contract)?, contract, from: from.into(), is_found: false, unsure: None })
 }
 
 /// The documented precision that agrees best with what activations are stored in.
@@ -100,15 +103,30 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     }
     let Some(mut found) = found else {
         let contract = RoundingContract { activations, ..RoundingContract::EAGER_BF16 };
-        return Ok(Known { contract, from: stored, is_found: false, coarser: None });
+        return Ok(Known { contract, from: stored, is_found: false, coarser: None, unsure: None });
     };
     autocast::require_known(compared, apart, &found)?;
+    let mut unsure = None;
+    if activations == Storage::F32
+        && shows_head_alone(dump)
+        && let Some((narrow, why)) = head::found(compared, &found, &plain)?
+    {
+        (found, unsure) = (narrow, Some(why));
+    }
     let is_as_computed = found.contract.saved == Storage::Real;
-    if activations == Storage::F32 && found.contract.autocast == Autocast::Off && is_as_computed {
+    if activations == Storage::F32 && unsure.is_none() && found.contract.autocast == Autocast::Off && is_as_computed {
         found = wide::found(compared, found, &plain)?;
     }
     // In wide types the order of sums alone makes most values others.
     let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
+    let is_wide =
+        |(storage, sites): &(Storage, Vec<At>)| *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site));
+    // A stream that is shown in f32 beside what is narrow was kept so, unless something else is clearly nearer.
+    let has_wide_stream = is_narrow && types.iter().any(is_wide);
+    let (streamed, more) = (Sought { stream: Storage::F32, ..plain }, if has_wide_stream { MORE } else { 0.0 });
+    if has_wide_stream && let Some(streamed) = find(compared, &streamed)? {
+        found = if found.bits > streamed.bits + MORE { found } else { streamed };
+    }
     if is_narrow && found.share < OWN {
         for computed in
             [Storage::F32, Storage::Bf16, Storage::F16].into_iter().filter(|computed| *computed != activations)
@@ -121,26 +139,24 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
             }
             // From tokens to logits all that a precision rounds adds up, and what rounds less is nearer to it than its own twin.
             let is_found = |converted: &FoundPrecision| {
-                converted.bits > found.bits && (!shows_head_alone(dump) || converted.share >= OWN)
+                converted.bits > found.bits + more && (!shows_head_alone(dump) || converted.share >= OWN)
             };
             found = converted.filter(is_found).unwrap_or(found);
         }
     }
     let saved = Sought { saved: activations, ..plain };
     let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
-    let is_stream = |site| matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual));
     let is_plain = is_narrow && is_as_computed && found.contract.saved == Storage::Real;
     if is_plain && is_off(compared, &found, is_router)? {
         found = or_of(compared, found, &saved)?;
     }
-    if is_narrow && is_off(compared, &found, is_stream)? {
-        let is_wide = |(storage, sites): &(Storage, Vec<At>)| {
-            *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site))
-        };
-        let plain = if types.iter().any(is_wide) { plain } else { saved };
-        found = or_of(compared, found, &Sought { stream: Storage::F32, ..plain })?;
+    // Norms that read a sum before it is stored may as well read a stream that is kept wide.
+    let reads_wide = found.contract.norm_input == NormInput::Sum;
+    if is_narrow && !has_wide_stream && (reads_wide || is_off(compared, &found, is_stream)?) {
+        found = or_of(compared, found, &Sought { stream: Storage::F32, ..saved })?;
     }
     if activations == Storage::F32
+        && unsure.is_none()
         && found.contract.saved == Storage::Real
         && !compared.shows(found.contract, plain_f32().contract)?
     {
@@ -150,6 +166,8 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
         let (stream, others) = (contract.stream, contract.activations);
         format!("found: the residual stream is {stream} and all else {others}; {share:.1} % of values are its twin's")
+    } else if unsure.is_some() {
+        format!("assumed: {stored}, and {share:.1} % of values are its twin's")
     } else if contract.activations == activations || shows_none {
         format!("found: {stored}, and {share:.1} % of values are its twin's")
     } else {
@@ -159,7 +177,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         )
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
-    Ok(Known { contract: *contract, from, is_found: true, coarser })
+    Ok(Known { contract: *contract, from, is_found: true, coarser, unsure })
 }
 
 /// What was found, or what is sought besides, if clearly more bits agree with that.
@@ -174,9 +192,14 @@ fn is_off(compared: &Compared<'_>, found: &FoundPrecision, is_of: fn(Site) -> bo
     Ok(compared.share_at(found.contract, is_of)?.is_some_and(|share| share < OWN))
 }
 
-/// Whether nothing on the way from tokens to logits is shown.
+/// Whether a site is of the residual stream.
+fn is_stream(site: Site) -> bool {
+    matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual))
+}
+
+/// Whether nothing on the way from tokens to the last norm is shown.
 fn shows_head_alone(dump: &Sited) -> bool {
-    dump.sites().all(|at| matches!(at.site, Site::LmHead | Site::Logits))
+    dump.sites().all(|at| matches!(at.site, Site::FinalNorm | Site::LmHead | Site::Logits))
 }
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
@@ -187,7 +210,7 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
         return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
     };
     let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
-    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None })
+    Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None, unsure: None })
 }
 
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.
