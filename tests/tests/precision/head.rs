@@ -33,7 +33,7 @@ fn concluded(precision: &str, times: f64) -> (Conclusion, Storage) {
     let tensor = Tensor::stored(Storage::F32, shape, logits).expect("as many");
     let (name, bytes) = ("logits".to_owned(), Held::new(tensor.bytes().to_vec()));
     let held = HeldTensor { name, dtype: Dtype::F32, shape: shape.to_vec(), bytes };
-    let dump = Dump::of_tensors("dump", [held].into_iter(), None).expect("a tensor");
+    let dump = Dump::of_tensors("dump", [held], None).expect("a tensor");
     let reports = verify(&model, dump, &Given::default(), &Asked::default(), &mut |_| ()).expect("it can be judged");
     (reports[0].conclusion(), reports[0].header.precision.activations)
 }

@@ -3,6 +3,7 @@
 mod autocast;
 mod decimal;
 mod head;
+mod narrow;
 mod shifted;
 mod wide;
 
@@ -12,8 +13,8 @@ use fixtures::names::at::At;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
-use reference::rounding::{Autocast, NormInput};
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::rounding::Autocast;
+use reference::{RoundingContract, Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -118,42 +119,8 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         found = wide::found(compared, found, &plain)?;
     }
     // In wide types the order of sums alone makes most values others.
-    let is_narrow = matches!(activations, Storage::Bf16 | Storage::F16);
-    let is_wide =
-        |(storage, sites): &(Storage, Vec<At>)| *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site));
-    // A stream that is shown in f32 beside what is narrow was kept so, unless something else is clearly nearer.
-    let has_wide_stream = is_narrow && types.iter().any(is_wide);
-    let (streamed, more) = (Sought { stream: Storage::F32, ..plain }, if has_wide_stream { MORE } else { 0.0 });
-    if has_wide_stream && let Some(streamed) = find(compared, &streamed)? {
-        found = if found.bits > streamed.bits + MORE { found } else { streamed };
-    }
-    if is_narrow && found.share < OWN {
-        for computed in
-            [Storage::F32, Storage::Bf16, Storage::F16].into_iter().filter(|computed| *computed != activations)
-        {
-            let sought = Sought { activations: computed, saved: activations, ..plain };
-            let mut converted = find(compared, &sought)?;
-            if computed == Storage::F32 {
-                let under = find(compared, &Sought { autocast: activations, ..sought })?;
-                converted = better(converted, under, MORE);
-            }
-            // From tokens to logits all that a precision rounds adds up, and what rounds less is nearer to it than its own twin.
-            let is_found = |converted: &FoundPrecision| {
-                converted.bits > found.bits + more && (!shows_head_alone(dump) || converted.share >= OWN)
-            };
-            found = converted.filter(is_found).unwrap_or(found);
-        }
-    }
-    let saved = Sought { saved: activations, ..plain };
-    let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
-    let is_plain = is_narrow && is_as_computed && found.contract.saved == Storage::Real;
-    if is_plain && is_off(compared, &found, is_router)? {
-        found = or_of(compared, found, &saved)?;
-    }
-    // Norms that read a sum before it is stored may as well read a stream that is kept wide.
-    let reads_wide = found.contract.norm_input == NormInput::Sum;
-    if is_narrow && !has_wide_stream && (reads_wide || is_off(compared, &found, is_stream)?) {
-        found = or_of(compared, found, &Sought { stream: Storage::F32, ..saved })?;
+    if matches!(activations, Storage::Bf16 | Storage::F16) {
+        found = narrow::found(dump, compared, found, &plain, &types)?;
     }
     if activations == Storage::F32
         && unsure.is_none()
@@ -178,23 +145,6 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, is_found: true, coarser, unsure })
-}
-
-/// What was found, or what is sought besides, if clearly more bits agree with that.
-fn or_of(compared: &Compared<'_>, found: FoundPrecision, sought: &Sought<'_>) -> Result<FoundPrecision, Failure> {
-    let other = find(compared, sought)?.filter(|other| other.bits > found.bits + MORE);
-    Ok(other.unwrap_or(found))
-}
-
-/// Whether some sites are shown whose values are not what they are as computed: routers' logits, which are f32 unless a router is
-/// cast, or a residual stream, which may be.
-fn is_off(compared: &Compared<'_>, found: &FoundPrecision, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
-    Ok(compared.share_at(found.contract, is_of)?.is_some_and(|share| share < OWN))
-}
-
-/// Whether a site is of the residual stream.
-fn is_stream(site: Site) -> bool {
-    matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual))
 }
 
 /// Whether nothing on the way from tokens to the last norm is shown.

@@ -7,8 +7,8 @@ use reference::config::Config;
 use super::dumped::Dumped;
 use crate::report::figures::counted;
 
-/// Of a dump whose names are told by values: that more of its tensors are as wide as the stream, in as many rows, and are near nothing
-/// behind the last site that is told.
+/// Of a dump whose names are told by values: that more of its tensors are as wide as the stream, or as the vocabulary, in as many rows,
+/// and are near nothing behind the last site that is told.
 pub(super) fn untold(dumped: &Dumped, config: &Config) -> Option<String> {
     let dump = &dumped.values;
     if dump.told().is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn untold(dumped: &Dumped, config: &Config) -> Option<String> {
     let count = dump.reading().unknown.iter().filter(|name| is_of_stream(dump, name, config)).count();
     (last < Site::FinalNorm && count > 0).then(|| {
         format!(
-            "names are told by values, and behind {last} none is: {} as wide as the stream {} near nothing that the model \
+            "names are told by values, and behind {last} none is: {} of the model's width {} near nothing that the model \
              computes, as if a fault were there; say by --names FILE what they are",
             counted(count, "tensor"),
             if count == 1 { "is" } else { "are" }
@@ -26,10 +26,12 @@ pub(super) fn untold(dumped: &Dumped, config: &Config) -> Option<String> {
     })
 }
 
-/// Whether a tensor may be of the stream, or of what is added to it, with a row for each token of the first call.
+/// Whether a tensor may be of the stream, of what is added to it, or logits, with a row for each token of the first call.
 fn is_of_stream(dump: &Sited, name: &str, config: &Config) -> bool {
     let rows = dump.sizes().first().and_then(|size| size.rows);
     let Some(shape) = dump.dump().find(name).map(|entry| entry.shape) else { return false };
     let count: usize = shape.iter().product();
-    shape.last() == Some(&config.hidden_size) && rows.is_some_and(|rows| count == rows * config.hidden_size)
+    let widths = [config.hidden_size, config.vocab_size];
+    let width = shape.last().filter(|width| widths.contains(width));
+    width.zip(rows).is_some_and(|(width, rows)| count == rows * width)
 }

@@ -8,6 +8,7 @@ use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::activations::rows::{Call, Request, Segment, Slot};
 use fixtures::names::at::At;
 use fixtures::names::families::is_told;
+use fixtures::names::form::Form;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView2, Axis, s};
@@ -165,10 +166,13 @@ impl Shown {
         Ok(Some(Shown { site: Site::Logits, measure, rows: in_measure(rows, measure) }))
     }
 
-    /// What it shows that is computed first, of all rows of the one call.
+    /// What it shows that is computed first, of all rows of the one call; a cache has rows of other calls, too.
     fn earliest(values: &Sited, size: Size, model: &Model) -> Result<Option<Self>, Failure> {
         let config = model.checkpoint.config();
         let Some(rows) = size.rows.filter(|_| size.batch.unwrap_or(1) == 1) else { return Ok(None) };
+        if values.reading().values.values().any(|place| place.form == Form::Cache) {
+            return Ok(None);
+        }
         let is_of_rows = |at: &At| at.step == 0 && is_told(at.site, config) && !at.site.is_choice();
         let before_head = values.sites().filter(is_of_rows).filter(|at| at.site < Site::LmHead);
         let Some(at) = before_head.min_by_key(|at| at.site) else { return Ok(None) };

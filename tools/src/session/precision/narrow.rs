@@ -1,0 +1,77 @@
+//! Values of 16 bits that were computed in others, or beside others: what was converted when it was saved, and streams that are kept wide.
+
+use fixtures::names::at::At;
+use fixtures::names::sited::Sited;
+use reference::rounding::NormInput;
+use reference::{LayerSite, Site, Storage};
+
+use super::{OWN, shows_head_alone};
+use crate::failure::Failure;
+use crate::judge::compared::Compared;
+use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find};
+
+/// What was found of values of 16 bits, or what else may have been stored so: what was converted when it was saved, and streams that are
+/// kept wide.
+pub(super) fn found(
+    dump: &Sited,
+    compared: &Compared<'_>,
+    mut found: FoundPrecision,
+    plain: &Sought<'_>,
+    types: &[(Storage, Vec<At>)],
+) -> Result<FoundPrecision, Failure> {
+    let activations = plain.activations;
+    let is_as_computed = found.contract.saved == Storage::Real;
+    let is_wide =
+        |(storage, sites): &(Storage, Vec<At>)| *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site));
+    // A stream that is shown in f32 beside what is narrow was kept so, unless something else is clearly nearer.
+    let has_wide_stream = types.iter().any(is_wide);
+    let (streamed, more) = (Sought { stream: Storage::F32, ..*plain }, if has_wide_stream { MORE } else { 0.0 });
+    if has_wide_stream && let Some(streamed) = find(compared, &streamed)? {
+        found = if found.bits > streamed.bits + MORE { found } else { streamed };
+    }
+    if found.share < OWN {
+        for computed in
+            [Storage::F32, Storage::Bf16, Storage::F16].into_iter().filter(|computed| *computed != activations)
+        {
+            let sought = Sought { activations: computed, saved: activations, ..*plain };
+            let mut converted = find(compared, &sought)?;
+            if computed == Storage::F32 {
+                let under = find(compared, &Sought { autocast: activations, ..sought })?;
+                converted = better(converted, under, MORE);
+            }
+            // From tokens to logits all that a precision rounds adds up, and what rounds less is nearer to it than its own twin.
+            let is_found = |converted: &FoundPrecision| {
+                converted.bits > found.bits + more && (!shows_head_alone(dump) || converted.share >= OWN)
+            };
+            found = converted.filter(is_found).unwrap_or(found);
+        }
+    }
+    let saved = Sought { saved: activations, ..*plain };
+    let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
+    if is_as_computed && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
+        found = or_of(compared, found, &saved)?;
+    }
+    // Norms that read a sum before it is stored may as well read a stream that is kept wide.
+    let reads_wide = found.contract.norm_input == NormInput::Sum;
+    if !has_wide_stream && (reads_wide || is_off(compared, &found, is_stream)?) {
+        found = or_of(compared, found, &Sought { stream: Storage::F32, ..saved })?;
+    }
+    Ok(found)
+}
+
+/// What was found, or what is sought besides, if clearly more bits agree with that.
+fn or_of(compared: &Compared<'_>, found: FoundPrecision, sought: &Sought<'_>) -> Result<FoundPrecision, Failure> {
+    let other = find(compared, sought)?.filter(|other| other.bits > found.bits + MORE);
+    Ok(other.unwrap_or(found))
+}
+
+/// Whether some sites are shown whose values are not what they are as computed: routers' logits, which are f32 unless a router is
+/// cast, or a residual stream, which may be.
+fn is_off(compared: &Compared<'_>, found: &FoundPrecision, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
+    Ok(compared.share_at(found.contract, is_of)?.is_some_and(|share| share < OWN))
+}
+
+/// Whether a site is of the residual stream.
+fn is_stream(site: Site) -> bool {
+    matches!(site, Site::Layer(_, LayerSite::Output | LayerSite::Residual))
+}
