@@ -1,9 +1,7 @@
 //! The points on which the documents disagree with one another or with the released model, and change the equations.
 //!
-//! Each is one row of a table, with its label in part D of the specification and what each side says; rows without one are points
-//! where ports are known to slip (part F). Where a value is rounded is said in [`crate::rounding`]. A point on which the documents
-//! speak with one voice follows them under [`Semantics::DOCUMENTS`]; elsewhere both presets take the released model's reading.
-//! S0 to S4 are the documents 000 to 004, as the specification cites them, CH and § their chapters and sections.
+//! Each is one row of a table, with its label in part D of the specification, or without one where ports slip (part F); where a value
+//! is rounded is said in [`crate::rounding`]. S0 to S4 are the documents 000 to 004, CH and § their chapters and sections.
 
 mod attention;
 mod blocks;
@@ -268,6 +266,8 @@ table! {
         mlp_alpha: number Option<f64> = None;
         /// By what the feed-forward network's output is multiplied; 1.
         mlp_beta: number Option<f64> = None;
+        /// By what the stream behind a layer is multiplied; 1.
+        layer_scale: number Option<f64> = None;
         /// Rows of what is added, or goes into it, that are never written; none.
         unwritten: form Option<Unwritten> = None, common to calls;
     }

@@ -13,6 +13,7 @@ mod altered;
 mod attending;
 mod calls;
 mod dumps;
+mod elements;
 mod elsewhere;
 mod fitted;
 mod orders;

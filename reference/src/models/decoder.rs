@@ -290,7 +290,7 @@ impl<'w> Decoder<'w> {
         let normed = self.rms_norm(Weight::Layer(layer, LayerWeight::InputNorm), x, run)?;
         let normed = run.visit(at(LayerSite::InputNorm), normed);
         let attended = self.attention(layer, [&normed, &x.stored], table, cache, run)?;
-        let factors = [reads.attention_alpha, reads.attention_beta].map(|factor| factor.unwrap_or(1.0));
+        let factors = [reads.attention_alpha, reads.attention_beta, None].map(|factor| factor.unwrap_or(1.0));
         let from = added_to(reads.attention_residual, x, normed);
         let h = residual_stream(at(LayerSite::Residual), &from, (factors, &attended), run)?;
         let read = match reads.post_norm_input {
@@ -303,7 +303,7 @@ impl<'w> Decoder<'w> {
         let fed =
             self.feed_forward(layer, Inputs { normed: &normed, residual: &h.stored, layer: &x.stored, first }, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
-        let factors = [reads.mlp_alpha, reads.mlp_beta].map(|factor| factor.unwrap_or(1.0));
+        let factors = [reads.mlp_alpha, reads.mlp_beta, reads.layer_scale].map(|factor| factor.unwrap_or(1.0));
         let from = added_to(reads.mlp_residual, &h, normed);
         residual_stream(at(LayerSite::Output), &from, (factors, &fed), run)
     }

@@ -133,7 +133,7 @@ impl<'w> Group<'w> {
         let attended = self.attention(layer, [&normed, &x.stored], table, caches, run)?;
         let attended = run.visit(at(LayerSite::OProj), attended);
         let attended = run.visit(at(LayerSite::Attention), attended);
-        let h = residual_stream(at(LayerSite::Residual), x, ([1.0; 2], &attended), run)?;
+        let h = residual_stream(at(LayerSite::Residual), x, ([1.0; 3], &attended), run)?;
         let normed = self.parts[0].rms_norm(Weight::Layer(layer, LayerWeight::PostAttentionNorm), &h, run)?;
         let normed = run.visit(at(LayerSite::PostAttentionNorm), normed);
         let mut shown: Vec<Shown<T>> = self.parts.iter().map(|_| Shown::default()).collect();
@@ -147,7 +147,7 @@ impl<'w> Group<'w> {
         let fed = reduced(fed.collect::<Result<Vec<_>, Error>>()?, &contract)?;
         shown::show(&self.ranks, &self.config, &shown, run)?;
         let fed = run.visit(at(LayerSite::Mlp), fed);
-        residual_stream(at(LayerSite::Output), &h, ([1.0; 2], &fed), run)
+        residual_stream(at(LayerSite::Output), &h, ([1.0; 3], &fed), run)
     }
 
     fn attention<T: Real>(

@@ -79,7 +79,7 @@ impl Decoder<'_> {
         if !topology.is_concatenated() {
             let h = run.linear(Linear::under, hidden, &self.weights().get(named(MtpWeight::HiddenProj))?)?;
             let h = run.visit(Site::Module(ModuleSite::HiddenProj), h);
-            return residual_stream(Site::InputsEmbeds, &e.into(), ([1.0; 2], &h), run);
+            return residual_stream(Site::InputsEmbeds, &e.into(), ([1.0; 3], &h), run);
         }
         let e = self.rms_norm(named(MtpWeight::EmbeddingNorm), &e.into(), run)?;
         let e = run.visit(Site::Module(ModuleSite::EmbeddingNorm), e);

@@ -8,7 +8,7 @@
 //! - Dtypes: x, f and y bf16; the sum f32. A precision may keep the stream, x and y, in another type (`stream`).
 //! - Rounding: R1 at y, to the stream's type.
 //! - Errors: C1 the shapes of x and f are equal.
-//! - Variants: slips of ports: α·x and β·f for x and f, rounded as y is; rows of f, or of what it is made of, are never written.
+//! - Variants: slips of ports: α·x and β·f for x and f, and γ·y for y, rounded as y is; rows of f, or of what it is made of, are never written.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, CowArray, Ix2, Zip};
@@ -23,6 +23,8 @@ use crate::{ContractError, Real, Rounding, RoundingContract};
 pub struct Residual {
     /// α and β.
     pub factors: [f64; 2],
+    /// γ.
+    pub scale: f64,
     /// R1.
     pub output: Rounding,
     /// u of the sum.
@@ -33,16 +35,17 @@ pub struct Residual {
 pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), f.dim())?;
     let [x, f] = [(x, p.factors[0]), (f, p.factors[1])].map(|(x, factor)| p.scaled(x, factor));
-    Ok(Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f))) // R1
+    let y = Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f)); // R1
+    Ok(p.scaled(y.view(), p.scale).into_owned())
 }
 
 impl Residual {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
-        Residual { factors: [1.0; 2], output: contract.streamed(), unit: contract.unit() }
+        Residual { factors: [1.0; 2], scale: 1.0, output: contract.streamed(), unit: contract.unit() }
     }
 
-    /// A term times its factor.
+    /// A term, or y, times its factor.
     fn scaled<'x, T: Real>(&self, x: ArrayView2<'x, T>, factor: f64) -> CowArray<'x, T, Ix2> {
         if factor == 1.0 { x.into() } else { x.mapv(|x| self.output.round(x * T::of(factor))).into() }
     }
@@ -54,19 +57,24 @@ impl Residual {
 
     /// The errors of both, their factors', one rounding of the sum, and R1.
     pub fn bound(&self, x: &Tracked<f64>, f: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
-        let term = |x: &Tracked<f64>, factor: f64| {
-            let mut error = x.error_or_exact();
+        let times = |mut error: ErrorBound, x: ArrayView2<'_, f64>, factor: f64| {
             if factor == 1.0 {
                 return error;
             }
-            let y = self.scaled(x.view(), factor);
+            let y = self.scaled(x, factor);
             error.certain.mapv_inplace(|e| e * factor.abs());
             error.sigma.mapv_inplace(|s| s * factor.abs());
             error.certain.zip_mut_with(&y, |e, &y| *e += 2.0 * self.unit * (y.abs() + *e));
             error.rounded(y.view(), self.output.storage)
         };
-        let mut error = term(x, self.factors[0]).plus(&term(f, self.factors[1]));
-        error.certain.zip_mut_with(y, |e, &y| *e += self.unit * (y.abs() + *e));
-        error.rounded(y.view(), self.output.storage)
+        let [x, f] =
+            [(x, self.factors[0]), (f, self.factors[1])].map(|(x, by)| times(x.error_or_exact(), x.view(), by));
+        let mut error = x.plus(&f);
+        if self.scale == 0.0 {
+            return ErrorBound::exact(y.dim());
+        }
+        let sum = y / self.scale;
+        error.certain.zip_mut_with(&sum, |e, &y| *e += self.unit * (y.abs() + *e));
+        times(error.rounded(sum.view(), self.output.storage), sum.view(), self.scale)
     }
 }

@@ -45,7 +45,7 @@ macro_rules! table {
         }
 
         impl Semantics {
-            /// The documents' equations.
+            /// The documents' equations where they speak with one voice, and else the released model's.
             pub const DOCUMENTS: Semantics = Semantics { $($($field: $documents,)+)+ };
 
             /// What the released model computes. On the points that touch M2 the documents' majority is right.

@@ -1,8 +1,9 @@
 //! A number of the configuration that is another is fitted to the values.
 
-use reference::RoundingContract;
 use reference::config::{Coefficients, Config};
+use reference::{LayerSite, RoundingContract, Site};
 use tests::mistaken::Setting;
+use tests::seen::{Seen, modules};
 use tools::diagnose::catalogue::mistake::{Assumed, Change};
 use tools::diagnose::diagnosis::Explained;
 
@@ -66,6 +67,22 @@ fn read(case: &str, field: &'static str, value: &str, layers: Option<Vec<usize>>
     let diagnosis = setting.diagnose(&setting.with(&[assumed]));
     assert!(diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty(), "{diagnosis:#?}");
     diagnosis.explained
+}
+
+/// All of the stream behind a layer, where its values are rounded before: two factors of its summands reproduce fewer.
+#[test]
+fn of_the_stream_behind_a_layer() {
+    let setting = Setting::of("m2-sharded-bf16", RoundingContract::EAGER_BF16);
+    let any = setting.mistakes().into_iter().next().expect("there is one");
+    let change = Change::Reading("layer_scale", "1.01".to_owned());
+    let live = setting.with(&[Assumed { change, layers: Some(vec![0]), ..any }]);
+    for shows in [modules, |site| matches!(site, Site::Embedding | Site::Layer(_, LayerSite::Output))] {
+        let diagnosis = setting.diagnose(&Seen { live: &live, shows, value: |_, value| value });
+        assert!(diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty(), "{diagnosis:#?}");
+        let [explained] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
+        is_fitted(explained, "layer_scaled", "the stream's factor", (1.01, 1.0));
+        assert_eq!(explained.way, "layer_scale=1.01 in layer 0", "{explained:#?}");
+    }
 }
 
 /// ε of one kind of norms, in all layers or in one.

@@ -224,6 +224,11 @@ fn by_groups_by_columns_and_by_small_blocks() {
         groups.for_each(|group| to_e2m1(group, (largest(&*group).log2().floor() - 2.0).exp2()));
         w
     };
+    let of_eight = |mut w: Array2<f64>| {
+        let groups = w.as_slice_mut().expect("a dense matrix").chunks_mut(8);
+        groups.for_each(|group| to_e2m1(group, (largest(&*group) / 6.0).log2().ceil().exp2()));
+        w
+    };
     let nvfp4 = |mut w: Array2<f64>| {
         let whole = in_f32(largest(&w) / (448.0 * 6.0));
         for group in w.as_slice_mut().expect("a dense matrix").chunks_mut(16) {
@@ -246,8 +251,9 @@ fn by_groups_by_columns_and_by_small_blocks() {
         }
         w
     };
-    let all: [(Rounded<'_>, &str); 4] = [
+    let all: [(Rounded<'_>, &str); 5] = [
         (&mxfp4, "E2M1 by groups of 32 with powers of two"),
+        (&of_eight, "E2M1 by groups of 8 with powers of two"),
         (&nvfp4, "E2M1 by groups of 16 with scales in E4M3"),
         (&by_columns, "8-bit integers by columns"),
         (&by_blocks, "E4M3 by blocks of 32 × 32"),

@@ -108,6 +108,7 @@ fn every_point_of_the_documents_is_heard() {
         "mlp_residual=normed",
         "mlp_alpha=2",
         "mlp_beta=2",
+        "layer_scale=2",
         "post_norm_input=layer",
         "post_norm_input=attention",
         "logits_shift=1",

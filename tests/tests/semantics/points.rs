@@ -80,7 +80,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     );
     let stream = (
         [from(), from()],
-        [of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0)],
+        [of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0), of(0.0..9.0)],
         word::<PostNormInput>(),
         of(-9..9_i32),
     );
@@ -135,6 +135,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         attention_beta: stream.1[1],
         mlp_alpha: stream.1[2],
         mlp_beta: stream.1[3],
+        layer_scale: stream.1[4],
         post_norm_input: stream.2,
         logits_shift: stream.3,
         ..Semantics::RELEASED

@@ -19,6 +19,7 @@ use super::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rechosen::Rechosen;
+use crate::report::figures;
 
 /// Tokens of a tile.
 const TILES: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
@@ -47,6 +48,11 @@ pub(super) fn describe(
         verification.rechosen(RoundingContract::IDEAL, at.site)
     })?;
     let Some(pass) = passes.into_iter().find(|pass| pass.step == at.step) else { return Ok(None) };
+    if kind == LayerSite::Blocks
+        && let Some(said) = of_fewer(&pass)
+    {
+        return Ok(Some(said));
+    }
     let mut rules: Vec<(Whose, Vec<Set>)> = within(&pass);
     for other in (0..comparison.compared.config.num_hidden_layers).filter(|other| *other != layer) {
         let candidate = comparison.compared.candidate;
@@ -112,6 +118,25 @@ fn of_barred(pass: &Rechosen, before: usize, size: Option<usize>, experts: usize
     };
     let choices: Vec<barred::Choice<'_>> = pairs.map(choice).collect();
     barred::told(&choices, if size.is_some() { "block" } else { "expert" })
+}
+
+/// Index heads that choose fewer blocks than they should, and all of these among the right ones.
+fn of_fewer(pass: &Rechosen) -> Option<String> {
+    let (own, candidate, tokens) = (sets(&pass.own), sets(&pass.candidate), pass.tokens.max(1));
+    let (choosers, most) = (own.len() / tokens, own.iter().map(Set::len).max()?);
+    let off: Vec<usize> = (0..own.len()).filter(|row| own[*row] != candidate[*row]).collect();
+    let fewer = candidate[*off.first()?].len();
+    let mut which: Vec<usize> = off.iter().map(|row| row / tokens).collect();
+    which.dedup();
+    let is_less = |row: &usize| candidate[*row].len() == fewer && candidate[*row].is_subset(&own[*row]);
+    let is_whole = |row: usize| own[row].len() <= fewer || own[row] != candidate[row];
+    let all = which.iter().flat_map(|chooser| chooser * tokens..(chooser + 1) * tokens);
+    if off.len() < FEWEST || fewer >= most || !off.iter().all(is_less) || !all.into_iter().all(is_whole) {
+        return None;
+    }
+    let who =
+        if which.len() == choosers { "each index head".to_owned() } else { figures::numbered("index head", &which) };
+    Some(format!("of {who} no more than {fewer} blocks are chosen, where {most} are right"))
 }
 
 /// Rules by which a token has the choice of another, or of another chooser.

@@ -2,7 +2,7 @@
 
 use fixtures::names::at::At;
 use rayon::prelude::*;
-use reference::{Site, Storage};
+use reference::Site;
 
 use super::catalogue::assumption::Assumption;
 use super::catalogue::list;
@@ -162,9 +162,10 @@ impl Comparison<'_> {
             let attempt = |added: &Vec<Assumed>| self.attempt(before, added, fault);
             let some: Vec<_> = some.par_iter().map(attempt).collect::<Result<_, _>>()?;
             // What brings values within their bounds by making these wide explains none of them.
-            let explains =
-                |tried: &Tried| self.contract.shown() == Storage::Real || !tried.reproduced[1].is_none_of_many();
-            each.extend(some.into_iter().map(|(tried, far)| (tried.filter(explains), far)));
+            for (tried, far) in some {
+                let is_explained = tried.as_ref().map_or(Ok(false), |tried| self.is_reproduced(tried, fault))?;
+                each.push((tried.filter(|_| is_explained), far));
+            }
         }
         Ok(each)
     }
@@ -202,7 +203,12 @@ impl Comparison<'_> {
         let found = search::hypotheses(&bench, Clue::default(), true, progress)?;
         all.extend(found.iter().cloned());
         let known = self.before(assumption, suspicious, first, None)?;
-        let mut attempt = |added: &[Assumed]| self.attempt_quiet(&known, added, first, suspicious);
+        let mut attempt = |added: &[Assumed]| {
+            let everywhere = self.attempt_quiet(&known, added, first, suspicious)?;
+            let alone = first.site.layer().filter(|_| everywhere.is_none());
+            let Some(alone) = alone.and_then(|layer| reach::in_layer(added, layer)) else { return Ok(everywhere) };
+            self.attempt_quiet(&known, &alone, first, suspicious)
+        };
         let mut tried = Vec::new();
         let mut near = reproducing(&bench, all);
         for added in &near {

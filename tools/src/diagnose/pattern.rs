@@ -41,6 +41,9 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent)
 pub(super) fn places(kept: &Kept, site: Site, config: &Config, extent: Extent) -> Vec<String> {
     let shape = site.shape(config, extent);
     let off = indices(kept, site, config, extent);
+    if let [one] = &off[..] {
+        return vec![format!("one value alone is off: {}", place(one, site, config))];
+    }
     let mut said = Vec::new();
     for (i, (axis, &count)) in site.axes().iter().zip(&shape).enumerate() {
         let places = off.iter().map(|index| index[i]);
@@ -53,6 +56,19 @@ pub(super) fn places(kept: &Kept, site: Site, config: &Config, extent: Extent) -
         }
     }
     said
+}
+
+/// "token 19, head 2, channel of a head 5".
+fn place(index: &[usize], site: Site, config: &Config) -> String {
+    let of_axis = |(i, (axis, n)): (usize, (&Axis, &usize))| {
+        if i == 1 && site.has_heads() {
+            let d = config.head_dim;
+            format!("head {}, channel of a head {}", n / d, n % d)
+        } else {
+            format!("{} {n}", axis.name())
+        }
+    };
+    site.axes().iter().zip(index).enumerate().map(of_axis).collect::<Vec<_>>().join(", ")
 }
 
 /// The indices of the values that are off.

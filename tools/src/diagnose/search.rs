@@ -1,16 +1,18 @@
 //! What values tell of weights and parameters, where no known mistake explains them.
 //!
-//! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the way
-//! there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], [`embedding`], [`taken`],
-//! [`replaced`] and [`layers`], what may have happened to them, and [`one_expert`], [`router`], the router's [`bias`],
-//! [`few_bits`], [`slices`] and [`orders`], what is dearer to look for; [`parameters`], numbers of the configuration, each a
-//! [`parameter`]: [`epsilons`] and other [`numbers`], [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of
-//! which is another, what is [`cached`] on another grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`];
-//! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out;
-//! [`choices`], what has no numbers; [`golden`], where a function is least; [`beside`], what is assumed beside others;
-//! [`kinds`], how each is told; [`solved`], what is said where none of it is found. Whatever is found here is a hypothesis like
-//! a known mistake: it counts only if the layer, computed under it, comes within its bounds.
+//! Reading order: [`bench`], a site that is computed again under a change; [`tower`] and [`suspects`], the tensors on the
+//! way there; [`scaled`] with its [`blocks`] and [`factor`], [`experts`], [`rows`], [`columns`], one [`element`] by what it
+//! multiplies, as it is or [`activated`], [`embedding`], [`taken`], [`replaced`] and [`layers`], what may have happened to
+//! them, and [`one_expert`], [`router`], the router's [`bias`], [`few_bits`], [`slices`] and [`orders`], what is dearer to
+//! look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
+//! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, what is [`cached`] on another
+//! grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`]; [`attending`], what attention sees and how it
+//! weighs; [`pixels`] that a patch embedding leaves out; [`choices`], what has no numbers; [`golden`], where a function is
+//! least; [`beside`], what is assumed beside others; [`kinds`], how each is told; [`solved`], what is said where none of it
+//! is found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it,
+//! comes within its bounds.
 
+mod activated;
 mod attending;
 mod bench;
 mod beside;
@@ -20,6 +22,7 @@ mod cached;
 mod capacity;
 mod choices;
 mod columns;
+mod element;
 mod embedding;
 mod epsilons;
 mod experts;
@@ -86,7 +89,8 @@ pub(super) fn hypotheses(
     progress(2);
     found.extend(experts::search(bench)?);
     found.extend(columns::search(bench));
-    found.extend(embedding::search(bench));
+    found.extend(element::search(bench)?);
+    found.extend(embedding::search(bench)?);
     found.extend(embedding::scaled(bench)?);
     found.extend(taken::search(bench));
     found.extend(replaced::search(bench));

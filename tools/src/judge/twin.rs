@@ -52,6 +52,11 @@ impl<'m> Twin<'m> {
         Twin { replays: Vec::new(), ..Twin::new(model, contract) }
     }
 
+    /// One that predicts how many values are others by so few runs in other orders that nothing else is told by them.
+    pub(crate) fn of_few_orders(model: &'m Decoder<'m>, contract: RoundingContract, orders: usize) -> Self {
+        Twin { replays: vec![State::new(model); orders], ..Twin::alone(model, contract) }
+    }
+
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
         self.is_known = true;

@@ -128,7 +128,12 @@ impl Verification<'_> {
 
     /// How the values at each site stand to those of the candidate's twin, in the order in which a token meets them.
     pub fn agreements(&self) -> Result<Vec<(At, Agreement)>, Failure> {
-        let mut twin = Twin::alone(self.model, self.contract);
+        self.agreements_beside(0)
+    }
+
+    /// The same, where so many runs in other orders predict how many values are others.
+    pub(crate) fn agreements_beside(&self, orders: usize) -> Result<Vec<(At, Agreement)>, Failure> {
+        let mut twin = Twin::of_few_orders(self.model, self.contract, orders);
         let mut agreements = Vec::new();
         self.each_phase(|phase, pass, loaded, stream| {
             if let Some(stream) = stream {

@@ -90,3 +90,17 @@ fn a_block_that_is_never_chosen() {
         "block 1 is never chosen, but as a token's own, whatever the score: missing where it is among the best: ",
     );
 }
+
+#[test]
+fn an_index_head_chooses_a_block_less() {
+    let tokens = Golden::embedded().case(M3.case).expect("it is built in").tokens.len();
+    let fewer =
+        |chosen: &Array2<usize>| {
+            let most = chosen.ncols() - 1;
+            Array2::from_shape_fn(chosen.dim(), |(row, slot)| {
+                if row / tokens == 1 && slot == most { NONE } else { chosen[[row, slot]] }
+            })
+        };
+    let said = M3.said_of_choice(Site::Layer(LAYER, LayerSite::Blocks), &fewer);
+    has(&said, "of index head 1 no more than ");
+}

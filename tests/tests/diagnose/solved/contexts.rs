@@ -111,6 +111,38 @@ fn probabilities_of_a_finite_mask() {
     has(&said, "keys that a token must not see are seen, with scores that are 10.0000 less: a mask of a finite number");
 }
 
+/// As where the last tile of a sum over ranks is lost.
+#[test]
+fn heads_are_not_added_for_some_tokens() {
+    let said = said(|context| context.slice_mut(s![32.., head(2).start..head(5).end]).fill(0.0));
+    has(&said, "of heads 2 to 5 nothing is added for tokens 32 to 39");
+}
+
+#[test]
+fn one_head_sees_the_next_key() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        attention(model, shown, |head, token| {
+            let end = token + usize::from(head.number == 4);
+            mean(head, token, |key, score| (key <= end).then_some((score, 1.0)))
+        })
+    };
+    let said = M2.said_of(LayerSite::Context, &port);
+    has(&said, "in head 4 alone attention sees the key 1 behind the token");
+}
+
+#[test]
+fn queries_and_keys_of_fewer_bits() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let narrow = |x: &f32| bf16::from_f32(*x).to_f32();
+        attention(model, shown, |head, token| {
+            let scores = head.k.map(narrow).dot(&head.q.row(token).map(narrow)) / 4.0;
+            let weights = scores.slice_move(s![..=token]).mapv(f32::exp);
+            weights.dot(&head.v.slice(s![..=token, ..])) / weights.sum()
+        })
+    };
+    has(&M2.said_of(LayerSite::Context, &port), "attention's queries and keys are rounded to bf16");
+}
+
 #[test]
 fn a_sink_of_one_head() {
     let sentence = "the softmax's denominator counts a score beside those of keys: a sink of 1.5000 in head 2";

@@ -334,3 +334,20 @@ fn one_experts_outputs_in_reverse() {
     has(&said, "in 4 of 40 rows, ");
     assert!(said[0].contains("what expert 2 gives is that of row "), "{said:#?}");
 }
+
+#[test]
+fn rows_of_an_expert_have_the_scales_of_others() {
+    let port = |model: &Decoder<'_>, shown: &Shown| {
+        let (weights, chosen) =
+            (shown.of(1, LayerSite::GateWeights), &shown.chosen[&reference::Site::Layer(1, LayerSite::GateExperts)]);
+        summed(model, shown, |at, own| {
+            let times = |row: usize| if chosen[at] == EXPERT { 0.8 + 0.1 * (7 * row % 5) as f32 } else { 1.0 };
+            own.indexed_iter().map(|(row, y)| times(row) * weights[at] * y).collect()
+        })
+    };
+    let said = M2.said_of(LayerSite::Experts, &port);
+    has(
+        &said,
+        "rows of the down projection of expert 2 count by factors of their own, 0.8000 to 1.2000: as where a row has",
+    );
+}

@@ -13,7 +13,7 @@ use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
 pub(super) struct Head<'a> {
     pub(super) number: usize,
     pub(super) group: usize,
-    q: ArrayView2<'a, f32>,
+    pub(super) q: ArrayView2<'a, f32>,
     pub(super) k: ArrayView2<'a, f32>,
     pub(super) v: ArrayView2<'a, f32>,
 }

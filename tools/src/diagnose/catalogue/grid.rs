@@ -15,8 +15,8 @@ const CHANNELS: usize = 128;
 /// Rows and columns of a block with a scale of its own, where blocks are smaller than the released files'.
 const SMALL: (usize, usize) = (32, 32);
 
-/// Input channels that share a scale in MXFP4, and in NVFP4.
-const MXFP4: usize = 32;
+/// Input channels that share a scale in MXFP4, and fewer where a matrix has no multiple of these; and in NVFP4.
+const MXFP4: [usize; 3] = [32, 16, 8];
 const NVFP4: usize = 16;
 
 /// What E2M1 has, but for signs.
@@ -35,8 +35,8 @@ pub enum Grid {
     Int8Tensor,
     /// The same of each column.
     Int8Columns,
-    /// E2M1 with a power of two for each 32 input channels.
-    Mxfp4,
+    /// E2M1 with a power of two for each so many input channels.
+    Mxfp4(Mxfp4),
     /// E2M1 with a scale in E4M3 for each 16 input channels, and one of the tensor.
     Nvfp4,
     /// 4-bit integers by groups of input channels.
@@ -90,6 +90,16 @@ pub struct Int4 {
     is_stored: bool,
 }
 
+/// E2M1 with powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mxfp4 {
+    /// Input channels that have a scale of their own.
+    group: usize,
+    /// Whether the scale is the least by which no element is beyond the largest there is; else, as OCP's specification has it, the
+    /// largest element has the largest power of two there is, and is cut where it is beyond.
+    is_wide: bool,
+}
+
 impl Grid {
     /// Those of eight bits.
     pub fn eight_bits() -> impl Iterator<Item = Grid> {
@@ -123,9 +133,11 @@ impl Grid {
 
     /// 4-bit integers and numbers of matrices with so many input channels, and what else is rarer than eight bits by rows and blocks.
     pub fn of_few_bits(columns: usize) -> impl Iterator<Item = Grid> {
-        let numbers = [(Grid::Mxfp4, MXFP4), (Grid::Nvfp4, NVFP4)];
-        let numbers =
-            numbers.into_iter().filter(move |(_, group)| columns.is_multiple_of(*group)).map(|(grid, _)| grid);
+        let powers = MXFP4
+            .into_iter()
+            .flat_map(|group| [false, true].map(|is_wide| (Grid::Mxfp4(Mxfp4 { group, is_wide }), group)));
+        let numbers = powers.chain([(Grid::Nvfp4, NVFP4)]);
+        let numbers = numbers.filter(move |(_, group)| columns.is_multiple_of(*group)).map(|(grid, _)| grid);
         let small = |is_stored| Grid::E4m3(E4m3 { each: Each::Small, is_divided: true, is_stored });
         Grid::of_four_bits(columns).chain(numbers).chain([Grid::Int8Columns]).chain([false, true].map(small))
     }
@@ -152,11 +164,7 @@ impl Grid {
                 let turned = Matrix::stored(w.dense::<f64>().t(), w.storage());
                 Matrix::stored(Grid::Int8.round(&turned).dense::<f64>().t(), Storage::F32)
             }
-            // The largest power of two in E2M1 is 2².
-            Grid::Mxfp4 => by_groups(w, MXFP4, w.storage(), |group| {
-                let scale = (most(group).log2().floor() - 2.0).exp2();
-                to_e2m1(group, scale);
-            }),
+            Grid::Mxfp4(how) => by_groups(w, how.group, w.storage(), |group| to_e2m1(group, how.scale(group))),
             Grid::Nvfp4 => {
                 let whole = in_f32(largest(w) / (Storage::E4m3.largest() * E2M1[7]));
                 by_groups(w, NVFP4, w.storage(), |group| {
@@ -199,6 +207,14 @@ impl E4m3 {
             }
         }
         Matrix::stored(rounded.view(), storage)
+    }
+}
+
+impl Mxfp4 {
+    /// The largest power of two in E2M1 is 2².
+    fn scale(self, group: &[f64]) -> f64 {
+        let power = if self.is_wide { (most(group) / E2M1[7]).log2().ceil() } else { most(group).log2().floor() - 2.0 };
+        power.exp2()
     }
 }
 
@@ -311,7 +327,10 @@ impl fmt::Display for Grid {
             Grid::Int8 => "8-bit integers by rows",
             Grid::Int8Tensor => "8-bit integers with one scale",
             Grid::Int8Columns => "8-bit integers by columns",
-            Grid::Mxfp4 => "E2M1 by groups of 32 with powers of two, as MXFP4 is",
+            Grid::Mxfp4(Mxfp4 { group: 32, .. }) => "E2M1 by groups of 32 with powers of two, as MXFP4 is",
+            Grid::Mxfp4(Mxfp4 { group, .. }) => {
+                return write!(f, "E2M1 by groups of {group} with powers of two, as MXFP4 is but for their size");
+            }
             Grid::Nvfp4 => "E2M1 by groups of 16 with scales in E4M3, as NVFP4 is",
             Grid::Int4(Int4 { group, is_from_zero, .. }) => {
                 let range = if *is_from_zero { "from 0 to 15" } else { "up to 7" };

@@ -32,6 +32,8 @@ pub enum Part {
     InputHeads(usize, Vec<usize>),
     /// Input channels.
     Columns(Vec<usize>),
+    /// One element, by its output and its input channel.
+    Element(usize, usize),
     /// Input channels of a patch's pixels: those of a frame or a colour, by its number.
     Pixels(&'static str, usize, Vec<usize>),
 }
@@ -47,6 +49,10 @@ impl Scaled {
                 heads.iter().flat_map(|head| head * each..(head + 1) * each).collect()
             }
             Part::Rows(channels) | Part::Columns(channels) | Part::Pixels(_, _, channels) => channels.clone(),
+            Part::Element(row, column) => {
+                w[[*row, *column]] *= self.factor.value;
+                Vec::new()
+            }
         };
         for channel in channels {
             w.index_axis_mut(axis, channel).mapv_inplace(|w| w * self.factor.value);
@@ -64,6 +70,7 @@ impl Part {
             Part::Rows(rows) => format!("{} of ", ranged("row", rows)),
             Part::InputHeads(_, heads) => format!("the columns of {} of ", ranged("head", heads)),
             Part::Columns(columns) => format!("{} of ", ranged("column", columns)),
+            Part::Element(row, column) => format!("element [{row}, {column}] of "),
             Part::Pixels(what, number, _) => format!("the columns of {what} {number} of "),
         }
     }
@@ -71,7 +78,7 @@ impl Part {
     /// Whether it is told in the plural.
     pub(super) fn are_several(&self) -> bool {
         match self {
-            Part::All => false,
+            Part::All | Part::Element(..) => false,
             Part::InputHeads(..) | Part::Pixels(..) => true,
             Part::Heads(_, all) | Part::Rows(all) | Part::Columns(all) => all.len() > 1,
         }

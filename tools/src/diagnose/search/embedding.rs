@@ -1,4 +1,5 @@
-//! Tokens whose rows of the embedding are 0, and an embedding times the root of its width, as Gemma's.
+//! Tokens whose rows of the embedding are 0, one element of a token's row times a factor, and an embedding times the root of its
+//! width, as Gemma's.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +18,9 @@ const EMBEDDING: Suspect = Suspect { of: Weight::Embedding, first: None, head: N
 /// Tokens that are named, at most.
 const TOKENS: usize = 8;
 
+/// Channels in which an element is looked for, those first that are off the most.
+const CHANNELS: usize = 4;
+
 /// Of the squares that the row has that is off the most, how many another that is off must have.
 const SMALLEST: f64 = 1e-3;
 
@@ -32,19 +36,45 @@ pub(super) fn scaled(bench: &Bench<'_, '_>) -> Result<Option<Assumed>, Failure> 
     fit(bench, &Candidate { suspect: EMBEDDING, part: Part::All, columns, derivative, explained: 0.0, start })
 }
 
-/// The tokens whose rows are off.
-pub(super) fn search(bench: &Bench<'_, '_>) -> Vec<Assumed> {
+/// The tokens whose rows are off: that these are 0, and of one, that an element is another.
+pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     let tokens = bench.tokens();
     let off = bench.off_by_row();
     if !bench.suspects.contains(&Site::Embedding) || off.len() != tokens.len() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let least = SMALLEST * off.iter().copied().fold(0.0, f64::max);
     let rows = off.iter().zip(tokens).filter(|(off, _)| **off > least).map(|(_, token)| token as usize);
     let rows: BTreeSet<usize> = rows.collect();
     if rows.is_empty() || rows.len() > TOKENS {
-        return Vec::new();
+        return Ok(Vec::new());
     }
+    let of_one =
+        if let [token] = rows.iter().copied().collect::<Vec<_>>()[..] { element(bench, token)? } else { Vec::new() };
     let zero = EMBEDDING.times(Part::Rows(rows.into_iter().collect()), 0.0);
-    vec![bench.assumed(&kinds::ZERO, zero)]
+    Ok(of_one.into_iter().chain([bench.assumed(&kinds::ZERO, zero)]).collect())
+}
+
+/// Elements of a token's row times a factor, in the channels that are off the most.
+fn element(bench: &Bench<'_, '_>, token: usize) -> Result<Vec<Assumed>, Failure> {
+    let apart = &bench.candidate - &bench.twin.computed;
+    if apart.ncols() != bench.config().hidden_size {
+        return Ok(Vec::new());
+    }
+    let squares: Vec<f64> = (0..apart.ncols()).map(|column| bench.product(&apart, &apart, column)).collect();
+    let mut columns: Vec<usize> = (0..squares.len()).collect();
+    columns.sort_by(|a, b| squares[*b].total_cmp(&squares[*a]));
+    columns.truncate(CHANNELS);
+    let mut found = Vec::new();
+    for column in columns {
+        let part = Part::Element(token, column);
+        let moved = bench.ideal_under(&[bench.assumed(&kinds::SCALED, EMBEDDING.times(part.clone(), 1.0 + STEP))])?;
+        let derivative = (moved - &bench.ideal) / STEP;
+        let columns = vec![column];
+        found.extend(fit(
+            bench,
+            &Candidate { suspect: EMBEDDING, part, columns, derivative, explained: 0.0, start: 1.0 },
+        )?);
+    }
+    Ok(found)
 }

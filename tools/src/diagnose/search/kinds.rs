@@ -101,6 +101,8 @@ pub(in crate::diagnose) static SCORE_SCALE: Mistake =
     kind("score_scale", "attention scales its scores by another number", "scores are scaled by 1/√head_dim");
 pub(in crate::diagnose) static VISION_SCORE_SCALE: Mistake =
     kind("vision_score_scale", "the tower scales its scores by another number", "scores are scaled by 1/√d");
+pub(in crate::diagnose) static LAYER_SCALE: Mistake =
+    kind("layer_scaled", "the stream behind a layer, all that is in it, is multiplied by a factor", "it is a sum");
 pub(in crate::diagnose) static CAPACITY: Mistake = kind(
     "expert_capacity",
     "an expert takes so many tokens, and what it would say to later ones is left out",

@@ -18,7 +18,7 @@ const ATTENTION: &[LayerSite] = &[Scores, Probabilities, Context];
 const ACTIVATED: &[LayerSite] = &[ExpertHidden, DenseDown, SharedDown];
 const ADDED_FIRST: &[LayerSite] = &[Residual, PostAttentionNorm];
 
-pub(super) static PARAMETERS: [Parameter; 16] = [
+pub(super) static PARAMETERS: [Parameter; 17] = [
     Parameter {
         kind: &kinds::ROPE_THETA,
         name: "θ",
@@ -143,6 +143,7 @@ pub(super) static PARAMETERS: [Parameter; 16] = [
     of_residual(&residual::ATTENTION_BETA, "β", "attention_beta", ADDED_FIRST),
     of_residual(&residual::MLP_ALPHA, "α", "mlp_alpha", &[Output]),
     of_residual(&residual::MLP_BETA, "β", "mlp_beta", &[Output]),
+    of_residual(&kinds::LAYER_SCALE, "the stream's factor", "layer_scale", &[Output]),
 ];
 
 /// A factor of the stream, or of what is added to it.

@@ -150,6 +150,12 @@ pub(super) const FOUND: &[Found] = &[
         "Multiply the routed sum once by routed_scaling_factor of config.json: in the weights or behind, not both.",
     ),
     found(
+        &k::LAYER_SCALE,
+        "Every value of the stream behind the layer is too large or too small by one factor; norms undo it, so that logits hardly \
+         change, and what later layers add counts for less or more.",
+        "Look for a scale of a layer's output that another model family has, or one of its blocks' that is applied to the sum.",
+    ),
+    found(
         &k::CAPACITY,
         "Early tokens are right; later ones that choose a popular expert lack what it would have added.",
         "Inference drops no token: raise the capacity to the number of tokens, or use a grouped product without one.",

@@ -15,13 +15,12 @@ mod factors;
 mod input;
 
 use ndarray::{Array1, Array2, Axis, concatenate};
-use reference::ops::dense_ffn::Activation;
 use reference::site::{VisionLayerSite, VisionSite};
 use reference::weights::{LayerWeight, Projection, Weight};
 use reference::{Error, LayerSite, Site};
 
 use super::solution::Solution;
-use crate::diagnose::search::{Bench, tower};
+use crate::diagnose::search::{Bench, activated, tower};
 use crate::failure::Failure;
 use crate::judge::way;
 
@@ -55,7 +54,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> 
         None => bench.shown_in_all_steps(input)?,
     };
     let Some(x) = x else { return Ok(None) };
-    let x = if is_activated(site) { activated(bench, &x)? } else { x };
+    let x = if is_activated(site) { activated::of(bench, &x)? } else { x };
     let (w, b) = bench.with_model(|model| {
         let dense = |of: &Weight| Ok(model.weights().get(*of).map_err(Error::from)?.dense::<f64>());
         let tensors: Vec<Array2<f64>> = weights.iter().map(dense).collect::<Result<_, Failure>>()?;
@@ -126,16 +125,6 @@ fn tensors(site: Site, bench: &Bench<'_, '_>) -> (Vec<Weight>, Option<Weight>) {
 /// Whether a product reads an activation of what is shown before it.
 fn is_activated(site: Site) -> bool {
     matches!(site, Site::Layer(_, LayerSite::DenseDown | LayerSite::SharedDown))
-}
-
-/// What a gated network makes of its gate and up projection \[n, 2·d\], as the candidate rounds it.
-fn activated(bench: &Bench<'_, '_>, both: &Array2<f64>) -> Result<Array2<f64>, Failure> {
-    let (gate, up) = both.view().split_at(Axis(1), both.ncols() / 2);
-    bench.with_model(|model| {
-        let oai = model.config().swiglu_oai;
-        let activation = Activation::under(&bench.contract(), model.semantics(), oai);
-        Ok(activation.of(gate, up).map_err(Error::from)?)
-    })
 }
 
 impl Product<'_, '_, '_> {

@@ -30,6 +30,14 @@ impl Solution {
         Solution { said: vec![said], values: None }
     }
 
+    /// The same, with words before the first sentence.
+    pub(super) fn before(mut self, words: &str) -> Self {
+        if let Some(first) = self.said.first_mut() {
+            first.insert_str(0, words);
+        }
+        self
+    }
+
     /// Whether values follow from them.
     pub(super) fn has_values(&self) -> bool {
         self.values.is_some()

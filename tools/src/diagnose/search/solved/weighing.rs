@@ -8,11 +8,13 @@
 //! weigh keys in [`way`], the one under which a token's row is the candidate's ([`ways`]), and what tokens have in common
 //! ([`told`]), or the [`mask`] of each; or numbers that bend all weights alike ([`bent`]), or what heads have in the place of
 //! their own [`context`], or read in that of their own keys and values ([`reads`]), [`rotations`] by other tables, keys that are
-//! [`masked`] in part, what is [`rounded`], or one token's [`row`] that is another. [`heads`] computes them, of [`softmax`]es;
+//! [`masked`] in part, what is [`rounded`], one token's [`row`] that is another, or how often a head [`counts`]. What is off in one
+//! head alone is looked for there. [`heads`] computes them, of [`softmax`]es;
 //! [`parts`] has where their inputs are. Of the text model, and of the vision tower, whose tokens are patches.
 
 mod bent;
 mod context;
+mod counts;
 mod heads;
 mod mask;
 mod masked;
@@ -59,25 +61,52 @@ pub(super) fn of_rows(heads: &Heads, sees_all: impl Fn(usize) -> bool, bench: &B
     let off: Vec<usize> = (0..n).filter(|row| sees_all(*row) && bench.row_is_off(*row)).collect();
     let cost = WAYS * n * heads.count * heads.d * bench.candidate.ncols().min(SOME);
     let tried = some(&off, BUDGET / cost.max(1));
+    if let Some(found) = of_ways(heads, &tried, off.len(), bench) {
+        return vec![found];
+    }
+    let of_masks = mask::solve(heads, &tried, off.len(), bench);
+    let all = [
+        counts::solve,
+        context::solve,
+        reads::solve,
+        rotations::solve,
+        masked::solve,
+        rounded::solve,
+        row::solve,
+        bent::solve,
+    ];
+    let of_others = || all.into_iter().find_map(|solve| solve(heads, &tried, bench));
+    let found = of_masks.or_else(of_others).or_else(|| of_one_head(heads, &tried, off.len(), bench));
+    found.or_else(|| context::located(heads, &tried, bench)).into_iter().collect()
+}
+
+/// How some of the tokens that are off weigh keys, if they have something in common.
+fn of_ways(heads: &Heads, tried: &[usize], off: usize, bench: &Bench<'_, '_>) -> Option<Solution> {
     let mut found: Vec<Weighed> = Vec::new();
     let mut values = bench.ideal.clone();
-    for &row in &tried {
+    for &row in tried {
         let Some((ways, own)) = ways::of_row(heads, row, bench) else { continue };
         values.row_mut(row).assign(&own);
         let call = call_of(row, bench);
         found.extend(ways.into_iter().map(|way| Weighed { row, call, span: heads.spans[row], way }));
     }
-    let (said, told) = tell(&found, tried.len(), off.len());
+    let (said, told) = tell(&found, tried.len(), off);
     if said.is_empty() {
-        let of_masks = mask::solve(heads, &tried, off.len(), bench);
-        let plain = [context::solve, reads::solve, rotations::solve, masked::solve, rounded::solve, row::solve];
-        let of_others =
-            || plain.into_iter().chain([bent::solve, context::located]).find_map(|solve| solve(heads, &tried, bench));
-        return of_masks.or_else(of_others).into_iter().collect();
+        return None;
     }
-    let untold = (0..n).filter(|row| !told.contains(row));
+    let untold = (0..bench.candidate.nrows()).filter(|row| !told.contains(row));
     untold.for_each(|row| values.row_mut(row).assign(&bench.ideal.row(row)));
-    vec![Solution::new(said, values)]
+    Some(Solution::new(said, values))
+}
+
+/// The same, or what else is told of all heads, where one alone is off.
+fn of_one_head(heads: &Heads, tried: &[usize], off: usize, bench: &Bench<'_, '_>) -> Option<Solution> {
+    let head = context::one(heads, tried, bench)?;
+    let alone = heads.with_others_right(head);
+    let all = [masked::solve, rounded::solve];
+    let found =
+        of_ways(&alone, tried, off, bench).or_else(|| all.into_iter().find_map(|solve| solve(&alone, tried, bench)));
+    found.map(|found| found.before(&format!("in head {head} alone ")))
 }
 
 /// The row that a row's call begins with; 0 of what is in no call.

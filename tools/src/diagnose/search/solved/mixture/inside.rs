@@ -1,10 +1,13 @@
-//! Rows of the gate of an expert that all tokens that are off were sent to.
+//! Rows of the gate, or of the down projection, of an expert that all tokens that are off were sent to.
 //!
 //! ```text
 //! yᵢ − ŷᵢ = c·wᵢₑ·Dₑ·(h(a ⊙ g, u) − h(g, u))        g = Gₑ·xᵢ, u = Uₑ·xᵢ; solved for factors a of the gate's rows
+//! yᵢ − ŷᵢ = c·wᵢₑ·(b − 1) ⊙ Dₑ·h(g, u)        solved for factors b of the down projection's rows
 //! ```
 
-use ndarray::{Array1, Array2, Axis};
+use std::iter::zip;
+
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 use reference::ops::dense_ffn::Activation;
 use reference::weights::{LayerWeight, Projection, Weight};
 use reference::{Error, RoundingContract};
@@ -27,6 +30,9 @@ const SAME: f64 = 5e-3;
 
 /// Standard deviations that a factor is not off by chance.
 const CERTAIN: f64 = 8.0;
+
+/// Tokens, at least, by which each row of a down projection has a factor, as where it is read with another tensor's scales.
+const TOKENS: usize = 4;
 
 /// Multiplications that are spent on hidden channels that are solved for: some seconds of a processor.
 const BUDGET: usize = 4_000_000_000;
@@ -57,6 +63,9 @@ impl Mixture<'_, '_, '_> {
         for expert in common {
             let read = self.expert(layer, expert, x)?;
             if let Some(found) = self.of_rows(&off, &read, expert)? {
+                return Ok(Some(found));
+            }
+            if let Some(found) = self.of_outputs(&off, &read, expert)? {
                 return Ok(Some(found));
             }
         }
@@ -132,6 +141,33 @@ impl Mixture<'_, '_, '_> {
             vec![format!("{rows} of the gate of expert {number} {range} what they should be")],
             &self.bench.ideal + &by,
         )))
+    }
+
+    /// One expert whose down projection's rows have factors, each by least squares over all of its tokens.
+    fn of_outputs(&self, off: &[usize], expert: &Expert, number: usize) -> Result<Option<Solution>, Failure> {
+        if expert.tokens.len() < TOKENS {
+            return Ok(None);
+        }
+        let own = expert.outputs(&self.activated(&expert.gate, &expert.up)?);
+        let rows: Vec<usize> = expert.tokens.iter().map(|(token, _)| *token).collect();
+        let target = self.apart.select(Axis(0), &rows);
+        let more = |(own, apart): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {
+            let size = own.dot(&own);
+            if size > 0.0 { own.dot(&apart) / size } else { 0.0 }
+        };
+        let more: Array1<f64> = zip(own.columns(), target.columns()).map(more).collect();
+        let mut by = Array2::zeros(self.apart.dim());
+        zip(&rows, (own * &more).rows()).for_each(|(token, more)| by.row_mut(*token).scaled_add(1.0, &more));
+        if !off.iter().all(|token| self.is(*token, &by.row(*token).to_owned())) {
+            return Ok(None);
+        }
+        let of = more.iter().map(|more| 1.0 + more);
+        let (least, most) = of.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), c| (a.min(c), b.max(c)));
+        let said = format!(
+            "rows of the down projection of expert {number} count by factors of their own, {least:.4} to {most:.4}: as where a row \
+             has another's scale"
+        );
+        Ok(Some(Solution::new(vec![said], &self.bench.ideal + &by)))
     }
 }
 

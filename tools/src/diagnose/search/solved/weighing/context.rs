@@ -63,6 +63,15 @@ pub(super) fn located(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> O
     })
 }
 
+/// The head that alone is off, where what is left of the equations says that no other is.
+pub(super) fn one(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<usize> {
+    let contexts = Contexts::of(heads, rows, bench)?;
+    match contexts.which[..] {
+        [head] if contexts.is_certain && heads.count > 1 => Some(head),
+        _ => None,
+    }
+}
+
 impl<'a> Contexts<'a> {
     fn of(heads: &'a Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Self> {
         let (n, width) = (heads.spans.len(), heads.count * heads.d);

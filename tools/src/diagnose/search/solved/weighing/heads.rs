@@ -33,6 +33,8 @@ pub(in crate::diagnose) struct Heads {
     to_some: Option<(Array2<f64>, Array1<f64>)>,
     /// The keys that each token has to see.
     pub(super) spans: Vec<Run>,
+    /// The head in which something is done otherwise; in all, if `None`.
+    only: Option<usize>,
 }
 
 impl Heads {
@@ -65,7 +67,7 @@ impl Heads {
         let width = bench.candidate.ncols();
         let some: Vec<usize> = (0..width).step_by(width.div_ceil(SOME)).collect();
         let to_some = output.as_ref().map(|(w, bias)| (w.select(Axis(1), &some), bias.select(Axis(0), &some)));
-        let mut heads = Heads { count, groups, d, inputs: exact, output, some, to_some, spans };
+        let mut heads = Heads { count, groups, d, inputs: exact, output, some, to_some, spans, only: None };
         let is_right = kind != Attention::Full || heads.are_right(&bench.ideal, bench.rounding());
         // What is rounded on the way is rounded in the twin, too.
         if let Some(rounded) = inputs(bench.contract())? {
@@ -129,6 +131,19 @@ impl Heads {
         let (some, spans) = (self.some.clone(), self.spans.clone());
         let (output, to_some) = (self.output.clone(), self.to_some.clone());
         Heads { inputs, output, some, to_some, spans, ..*self }
+    }
+
+    /// The same, where what is done otherwise is done in one head alone.
+    pub(super) fn with_others_right(&self, head: usize) -> Self {
+        Heads { only: Some(head), ..self.with(self.inputs.clone()) }
+    }
+
+    /// A token's context, of what `f` makes of a head and its sums, where something is done otherwise.
+    pub(super) fn context(&self, row: usize, sums: &[Sums], f: impl Fn(usize, &Sums) -> Array1<f64>) -> Array1<f64> {
+        let of = |(head, sums): (usize, &Sums)| {
+            if self.only.is_none_or(|only| only == head) { f(head, sums) } else { sums.right(self.spans[row]) }
+        };
+        joined(&sums.iter().enumerate().map(of).collect::<Vec<_>>())
     }
 
     /// What a context's channels are multiplied by, one below the other; `None` where these are shown themselves.

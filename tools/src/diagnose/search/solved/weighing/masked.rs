@@ -7,7 +7,7 @@
 use ndarray::Array1;
 
 use super::heads::Heads;
-use super::softmax::joined;
+use super::softmax::Sums;
 use super::ways::is_row;
 use crate::diagnose::search::solved::solution::Solution;
 use crate::diagnose::search::{Bench, golden};
@@ -25,11 +25,11 @@ const SECTIONS: usize = 40;
 pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Option<Solution> {
     let some: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(TOKENS).max(1)).collect();
     let each: Vec<_> = some.iter().map(|row| (*row, heads.sums(*row))).collect();
-    let context = |row: usize, sums: &[super::Sums], more: f64| -> Array1<f64> {
-        joined(&sums.iter().map(|sums| sums.beyond(heads.spans[row], more)).collect::<Vec<_>>())
+    let context = |row: usize, sums: &[Sums], more: f64| -> Array1<f64> {
+        heads.context(row, sums, |_, sums| sums.beyond(heads.spans[row], more))
     };
     let off = |more: f64| -> f64 {
-        let of = |(row, sums): &(usize, Vec<super::Sums>)| {
+        let of = |(row, sums): &(usize, Vec<Sums>)| {
             let apart = heads.output(context(*row, sums, more).view()) - bench.candidate.row(*row);
             bench.counts()[*row] * apart.dot(&apart)
         };

@@ -8,7 +8,6 @@ use ndarray::{Array1, Array2};
 use reference::Storage;
 
 use super::heads::Heads;
-use super::softmax::joined;
 use super::ways::is_row;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
@@ -26,17 +25,20 @@ enum Rounded {
     Probabilities,
     Exponentials,
     Scores,
-    /// Queries, keys or values.
-    Input(usize),
+    /// Queries, keys or values, or several of these.
+    Inputs(&'static [usize]),
 }
 
-const ALL: [(Rounded, &str); 6] = [
+const ALL: [(Rounded, &str); 9] = [
     (Rounded::Probabilities, "probabilities"),
     (Rounded::Exponentials, "exponentials, by which values are weighed before they are divided by their sum,"),
     (Rounded::Scores, "scores"),
-    (Rounded::Input(0), "queries"),
-    (Rounded::Input(1), "keys"),
-    (Rounded::Input(2), "values"),
+    (Rounded::Inputs(&[0]), "queries"),
+    (Rounded::Inputs(&[1]), "keys"),
+    (Rounded::Inputs(&[2]), "values"),
+    (Rounded::Inputs(&[0, 1]), "queries and keys"),
+    (Rounded::Inputs(&[1, 2]), "keys and values"),
+    (Rounded::Inputs(&[0, 1, 2]), "queries, keys and values"),
 ];
 
 /// Of some rows that are off.
@@ -70,9 +72,9 @@ struct Way {
 impl Way {
     fn of(heads: &Heads, rounded: Rounded, to: Storage) -> Self {
         let of_inputs = match rounded {
-            Rounded::Input(which) => {
+            Rounded::Inputs(which) => {
                 let mut inputs: [Array2<f64>; 3] = heads.inputs().clone();
-                inputs[which].mapv_inplace(|x| to.nearest(x));
+                which.iter().for_each(|i| inputs[*i].mapv_inplace(|x| to.nearest(x)));
                 Some(heads.with(inputs))
             }
             _ => None,
@@ -82,12 +84,13 @@ impl Way {
 
     /// What the site has of a token.
     fn output(&self, heads: &Heads, to: Storage, row: usize) -> Array1<f64> {
-        if let Some(heads) = &self.of_inputs {
-            return heads.output(heads.right(row).view());
-        }
-        let span = heads.spans[row];
-        let each = heads.sums(row).into_iter().map(|sums| {
-            let round = |x: f64| to.nearest(x);
+        let (span, own) = (heads.spans[row], heads.sums(row));
+        let round = |x: f64| to.nearest(x);
+        let of_inputs = self.of_inputs.as_ref().map(|heads| heads.sums(row));
+        let context = heads.context(row, &own, |head, sums| {
+            if let Some(of_inputs) = &of_inputs {
+                return of_inputs[head].right(span);
+            }
             if self.rounded == Rounded::Scores {
                 return sums.weighed(span, &sums.scores().mapv(round)).0;
             }
@@ -97,6 +100,6 @@ impl Way {
             let more = weights.mapv(|p| share * round(p / share) - p);
             mean + sums.total(span, &more)
         });
-        heads.output(joined(&each.collect::<Vec<_>>()).view())
+        heads.output(context.view())
     }
 }

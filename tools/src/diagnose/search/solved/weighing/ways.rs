@@ -3,7 +3,6 @@
 use ndarray::{Array1, ArrayView1, Axis, stack};
 
 use super::heads::Heads;
-use super::softmax::joined;
 use super::way::{Run, Way};
 use crate::diagnose::search::Bench;
 
@@ -51,7 +50,7 @@ pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option
         (2.0 * bench.unit() * size(&right)).clamp(LEFT * off, COARSE * off)
     };
     let ways = Way::all(span, row, heads.spans.len());
-    let context = |way: &Way| joined(&sums.iter().map(|sums| sums.under(span, *way)).collect::<Vec<_>>());
+    let context = |way: &Way| heads.context(row, &sums, |_, sums| sums.under(span, *way));
     let held = |context: Array1<f64>| {
         let values = heads.output(context.view());
         is_row(row, values.view(), bench).then_some(values)
@@ -66,8 +65,7 @@ pub(super) fn of_row(heads: &Heads, row: usize, bench: &Bench<'_, '_>) -> Option
         return held(context(&ways[found])).map(|values| (vec![ways[found]], values));
     }
     [(false, Way::Without as fn(Run) -> Way), (true, Way::Zeroed)].into_iter().find_map(|(is_zeroed, way)| {
-        let without =
-            |keys: &[usize]| joined(&sums.iter().map(|sums| sums.without(span, keys, is_zeroed)).collect::<Vec<_>>());
+        let without = |keys: &[usize]| heads.context(row, &sums, |_, sums| sums.without(span, keys, is_zeroed));
         let keys = keys(heads, span, (&own, limit), &without)?;
         let values = held(without(&keys))?;
         Some((keys.into_iter().map(|key| way(Run::one(key))).collect(), values))
