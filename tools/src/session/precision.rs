@@ -42,10 +42,6 @@ const LOOKED_AT: usize = 1 << 16;
 /// Below this, 2⁻¹⁷, numbers of f16 are further apart than those of bf16 are: 2⁻²⁴, and these 2⁻²⁵ and less.
 const SPARSE: f64 = 1.0 / (1 << 17) as f64;
 
-/// The share of values that a documented precision makes its twin's, at least, for it not to be asked whether they were converted
-/// when they were saved, which costs time: no verdict depends on it.
-const OWN: f64 = 0.75;
-
 /// The contract of a dump: what is given counts, else what its manifest says, else it is found.
 pub fn contract_of(dump: &Sited, given: Option<&str>, compared: &Compared<'_>) -> Result<Known, Failure> {
     decimal::require_none(dump, first_values)?;
@@ -109,7 +105,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     autocast::require_known(compared, apart, &found)?;
     let mut unsure = None;
     if activations == Storage::F32
-        && shows_head_alone(dump)
+        && head::is_alone(dump)
         && let Some((narrow, why)) = head::found(compared, &found, &plain)?
     {
         (found, unsure) = (narrow, Some(why));
@@ -145,11 +141,6 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     };
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, is_found: true, coarser, unsure })
-}
-
-/// Whether nothing on the way from tokens to the last norm is shown.
-fn shows_head_alone(dump: &Sited) -> bool {
-    dump.sites().all(|at| matches!(at.site, Site::FinalNorm | Site::LmHead | Site::Logits))
 }
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.

@@ -2,8 +2,9 @@
 //! type of its weights, and its head in f32, as MiniMax's own recipe and `SGLang`'s `enable_fp32_lm_head` do. So may one in f32 that is
 //! wrong, and nothing tells them apart.
 
-use reference::Storage;
+use fixtures::names::sited::Sited;
 use reference::weights::Weight;
+use reference::{Site, Storage};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
@@ -31,4 +32,9 @@ pub(super) fn found(
          f32, as is judged here, or in f32 and wrong; say by --precision which it is, or dump hidden states, too"
     );
     Ok(narrow.map(|narrow| (narrow, why)))
+}
+
+/// Whether nothing on the way from tokens to the last norm is shown.
+pub(super) fn is_alone(dump: &Sited) -> bool {
+    dump.sites().all(|at| matches!(at.site, Site::FinalNorm | Site::LmHead | Site::Logits))
 }

@@ -5,10 +5,15 @@ use fixtures::names::sited::Sited;
 use reference::rounding::NormInput;
 use reference::{LayerSite, Site, Storage};
 
-use super::{OWN, shows_head_alone};
+use super::head;
+use super::wide::{EXACT, is_sum_of_shown};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::profile::{FoundPrecision, MORE, Sought, better, find};
+
+/// The share of values that a documented precision makes its twin's, at least, for it not to be asked whether they were converted
+/// when they were saved, which costs time: no verdict depends on it.
+const OWN: f64 = 0.75;
 
 /// What was found of values of 16 bits, or what else may have been stored so: what was converted when it was saved, and streams that are
 /// kept wide.
@@ -41,7 +46,7 @@ pub(super) fn found(
             }
             // From tokens to logits all that a precision rounds adds up, and what rounds less is nearer to it than its own twin.
             let is_found = |converted: &FoundPrecision| {
-                converted.bits > found.bits + more && (!shows_head_alone(dump) || converted.share >= OWN)
+                converted.bits > found.bits + more && (!head::is_alone(dump) || converted.share >= OWN)
             };
             found = converted.filter(is_found).unwrap_or(found);
         }
@@ -51,10 +56,20 @@ pub(super) fn found(
     if is_as_computed && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
         found = or_of(compared, found, &saved)?;
     }
-    // Norms that read a sum before it is stored may as well read a stream that is kept wide.
-    let reads_wide = found.contract.norm_input == NormInput::Sum;
-    if !has_wide_stream && (reads_wide || is_off(compared, &found, is_stream)?) {
-        found = or_of(compared, found, &Sought { stream: Storage::F32, ..saved })?;
+    let streamed = Sought { stream: Storage::F32, ..saved };
+    if has_wide_stream {
+        return Ok(found);
+    }
+    if is_off(compared, &found, is_stream)? {
+        found = or_of(compared, found, &streamed)?;
+    }
+    // Norms that read a sum before it is stored may as well read a stream that is kept wide, and is not the sum that is shown.
+    let is_sum = |site| is_sum_of_shown(compared, site);
+    if found.contract.norm_input == NormInput::Sum
+        && compared.agreement_at(found.contract, is_sum)?.is_some_and(|(share, _)| share < EXACT)
+    {
+        let other = find(compared, &streamed)?.filter(|other| other.bits > found.bits - MORE);
+        found = other.unwrap_or(found);
     }
     Ok(found)
 }

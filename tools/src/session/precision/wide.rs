@@ -13,7 +13,7 @@ use crate::judge::way;
 
 /// The share of sums that are the twin's, at least, where they were computed in f32: all of them are, but for what a device flushes.
 /// An addend that is known to half a step, and a quarter of one on average, carries a quarter of the sums to a neighbour.
-const EXACT: f64 = 0.98;
+pub(super) const EXACT: f64 = 0.98;
 
 /// The share of bits that agree, at least, of sums that are others by one in their last: of one eight times as large as is usual, 20
 /// of 24. A sum of something else, as of one token, is further off.
@@ -36,7 +36,7 @@ pub(super) fn found(
 }
 
 /// Whether a site is a sum that nothing but sums of what is shown goes into, and embeddings.
-fn is_sum_of_shown(compared: &Compared<'_>, site: Site) -> bool {
+pub(super) fn is_sum_of_shown(compared: &Compared<'_>, site: Site) -> bool {
     let is_shown = |site| compared.candidate.has(At { step: 0, site });
     let is_sum = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Residual | LayerSite::Output));
     let is_known = || match site.layer().and_then(|layer| layer.checked_sub(1)) {
