@@ -27,7 +27,7 @@ fn of_an_expert() {
             w
         });
     }) {
-        told(&diagnosis, "weight_scaled", "element [9, 21] of expert 3's down_proj in layer 0 is 256");
+        told(&diagnosis, "weight_scaled", "element [9, 21] of down_proj of expert 3 in layer 0 is 256");
     }
 }
 

@@ -86,8 +86,7 @@ fn read(bench: &Bench<'_, '_>, of: Weight) -> Result<Option<Array2<f64>>, Failur
     match of {
         L::QProj | L::KProj | L::VProj | L::IndexQProj | L::IndexKProj => at(S::InputNorm),
         L::OProj => at(S::Context),
-        L::Gate => at(S::PostAttentionNorm),
-        L::Dense(Projection::Gate | Projection::Up) | L::Shared(Projection::Gate | Projection::Up) => {
+        L::Gate | L::Dense(Projection::Gate | Projection::Up) | L::Shared(Projection::Gate | Projection::Up) => {
             at(S::PostAttentionNorm)
         }
         L::Dense(Projection::Down) => at(S::DenseGateUp)?.map(|both| activated::of(bench, &both)).transpose(),
