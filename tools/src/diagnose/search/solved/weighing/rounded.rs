@@ -74,7 +74,9 @@ impl Way {
         let of_inputs = match rounded {
             Rounded::Inputs(which) => {
                 let mut inputs: [Array2<f64>; 3] = heads.inputs().clone();
-                which.iter().for_each(|i| inputs[*i].mapv_inplace(|x| to.nearest(x)));
+                for i in which {
+                    inputs[*i].mapv_inplace(|x| to.nearest(x));
+                }
                 Some(heads.with(inputs))
             }
             _ => None,
