@@ -103,6 +103,9 @@ impl Dumped {
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
+        if let Some((tensor, ranks)) = values.of_one_rank() {
+            return Err(of_one_rank(&values, &tensor, ranks));
+        }
         let values = match values.normed_last() {
             Some(other) if normed::is_last(&other, model, &config)? => other,
             _ => values,
@@ -336,6 +339,15 @@ fn no_site(dump: &Sited) -> Failure {
     let are_scores = names.iter().all(|name| name.split('.').any(|part| part == "scores"));
     let help = if are_scores { HELP_SCORES.to_owned() } else { naming() };
     Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(help)
+}
+
+fn of_one_rank(dump: &Sited, tensor: &str, ranks: usize) -> Failure {
+    let (path, shape) = (dump.dump().path().display(), dump.dump().find(tensor).map_or(&[][..], |listed| listed.shape));
+    let problem = format!("{path}: {tensor} is {shape:?}, as one rank of {ranks} has it, expected all heads");
+    Failure::new(problem).help(format!(
+        "dump all ranks, and name a folder with what each of them has, rank-0 to rank-{}: of one alone the rest is not known",
+        ranks - 1
+    ))
 }
 
 fn naming() -> String {
