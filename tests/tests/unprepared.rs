@@ -5,6 +5,7 @@ mod caches;
 mod heads;
 mod inputs;
 mod layouts;
+mod numbers;
 mod rounded;
 
 use std::collections::BTreeMap;
