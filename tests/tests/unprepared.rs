@@ -5,6 +5,7 @@ mod caches;
 mod heads;
 mod inputs;
 mod layouts;
+mod numbers;
 mod rounded;
 mod windows;
 
@@ -101,15 +102,25 @@ fn judged(values: &Named) -> (usize, usize) {
 
 /// The requests of a dump of them, with the tokens of the case.
 fn dumped(values: &Named, model: &Model) -> Result<Vec<Dumped>, String> {
+    dumped_as(values, (Storage::F32, Dtype::F32), None, model)
+}
+
+/// The same, stored in a type whose bits are called another one's, and computed in some precision, if that is said.
+fn dumped_as(
+    values: &Named,
+    (storage, dtype): (Storage, Dtype),
+    precision: Option<&str>,
+    model: &Model,
+) -> Result<Vec<Dumped>, String> {
     let held = values.iter().map(|(name, Values { shape, of })| {
-        let tensor = Tensor::stored(Storage::F32, shape.as_slice(), of.iter().copied()).expect("as many");
+        let tensor = Tensor::stored(storage, shape.as_slice(), of.iter().copied()).expect("as many");
         let bytes = Held::new(tensor.bytes().to_vec());
-        HeldTensor { name: name.clone(), dtype: Dtype::F32, shape: shape.clone(), bytes }
+        HeldTensor { name: name.clone(), dtype, shape: shape.clone(), bytes }
     });
     let dump = Dump::of_tensors("dump", held, None).expect("it has tensors");
     let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
     let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let given = Given { tokens: Some(text), ..Given::default() };
+    let given = Given { tokens: Some(text), precision: precision.map(str::to_owned), ..Given::default() };
     Dumped::of(dump, &given, model).map_err(|refused| refused.to_string())
 }
 
@@ -125,9 +136,13 @@ fn precision(values: &Named) -> RoundingContract {
 /// The same, or why it is refused.
 fn try_judged(values: &Named) -> Result<(usize, usize), String> {
     let model = model();
-    let requests = dumped(values, &model)?;
-    let [dumped] = &requests[..] else { panic!("one request") };
-    let comparison = dumped.comparison(&model);
+    judged_of(&dumped(values, &model)?, &model)
+}
+
+/// The same of what is read.
+fn judged_of(requests: &[Dumped], model: &Model) -> Result<(usize, usize), String> {
+    let [dumped] = requests else { panic!("one request") };
+    let comparison = dumped.comparison(model);
     let layers = 0..model.checkpoint.config().num_hidden_layers;
     let reference = comparison.model().expect("it fits");
     let lenses = [Lens::Local, Lens::Layer, Lens::Global];

@@ -1,6 +1,6 @@
 //! Axes in another order, and some rows alone.
 
-use super::{Named, Values, holds};
+use super::{Named, Values, holds, of_names, try_judged};
 
 const STREAM: [&str; 3] = ["model.embed_tokens", "model.layers.0", "model.layers.1"];
 
@@ -55,4 +55,17 @@ fn some_rows_alone_are_judged_from_all_tokens() {
             holds(&names, some, wrong, 8);
         }
     }
+}
+
+/// Half of the heads: what else the rank has is whole, and so it is no other engine's way to write it.
+#[test]
+fn one_rank_of_two_is_refused() {
+    let names = ["model.layers.0.input_layernorm", "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn"];
+    let mut values = of_names(&names);
+    let whole = &values["model.layers.0.self_attn.q_proj"];
+    let half = whole.shape[2] / 2;
+    let part = whole.rows(half, |_, row| row[..half].to_vec());
+    values.insert("model.layers.0.self_attn.q_proj".to_owned(), part);
+    let refused = try_judged(&values).expect_err("refused");
+    assert!(refused.contains("as one rank of 2 has it, expected all heads"), "{refused}");
 }

@@ -1,6 +1,9 @@
-//! Values that were rounded to a few decimals, as text or by `np.round`.
+//! Values that were rounded to a few decimals, as text or by `np.round`, or whose bits are called those of whole numbers.
 
-use super::{Named, of_names, try_judged};
+use fixtures::Dtype;
+use reference::Storage;
+
+use super::{Named, dumped_as, model, of_names, try_judged};
 
 #[test]
 fn few_decimals_are_refused() {
@@ -16,4 +19,16 @@ fn few_decimals_are_refused() {
         assert!(refused.contains(&problem), "{refused}");
     }
     assert_eq!(try_judged(&of_names(&names)).map(|(faults, _)| faults), Ok(0));
+}
+
+/// `tensor.view(torch.int16).numpy()`, of bf16: whole numbers have no decimals, and are no activations.
+#[test]
+fn the_bits_of_bf16_are_read() {
+    let values = of_names(&["model.layers.0", "model.layers.0.mlp", "model.layers.1", "logits"]);
+    for dtype in [Dtype::U16, Dtype::I16] {
+        let requests = dumped_as(&values, (Storage::Bf16, dtype), None, &model()).expect("it is read");
+        assert_eq!(requests[0].known.contract.shown(), Storage::Bf16);
+        let said = requests[0].values.remarks().concat();
+        assert!(said.contains("are read as the bits of bf16"), "{said}");
+    }
 }

@@ -25,7 +25,7 @@ use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
 use crate::session::rows::{RequestRows, requests};
-use crate::session::told::{are_unknown, told};
+use crate::session::told::{are_unknown, told, told_of_numbers};
 
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
 const LIKE: f64 = 0.6;
@@ -89,7 +89,8 @@ impl Dumped {
             };
         let config = model.checkpoint.config().under(&semantics);
         let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
-        let told = if given.names.is_none() && are_unknown(&values) {
+        let is_nothing_known = values.sites().next().is_none() && !values.reading().unknown.is_empty();
+        let told = if given.names.is_none() && (are_unknown(&values) || is_nothing_known) {
             told(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?
         } else {
             None
@@ -103,6 +104,10 @@ impl Dumped {
         if values.sites().next().is_none() {
             return Err(no_site(&values));
         }
+        if let Some((tensor, ranks)) = values.of_one_rank() {
+            return Err(of_one_rank(&values, &tensor, ranks));
+        }
+        let unnamed = values.unnamed().filter(|_| given.names.is_none());
         let values = match values.normed_last() {
             Some(other) if normed::is_last(&other, model, &config)? => other,
             _ => values,
@@ -120,7 +125,14 @@ impl Dumped {
                 return Ok(if is_nearer { inputs } else { outputs });
             }
             (Some(Ok(inputs)), Err(_)) => return Ok(inputs),
-            (_, outputs) => Dumped::likeliest(outputs, otherwise, understood, model)?,
+            (_, outputs) => match (Dumped::likeliest(outputs, otherwise, &understood, model), unnamed) {
+                (Err(refused), Some(unnamed)) => {
+                    let of = (model, &semantics);
+                    let told = told_of_numbers(&unnamed, given.tokens.as_deref(), of, manifest.as_ref())?;
+                    return told.map_or(Err(refused), understood);
+                }
+                (outputs, _) => outputs?,
+            },
         };
         Dumped::nearest(outputs, others.into_iter().filter_map(|other| understood(other).ok()), model)
     }
@@ -336,6 +348,15 @@ fn no_site(dump: &Sited) -> Failure {
     let are_scores = names.iter().all(|name| name.split('.').any(|part| part == "scores"));
     let help = if are_scores { HELP_SCORES.to_owned() } else { naming() };
     Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(help)
+}
+
+fn of_one_rank(dump: &Sited, tensor: &str, ranks: usize) -> Failure {
+    let (path, shape) = (dump.dump().path().display(), dump.dump().find(tensor).map_or(&[][..], |listed| listed.shape));
+    let problem = format!("{path}: {tensor} is {shape:?}, as one rank of {ranks} has it, expected all heads");
+    Failure::new(problem).help(format!(
+        "dump all ranks, and name a folder with what each of them has, rank-0 to rank-{}: of one alone the rest is not known",
+        ranks - 1
+    ))
 }
 
 fn naming() -> String {

@@ -10,6 +10,7 @@ mod wide;
 use fixtures::Dtype;
 use fixtures::activations::manifest::Manifest;
 use fixtures::names::at::At;
+use fixtures::names::form::as_meant;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use reference::profiles::PROFILES;
@@ -148,7 +149,9 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
     let shown = dump.sites().find(|at| !at.site.is_choice() && dump.dtype(*at).is_some());
     let Some(dtype) = shown.and_then(|at| dump.dtype(at)) else {
         let problem = "nothing that the dump shows has a type that would tell its precision";
-        return Err(Failure::new(problem).help("say with --precision what was rounded, such as bf16"));
+        let help = "say with --precision what was rounded, such as bf16: of choices alone, as of experts, nothing else says whether roundings may \
+                    decide them";
+        return Err(Failure::new(problem).help(help));
     };
     let from = format!("tensors are {dtype}, and every value is 0, infinite or no number");
     Ok(Known { contract: RoundingContract::EAGER_F32, from, is_found: false, coarser: None, unsure: None })
@@ -265,7 +268,7 @@ fn grid(dump: &Sited, at: At) -> Result<Option<Storage>, Failure> {
 /// Values of a site's tensor, the first of them.
 fn first_values(dump: &Sited, at: At) -> Result<Vec<f64>, Failure> {
     let Some(place) = dump.reading().values.get(&at) else { return Ok(Vec::new()) };
-    let tensor = dump.dump().tensor(&place.tensor)?;
+    let tensor = as_meant(dump.dump().tensor(&place.tensor)?, at.site);
     let mut values = vec![0.0_f64; tensor.len().min(LOOKED_AT)];
     tensor.values_into(0, &mut values);
     Ok(values)

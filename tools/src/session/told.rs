@@ -57,7 +57,13 @@ pub(super) fn told(
     let tellers = [Some(values), stacked.as_ref()].into_iter().flatten();
     let tellers = tellers.map(|values| Teller { values, tokens: &tokens, computed: &computed });
     let told = tellers.map(|teller| (teller.values, teller.most_that_are_told()));
-    let (values, most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
+    let (values, mut most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
+    // Of names that are passed over nothing says which tokens fewer rows are of.
+    if !are_unknown(values) {
+        let rows = |shape: &[usize]| shape.iter().product::<usize>() / shape.last().copied().unwrap_or(1).max(1);
+        let has_all = |name: &String| values.dump().find(name).is_some_and(|one| rows(one.shape) == tokens.all.len());
+        most.retain(|(family, _)| family.is_of_layers() || family.tensors.values().all(has_all));
+    }
     if most.is_empty() {
         return Ok(None);
     }
@@ -65,6 +71,22 @@ pub(super) fn told(
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
     let told = most.into_iter().map(|(_, told)| told).collect();
     Ok(Some(values.under_maps(&maps).having_told(told)))
+}
+
+/// A dump of one call whose names are numbers alone, each a list's in a list, that are told by values; `None` where fewer than half are.
+pub(super) fn told_of_numbers(
+    values: &Sited,
+    given: Option<&str>,
+    (model, semantics): (&Model, &Semantics),
+    manifest: Option<&Manifest>,
+) -> Result<Option<Sited>, Failure> {
+    let Some(values) = values.unnamed() else { return Ok(None) };
+    let Some(tokens) = Tokens::of(&values, given, model, manifest)? else { return Ok(None) };
+    let computed = Computed::of(&tokens.all, model, semantics)?;
+    let most = Teller { values: &values, tokens: &tokens, computed: &computed }.most_that_are_told();
+    let are_most = 2 * count(&most) > values.dump().names().count();
+    let told = || most.iter().map(|(_, told)| told.clone()).collect();
+    Ok(are_most.then(|| values.under_families(&most).having_told(told())))
 }
 
 /// How many tensors are told.
