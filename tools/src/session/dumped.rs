@@ -125,7 +125,7 @@ impl Dumped {
                 return Ok(if is_nearer { inputs } else { outputs });
             }
             (Some(Ok(inputs)), Err(_)) => return Ok(inputs),
-            (_, outputs) => match (Dumped::likeliest(outputs, otherwise, &understood, model), unnamed) {
+            (_, outputs) => match (Dumped::likeliest(outputs, otherwise, understood, model), unnamed) {
                 (Err(refused), Some(unnamed)) => {
                     let of = (model, &semantics);
                     let told = told_of_numbers(&unnamed, given.tokens.as_deref(), of, manifest.as_ref())?;
