@@ -104,15 +104,8 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         return Ok(Known { contract, from: stored, is_found: false, coarser: None, unsure: None });
     };
     autocast::require_known(compared, apart, &found)?;
-    let mut unsure = None;
-    if activations == Storage::F32
-        && head::is_alone(dump)
-        && let Some((narrow, why)) = head::found(compared, &found, &plain)?
-    {
-        (found, unsure) = (narrow, Some(why));
-    }
     let is_as_computed = found.contract.saved == Storage::Real;
-    if activations == Storage::F32 && unsure.is_none() && found.contract.autocast == Autocast::Off && is_as_computed {
+    if activations == Storage::F32 && found.contract.autocast == Autocast::Off && is_as_computed {
         found = wide::found(compared, found, &plain)?;
     }
     // In wide types the order of sums alone makes most values others.
@@ -120,11 +113,17 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         found = narrow::found(dump, compared, found, &plain, &types)?;
     }
     if activations == Storage::F32
-        && unsure.is_none()
         && found.contract.saved == Storage::Real
         && !compared.shows(found.contract, plain_f32().contract)?
     {
         found = in_profile(compared, plain_f32())?.unwrap_or(found);
+    }
+    let mut unsure = None;
+    if activations == Storage::F32
+        && !found.contract.narrows()
+        && let Some((narrow, why)) = head::found(dump, compared, &found, &plain)?
+    {
+        (found, unsure) = (narrow, Some(why));
     }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {

@@ -3,6 +3,7 @@
 //! wrong, and nothing tells them apart.
 
 use fixtures::names::sited::Sited;
+use reference::profiles::PROFILES;
 use reference::weights::Weight;
 use reference::{Site, Storage};
 
@@ -14,16 +15,20 @@ use crate::judge::profile::{FoundPrecision, Sought, find};
 /// a narrow type on the way sixteen.
 const RIGHT: f64 = 14.0 / 24.0;
 
-/// The precision in which a head alone is wide, if what was found in f32 is too far from its twin, and why nothing can be concluded
-/// under it.
+/// The precision in which a head alone is wide, if the head alone is shown and what was found in f32 is too far from its twin, and why
+/// nothing can be concluded under it. An engine none of whose profiles is narrow has no such run.
 pub(super) fn found(
+    dump: &Sited,
     compared: &Compared<'_>,
     found: &FoundPrecision,
     plain: &Sought<'_>,
 ) -> Result<Option<(FoundPrecision, String)>, Failure> {
     let head = if compared.config.tie_word_embeddings { Weight::Embedding } else { Weight::LmHead };
     let stored = compared.weights.get(head).map_err(reference::Error::from)?.storage();
-    if found.bits >= RIGHT || !matches!(stored, Storage::Bf16 | Storage::F16) {
+    let engine = dump.reading().engine.to_lowercase();
+    let mut own = PROFILES.iter().filter(|profile| engine.contains(profile.engine)).peekable();
+    let is_wide = own.peek().is_some() && own.all(|profile| profile.contract.activations != stored);
+    if !is_alone(dump) || is_wide || found.bits >= RIGHT || !matches!(stored, Storage::Bf16 | Storage::F16) {
         return Ok(None);
     }
     let narrow = find(compared, &Sought { activations: stored, ..*plain })?;
