@@ -46,7 +46,7 @@ const RANKS: &[&str] = &["ranks=2", "ranks=4", "ranks=8"];
 
 /// With kernels from the hub in place of its modules (`use_kernel_forward_from_hub`), or Liger's, norms, rotation and SwiGLU each
 /// compute in f32 and round once. The model's own code on the hub (`trust_remote_code`) casts routing weights before the experts. With
-/// a fused sum and norm, as Liger's and flashinfer's, norms read the sum before it is stored.
+/// flashinfer's fused sum and norm, norms read the sum before it is stored; Liger's reads it as it is stored.
 const TRANSFORMERS_MODES: &[&[&str]] = &[
     &["attention=eager", "attention=flash"],
     &["gate=stored", "gate=bias", "gate=product"],
@@ -63,8 +63,8 @@ const TRANSFORMERS_MODES: &[&[&str]] = &[
 
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
                                    integrations/moe.py, integrations/hub_kernels.py; the hub's modeling_minimax_m2.py; \
-                                   Liger-Kernel: ops/rms_norm.py, fused_add_rms_norm.py, rope.py, swiglu.py; \
-                                   flashinfer: norm.py, fused_add_rmsnorm; \
+                                   Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
+                                   flashinfer: include/flashinfer/norm.cuh, FusedAddRMSNormKernel; \
                                    torch's scaled_dot_product_attention on a CPU";
 
 /// A model in f32 under `torch.autocast`: linear maps, convolutions, `matmul` and attention cast what they take, also weights, and give

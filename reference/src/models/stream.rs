@@ -38,15 +38,15 @@ impl<T> From<Tracked<T>> for Stream<T> {
     }
 }
 
-/// The stream after a block has added `f`, times `scale`; the stream and f each times a factor.
+/// The stream after a block has added `f`: the stream, f and the sum each times a factor.
 pub(super) fn residual_stream<T: Real>(
     site: Site,
     x: &Stream<T>,
-    ([factors @ .., scale], f): ([f64; 3], &Tracked<T>),
+    (factors, f): ([f64; 3], &Tracked<T>),
     run: &mut Run<'_, T>,
 ) -> Result<Stream<T>, Error> {
     let read = if run.contract.norm_input == NormInput::Fused { x.sum().view() } else { x.stored.view() };
-    let of = |contract: &_| Residual { factors, scale, ..Residual::under(contract) };
+    let of = |contract: &_| Residual { factors, ..Residual::under(contract) };
     let params = of(&run.contract);
     let y = residual(&params, read, f.view())?;
     let unrounded = match run.contract.norm_input {

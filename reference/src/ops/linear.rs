@@ -6,11 +6,11 @@
 //!
 //! - Shapes: x \[n, k\], w \[m, k\], y \[n, m\].
 //! - Dtypes: x, w and y bf16; the sum f32. A precision may have another type for x in products (`operands`), to which the
-//!   caller narrows it; where w is quantized, x may be, too (`inputs`), by the caller.
+//!   caller narrows it; where w is quantized, x may be, too (`inputs`), by the caller. Runs that draw errors may be multiplied side
+//!   by side, in f32 where y has 16 bits: `side_by_side`.
 //! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
 //!   that rounds once with its projections.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
-//!   Runs that draw errors may be multiplied side by side, y's of 16 bits in f32: `side_by_side`.
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 

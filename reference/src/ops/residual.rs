@@ -8,7 +8,8 @@
 //! - Dtypes: x, f and y bf16; the sum f32. A precision may keep the stream, x and y, in another type (`stream`).
 //! - Rounding: R1 at y, to the stream's type.
 //! - Errors: C1 the shapes of x and f are equal.
-//! - Variants: slips of ports: α·x and β·f for x and f, and γ·y for y, rounded as y is; rows of f, or of what it is made of, are never written.
+//! - Variants: slips of ports: α·x and β·f for x and f, and γ·y for y once it is stored, each rounded as y is; rows of f, or of what
+//!   it is made of, are never written.
 //! - Source: spec A17; `MiniMaxM2DecoderLayer.forward` in transformers 5.23.
 
 use ndarray::{Array2, ArrayView2, CowArray, Ix2, Zip};
@@ -21,10 +22,8 @@ use crate::{ContractError, Real, Rounding, RoundingContract};
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
-    /// α and β.
-    pub factors: [f64; 2],
-    /// γ.
-    pub scale: f64,
+    /// α, β and γ.
+    pub factors: [f64; 3],
     /// R1.
     pub output: Rounding,
     /// u of the sum.
@@ -34,15 +33,19 @@ pub struct Residual {
 /// y of x and f.
 pub fn residual<T: Real>(p: &Residual, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), f.dim())?;
-    let [x, f] = [(x, p.factors[0]), (f, p.factors[1])].map(|(x, factor)| p.scaled(x, factor));
-    let y = Zip::from(&x).and(&f).par_map_collect(|&x, &f| p.output.round(x + f)); // R1
-    Ok(p.scaled(y.view(), p.scale).into_owned())
+    Ok(p.scaled(p.sum(x, f).view(), p.factors[2]).into_owned())
 }
 
 impl Residual {
     /// Under a contract.
     pub fn under(contract: &RoundingContract) -> Self {
-        Residual { factors: [1.0; 2], scale: 1.0, output: contract.streamed(), unit: contract.unit() }
+        Residual { factors: [1.0; 3], output: contract.streamed(), unit: contract.unit() }
+    }
+
+    /// y before its factor.
+    fn sum<T: Real>(&self, x: ArrayView2<'_, T>, f: ArrayView2<'_, T>) -> Array2<T> {
+        let [x, f] = [(x, self.factors[0]), (f, self.factors[1])].map(|(x, factor)| self.scaled(x, factor));
+        Zip::from(&x).and(&f).par_map_collect(|&x, &f| self.output.round(x + f)) // R1
     }
 
     /// A term, or y, times its factor.
@@ -55,7 +58,7 @@ impl Residual {
         require(x == f, "residual C1", "shape of f", format!("{f:?}"), format!("{x:?}"))
     }
 
-    /// The errors of both, their factors', one rounding of the sum, and R1.
+    /// The errors of both, those of their factors, one rounding of the sum, R1, and γ's.
     pub fn bound(&self, x: &Tracked<f64>, f: &Tracked<f64>, y: &Array2<f64>) -> ErrorBound {
         let times = |mut error: ErrorBound, x: ArrayView2<'_, f64>, factor: f64| {
             if factor == 1.0 {
@@ -67,14 +70,11 @@ impl Residual {
             error.certain.zip_mut_with(&y, |e, &y| *e += 2.0 * self.unit * (y.abs() + *e));
             error.rounded(y.view(), self.output.storage)
         };
-        let [x, f] =
-            [(x, self.factors[0]), (f, self.factors[1])].map(|(x, by)| times(x.error_or_exact(), x.view(), by));
+        let [alpha, beta, gamma] = self.factors;
+        let sum = if gamma == 1.0 { y.view().into() } else { CowArray::from(self.sum(x.view(), f.view())) };
+        let [x, f] = [(x, alpha), (f, beta)].map(|(x, by)| times(x.error_or_exact(), x.view(), by));
         let mut error = x.plus(&f);
-        if self.scale == 0.0 {
-            return ErrorBound::exact(y.dim());
-        }
-        let sum = y / self.scale;
         error.certain.zip_mut_with(&sum, |e, &y| *e += self.unit * (y.abs() + *e));
-        times(error.rounded(sum.view(), self.output.storage), sum.view(), self.scale)
+        times(error.rounded(sum.view(), self.output.storage), sum.view(), gamma)
     }
 }

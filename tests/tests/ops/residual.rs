@@ -52,12 +52,13 @@ proptest! {
     #[test]
     fn a_device_stays_within_the_bound(
         case in case(),
-        factors in prop::sample::select(vec![[1.0; 2], [3.556_558_820_077_845_5, 1.0], [1.0, 2.0], [0.7, -0.3]]),
-        scale in prop::sample::select(vec![1.0, 1.01, -0.3, 0.0]),
+        terms in prop::sample::select(vec![[1.0; 2], [3.556_558_820_077_845_5, 1.0], [1.0, 2.0], [0.7, -0.3]]),
+        gamma in prop::sample::select(vec![1.0, 1.01, -0.3, 0.0]),
     ) {
-        let p = Residual { factors, scale, ..Residual::under(&case.contract) };
+        let factors = [terms[0], terms[1], gamma];
+        let p = Residual { factors, ..Residual::under(&case.contract) };
         let (x, f) = (case.noise.on(&case.x, 0), case.noise.on(&case.f, 1));
-        let want = oracle(&Residual { factors, scale, ..ideal() }, &case.x, &case.f);
+        let want = oracle(&Residual { factors, ..ideal() }, &case.x, &case.f);
         let got = residual(&p, x.f32().view(), f.f32().view()).expect("good").mapv(f64::from);
         let bound = p.bound(&x.tracked, &f.tracked, &want);
         within(&got, &want, &bound)?;
@@ -72,22 +73,22 @@ fn a_port_may_scale_what_is_added() {
         let p = Residual { factors, ..Residual::under(&RoundingContract::EAGER_BF16) };
         oracle(&p, &array![[x]], &array![[f]])[[0, 0]]
     };
-    assert_eq!(of([3.5, 2.0], 3.0, 0.25), 11.0);
-    assert_eq!(of([1.003_906_25, 1.0], 1.007_812_5, 0.0), 1.015_625);
-    assert_eq!(of([0.0, 1.0], 3.0, 0.25), 0.25);
+    assert_eq!(of([3.5, 2.0, 1.0], 3.0, 0.25), 11.0);
+    assert_eq!(of([1.003_906_25, 1.0, 1.0], 1.007_812_5, 0.0), 1.015_625);
+    assert_eq!(of([0.0, 1.0, 1.0], 3.0, 0.25), 0.25);
 }
 
 /// 1.00586 is 1.0078125 in bf16, three times which is 3.03125 there; three times the sum itself would be 3.015625.
 #[test]
 fn a_port_may_scale_the_sum_as_it_was_stored() {
-    let p = Residual { scale: 3.0, ..Residual::under(&RoundingContract::EAGER_BF16) };
+    let p = Residual { factors: [1.0, 1.0, 3.0], ..Residual::under(&RoundingContract::EAGER_BF16) };
     assert_eq!(oracle(&p, &array![[1.0]], &array![[0.00586]])[[0, 0]], 3.031_25);
 }
 
 /// 256 + 1.5 is 257.5, between the bf16 256 and 258; unrounded it would be 257.5.
 #[test]
 fn r1_rounds_the_sum() {
-    let p = Residual { factors: [1.0; 2], scale: 1.0, output: Rounding::nearest(Storage::Bf16), unit: 0.0 };
+    let p = Residual { factors: [1.0; 3], output: Rounding::nearest(Storage::Bf16), unit: 0.0 };
     assert_eq!(residual(&p, array![[256.0]].view(), array![[1.5]].view()), Ok(array![[258.0]]));
 }
 

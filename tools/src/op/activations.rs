@@ -78,14 +78,14 @@ pub(super) const GELU: Operator = Operator {
 pub(super) const RESIDUAL: Operator = Operator {
     signature: Signature {
         name: "residual",
-        equation: "y = α·x + β·f",
+        equation: "y = γ·(α·x + β·f)",
         inputs: &[X, port("f", "[…, d]")],
-        numbers: &[or("x_factor", 1.0, "α"), or("f_factor", 1.0, "β")],
+        numbers: &[or("x_factor", 1.0, "α"), or("f_factor", 1.0, "β"), or("y_factor", 1.0, "γ")],
         outputs: &[Y],
     },
     compute: |given| {
         let (x, f) = (given.input("x")?, given.input("f")?);
-        let factors = [given.number("x_factor")?, given.number("f_factor")?];
+        let factors = [given.number("x_factor")?, given.number("f_factor")?, given.number("y_factor")?];
         let under = move |contract: &RoundingContract| Residual { factors, ..Residual::under(contract) };
         let y = residual(&under(IDEAL), x.view(), f.view())?;
         Ok(vec![Made::of("y", y, move |contract, y| under(contract).bound(&x, &f, y))])
