@@ -159,13 +159,13 @@ impl Comparison<'_> {
         let mut each = Vec::with_capacity(all.len());
         for some in all.chunks(TOGETHER) {
             progress(all.len() - each.len());
-            let attempt = |added: &Vec<Assumed>| self.attempt(before, added, fault);
-            let some: Vec<_> = some.par_iter().map(attempt).collect::<Result<_, _>>()?;
-            // What brings values within their bounds by making these wide explains none of them.
-            for (tried, far) in some {
+            let attempt = |added: &Vec<Assumed>| {
+                let (tried, far) = self.attempt(before, added, fault)?;
+                // What brings values within their bounds by making these wide explains none of them.
                 let is_explained = tried.as_ref().map_or(Ok(false), |tried| self.is_reproduced(tried, fault))?;
-                each.push((tried.filter(|_| is_explained), far));
-            }
+                Ok::<_, Failure>((tried.filter(|_| is_explained), far))
+            };
+            each.extend(some.par_iter().map(attempt).collect::<Result<Vec<_>, _>>()?);
         }
         Ok(each)
     }
@@ -206,7 +206,7 @@ impl Comparison<'_> {
         let mut attempt = |added: &[Assumed]| {
             let everywhere = self.attempt_quiet(&known, added, first, suspicious)?;
             let alone = first.site.layer().filter(|_| everywhere.is_none());
-            let Some(alone) = alone.and_then(|layer| reach::in_layer(added, layer)) else { return Ok(everywhere) };
+            let Some(alone) = alone.and_then(|layer| reach::in_layers(added, &[layer])) else { return Ok(everywhere) };
             self.attempt_quiet(&known, &alone, first, suspicious)
         };
         let mut tried = Vec::new();

@@ -80,9 +80,9 @@ impl Comparison<'_> {
     }
 }
 
-/// The same in a layer alone, of what is assumed in all and may hold in some; `None` where nothing is.
-pub(super) fn in_layer(added: &[Assumed], layer: usize) -> Option<Vec<Assumed>> {
+/// The same in some layers alone, of what is assumed in all and may hold in some; `None` where nothing is.
+pub(super) fn in_layers(added: &[Assumed], layers: &[usize]) -> Option<Vec<Assumed>> {
     let is_wide = |one: &Assumed| one.layers.is_none() && holds_in_some_layers(&one.change);
-    let within = |one: &Assumed| if is_wide(one) { one.within(Some(vec![layer])) } else { one.clone() };
+    let within = |one: &Assumed| if is_wide(one) { one.within(Some(layers.to_vec())) } else { one.clone() };
     added.iter().any(is_wide).then(|| added.iter().map(within).collect())
 }

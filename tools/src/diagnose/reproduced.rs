@@ -21,8 +21,9 @@ const FINE: f64 = 0.1;
 /// Runs in other orders, whose mean it takes.
 const ORDERS: usize = 3;
 
-/// Values of which so many are expected to be the twin's, at least, tell it.
-const ENOUGH: f64 = 128.0;
+/// Values of which so many are expected to be the twin's, at least, tell it: a right candidate has fewer than a quarter of these by
+/// six standard deviations of chance, √64.
+const ENOUGH: f64 = 64.0;
 
 impl Comparison<'_> {
     /// Whether at the site of a fault values are reproduced as by what is right. What is chosen is judged by its margins alone.
@@ -30,9 +31,6 @@ impl Comparison<'_> {
         let [_, share] = tried.reproduced;
         if self.contract.shown() == Storage::Real || fault.site.is_choice() {
             return Ok(true);
-        }
-        if share.is_none_of_many() {
-            return Ok(false);
         }
         let least = if self.tells_structure() { COARSE } else { FINE };
         if share.equal as f64 >= least * share.count as f64 {

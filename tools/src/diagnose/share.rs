@@ -14,10 +14,6 @@ pub struct Share {
 /// How many more standard deviations of what differs by chance are significant.
 pub(super) const SIGNIFICANT: f64 = 3.0;
 
-/// Of so many values of a right candidate some are its twin's, bit for bit, whatever the order of its sums is: errors of fifty steps
-/// leave one in 50·√(2π) = 125 equal, which is sixteen of these.
-const MANY: usize = 1 << 11;
-
 impl std::ops::AddAssign for Share {
     fn add_assign(&mut self, other: Share) {
         self.count += other.count;
@@ -30,10 +26,5 @@ impl Share {
     pub(super) fn exceeds(self, other: Share) -> bool {
         let unequal = (self.count - self.equal) + (other.count - other.equal);
         self.equal as f64 - other.equal as f64 > SIGNIFICANT * (unequal as f64).sqrt()
-    }
-
-    /// Whether of many values none is the twin's: its errors are larger, or what it computes is not the candidate's.
-    pub(super) fn is_none_of_many(self) -> bool {
-        self.count >= MANY && self.equal == 0
     }
 }

@@ -12,7 +12,7 @@ use super::catalogue::mistake::{Assumed, Change};
 use super::catalogue::operator::in_any_layer;
 use super::catalogue::tensors::TensorChange;
 use super::catalogue::weights::WeightChange;
-use super::reach::holds_in_some_layers;
+use super::reach::{holds_in_some_layers, in_layers};
 use super::search::Bench;
 use super::share::Share;
 use super::view::{View, Viewed};
@@ -85,12 +85,8 @@ pub(super) struct Tried {
 impl Tried {
     /// What was added, where it holds in all layers, in those alone of which more is right, and in one.
     fn narrowed(&self, layer: usize) -> Option<Vec<Assumed>> {
-        let is_wide = |one: &Assumed| one.layers.is_none() && holds_in_some_layers(&one.change);
         let layers: BTreeSet<usize> = self.layers.iter().copied().chain([layer]).collect();
-        let within = |one: &Assumed| {
-            if is_wide(one) { one.within(Some(layers.iter().copied().collect())) } else { one.clone() }
-        };
-        self.added.iter().any(is_wide).then(|| self.added.iter().map(within).collect())
+        in_layers(&self.added, &layers.into_iter().collect::<Vec<_>>())
     }
 }
 

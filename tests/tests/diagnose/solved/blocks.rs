@@ -93,7 +93,9 @@ fn a_block_that_is_never_chosen() {
 
 #[test]
 fn an_index_head_chooses_a_block_less() {
-    let tokens = Golden::embedded().case(M3.case).expect("it is built in").tokens.len();
+    let case = Golden::embedded().case(M3.case).expect("it is built in");
+    let index = case.checkpoint().expect("it is whole").config().index.expect("it has a branch");
+    let (tokens, right) = (case.tokens.len(), index.blocks.top_k);
     let fewer =
         |chosen: &Array2<usize>| {
             let most = chosen.ncols() - 1;
@@ -102,5 +104,5 @@ fn an_index_head_chooses_a_block_less() {
             })
         };
     let said = M3.said_of_choice(Site::Layer(LAYER, LayerSite::Blocks), &fewer);
-    has(&said, "of index head 1 no more than ");
+    has(&said, &format!("of index head 1 no more than {} blocks are chosen, where {right} are right", right - 1));
 }

@@ -102,7 +102,7 @@ pub(super) fn rows(w: &Array2<f64>, each: usize, order: &Order) -> Array2<f64> {
 }
 
 /// "columns 16 to 31", "rows 3 and 5".
-pub(super) fn ranged(what: &str, numbers: &[usize]) -> String {
+pub(in crate::diagnose) fn ranged(what: &str, numbers: &[usize]) -> String {
     match numbers {
         [first, .., last] if numbers.len() >= RUN && last - first + 1 == numbers.len() => {
             format!("{} {first} to {last}", plural(what))

@@ -312,6 +312,12 @@ impl<'a, 'c> Bench<'a, 'c> {
         apart.rows().into_iter().zip(&self.counts).map(|(row, count)| count * row.dot(&row)).collect()
     }
 
+    /// How far each column of the twin is.
+    pub(super) fn off_by_column(&self) -> Vec<f64> {
+        let apart = &self.candidate - &self.twin.computed;
+        (0..apart.ncols()).map(|column| self.product(&apart, &apart, column)).collect()
+    }
+
     /// How far the twin is.
     pub(super) fn off(&self) -> f64 {
         self.distance(&self.twin.computed)

@@ -18,6 +18,7 @@ use super::{Bench, activated, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::part::Part;
 use crate::failure::Failure;
+use crate::judge::way;
 
 /// Rows, at least, by which an input channel is told from all others.
 const ROWS: usize = 8;
@@ -27,8 +28,7 @@ const LEFT: f64 = 0.25;
 
 /// Of each weight on the way whose output channels are the site's own, the element.
 pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
-    let apart = &bench.candidate - &bench.twin.computed;
-    let squares: Vec<f64> = (0..apart.ncols()).map(|column| bench.product(&apart, &apart, column)).collect();
+    let (apart, squares) = (&bench.candidate - &bench.twin.computed, bench.off_by_column());
     let Some(column) = (0..squares.len()).max_by(|a, b| squares[*a].total_cmp(&squares[*b])) else {
         return Ok(Vec::new());
     };
@@ -48,7 +48,12 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
 }
 
 /// The part of a weight whose factor one column tells, with that.
-fn fitted(bench: &Bench<'_, '_>, suspect: Suspect, part: Part, column: usize) -> Result<Option<Assumed>, Failure> {
+pub(super) fn fitted(
+    bench: &Bench<'_, '_>,
+    suspect: Suspect,
+    part: Part,
+    column: usize,
+) -> Result<Option<Assumed>, Failure> {
     let moved = bench.ideal_under(&[bench.assumed(&kinds::SCALED, suspect.times(part.clone(), 1.0 + STEP))])?;
     let derivative = (moved - &bench.ideal) / STEP;
     fit(bench, &Candidate { suspect, part, columns: vec![column], derivative, explained: 0.0, start: 1.0 })
@@ -75,25 +80,12 @@ fn input(bench: &Bench<'_, '_>, apart: ArrayView1<'_, f64>, x: &Array2<f64>) -> 
 
 /// What a weight multiplies, in all steps.
 fn read(bench: &Bench<'_, '_>, of: Weight) -> Result<Option<Array2<f64>>, Failure> {
-    use LayerSite as S;
-    use LayerWeight as L;
-    let (layer, of) = match (of, bench.site.layer()) {
-        (Weight::Layer(_, of), Some(layer)) => (layer, of),
-        (Weight::LmHead, _) => return bench.in_all_steps(Site::FinalNorm),
-        _ => return Ok(None),
-    };
-    let at = |site| bench.in_all_steps(Site::Layer(layer, site));
-    match of {
-        L::QProj | L::KProj | L::VProj | L::IndexQProj | L::IndexKProj => at(S::InputNorm),
-        L::OProj => at(S::Context),
-        L::Gate | L::Dense(Projection::Gate | Projection::Up) | L::Shared(Projection::Gate | Projection::Up) => {
-            at(S::PostAttentionNorm)
-        }
-        L::Dense(Projection::Down) => at(S::DenseGateUp)?.map(|both| activated::of(bench, &both)).transpose(),
-        L::Shared(Projection::Down) => at(S::SharedGateUp)?.map(|both| activated::of(bench, &both)).transpose(),
-        L::Expert(expert, Projection::Down) => of_expert(bench, layer, expert),
-        _ => Ok(None),
+    if let (Weight::Layer(_, LayerWeight::Expert(expert, Projection::Down)), Some(layer)) = (of, bench.site.layer()) {
+        return of_expert(bench, layer, expert);
     }
+    let Some(product) = suspects::product_with(bench, of) else { return Ok(None) };
+    let [input] = way::inputs(product)[..] else { return Ok(None) };
+    bench.in_all_steps(input)?.map(|x| activated::of(bench, product, x)).transpose()
 }
 
 /// What an expert's output projection multiplies, times how much the expert counts: 0 for tokens that did not choose it. Where each

@@ -8,7 +8,7 @@ use reference::weights::Weight;
 
 use super::factor::{Candidate, STEP, fit};
 use super::suspects::Suspect;
-use super::{Bench, kinds};
+use super::{Bench, element, kinds};
 use crate::diagnose::catalogue::mistake::Assumed;
 use crate::diagnose::catalogue::part::Part;
 use crate::failure::Failure;
@@ -49,32 +49,23 @@ pub(super) fn search(bench: &Bench<'_, '_>) -> Result<Vec<Assumed>, Failure> {
     if rows.is_empty() || rows.len() > TOKENS {
         return Ok(Vec::new());
     }
-    let of_one =
-        if let [token] = rows.iter().copied().collect::<Vec<_>>()[..] { element(bench, token)? } else { Vec::new() };
+    let elements =
+        if let [token] = rows.iter().copied().collect::<Vec<_>>()[..] { of_one(bench, token)? } else { Vec::new() };
     let zero = EMBEDDING.times(Part::Rows(rows.into_iter().collect()), 0.0);
-    Ok(of_one.into_iter().chain([bench.assumed(&kinds::ZERO, zero)]).collect())
+    Ok(elements.into_iter().chain([bench.assumed(&kinds::ZERO, zero)]).collect())
 }
 
 /// Elements of a token's row times a factor, in the channels that are off the most.
-fn element(bench: &Bench<'_, '_>, token: usize) -> Result<Vec<Assumed>, Failure> {
-    let apart = &bench.candidate - &bench.twin.computed;
-    if apart.ncols() != bench.config().hidden_size {
+fn of_one(bench: &Bench<'_, '_>, token: usize) -> Result<Vec<Assumed>, Failure> {
+    let squares = bench.off_by_column();
+    if squares.len() != bench.config().hidden_size {
         return Ok(Vec::new());
     }
-    let squares: Vec<f64> = (0..apart.ncols()).map(|column| bench.product(&apart, &apart, column)).collect();
     let mut columns: Vec<usize> = (0..squares.len()).collect();
     columns.sort_by(|a, b| squares[*b].total_cmp(&squares[*a]));
-    columns.truncate(CHANNELS);
-    let mut found = Vec::new();
-    for column in columns {
+    let found = columns.into_iter().take(CHANNELS).map(|column| {
         let part = Part::Element(token, column);
-        let moved = bench.ideal_under(&[bench.assumed(&kinds::SCALED, EMBEDDING.times(part.clone(), 1.0 + STEP))])?;
-        let derivative = (moved - &bench.ideal) / STEP;
-        let columns = vec![column];
-        found.extend(fit(
-            bench,
-            &Candidate { suspect: EMBEDDING, part, columns, derivative, explained: 0.0, start: 1.0 },
-        )?);
-    }
-    Ok(found)
+        element::fitted(bench, EMBEDDING, part, column)
+    });
+    Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }

@@ -52,6 +52,12 @@ pub(super) fn of(bench: &Bench<'_, '_>) -> Vec<Suspect> {
         .collect()
 }
 
+/// The operator on the way to a site that multiplies by a tensor.
+pub(super) fn product_with(bench: &Bench<'_, '_>, of: Weight) -> Option<Site> {
+    let config = bench.config();
+    bench.suspects.iter().copied().find(|site| multiplied(*site, &config).contains(&of))
+}
+
 /// So many of the experts that tokens were sent to, those first beside whose tokens the least is off.
 pub(super) fn standing_out(bench: &Bench<'_, '_>, most: usize) -> Vec<usize> {
     let (chosen, Some(experts)) = (chosen(bench), &bench.twin.experts) else { return Vec::new() };

@@ -54,7 +54,7 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> 
         None => bench.shown_in_all_steps(input)?,
     };
     let Some(x) = x else { return Ok(None) };
-    let x = if is_activated(site) { activated::of(bench, &x)? } else { x };
+    let x = activated::of(bench, site, x)?;
     let (w, b) = bench.with_model(|model| {
         let dense = |of: &Weight| Ok(model.weights().get(*of).map_err(Error::from)?.dense::<f64>());
         let tensors: Vec<Array2<f64>> = weights.iter().map(dense).collect::<Result<_, Failure>>()?;
@@ -120,11 +120,6 @@ fn tensors(site: Site, bench: &Bench<'_, '_>) -> (Vec<Weight>, Option<Weight>) {
         _ => &[],
     };
     (of.iter().map(|of| Weight::Layer(layer, *of)).collect(), None)
-}
-
-/// Whether a product reads an activation of what is shown before it.
-fn is_activated(site: Site) -> bool {
-    matches!(site, Site::Layer(_, LayerSite::DenseDown | LayerSite::SharedDown))
 }
 
 impl Product<'_, '_, '_> {

@@ -11,9 +11,9 @@ use ndarray::{Array1, Array2, s};
 
 use super::heads::Heads;
 use super::ways::is_row;
+use crate::diagnose::catalogue::order::ranged;
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::least_squares;
-use crate::diagnose::search::solved::listed;
 use crate::diagnose::search::solved::solution::Solution;
 
 /// Equations for each number, at least.
@@ -60,16 +60,11 @@ pub(super) fn solve(heads: &Heads, rows: &[usize], bench: &Bench<'_, '_>) -> Opt
     kinds.dedup();
     let told = |times: &f64| {
         let which: Vec<usize> = (0..counts.len()).filter(|head| counts[*head] == *times).collect();
-        let noun = if which.len() == 1 { "head" } else { "heads" };
         let how =
             if *times == 0.0 { "nothing is added".to_owned() } else { format!("the output is added {times} times") };
-        format!("of {noun} {} {how}", listed::ranges(&which))
+        format!("of {} {how}", ranged("head", &which))
     };
     let all: Vec<String> = kinds.iter().map(told).collect();
-    let place = match rows {
-        _ if rows.len() == bench.candidate.nrows() => "for all tokens".to_owned(),
-        [row] => format!("for token {row}"),
-        _ => format!("for tokens {}", listed::ranges(rows)),
-    };
-    Some(Solution::new(vec![format!("{} {place}", all.join(", "))], values))
+    let place = if rows.len() == bench.candidate.nrows() { "all tokens".to_owned() } else { ranged("token", rows) };
+    Some(Solution::new(vec![format!("{} for {place}", all.join(", "))], values))
 }

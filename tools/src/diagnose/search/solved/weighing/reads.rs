@@ -117,12 +117,12 @@ fn each(from: Vec<Whose>, of: Of, run: Run) -> impl Iterator<Item = Reading> {
     })
 }
 
-/// Runs of keys that may be read otherwise: from the first token that is off, or of the first call, its last, or of those behind it.
+/// Runs of keys that may be read otherwise: from the first token that is off, or of the first call, or of those behind it.
 fn runs(rows: &[usize], bench: &Bench<'_, '_>) -> Vec<Run> {
     let (n, first) = (bench.candidate.nrows(), rows.iter().min().copied().unwrap_or_default());
     let call = bench.calls().first().copied().filter(|call| *call < n).unwrap_or(n);
     let mut runs = Vec::new();
-    for from in [first, 0, call, call.saturating_sub(1)] {
+    for from in [first, 0, call] {
         for to in [n, call, from + 1] {
             let run = Run { from, to };
             if from < to && to <= n && run.len() < n && !runs.contains(&run) {
