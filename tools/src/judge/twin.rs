@@ -47,14 +47,10 @@ impl<'m> Twin<'m> {
         Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
     }
 
-    /// One that predicts nothing, and says how choices stand, too: it tells precisions apart.
-    pub(crate) fn alone(model: &'m Decoder<'m>, contract: RoundingContract) -> Self {
-        Twin { replays: Vec::new(), ..Twin::new(model, contract) }
-    }
-
-    /// One that predicts how many values are others by so few runs in other orders that nothing else is told by them.
-    pub(crate) fn of_few_orders(model: &'m Decoder<'m>, contract: RoundingContract, orders: usize) -> Self {
-        Twin { replays: vec![State::new(model); orders], ..Twin::alone(model, contract) }
+    /// One that predicts how many values are others by so few runs in other orders, and nothing by none, and says how choices stand, too:
+    /// it tells precisions apart.
+    pub(crate) fn beside(model: &'m Decoder<'m>, contract: RoundingContract, orders: usize) -> Self {
+        Twin { replays: vec![State::new(model); orders], ..Twin::new(model, contract) }
     }
 
     /// Goes on from a candidate's residual stream.

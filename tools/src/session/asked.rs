@@ -54,7 +54,7 @@ pub(super) struct Subject<'a> {
     /// What else the reader should know.
     pub(super) notes: Vec<String>,
     /// Why nothing can be concluded, though no comparison finds a fault.
-    pub(super) untold: Option<String>,
+    pub(super) unsure: Option<String>,
     /// The prompt, and what the candidate decoded after it.
     pub(super) prompt: &'a Prompt,
     /// Whether the candidate's passes begin at the first position.
@@ -235,7 +235,7 @@ fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
         layers: config.num_hidden_layers,
         head_dim: config.head_dim,
         notes: model.readings(&semantics).into_iter().chain(subject.notes.iter().cloned()).collect(),
-        untold: subject.untold.clone(),
+        unsure: subject.unsure.clone(),
         command: asked.command.clone(),
     }
 }

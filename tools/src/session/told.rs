@@ -45,25 +45,17 @@ pub(super) fn are_unknown(dump: &Sited) -> bool {
 pub(super) fn told(
     values: &Sited,
     given: Option<&str>,
-    (model, semantics): (&Model, &Semantics),
+    reading: (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
-    let Some(tokens) = Tokens::of(values, given, model, manifest)? else { return Ok(None) };
-    let computed = Computed::of(&tokens.all, model, semantics)?;
+    let Some(known) = Known::of(values, given, reading, manifest)? else { return Ok(None) };
     let stacked = match values.unstacked() {
         Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
         stacked => stacked,
     };
     let tellers = [Some(values), stacked.as_ref()].into_iter().flatten();
-    let tellers = tellers.map(|values| Teller { values, tokens: &tokens, computed: &computed });
-    let told = tellers.map(|teller| (teller.values, teller.most_that_are_told()));
-    let (values, mut most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
-    // Of names that are passed over nothing says which tokens fewer rows are of.
-    if !are_unknown(values) {
-        let rows = |shape: &[usize]| shape.iter().product::<usize>() / shape.last().copied().unwrap_or(1).max(1);
-        let has_all = |name: &String| values.dump().find(name).is_some_and(|one| rows(one.shape) == tokens.all.len());
-        most.retain(|(family, _)| family.is_of_layers() || family.tensors.values().all(has_all));
-    }
+    let told = tellers.map(|values| (values, known.teller(values).most_that_are_told()));
+    let (values, most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
     if most.is_empty() {
         return Ok(None);
     }
@@ -73,17 +65,15 @@ pub(super) fn told(
     Ok(Some(values.under_maps(&maps).having_told(told)))
 }
 
-/// A dump of one call whose names are numbers alone, each a list's in a list, that are told by values; `None` where fewer than half are.
+/// A dump of one call of whose names, numbers alone, nothing is known, that are told by values; `None` where fewer than half are.
 pub(super) fn told_of_numbers(
     values: &Sited,
     given: Option<&str>,
-    (model, semantics): (&Model, &Semantics),
+    reading: (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
-    let Some(values) = values.unnamed() else { return Ok(None) };
-    let Some(tokens) = Tokens::of(&values, given, model, manifest)? else { return Ok(None) };
-    let computed = Computed::of(&tokens.all, model, semantics)?;
-    let most = Teller { values: &values, tokens: &tokens, computed: &computed }.most_that_are_told();
+    let Some(known) = Known::of(values, given, reading, manifest)? else { return Ok(None) };
+    let most = known.teller(values).most_that_are_told();
     let are_most = 2 * count(&most) > values.dump().names().count();
     let told = || most.iter().map(|(_, told)| told.clone()).collect();
     Ok(are_most.then(|| values.under_families(&most).having_told(told())))
@@ -108,6 +98,29 @@ fn keep_nearest(found: &mut Vec<(Family, Told)>) {
         }
     }
     found.retain(|one| sites(one).iter().all(|site| one.1.apart <= FURTHER * nearest[site]));
+}
+
+/// What a request was fed, and what the reference computes of it.
+struct Known {
+    tokens: Tokens,
+    computed: Computed,
+}
+
+impl Known {
+    fn of(
+        values: &Sited,
+        given: Option<&str>,
+        (model, semantics): (&Model, &Semantics),
+        manifest: Option<&Manifest>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(tokens) = Tokens::of(values, given, model, manifest)? else { return Ok(None) };
+        let computed = Computed::of(&tokens.all, model, semantics)?;
+        Ok(Some(Known { tokens, computed }))
+    }
+
+    fn teller<'a>(&'a self, values: &'a Sited) -> Teller<'a> {
+        Teller { values, known: self }
+    }
 }
 
 /// All that a request was fed, as far as that is known, so many of them its prompt's.
@@ -138,8 +151,7 @@ impl Tokens {
 /// Tells what families are.
 struct Teller<'a> {
     values: &'a Sited,
-    tokens: &'a Tokens,
-    computed: &'a Computed,
+    known: &'a Known,
 }
 
 impl Teller<'_> {
@@ -160,12 +172,13 @@ impl Teller<'_> {
         let columns = *self.values.dump().find(first)?.shape.last()?;
         let mut found: Vec<(f64, Meant)> = Vec::new();
         let mut read: BTreeMap<_, Option<Array2<f64>>> = BTreeMap::new();
-        for meant in self.computed.sites(columns).flat_map(|site| ways(family, site, &self.computed.config)) {
+        for meant in self.known.computed.sites(columns).flat_map(|site| ways(family, site, &self.known.computed.config))
+        {
             if found.iter().any(|(_, other)| *other == meant) {
                 continue;
             }
             let each = self.members(family, meant).map(|(number, site)| {
-                let key = (number, site.shape(&self.computed.config, Extent::new(1, 1)), site.has_heads());
+                let key = (number, site.shape(&self.known.computed.config, Extent::new(1, 1)), site.has_heads());
                 let shown = read.entry(key).or_insert_with(|| self.read(&family.tensors[&number], site));
                 shown.as_ref().map_or(f64::INFINITY, |shown| self.apart(&in_order(site, shown.clone()), site))
             });
@@ -175,7 +188,7 @@ impl Teller<'_> {
         found.retain(|(apart, _)| !apart.is_nan());
         found.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         let (apart, meant) = *found.first()?;
-        let expected = |meant| self.members(family, meant).map(|(_, site)| &self.computed.values[&site]);
+        let expected = |meant| self.members(family, meant).map(|(_, site)| &self.known.computed.values[&site]);
         let next = found.iter().find(|(_, other)| !expected(meant).eq(expected(*other)));
         let near = if family.is_of_layers() { NEAR } else { NEAR_ALONE };
         let is_clear = apart <= near && next.is_none_or(|(next, _)| FURTHER * apart <= *next);
@@ -186,7 +199,7 @@ impl Teller<'_> {
     fn members(&self, family: &Family, meant: Meant) -> impl Iterator<Item = (usize, Site)> {
         let numbers = family.tensors.keys().copied();
         let sites = numbers.filter_map(move |number| Some((number, meant.site(number)?)));
-        sites.filter(|(_, site)| self.computed.values.contains_key(site)).take(MEMBERS)
+        sites.filter(|(_, site)| self.known.computed.values.contains_key(site)).take(MEMBERS)
     }
 
     /// The rows of a tensor's first list, as those of a site.
@@ -204,13 +217,13 @@ impl Teller<'_> {
     /// How far rows are from those of a site, in parts of their size: of the first of them, or of the last of the prompt or of all. Few
     /// values, or such as are all the same, as a single expert's weights are 1, are far from everything.
     fn apart(&self, shown: &Array2<f64>, site: Site) -> f64 {
-        let computed = &self.computed.values[&site];
+        let computed = &self.known.computed.values[&site];
         if shown.len() < FEWEST || shown.iter().all(|x| *x == shown[(0, 0)]) {
             return f64::INFINITY;
         }
         let all = computed.nrows();
         let first = (0, 0, shown.nrows().min(all));
-        let last = [self.tokens.prompt, self.tokens.all.len()].map(|end| {
+        let last = [self.known.tokens.prompt, self.known.tokens.all.len()].map(|end| {
             let count = shown.nrows().min(end);
             (shown.nrows() - count, end - count, count)
         });

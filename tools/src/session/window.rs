@@ -120,8 +120,8 @@ pub(super) fn of_rows(
     let off = beside.off();
     let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
     beside.require_run(nearest)?;
-    let others = off.iter().enumerate().filter(|(other, _)| *other != first);
-    if nearest > NEARER || others.into_iter().any(|(_, off)| nearest > NEARER * off) {
+    let mut others = off.iter().enumerate().filter(|(other, _)| *other != first);
+    if nearest > NEARER || others.any(|(_, off)| nearest > NEARER * off) {
         return Ok(None);
     }
     if *rows > tokens.len() {

@@ -30,9 +30,9 @@ pub(super) fn found(
         |(storage, sites): &(Storage, Vec<At>)| *storage == Storage::F32 && sites.iter().any(|at| is_stream(at.site));
     // A stream that is shown in f32 beside what is narrow was kept so, unless something else is clearly nearer.
     let has_wide_stream = types.iter().any(is_wide);
-    let (streamed, more) = (Sought { stream: Storage::F32, ..*plain }, if has_wide_stream { MORE } else { 0.0 });
-    if has_wide_stream && let Some(streamed) = find(compared, &streamed)? {
-        found = if found.bits > streamed.bits + MORE { found } else { streamed };
+    let more = if has_wide_stream { MORE } else { 0.0 };
+    if has_wide_stream {
+        found = or_of(compared, found, &Sought { stream: Storage::F32, ..*plain }, -MORE)?;
     }
     if found.share < OWN {
         for computed in
@@ -54,29 +54,33 @@ pub(super) fn found(
     let saved = Sought { saved: activations, ..*plain };
     let is_router = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
     if is_as_computed && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
-        found = or_of(compared, found, &saved)?;
+        found = or_of(compared, found, &saved, MORE)?;
     }
     let streamed = Sought { stream: Storage::F32, ..saved };
     if has_wide_stream {
         return Ok(found);
     }
     if is_off(compared, &found, is_stream)? {
-        found = or_of(compared, found, &streamed)?;
+        found = or_of(compared, found, &streamed, MORE)?;
     }
     // Norms that read a sum before it is stored may as well read a stream that is kept wide, and is not the sum that is shown.
     let is_sum = |site| is_sum_of_shown(compared, site);
     if found.contract.norm_input == NormInput::Sum
         && compared.agreement_at(found.contract, is_sum)?.is_some_and(|(share, _)| share < EXACT)
     {
-        let other = find(compared, &streamed)?.filter(|other| other.bits > found.bits - MORE);
-        found = other.unwrap_or(found);
+        found = or_of(compared, found, &streamed, -MORE)?;
     }
     Ok(found)
 }
 
-/// What was found, or what is sought besides, if clearly more bits agree with that.
-fn or_of(compared: &Compared<'_>, found: FoundPrecision, sought: &Sought<'_>) -> Result<FoundPrecision, Failure> {
-    let other = find(compared, sought)?.filter(|other| other.bits > found.bits + MORE);
+/// What was found, or what is sought besides, if so much more bits agree with that.
+fn or_of(
+    compared: &Compared<'_>,
+    found: FoundPrecision,
+    sought: &Sought<'_>,
+    more: f64,
+) -> Result<FoundPrecision, Failure> {
+    let other = find(compared, sought)?.filter(|other| other.bits > found.bits + more);
     Ok(other.unwrap_or(found))
 }
 
