@@ -52,7 +52,7 @@ fn report() -> Report {
             layers: LAYERS,
             head_dim: 128,
             notes: vec![format!("names that are not known: {HOSTILE}")],
-            untold: None,
+            unsure: None,
             command: format!("parity verify models/deep {HOSTILE}.safetensors --tokens @prompt.json"),
         },
         sites: local.chain(others.map(|(lens, site)| site_report(lens, site))).collect(),

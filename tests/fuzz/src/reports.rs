@@ -72,7 +72,7 @@ fn with(text: &str, number: f64) -> Report {
         layers: MODEL.num_hidden_layers,
         head_dim: MODEL.head_dim,
         notes: vec![text.to_owned()],
-        untold: None,
+        unsure: None,
         command: text.to_owned(),
     };
     let found = Found::of(sites);

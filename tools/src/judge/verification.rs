@@ -133,7 +133,7 @@ impl Verification<'_> {
 
     /// The same, where so many runs in other orders predict how many values are others.
     pub(crate) fn agreements_beside(&self, orders: usize) -> Result<Vec<(At, Agreement)>, Failure> {
-        let mut twin = Twin::of_few_orders(self.model, self.contract, orders);
+        let mut twin = Twin::beside(self.model, self.contract, orders);
         let mut agreements = Vec::new();
         self.each_phase(|phase, pass, loaded, stream| {
             if let Some(stream) = stream {

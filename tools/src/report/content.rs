@@ -53,7 +53,7 @@ pub struct Report {
 pub enum Conclusion {
     /// No fault, and nothing suspicious.
     Pass,
-    /// No comparison says anything, as bounds are above the signal; or values that could be are not told.
+    /// No comparison says anything, as bounds are above the signal; or it is open what was compared.
     Inconclusive,
     /// No fault, but values that are further off than independent roundings come.
     Suspicious,
@@ -100,7 +100,7 @@ impl Report {
             Conclusion::Fail
         } else if self.count(Verdict::Suspicious) > 0 {
             Conclusion::Suspicious
-        } else if self.header.untold.is_some() || self.says_nothing() {
+        } else if self.header.unsure.is_some() || self.says_nothing() {
             Conclusion::Inconclusive
         } else {
             Conclusion::Pass
@@ -117,8 +117,8 @@ impl Report {
         if self.conclusion() != Conclusion::Inconclusive {
             return None;
         }
-        if let Some(untold) = &self.header.untold {
-            return Some(untold.clone());
+        if let Some(unsure) = &self.header.unsure {
+            return Some(unsure.clone());
         }
         let why = self.sites.iter().find_map(|site| site.note.as_deref());
         Some(format!(

@@ -38,7 +38,7 @@ pub struct Header {
     pub notes: Vec<String>,
     /// Why nothing can be concluded, though no comparison finds a fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub untold: Option<String>,
+    pub unsure: Option<String>,
     /// The command that was run, or the call that was made in Python, without what restricts it to sites.
     pub command: String,
 }
