@@ -41,11 +41,27 @@ enum Kind {
     Positive,
     /// Whole numbers up to 15, whose sums are exact.
     Whole,
-    /// Products that are subnormal, or vanish, in f32.
+    /// Products that are subnormal, or vanish, in f32; where exponents are too few for that, of subnormal factors.
     Tiny,
     /// Any bits at all: infinities and NaN among them.
     Any,
 }
+
+/// How a factor's bits are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Format {
+    /// Bits of the exponent.
+    exponent: u32,
+    /// Bits of the significand.
+    fraction: u32,
+}
+
+/// Factors of products: their names, the entries that multiply them, and from which compute capability on there are such.
+const FORMATS: [(&str, &str, Format, (i32, i32)); 3] = [
+    ("bf16", "multiply", Format { exponent: 8, fraction: 7 }, (8, 0)),
+    ("f16", "multiply_f16", Format { exponent: 5, fraction: 10 }, (8, 0)),
+    ("e4m3", "multiply_e4m3", Format { exponent: 4, fraction: 3 }, (8, 9)),
+];
 
 const KINDS: [(Kind, &str); 7] = [
     (Kind::Whole, "whole numbers"),
@@ -65,7 +81,7 @@ pub fn load(gpu: &Gpu) -> Result<(), Error> {
     }
 }
 
-/// Runs each instruction, on inputs that are the same everywhere.
+/// Runs each instruction that the device has, on inputs that are the same everywhere.
 pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
     load(gpu)?;
     let mut all = Vec::new();
@@ -92,8 +108,11 @@ pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
     all.push(copies(gpu)?);
     all.push(atomics(gpu)?);
     all.push(rounding(gpu)?);
-    for (kind, what) in KINDS {
-        all.push(named(&format!("mma bf16, {what}"), products(gpu, kind)?));
+    let capability = gpu.limits()?.capability;
+    for (name, entry, format, from) in FORMATS {
+        for (kind, what) in KINDS.into_iter().filter(|_| capability >= from) {
+            all.push(named(&format!("mma {name}, {what}"), products(gpu, entry, format, kind)?));
+        }
     }
     Ok(all)
 }
@@ -129,44 +148,73 @@ fn rounding(gpu: &Gpu) -> Result<Given, Error> {
 }
 
 /// c + a·bᵀ of one kind.
-fn products(gpu: &Gpu, kind: Kind) -> Result<Vec<u32>, Error> {
+fn products(gpu: &Gpu, entry: &str, format: Format, kind: Kind) -> Result<Vec<u32>, Error> {
     let mut draw = Draw(3);
     let dim = (PRODUCTS * TILE, TILE);
-    let mut factors = || Array2::from_shape_simple_fn(dim, || bf16::from_bits(kind.factor(&mut draw)));
+    let mut factors = || Array2::from_shape_simple_fn(dim, || bf16::from_bits(kind.word(format, &mut draw)));
     let (a, b) = (gpu.upload(factors().view())?, gpu.upload(factors().view())?);
-    let c = gpu.upload(Array2::from_shape_simple_fn(dim, || f32::from_bits(kind.accumulator(&mut draw))).view())?;
+    let accumulator = || f32::from_bits(kind.accumulator(format, &mut draw));
+    let c = gpu.upload(Array2::from_shape_simple_fn(dim, accumulator).view())?;
     let blocks = u32::try_from(PRODUCTS).expect("a small number");
-    launch(gpu, "multiply", ((blocks, 1), 32), &[address(&a), address(&b), address(&c)], None)?;
+    launch(gpu, entry, ((blocks, 1), 32), &[address(&a), address(&b), address(&c)], None)?;
     Ok(gpu.download(&c)?.iter().map(|c| c.to_bits()).collect())
 }
 
+impl Format {
+    fn bias(self) -> i32 {
+        (1 << (self.exponent - 1)) - 1
+    }
+
+    fn of(self, sign: u32, exponent: i32, fraction: u32) -> u16 {
+        let exponent = exponent.clamp(0, 2 * self.bias()).cast_unsigned();
+        let sign = sign << (self.exponent + self.fraction);
+        u16::try_from(sign | exponent << self.fraction | fraction & ((1 << self.fraction) - 1)).expect("16 bits")
+    }
+
+    /// A whole number of few bits.
+    fn whole(self, x: i32) -> u16 {
+        let sign = u32::from(x < 0);
+        match x.unsigned_abs().checked_ilog2() {
+            None => 0,
+            Some(log) => self.of(sign, self.bias() + log.cast_signed(), x.unsigned_abs() << self.fraction >> log),
+        }
+    }
+}
+
 impl Kind {
-    /// The bits of a bf16.
-    fn factor(self, draw: &mut Draw) -> u16 {
+    /// As many factors as 16 bits hold.
+    fn word(self, format: Format, draw: &mut Draw) -> u16 {
+        let one = self.factor(format, draw);
+        if format.exponent + format.fraction < 8 { one | self.factor(format, draw) << 8 } else { one }
+    }
+
+    /// The bits of a factor.
+    fn factor(self, format: Format, draw: &mut Draw) -> u16 {
         let bits = draw.bits();
-        let of = |sign: u32, exponent: i32| {
-            u16::try_from(sign << 15 | exponent.cast_unsigned() << 7 | bits >> 16 & 0x7f).expect("16 bits")
-        };
+        let of = |sign: u32, exponent: i32| format.of(sign, exponent, bits >> 16);
+        let is_wide = format.exponent == 8;
         match self {
             Kind::Spread(_) if bits.is_multiple_of(8) => 0,
-            Kind::Spread(most) => of(bits >> 31, 127 + draw.within(most)),
-            Kind::Positive => of(0, 127 + draw.within(2)),
-            Kind::Whole => bf16::from_f32((bits % 31) as f32 - 15.0).to_bits(),
-            Kind::Tiny => of(bits >> 31, 60 + draw.within(8)),
-            Kind::Any => u16::try_from(bits >> 16).expect("16 bits"),
+            Kind::Spread(most) => of(bits >> 31, format.bias() + draw.within(most)),
+            Kind::Positive => of(0, format.bias() + draw.within(2)),
+            Kind::Whole => format.whole((bits % 31).cast_signed() - 15),
+            Kind::Tiny => of(bits >> 31, if is_wide { 60 + draw.within(8) } else { draw.within(2) }),
+            Kind::Any => u16::try_from(bits >> (31 - format.exponent - format.fraction)).expect("16 bits"),
         }
     }
 
     /// The bits of an f32.
-    fn accumulator(self, draw: &mut Draw) -> u32 {
+    fn accumulator(self, format: Format, draw: &mut Draw) -> u32 {
         let bits = draw.bits();
         let of = |exponent: i32| bits & 0x807f_ffff | exponent.cast_unsigned() << 23;
+        // A product of factors with the smallest exponent.
+        let tiny = if format.exponent == 8 { 9 } else { 127 - 2 * format.bias() };
         match self {
             Kind::Spread(_) if bits.is_multiple_of(8) => 0,
             Kind::Spread(most) => of(127 + draw.within(2 * most)),
             Kind::Positive => of(127 + draw.within(4)) & 0x7fff_ffff,
             Kind::Whole => ((bits % 2001) as f32 - 1000.0).to_bits(),
-            Kind::Tiny => of((9 + draw.within(9)).max(0)),
+            Kind::Tiny => of((tiny + draw.within(9)).max(0)),
             Kind::Any => bits,
         }
     }

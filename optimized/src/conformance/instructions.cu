@@ -155,13 +155,32 @@ extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
     }
 }
 
-// One step of the tensor core in each block: c += a·bᵀ for a, b [blocks][16][16] in bf16 and c [blocks][16][16] in f32, by
-// one warp.
-extern "C" __global__ void multiply(const uint16* a, const uint16* b, float* c) {
+// One step of the tensor core in each block, by one warp: c += a·bᵀ for a and b [blocks][16, 32 bytes] and c [blocks][16][16] in
+// f32.
+template <class Mma>
+DEVICE void multiply_in_block(const uint16* a, const uint16* b, float* c, Mma mma) {
     SHARED_MEMORY(Factors, shared);
     const int first = 256 * blockIdx.x;
-    multiply_once(shared, a + first, b + first, c + first,
-                  [](float (&d)[1][2][4], const uint32 (&rows)[1][4], const uint32 (&columns)[1][4]) {
-                      mma_bf16(d, rows, columns);
-                  });
+    multiply_once(shared, a + first, b + first, c + first, mma);
+}
+
+extern "C" __global__ void multiply(const uint16* a, const uint16* b, float* c) {
+    multiply_in_block(a, b, c, [](float (&d)[1][2][4], const uint32 (&rows)[1][4], const uint32 (&columns)[1][4]) {
+        mma_bf16(d, rows, columns);
+    });
+}
+
+extern "C" __global__ void multiply_f16(const uint16* a, const uint16* b, float* c) {
+    multiply_in_block(a, b, c, [](float (&d)[1][2][4], const uint32 (&rows)[1][4], const uint32 (&columns)[1][4]) {
+        mma_f16(d, rows, columns);
+    });
+}
+
+// From compute capability 8.9 on; before, c stays as it is.
+extern "C" __global__ void multiply_e4m3(const uint16* a, const uint16* b, float* c) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+    multiply_in_block(a, b, c, [](float (&d)[1][2][4], const uint32 (&rows)[1][4], const uint32 (&columns)[1][4]) {
+        mma_e4m3(d, rows, columns);
+    });
+#endif
 }
