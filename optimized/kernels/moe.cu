@@ -6,16 +6,18 @@
 //
 // with eᵢₛ = W₂·ρ(activation(W₁·xᵢ, W₃·xᵢ)) of the expert that is the s-th choice of token i; h, if there is one, from elsewhere.
 //
-// - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e. moe_gate_up: tiles ×
+// - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e; or instead of both moe_place_few,
+//   one block of PLACE_THREADS threads, thread i owns choice i. moe_gate_up: tiles ×
 //   ⌈2I/TILE_COLS⌉ blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles =
-//   ⌊n·k/TILE_ROWS⌋ + E suffices; block (t, j) owns rows of tile t, columns from j on. moe_combine: n blocks of
-//   PLACE_THREADS threads.
+//   ⌊n·k/TILE_ROWS⌋ + E suffices; block (t, j) owns rows of tile t, columns from j on. moe_combine: n ×
+//   ⌈ldh/VECTOR/PLACE_THREADS⌉ blocks of PLACE_THREADS threads, a vector each.
 // - Requires: K1 chosen holds n rows of ldk, of which k are experts: E from first_expert on are here, others on other
 //   ranks; K2 counts holds E, order n·k, tiles one int4 for each tile and one more; K3 x, hidden, outputs, y, h and
 //   z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H
 //   of I, as `linear`'s K8 has them; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place,
-//   sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything; K6 all entries are of
-//   kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out.
+//   sizeof(PlacingFew) for moe_place_few, sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything; K6 all entries are of
+//   kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out;
+//   K9 n·k ≤ PLACE_THREADS in moe_place_few.
 // - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z
@@ -91,6 +93,55 @@ moe_place(const int* __restrict__ chosen, const int* __restrict__ counts, int* _
     }
 }
 
+// Whether 0 ≤ i < count.
+DEVICE bool is_within(int i, int count) {
+    return uint32(i) < uint32(count);
+}
+
+struct PlacingFew {
+    int experts[PLACE_THREADS];
+    int begins[PLACE_THREADS];
+};
+
+// What moe_count and moe_place do, of few choices: each finds its place among the others.
+extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
+moe_place_few(const int* __restrict__ chosen, int* __restrict__ order, int4* __restrict__ tiles, int n, int k, int ldk,
+              int first_expert, int experts) {
+    SHARED_MEMORY(PlacingFew, shared);
+    const int i = threadIdx.x;
+    const int choices = n * k;
+    const int expert = i < choices ? chosen[int64(i / k) * ldk + i % k] - first_expert : -1;
+    const bool is_here = is_within(expert, experts);
+    shared.experts[i] = is_here ? expert : -1;
+    __syncthreads();
+    int lower = 0;
+    int earlier = 0;
+    int all = 0;
+    for (int j = 0; j < choices; ++j) {
+        const int other = shared.experts[j];
+        lower += other >= 0 && other < expert;
+        earlier += other == expert && j < i;
+        all += other == expert;
+    }
+    const bool begins = is_here && earlier % TILE_ROWS == 0;
+    shared.begins[i] = begins;
+    const int count = __syncthreads_count(begins);
+    if (is_here) {
+        order[lower + earlier] = i;
+    }
+    if (begins) {
+        int tile = 1;
+        for (int j = 0; j < choices; ++j) {
+            const int other = shared.experts[j];
+            tile += shared.begins[j] != 0 && (other < expert || (other == expert && j < i));
+        }
+        tiles[tile] = {expert, lower + earlier, min(TILE_ROWS, all - earlier), 0};
+    }
+    if (i == 0) {
+        tiles[0] = {count, 0, 0, 0};
+    }
+}
+
 // hidden = the activation of W₁·x and W₃·x of each choice.
 extern "C" __global__ void __launch_bounds__(Block::BLOCK_THREADS)
 moe_gate_up(const bf16* __restrict__ x, Weight w13, const int* __restrict__ order,
@@ -150,10 +201,8 @@ moe_down(const bf16* __restrict__ hidden, Weight w2, const int* __restrict__ ord
     });
 }
 
-// Whether 0 ≤ i < count.
-DEVICE bool is_within(int i, int count) {
-    return uint32(i) < uint32(count);
-}
+// Outputs that are on their way at once.
+constexpr int SLOTS = 8;
 
 // y = Σ w·outputs over a token's choices; z = scale·y + h, if there is an h.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)
@@ -161,29 +210,42 @@ moe_combine(const bf16* __restrict__ outputs, const float* __restrict__ w, const
             const bf16* __restrict__ h, bf16* __restrict__ y, bf16* __restrict__ z, int k, int ldh, int ldk, int ldc,
             int first_expert, int experts, float scale) {
     const int64 token = blockIdx.x;
-    for (int i = threadIdx.x; i < ldh / VECTOR; i += PLACE_THREADS) {
-        Floats8 sum = {};
-        for (int slot = 0; slot < k; ++slot) {
-            if (chosen != nullptr && !is_within(chosen[token * ldc + slot] - first_expert, experts)) {
-                continue;
-            }
-            const float weight = w[token * ldk + slot];
-            const Floats8 output = unpack(vectors(outputs + (token * k + slot) * ldh)[i]);
+    const int i = blockIdx.y * PLACE_THREADS + threadIdx.x;
+    if (i >= ldh / VECTOR) {
+        return;
+    }
+    const uint4 said = h != nullptr ? vectors(h + token * ldh)[i] : uint4{};
+    Floats8 sum = {};
+    for (int first = 0; first < k; first += SLOTS) {
+        uint4 of_slots[SLOTS];
+        bool count[SLOTS];
 #pragma unroll
-            for (int j = 0; j < VECTOR; ++j) {
-                sum.values[j] = fmaf(weight, output.values[j], sum.values[j]);
+        for (int s = 0; s < SLOTS; ++s) {
+            const int slot = first + s;
+            count[s] = slot < k && (chosen == nullptr || is_within(chosen[token * ldc + slot] - first_expert, experts));
+            of_slots[s] = count[s] ? vectors(outputs + (token * k + slot) * ldh)[i] : uint4{};
+        }
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) {
+            if (count[s]) {
+                const float weight = w[token * ldk + first + s];
+                const Floats8 output = unpack(of_slots[s]);
+#pragma unroll
+                for (int j = 0; j < VECTOR; ++j) {
+                    sum.values[j] = fmaf(weight, output.values[j], sum.values[j]);
+                }
             }
         }
-        const uint4 routed = pack(sum); // R2
-        vectors(y + token * ldh)[i] = routed;
-        if (h != nullptr) {
-            Floats8 all = unpack(vectors(h + token * ldh)[i]);
-            const Floats8 stored = unpack(routed);
+    }
+    const uint4 routed = pack(sum); // R2
+    vectors(y + token * ldh)[i] = routed;
+    if (h != nullptr) {
+        Floats8 all = unpack(said);
+        const Floats8 stored = unpack(routed);
 #pragma unroll
-            for (int j = 0; j < VECTOR; ++j) {
-                all.values[j] += to_float(to_bf16(scale * stored.values[j])); // R3
-            }
-            vectors(z + token * ldh)[i] = pack(all); // R4
+        for (int j = 0; j < VECTOR; ++j) {
+            all.values[j] += to_float(to_bf16(scale * stored.values[j])); // R3
         }
+        vectors(z + token * ldh)[i] = pack(all); // R4
     }
 }

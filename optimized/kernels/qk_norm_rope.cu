@@ -6,12 +6,13 @@
 //
 // - Of ranks: qk_norm_rope_squares gives sumsᵢ = (Σ qᵢ², Σ kᵢ²); those of all ranks are what the norms of qk_norm_rope_sharded
 //   divide by: √(ε + sumsᵢ/count).
-// - Launch: qk_norm_rope, qk_norm_rope_squares and qk_norm_rope_sharded: n blocks of THREADS threads, block i owns token i.
+// - Launch: qk_norm_rope and qk_norm_rope_sharded: n × S blocks of THREADS threads, block (i, s) owns every S-th THREADS channels
+//   of token i, whose squares all of its blocks sum. qk_norm_rope_squares: n blocks of THREADS threads, block i owns token i.
 //   qk_norm_rope_per_head: n × ⌈P/WARPS⌉ blocks, where P is the heads of a row of x, block (i, j) owns heads j·WARPS to
 //   j·WARPS + WARPS − 1 of token i, a warp each.
 // - Requires: K1 x holds n rows of ldx values: heads·d of q, then groups·d of k, then as many of v; K2 w holds heads·d
 //   values, u groups·d; K3 cos and sin hold n rows of ldt values, of which 2h count; K4 2h even and at most d, d ≤ D; K5
-//   q̃ holds n rows of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 4 bytes of shared
+//   q̃ holds n rows of heads·D values, K and V first + n rows of groups·D, and nothing overlaps; K6 8 bytes of shared
 //   memory for each warp in qk_norm_rope and qk_norm_rope_squares; K7 in qk_norm_rope_per_head, w and u hold d values, for
 //   all heads; x goes on with index_heads·index_d of index q and index_d of index k, if there are such heads, with weights,
 //   outputs and kept rows of index_width of their own; one is 0, or 1 where the norms multiply by 1 + w; K8 sums holds n rows
@@ -25,7 +26,8 @@
 static_assert(THREADS % WARP_LANES == 0, "a block is whole warps");
 
 struct Shared {
-    float partial[THREADS / WARP_LANES];
+    float queries[THREADS / WARP_LANES];
+    float keys[THREADS / WARP_LANES];
 };
 
 // What a block does to one projection of its token.
@@ -36,16 +38,23 @@ struct Projection {
     int heads;
 };
 
-// Σ x² of `count` values.
-DEVICE float squares_of(const bf16* x, int count, Shared& shared) {
+// What the calling thread adds to Σ x² of `count` values.
+DEVICE float own_squares(const bf16* x, int count) {
     float sum = 0.f;
+#pragma unroll 8
     for (int i = threadIdx.x; i < count; i += THREADS) {
         const float value = to_float(x[i]);
         sum = fmaf(value, value, sum);
     }
-    const float total = block_sum(sum, shared.partial);
-    __syncthreads(); // `partial` may be written again
-    return total;
+    return sum;
+}
+
+// Σ x² of a row's queries, and of its keys.
+DEVICE float2 squares_of(const bf16* row, int queries, int keys, Shared& shared) {
+    const float of_queries = own_squares(row, queries);
+    const float of_keys = own_squares(row + queries, keys);
+    const float all_queries = block_sum(of_queries, shared.queries);
+    return {all_queries, block_sum(of_keys, shared.keys)};
 }
 
 // A head of a token: its projection of d channels, their weights, and where they go, padded to `width`.
@@ -76,7 +85,7 @@ DEVICE void write_channel(const Head& head, int c, const float* cos, const float
 
 DEVICE void write_rotated(const Projection& p, const float* cos, const float* sin, int d, int h, float scale) {
     const int columns = D - h;
-    for (int i = threadIdx.x; i < p.heads * columns; i += THREADS) {
+    for (int i = blockIdx.y * THREADS + threadIdx.x; i < p.heads * columns; i += gridDim.y * THREADS) {
         const int head = i / columns;
         write_channel({p.x + head * d, p.w + head * d, p.y + head * D, d, D}, i % columns, cos, sin, h, scale, 0.f);
     }
@@ -91,7 +100,7 @@ struct Rows {
     int groups;
 };
 
-// Writes the heads of `row`, normed by 1 / √(ε + mean x²) of queries and of keys.
+// Writes the calling block's share of `row`, normed by 1 / √(ε + mean x²) of queries and of keys.
 DEVICE void write_token(const bf16* row, const bf16* w, const bf16* u, const Rows& to, const float* cos, const float* sin, int d,
                         int h, int first, float of_query, float of_key) {
     const int token = blockIdx.x;
@@ -101,7 +110,7 @@ DEVICE void write_token(const bf16* row, const bf16* w, const bf16* u, const Row
     write_rotated({row + to.heads * d, u, to.keys + kept, groups}, cos, sin, d, h, of_key);
 
     const bf16* const value = row + (to.heads + groups) * d;
-    for (int i = threadIdx.x; i < groups * D; i += THREADS) {
+    for (int i = blockIdx.y * THREADS + threadIdx.x; i < groups * D; i += gridDim.y * THREADS) {
         const int c = i % D;
         to.values[kept + i] = c < d ? value[i / D * d + c] : bf16{0};
     }
@@ -114,8 +123,9 @@ qk_norm_rope(const bf16* __restrict__ x, const bf16* __restrict__ w, const bf16*
     SHARED_MEMORY(Shared, shared);
     const int64 token = blockIdx.x;
     const bf16* const row = x + token * ldx;
-    const float of_query = rsqrtf(eps + squares_of(row, heads * d, shared) / float(heads * d));
-    const float of_key = rsqrtf(eps + squares_of(row + heads * d, groups * d, shared) / float(groups * d));
+    const float2 squares = squares_of(row, heads * d, groups * d, shared);
+    const float of_query = rsqrtf(eps + squares.x / float(heads * d));
+    const float of_key = rsqrtf(eps + squares.y / float(groups * d));
     write_token(row, w, u, {q, keys, values, heads, groups}, cos + token * ldt, sin + token * ldt, d, h, first, of_query, of_key);
 }
 
@@ -124,11 +134,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 qk_norm_rope_squares(const bf16* __restrict__ x, float* __restrict__ sums, int heads, int groups, int d, int ldx, int lds) {
     SHARED_MEMORY(Shared, shared);
     const bf16* const row = x + int64(blockIdx.x) * ldx;
-    const float of_query = squares_of(row, heads * d, shared);
-    const float of_key = squares_of(row + heads * d, groups * d, shared);
+    const float2 squares = squares_of(row, heads * d, groups * d, shared);
     const int i = threadIdx.x;
     if (i < lds) {
-        sums[int64(blockIdx.x) * lds + i] = i == 0 ? of_query : i == 1 ? of_key : 0.f;
+        sums[int64(blockIdx.x) * lds + i] = i == 0 ? squares.x : i == 1 ? squares.y : 0.f;
     }
 }
 

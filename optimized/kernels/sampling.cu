@@ -4,12 +4,13 @@
 // t = argmax z        or t drawn from softmax(z / τ), cut to the k largest and to the smallest set of mass ≥ p
 // ```
 //
-// - Launch: n blocks of THREADS threads, block i owns row i. Only the argmax is computed here.
-// - Requires: K1 z holds n rows of ld values, of which v ≥ 1 count; K2 tokens and margins hold n; K3 shared memory: a Best
-//   for each thread.
+// - Launch: sampling_parts: P × n blocks of THREADS threads, where P = ⌈v/(THREADS·VECTOR)⌉, block (p, i) owns that part of row
+//   i. sampling_argmax: n blocks of THREADS threads, block i owns row i. Only the argmax is computed here.
+// - Requires: K1 z holds n rows of ld values, a multiple of 8, of which v ≥ 1 count, 16-byte aligned; K2 parts holds n·P; tokens
+//   and margins hold ldt ≥ n; K3 shared memory: a Best for each thread.
 // - Precision: exact. Of equal logits the lowest token wins; NaN counts as larger than any number.
 
-#include "simt.cuh"
+#include "bf16x8.cuh"
 
 // The largest logit of some, where it is, and the largest of the others. Of none: token −1.
 struct Best {
@@ -33,15 +34,9 @@ DEVICE Best better(const Best& a, const Best& b) {
     return {winner.largest, is_larger(loser.largest, winner.second) ? loser.largest : winner.second, winner.token};
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-sampling_argmax(const bf16* __restrict__ z, int* __restrict__ tokens, float* __restrict__ margins, int v, int ld) {
-    SHARED_ARRAY(Best, shared, THREADS);
-    const float lowest = __uint_as_float(0xff800000);
-    Best best = {lowest, lowest, -1};
-    for (int i = threadIdx.x; i < v; i += THREADS) {
-        best = better(best, {to_float(z[int64(blockIdx.x) * ld + i]), lowest, i});
-    }
-    shared[threadIdx.x] = best;
+// The best of all threads', in thread 0.
+DEVICE Best best_of_block(Best* shared, const Best& mine) {
+    shared[threadIdx.x] = mine;
     __syncthreads();
     for (int width = THREADS / 2; width != 0; width /= 2) {
         if (int(threadIdx.x) < width) {
@@ -49,8 +44,52 @@ sampling_argmax(const bf16* __restrict__ z, int* __restrict__ tokens, float* __r
         }
         __syncthreads();
     }
+    return shared[0];
+}
+
+DEVICE Best none() {
+    const float lowest = __uint_as_float(0xff800000);
+    return {lowest, lowest, -1};
+}
+
+// The best of each part of a row, a vector a thread.
+extern "C" __global__ void __launch_bounds__(THREADS)
+sampling_parts(const bf16* __restrict__ z, Best* __restrict__ parts, int v, int ld) {
+    SHARED_ARRAY(Best, shared, THREADS);
+    const int first = (blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    Best best = none();
+    if (first < v) {
+        const Floats8 logits = unpack(*vectors(z + int64(blockIdx.y) * ld + first));
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) {
+            if (first + i < v) {
+                best = better(best, {logits.values[i], none().largest, first + i});
+            }
+        }
+    }
+    best = best_of_block(shared, best);
     if (threadIdx.x == 0) {
-        tokens[blockIdx.x] = shared[0].token;
-        margins[blockIdx.x] = shared[0].largest - shared[0].second;
+        parts[int64(blockIdx.y) * gridDim.x + blockIdx.x] = best;
+    }
+}
+
+// The best of a row's parts. What is behind the last row becomes 0.
+extern "C" __global__ void __launch_bounds__(THREADS)
+sampling_argmax(const Best* __restrict__ parts, int* __restrict__ tokens, float* __restrict__ margins, int count, int ldt) {
+    SHARED_ARRAY(Best, shared, THREADS);
+    Best best = none();
+    for (int i = threadIdx.x; i < count; i += THREADS) {
+        best = better(best, parts[int64(blockIdx.x) * count + i]);
+    }
+    best = best_of_block(shared, best);
+    if (threadIdx.x == 0) {
+        tokens[blockIdx.x] = best.token;
+        margins[blockIdx.x] = best.largest - best.second;
+    }
+    if (blockIdx.x == 0) {
+        for (int i = gridDim.x + threadIdx.x; i < ldt; i += THREADS) {
+            tokens[i] = 0;
+            margins[i] = 0.f;
+        }
     }
 }

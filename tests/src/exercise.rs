@@ -3,6 +3,7 @@
 mod vision;
 
 use half::bf16;
+use ndarray::s;
 use optimized::device::Gpu;
 use optimized::error::Error;
 use optimized::kernel::Kernel;
@@ -20,7 +21,7 @@ use optimized::ops::qk_norm_rope::{
     IndexHeads, KeysValues, Squares, Weights, qk_norm_rope, qk_norm_rope_per_head, qk_norm_rope_sharded, squares,
 };
 use optimized::ops::rms_norm::rms_norm;
-use optimized::ops::router::{Routed, router};
+use optimized::ops::router::{Routed, Tokens, router_cut};
 use optimized::ops::sampling::argmax;
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
@@ -52,7 +53,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "attention" => exercise.attention(kernel)?,
         "indexer" => exercise.indexer(kernel)?,
         "block_sparse_attention" => exercise.block_sparse_attention(kernel)?,
-        "router" => exercise.router()?,
+        "router" => exercise.router(kernel)?,
         "moe" => exercise.moe(kernel)?,
         "dense_ffn" => exercise.dense_ffn(kernel)?,
         "sampling" => exercise.sampling()?,
@@ -266,10 +267,11 @@ impl Exercise<'_> {
         Ok(())
     }
 
-    /// Two blocks of tokens, more experts than warps.
-    fn router(&mut self) -> Result<(), Error> {
-        let (x, gate) = (self.values(1, (11, 70))?, self.wide_values(2, (40, 70))?);
-        let routed = router(self.gpu, &x, &gate, &self.wide_values(3, (1, 40))?, 5)?;
+    /// Two blocks of tokens and of experts, more values than lanes.
+    fn router(&mut self, kernel: &Kernel) -> Result<(), Error> {
+        let (x, gate) = (self.values(1, (19, 70))?, self.wide_values(2, (40, 70))?);
+        let tokens = if kernel.constant("BLOCK_TOKENS") == 1 { Tokens::Few } else { Tokens::Many };
+        let routed = router_cut(self.gpu, tokens, &x, (&gate, &self.wide_values(3, (1, 40))?), 5)?;
         self.keep(&routed.logits)?;
         self.keep(&routed.scores)?;
         self.keep(&routed.choice)?;
@@ -277,9 +279,10 @@ impl Exercise<'_> {
         self.keep(&routed.weights)
     }
 
-    /// More choices than a block has threads to place them, more tiles of both widths than one.
+    /// More choices than a block has threads to place them, and few of them, more tiles of both widths than one.
     fn moe(&mut self, kernel: &Kernel) -> Result<(), Error> {
         const TOKENS: usize = 70;
+        const FEW: usize = 30;
         const CHOICES: usize = 4;
         const EXPERTS: usize = 5;
         const WIDTH: usize = 150;
@@ -318,6 +321,15 @@ impl Exercise<'_> {
             activation: Activation::Swiglu,
         };
         let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts, None)?;
+        self.keep(&fed.outputs)?;
+        self.keep(&fed.sum)?;
+
+        let few = Routed {
+            chosen: self.gpu.upload(chosen.slice(s![..FEW, ..]))?,
+            weights: self.wide_values(1, (FEW, CHOICES))?,
+            ..routed
+        };
+        let fed = moe_tiled(self.gpu, tiles, &self.values(4, (FEW, WIDTH))?, &few, &experts, None)?;
         self.keep(&fed.outputs)?;
         self.keep(&fed.sum)
     }

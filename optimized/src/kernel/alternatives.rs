@@ -23,7 +23,9 @@ const TILED: &[&str] = &["linear", "linear_bias", "dense_ffn", "moe"];
 /// Their entries.
 const TILES: &[&str] = &["linear_tiles", "linear_bias_tiles", "dense_ffn_gate_up", "moe_gate_up", "moe_down"];
 const FEW_ROWS: &[&str] = &["linear_few_rows", "linear_bias_few_rows"];
-const PLACING: &[&str] = &["moe_count", "moe_place", "moe_combine"];
+const PLACING: &[&str] = &["moe_count", "moe_place", "moe_place_few", "moe_combine"];
+const SCORING: &[&str] = &["router_scores"];
+const CHOOSING: &[&str] = &["router_choose"];
 
 /// All of them.
 pub const ALTERNATIVES: &[Alternatives] = &[
@@ -39,8 +41,11 @@ pub const ALTERNATIVES: &[Alternatives] = &[
         values: &[3, 4, 5, 6, 8],
     },
     Alternatives { ops: &["moe"], constant: "PLACE_THREADS", entries: PLACING, values: &[64, 128, 256, 512, 1024] },
-    Alternatives { ops: &["router"], constant: "BLOCK_TOKENS", entries: &[], values: &[1, 2, 4, 8, 16] },
-    Alternatives { ops: &["router"], constant: "BLOCK_WARPS", entries: &[], values: &[4, 8, 16, 32] },
+    Alternatives { ops: &["router"], constant: "BLOCK_TOKENS", entries: SCORING, values: &[1, 2, 4, 8, 16] },
+    Alternatives { ops: &["router"], constant: "WARP_EXPERTS", entries: SCORING, values: &[1, 2, 4, 8] },
+    Alternatives { ops: &["router"], constant: "BLOCK_WARPS", entries: SCORING, values: &[1, 2, 4, 8] },
+    Alternatives { ops: &["router"], constant: "AHEAD", entries: SCORING, values: &[1, 2, 4, 8, 16, 32] },
+    Alternatives { ops: &["router"], constant: "CHOOSE_THREADS", entries: CHOOSING, values: &[64, 128, 256, 512] },
     Alternatives { ops: &["embedding"], constant: "THREADS", entries: &[], values: &[32, 64, 128, 256, 512] },
     Alternatives { ops: &["sampling"], constant: "THREADS", entries: &[], values: &[128, 256, 512, 1024] },
 ];

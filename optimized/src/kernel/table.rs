@@ -150,12 +150,21 @@ pub const BLOCK_SPARSE_ATTENTION: [Kernel; 4] = [
     block_sparse_attention(&[("D", 128)]),
 ];
 
-/// The router, eight tokens a block.
-pub const ROUTER: Kernel =
-    Kernel { op: "router", entries: &["router"], constants: &[("BLOCK_TOKENS", 8), ("BLOCK_WARPS", 8)] };
+/// The router: tokens of a block, experts and warps of one, loads of a warp's rows that are on their way at once.
+const fn router(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "router", entries: &["router_scores", "router_choose"], constants }
+}
+
+/// The router, for few tokens: a warp an expert.
+pub const ROUTER_FEW: Kernel =
+    router(&[("BLOCK_TOKENS", 1), ("WARP_EXPERTS", 1), ("BLOCK_WARPS", 2), ("AHEAD", 32), ("CHOOSE_THREADS", 256)]);
+
+/// The router, for many tokens.
+pub const ROUTER_MANY: Kernel =
+    router(&[("BLOCK_TOKENS", 16), ("WARP_EXPERTS", 4), ("BLOCK_WARPS", 8), ("AHEAD", 1), ("CHOOSE_THREADS", 256)]);
 
 /// Routed experts.
-const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_gate_up", "moe_down", "moe_combine"];
+const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_place_few", "moe_gate_up", "moe_down", "moe_combine"];
 
 /// Those of tiles: bits of a weight, rows and columns of a tile, warps down and across it, stages of its ring.
 const fn tiled(
@@ -217,7 +226,8 @@ pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_F
 pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
 
 /// The largest logit of rows.
-pub const SAMPLING: Kernel = Kernel { op: "sampling", entries: &["sampling_argmax"], constants: &[("THREADS", 256)] };
+pub const SAMPLING: Kernel =
+    Kernel { op: "sampling", entries: &["sampling_parts", "sampling_argmax"], constants: &[("THREADS", 256)] };
 
 /// The layer norm of rows.
 pub const LAYER_NORM: Kernel = Kernel { op: "layer_norm", entries: &["layer_norm"], constants: &[("THREADS", 256)] };
@@ -284,6 +294,8 @@ pub const INSTRUCTIONS: Kernel = Kernel {
         "atomics",
         "rounding",
         "multiply",
+        "multiply_f16",
+        "multiply_e4m3",
     ],
     constants: &[],
 };
@@ -317,7 +329,8 @@ pub const KERNELS: &[Kernel] = &[
     BLOCK_SPARSE_ATTENTION[1],
     BLOCK_SPARSE_ATTENTION[2],
     BLOCK_SPARSE_ATTENTION[3],
-    ROUTER,
+    ROUTER_FEW,
+    ROUTER_MANY,
     MOE_16,
     MOE_64,
     MOE_16_E4M3,

@@ -11,6 +11,7 @@ use super::{Activation, count, dimension, optional, optional_mut};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::kernel::stated::VECTOR;
 use crate::kernel::table::{MOE_16, MOE_16_E4M3, MOE_64, MOE_64_E4M3};
 use crate::tensor::Matrix;
 use crate::weight::{WeightMatrix, WeightView};
@@ -157,12 +158,23 @@ impl Launch<'_> {
         let (n, k) = routed.chosen.dim();
         let first_expert = dimension("moe K3", "first expert", experts.first)?;
         let experts = experts.count;
-        let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
         let mut order = self.gpu.uninitialised((1, n * k))?;
         let mut tiles = self.gpu.uninitialised((1, (self.most_tiles(n * k, experts) + 1) * TILE_ENTRY))?;
         let tokens = dimension("moe K3", "n", n)?;
         let ldk = dimension("moe K3", "ld(C)", routed.chosen.ld())?;
         let threads = self.kernel.constant("PLACE_THREADS");
+        if n * k <= threads as usize {
+            let here = dimension("moe K3", "experts", experts)?;
+            let grid = self.gpu.with_shared("moe K5", Grid { blocks: (1, 1), threads }, threads * 2 * 4)?;
+            let function = self.function("moe_place_few")?;
+            let mut launch = self.gpu.launch(&function);
+            launch.arg(routed.chosen.data()).arg(order.data_mut()).arg(tiles.data_mut());
+            launch.arg(&tokens).arg(&self.k).arg(&ldk).arg(&first_expert).arg(&here);
+            // K1 and K2 by `Routed` and the allocations; K9 by the condition.
+            self.run(launch, grid, "moe_place_few")?;
+            return Ok((order, tiles));
+        }
+        let mut counts = self.gpu.uninitialised::<i32>((1, experts))?;
         let grid = Grid { blocks: (count(experts), 1), threads };
         let placing = self.gpu.with_shared("moe K5", grid, threads / 32 * 4)?;
         let function = self.function("moe_count")?;
@@ -245,7 +257,8 @@ impl Launch<'_> {
         let [first, count_here] = narrow([("first expert", first), ("experts", count_here)])?;
         let scale = shared.map_or(1.0, |shared| shared.scale);
         let threads = self.kernel.constant("PLACE_THREADS");
-        let grid = Grid { blocks: (count(sum.dim().0), 1), threads };
+        let columns = count(sum.ld() / VECTOR).div_ceil(threads);
+        let grid = Grid { blocks: (count(sum.dim().0), columns), threads };
         let function = self.function("moe_combine")?;
         let mut launch = self.gpu.launch(&function);
         launch.arg(outputs.data()).arg(routed.weights.data());

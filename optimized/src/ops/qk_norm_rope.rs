@@ -73,7 +73,7 @@ pub fn qk_norm_rope(
     let mut q = gpu.uninitialised((n, layout.heads * layout.padded()))?;
     let kernel = QK_NORM_ROPE[layout.variant()];
     let function = gpu.function(&kernel, "qk_norm_rope")?;
-    let grid = gpu.with_shared("qk_norm_rope K6", grid(n), PARTIAL_BYTES)?;
+    let grid = gpu.with_shared("qk_norm_rope K6", grid_of_heads(n, layout), PARTIAL_BYTES)?;
     let mut launch = gpu.launch(&function);
     let [cos, sin] = weights.table_rows();
     launch.arg(x.data()).arg(weights.query_norm.data()).arg(weights.key_norm.data()).arg(&cos).arg(&sin);
@@ -91,11 +91,23 @@ pub fn qk_norm_rope(
 }
 
 /// Shared memory of a block that sums squares.
-const PARTIAL_BYTES: u32 = THREADS / 32 * 4;
+const PARTIAL_BYTES: u32 = THREADS / 32 * 4 * 2;
+
+/// Up to so many tokens, several blocks share one.
+const FEW_TOKENS: usize = 16;
+/// Channels that a block writes then: so many for each thread.
+const OF_A_THREAD: usize = 4;
 
 /// A block for each token.
 fn grid(n: usize) -> Grid {
     Grid { blocks: (count(n), 1), threads: THREADS }
+}
+
+/// The same, or where there are few tokens, several.
+fn grid_of_heads(n: usize, layout: &HeadLayout) -> Grid {
+    let channels = (layout.heads + 2 * layout.groups) * layout.padded();
+    let blocks = if n <= FEW_TOKENS { channels.div_ceil(THREADS as usize * OF_A_THREAD) } else { 1 };
+    Grid { blocks: (count(n), count(blocks)), threads: THREADS }
 }
 
 /// C1 and K1 to K5 of whole rows, and their sizes.
@@ -219,7 +231,7 @@ pub fn qk_norm_rope_sharded(
     launch.arg(&weights.eps);
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 to K5 by `checked`, and because q was just allocated; K8 as required.
-    let done = unsafe { launch.launch(grid(n).into()) };
+    let done = unsafe { launch.launch(grid_of_heads(n, layout).into()) };
     gpu.outcome(done, || format!("{} qk_norm_rope_sharded", kernel.label()))?;
     Ok(q)
 }

@@ -10,13 +10,15 @@ use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::stated::WARP_LANES;
-use crate::kernel::table::ROUTER;
+use crate::kernel::table::{ROUTER_FEW, ROUTER_MANY};
 use crate::tensor::Matrix;
 
-/// Experts that a warp's lanes keep.
+/// Experts that are chosen at most: a warp's lanes.
 const MAX_TOP_K: usize = WARP_LANES;
-/// Experts that the 32 bits of the lanes' marks stand for.
-const MAX_EXPERTS: usize = 32 * WARP_LANES;
+/// Experts whose keys a block compares with one another.
+const MAX_EXPERTS: usize = 1024;
+/// Up to so many tokens, each reads the gate by itself.
+const FEW_TOKENS: usize = 8;
 
 /// What a router says of n tokens.
 #[derive(Debug)]
@@ -33,6 +35,29 @@ pub struct Routed {
     pub weights: Matrix<f32>,
 }
 
+/// How scores are cut into blocks. Both give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// A token a block, and a warp an expert.
+    Few,
+    /// Several tokens, and experts, for each weight and value that is read.
+    Many,
+}
+
+impl Tokens {
+    /// The one that suits n tokens.
+    pub fn of(n: usize) -> Self {
+        if n <= FEW_TOKENS { Self::Few } else { Self::Many }
+    }
+
+    fn kernel(self) -> Kernel {
+        match self {
+            Self::Few => ROUTER_FEW,
+            Self::Many => ROUTER_MANY,
+        }
+    }
+}
+
 /// C and w of x \[n, d\], the router's weight \[E, d\] and bias \[1, E\].
 ///
 /// C1 and C2: the reference's, and `linear`'s. K1: the bias is one row, and sizes are below 2³¹. K2: k ≤ 32, E ≤ 1024. K3: a
@@ -44,53 +69,94 @@ pub fn router(
     bias: &Matrix<f32>,
     top_k: usize,
 ) -> Result<Routed, Error> {
+    router_cut(gpu, Tokens::of(x.dim().0), x, (gate, bias), top_k)
+}
+
+/// The same, cut as the caller says.
+pub fn router_cut(
+    gpu: &Gpu,
+    tokens: Tokens,
+    x: &Matrix<bf16>,
+    (gate, bias): (&Matrix<f32>, &Matrix<f32>),
+    top_k: usize,
+) -> Result<Routed, Error> {
     let ((n, d), experts) = (x.dim(), gate.dim().0);
     let p = Router::under(&RoundingContract::PARITY, &Semantics::RELEASED, top_k);
     p.check(experts, length("router K1", "rows(b)", bias)?)?;
-    Linear::router(&RoundingContract::PARITY).check(x.dim(), gate.dim())?;
+    Linear::router(&RoundingContract::PARITY).check((n, d), gate.dim())?;
     require(top_k <= MAX_TOP_K, "router K2", "k", top_k, format!("at most {MAX_TOP_K}"))?;
     require(experts <= MAX_EXPERTS, "router K2", "E", experts, format!("at most {MAX_EXPERTS}"))?;
     let mut out = Routed {
-        logits: gpu.zeros((n, experts))?,
-        scores: gpu.zeros((n, experts))?,
-        choice: gpu.zeros((n, experts))?,
-        chosen: gpu.zeros((n, top_k))?,
-        weights: gpu.zeros((n, top_k))?,
+        logits: gpu.output((n, experts))?,
+        scores: gpu.output((n, experts))?,
+        choice: gpu.output((n, experts))?,
+        chosen: gpu.uninitialised((n, top_k))?,
+        weights: gpu.uninitialised((n, top_k))?,
     };
-    let sizes = [
+    let kernel = gpu.launched(&tokens.kernel());
+    scores(gpu, &kernel, x, gate, &mut out)?;
+    choose(gpu, &kernel, bias, &mut out)?;
+    Ok(out)
+}
+
+fn scores(gpu: &Gpu, kernel: &Kernel, x: &Matrix<bf16>, gate: &Matrix<f32>, out: &mut Routed) -> Result<(), Error> {
+    let ((n, d), experts) = (x.dim(), gate.dim().0);
+    let arguments = narrow([
         ("n", n),
         ("d", d),
         ("E", experts),
-        ("k", top_k),
         ("ld(x)", x.ld()),
         ("ld(g)", gate.ld()),
         ("ld(z)", out.logits.ld()),
-        ("ld(C)", out.chosen.ld()),
-    ];
-    let mut arguments = [0; 8];
-    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
-        *argument = dimension("router K1", quantity, value)?;
-    }
-    let kernel = gpu.launched(&ROUTER);
-    let function = gpu.function(&kernel, "router")?;
-    let blocks = (count(n).div_ceil(kernel.constant("BLOCK_TOKENS")), 1);
-    let grid = Grid { blocks, threads: 32 * kernel.constant("BLOCK_WARPS") };
-    let grid = gpu.with_shared("router K3", grid, shared_bytes(&kernel, d, experts))?;
+    ])?;
+    let constant = |name| kernel.constant(name);
+    let of_block = constant("BLOCK_WARPS") * constant("WARP_EXPERTS");
+    let blocks = (count(n).div_ceil(constant("BLOCK_TOKENS")), count(experts).div_ceil(of_block));
+    let function = gpu.function(kernel, "router_scores")?;
     let mut launch = gpu.launch(&function);
-    launch.arg(x.data()).arg(gate.data()).arg(bias.data());
-    launch.arg(out.logits.data_mut()).arg(out.scores.data_mut()).arg(out.choice.data_mut());
+    launch.arg(x.data()).arg(gate.data()).arg(out.logits.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    let grid = Grid { blocks, threads: 32 * constant("BLOCK_WARPS") };
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by the caller's checks and the allocations; K4 because what is written was just allocated.
+    let done = unsafe { launch.launch(grid.into()) };
+    gpu.outcome(done, || format!("{} router_scores", kernel.label()))?;
+    Ok(())
+}
+
+fn choose(gpu: &Gpu, kernel: &Kernel, bias: &Matrix<f32>, out: &mut Routed) -> Result<(), Error> {
+    let ((n, experts), k) = (out.logits.dim(), out.chosen.dim().1);
+    let sizes = [("E", experts), ("k", k), ("ld(z)", out.logits.ld()), ("ld(C)", out.chosen.ld())];
+    let arguments = narrow(sizes)?;
+    let function = gpu.function(kernel, "router_choose")?;
+    let grid = Grid { blocks: (count(n), 1), threads: kernel.constant("CHOOSE_THREADS") };
+    let grid = gpu.with_shared("router K3", grid, shared_bytes(experts))?;
+    let mut launch = gpu.launch(&function);
+    launch.arg(out.logits.data()).arg(bias.data());
+    launch.arg(out.scores.data_mut()).arg(out.choice.data_mut());
     launch.arg(out.chosen.data_mut()).arg(out.weights.data_mut());
     for argument in &arguments {
         launch.arg(argument);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1 by the checks and the allocations; K2 by C2 and as required; K3 by `with_shared`; K4 because all that is written was just allocated.
+    // SAFETY: K1 by the caller's checks and the allocations; K2 by C2 and as required; K3 by `with_shared`; K4 because all that is
+    // written was just allocated.
     let done = unsafe { launch.launch(grid) };
-    gpu.outcome(done, || kernel.label())?;
-    Ok(out)
+    gpu.outcome(done, || format!("{} router_choose", kernel.label()))?;
+    Ok(())
 }
 
-/// Shared memory of a block: its tokens' rows of x, and in their place, once these are read, scores and choices.
-pub fn shared_bytes(kernel: &Kernel, d: usize, experts: usize) -> u32 {
-    kernel.constant("BLOCK_TOKENS") * count((2 * d).next_multiple_of(4).max(2 * 4 * experts))
+fn narrow<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N], Error> {
+    let mut arguments = [0; N];
+    for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
+        *argument = dimension("router K1", quantity, value)?;
+    }
+    Ok(arguments)
+}
+
+/// Shared memory of a block of `router_choose`: a key for each expert, and the scores of those that are chosen.
+pub fn shared_bytes(experts: usize) -> u32 {
+    count(4 * (experts.next_multiple_of(4) + MAX_TOP_K))
 }

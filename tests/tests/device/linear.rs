@@ -3,7 +3,6 @@
 use half::bf16;
 use ndarray::{Array2, ArrayView2, s};
 use optimized::device::Gpu;
-use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::ops::linear::{Output, Tiling, linear, linear_tiled};
 use optimized::weight::{Quantized, WeightView};
@@ -12,7 +11,7 @@ use reference::accumulator::{Accumulator, TensorCore};
 use reference::matrix::{Encoding, Matrix, Scales};
 use reference::ops::linear::Linear;
 use reference::{Rounding, RoundingContract};
-use tests::device::{devices, emulated};
+use tests::device::devices;
 use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::tensor_core::dot;
 use tests::values::{Draw, activations, whole_numbers};
@@ -245,13 +244,14 @@ fn codes_and_scales_that_are_no_numbers() {
 /// Weights of other forms are not taken as they are: the host rounds them to bf16.
 #[test]
 fn what_kernels_do_not_take_as_it_is_stored() {
-    let gpu = emulated(Form::Fast);
     let narrow = weight(1, (4, 40), ((4, 5), Encoding::F32), 0);
     let (floats, powers) = (weight(2, (4, 40), SCHEMES[2], 0), weight(3, (4, 40), ((4, 16), Encoding::E8m0), 0));
     let in_f16 = floats.view().held_in(reference::Storage::F16);
     let plain = Matrix::stored(Array2::ones((4, 40)).view(), reference::Storage::Bf16);
     let refused = [vec![narrow], vec![floats.view(), powers], vec![floats.view(), plain], vec![in_f16], vec![]];
-    for (i, parts) in refused.into_iter().enumerate() {
-        assert!(Quantized::stacked(&gpu, &parts).expect("memory").is_none(), "{i}");
+    for gpu in devices() {
+        for (i, parts) in refused.iter().enumerate() {
+            assert!(Quantized::stacked(&gpu, parts).expect("memory").is_none(), "{}: {i}", gpu.name());
+        }
     }
 }

@@ -4,7 +4,7 @@ use half::bf16;
 use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::kernel::table::{
-    ATTENTION, BLOCK_SPARSE_ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER,
+    ATTENTION, BLOCK_SPARSE_ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER_MANY,
 };
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::attention::Cut;
@@ -154,18 +154,18 @@ const MISTAKES: &[Mistake] = &[
         says: "y[0, 19] is nothing, not w[19, 576]·x[0, 576]",
     },
     Mistake {
-        kernel: ROUTER,
+        kernel: ROUTER_MANY,
         file: "router.cu",
-        from: "gate[int64(expert) * ldg + i]",
-        to: "gate[int64(expert == 0 ? 0 : expert - 1) * ldg + i]",
+        from: "int64(min(expert + e, experts - 1)) * ldg",
+        to: "int64(max(expert + e - 1, 0)) * ldg",
         found_by: logits,
         says: "y[0, 1] is x[0, 0]·w[0, 0], not x[0, 0]·w[1, 0]",
     },
     Mistake {
-        kernel: ROUTER,
+        kernel: ROUTER_MANY,
         file: "router.cu",
-        from: "for (int i = lane; i < d; i += WARP_LANES) {",
-        to: "for (int i = lane; i < d / WARP_LANES * WARP_LANES; i += WARP_LANES) {",
+        from: "if (base + step * WARP_LANES < d) {",
+        to: "if (base + step * WARP_LANES < d / WARP_LANES * WARP_LANES) {",
         found_by: logits,
         says: "y[8, 0] is nothing, not x[8, 64]·w[0, 64]",
     },
@@ -212,8 +212,8 @@ const MISTAKES: &[Mistake] = &[
     Mistake {
         kernel: MOE_16,
         file: "moe.cu",
-        from: "unpack(vectors(outputs + (token * k + slot) * ldh)[i])",
-        to: "unpack(vectors(outputs + token * k * ldh)[i])",
+        from: "vectors(outputs + (token * k + slot) * ldh)[i]",
+        to: "vectors(outputs + token * k * ldh)[i]",
         found_by: combine,
         says: "y[0, 0] is w[16, 0]·x[0, 0], not w[0, 0]·x[0, 0]",
     },

@@ -2,10 +2,9 @@
 
 use half::bf16;
 use ndarray::Array2;
-use optimized::kernel::table::{KERNELS, ROUTER};
+use optimized::kernel::table::{KERNELS, LINEAR_64_BF16};
 use optimized::ops::attention::{Cut, prefill_bytes, split_bytes};
-use optimized::ops::linear::{Output, Tiling, tile_bytes};
-use optimized::ops::router::router;
+use optimized::ops::linear::{Output, Tiling, linear_tiled, tile_bytes};
 use optimized::ops::{block_sparse_attention, indexer, router as routing};
 use optimized::shared_memory::{TARGETS, require_room};
 use tests::device::devices;
@@ -16,8 +15,8 @@ const HEAD: usize = 128;
 /// What is multiplied by a weight: M2's stream and heads and experts, M3's, and its dense network and vision tower.
 const WIDTHS: [usize; 8] = [1536, 3072, 6144, 8192, 12288, 1176, 1280, 5120];
 
-/// d and E of M2's routers, and of M3's.
-const ROUTERS: [(usize, usize); 2] = [(3072, 256), (6144, 128)];
+/// E of M2's routers, and of M3's.
+const ROUTERS: [usize; 2] = [256, 128];
 
 /// Every launch that asks for shared memory, as a device with so much of it makes it: its constraint and bytes.
 fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
@@ -36,8 +35,8 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         let of_op = KERNELS.iter().filter(|kernel| kernel.op == op);
         all.extend(of_op.map(|kernel| (kernel.label(), label, tile_bytes(kernel))));
     }
-    for (d, experts) in ROUTERS {
-        all.push((format!("router, d = {d}"), "router K3", routing::shared_bytes(&ROUTER, d, experts)));
+    for experts in ROUTERS {
+        all.push((format!("router, E = {experts}"), "router K3", routing::shared_bytes(experts)));
     }
     let prefill = prefill_bytes(HEAD);
     let decode = if Cut::of(1, HEAD, most) == Cut::Keys { split_bytes(HEAD) } else { prefill };
@@ -87,17 +86,19 @@ fn a_smaller_gpu_cuts_otherwise() {
     assert_eq!([ada, a100, hopper].map(large), [Tiling::Small, Tiling::Large, Tiling::Large]);
 }
 
-/// The host says it before the launch: a row of 15000 values for each of eight tokens is more than a Hopper's block may have.
+/// The host says it before the launch: eight warps with a ring of eight stages, of 16 rows of x and of w with 64 values each, and
+/// the sums of 32 chunks, [16][20] of them, are more than a Hopper's block may have.
 #[test]
 fn what_has_no_room_is_refused_before_the_launch() {
+    let long = LINEAR_64_BF16.with("FEW_STAGES", 8).expect("it has stages");
     for gpu in devices() {
-        let x = gpu.upload(Array2::from_elem((1, 15_000), bf16::ONE).view()).expect("memory");
-        let (gate, bias) = (Array2::<f32>::zeros((2, 15_000)), Array2::<f32>::zeros((1, 2)));
-        let (gate, bias) = (gpu.upload(gate.view()).expect("memory"), gpu.upload(bias.view()).expect("memory"));
-        let refused = router(&gpu, &x, &gate, &bias, 1).expect_err("there is no room").to_string();
+        gpu.launch_instead(&LINEAR_64_BF16, long);
+        let row = |rows| gpu.upload(Array2::from_elem((rows, 16_384), bf16::ONE).view()).expect("memory");
+        let refused = linear_tiled::<bf16>(&gpu, Tiling::FewRows, &row(1), &row(16)).expect_err("there is no room");
+        let bytes = 8 * 8 * 2 * 16 * 64 * 2 + 32 * 16 * 20 * 4;
         let most = gpu.shared_bytes();
         let want =
-            format!("router K3: bytes of shared memory of a block = 240000, expected at most {most}, this device's");
-        assert_eq!(refused, want);
+            format!("linear K6: bytes of shared memory of a block = {bytes}, expected at most {most}, this device's");
+        assert_eq!(refused.to_string(), want);
     }
 }

@@ -93,12 +93,11 @@ fn launches_are_told_with_their_counts() {
     let gpu = emulated(Form::Counting);
     let logits = gpu.upload(activations(1, (3, 512)).view()).expect("memory");
     let launches = gpu.launches(|| argmax_there(&gpu, &logits).map(drop)).expect("it runs");
-    let [only] = &launches[..] else { panic!("{launches:?}") };
-    let Counts { blocks, threads, shared_bytes, read, fills, .. } = only.counts;
-    assert_eq!((only.kernel, only.entry.as_str()), (SAMPLING, "sampling_argmax"));
-    // Tokens and margins.
-    assert_eq!(fills, 2);
-    assert_eq!((blocks, threads, shared_bytes, read.touched), (3, 768, 3 * 256 * 12, 3 * 512 * 2 / 32));
+    let [parts, best] = &launches[..] else { panic!("{launches:?}") };
+    let told = [parts, best].map(|launched| (launched.kernel, launched.entry.as_str(), launched.counts.blocks));
+    assert_eq!(told, [(SAMPLING, "sampling_parts", 3), (SAMPLING, "sampling_argmax", 3)]);
+    let Counts { threads, shared_bytes, read, .. } = parts.counts;
+    assert_eq!((threads, shared_bytes, read.touched), (768, 3 * 256 * 12, 3 * 512 * 2 / 32));
     let variant = SAMPLING.with("THREADS", 128).expect("it has threads");
     gpu.launch_instead(&SAMPLING, variant);
     let launches = gpu.launches(|| argmax_there(&gpu, &logits).map(drop)).expect("it runs");

@@ -3,14 +3,25 @@
 use optimized::emulated::{Form, Schedule, with_schedule};
 use optimized::error::Error;
 use optimized::kernel::table::{
-    DENSE_FFN_16, DENSE_FFN_64, EMBEDDING, LINEAR_64_BF16, LINEAR_128_BF16, MOE_16, MOE_64, RMS_NORM, ROUTER, SAMPLING,
+    DENSE_FFN_16, DENSE_FFN_64, EMBEDDING, LINEAR_64_BF16, LINEAR_128_BF16, MOE_16, MOE_64, RMS_NORM, ROUTER_FEW,
+    ROUTER_MANY, SAMPLING,
 };
 use optimized::kernel::{Kernel, Sources};
 use tests::device::{emulated, emulated_devices};
 use tools::tune::prove::{NoTrial, trial};
 
-const PROVED: [Kernel; 9] =
-    [EMBEDDING, SAMPLING, ROUTER, LINEAR_64_BF16, LINEAR_128_BF16, DENSE_FFN_16, DENSE_FFN_64, MOE_16, MOE_64];
+const PROVED: [Kernel; 10] = [
+    EMBEDDING,
+    SAMPLING,
+    ROUTER_FEW,
+    ROUTER_MANY,
+    LINEAR_64_BF16,
+    LINEAR_128_BF16,
+    DENSE_FFN_16,
+    DENSE_FFN_64,
+    MOE_16,
+    MOE_64,
+];
 
 #[test]
 fn kernels_as_they_are_give_their_twins_bits() {
@@ -27,7 +38,12 @@ fn kernels_as_they_are_give_their_twins_bits() {
 #[test]
 fn other_constants_give_the_same_bits() {
     let gpu = emulated(Form::Checked);
-    let variants = [(SAMPLING, "THREADS", 128), (EMBEDDING, "THREADS", 512), (ROUTER, "BLOCK_TOKENS", 2)];
+    let variants = [
+        (SAMPLING, "THREADS", 128),
+        (EMBEDDING, "THREADS", 512),
+        (ROUTER_FEW, "AHEAD", 4),
+        (ROUTER_MANY, "BLOCK_TOKENS", 2),
+    ];
     for (kernel, constant, value) in variants {
         let variant = kernel.with(constant, value).expect("it has it");
         gpu.launch_instead(&kernel, variant);
@@ -37,12 +53,12 @@ fn other_constants_give_the_same_bits() {
     }
 }
 
-/// A candidate that looks at every second logit only.
+/// A candidate that looks at every second vector of logits only.
 #[test]
 fn a_candidate_with_other_bits_is_told() {
     let gpu = emulated(Form::Checked);
     let variant = SAMPLING.with("THREADS", 128).expect("it has threads");
-    let wrong = Sources::embedded().edit("sampling.cu", "i < v; i += THREADS", "i < v; i += 2 * THREADS");
+    let wrong = Sources::embedded().edit("sampling.cu", "+ threadIdx.x) * VECTOR;", "+ threadIdx.x / 2 * 2) * VECTOR;");
     gpu.replace(&variant, &wrong.expect("the text is there")).expect("it compiles");
     gpu.launch_instead(&SAMPLING, variant);
     let trial = trial(&gpu, &SAMPLING, &variant).expect("there is a proof").expect("it runs");
@@ -54,8 +70,8 @@ fn a_candidate_with_other_bits_is_told() {
 fn a_candidate_that_races_is_told() {
     let gpu = emulated(Form::Checked);
     let variant = SAMPLING.with("THREADS", 512).expect("it has threads");
-    let barrier = "    shared[threadIdx.x] = best;\n    __syncthreads();\n";
-    let racing = Sources::embedded().edit("sampling.cu", barrier, "    shared[threadIdx.x] = best;\n");
+    let barrier = "    shared[threadIdx.x] = mine;\n    __syncthreads();\n";
+    let racing = Sources::embedded().edit("sampling.cu", barrier, "    shared[threadIdx.x] = mine;\n");
     gpu.replace(&variant, &racing.expect("the text is there")).expect("it compiles");
     gpu.launch_instead(&SAMPLING, variant);
     let outcome = with_schedule(Schedule::Reverse, || trial(&gpu, &SAMPLING, &variant)).expect("there is a proof");

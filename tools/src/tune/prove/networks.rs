@@ -123,14 +123,15 @@ pub(super) fn moe(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kerne
     Ok(Trial::of(&gpu.download(&got.outputs)?, &outputs).and(Trial::of(&gpu.download(&got.sum)?, &sum)))
 }
 
-pub(super) fn router(gpu: &Gpu, mut draw: Draw, variant: &Kernel) -> Result<Trial, NoTrial> {
+pub(super) fn router(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kernel)) -> Result<Trial, NoTrial> {
     const K: usize = 4;
     let n = 2 * size(variant, "BLOCK_TOKENS") + 3;
-    let experts = size(variant, "BLOCK_WARPS") + 5;
+    let experts = size(variant, "BLOCK_WARPS") * size(variant, "WARP_EXPERTS") + 5;
     let (x, gate) = (draw.values((n, 333)), wide(&draw.values((experts, 333))));
     let bias = wide(&draw.values((1, experts)));
     let upload = |matrix: &Array2<f32>| -> Result<Matrix<f32>, NoTrial> { Ok(gpu.upload(matrix.view())?) };
-    let routed = device::router(gpu, &gpu.upload(x.view())?, &upload(&gate)?, &upload(&bias)?, K)?;
+    let tokens = if size(kernel, "BLOCK_TOKENS") == 1 { device::Tokens::Few } else { device::Tokens::Many };
+    let routed = device::router_cut(gpu, tokens, &gpu.upload(x.view())?, (&upload(&gate)?, &upload(&bias)?), K)?;
 
     let contract = contract();
     let p = Router::under(&contract, &RELEASED, K);
