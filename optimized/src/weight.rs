@@ -97,6 +97,41 @@ impl Quantized {
     }
 }
 
+/// A scale that all blocks have: 2 to the power of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// In f32.
+    F32(i8),
+    /// As its exponent.
+    PowerOfTwo(i8),
+}
+
+impl Quantized {
+    /// A weight whose elements are `codes` over and over, or none where it is never read, in blocks of one scale: for timing, not for
+    /// computing. Columns of a block are a power of two, at least 16.
+    pub fn repeated(
+        gpu: &Gpu,
+        (rows, columns): (usize, usize),
+        (block, scale): ((usize, usize), Scale),
+        codes: Option<&[u8]>,
+    ) -> Result<Self, Error> {
+        let dim = (rows, columns);
+        let of_scales = (rows.div_ceil(block.0), columns.div_ceil(block.1));
+        let rows_of_scales = (0..rows).map(|row| i32::try_from(row / block.0).expect("below 2³¹"));
+        Ok(Quantized {
+            elements: codes.map_or_else(|| gpu.uninitialised(dim), |codes| gpu.repeated(dim, codes))?,
+            scales: match scale {
+                Scale::F32(power) => Scales::F32(gpu.repeated(of_scales, &[f32::from(power).exp2()])?),
+                Scale::PowerOfTwo(power) => {
+                    Scales::E8m0(gpu.repeated(of_scales, &[power.cast_unsigned().wrapping_add(127)])?)
+                }
+            },
+            scale_rows: gpu.upload_row(rows_of_scales)?,
+            block_bits: block.1.ilog2().cast_signed(),
+        })
+    }
+}
+
 fn uploaded<T: Element>(gpu: &Gpu, columns: usize, values: Vec<T>) -> Result<Matrix<T>, Error> {
     let rows = values.len() / columns;
     let values = Array2::from_shape_vec((rows, columns), values).expect("whole rows");

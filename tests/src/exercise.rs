@@ -53,7 +53,7 @@ pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
         "attention" => exercise.attention(kernel)?,
         "indexer" => exercise.indexer(kernel)?,
         "block_sparse_attention" => exercise.block_sparse_attention(kernel)?,
-        "router" => exercise.router(kernel)?,
+        "router" => exercise.router()?,
         "moe" => exercise.moe(kernel)?,
         "dense_ffn" => exercise.dense_ffn(kernel)?,
         "sampling" => exercise.sampling()?,
@@ -268,15 +268,17 @@ impl Exercise<'_> {
     }
 
     /// Two blocks of tokens and of experts, more values than lanes.
-    fn router(&mut self, kernel: &Kernel) -> Result<(), Error> {
-        let (x, gate) = (self.values(1, (19, 70))?, self.wide_values(2, (40, 70))?);
-        let tokens = if kernel.constant("BLOCK_TOKENS") == 1 { Tokens::Few } else { Tokens::Many };
-        let routed = router_cut(self.gpu, tokens, &x, (&gate, &self.wide_values(3, (1, 40))?), 5)?;
-        self.keep(&routed.logits)?;
-        self.keep(&routed.scores)?;
-        self.keep(&routed.choice)?;
-        self.keep(&routed.chosen)?;
-        self.keep(&routed.weights)
+    fn router(&mut self) -> Result<(), Error> {
+        let (x, gate) = (self.values(1, (11, 70))?, self.wide_values(2, (41, 70))?);
+        for tokens in [Tokens::Few, Tokens::Many] {
+            let routed = router_cut(self.gpu, tokens, &x, (&gate, &self.wide_values(3, (1, 41))?), 5)?;
+            self.keep(&routed.logits)?;
+            self.keep(&routed.scores)?;
+            self.keep(&routed.choice)?;
+            self.keep(&routed.chosen)?;
+            self.keep(&routed.weights)?;
+        }
+        Ok(())
     }
 
     /// More choices than a block has threads to place them, and few of them, more tiles of both widths than one.

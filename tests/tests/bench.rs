@@ -8,11 +8,11 @@ use tests::device::emulated;
 use tools::bench::floor::{Floor, Rates, Unit};
 use tools::bench::instructions::{Handed, differences};
 use tools::bench::measuring::{Asked, measured};
-use tools::bench::operators::{Chosen, Step, Work, all, chosen};
+use tools::bench::operators::{Chosen, Step, Weights, Work, all, chosen};
 use tools::report;
 use tools::session::model::configuration;
 
-const DECODE: Step = Step { tokens: 1, context: 8192 };
+const DECODE: Step = Step { tokens: 1, context: 8192, weights: Weights::Bf16 };
 
 fn config(model: &str) -> Config {
     let released = Released::named(model).expect("it is released");
@@ -55,12 +55,29 @@ fn floors_of_decoding_are_those_derived_by_hand() {
     // 7.8 µs by bandwidth, and a prompt's attention by operations: 206.16 GFLOP, 261 µs.
     let attention = floor(&m2, "experts.attention", DECODE);
     assert!((attention.microseconds(&Rates::H200) - 7.81).abs() < 0.01);
-    let prompt = floor(&m2, "experts.attention", Step { tokens: 4096, context: 4096 });
+    let prompt = floor(&m2, "experts.attention", Step { tokens: 4096, context: 4096, weights: Weights::Bf16 });
     assert!(
         (prompt.operations / 206.16e9 - 1.0).abs() < 1e-3 && (prompt.microseconds(&Rates::H200) - 261.0).abs() < 0.1
     );
-    let router = floor(&m2, "experts.router", Step { tokens: 64, context: 8192 });
+    let router = floor(&m2, "experts.router", Step { tokens: 64, context: 8192, weights: Weights::Bf16 });
     assert!(router.unit == Unit::Scalar && (router.microseconds(&Rates::H200) - 1.68).abs() < 0.01);
+}
+
+/// As released: a byte a value, and a scale for each block.
+#[test]
+fn floors_of_quantized_weights_are_those_derived_by_hand() {
+    let (m2, m3) = (config("minimax-m2.7"), config("minimax-m3"));
+    let [fp8, mxfp8] = [Weights::Fp8, Weights::Mxfp8].map(|weights| Step { weights, ..DECODE });
+    let expected = [
+        (&m2, "experts.linear_qkv", fp8, 8192.0 * 3072.0 + 64.0 * 24.0 * 4.0 + 2.0 * (3072.0 + 8192.0)),
+        (&m2, "experts.moe", fp8, 113.3e6),
+        (&m2, "linear_head", fp8, 1.2296e9),
+        (&m3, "sparse.moe", mxfp8, 4.0 * 3.0 * 6144.0 * 3072.0 * 33.0 / 32.0 + 2.0 * 3.0 * 6144.0 + 32.0),
+    ];
+    for (config, name, step, bytes) in expected {
+        let floor = floor(config, name, step);
+        assert!((floor.bytes() / bytes - 1.0).abs() < 1e-3, "{name}: {} bytes", floor.bytes());
+    }
 }
 
 /// An H200's peak of 989 TFLOP/s in bf16 is 132·4096 operations at 1830 MHz.
@@ -73,13 +90,19 @@ fn rates_follow_from_what_a_device_says() {
     assert_eq!(Rates::of(&Limits { capability: (12, 0), ..limits }, 1e12), None);
 }
 
-/// Every work of both families can be captured and replayed, and is told with its time.
+/// Every work of both families, however weights are stored, can be captured and replayed, and is told with its time.
 #[test]
 fn each_work_is_timed() {
-    for model in ["m2-gqa3-f32", "m3-gqa4-f32"] {
+    let stored = [
+        ("m2-gqa3-f32", Weights::Bf16),
+        ("m3-gqa4-f32", Weights::Bf16),
+        ("m2-gqa3-f32", Weights::Fp8),
+        ("m3-gqa4-f32", Weights::Mxfp8),
+    ];
+    for (model, weights) in stored {
         let config = configuration(model).expect("it is built in");
         let asked = Asked {
-            step: Step { tokens: 2, context: 40 },
+            step: Step { tokens: 2, context: 40, weights },
             works: all(&config),
             timing: Some(Repeats { in_graph: 2, warm_ups: 1, replays: 3, flushed_bytes: 4096 }),
             rates: Rates::H200,

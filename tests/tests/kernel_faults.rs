@@ -13,9 +13,7 @@ use guarded::Guarded;
 use optimized::device::Gpu;
 use optimized::emulated::{Form, Schedule, with_schedule};
 use optimized::error::Error;
-use optimized::kernel::table::{
-    KERNELS, LINEAR_128_BF16, LINEAR_128_BF16_E4M3, LINEAR_BIAS_128, RMS_NORM, ROUTER_FEW, ROUTER_MANY,
-};
+use optimized::kernel::table::{KERNELS, LINEAR_128_BF16, LINEAR_128_BF16_E4M3, LINEAR_BIAS_128, RMS_NORM, ROUTER};
 use optimized::kernel::{Kernel, Sources};
 use optimized::report::Report;
 use rayon::prelude::*;
@@ -38,9 +36,8 @@ fn blames(report: &Report, files: &BTreeSet<String>) -> bool {
 }
 
 /// Files of which a kernel runs no statement that orders anything, and why these are there.
-const EXCUSED: [(Kernel, &str, &str); 5] = [
-    (ROUTER_FEW, "reduce.cuh", "it is block_sum's, and the router sums over warps only"),
-    (ROUTER_MANY, "reduce.cuh", "it is block_sum's, and the router sums over warps only"),
+const EXCUSED: [(Kernel, &str, &str); 4] = [
+    (ROUTER, "reduce.cuh", "it is block_sum's, and the router sums over warps only"),
     (LINEAR_128_BF16, "linear.cuh", "they belong to linear_few_rows, which is launched from LINEAR_64_BF16"),
     (LINEAR_128_BF16_E4M3, "linear.cuh", "they belong to linear_few_rows, which is launched from LINEAR_64_BF16_E4M3"),
     (LINEAR_BIAS_128, "linear.cuh", "they belong to linear_bias_few_rows, which is launched from LINEAR_BIAS_64"),

@@ -25,6 +25,7 @@ const TILES: &[&str] = &["linear_tiles", "linear_bias_tiles", "dense_ffn_gate_up
 const FEW_ROWS: &[&str] = &["linear_few_rows", "linear_bias_few_rows"];
 const PLACING: &[&str] = &["moe_count", "moe_place", "moe_place_few", "moe_combine"];
 const SCORING: &[&str] = &["router_scores"];
+const SCORING_FEW: &[&str] = &["router_scores_few"];
 const CHOOSING: &[&str] = &["router_choose"];
 
 /// All of them.
@@ -33,7 +34,7 @@ pub const ALTERNATIVES: &[Alternatives] = &[
     Alternatives { ops: TILED, constant: "TILE_COLS", entries: TILES, values: &[32, 64, 128, 256] },
     Alternatives { ops: TILED, constant: "WARPS_DOWN", entries: TILES, values: &[1, 2, 4] },
     Alternatives { ops: TILED, constant: "WARPS_ACROSS", entries: TILES, values: &[1, 2, 4, 8] },
-    Alternatives { ops: TILED, constant: "STAGES", entries: TILES, values: &[3, 4, 5, 6] },
+    Alternatives { ops: TILED, constant: "STAGES", entries: TILES, values: &[3, 4, 5, 6, 8] },
     Alternatives {
         ops: &["linear", "linear_bias"],
         constant: "FEW_STAGES",
@@ -44,7 +45,8 @@ pub const ALTERNATIVES: &[Alternatives] = &[
     Alternatives { ops: &["router"], constant: "BLOCK_TOKENS", entries: SCORING, values: &[1, 2, 4, 8, 16] },
     Alternatives { ops: &["router"], constant: "WARP_EXPERTS", entries: SCORING, values: &[1, 2, 4, 8] },
     Alternatives { ops: &["router"], constant: "BLOCK_WARPS", entries: SCORING, values: &[1, 2, 4, 8] },
-    Alternatives { ops: &["router"], constant: "AHEAD", entries: SCORING, values: &[1, 2, 4, 8, 16, 32] },
+    Alternatives { ops: &["router"], constant: "AHEAD", entries: SCORING, values: &[1, 2, 4, 8] },
+    Alternatives { ops: &["router"], constant: "FEW_WARPS", entries: SCORING_FEW, values: &[1, 2, 4, 8] },
     Alternatives { ops: &["router"], constant: "CHOOSE_THREADS", entries: CHOOSING, values: &[64, 128, 256, 512] },
     Alternatives { ops: &["embedding"], constant: "THREADS", entries: &[], values: &[32, 64, 128, 256, 512] },
     Alternatives { ops: &["sampling"], constant: "THREADS", entries: &[], values: &[128, 256, 512, 1024] },

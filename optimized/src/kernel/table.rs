@@ -150,18 +150,20 @@ pub const BLOCK_SPARSE_ATTENTION: [Kernel; 4] = [
     block_sparse_attention(&[("D", 128)]),
 ];
 
-/// The router: tokens of a block, experts and warps of one, loads of a warp's rows that are on their way at once.
-const fn router(constants: &'static [(&'static str, u32)]) -> Kernel {
-    Kernel { op: "router", entries: &["router_scores", "router_choose"], constants }
-}
-
-/// The router, for few tokens: a warp an expert.
-pub const ROUTER_FEW: Kernel =
-    router(&[("BLOCK_TOKENS", 1), ("WARP_EXPERTS", 1), ("BLOCK_WARPS", 2), ("AHEAD", 32), ("CHOOSE_THREADS", 256)]);
-
-/// The router, for many tokens.
-pub const ROUTER_MANY: Kernel =
-    router(&[("BLOCK_TOKENS", 16), ("WARP_EXPERTS", 4), ("BLOCK_WARPS", 8), ("AHEAD", 1), ("CHOOSE_THREADS", 256)]);
+/// The router: tokens of a block, a warp's experts, and loads of each row that are on their way at once; warps of a block for few
+/// tokens.
+pub const ROUTER: Kernel = Kernel {
+    op: "router",
+    entries: &["router_scores", "router_scores_few", "router_choose"],
+    constants: &[
+        ("BLOCK_TOKENS", 8),
+        ("WARP_EXPERTS", 8),
+        ("BLOCK_WARPS", 4),
+        ("AHEAD", 4),
+        ("FEW_WARPS", 2),
+        ("CHOOSE_THREADS", 256),
+    ],
+};
 
 /// Routed experts.
 const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_place_few", "moe_gate_up", "moe_down", "moe_combine"];
@@ -184,8 +186,8 @@ const fn tiled(
 }
 
 /// Tiles of 16 rows, for few tokens.
-const fn of_16(weights: u32) -> [(&'static str, u32); 6] {
-    tiled(weights, [16, 64], [1, 4], 4)
+const fn of_16(weights: u32, stages: u32) -> [(&'static str, u32); 6] {
+    tiled(weights, [16, 64], [1, 4], stages)
 }
 
 /// Tiles of 64 rows.
@@ -199,13 +201,13 @@ const fn placing([a, b, c, d, e, f]: [(&'static str, u32); 6]) -> [(&'static str
 }
 
 /// Routed experts in tiles of 16 rows, for few tokens.
-pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(16)) };
+pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(16, 4)) };
 
 /// Routed experts in tiles of 64 rows.
 pub const MOE_64: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(16)) };
 
 /// Routed experts of weights in E4M3 in tiles of 16 rows, for few tokens.
-pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(8)) };
+pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(8, 4)) };
 
 /// Routed experts of weights in E4M3 in tiles of 64 rows.
 pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(8)) };
@@ -214,13 +216,13 @@ pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, consta
 const DENSE_FFN_ENTRIES: &[&str] = &["dense_ffn_gate_up"];
 
 /// A dense feed-forward network, for few tokens.
-pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(16) };
+pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(16, 6) };
 
 /// A dense feed-forward network in tiles of 64 rows.
 pub const DENSE_FFN_64: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(16) };
 
 /// A dense feed-forward network of weights in E4M3, for few tokens.
-pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(8) };
+pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(8, 6) };
 
 /// A dense feed-forward network of weights in E4M3 in tiles of 64 rows.
 pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
@@ -329,8 +331,7 @@ pub const KERNELS: &[Kernel] = &[
     BLOCK_SPARSE_ATTENTION[1],
     BLOCK_SPARSE_ATTENTION[2],
     BLOCK_SPARSE_ATTENTION[3],
-    ROUTER_FEW,
-    ROUTER_MANY,
+    ROUTER,
     MOE_16,
     MOE_64,
     MOE_16_E4M3,

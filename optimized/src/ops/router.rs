@@ -10,7 +10,7 @@ use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::stated::WARP_LANES;
-use crate::kernel::table::{ROUTER_FEW, ROUTER_MANY};
+use crate::kernel::table::ROUTER;
 use crate::tensor::Matrix;
 
 /// Experts that are chosen at most: a warp's lanes.
@@ -45,16 +45,9 @@ pub enum Tokens {
 }
 
 impl Tokens {
-    /// The one that suits n tokens.
-    pub fn of(n: usize) -> Self {
-        if n <= FEW_TOKENS { Self::Few } else { Self::Many }
-    }
-
-    fn kernel(self) -> Kernel {
-        match self {
-            Self::Few => ROUTER_FEW,
-            Self::Many => ROUTER_MANY,
-        }
+    /// The one that suits n tokens, where x and g are so wide, and a block may have so much shared memory.
+    pub fn of(n: usize, wide: [usize; 2], most_bytes: u32) -> Self {
+        if n <= FEW_TOKENS && few_bytes(&ROUTER, wide) <= most_bytes { Self::Few } else { Self::Many }
     }
 }
 
@@ -69,7 +62,8 @@ pub fn router(
     bias: &Matrix<f32>,
     top_k: usize,
 ) -> Result<Routed, Error> {
-    router_cut(gpu, Tokens::of(x.dim().0), x, (gate, bias), top_k)
+    let tokens = Tokens::of(x.dim().0, [x.ld(), gate.ld()], gpu.shared_bytes());
+    router_cut(gpu, tokens, x, (gate, bias), top_k)
 }
 
 /// The same, cut as the caller says.
@@ -93,8 +87,11 @@ pub fn router_cut(
         chosen: gpu.uninitialised((n, top_k))?,
         weights: gpu.uninitialised((n, top_k))?,
     };
-    let kernel = gpu.launched(&tokens.kernel());
-    scores(gpu, &kernel, x, gate, &mut out)?;
+    let kernel = gpu.launched(&ROUTER);
+    match tokens {
+        Tokens::Few => scores_of_few(gpu, &kernel, x, gate, &mut out)?,
+        Tokens::Many => scores(gpu, &kernel, x, gate, &mut out)?,
+    }
     choose(gpu, &kernel, bias, &mut out)?;
     Ok(out)
 }
@@ -126,13 +123,40 @@ fn scores(gpu: &Gpu, kernel: &Kernel, x: &Matrix<bf16>, gate: &Matrix<f32>, out:
     Ok(())
 }
 
+fn scores_of_few(
+    gpu: &Gpu,
+    kernel: &Kernel,
+    x: &Matrix<bf16>,
+    gate: &Matrix<f32>,
+    out: &mut Routed,
+) -> Result<(), Error> {
+    let ((n, d), experts) = (x.dim(), gate.dim().0);
+    let arguments =
+        narrow([("d", d), ("E", experts), ("ld(x)", x.ld()), ("ld(g)", gate.ld()), ("ld(z)", out.logits.ld())])?;
+    let warps = kernel.constant("FEW_WARPS");
+    let grid = Grid { blocks: (count(n), count(experts).div_ceil(warps)), threads: 32 * warps };
+    let grid = gpu.with_shared("router K3", grid, few_bytes(kernel, [x.ld(), gate.ld()]))?;
+    let function = gpu.function(kernel, "router_scores_few")?;
+    let mut launch = gpu.launch(&function);
+    launch.arg(x.data()).arg(gate.data()).arg(out.logits.data_mut());
+    for argument in &arguments {
+        launch.arg(argument);
+    }
+    #[expect(unsafe_code, reason = "a launch cannot be checked")]
+    // SAFETY: K1 by the caller's checks and the allocations; K3 by `with_shared` and `Matrix`; K4 because what is written was just
+    // allocated.
+    let done = unsafe { launch.launch(grid) };
+    gpu.outcome(done, || format!("{} router_scores_few", kernel.label()))?;
+    Ok(())
+}
+
 fn choose(gpu: &Gpu, kernel: &Kernel, bias: &Matrix<f32>, out: &mut Routed) -> Result<(), Error> {
     let ((n, experts), k) = (out.logits.dim(), out.chosen.dim().1);
     let sizes = [("E", experts), ("k", k), ("ld(z)", out.logits.ld()), ("ld(C)", out.chosen.ld())];
     let arguments = narrow(sizes)?;
     let function = gpu.function(kernel, "router_choose")?;
     let grid = Grid { blocks: (count(n), 1), threads: kernel.constant("CHOOSE_THREADS") };
-    let grid = gpu.with_shared("router K3", grid, shared_bytes(experts))?;
+    let grid = gpu.with_shared("router K3", grid, choose_bytes(experts))?;
     let mut launch = gpu.launch(&function);
     launch.arg(out.logits.data()).arg(bias.data());
     launch.arg(out.scores.data_mut()).arg(out.choice.data_mut());
@@ -156,7 +180,12 @@ fn narrow<const N: usize>(sizes: [(&'static str, usize); N]) -> Result<[i32; N],
     Ok(arguments)
 }
 
-/// Shared memory of a block of `router_choose`: a key for each expert, and the scores of those that are chosen.
-pub fn shared_bytes(experts: usize) -> u32 {
-    count(4 * (experts.next_multiple_of(4) + MAX_TOP_K))
+/// Shared memory of a block of `router_scores_few`: a row of x, and of g for each warp, which are so wide.
+pub fn few_bytes(kernel: &Kernel, [ldx, ldg]: [usize; 2]) -> u32 {
+    count(2 * ldx) + kernel.constant("FEW_WARPS") * count(4 * ldg)
+}
+
+/// Shared memory of a block of `router_choose`: a key and a score for each expert, and the scores of those that are chosen.
+pub fn choose_bytes(experts: usize) -> u32 {
+    count(4 * (2 * experts.next_multiple_of(4) + MAX_TOP_K))
 }

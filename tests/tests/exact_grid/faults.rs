@@ -4,7 +4,7 @@ use half::bf16;
 use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::kernel::table::{
-    ATTENTION, BLOCK_SPARSE_ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER_MANY,
+    ATTENTION, BLOCK_SPARSE_ATTENTION, LINEAR_64_BF16, LINEAR_64_F32, LINEAR_128_F32, MOE_16, MOE_64, ROUTER,
 };
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::attention::Cut;
@@ -154,7 +154,7 @@ const MISTAKES: &[Mistake] = &[
         says: "y[0, 19] is nothing, not w[19, 576]·x[0, 576]",
     },
     Mistake {
-        kernel: ROUTER_MANY,
+        kernel: ROUTER,
         file: "router.cu",
         from: "int64(min(expert + e, experts - 1)) * ldg",
         to: "int64(max(expert + e - 1, 0)) * ldg",
@@ -162,7 +162,7 @@ const MISTAKES: &[Mistake] = &[
         says: "y[0, 1] is x[0, 0]·w[0, 0], not x[0, 0]·w[1, 0]",
     },
     Mistake {
-        kernel: ROUTER_MANY,
+        kernel: ROUTER,
         file: "router.cu",
         from: "if (base + step * WARP_LANES < d) {",
         to: "if (base + step * WARP_LANES < d / WARP_LANES * WARP_LANES) {",

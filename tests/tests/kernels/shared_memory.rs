@@ -2,9 +2,10 @@
 
 use half::bf16;
 use ndarray::Array2;
-use optimized::kernel::table::{KERNELS, LINEAR_64_BF16};
+use optimized::kernel::table::{KERNELS, LINEAR_64_BF16, ROUTER};
 use optimized::ops::attention::{Cut, prefill_bytes, split_bytes};
 use optimized::ops::linear::{Output, Tiling, linear_tiled, tile_bytes};
+use optimized::ops::router::Tokens;
 use optimized::ops::{block_sparse_attention, indexer, router as routing};
 use optimized::shared_memory::{TARGETS, require_room};
 use tests::device::devices;
@@ -15,8 +16,8 @@ const HEAD: usize = 128;
 /// What is multiplied by a weight: M2's stream and heads and experts, M3's, and its dense network and vision tower.
 const WIDTHS: [usize; 8] = [1536, 3072, 6144, 8192, 12288, 1176, 1280, 5120];
 
-/// E of M2's routers, and of M3's.
-const ROUTERS: [usize; 2] = [256, 128];
+/// d and E of M2's routers, and of M3's.
+const ROUTERS: [(usize, usize); 2] = [(3072, 256), (6144, 128)];
 
 /// Every launch that asks for shared memory, as a device with so much of it makes it: its constraint and bytes.
 fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
@@ -35,8 +36,12 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         let of_op = KERNELS.iter().filter(|kernel| kernel.op == op);
         all.extend(of_op.map(|kernel| (kernel.label(), label, tile_bytes(kernel))));
     }
-    for experts in ROUTERS {
-        all.push((format!("router, E = {experts}"), "router K3", routing::shared_bytes(experts)));
+    for (d, experts) in ROUTERS {
+        let bytes = match Tokens::of(1, [d; 2], most) {
+            Tokens::Few => routing::few_bytes(&ROUTER, [d; 2]),
+            Tokens::Many => routing::choose_bytes(experts),
+        };
+        all.push((format!("router, d = {d}"), "router K3", bytes));
     }
     let prefill = prefill_bytes(HEAD);
     let decode = if Cut::of(1, HEAD, most) == Cut::Keys { split_bytes(HEAD) } else { prefill };

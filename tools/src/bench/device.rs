@@ -60,7 +60,7 @@ impl OnDevice {
         mut progress: impl FnMut(),
     ) -> Result<Self, Error> {
         let config = config.under(&Semantics::RELEASED);
-        let maker = Maker { gpu: &gpu, pattern };
+        let maker = Maker { gpu: &gpu, pattern, weights: step.weights };
         let (h, v, n) = (config.hidden_size, config.vocab_size, step.tokens);
         let stream = maker.small((n, h))?;
         let first_norm = maker.small((1, h))?;

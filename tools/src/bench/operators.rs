@@ -1,9 +1,12 @@
 //! What is measured, in the order in which a step of decoding does it, and the floor of each.
 //!
-//! n: tokens of the step, which follow others of their sequence. Weights are bf16, as the CUDA path keeps them; the router's f32.
+//! n: tokens of the step, which follow others of their sequence. Weights of products are as the CUDA path keeps them; the router's
+//! f32, and the embedding's and the head's bf16.
 
+use clap::ValueEnum;
 use globset::{Glob, GlobSetBuilder};
 use reference::config::{Attention, Config, FeedForward, Layer};
+use serde::Serialize;
 
 use super::floor::{Floor, Unit};
 use crate::failure::Failure;
@@ -13,13 +16,47 @@ const NARROW: f64 = 2.0;
 /// Bytes of an f32, or of an index.
 const WIDE: f64 = 4.0;
 
-/// The tokens of a step.
+/// How the weights of a layer's products are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weights {
+    /// In bf16.
+    #[default]
+    Bf16,
+    /// In E4M3 in blocks of 128 × 128, with f32 scales: as M2.7 is released.
+    Fp8,
+    /// In E4M3 in blocks of 32 of a row, with powers of two for scales: as M3 is released.
+    Mxfp8,
+}
+
+impl Weights {
+    /// Rows and columns that have a scale; none in bf16.
+    pub fn block(self) -> Option<(usize, usize)> {
+        match self {
+            Weights::Bf16 => None,
+            Weights::Fp8 => Some((128, 128)),
+            Weights::Mxfp8 => Some((1, 32)),
+        }
+    }
+
+    /// Bytes of a weight [m, k].
+    fn bytes(self, m: f64, k: f64) -> f64 {
+        let of_scale = if self == Weights::Mxfp8 { 1.0 } else { WIDE };
+        self.block().map_or(NARROW * m * k, |(rows, columns)| {
+            m * k + of_scale * (m / rows as f64).ceil() * (k / columns as f64).ceil()
+        })
+    }
+}
+
+/// A step of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// n.
     pub tokens: usize,
     /// Tokens of the sequence, the step's among them.
     pub context: usize,
+    /// Of the layers.
+    pub weights: Weights,
 }
 
 impl Step {
@@ -228,7 +265,7 @@ impl Work {
                 Floor { read, written: NARROW * n * h, operations: 0.0, unit: Unit::Scalar }
             }
             Work::RmsNorm => elementwise(n * h, h, n * h, 4.0 * n * h),
-            Work::LinearHead => linear(n, h, v),
+            Work::LinearHead => linear(n, h, v, Weights::Bf16),
             Work::Sampling => {
                 Floor { read: NARROW * n * v, written: 2.0 * WIDE * n, operations: n * v, unit: Unit::Scalar }
             }
@@ -246,8 +283,8 @@ impl Part {
         let heads = sizes.queries / d;
         let queries = NARROW * n * sizes.queries;
         match self {
-            Part::LinearQkv => linear(n, h, sizes.projected()),
-            Part::LinearO => linear(n, sizes.queries, h),
+            Part::LinearQkv => linear(n, h, sizes.projected(), step.weights),
+            Part::LinearO => linear(n, sizes.queries, h, step.weights),
             Part::QkNormRope => {
                 let values = n * sizes.projected();
                 let norms: usize = config.qk_norm_widths().iter().sum();
@@ -288,12 +325,13 @@ impl Part {
                     unit: Unit::Scalar,
                 }
             }
-            Part::DenseFfn => network(n, h, sizes.dense, 1.0),
+            Part::DenseFfn => network(n, h, sizes.dense, (1.0, step.weights)),
             Part::Moe => {
                 let [k, experts] = [config.num_experts_per_tok, chosen.experts].map(|count| count as f64);
-                let floor = network(n * k, h, config.intermediate_size as f64, experts);
+                let m = config.intermediate_size as f64;
+                let floor = network(n * k, h, m, (experts, step.weights));
                 let shared = if config.shared_intermediate_size > 0 { NARROW * n * h } else { 0.0 };
-                let read = NARROW * 3.0 * experts * h * config.intermediate_size as f64;
+                let read = experts * of_network(h, m, step.weights);
                 let routed = 2.0 * WIDE * n * k;
                 Floor { read: read + NARROW * n * h + shared + routed, written: NARROW * n * h, ..floor }
             }
@@ -334,14 +372,19 @@ impl Sizes {
 }
 
 /// x·wᵀ of x \[n, k\] and w \[m, k\].
-fn linear(n: f64, k: f64, m: f64) -> Floor {
-    let read = NARROW * (n * k + m * k);
+fn linear(n: f64, k: f64, m: f64, weights: Weights) -> Floor {
+    let read = NARROW * n * k + weights.bytes(m, k);
     Floor { read, written: NARROW * n * m, operations: 2.0 * n * k * m, unit: Unit::Tensor }
 }
 
+/// Bytes of gate, up and down.
+fn of_network(h: f64, m: f64, weights: Weights) -> f64 {
+    2.0 * weights.bytes(m, h) + weights.bytes(h, m)
+}
+
 /// Gate, up and down of so many rows in so many networks.
-fn network(rows: f64, h: f64, m: f64, networks: f64) -> Floor {
-    let read = NARROW * (3.0 * networks * h * m + rows * h);
+fn network(rows: f64, h: f64, m: f64, (networks, weights): (f64, Weights)) -> Floor {
+    let read = networks * of_network(h, m, weights) + NARROW * rows * h;
     Floor { read, written: NARROW * rows * h, operations: 6.0 * rows * h * m, unit: Unit::Tensor }
 }
 

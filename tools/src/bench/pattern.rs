@@ -12,6 +12,8 @@ pub struct Pattern {
     pub narrow: Vec<bf16>,
     /// The same in f32.
     pub wide: Vec<f32>,
+    /// In E4M3, from −3.75 to 3.75 but for what is below 0.25.
+    pub codes: Vec<u8>,
 }
 
 /// How many: no power of two times a row's length, so that rows differ.
@@ -23,7 +25,10 @@ impl Pattern {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let narrow: Vec<bf16> = (0..COUNT).map(|_| bf16::from_f32(rng.random_range(-0.1..0.1))).collect();
         let wide = narrow.iter().map(|&x| f32::from(x)).collect();
-        Pattern { narrow, wide }
+        // Exponents from −2 to 1, and any sign and significand.
+        let code = |bits: u8| bits & 0x87 | (5 + (bits >> 3 & 3)) << 3;
+        let codes = (0..COUNT).map(|_| code(rng.random())).collect();
+        Pattern { narrow, wide, codes }
     }
 
     /// A matrix of them in f64.

@@ -11,7 +11,7 @@ use super::sizes::{Sizes, Timing};
 use crate::bench::floor::Rates;
 use crate::bench::instructions::{Handed, Instructions, compared};
 use crate::bench::measuring::{Asked, measured, steps};
-use crate::bench::operators::chosen;
+use crate::bench::operators::{Weights, chosen};
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
 use crate::report;
@@ -35,7 +35,7 @@ pub struct Bench {
     /// The tensor cores' rate on bf16 for floors, in TFLOP/s; else 0.8 of a GPU's peak, and an H200's 790.
     #[arg(long, value_name = "TFLOP/s", value_parser = rate)]
     pub tensor: Option<f64>,
-    /// Leave out the reference's own times.
+    /// Leave out the reference's own times, which are of weights in bf16.
     #[arg(long)]
     pub no_reference: bool,
     /// Leave out the comparison of instructions.
@@ -72,14 +72,14 @@ impl Bench {
             works,
             timing: if gpu.form().is_none() { Some(self.timing.repeats(&gpu)?) } else { None },
             rates: self.rates(&gpu)?,
-            times_reference: !self.no_reference,
+            times_reference: !self.no_reference && step.weights == Weights::Bf16,
         };
         let bar = output.progress(steps(&asked), "measuring");
         let bench = measured(gpu, &asked, || bar.inc(1))?;
         bar.finish_and_clear();
         output.say(&report::bench::bench(&self.sizes.title(), &bench, instructions.as_ref()));
         json.write(&json!({
-            "schema": 1, "model": self.sizes.model, "shrink": self.sizes.shrink, "instructions": instructions, "bench": bench,
+            "schema": 1, "model": self.sizes.model, "weights": self.sizes.weights, "shrink": self.sizes.shrink, "instructions": instructions, "bench": bench,
         }))?;
         let agree = instructions.as_ref().is_none_or(Instructions::agree);
         Ok(if agree { Outcome::Good } else { Outcome::Fault })

@@ -6,7 +6,7 @@ use optimized::emulated::Form;
 use optimized::timing::Repeats;
 use reference::config::Config;
 
-use crate::bench::operators::Step;
+use crate::bench::operators::{Step, Weights};
 use crate::failure::Failure;
 use crate::session::backend::device;
 use crate::session::model::configuration;
@@ -24,6 +24,10 @@ pub struct Sizes {
     /// Tokens of the sequence, the new ones among them.
     #[arg(long, value_name = "TOKENS", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     pub context: u32,
+    /// How the weights of layers are stored: bf16, fp8 as M2.7 is released (E4M3 in blocks of 128 × 128), or mxfp8 as M3 is. Embedding,
+    /// head and router are not quantized.
+    #[arg(long, value_enum, default_value_t)]
+    pub weights: Weights,
     /// Divide the vocabulary, the experts, the experts chosen and the networks' widths by this, for a quick look; the
     /// figures are those of the smaller model, and say so.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -55,7 +59,7 @@ impl Sizes {
 
     /// The tokens.
     pub fn step(&self, config: &Config) -> Result<Step, Failure> {
-        let step = Step { tokens: self.tokens as usize, context: self.context as usize };
+        let step = Step { tokens: self.tokens as usize, context: self.context as usize, weights: self.weights };
         if step.tokens > step.context {
             return Err(Failure::new(format!(
                 "--tokens {}: more than the sequence has, --context {}",
@@ -73,10 +77,16 @@ impl Sizes {
 
     /// What is measured, in words.
     pub fn title(&self) -> String {
-        match self.shrink {
-            1 => self.model.clone(),
-            n => format!("{}, its vocabulary, experts, choices and widths of networks divided by {n}", self.model),
-        }
+        let stored = match self.weights {
+            Weights::Bf16 => "",
+            Weights::Fp8 => ", weights in FP8",
+            Weights::Mxfp8 => ", weights in MXFP8",
+        };
+        let shrunk = match self.shrink {
+            1 => String::new(),
+            n => format!(", its vocabulary, experts, choices and widths of networks divided by {n}"),
+        };
+        format!("{}{stored}{shrunk}", self.model)
     }
 }
 

@@ -20,7 +20,7 @@ pub fn trial(gpu: &Gpu, kernel: &Kernel, variant: &Kernel) -> Result<Result<Tria
     Ok(match kernel.op {
         "embedding" => rows::embedding(gpu, draw),
         "sampling" => rows::sampling(gpu, draw, variant),
-        "router" => networks::router(gpu, draw, (kernel, variant)),
+        "router" => networks::router(gpu, draw, variant),
         "linear" if is_narrow => networks::linear(gpu, draw, (kernel, variant)),
         "dense_ffn" if is_narrow => networks::dense_ffn(gpu, draw, (kernel, variant)),
         "moe" if is_narrow => networks::moe(gpu, draw, (kernel, variant)),

@@ -17,6 +17,7 @@ use optimized::ops::qk_norm_rope::{self, IndexHeads, KeysValues, qk_norm_rope, q
 use optimized::ops::router::{Routed, router};
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::Matrix;
+use optimized::weight::WeightMatrix;
 use reference::Semantics;
 use reference::config::{Attention, Blocks, Config, FeedForward, Layer as Kind};
 use reference::semantics::QkNorm;
@@ -31,14 +32,14 @@ pub(super) struct Layer {
     pub(super) first: usize,
     pub(super) layout: HeadLayout,
     pub(super) activation: Activation,
-    pub(super) projections: Matrix<bf16>,
+    pub(super) projections: WeightMatrix,
     query_norm: Matrix<bf16>,
     key_norm: Matrix<bf16>,
     cos: Matrix<f32>,
     sin: Matrix<f32>,
     pub(super) kept: RefCell<KeysValues>,
     pub(super) index: Option<Index>,
-    pub(super) o: Matrix<bf16>,
+    pub(super) o: WeightMatrix,
     pub(super) norm: Matrix<bf16>,
     pub(super) experts: Option<Routing>,
     /// A dense layer's network, or the shared expert.
@@ -101,14 +102,14 @@ impl Layer {
             None => Activation::Swiglu,
         };
         let dense = |m: usize| {
-            let (gate_up, down) = (maker.large((2 * m, h))?.into(), maker.large((h, m))?.into());
+            let (gate_up, down) = (maker.weight((2 * m, h))?, maker.weight((h, m))?);
             Ok::<_, Error>(DenseFfn { gate_up, down })
         };
         let (experts, dense) = match kind.feed_forward {
             FeedForward::Dense => (None, Some(dense(config.dense_intermediate_size)?)),
             FeedForward::Experts => {
                 let (count, m) = (config.num_local_experts, config.intermediate_size);
-                let (gate_up, down) = (maker.large((2 * m * count, h))?.into(), maker.large((h * count, m))?.into());
+                let (gate_up, down) = (maker.weight((2 * m * count, h))?, maker.weight((h * count, m))?);
                 let weights = Experts { gate_up, down, first: 0, count, activation };
                 let routing = Routing { gate: maker.wide((count, h))?, bias: maker.wide((1, count))?, weights };
                 let shared = config.shared_intermediate_size;
@@ -119,14 +120,14 @@ impl Layer {
             first: step.first(),
             layout,
             activation,
-            projections: maker.large((config.query_width() + 2 * config.key_width() + of_index, h))?,
+            projections: maker.weight((config.query_width() + 2 * config.key_width() + of_index, h))?,
             query_norm: query_norm?,
             key_norm: key_norm?,
             cos: maker.wide((positions, config.rotary_dim))?,
             sin: maker.wide((positions, config.rotary_dim))?,
             kept: RefCell::new(KeysValues { keys: kept()?, values: kept()? }),
             index,
-            o: maker.large((h, config.query_width()))?,
+            o: maker.weight((h, config.query_width()))?,
             norm: maker.small((1, h))?,
             experts,
             dense,

@@ -5,13 +5,20 @@ use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::tensor::{Element, Matrix};
+use optimized::weight::{Quantized, Scale, WeightMatrix};
 
+use crate::bench::operators::Weights;
 use crate::bench::pattern::Pattern;
+
+/// The scale of all blocks is 2 to the power of it: values are as large as those in bf16.
+const SCALE: i8 = -5;
 
 /// Makes operands.
 pub(super) struct Maker<'a> {
     pub(super) gpu: &'a Gpu,
     pub(super) pattern: &'a Pattern,
+    /// How the weights of layers are stored.
+    pub(super) weights: Weights,
 }
 
 impl Maker<'_> {
@@ -21,6 +28,14 @@ impl Maker<'_> {
             Some(Form::Counting) => self.gpu.uninitialised(dim),
             _ => self.small(dim),
         }
+    }
+
+    /// A layer's weight, as they are stored.
+    pub(super) fn weight(&self, dim: (usize, usize)) -> Result<WeightMatrix, Error> {
+        let Some(block) = self.weights.block() else { return Ok(self.large(dim)?.into()) };
+        let scale = if self.weights == Weights::Mxfp8 { Scale::PowerOfTwo(SCALE) } else { Scale::F32(SCALE) };
+        let codes = (self.gpu.form() != Some(Form::Counting)).then_some(&self.pattern.codes[..]);
+        Ok(Quantized::repeated(self.gpu, dim, (block, scale), codes)?.into())
     }
 
     /// A drawn one.

@@ -123,15 +123,15 @@ pub(super) fn moe(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kerne
     Ok(Trial::of(&gpu.download(&got.outputs)?, &outputs).and(Trial::of(&gpu.download(&got.sum)?, &sum)))
 }
 
-pub(super) fn router(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kernel)) -> Result<Trial, NoTrial> {
+/// The router, in both cuts.
+pub(super) fn router(gpu: &Gpu, mut draw: Draw, variant: &Kernel) -> Result<Trial, NoTrial> {
     const K: usize = 4;
     let n = 2 * size(variant, "BLOCK_TOKENS") + 3;
     let experts = size(variant, "BLOCK_WARPS") * size(variant, "WARP_EXPERTS") + 5;
     let (x, gate) = (draw.values((n, 333)), wide(&draw.values((experts, 333))));
     let bias = wide(&draw.values((1, experts)));
     let upload = |matrix: &Array2<f32>| -> Result<Matrix<f32>, NoTrial> { Ok(gpu.upload(matrix.view())?) };
-    let tokens = if size(kernel, "BLOCK_TOKENS") == 1 { device::Tokens::Few } else { device::Tokens::Many };
-    let routed = device::router_cut(gpu, tokens, &gpu.upload(x.view())?, (&upload(&gate)?, &upload(&bias)?), K)?;
+    let on_device = (gpu.upload(x.view())?, upload(&gate)?, upload(&bias)?);
 
     let contract = contract();
     let p = Router::under(&contract, &RELEASED, K);
@@ -141,13 +141,17 @@ pub(super) fn router(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Ke
     let c = router::choice(&p, r.view(), bias.row(0))?;
     let chosen = router::chosen(&p, c.view());
     let w = router::weights(&p, r.view(), c.view(), chosen.view());
-    let got = [&routed.logits, &routed.scores, &routed.choice, &routed.weights];
     let mut trial = Trial { got: Vec::new(), twin: Vec::new() };
-    for (got, twin) in got.into_iter().zip([&z, &r, &c, &w]) {
-        trial.got.extend(gpu.download(got)?.iter());
-        trial.twin.extend(twin.iter());
+    for tokens in [device::Tokens::Few, device::Tokens::Many] {
+        let (x, gate, bias) = &on_device;
+        let routed = device::router_cut(gpu, tokens, x, (gate, bias), K)?;
+        let got = [&routed.logits, &routed.scores, &routed.choice, &routed.weights];
+        for (got, twin) in got.into_iter().zip([&z, &r, &c, &w]) {
+            trial.got.extend(gpu.download(got)?.iter());
+            trial.twin.extend(twin.iter());
+        }
+        trial.got.extend(gpu.download(&routed.chosen)?.iter().map(|&expert| expert as f32));
+        trial.twin.extend(chosen.iter().map(|&expert| expert as f32));
     }
-    trial.got.extend(gpu.download(&routed.chosen)?.iter().map(|&expert| expert as f32));
-    trial.twin.extend(chosen.iter().map(|&expert| expert as f32));
     Ok(trial)
 }
