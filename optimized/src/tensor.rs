@@ -92,6 +92,12 @@ impl Gpu {
         Ok(Matrix { data, rows, cols })
     }
 
+    /// A matrix that a kernel is about to write but for its padding, which is zero.
+    pub fn output<T: Element>(&self, (rows, cols): (usize, usize)) -> Result<Matrix<T>, Error> {
+        let has_padding = padded::<T>(cols) != cols;
+        if has_padding { self.zeros((rows, cols)) } else { self.uninitialised((rows, cols)) }
+    }
+
     /// A copy of `values` on the device.
     pub fn upload<T: Element>(&self, values: ArrayView2<'_, T>) -> Result<Matrix<T>, Error> {
         let (rows, cols) = values.dim();
