@@ -49,6 +49,7 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         all.push((format!("block-sparse attention {when}"), "block_sparse_attention K7", sparse));
     }
     all.push(("indexer".into(), "indexer K5", indexer::shared_bytes(HEAD)));
+    all.push(("indexer of few rows".into(), "indexer K5", indexer::few_bytes(HEAD)));
     all
 }
 
