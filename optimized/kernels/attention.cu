@@ -7,9 +7,10 @@
 // - Launch: attention_prefill: ⌈n/PREFILL_ROWS⌉ × H blocks of 4 warps, block (i, h) owns queries i·PREFILL_ROWS of head h.
 //   attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns queries 16r to 16r+15 of
 //   group g, one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group s. attention_merge: n × H
-//   blocks of D threads.
+//   blocks of D threads, or a warp.
 // - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
-//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says; K6
+//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says, 16-byte
+//   aligned; K6
 //   shared memory: sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
 // - Not a number: the tensor cores add 0·v for keys that a query does not see, so a value that is not finite reaches every
 //   query that shares its tile of keys, earlier ones too; the reference leaves it out.
@@ -18,6 +19,7 @@
 //   rounding to bf16, to nearest even, at o.
 
 #include "prefill.cuh"
+#include "split.cuh"
 
 extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
@@ -34,15 +36,6 @@ attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const 
     const auto out = [=](int query) { return o + int64(first_row + query) * ld + head * d; };
     attend(shared, {q + queries, k + of_group, v + of_group, heads * D, groups * D, rows, keys}, positions, scale, out, d);
 }
-
-struct Split {
-    HeadRows<QUERY_ROWS> queries;
-    HeadRows<TILE_KEYS> keys[GROUP_TILES];
-    HeadRows<TILE_KEYS> values[GROUP_TILES];
-    GroupParts parts;
-};
-
-constexpr int SPLIT_THREADS = GROUP_TILES * WARP_LANES;
 
 // Which token and head a row of a group's queries is.
 struct Query {
@@ -66,15 +59,9 @@ attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf
     const int first_row = blockIdx.y / groups * QUERY_ROWS;
     const int rows = min(QUERY_ROWS, n * heads_of_group - first_row);
     const int64 stride = int64(groups) * D;
-    const int warp = threadIdx.x / WARP_LANES;
     const int lane = threadIdx.x % WARP_LANES;
-    const int first_key = split * GROUP_KEYS + warp * TILE_KEYS;
+    const int first_key = split * GROUP_KEYS + threadIdx.x / WARP_LANES * TILE_KEYS;
     const int left = first + n - first_key;
-    if (left > 0) {
-        const int64 from = int64(first_key) * stride + int64(group) * D;
-        copy_rows(shared.keys[warp], k + from, stride, left, lane, WARP_LANES);
-        copy_rows(shared.values[warp], v + from, stride, left, lane, WARP_LANES);
-    }
     for (int i = threadIdx.x; i < QUERY_ROWS * ROW_VECTORS; i += SPLIT_THREADS) {
         const int row = i / ROW_VECTORS;
         const int column = i % ROW_VECTORS * 8;
@@ -83,29 +70,21 @@ attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf
         const bf16* const from = q + (int64(query.token) * heads + query.head) * D;
         cp_async16(&shared.queries.values[row][column], from + column, inside ? 16 : 0);
     }
-    cp_async_commit();
-    cp_async_wait<0>();
-    __syncthreads();
-
-    Part part = no_keys();
-    if (left > 0) {
-        const int tokens[2] = {(first_row + lane / 4) / heads_of_group, (first_row + lane / 4 + 8) / heads_of_group};
-        const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
-        part = attend_tile(shared.queries, 0, shared.keys[warp], shared.values[warp], first_key, positions, scale);
-    }
-    shared.parts.keep(warp, part);
-    __syncthreads();
+    const int64 from = left > 0 ? first_key * stride + int64(group) * D : 0;
+    const int tokens[2] = {(first_row + lane / 4) / heads_of_group, (first_row + lane / 4 + 8) / heads_of_group};
+    const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
+    attend_split(shared, {k + from, v + from, stride, left}, first_key, positions, scale);
 
     const int splits = gridDim.x;
-    for (int i = threadIdx.x; i < rows * D; i += SPLIT_THREADS) {
-        const int row = i / D;
+    for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {
+        const int row = i / (D / 4);
         const Query query = query_of(first_row + row, group, heads_of_group);
         const int64 index = (int64(query.token) * heads + query.head) * splits + split;
-        shared.parts.merge_row(row, i % D, stats[index], parts + index * D);
+        merge_row(shared, row, i % (D / 4) * 4, stats[index], parts + index * D);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(D)
+extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
 attention_merge(const float2* __restrict__ stats, const float* __restrict__ parts, bf16* __restrict__ o, int splits, int d,
                 int ld) {
     const int64 query = int64(blockIdx.x) * gridDim.y + blockIdx.y;

@@ -7,7 +7,7 @@
 // - Launch: block_sparse_attention_prefill: ⌈n/TOKENS⌉ × G·R blocks of 4 warps, where R = ⌈H/G/16⌉; block (i, g + G·r)
 //   owns heads 16r to 16r + 15 of group g, warp w of token i·TOKENS + w. block_sparse_attention_split: S × n·G·R blocks of
 //   4 warps, where S = ⌈K·⌈b/64⌉/4⌉; block (s, g + G·(r + R·i)) owns the same heads of token i, warp w its tile 4s + w.
-//   block_sparse_attention_merge: n × H blocks of D threads.
+//   block_sparse_attention_merge: n × H blocks of D threads, or a warp.
 // - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
 //   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen
 //   holds n·C rows of ldc values, where group g has row g % C of a token's, of which K ≤ 32 are different blocks of b ≥ 1
@@ -19,11 +19,10 @@
 //   chosen.
 
 #include "parts.cuh"
+#include "split.cuh"
 
 constexpr int TOKENS = 4;
 constexpr int PREFILL_THREADS = TOKENS * WARP_LANES;
-// A lane holds one.
-constexpr int MOST_CHOSEN = WARP_LANES;
 
 // What all entries are told about blocks.
 struct Blocks {
@@ -38,7 +37,7 @@ struct Blocks {
         return (keys + TILE_KEYS - 1) / TILE_KEYS;
     }
 
-    // The calling lane's choice for a token and group, if the token, at `position`, sees it; else −1.
+    // The calling lane's choice, one of at most 32, for a token and group, if the token, at `position`, sees it; else −1.
     __device__ __forceinline__ int of_lane(int token, int group, int position) const {
         const int lane = threadIdx.x % WARP_LANES;
         const int64 row = int64(token) * choices + group % choices;
@@ -172,19 +171,12 @@ block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restric
     }
 }
 
-struct Split {
-    HeadRows<QUERY_ROWS> queries;
-    HeadRows<TILE_KEYS> keys[GROUP_TILES];
-    HeadRows<TILE_KEYS> values[GROUP_TILES];
-    GroupParts parts;
-};
-
-constexpr int SPLIT_THREADS = GROUP_TILES * WARP_LANES;
-
-// The block that has so many below it among those of the calling warp's lanes, in every lane; −1 if there is none.
-DEVICE int block_of_rank(int mine, int rank) {
+// The block that has so many below it among those of the calling warp's first `count` lanes, in every lane; −1 if there is none.
+// Other lanes have none.
+DEVICE int block_of_rank(int mine, int count, int rank) {
     int below = 0;
-    for (int other = 0; other < MOST_CHOSEN; ++other) {
+#pragma unroll 8
+    for (int other = 0; other < count; ++other) {
         const int block = __shfl_sync(FULL_WARP, mine, other);
         below += block >= 0 && block < mine;
     }
@@ -206,39 +198,25 @@ block_sparse_attention_split(const bf16* __restrict__ q, const bf16* __restrict_
     const int token = blockIdx.y / groups / row_tiles;
     const int rows = min(QUERY_ROWS, heads_of_group - first_head);
     const int64 stride = int64(groups) * D;
-    const int warp = threadIdx.x / WARP_LANES;
-    const int lane = threadIdx.x % WARP_LANES;
     const int64 head = int64(token) * heads + group * heads_of_group + first_head;
+    const int mine = blocks.of_lane(token, group, first + token);
     copy_heads(shared.queries, 0, q + head * D, rows, threadIdx.x, SPLIT_THREADS);
-    const int tile = blockIdx.x * GROUP_TILES + warp;
-    const int block = block_of_rank(blocks.of_lane(token, group, first + token), tile / blocks.tiles());
+    const int tile = blockIdx.x * GROUP_TILES + threadIdx.x / WARP_LANES;
+    const int block = block_of_rank(mine, top_k, tile / blocks.tiles());
     const Keys keys(block, tile % blocks.tiles(), block_keys, first + token);
     const int left = block < 0 ? 0 : keys.last + 1 - keys.first;
-    if (left > 0) {
-        const int64 from = keys.first * stride + int64(group) * D;
-        copy_rows(shared.keys[warp], k + from, stride, left, lane, WARP_LANES);
-        copy_rows(shared.values[warp], v + from, stride, left, lane, WARP_LANES);
-    }
-    cp_async_commit();
-    cp_async_wait<0>();
-    __syncthreads();
+    const int64 from = left > 0 ? keys.first * stride + int64(group) * D : 0;
+    const int seen[2] = {keys.last, keys.last};
+    attend_split(shared, {k + from, v + from, stride, left}, keys.first, seen, scale);
 
-    Part part = no_keys();
-    if (left > 0) {
-        const int seen[2] = {keys.last, keys.last};
-        part = attend_tile(shared.queries, 0, shared.keys[warp], shared.values[warp], keys.first, seen, scale);
-    }
-    shared.parts.keep(warp, part);
-    __syncthreads();
-
-    for (int i = threadIdx.x; i < rows * D; i += SPLIT_THREADS) {
-        const int row = i / D;
+    for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {
+        const int row = i / (D / 4);
         const int64 index = (head + row) * gridDim.x + blockIdx.x;
-        shared.parts.merge_row(row, i % D, stats[index], parts + index * D);
+        merge_row(shared, row, i % (D / 4) * 4, stats[index], parts + index * D);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(D)
+extern "C" __global__ void __launch_bounds__(MERGE_THREADS)
 block_sparse_attention_merge(const float2* __restrict__ stats, const float* __restrict__ parts, bf16* __restrict__ o,
                              int splits, int d, int ld) {
     const int64 query = int64(blockIdx.x) * gridDim.y + blockIdx.y;

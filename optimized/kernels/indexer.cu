@@ -6,11 +6,14 @@
 // ```
 //
 // - Launch: indexer_scores: ⌈n·G/ROWS⌉ × ⌈B/(SPANS·⌊64/b⌋)⌉ blocks of 4 warps, B/SPANS where b > 64; block (i, j) owns
-//   ROWS rows of m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_merge: n blocks of WARPS warps,
-//   block i owns token i. indexer_choose: ⌈n·G/WARPS⌉ blocks of WARPS warps, a warp a row.
+//   ROWS rows of m, and SPANS spans of keys: the blocks that fit a tile, or one. indexer_few_rows, instead of it: ⌈n·G/16⌉ ×
+//   ⌈B/(FEW_WARPS·⌊64/b⌋)⌉ blocks of FEW_WARPS warps, B where b > 64; block (i, j) owns 16 rows of m, a warp a span, or,
+//   where b > 64, all of them one. indexer_merge: n × ⌈B/THREADS⌉ blocks of WARPS warps, block (i, j) owns THREADS blocks of
+//   token i. indexer_choose: n·G blocks of W ≤ CHOOSE_WARPS warps, a block a row.
 // - Requires: K1 q holds n·G rows of D values, k first + n, 16-byte aligned; K2 channels beyond the head's are 0; K3 m
 //   holds n·G rows of ldm values, B ≤ ldm, where B = ⌈(first + n)/b⌉; K4 chosen holds n·G rows of ldc values, K ≤ ldc, K ≤
-//   32; K5 shared memory: sizeof(Scores) for indexer_scores; K6 b ≥ 1; nothing overlaps.
+//   32; K5 shared memory: sizeof(Scores) for indexer_scores, sizeof(FewScores) for indexer_few_rows, sizeof(Candidates) for
+//   indexer_choose; K6 b ≥ 1; nothing overlaps.
 // - Precision: a score is one chain of tensor-core steps of 16 bf16 products, upward from 0, and is rounded no further;
 //   the rest is exact. NaN counts as larger than any number, −0 as 0; of equal blocks the lowest is chosen first.
 // - Variants: D21 for each group, or after indexer_merge for all; D22 the token's own block and those before it are
@@ -23,6 +26,11 @@ constexpr int WARPS = 4;
 constexpr int THREADS = WARPS * WARP_LANES;
 constexpr int ROWS = WARPS * QUERY_ROWS;
 constexpr int SPANS = 4;
+constexpr int FEW_WARPS = 2;
+constexpr int FEW_THREADS = FEW_WARPS * WARP_LANES;
+constexpr int CHOOSE_WARPS = 8;
+// Blocks of a lane that are looked at together.
+constexpr int CHOOSE_BLOCKS = 4;
 // What −∞ and ∞ are in order. A block of which no key is seen has −∞.
 constexpr uint32 NOTHING = 0x007fffff;
 constexpr uint32 INFINITE = 0xff800000;
@@ -118,19 +126,100 @@ indexer_scores(const bf16* __restrict__ q, const bf16* __restrict__ k, float* __
     }
 }
 
+struct FewScores {
+    HeadRows<QUERY_ROWS> queries;
+    HeadRows<TILE_KEYS> keys[FEW_WARPS];
+    uint32 largest[FEW_WARPS][QUERY_ROWS];
+};
+
+// The same for few rows: all keys of a block are on their way at once, if it has no more tiles than there are warps.
+extern "C" __global__ void __launch_bounds__(FEW_THREADS)
+indexer_few_rows(const bf16* __restrict__ q, const bf16* __restrict__ k, float* __restrict__ m, int n, int first, int heads,
+                 int block, int blocks, int ldm) {
+    SHARED_MEMORY(FewScores, shared);
+    const Spans spans = {block};
+    const int first_row = blockIdx.x * QUERY_ROWS;
+    const int rows = min(QUERY_ROWS, n * heads - first_row);
+    const int last = first + (first_row + rows - 1) / heads;
+    const int warp = threadIdx.x / WARP_LANES;
+    const int lane = threadIdx.x % WARP_LANES;
+    const bool is_alone = spans.tiles() == 1;
+    const int span = is_alone ? blockIdx.y * FEW_WARPS + warp : blockIdx.y;
+    const int first_block = span * spans.blocks();
+    const int first_key = first_block * block;
+    const int step = is_alone ? 1 : FEW_WARPS;
+    HeadRows<TILE_KEYS>& keys = shared.keys[warp];
+    const auto copy = [&](int tile) {
+        const int key = first_key + tile * TILE_KEYS;
+        const int left = max(last + 1 - key, 0);
+        copy_rows(keys, k + (left > 0 ? int64(key) * D : 0), D, left, lane, WARP_LANES);
+    };
+    int tile = is_alone ? 0 : warp;
+    copy_rows(shared.queries, q + int64(first_row) * D, D, rows, threadIdx.x, FEW_THREADS);
+    copy(tile);
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads(); // queries and first tiles have arrived for all
+
+    uint32 largest[2] = {NOTHING, NOTHING};
+    for (; tile < spans.tiles(); tile += step) {
+        float scores[1][TILE_KEYS / 8][4] = {}; // 16 × 64
+        score_tile(shared.queries, 0, keys, scores);
+        __syncwarp(); // all lanes are done with the tile
+        if (tile + step < spans.tiles()) {
+            copy(tile + step);
+        }
+        cp_async_commit();
+        for (int i = 0; i < spans.blocks(); ++i) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int row = first_row + lane / 4 + 8 * half;
+                const int seen = first + row / heads + 1 - first_key;
+                const uint32 of_tile =
+                    largest_score(scores, half, tile * TILE_KEYS, i * block, min((i + 1) * block, seen));
+                largest[half] = max(largest[half], of_tile);
+                if (is_alone && lane % 4 == 0 && row < n * heads && first_block + i < blocks) {
+                    m[int64(row) * ldm + first_block + i] = unordered(of_tile);
+                }
+            }
+        }
+        cp_async_wait<0>();
+        __syncwarp(); // the next tile has arrived for all lanes
+    }
+    if (is_alone) {
+        return;
+    }
+    if (lane % 4 == 0) {
+        shared.largest[warp][lane / 4] = largest[0];
+        shared.largest[warp][lane / 4 + 8] = largest[1];
+    }
+    __syncthreads();
+    if (int(threadIdx.x) < rows) {
+        uint32 of_block = NOTHING;
+        for (int i = 0; i < FEW_WARPS; ++i) {
+            of_block = max(of_block, shared.largest[i][threadIdx.x]);
+        }
+        m[int64(first_row + threadIdx.x) * ldm + first_block] = unordered(of_block);
+    }
+}
+
 // The largest of all heads' scores of each token's blocks, for one choice that serves all groups; a thread a block.
 extern "C" __global__ void __launch_bounds__(THREADS)
 indexer_merge(const float* __restrict__ m, float* __restrict__ merged, int heads, int blocks, int ldm) {
     const int64 token = blockIdx.x;
-    for (int block = threadIdx.x; block < blocks; block += THREADS) {
-        uint32 largest = NOTHING;
-        for (int head = 0; head < heads; ++head) {
-            largest = max(largest, ordered(m[(token * heads + head) * ldm + block]));
-        }
-        merged[token * ldm + block] = unordered(largest);
+    const int block = blockIdx.y * THREADS + threadIdx.x;
+    if (block >= blocks) {
+        return;
     }
+    uint32 largest = NOTHING;
+#pragma unroll 4
+    for (int head = 0; head < heads; ++head) {
+        largest = max(largest, ordered(m[(token * heads + head) * ldm + block]));
+    }
+    merged[token * ldm + block] = unordered(largest);
 }
 
+// A block and its largest score, in order; a score of 0 is of none.
 struct Best {
     uint32 score;
     int block;
@@ -142,58 +231,91 @@ struct Forced {
     int init;
 };
 
+// The best that each warp found, from the best down, a lane one.
+struct Candidates {
+    uint32 scores[CHOOSE_WARPS][WARP_LANES];
+    int blocks[CHOOSE_WARPS][WARP_LANES];
+};
+
 // In order of choice: the larger first, of equals the lower.
 DEVICE bool is_before(const Best& a, const Best& b) {
     return a.score > b.score || (a.score == b.score && a.block < b.block);
 }
 
-// The best of the calling lane's blocks that come after `after`; if there is none, 0 and a block that is none.
-DEVICE Best best_after(const Best& after, const float* m, const Forced& forced, int own) {
-    Best best = {0, own + 1};
-    for (int block = threadIdx.x % WARP_LANES; block <= own; block += WARP_LANES) {
-        const bool is_forced = block > own - forced.local || block < forced.init;
-        const Best here = {is_forced ? INFINITE : ordered(m[block] + 0.f), block};
-        if (is_before(after, here) && is_before(here, best)) {
-            best = here;
+// The best `top_k` of all that a warp's lanes have, which are different blocks: one in each lane, from the best down. Those of
+// which no key is seen are not among them.
+template <int COUNT>
+DEVICE Best best_of_warp(Best (&all)[COUNT], int top_k) {
+    const int lane = threadIdx.x % WARP_LANES;
+    Best kept = {0, -1};
+    for (int slot = 0; slot < top_k; ++slot) {
+        Best mine = all[0];
+#pragma unroll
+        for (int i = 1; i < COUNT; ++i) {
+            mine = is_before(all[i], mine) ? all[i] : mine;
+        }
+        const uint32 score = __reduce_max_sync(FULL_WARP, mine.score);
+        if (score <= NOTHING) {
+            break;
+        }
+        const int block = __reduce_min_sync(FULL_WARP, mine.score == score ? mine.block : 0x7fffffff);
+        if (lane == slot) {
+            kept = {score, block};
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            all[i].score = all[i].block == block ? 0 : all[i].score;
         }
     }
-    return best;
+    return kept;
 }
 
-DEVICE Best best_of_warp(Best best) {
+// The best of a row's blocks that are the calling warp's: every `warps`-th CHOOSE_BLOCKS·32 of those up to `own`.
+DEVICE Best best_of_row(const float* m, const Forced& forced, int own, int warp, int warps, int top_k) {
+    const int lane = threadIdx.x % WARP_LANES;
+    constexpr int AT_ONCE = CHOOSE_BLOCKS * WARP_LANES;
+    Best kept = {0, -1};
+    for (int first = warp * AT_ONCE; first <= own; first += warps * AT_ONCE) {
+        Best all[CHOOSE_BLOCKS + 1];
 #pragma unroll
-    for (int lanes = WARP_LANES / 2; lanes != 0; lanes /= 2) {
-        const Best other = {__shfl_xor_sync(FULL_WARP, best.score, lanes), __shfl_xor_sync(FULL_WARP, best.block, lanes)};
-        best = is_before(other, best) ? other : best;
+        for (int i = 0; i < CHOOSE_BLOCKS; ++i) {
+            const int block = first + i * WARP_LANES + lane;
+            const bool is_forced = block > own - forced.local || block < forced.init;
+            const uint32 score = block <= own ? ordered(m[block] + 0.f) : 0;
+            all[i] = {block <= own && is_forced ? INFINITE : score, block};
+        }
+        all[CHOOSE_BLOCKS] = kept;
+        kept = best_of_warp(all, top_k);
     }
-    return best;
+    return kept;
 }
 
 // The blocks of each row of m that are chosen, from the largest down; −1 where there is no other, and in padding.
-extern "C" __global__ void __launch_bounds__(THREADS)
-indexer_choose(const float* __restrict__ m, int* __restrict__ chosen, int n, int first, int heads, int block, int top_k,
-               int local, int init, int ldm, int ldc) {
-    const int row = blockIdx.x * WARPS + threadIdx.x / WARP_LANES;
-    if (row >= n * heads) {
-        return;
-    }
+extern "C" __global__ void __launch_bounds__(CHOOSE_WARPS * WARP_LANES)
+indexer_choose(const float* __restrict__ m, int* __restrict__ chosen, int first, int heads, int block, int top_k, int local,
+               int init, int ldm, int ldc) {
+    SHARED_MEMORY(Candidates, shared);
+    const int row = blockIdx.x;
+    const int warp = threadIdx.x / WARP_LANES;
+    const int warps = blockDim.x / WARP_LANES;
     const int lane = threadIdx.x % WARP_LANES;
-    const float* const maxima = m + int64(row) * ldm;
     const int own = (first + row / heads) / block;
-    const Forced forced = {local, init};
-    Best mine = best_after({0xffffffff, -1}, maxima, forced, own);
-    int kept = -1;
-    for (int slot = 0; slot < top_k; ++slot) {
-        const Best best = best_of_warp(mine);
-        if (best.score <= NOTHING) {
-            break;
+    Best kept = best_of_row(m + int64(row) * ldm, {local, init}, own, warp, warps, top_k);
+    if (warps > 1) {
+        shared.scores[warp][lane] = kept.score;
+        shared.blocks[warp][lane] = kept.block;
+        __syncthreads();
+        if (warp > 0) {
+            return;
         }
-        kept = lane == slot ? best.block : kept;
-        if (mine.block == best.block) {
-            mine = best_after(best, maxima, forced, own);
+        Best all[CHOOSE_WARPS];
+#pragma unroll
+        for (int i = 0; i < CHOOSE_WARPS; ++i) {
+            all[i] = {i < warps ? shared.scores[i][lane] : 0, i < warps ? shared.blocks[i][lane] : -1};
         }
+        kept = best_of_warp(all, top_k);
     }
     if (lane < top_k) {
-        chosen[int64(row) * ldc + lane] = kept;
+        chosen[int64(row) * ldc + lane] = kept.block;
     }
 }

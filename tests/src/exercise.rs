@@ -215,16 +215,16 @@ impl Exercise<'_> {
         self.keep(&index_keys)
     }
 
-    /// Two blocks of rows, blocks of keys that share a tile, and such as take two.
+    /// Two blocks of rows and few rows; blocks of keys that share a tile, and such as take two, or more than a block has
+    /// warps for; more blocks than a warp chooses from at once.
     fn indexer(&mut self, kernel: &Kernel) -> Result<(), Error> {
-        const TOKENS: usize = 35;
         const FIRST: usize = 400;
         let layout = HeadLayout::new(2, 1, kernel.constant("D") as usize * 3 / 4)?;
-        let q = self.values(1, (TOKENS, layout.heads() * layout.padded()))?;
-        let keys = self.values(2, (FIRST + TOKENS, layout.padded()))?;
-        for size in [7, 100] {
+        for (tokens, size) in [(35, 7), (35, 100), (3, 3), (3, 200)] {
+            let q = self.values(1, (tokens, layout.heads() * layout.padded()))?;
+            let keys = self.values(2, (FIRST + tokens, layout.padded()))?;
             let blocks = Blocks { size, top_k: 5, local: 2, init: 1 };
-            let select = if size == 7 { MsaSelect::PerGroup } else { MsaSelect::HeadMax };
+            let select = if size < 64 { MsaSelect::PerGroup } else { MsaSelect::HeadMax };
             let indexed = indexer(self.gpu, &layout, (&blocks, select), &q, FIRST, &keys)?;
             self.keep(&indexed.maxima)?;
             self.keep(&indexed.chosen)?;

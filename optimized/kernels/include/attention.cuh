@@ -147,20 +147,23 @@ DEVICE void weigh_tile(float (&scores)[1][TILE_KEYS / 8][4], int first_key, cons
     }
 }
 
-// Adds the tile's values by their weights, rounded to bf16.
-DEVICE void add_values(const float (&weights)[1][TILE_KEYS / 8][4], const HeadRows<TILE_KEYS>& values, Part& part) {
+// Adds the values of the tile's keys from FIRST on, by their weights, rounded to bf16, to sums of those before them.
+template <int FIRST, int ROWS>
+DEVICE void add_values(const float (&weights)[1][TILE_KEYS / 8][4], const HeadRows<ROWS>& values, float (&sums)[1][D / 8][4]) {
     const int lane = threadIdx.x % WARP_LANES;
-    float sums[1][D / 8][4] = {};
 #pragma unroll
-    for (int key = 0; key < TILE_KEYS; key += 16) {
-        const float(&low)[4] = weights[0][key / 8];
-        const float(&high)[4] = weights[0][key / 8 + 1];
+    for (int key = 0; key < ROWS; key += 16) {
+        const float(&low)[4] = weights[0][(FIRST + key) / 8];
+        const float(&high)[4] = weights[0][(FIRST + key) / 8 + 1];
         const uint32 a[1][4] = {{pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]), pack_bf16(high[0], high[1]),
                                  pack_bf16(high[2], high[3])}}; // 16 × 16
         uint32 b[D / 16][4];                                    // 16 × D
         ldmatrix_x4_trans(b, &values.values[key + lane / 8 % 2 * 8 + lane % 8][lane / 16 * 8], 16 * sizeof(bf16));
         mma_bf16(sums, a, b);
     }
+}
+
+DEVICE void keep_values(const float (&sums)[1][D / 8][4], Part& part) {
 #pragma unroll
     for (int j = 0; j < D / 8; ++j) {
 #pragma unroll
@@ -176,8 +179,10 @@ DEVICE Part attend_tile(const HeadRows<ROWS>& queries, int row, const HeadRows<T
                         const HeadRows<TILE_KEYS>& values, int first_key, const int (&positions)[2], float scale) {
     Part part;
     float scores[1][TILE_KEYS / 8][4] = {}; // 16 × 64
+    float sums[1][D / 8][4] = {};           // 16 × D
     score_tile(queries, row, keys, scores);
     weigh_tile(scores, first_key, positions, scale, part);
-    add_values(scores, values, part);
+    add_values<0>(scores, values, sums);
+    keep_values(sums, part);
     return part;
 }

@@ -24,6 +24,12 @@ pub(crate) const BLOCK_SPARSE_TOKENS: usize = stated(BLOCK_SPARSE_ATTENTION, "TO
 pub(crate) const INDEXER_WARPS: usize = stated(INDEXER, "WARPS") as usize;
 /// Spans of keys of such a block.
 pub(crate) const INDEXER_SPANS: usize = stated(INDEXER, "SPANS") as usize;
+/// Warps of a block of `indexer_few_rows`.
+pub(crate) const INDEXER_FEW_WARPS: usize = stated(INDEXER, "FEW_WARPS") as usize;
+/// Warps of a block of `indexer_choose` at most.
+pub(crate) const INDEXER_CHOOSE_WARPS: usize = stated(INDEXER, "CHOOSE_WARPS") as usize;
+/// Blocks that a lane of such a block looks at together.
+pub(crate) const INDEXER_CHOOSE_BLOCKS: usize = stated(INDEXER, "CHOOSE_BLOCKS") as usize;
 /// Lanes of a warp.
 pub(crate) const WARP_LANES: usize = stated(SIMT, "WARP_LANES") as usize;
 /// Values of a vector.

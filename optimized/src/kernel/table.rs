@@ -126,7 +126,11 @@ pub const ATTENTION: [Kernel; 4] =
 
 /// The indexer, for heads of up to D channels.
 const fn indexer(constants: &'static [(&'static str, u32)]) -> Kernel {
-    Kernel { op: "indexer", entries: &["indexer_scores", "indexer_merge", "indexer_choose"], constants }
+    Kernel {
+        op: "indexer",
+        entries: &["indexer_scores", "indexer_few_rows", "indexer_merge", "indexer_choose"],
+        constants,
+    }
 }
 
 /// The indexer, by the channels that a head is padded to.

@@ -10,7 +10,7 @@ use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::kernel::stated::{GROUP_TILES, PREFILL_WARPS, QUERY_ROWS, TILE_KEYS};
+use crate::kernel::stated::{GROUP_TILES, PREFILL_WARPS, QUERY_ROWS, TILE_KEYS, WARP_LANES};
 use crate::kernel::table::ATTENTION;
 use crate::tensor::Matrix;
 
@@ -68,7 +68,7 @@ pub fn attention_cut(
     require(first + n <= positions, "attention K2", "positions", first + n, format!("at most {positions}"))?;
     let [q_dim, kept_dim] = layout.unpadded(n, first);
     layout.reference().check(q_dim, kept_dim, kept_dim)?;
-    let mut o = gpu.zeros((n, heads * head_dim))?;
+    let mut o = gpu.output((n, heads * head_dim))?;
     match cut {
         Cut::Queries => prefill(gpu, layout, q, first, kept, &mut o)?,
         Cut::Keys => split(gpu, layout, q, first, kept, &mut o)?,
@@ -150,7 +150,7 @@ fn merge(
     let arguments = narrow(&[splits, layout.head_dim, o.ld()])?;
     let function = gpu.function(kernel, "attention_merge")?;
     let blocks = (count(o.dim().0), count(layout.heads));
-    let grid = Grid { blocks, threads: count(layout.padded()) };
+    let grid = Grid { blocks, threads: merge_threads(layout.padded()) };
     let mut launch = gpu.launch(&function);
     launch.arg(stats.data()).arg(parts.data()).arg(o.data_mut());
     for argument in &arguments {
@@ -181,6 +181,11 @@ pub fn prefill_bytes(padded: usize) -> u32 {
     count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
 }
 
+/// Threads of a block that merges: one a channel, and whole warps.
+pub(super) fn merge_threads(padded: usize) -> u32 {
+    count(padded.max(WARP_LANES))
+}
+
 /// sizeof(Totals<THREADS>).
 pub(super) fn totals_bytes(padded: usize) -> usize {
     padded / 2 * THREADS as usize * 4
@@ -188,7 +193,8 @@ pub(super) fn totals_bytes(padded: usize) -> usize {
 
 /// sizeof(Split): shared memory of a block that reads a group of keys.
 pub fn split_bytes(padded: usize) -> u32 {
-    let parts = GROUP_TILES * QUERY_ROWS * (padded + 2) * 4;
-    let bytes = head_rows_bytes(QUERY_ROWS, padded) + 2 * GROUP_TILES * head_rows_bytes(TILE_KEYS, padded) + parts;
-    count(bytes.next_multiple_of(128))
+    let part = QUERY_ROWS * (2 + padded + 8) * 4;
+    let half_of_values = head_rows_bytes(TILE_KEYS / 2, padded);
+    let tile = head_rows_bytes(TILE_KEYS, padded) + half_of_values.max(part.next_multiple_of(128));
+    count(head_rows_bytes(QUERY_ROWS, padded) + GROUP_TILES * tile)
 }

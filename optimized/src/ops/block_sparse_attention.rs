@@ -5,7 +5,7 @@ use half::bf16;
 
 use reference::contract::{self, require};
 
-use super::attention::{Cut, THREADS, head_rows_bytes, split_bytes, totals_bytes};
+use super::attention::{Cut, THREADS, head_rows_bytes, merge_threads, split_bytes, totals_bytes};
 use super::qk_norm_rope::KeysValues;
 use super::{HeadLayout, count, dimension};
 use crate::device::{Gpu, Grid};
@@ -70,7 +70,7 @@ pub fn block_sparse_attention_cut(
     let [q_dim, kept_dim] = layout.unpadded(n, first);
     let shapes = [q_dim, kept_dim, kept_dim];
     contract::BlockSparseAttention::check_shapes(&layout.reference(), chosen.size, shapes, of_each_group)?;
-    let mut o = gpu.zeros((n, heads * head_dim))?;
+    let mut o = gpu.output((n, heads * head_dim))?;
     let launch = Launch { gpu, kernel: BLOCK_SPARSE_ATTENTION[layout.variant()], layout, first, chosen };
     match cut {
         Cut::Queries => launch.prefill(q, kept, &mut o)?,
@@ -168,7 +168,7 @@ impl Launch<'_> {
         let arguments = narrow(&[splits, self.layout.head_dim(), o.ld()])?;
         let function = self.gpu.function(&self.kernel, "block_sparse_attention_merge")?;
         let blocks = (count(o.dim().0), count(self.layout.heads()));
-        let grid = Grid { blocks, threads: count(self.layout.padded()) };
+        let grid = Grid { blocks, threads: merge_threads(self.layout.padded()) };
         let mut launch = self.gpu.launch(&function);
         launch.arg(stats.data()).arg(parts.data()).arg(o.data_mut());
         for argument in &arguments {

@@ -146,6 +146,18 @@ fn another_order_is_seen() {
     assert_ne!(last(&in_order(&unrounded, &exchanged)), last(&right));
 }
 
+/// More groups of keys than a warp has lanes.
+#[test]
+fn many_groups_are_merged_in_order() {
+    let case = Case { heads: (3, 1), d: 12, n: 2, first: 8500, seed: 1 };
+    let inputs = case.inputs();
+    let want = in_order(&case.params(), &inputs);
+    for gpu in emulated_devices() {
+        let got = run(&gpu, Cut::Keys, &case.layout(), case.first, inputs.each_ref().map(|x| x.view()));
+        assert_eq!(got.mapv(bf16::to_bits), bits(&want), "{}", gpu.name());
+    }
+}
+
 /// Values that say where they are: with equal scores each output is the mean of what the query may see, and nothing else. A
 /// query at position 2ᵖ − 1 sees 2ᵖ keys, whose weights are exact.
 #[test]

@@ -164,6 +164,21 @@ fn the_lowest_of_equal_blocks_goes_first() {
     }
 }
 
+/// More blocks than all warps of a row look at together, of which equal ones are far apart.
+#[test]
+fn the_best_of_many_blocks_are_chosen_in_order() {
+    let mut scores: Vec<f32> = (0..2500_u16).map(|j| f32::from(j % 100)).collect();
+    scores[2050] = 200.0;
+    scores[130] = 150.0;
+    scores[1200] = 150.0;
+    for got in chosen(&scores, 1, 32) {
+        let equal = (0..24).map(|i| 99 + 100 * i);
+        let own = [2499, 2050, 130, 1200];
+        let rest = [98, 198, 298, 398];
+        assert_eq!(got, own.into_iter().chain(equal).chain(rest).collect::<Vec<i32>>());
+    }
+}
+
 /// A block whose scores are not numbers is chosen: what is wrong shows.
 #[test]
 fn a_score_that_is_not_a_number_is_the_largest() {

@@ -243,9 +243,9 @@ const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         kernel: ATTENTION[0],
-        file: "parts.cuh",
-        from: "for (int split = 0; split < splits; ++split) {",
-        to: "for (int split = 1; split < splits; ++split) {",
+        file: "split.cuh",
+        from: "for (int first = 0; first < splits; first += WARP_LANES) {",
+        to: "for (int first = 1; first < splits; first += WARP_LANES) {",
         found_by: by_keys,
         says: "o[0, 1, 0] is v[256, 0, 0], not v[0, 0, 0]",
     },
@@ -277,8 +277,8 @@ const MISTAKES: &[Mistake] = &[
     Mistake {
         kernel: BLOCK_SPARSE_ATTENTION[0],
         file: "block_sparse_attention.cu",
-        from: "const int64 from = keys.first * stride + int64(group) * D;\n        copy_rows(shared.keys[warp]",
-        to: "const int64 from = keys.first * stride;\n        copy_rows(shared.keys[warp]",
+        from: "const int64 from = left > 0 ? keys.first * stride + int64(group) * D : 0;",
+        to: "const int64 from = left > 0 ? keys.first * stride : 0;",
         found_by: of_blocks_by_keys,
         says: "o[0, 2, 0] is v[231, 0, 0], not v[231, 1, 0]",
     },

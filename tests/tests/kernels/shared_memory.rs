@@ -53,6 +53,7 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         all.push((format!("block-sparse attention {when}"), "block_sparse_attention K7", sparse));
     }
     all.push(("indexer".into(), "indexer K5", indexer::shared_bytes(HEAD)));
+    all.push(("indexer of few rows".into(), "indexer K5", indexer::few_bytes(HEAD)));
     all
 }
 
@@ -78,12 +79,12 @@ fn every_shape_has_room_or_a_reason() {
     }
 }
 
-/// Where an A100 has no room for the cut or the tiling of a decode, it takes the other, which gives the same bits.
+/// Where a GPU has no room for the cut or the tiling of a decode, it takes the other, which gives the same bits.
 #[test]
 fn a_smaller_gpu_cuts_otherwise() {
     let [a100, ada, hopper] = ["sm_80", "sm_89", "sm_90"]
         .map(|name| TARGETS.into_iter().find(|(target, _)| *target == name).expect("it is known").1);
-    assert_eq!([a100, hopper].map(|most| Cut::of(1, HEAD, most)), [Cut::Queries, Cut::Keys]);
+    assert_eq!([ada, a100, hopper].map(|most| Cut::of(1, HEAD, most)), [Cut::Queries, Cut::Keys, Cut::Keys]);
     assert_eq!([a100, ada].map(|most| Cut::of(1, 64, most)), [Cut::Keys; 2]);
     let few = |most| Tiling::FewRows.with_room(&bf16::KERNELS, 6144, most);
     assert_eq!([ada, a100, hopper].map(few), [Tiling::Small, Tiling::FewRows, Tiling::FewRows]);
