@@ -92,6 +92,7 @@ pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
         ("block_votes", ((1, 1), 96), (12, 32)),
         ("barriers", ((1, 1), 128), (32, 8)),
         ("matrices", ((1, 1), 32), (32, 16)),
+        ("e4m3_pairs", ((1, 1), 32), (64, 8)),
     ];
     for (entry, grid, dim) in alone {
         let out = gpu.zeros::<i32>(dim)?;
@@ -100,6 +101,7 @@ pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
             match entry {
                 "matrices" => "ldmatrix, plain and transposed",
                 "barriers" => "barrier.sync",
+                "e4m3_pairs" => "E4M3 to f32, in pairs",
                 other => other,
             },
             words(gpu, &out)?,

@@ -8,7 +8,8 @@ use tests::device::emulated;
 use tools::bench::floor::{Floor, Rates, Unit};
 use tools::bench::instructions::{Handed, differences};
 use tools::bench::measuring::{Asked, measured};
-use tools::bench::operators::{Chosen, Step, Weights, Work, all, chosen};
+use tools::bench::operators::{Chosen, Step, Work, all, chosen};
+use tools::bench::weights::Weights;
 use tools::report;
 use tools::session::model::configuration;
 

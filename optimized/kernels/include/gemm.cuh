@@ -12,6 +12,8 @@ constexpr int K_CHUNK = 512;
 constexpr int K_TILE = 64;
 constexpr int K_STEP = 16;
 constexpr int ROW_VECTORS = K_TILE / VECTOR;
+// Panels before which what they need beside their values is asked for.
+constexpr int LOOK_AHEAD = 3;
 static_assert(K_CHUNK % K_TILE == 0 && K_TILE % K_STEP == 0, "chunks are whole tiles, tiles are whole steps");
 
 // A row of a matrix in global memory; its values from `length` on count as zero. `values` is 16-byte aligned.
@@ -78,7 +80,8 @@ struct Panels {
         }
     }
 
-    // Makes ready for the panel of values k on, which is the next to arrive.
+    // Makes ready for the panel of values k on, which arrives LOOK_AHEAD panels later, or behind the LOOK_AHEAD − 1 that this was
+    // called for before.
     __device__ __forceinline__ void look_ahead(int) const {}
 
     // Panel number `number`, of which the calling thread's copies have arrived; the other threads' after a barrier.
@@ -192,7 +195,10 @@ struct Tile {
             }
             cp_async_commit();
         }
-        w.look_ahead(0);
+#pragma unroll
+        for (int tile = 0; tile < LOOK_AHEAD; ++tile) {
+            w.look_ahead(tile * K_TILE);
+        }
         Sums chunk = {};
         for (int tile = 0; tile < tiles; ++tile) {
             cp_async_wait<DEPTH - 2>();
@@ -203,7 +209,7 @@ struct Tile {
                 copy(tile + DEPTH - 1);
             }
             cp_async_commit();
-            w.look_ahead((tile + 1) * K_TILE);
+            w.look_ahead((tile + LOOK_AHEAD) * K_TILE);
             multiply_panels<WARP_ROWS / 16, WARP_COLS / 16>(chunk, left, warp_row(), right, warp_col());
             if ((tile + 1) * K_TILE % K_CHUNK == 0) {
                 close_chunk(total, chunk);

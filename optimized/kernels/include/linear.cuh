@@ -81,13 +81,53 @@ DEVICE void multiply_tile(const Operands& p, Finished finished) {
 constexpr int FEW_ROWS = 16;
 constexpr int FEW_COLS = 16;
 
-using FewX = Panels<FEW_ROWS, WARP_LANES, FEW_STAGES>;
 using FewW = Weights::Panels<FEW_COLS, WARP_LANES, FEW_STAGES>;
 
-// What a warp of multiply_few_rows copies ahead: FEW_STAGES panels, which no other warp touches.
+// What a warp of multiply_few_rows copies ahead of w: FEW_STAGES panels, which no other warp touches.
 struct Ring {
     FewW::Shared w;
-    FewX::Shared x;
+};
+
+// And of x: as many panels, of the rows that there are, and behind them the zeros that stand for others.
+struct FewX {
+    static constexpr int ZEROS = 64;
+
+    bf16* ring;
+    const bf16* rows;
+    int n;
+    int k;
+    int ld;
+
+    // Values of a warp's ring.
+    static __device__ __forceinline__ int values(int n) {
+        return FEW_STAGES * n * K_TILE + ZEROS;
+    }
+
+    __device__ __forceinline__ FewX(bf16* own, const Operands& p) : ring(own), rows(p.x), n(p.n), k(p.k), ld(p.ldx) {
+        reinterpret_cast<uint32*>(own + FEW_STAGES * n * K_TILE)[threadIdx.x % WARP_LANES] = 0;
+    }
+
+    // Where vector `index` of a row is in panel number `number`.
+    __device__ __forceinline__ bf16* vector(int number, int row, int index) const {
+        return ring + (number % FEW_STAGES * n + row) * K_TILE + (index ^ row % ROW_VECTORS) * VECTOR;
+    }
+
+    // Begins copying values first to first + K_TILE − 1, panel number `number`.
+    __device__ __forceinline__ void begin(int number, int first) const {
+        for (int i = threadIdx.x % WARP_LANES; i < n * ROW_VECTORS; i += WARP_LANES) {
+            const int row = i / ROW_VECTORS;
+            const int from = first + i % ROW_VECTORS * VECTOR;
+            const int bytes = 2 * min(max(k - from, 0), VECTOR);
+            cp_async16(vector(number, row, i % ROW_VECTORS), rows + int64(row) * ld + (bytes == 0 ? 0 : from), bytes);
+        }
+    }
+
+    // The rows as columns of the second factor, of the panel's step `step`.
+    __device__ __forceinline__ void load(uint32 (&fragments)[1][4], int number, int step) const {
+        const int lane = threadIdx.x % WARP_LANES;
+        const int row = lane / 16 * 8 + lane % 8;
+        ldmatrix_x4(fragments, row < n ? vector(number, row, 2 * step + lane / 8 % 2) : ring + FEW_STAGES * n * K_TILE, 0);
+    }
 };
 
 // A chunk's sums, [row of x][row of w], padded so that a warp's lanes store to different banks.
@@ -131,12 +171,11 @@ DEVICE void store_chunk(Sums& sums, float (&chunk)[1][2][4]) {
 
 // Leaves the sums of the calling warp's chunks in sums[chunk]. The weights are the first factor, so that the tensor core's
 // 16 rows are 16 weight rows, each read once.
-template <class XRow, class WRow>
-DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const WarpTiles& own) {
-    const FewX x(threadIdx.x % WARP_LANES, x_row);
+template <class WRow>
+DEVICE void sum_chunks(Ring& ring, Sums* sums, const FewX& x, WRow w_row, const WarpTiles& own) {
     FewW w(threadIdx.x % WARP_LANES, w_row);
     const auto copy = [&](int i) {
-        x.begin(ring.x, i, own.tile(i) * K_TILE);
+        x.begin(i, own.tile(i) * K_TILE);
         w.begin(ring.w, i, own.tile(i) * K_TILE);
     };
     for (int i = 0; i < FEW_STAGES - 1; ++i) {
@@ -145,19 +184,28 @@ DEVICE void sum_chunks(Ring& ring, Sums* sums, XRow x_row, WRow w_row, const War
         }
         cp_async_commit();
     }
-    w.look_ahead(own.tile(0) * K_TILE);
+#pragma unroll
+    for (int i = 0; i < LOOK_AHEAD; ++i) {
+        w.look_ahead(own.tile(i) * K_TILE);
+    }
     float chunk[1][2][4] = {}; // 16 × 16
     for (int i = 0; own.has(i); ++i) {
         cp_async_wait<FEW_STAGES - 2>();
-        Panel<FEW_ROWS>& few_x = x.arrived(ring.x, i);
         Panel<FEW_COLS>& few_w = w.arrived(ring.w, i);
         __syncwarp(); // the tile has arrived for all lanes, and all are done with the one before
         if (own.has(i + FEW_STAGES - 1)) {
             copy(i + FEW_STAGES - 1);
         }
         cp_async_commit();
-        w.look_ahead(own.tile(i + 1) * K_TILE);
-        multiply_panels<1, 1>(chunk, few_w, 0, few_x, 0);
+        w.look_ahead(own.tile(i + LOOK_AHEAD) * K_TILE);
+#pragma unroll
+        for (int step = 0; step < K_TILE / K_STEP; ++step) {
+            uint32 of_w[1][4]; // 16 × 16
+            uint32 of_x[1][4]; // 16 × 16
+            load_rows(of_w, few_w, 0, step);
+            x.load(of_x, i, step);
+            mma_bf16(chunk, of_w, of_x);
+        }
         if (own.ends_chunk(i)) {
             store_chunk(sums[own.chunk(i)], chunk);
         }
@@ -169,16 +217,16 @@ template <class Finished>
 DEVICE void multiply_few_rows(const Operands& p, Finished finished) {
     const int warps = blockDim.x / WARP_LANES;
     const int warp = threadIdx.x / WARP_LANES;
+    const int chunks = (p.k + K_CHUNK - 1) / K_CHUNK;
     SHARED_ARRAY(Ring, rings, warps);
     Sums* const sums = reinterpret_cast<Sums*>(rings + warps);
+    bf16* const rings_of_x = reinterpret_cast<bf16*>(sums + chunks);
     const int first_col = blockIdx.x * FEW_COLS;
-    const auto x_row = [=](int i) { return row_of(p.x, i, p.n, p.ldx, p.k); };
     const auto w_row = [=](int j) { return row_of(p.w, first_col + j, p.m, p.k); };
     const WarpTiles own = {warp, warps, (p.k + K_TILE - 1) / K_TILE};
-    sum_chunks(rings[warp], sums, x_row, w_row, own);
+    sum_chunks(rings[warp], sums, FewX(rings_of_x + warp * FewX::values(p.n), p), w_row, own);
     __syncthreads();
 
-    const int chunks = (p.k + K_CHUNK - 1) / K_CHUNK;
     for (int i = threadIdx.x; i < p.n * FEW_COLS; i += blockDim.x) {
         const int row = i / FEW_COLS;
         const int col = first_col + i % FEW_COLS;

@@ -151,3 +151,27 @@ DEVICE void barrier_sync(int id, int threads) {
 }
 
 #endif
+
+// An E4M3: bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand.
+DEVICE float e4m3_to_float(uint32 byte) {
+    constexpr uint32 TWO_TO_120 = 0x7b800000; // the bias of an f32 less that of an E4M3
+    const uint32 magnitude = byte & 0x7f;
+    const float value = __uint_as_float((byte & 0x80) << 24 | magnitude << 20) * __uint_as_float(TWO_TO_120);
+    return magnitude == 0x7f ? __uint_as_float(0x7fffffff) : value;
+}
+
+// The two of them that the lower half of a register holds; from sm_89 on by the instructions that GPUs have for it.
+DEVICE float2 e4m3_pair_to_floats(uint32 pair) {
+    float2 values;
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
+    asm("{\n\t.reg .b32 halves;\n\t.reg .b16 low, high;\n\t"
+        "cvt.rn.f16x2.e4m3x2 halves, %2;\n\tmov.b32 {low, high}, halves;\n\t"
+        "cvt.f32.f16 %0, low;\n\tcvt.f32.f16 %1, high;\n\t}"
+        : "=f"(values.x), "=f"(values.y)
+        : "h"(uint16(pair)));
+#else
+    values.x = e4m3_to_float(pair & 0xff);
+    values.y = e4m3_to_float(pair >> 8 & 0xff);
+#endif
+    return values;
+}

@@ -19,14 +19,6 @@ struct Weight {
     int scale_bytes;       // 4, or 1
 };
 
-// An E4M3: bit 7 the sign, bits 6 to 3 the exponent with bias 7, the others of significand.
-DEVICE float e4m3_to_float(uint32 byte) {
-    constexpr uint32 TWO_TO_120 = 0x7b800000; // the bias of an f32 less that of an E4M3
-    const uint32 magnitude = byte & 0x7f;
-    const float value = __uint_as_float((byte & 0x80) << 24 | magnitude << 20) * __uint_as_float(TWO_TO_120);
-    return magnitude == 0x7f ? __uint_as_float(0x7fffffff) : value;
-}
-
 // 2 to the power of a byte less 127; 255 is no number.
 DEVICE float e8m0_to_float(uint32 byte) {
     constexpr uint32 TWO_TO_MINUS_127 = 0x00400000;
@@ -37,8 +29,10 @@ DEVICE float e8m0_to_float(uint32 byte) {
 DEVICE uint4 dequantized(uint32 low, uint32 high, float scale) {
     Floats8 values;
 #pragma unroll
-    for (int i = 0; i < VECTOR; ++i) {
-        values.values[i] = e4m3_to_float((i < 4 ? low : high) >> i % 4 * 8) * scale;
+    for (int i = 0; i < VECTOR; i += 2) {
+        const float2 pair = e4m3_pair_to_floats((i < 4 ? low : high) >> i % 4 * 8);
+        values.values[i] = pair.x * scale;
+        values.values[i + 1] = pair.y * scale;
     }
     return pack(values);
 }
@@ -79,7 +73,7 @@ struct QuantizedPanels {
     };
 
     QuantizedRow rows[OWN];
-    float scales[OWN]; // of the panel that is the next to arrive
+    float scales[LOOK_AHEAD][OWN]; // of the panels that are the next to arrive
     int thread;
 
     template <class RowAt>
@@ -87,7 +81,10 @@ struct QuantizedPanels {
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
             rows[i] = row_at(thread / PIECES + i * ROWS_AT_ONCE);
-            scales[i] = 0.f;
+#pragma unroll
+            for (int panel = 0; panel < LOOK_AHEAD; ++panel) {
+                scales[panel][i] = 0.f;
+            }
         }
     }
 
@@ -103,7 +100,11 @@ struct QuantizedPanels {
     __device__ __forceinline__ void look_ahead(int k) {
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
-            scales[i] = rows[i].scale(k + thread % PIECES * PIECE);
+#pragma unroll
+            for (int panel = 1; panel < LOOK_AHEAD; ++panel) {
+                scales[panel - 1][i] = scales[panel][i];
+            }
+            scales[LOOK_AHEAD - 1][i] = rows[i].scale(k + thread % PIECES * PIECE);
         }
     }
 
@@ -114,8 +115,8 @@ struct QuantizedPanels {
             const uint4 bytes = shared.bytes[number % DEPTH][i][thread];
             const int row = thread / PIECES + i * ROWS_AT_ONCE;
             const int index = thread % PIECES * 2;
-            *reinterpret_cast<uint4*>(panel.vector(row, index)) = dequantized(bytes.x, bytes.y, scales[i]);
-            *reinterpret_cast<uint4*>(panel.vector(row, index + 1)) = dequantized(bytes.z, bytes.w, scales[i]);
+            *reinterpret_cast<uint4*>(panel.vector(row, index)) = dequantized(bytes.x, bytes.y, scales[0][i]);
+            *reinterpret_cast<uint4*>(panel.vector(row, index + 1)) = dequantized(bytes.z, bytes.w, scales[0][i]);
         }
         return panel;
     }

@@ -155,6 +155,15 @@ extern "C" __global__ void rounding(const float* in, uint32* out, int n) {
     }
 }
 
+// Every E4M3 as a float, as the lower and as the upper one of a pair: out[256][2].
+extern "C" __global__ void e4m3_pairs(uint32* out) {
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) {
+        const float2 values = e4m3_pair_to_floats(i | (255 - i) << 8);
+        out[2 * i] = __float_as_uint(values.x);
+        out[2 * i + 1] = __float_as_uint(values.y);
+    }
+}
+
 // One step of the tensor core in each block, by one warp: c += a·bᵀ for a and b [blocks][16, 32 bytes] and c [blocks][16][16] in
 // f32.
 template <class Mma>

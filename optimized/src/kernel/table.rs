@@ -190,9 +190,13 @@ const fn tiled(
 }
 
 /// Tiles of 16 rows, for few tokens.
-const fn of_16(weights: u32, stages: u32) -> [(&'static str, u32); 6] {
-    tiled(weights, [16, 64], [1, 4], stages)
+const fn of_16(stages: u32) -> [(&'static str, u32); 6] {
+    tiled(16, [16, 64], [1, 4], stages)
 }
+
+/// The same of weights in E4M3: a thread dequantizes as many values as it multiplies, and blocks of fewer warps wait less for one
+/// another.
+const OF_16_E4M3: [(&str, u32); 6] = tiled(8, [16, 32], [1, 2], 4);
 
 /// Tiles of 64 rows.
 const fn of_64(weights: u32) -> [(&'static str, u32); 6] {
@@ -205,13 +209,13 @@ const fn placing([a, b, c, d, e, f]: [(&'static str, u32); 6]) -> [(&'static str
 }
 
 /// Routed experts in tiles of 16 rows, for few tokens.
-pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(16, 4)) };
+pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(4)) };
 
 /// Routed experts in tiles of 64 rows.
 pub const MOE_64: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(16)) };
 
 /// Routed experts of weights in E4M3 in tiles of 16 rows, for few tokens.
-pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(8, 4)) };
+pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(OF_16_E4M3) };
 
 /// Routed experts of weights in E4M3 in tiles of 64 rows.
 pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(8)) };
@@ -220,13 +224,13 @@ pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, consta
 const DENSE_FFN_ENTRIES: &[&str] = &["dense_ffn_gate_up"];
 
 /// A dense feed-forward network, for few tokens.
-pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(16, 6) };
+pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(6) };
 
 /// A dense feed-forward network in tiles of 64 rows.
 pub const DENSE_FFN_64: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(16) };
 
 /// A dense feed-forward network of weights in E4M3, for few tokens.
-pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(8, 6) };
+pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &OF_16_E4M3 };
 
 /// A dense feed-forward network of weights in E4M3 in tiles of 64 rows.
 pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
@@ -299,6 +303,7 @@ pub const INSTRUCTIONS: Kernel = Kernel {
         "copies",
         "atomics",
         "rounding",
+        "e4m3_pairs",
         "multiply",
         "multiply_f16",
         "multiply_e4m3",

@@ -26,6 +26,9 @@ const MAX_CHUNKS: usize = 32;
 /// A chunk's sums there, in bytes.
 const SUMS_BYTES: usize = FEW * (FEW + 4) * 4;
 
+/// What stands for rows of x that there are not, in bytes.
+const ZEROS_BYTES: u32 = 128;
+
 /// What y may hold: bf16 or f32.
 pub trait Output: Element {
     /// The kernels of weights in bf16.
@@ -72,22 +75,22 @@ impl Tiling {
     /// The one that suits x and w, and has room on the device.
     pub(super) fn suiting(gpu: &Gpu, kernels: &Kernels, x: &Matrix<bf16>, w: WeightView<'_>) -> Self {
         let ((n, k), m) = (x.dim(), w.dim().0);
-        Self::of(n, m, k).with_room(kernels, k, gpu.shared_bytes())
+        Self::of(n, m, k).with_room(kernels, (n, k), gpu.shared_bytes())
     }
 
     /// The same, or small tiles where a block may not have as much shared memory as it needs.
     #[must_use]
-    pub fn with_room(self, kernels: &Kernels, k: usize, most_bytes: u32) -> Self {
-        if self.shared_bytes(kernels.of(self).0, k) > most_bytes { Self::Small } else { self }
+    pub fn with_room(self, kernels: &Kernels, (n, k): (usize, usize), most_bytes: u32) -> Self {
+        if self.shared_bytes(kernels.of(self).0, (n, k)) > most_bytes { Self::Small } else { self }
     }
 
     /// Shared memory of a block of the kernel that computes it.
-    pub fn shared_bytes(self, kernel: &Kernel, k: usize) -> u32 {
+    pub fn shared_bytes(self, kernel: &Kernel, (n, k): (usize, usize)) -> u32 {
         match self {
             Self::Small | Self::Large => tile_bytes(kernel),
             Self::FewRows => {
-                let ring_bytes = panels_bytes(kernel, kernel.constant("FEW_STAGES"), [count(FEW); 2]);
-                few_warps(k) * ring_bytes + count(k.div_ceil(K_CHUNK) * SUMS_BYTES)
+                let ring_bytes = panels_bytes(kernel, kernel.constant("FEW_STAGES"), [count(n), count(FEW)]);
+                few_warps(k) * (ring_bytes + ZEROS_BYTES) + count(k.div_ceil(K_CHUNK) * SUMS_BYTES)
             }
         }
     }
@@ -160,7 +163,7 @@ pub(super) fn multiply<T: Output>(
     let (kernel, entry) = kernels.of(tiling);
     let kernel = &gpu.launched(kernel);
     let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(kernel, n, m) };
-    let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(kernel, k))?;
+    let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(kernel, (n, k)))?;
     let weight = w.argument("linear K2")?;
     let sizes = [("n", n), ("m", m), ("k", k), ("ld(x)", x.ld()), ("ld(y)", y.ld())];
     let mut arguments = [0; 5];

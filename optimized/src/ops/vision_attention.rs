@@ -24,7 +24,7 @@ pub fn vision_attention(
 ) -> Result<Matrix<bf16>, Error> {
     let n = q.dim().0;
     check(layout, [q, k, v], segments)?;
-    let mut o = gpu.zeros((n, layout.heads * layout.head_dim))?;
+    let mut o = gpu.output((n, layout.heads * layout.head_dim))?;
     let mut offsets = vec![0];
     let mut end = 0;
     for rows in segments {

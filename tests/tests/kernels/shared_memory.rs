@@ -24,10 +24,11 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
     let mut all: Vec<(String, &'static str, u32)> = Vec::new();
     for kernels in [bf16::KERNELS, f32::KERNELS, bf16::QUANTIZED, f32::QUANTIZED] {
         for k in WIDTHS {
-            let tiling = Tiling::of(1, 6144, k).with_room(&kernels, k, most);
-            all.push((format!("linear of few rows, k = {k}"), "linear K6", tiling.shared_bytes(&kernels.small, k)));
+            let tiling = Tiling::of(1, 6144, k).with_room(&kernels, (1, k), most);
+            let bytes = tiling.shared_bytes(&kernels.small, (1, k));
+            all.push((format!("linear of few rows, k = {k}"), "linear K6", bytes));
         }
-        let tiling = Tiling::of(4096, 6144, 6144).with_room(&kernels, 6144, most);
+        let tiling = Tiling::of(4096, 6144, 6144).with_room(&kernels, (4096, 6144), most);
         let kernel = if tiling == Tiling::Large { &kernels.large } else { &kernels.small };
         all.push((kernel.label(), "linear K6", tile_bytes(kernel)));
         all.push((kernels.small.label(), "linear K6", tile_bytes(&kernels.small)));
@@ -86,22 +87,22 @@ fn a_smaller_gpu_cuts_otherwise() {
         .map(|name| TARGETS.into_iter().find(|(target, _)| *target == name).expect("it is known").1);
     assert_eq!([ada, a100, hopper].map(|most| Cut::of(1, HEAD, most)), [Cut::Queries, Cut::Keys, Cut::Keys]);
     assert_eq!([a100, ada].map(|most| Cut::of(1, 64, most)), [Cut::Keys; 2]);
-    let few = |most| Tiling::FewRows.with_room(&bf16::KERNELS, 6144, most);
+    let few = |most| Tiling::FewRows.with_room(&bf16::KERNELS, (16, 6144), most);
     assert_eq!([ada, a100, hopper].map(few), [Tiling::Small, Tiling::FewRows, Tiling::FewRows]);
-    let large = |most| Tiling::Large.with_room(&bf16::QUANTIZED, 6144, most);
+    let large = |most| Tiling::Large.with_room(&bf16::QUANTIZED, (4096, 6144), most);
     assert_eq!([ada, a100, hopper].map(large), [Tiling::Small, Tiling::Large, Tiling::Large]);
 }
 
-/// The host says it before the launch: eight warps with a ring of eight stages, of 16 rows of x and of w with 64 values each, and
-/// the sums of 32 chunks, [16][20] of them, are more than a Hopper's block may have.
+/// The host says it before the launch: eight warps with a ring of twelve stages, of 16 rows of w and one of x with 64 values each and
+/// a row of zeros, and the sums of 32 chunks, [16][20] of them, are more than a Hopper's block may have.
 #[test]
 fn what_has_no_room_is_refused_before_the_launch() {
-    let long = LINEAR_64_BF16.with("FEW_STAGES", 8).expect("it has stages");
+    let long = LINEAR_64_BF16.with("FEW_STAGES", 12).expect("it has stages");
     for gpu in devices() {
         gpu.launch_instead(&LINEAR_64_BF16, long);
         let row = |rows| gpu.upload(Array2::from_elem((rows, 16_384), bf16::ONE).view()).expect("memory");
         let refused = linear_tiled::<bf16>(&gpu, Tiling::FewRows, &row(1), &row(16)).expect_err("there is no room");
-        let bytes = 8 * 8 * 2 * 16 * 64 * 2 + 32 * 16 * 20 * 4;
+        let bytes = 8 * (12 * (16 + 1) * 64 * 2 + 128) + 32 * 16 * 20 * 4;
         let most = gpu.shared_bytes();
         let want =
             format!("linear K6: bytes of shared memory of a block = {bytes}, expected at most {most}, this device's");

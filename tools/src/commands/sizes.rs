@@ -6,7 +6,8 @@ use optimized::emulated::Form;
 use optimized::timing::Repeats;
 use reference::config::Config;
 
-use crate::bench::operators::{Step, Weights};
+use crate::bench::operators::Step;
+use crate::bench::weights::Weights;
 use crate::failure::Failure;
 use crate::session::backend::device;
 use crate::session::model::configuration;

@@ -114,12 +114,13 @@ impl Tune {
 
     /// What makes two runs of the loop one.
     fn identity(&self, device: String, tuned: &Tuned) -> Identity {
-        let Sizes { model, tokens, context, shrink } = &self.sizes;
+        let Sizes { model, tokens, context, weights, shrink } = &self.sizes;
         let files: String = Sources::embedded().files().flat_map(|(name, text)| [name, "\n", text, "\n"]).collect();
         let all = [
             ("device", device),
             ("operator", self.work.clone()),
             ("model", model.clone()),
+            ("weights", weights.name().to_owned()),
             ("shrink", shrink.to_string()),
             ("tokens", tokens.to_string()),
             ("context", context.to_string()),
@@ -133,9 +134,12 @@ impl Tune {
 
     /// What is typed to prove a candidate without a GPU.
     fn again(&self) -> Vec<String> {
-        let Sizes { model, tokens, context, shrink } = &self.sizes;
+        let Sizes { model, tokens, context, weights, shrink } = &self.sizes;
         let numbers = [("--tokens", tokens), ("--context", context), ("--shrink", shrink)];
-        let mut words = ["tune", &self.work, "--device", "emulated", "--model", model].map(str::to_owned).to_vec();
+        let mut words: Vec<String> =
+            ["tune", &self.work, "--device", "emulated", "--model", model, "--weights", weights.name()]
+                .map(str::to_owned)
+                .to_vec();
         words.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_string()]));
         words
     }

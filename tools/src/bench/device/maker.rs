@@ -7,8 +7,8 @@ use optimized::error::Error;
 use optimized::tensor::{Element, Matrix};
 use optimized::weight::{Quantized, Scale, WeightMatrix};
 
-use crate::bench::operators::Weights;
 use crate::bench::pattern::Pattern;
+use crate::bench::weights::Weights;
 
 /// The scale of all blocks is 2 to the power of it: values are as large as those in bf16.
 const SCALE: i8 = -5;
