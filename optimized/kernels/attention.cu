@@ -61,18 +61,20 @@ attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf
     const int lane = threadIdx.x % WARP_LANES;
     const int first_key = split * GROUP_KEYS + threadIdx.x / WARP_LANES * TILE_KEYS;
     const int left = first + n - first_key;
+    const int64 from = left > 0 ? first_key * stride + int64(group) * D : 0;
+    const TileRows tile = {k + from, v + from, stride, left};
+    copy_keys(shared, tile);
     for (int i = threadIdx.x; i < QUERY_ROWS * ROW_VECTORS; i += SPLIT_THREADS) {
         const int row = i / ROW_VECTORS;
         const int column = i % ROW_VECTORS * 8;
         const bool inside = row < rows;
         const Query query = query_of(inside ? first_row + row : 0, group, heads_of_group);
-        const bf16* const from = q + (int64(query.token) * heads + query.head) * D;
-        cp_async16(&shared.queries.values[row][column], from + column, inside ? 16 : 0);
+        const int64 head = int64(query.token) * heads + query.head;
+        cp_async16(&shared.queries.values[row][column], q + head * D + column, inside ? 16 : 0);
     }
-    const int64 from = left > 0 ? first_key * stride + int64(group) * D : 0;
     const int tokens[2] = {(first_row + lane / 4) / heads_of_group, (first_row + lane / 4 + 8) / heads_of_group};
     const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
-    attend_split(shared, {k + from, v + from, stride, left}, first_key, positions, scale);
+    attend_split(shared, tile, first_key, positions, scale);
 
     const int splits = gridDim.x;
     for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {

@@ -221,8 +221,10 @@ block_sparse_attention_split(const bf16* __restrict__ q, const bf16* __restrict_
     const Keys keys(block, tile % blocks.tiles(), block_keys, first + token);
     const int left = block < 0 ? 0 : keys.last + 1 - keys.first;
     const int64 from = left > 0 ? keys.first * stride + int64(group) * D : 0;
+    const TileRows rows_of_tile = {k + from, v + from, stride, left};
+    copy_keys(shared, rows_of_tile);
     const int seen[2] = {keys.last, keys.last};
-    attend_split(shared, {k + from, v + from, stride, left}, keys.first, seen, scale);
+    attend_split(shared, rows_of_tile, keys.first, seen, scale);
 
     for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {
         const int row = i / (D / 4);
