@@ -4,14 +4,13 @@
 // o(h,i) = Σⱼ ρ(p(h,i,j))·v(g,j)        p = softmax over j ≤ i of σ·q(h,i)·k(g,j)        g = ⌊h·G/H⌋
 // ```
 //
-// - Launch: attention_prefill: ⌈n/PREFILL_ROWS⌉ × H blocks of 4 warps, block (i, h) owns queries i·PREFILL_ROWS of head h.
-//   attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns queries 16r to 16r+15 of
-//   group g, one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group s. attention_merge: n × H
-//   blocks of D threads, or a warp.
+// - Launch: attention_prefill: ⌈n/PREFILL_ROWS⌉ × H blocks of 4 warps, block (i, h) owns PREFILL_ROWS queries of head h,
+//   block (0, h) the last ones. attention_split: groups of keys × G·⌈n·H/G/16⌉ blocks of 4 warps, block (s, g + G·r) owns
+//   queries 16r to 16r+15 of group g, one a row: token row / (H/G), head row % (H/G); warp w attends tile w of key group
+//   s. attention_merge: n × H blocks of D threads, or a warp.
 // - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
 //   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as attention_split's launch says, 16-byte
-//   aligned; K6
-//   shared memory: sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
+//   aligned; K6 shared memory: sizeof(Prefill), sizeof(Split); K7 H a multiple of G; nothing overlaps.
 // - Not a number: the tensor cores add 0·v for keys that a query does not see, so a value that is not finite reaches every
 //   query that shares its tile of keys, earlier ones too; the reference leaves it out.
 // - Precision: scores and sums of values in bf16 products as the tensor cores add them, 16 at a time; maxima, weights and
@@ -21,13 +20,13 @@
 #include "prefill.cuh"
 #include "split.cuh"
 
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 2)
 attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
                   int n, int first, int heads, int groups, int d, int ld, float scale) {
     SHARED_MEMORY(Prefill, shared);
     const int head = blockIdx.y;
     const int64 of_group = int64(head / (heads / groups)) * D;
-    const int first_row = blockIdx.x * PREFILL_ROWS;
+    const int first_row = (gridDim.x - 1 - blockIdx.x) * PREFILL_ROWS; // those that see most keys begin
     const int rows = min(PREFILL_ROWS, n - first_row);
     const int keys = first + first_row + rows;
     const int position = first + first_row + query_of_lane();
@@ -62,18 +61,20 @@ attention_split(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf
     const int lane = threadIdx.x % WARP_LANES;
     const int first_key = split * GROUP_KEYS + threadIdx.x / WARP_LANES * TILE_KEYS;
     const int left = first + n - first_key;
+    const int64 from = left > 0 ? first_key * stride + int64(group) * D : 0;
+    const TileRows tile = {k + from, v + from, stride, left};
+    copy_keys(shared, tile);
     for (int i = threadIdx.x; i < QUERY_ROWS * ROW_VECTORS; i += SPLIT_THREADS) {
         const int row = i / ROW_VECTORS;
         const int column = i % ROW_VECTORS * 8;
         const bool inside = row < rows;
         const Query query = query_of(inside ? first_row + row : 0, group, heads_of_group);
-        const bf16* const from = q + (int64(query.token) * heads + query.head) * D;
-        cp_async16(&shared.queries.values[row][column], from + column, inside ? 16 : 0);
+        const int64 head = int64(query.token) * heads + query.head;
+        cp_async16(&shared.queries.values[row][column], q + head * D + column, inside ? 16 : 0);
     }
-    const int64 from = left > 0 ? first_key * stride + int64(group) * D : 0;
     const int tokens[2] = {(first_row + lane / 4) / heads_of_group, (first_row + lane / 4 + 8) / heads_of_group};
     const int positions[2] = {first + min(tokens[0], n - 1), first + min(tokens[1], n - 1)};
-    attend_split(shared, {k + from, v + from, stride, left}, first_key, positions, scale);
+    attend_split(shared, tile, first_key, positions, scale);
 
     const int splits = gridDim.x;
     for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {

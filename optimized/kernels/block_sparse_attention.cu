@@ -9,9 +9,10 @@
 //   4 warps, where S = ⌈K·⌈b/64⌉/4⌉; block (s, g + G·(r + R·i)) owns the same heads of token i, warp w its tile 4s + w.
 //   block_sparse_attention_merge: n × H blocks of D threads, or a warp.
 // - Requires: K1 q holds n rows of H·D values; K2 k and v hold first + n rows of G·D, all rows 16-byte aligned; K3
-//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says; K6 chosen
-//   holds n·C rows of ldc values, where group g has row g % C of a token's, of which K ≤ 32 are different blocks of b ≥ 1
-//   keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a multiple of G; nothing overlaps.
+//   channels from d to D are 0; K4 o holds n rows of ld values, H·d ≤ ld; K5 parts as the split's launch says, 16-byte
+//   aligned; K6 chosen holds n·C rows of ldc values, where group g has row g % C of a token's, of which K ≤ 32 are
+//   different blocks of b ≥ 1 keys, or −1; K7 shared memory: sizeof(Prefill), sizeof(Split); K8 H a multiple of G; nothing
+//   overlaps.
 // - Not a number: a tile of values is shared by the tokens of a block of the prefill, where 0·v of one that is not finite
 //   reaches all that chose it.
 // - Precision: as attention's. A token's chosen blocks are taken upward, each cut into tiles of 64 keys of its own; so
@@ -68,8 +69,7 @@ DEVICE void copy_heads(HeadRows<ROWS>& to, int row, const bf16* q, int heads, in
 
 struct Prefill {
     HeadRows<TOKENS * QUERY_ROWS> queries;
-    HeadRows<TILE_KEYS> keys[2];
-    HeadRows<TILE_KEYS> values[2];
+    KeyRing ring;
     Totals<PREFILL_THREADS> totals;
     // What the tokens chose, a warp's lanes side by side, and what of it no one chose before.
     int chosen[PREFILL_THREADS];
@@ -105,7 +105,7 @@ DEVICE int unite(Prefill& shared, int mine) {
     return count;
 }
 
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 2)
 block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v,
                                const int* __restrict__ chosen, bf16* __restrict__ o, int n, int first, int heads, int groups,
                                int choices, int top_k, int block_keys, int d, int ldc, int ld, float scale) {
@@ -125,15 +125,18 @@ block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restric
     const int64 head = int64(token) * heads + group * heads_of_group + first_head;
     copy_heads(shared.queries, warp * QUERY_ROWS, q + (is_token ? head * D : 0), is_token ? rows : 0, lane, WARP_LANES);
     const int tiles = unite(shared, is_token ? blocks.of_lane(token, group, position) : -1) * blocks.tiles();
-    const auto copy = [&](int tile) {
+    const auto copy = [&](HeadRows<TILE_KEYS>& to, const bf16* rows, int tile) {
         const Keys keys(shared.blocks[tile / blocks.tiles()], tile % blocks.tiles(), block_keys, last);
         const int64 from = keys.first * stride + int64(group) * D;
         const int left = keys.last + 1 - keys.first;
-        copy_rows(shared.keys[tile % 2], k + (left > 0 ? from : 0), stride, left, threadIdx.x, PREFILL_THREADS);
-        copy_rows(shared.values[tile % 2], v + (left > 0 ? from : 0), stride, left, threadIdx.x, PREFILL_THREADS);
+        copy_rows(to, rows + (left > 0 ? from : 0), stride, left, threadIdx.x, PREFILL_THREADS);
     };
     if (tiles > 0) {
-        copy(0);
+        copy(shared.ring.keys(0), k, 0);
+    }
+    cp_async_commit();
+    if (tiles > 0) {
+        copy(shared.ring.values(0), v, 0);
     }
     cp_async_commit();
 
@@ -141,23 +144,35 @@ block_sparse_attention_prefill(const bf16* __restrict__ q, const bf16* __restric
     Part parts = no_keys();
     int done = 0;
     for (int tile = 0; tile < tiles; ++tile) {
-        cp_async_wait<0>();
-        __syncthreads(); // the tile has arrived for all, and all are done with the one before
+        cp_async_wait<1>();
+        __syncthreads(); // the keys have arrived for all, and all are done with the values before them
         if (tile + 1 < tiles) {
-            copy(tile + 1);
+            copy(shared.ring.keys(tile + 1), k, tile + 1);
         }
         cp_async_commit();
-        if ((shared.choosers[tile / blocks.tiles()] >> warp & 1) == 0) {
-            continue;
+        const bool is_chosen = (shared.choosers[tile / blocks.tiles()] >> warp & 1) != 0;
+        Part part;
+        float scores[1][TILE_KEYS / 8][4] = {}; // 16 × 64
+        if (is_chosen) {
+            const Keys keys(shared.blocks[tile / blocks.tiles()], tile % blocks.tiles(), block_keys, position);
+            const int seen[2] = {keys.last, keys.last};
+            score_tile(shared.queries, warp * QUERY_ROWS, shared.ring.keys(tile), scores);
+            weigh_tile(scores, keys.first, seen, scale, part);
         }
-        const Keys keys(shared.blocks[tile / blocks.tiles()], tile % blocks.tiles(), block_keys, position);
-        const int seen[2] = {keys.last, keys.last};
-        merge(parts, attend_tile(shared.queries, warp * QUERY_ROWS, shared.keys[tile % 2], shared.values[tile % 2], keys.first,
-                                 seen, scale));
-        ++done;
-        if (done % GROUP_TILES == 0) {
-            merge(shared.totals, total, parts);
-            parts = no_keys();
+        cp_async_wait<1>();
+        __syncthreads(); // the values have arrived for all, and all are done with their keys
+        if (tile + 1 < tiles) {
+            copy(shared.ring.values(tile + 1), v, tile + 1);
+        }
+        cp_async_commit();
+        if (is_chosen) {
+            add_values(scores, shared.ring.values(tile), part);
+            merge(parts, part);
+            ++done;
+            if (done % GROUP_TILES == 0) {
+                merge(shared.totals, total, parts);
+                parts = no_keys();
+            }
         }
     }
     merge(shared.totals, total, parts);
@@ -206,8 +221,10 @@ block_sparse_attention_split(const bf16* __restrict__ q, const bf16* __restrict_
     const Keys keys(block, tile % blocks.tiles(), block_keys, first + token);
     const int left = block < 0 ? 0 : keys.last + 1 - keys.first;
     const int64 from = left > 0 ? keys.first * stride + int64(group) * D : 0;
+    const TileRows rows_of_tile = {k + from, v + from, stride, left};
+    copy_keys(shared, rows_of_tile);
     const int seen[2] = {keys.last, keys.last};
-    attend_split(shared, {k + from, v + from, stride, left}, keys.first, seen, scale);
+    attend_split(shared, rows_of_tile, keys.first, seen, scale);
 
     for (int i = threadIdx.x; i < rows * D / 4; i += SPLIT_THREADS) {
         const int row = i / (D / 4);

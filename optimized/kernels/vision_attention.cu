@@ -15,7 +15,7 @@
 
 #include "prefill.cuh"
 
-extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(PREFILL_THREADS, 2)
 vision_attention(const bf16* __restrict__ q, const bf16* __restrict__ k, const bf16* __restrict__ v, bf16* __restrict__ o,
                  const int* __restrict__ offsets, int tiles, int d, int ld, float scale) {
     SHARED_MEMORY(Prefill, shared);

@@ -173,16 +173,9 @@ DEVICE void keep_values(const float (&sums)[1][D / 8][4], Part& part) {
     }
 }
 
-// 16 queries from `row` on, over one tile.
-template <int ROWS>
-DEVICE Part attend_tile(const HeadRows<ROWS>& queries, int row, const HeadRows<TILE_KEYS>& keys,
-                        const HeadRows<TILE_KEYS>& values, int first_key, const int (&positions)[2], float scale) {
-    Part part;
-    float scores[1][TILE_KEYS / 8][4] = {}; // 16 × 64
-    float sums[1][D / 8][4] = {};           // 16 × D
-    score_tile(queries, row, keys, scores);
-    weigh_tile(scores, first_key, positions, scale, part);
-    add_values<0>(scores, values, sums);
+// Takes the weighted sum of all of the tile's values.
+DEVICE void add_values(const float (&weights)[1][TILE_KEYS / 8][4], const HeadRows<TILE_KEYS>& values, Part& part) {
+    float sums[1][D / 8][4] = {}; // 16 × D
+    add_values<0>(weights, values, sums);
     keep_values(sums, part);
-    return part;
 }

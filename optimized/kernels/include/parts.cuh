@@ -62,3 +62,15 @@ DEVICE void store(const Totals<THREADS>& totals, const Total& total, int half, b
         }
     }
 }
+
+// Tiles of keys and their values by turns, three at a time: those of a tile, and the keys or the values that come next.
+struct KeyRing {
+    HeadRows<TILE_KEYS> rows[3];
+
+    __device__ __forceinline__ HeadRows<TILE_KEYS>& keys(int tile) {
+        return rows[2 * tile % 3];
+    }
+    __device__ __forceinline__ HeadRows<TILE_KEYS>& values(int tile) {
+        return rows[(2 * tile + 1) % 3];
+    }
+};

@@ -9,8 +9,7 @@ constexpr int PREFILL_THREADS = PREFILL_WARPS * WARP_LANES;
 
 struct Prefill {
     HeadRows<PREFILL_ROWS> queries;
-    HeadRows<TILE_KEYS> keys[2];
-    HeadRows<TILE_KEYS> values[2];
+    KeyRing ring;
     Totals<PREFILL_THREADS> totals;
 };
 
@@ -35,29 +34,38 @@ DEVICE int query_of_lane() {
 template <class Out>
 DEVICE void attend(Prefill& shared, const Rows& p, const int (&positions)[2], float scale, Out out, int d) {
     const int tiles = (p.keys + TILE_KEYS - 1) / TILE_KEYS;
-    const auto copy = [&](int tile) {
+    const auto copy = [&](HeadRows<TILE_KEYS>& to, const bf16* rows, int tile) {
         const int64 from = int64(tile) * TILE_KEYS * p.key_stride;
-        const int left = p.keys - tile * TILE_KEYS;
-        copy_rows(shared.keys[tile % 2], p.k + from, p.key_stride, left, threadIdx.x, PREFILL_THREADS);
-        copy_rows(shared.values[tile % 2], p.v + from, p.key_stride, left, threadIdx.x, PREFILL_THREADS);
+        copy_rows(to, rows + from, p.key_stride, p.keys - tile * TILE_KEYS, threadIdx.x, PREFILL_THREADS);
     };
     copy_rows(shared.queries, p.q, p.query_stride, p.queries, threadIdx.x, PREFILL_THREADS);
-    copy(0);
+    copy(shared.ring.keys(0), p.k, 0);
+    cp_async_commit();
+    copy(shared.ring.values(0), p.v, 0);
     cp_async_commit();
 
     const int row = threadIdx.x / WARP_LANES * QUERY_ROWS;
     Total total = no_total(shared.totals);
     Part group = no_keys();
     for (int tile = 0; tile < tiles; ++tile) {
-        cp_async_wait<0>();
-        __syncthreads(); // the tile has arrived for all, and all are done with the one before
+        cp_async_wait<1>();
+        __syncthreads(); // the keys have arrived for all, and all are done with the values before them
         if (tile + 1 < tiles) {
-            copy(tile + 1);
+            copy(shared.ring.keys(tile + 1), p.k, tile + 1);
         }
         cp_async_commit();
-        const int buffer = tile % 2;
-        merge(group, attend_tile(shared.queries, row, shared.keys[buffer], shared.values[buffer], tile * TILE_KEYS, positions,
-                                 scale));
+        Part part;
+        float scores[1][TILE_KEYS / 8][4] = {}; // 16 × 64
+        score_tile(shared.queries, row, shared.ring.keys(tile), scores);
+        weigh_tile(scores, tile * TILE_KEYS, positions, scale, part);
+        cp_async_wait<1>();
+        __syncthreads(); // the values have arrived for all, and all are done with their keys
+        if (tile + 1 < tiles) {
+            copy(shared.ring.values(tile + 1), p.v, tile + 1);
+        }
+        cp_async_commit();
+        add_values(scores, shared.ring.values(tile), part);
+        merge(group, part);
         if (tile % GROUP_TILES == GROUP_TILES - 1 || tile == tiles - 1) {
             merge(shared.totals, total, group);
             group = no_keys();

@@ -60,14 +60,19 @@ struct TileRows {
     int left;
 };
 
-// Attends the calling warp's tile, whose part it leaves in shared memory: of no keys, if none are left. The block's queries
-// are on their way, in a group of copies that is not ended. Every thread of the block calls it.
+// Begins copying the keys of the calling warp's tile.
+DEVICE void copy_keys(Split& shared, const TileRows& rows) {
+    if (rows.left > 0) {
+        HeadRows<TILE_KEYS>& keys = shared.tiles[threadIdx.x / WARP_LANES].keys;
+        copy_rows(keys, rows.k, rows.stride, rows.left, threadIdx.x % WARP_LANES, WARP_LANES);
+    }
+}
+
+// Attends the calling warp's tile, whose part it leaves in shared memory: of no keys, if none are left. Its keys and the
+// block's queries are on their way, in a group of copies that is not ended. Every thread of the block calls it.
 DEVICE void attend_split(Split& shared, const TileRows& rows, int first_key, const int (&positions)[2], float scale) {
     const int lane = threadIdx.x % WARP_LANES;
     WarpTile& tile = shared.tiles[threadIdx.x / WARP_LANES];
-    if (rows.left > 0) {
-        copy_rows(tile.keys, rows.k, rows.stride, rows.left, lane, WARP_LANES);
-    }
     cp_async_commit();
     if (rows.left > 0) {
         copy_rows(tile.early_values, rows.v, rows.stride, rows.left, lane, WARP_LANES);

@@ -27,9 +27,9 @@ pub(crate) const INDEXER_SPANS: usize = stated(INDEXER, "SPANS") as usize;
 /// Warps of a block of `indexer_few_rows`.
 pub(crate) const INDEXER_FEW_WARPS: usize = stated(INDEXER, "FEW_WARPS") as usize;
 /// Warps of a block of `indexer_choose` at most.
-pub(crate) const INDEXER_CHOOSE_WARPS: usize = stated(INDEXER, "CHOOSE_WARPS") as usize;
+pub(crate) const INDEXER_CHOOSE_WARPS: usize = stated(CHOICE, "CHOOSE_WARPS") as usize;
 /// Blocks that a lane of such a block looks at together.
-pub(crate) const INDEXER_CHOOSE_BLOCKS: usize = stated(INDEXER, "CHOOSE_BLOCKS") as usize;
+pub(crate) const INDEXER_CHOOSE_BLOCKS: usize = stated(CHOICE, "CHOOSE_BLOCKS") as usize;
 /// Lanes of a warp.
 pub(crate) const WARP_LANES: usize = stated(SIMT, "WARP_LANES") as usize;
 /// Values of a vector.
@@ -68,6 +68,7 @@ const GEMM: &str = include_str!("../../kernels/include/gemm.cuh");
 const LINEAR: &str = include_str!("../../kernels/include/linear.cuh");
 const ATTENTION: &str = include_str!("../../kernels/include/attention.cuh");
 const PREFILL: &str = include_str!("../../kernels/include/prefill.cuh");
+const CHOICE: &str = include_str!("../../kernels/include/choice.cuh");
 const SIMT: &str = include_str!("../../kernels/include/simt.cuh");
 const VECTORS: &str = include_str!("../../kernels/include/bf16x8.cuh");
 const BLOCK_SPARSE_ATTENTION: &str = include_str!("../../kernels/block_sparse_attention.cu");

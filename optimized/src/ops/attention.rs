@@ -178,7 +178,7 @@ pub(super) fn head_rows_bytes(rows: usize, padded: usize) -> usize {
 
 /// sizeof(Prefill): shared memory of a block that reads all keys.
 pub fn prefill_bytes(padded: usize) -> u32 {
-    count(head_rows_bytes(PREFILL_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
+    count(head_rows_bytes(PREFILL_ROWS, padded) + 3 * head_rows_bytes(TILE_KEYS, padded) + totals_bytes(padded))
 }
 
 /// Threads of a block that merges: one a channel, and whole warps.

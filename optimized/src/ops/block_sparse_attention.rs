@@ -192,6 +192,6 @@ fn narrow<const N: usize>(sizes: &[usize; N]) -> Result<[i32; N], Error> {
 
 /// sizeof(Prefill): shared memory of a block of `block_sparse_attention_prefill`.
 pub fn prefill_bytes(padded: usize) -> u32 {
-    let rows = head_rows_bytes(TOKENS * QUERY_ROWS, padded) + 4 * head_rows_bytes(TILE_KEYS, padded);
+    let rows = head_rows_bytes(TOKENS * QUERY_ROWS, padded) + 3 * head_rows_bytes(TILE_KEYS, padded);
     count(rows + totals_bytes(padded) + 4 * THREADS as usize * 4)
 }

@@ -72,7 +72,7 @@ fn every_shape_has_room_or_a_reason() {
             assert!(refused.iter().all(of_attention), "{target}: {refused:#?}");
             assert_eq!(
                 refused[0],
-                "attention K6: bytes of shared memory of a block = 119808, expected at most 101376, this device's"
+                "attention K6: bytes of shared memory of a block = 102400, expected at most 101376, this device's"
             );
         } else {
             assert_eq!(refused, Vec::<String>::new(), "{target}");
