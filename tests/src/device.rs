@@ -1,8 +1,7 @@
 //! The devices that the tests run on.
 //!
-//! Without further notice that is the emulated device, in both forms. With `PARITY_DEVICE=cuda` it is the first GPU;
-//! then run `device`, `invariance` and `kernels` only, and of `exact_grid` the operators `linear`, `experts` and
-//! `attention`, because one process talks to one CUDA driver, and the other tests of kernels need the emulated one.
+//! Without further notice that is the emulated device, in both forms. With `PARITY_DEVICE=cuda` it is the first GPU; then run
+//! what `tests/gpu/run` does, because one process talks to one CUDA driver, and the other tests of kernels need the emulated one.
 
 use std::env;
 

@@ -46,7 +46,7 @@ fn model(case: &str) -> Model {
 fn logits(model: &Model, weights: &dyn Weights, spoiled: Option<Kernel>) -> Array2<u16> {
     let gpu: Gpu = emulated(Form::Fast);
     if let Some(kernel) = spoiled {
-        let sources = Sources::embedded().edit("weights.cuh", "i % 4 * 8) * scale;", "i % 4 * 8) * (2.f * scale);");
+        let sources = Sources::embedded().edit("weights.cuh", "pair.x * scale;", "pair.x * (2.f * scale);");
         gpu.replace(&kernel, &sources.expect("the text is there once")).expect("it compiles");
     }
     let semantics = Semantics::RELEASED;
