@@ -3,7 +3,7 @@
 #[expect(unreachable_pub, dead_code, reason = "the library has this file too")]
 #[path = "src/emulated/image.rs"]
 mod image;
-#[expect(unreachable_pub, dead_code, reason = "the library has this file too")]
+#[expect(unreachable_pub, reason = "the library has this file too")]
 #[path = "src/kernel/table.rs"]
 mod table;
 

@@ -77,7 +77,9 @@ pub fn why_not(kernel: &Kernel) -> Option<String> {
         }
         let of_warpgroups = rows == 16 * down && down.is_multiple_of(4) && (cols, across) == (128, 1);
         if kernel.is_of_warpgroups() && !of_warpgroups {
-            return Some(format!("{rows} × {cols} are no tile of warpgroups, 64 × 128 each, of {down} × {across} warps"));
+            return Some(format!(
+                "{rows} × {cols} are no tile of warpgroups, 64 × 128 each, of {down} × {across} warps"
+            ));
         }
     }
     None

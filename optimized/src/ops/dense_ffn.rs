@@ -10,7 +10,9 @@ use super::{Activation, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3, DENSE_FFN_WARPGROUPS, DENSE_FFN_WARPGROUPS_E4M3};
+use crate::kernel::table::{
+    DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3, DENSE_FFN_WARPGROUPS, DENSE_FFN_WARPGROUPS_E4M3,
+};
 use crate::tensor::Matrix;
 use crate::weight::{WeightMatrix, WeightView};
 

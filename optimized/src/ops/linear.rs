@@ -36,12 +36,8 @@ pub trait Output: Element {
 }
 
 impl Output for bf16 {
-    const KERNELS: Kernels = Kernels {
-        small: LINEAR_64_BF16,
-        large: LINEAR_128_BF16,
-        warpgroups: LINEAR_WARPGROUPS_BF16,
-        entries: ENTRIES,
-    };
+    const KERNELS: Kernels =
+        Kernels { small: LINEAR_64_BF16, large: LINEAR_128_BF16, warpgroups: LINEAR_WARPGROUPS_BF16, entries: ENTRIES };
     const QUANTIZED: Kernels = Kernels {
         small: LINEAR_64_BF16_E4M3,
         large: LINEAR_128_BF16_E4M3,
@@ -51,12 +47,8 @@ impl Output for bf16 {
 }
 
 impl Output for f32 {
-    const KERNELS: Kernels = Kernels {
-        small: LINEAR_64_F32,
-        large: LINEAR_128_F32,
-        warpgroups: LINEAR_WARPGROUPS_F32,
-        entries: ENTRIES,
-    };
+    const KERNELS: Kernels =
+        Kernels { small: LINEAR_64_F32, large: LINEAR_128_F32, warpgroups: LINEAR_WARPGROUPS_F32, entries: ENTRIES };
     const QUANTIZED: Kernels = Kernels {
         small: LINEAR_64_F32_E4M3,
         large: LINEAR_128_F32_E4M3,

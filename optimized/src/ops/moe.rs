@@ -98,6 +98,7 @@ impl Tiles {
 ///
 /// C1 to C3: the reference's, and `linear`'s. K1: the experts are the router's, or some of them. K3: their weights' rows are
 /// those of all, and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
+/// K10: a Hopper GPU for [`Tiles::Warpgroups`].
 pub fn moe(
     gpu: &Gpu,
     x: &Matrix<bf16>,

@@ -125,9 +125,9 @@ fn warpgroups_read_a_tile_of_w_each() {
     let gpu = emulated(Form::Counting);
     let [x, w] = [1, 2].map(|seed| gpu.upload(activations(seed, (128, 64)).view()).expect("memory"));
     take_counts();
-    let y = linear_tiled::<half::bf16>(&gpu, Tiling::Warpgroups, &x, &w).unwrap_or_else(|error| panic!("{error}"));
+    let done = linear_tiled::<half::bf16>(&gpu, Tiling::Warpgroups, &x, &w).map(drop);
+    done.unwrap_or_else(|error| panic!("{error}"));
     let counts = take_counts();
     assert_eq!((counts.blocks, counts.multiply_adds, counts.shared_conflicts), (1, 128 * 128 * 64, 0));
     assert_eq!(counts.shared_wavefronts, 256 + 4 * 2 * (64 + 128) / 4);
-    drop(y);
 }
