@@ -72,6 +72,8 @@ void Block::prepare(Launch& running, uint64_t block_number) {
         warps[warp].alive = all;
         warps[warp].ready = all;
         warps[warp].arrived = 0;
+        products[warp].begin();
+        begun[warp / WARPGROUP_WARPS].clear();
     }
     memset(barriers, 0, sizeof barriers);
     for (uint32_t i = 0; i < threads; ++i) {
@@ -143,6 +145,10 @@ void Block::leave(Thread& thread) {
     if (!copied.pending.empty()) {
         note(Fault::CopyInFlight, copied.pending.front().at,
              name(thread.number) + " leaves the kernel without waiting for this copy");
+    }
+    if (products[warp_number].in_flight()) {
+        const WarpProduct& first = products[warp_number].pending.front();
+        note(Fault::ProductInFlight, first.at, name(thread.number) + " leaves the kernel without waiting for this product");
     }
     for (uint32_t waiting = warp.arrived; waiting != 0; waiting &= waiting - 1) {
         const Arrival& arrival = warp.arrivals[__builtin_ctz(waiting)];

@@ -13,6 +13,7 @@
 #include "schedule.h"
 #include "shared_checker.h"
 #include "tensor_core.h"
+#include "warpgroup.h"
 
 namespace emulator {
 
@@ -102,6 +103,9 @@ struct Block {
     Warp warps[MAX_WARPS];
     Barrier barriers[BARRIERS];
     AsyncCopies copies[MAX_THREADS];
+    WarpProducts products[MAX_WARPS];
+    // Of each warpgroup, all that its warps have begun.
+    std::vector<WarpgroupFactors> begun[MAX_WARPS / WARPGROUP_WARPS];
     Scheduler scheduler;
     TensorCore tensor_core;
     Clocks clocks;
@@ -129,5 +133,8 @@ struct Block {
 // The parts of `Block::execute` that have files of their own.
 void load_matrix(Block& block, Thread& thread, Warp& warp, bool transposed);
 void multiply(Warp& warp, TensorCore& core, TensorCores generation);
+void warpgroup_begin(Block& block, Thread& thread, Warp& warp);
+void warpgroup_multiply(Block& block, Thread& thread, Warp& warp);
+void warpgroup_wait(Block& block, Thread& thread, Warp& warp);
 
 } // namespace emulator

@@ -143,6 +143,10 @@ void Block::execute(Thread& thread, Warp& warp, const Arrival& arrival) {
         }
         multiply(warp, tensor_core, launch->tensor_cores);
         return;
+    case Collective::WarpgroupBegin: warpgroup_begin(*this, thread, warp); return;
+    case Collective::WarpgroupMultiply: warpgroup_multiply(*this, thread, warp); return;
+    case Collective::WarpgroupCommit: products[thread.number / WARP_LANES].group += 1; return;
+    case Collective::WarpgroupWait: warpgroup_wait(*this, thread, warp); return;
     default: reduce(warp, arrival.mask, arrival.operation); return;
     }
 }

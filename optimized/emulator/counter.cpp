@@ -212,6 +212,11 @@ void Counter::load_matrix(const unsigned char* const* rows) {
     count_wavefronts(rows, ~0u, MOST_BYTES);
 }
 
+void Counter::read_by_tensor_cores(uint64_t bytes) {
+    counts_.shared_requests += 1;
+    counts_.shared_wavefronts += bytes / (BANKS * WORD_BYTES);
+}
+
 Allocation* Counter::allocation_of(const unsigned char* address) {
     const auto place = reinterpret_cast<uintptr_t>(address);
     const auto holds = [place](const Allocation& it) { return it.begin() <= place && place < it.end(); };

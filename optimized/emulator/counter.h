@@ -31,6 +31,8 @@ class Counter {
     void write(const Thread& thread, const void* address, uint32_t bytes, const void* at);
     // Four matrices of ldmatrix: the addresses of 32 rows of 16 bytes.
     void load_matrix(const unsigned char* const* rows);
+    // Factors that tensor cores read themselves, without conflicts.
+    void read_by_tensor_cores(uint64_t bytes);
     void multiplied(uint64_t multiply_adds) { counts_.multiply_adds += multiply_adds; }
 
     // What was counted since the last call.

@@ -68,6 +68,10 @@ enum class Collective : int {
     LoadMatrix,
     LoadMatrixTransposed,
     Multiply,
+    WarpgroupBegin,
+    WarpgroupMultiply,
+    WarpgroupCommit,
+    WarpgroupWait,
 };
 
 struct ShuffleOperand {
@@ -105,6 +109,15 @@ struct MultiplyOperand {
     Factors factors;
 };
 
+// Of a warpgroup's instructions: the lane's sums, where there are some; the factors; the groups that may be incomplete.
+struct WarpgroupOperand {
+    float* d; // [cols][4]
+    int cols; // tiles of 8
+    const void* a;
+    const void* b;
+    int groups_left;
+};
+
 enum class Atomic : int { Add, Min, Max, And, Or, Xor, Exchange, CompareExchange };
 
 // What __syncthreads and its variants return.
@@ -119,6 +132,7 @@ int emulator_barrier(int id, int threads, emulator::Predicate predicate, int val
 void emulator_copy_async(void* shared, const void* global, int bytes);
 void emulator_copy_commit();
 void emulator_copy_wait(int groups_left);
+void emulator_fence_for_warpgroups();
 // `bytes` is 4 or 8; `is_signed` matters to Min and Max.
 uint64_t emulator_atomic(emulator::Atomic operation, void* address, int bytes, bool is_signed, uint64_t value,
                          uint64_t expected);

@@ -27,6 +27,9 @@ const char* name_of(Fault fault) {
     case Fault::WrongMask: return "wrong mask";
     case Fault::AbsentLane: return "absent lane";
     case Fault::CopyInFlight: return "copy in flight";
+    case Fault::ProductInFlight: return "product in flight";
+    case Fault::MissingFence: return "missing fence";
+    case Fault::NotOnThisDevice: return "not on this device";
     case Fault::Deadlock: return "deadlock";
     case Fault::StackExhausted: return "no memory for stacks";
     }

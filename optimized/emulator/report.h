@@ -22,6 +22,9 @@ enum class Fault {
     WrongMask,
     AbsentLane,
     CopyInFlight,
+    ProductInFlight,
+    MissingFence,
+    NotOnThisDevice,
     Deadlock,
     StackExhausted,
 };

@@ -17,6 +17,11 @@ void SharedChecker::begin(Block& block, bool clocks_began_anew) {
         reads_.assign(cells_.count() * warps_, {});
         read_place_.assign(cells_.count(), 0);
     }
+    fences_.resize(MAX_THREADS);
+    for (uint32_t thread = 0; thread < block.threads; ++thread) {
+        fences_[thread].clear();
+    }
+    products_.assign(cells_.bytes() / Cells::LINE_BYTES, {0, 0});
     last_at_ = nullptr;
 }
 
@@ -83,21 +88,75 @@ bool SharedChecker::note_early_read(const Thread& thread, size_t cell, const voi
 }
 
 void SharedChecker::read(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
-    const uint32_t warp = thread.number / WARP_LANES;
-    const uint32_t lane = thread.number % WARP_LANES;
-    const uint32_t now = block_->clocks.now(thread);
-    const uint32_t place = place_of(at);
-    Read* const own = reads_of(warp);
     visit(offset, bytes, false, [&](size_t cell) {
         if (note_early_read(thread, cell, at)) {
-            // What is reported counts as settled, not to be reported again.
-            writes_[cell] = {block_->clocks.first(), 0, State::Written, place, 0};
+            settle(cell, at);
         }
-        writes_[cell].readers |= 1u << warp;
-        const bool first = own[cell].tick != now;
-        own[cell] = {now, first || own[cell].lane == lane ? lane : SEVERAL_LANES};
-        read_place_[cell] = place;
+        note_read(thread, thread.number % WARP_LANES, cell, at);
     });
+}
+
+// What is reported counts as settled, not to be reported again.
+void SharedChecker::settle(size_t cell, const void* at) {
+    writes_[cell] = {block_->clocks.first(), 0, State::Written, place_of(at), 0, NEEDS_NO_FENCE};
+}
+
+void SharedChecker::note_read(const Thread& thread, uint32_t lane, size_t cell, const void* at) {
+    const uint32_t warp = thread.number / WARP_LANES;
+    const uint32_t now = block_->clocks.now(thread);
+    Read& own = reads_of(warp)[cell];
+    writes_[cell].readers |= 1u << warp;
+    const bool first = own.tick != now;
+    own = {now, first || own.lane == lane ? lane : SEVERAL_LANES};
+    read_place_[cell] = place_of(at);
+}
+
+void SharedChecker::fence(const Thread& thread) {
+    fences_[thread.number].push_back(block_->clocks.now(thread));
+}
+
+void SharedChecker::product_begins(uint32_t offset, const void* at) {
+    Products& products = products_[offset / Cells::LINE_BYTES];
+    products.count += 1;
+    products.place = place_of(at);
+}
+
+// Reports a product that reads what was written without a fence, by its writer, that the thread is after.
+bool SharedChecker::note_unfenced(const Thread& thread, size_t cell, const void* at) {
+    const Write& last = writes_[cell];
+    const std::vector<uint32_t>& fences = fences_[last.thread];
+    if (last.fences == NEEDS_NO_FENCE ||
+        (last.fences < fences.size() && block_->clocks.in_order(thread, last.thread, fences[last.fences]))) {
+        return false;
+    }
+    block_->note(Fault::MissingFence, at,
+                 block_->name(thread.number) +
+                     format(" multiplies byte %zu, which thread %u wrote at ", cells_.first_byte(cell), last.thread) +
+                     block_->launch->image.lines().describe(last.place) + ", with no fence_for_warpgroups after it");
+    return true;
+}
+
+void SharedChecker::product_ends(const Thread& thread, uint32_t offset, const void* at) {
+    products_[offset / Cells::LINE_BYTES].count -= 1;
+    visit(offset, Cells::LINE_BYTES, false, [&](size_t cell) {
+        if (note_early_read(thread, cell, at) || note_unfenced(thread, cell, at)) {
+            settle(cell, at);
+        }
+        note_read(thread, SEVERAL_LANES, cell, at);
+    });
+}
+
+// Reports a write to what a product may still read.
+bool SharedChecker::note_product(const Thread& thread, size_t cell, const void* at) {
+    const Products& products = products_[cells_.first_byte(cell) / Cells::LINE_BYTES];
+    if (products.count == 0) {
+        return false;
+    }
+    block_->note(Fault::ProductInFlight, at,
+                 block_->name(thread.number) +
+                     format(" writes byte %zu, which a product still reads, begun at ", cells_.first_byte(cell)) +
+                     block_->launch->image.lines().describe(products.place));
+    return true;
 }
 
 int SharedChecker::overtaken_reader(const Thread& thread, size_t cell) const {
@@ -113,6 +172,9 @@ int SharedChecker::overtaken_reader(const Thread& thread, size_t cell) const {
 
 // Reports what a write comes too early for.
 bool SharedChecker::note_early_write(const Thread& thread, size_t cell, State state, const void* at) {
+    if (note_product(thread, cell, at)) {
+        return true;
+    }
     const Write& last = writes_[cell];
     if (!written(last)) {
         return false;
@@ -136,7 +198,7 @@ bool SharedChecker::note_early_write(const Thread& thread, size_t cell, State st
 
 void SharedChecker::check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at) {
     const uint32_t now = block_->clocks.now(thread);
-    const Write here = {now, static_cast<uint16_t>(thread.number), state, place_of(at), 0};
+    const Write here = {now, static_cast<uint16_t>(thread.number), state, place_of(at), 0, fences_of(thread)};
     bool reported = false;
     visit(offset, bytes, true, [&](size_t cell) {
         reported = reported || note_early_write(thread, cell, state, at);
@@ -162,7 +224,7 @@ void SharedChecker::copy_begins(const Thread& thread, uint32_t offset, uint32_t 
 
 void SharedChecker::copy_ends(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at) {
     const uint32_t now = block_->clocks.now(thread);
-    const Write complete = {now, static_cast<uint16_t>(thread.number), State::Written, place_of(at), 0};
+    const Write complete = {now, static_cast<uint16_t>(thread.number), State::Written, place_of(at), 0, fences_of(thread)};
     visit(offset, bytes, true, [&](size_t cell) { writes_[cell] = complete; });
 }
 

@@ -22,6 +22,11 @@ class SharedChecker {
     // An asynchronous copy writes from its begin on, and is complete for its thread at its end.
     void copy_begins(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
     void copy_ends(const Thread& thread, uint32_t offset, uint32_t bytes, const void* at);
+    // What the thread wrote before is there for warpgroups' products that come after it.
+    void fence(const Thread& thread);
+    // A product reads 16 bytes at any time from its begin on, and the warp's thread waits for it at its end.
+    void product_begins(uint32_t offset, const void* at);
+    void product_ends(const Thread& thread, uint32_t offset, const void* at);
 
   private:
     enum class State : uint16_t { Written, Atomic, InFlight };
@@ -34,6 +39,7 @@ class SharedChecker {
         State state;
         uint32_t place;
         uint32_t readers; // the warps that read it since
+        uint32_t fences;  // of the thread, before it
     };
     // A warp's last read of a byte.
     struct Read {
@@ -41,6 +47,7 @@ class SharedChecker {
         uint32_t lane; // or SEVERAL_LANES
     };
     static constexpr uint32_t SEVERAL_LANES = WARP_LANES;
+    static constexpr uint32_t NEEDS_NO_FENCE = ~0u;
     // Calls `act` with each cell of the bytes. `overwrites` if it leaves them all with one history.
     template <class Act>
     void visit(uint32_t offset, uint32_t bytes, bool overwrites, Act act);
@@ -51,6 +58,11 @@ class SharedChecker {
     void check_write(const Thread& thread, uint32_t offset, uint32_t bytes, State state, const void* at);
     bool note_early_read(const Thread& thread, size_t cell, const void* at);
     bool note_early_write(const Thread& thread, size_t cell, State state, const void* at);
+    void settle(size_t cell, const void* at);
+    bool note_unfenced(const Thread& thread, size_t cell, const void* at);
+    bool note_product(const Thread& thread, size_t cell, const void* at);
+    void note_read(const Thread& thread, uint32_t lane, size_t cell, const void* at);
+    uint32_t fences_of(const Thread& thread) const { return static_cast<uint32_t>(fences_[thread.number].size()); }
     void note_in_flight(const Thread& thread, const Write& copy, const void* at);
     void note_race(const Thread& thread, const char* does, size_t cell, const std::string& who_did, uint32_t place,
                    const void* at);
@@ -64,6 +76,14 @@ class SharedChecker {
     std::vector<Write> writes_;        // [cell]
     std::vector<Read> reads_;          // [warp][cell]
     std::vector<uint32_t> read_place_; // [cell], where it was last read
+    // Of each thread, when its fences were.
+    std::vector<std::vector<uint32_t>> fences_;
+    // Of each 16 bytes, products in flight that read them, and where one of them began.
+    struct Products {
+        uint32_t count;
+        uint32_t place;
+    };
+    std::vector<Products> products_;
     const void* last_at_ = nullptr;    // the last answer of `place_of`
     uint32_t last_place_ = 0;
 };

@@ -327,45 +327,7 @@ DEVICE T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_
     return emulated_atomic(emulator::Atomic::CompareExchange, address, value, expected);
 }
 
-// The instructions of simt.cuh.
-
-DEVICE void cp_async16(void* shared, const void* global, int bytes) {
-    emulator_copy_async(shared, global, bytes);
-}
-
-DEVICE void cp_async_commit() {
-    emulator_copy_commit();
-}
-
-template <int GROUPS>
-DEVICE void cp_async_wait() {
-    emulator_copy_wait(GROUPS);
-}
-
-template <int COUNT>
-DEVICE void ldmatrix_x4(uint32 (&fragments)[COUNT][4], const void* row, int step) {
-    emulator::LoadMatrixOperand operand = {row, fragments[0], COUNT, step};
-    emulator_collective(emulator::Collective::LoadMatrix, FULL_WARP, &operand);
-}
-
-template <int COUNT>
-DEVICE void ldmatrix_x4_trans(uint32 (&fragments)[COUNT][4], const void* row, int step) {
-    emulator::LoadMatrixOperand operand = {row, fragments[0], COUNT, step};
-    emulator_collective(emulator::Collective::LoadMatrixTransposed, FULL_WARP, &operand);
-}
-
-#define EMULATED_MULTIPLY(name, factors)                                                                               \
-    template <int ROWS, int PAIRS>                                                                                     \
-    DEVICE void name(float (&d)[ROWS][2 * PAIRS][4], const uint32 (&a)[ROWS][4], const uint32 (&b)[PAIRS][4]) {        \
-        constexpr int COLS = 2 * PAIRS;                                                                                \
-        static_assert(ROWS <= emulator::MAX_MULTIPLY_TILES && COLS <= emulator::MAX_MULTIPLY_TILES,                    \
-                      "more than is emulated");                                                                        \
-        emulator::MultiplyOperand operand = {d[0][0], a[0], b[0], ROWS, COLS, emulator::Factors::factors};             \
-        emulator_collective(emulator::Collective::Multiply, FULL_WARP, &operand);                                      \
-    }
-EMULATED_MULTIPLY(mma_bf16, Bf16)
-EMULATED_MULTIPLY(mma_f16, F16)
-EMULATED_MULTIPLY(mma_e4m3, E4m3)
+#include "simt_host_instructions.h"
 
 // How the driver calls a kernel: with an array of pointers to its arguments.
 

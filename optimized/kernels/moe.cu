@@ -17,15 +17,13 @@
 //   of I, as `linear`'s K8 has them; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place,
 //   sizeof(PlacingFew) for moe_place_few, sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything; K6 all entries are of
 //   kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out;
-//   K9 n·k ≤ PLACE_THREADS in moe_place_few.
+//   K9 n·k ≤ PLACE_THREADS in moe_place_few; K10 where WARPGROUPS = 1, a Hopper GPU.
 // - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;
 //   combined in f32, fused, in the order of choice, and rounded once, R2: there ρ is the identity; R3 at ς·y and R4 at z
 //   to bf16.
 
 #include "gate_up.cuh"
-
-using Block = Tile<Weights, TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
 // How often each expert is chosen.
 extern "C" __global__ void __launch_bounds__(PLACE_THREADS)

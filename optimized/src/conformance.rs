@@ -22,6 +22,9 @@ const ROUNDED: usize = 4096;
 const PRODUCTS: usize = 64;
 /// Rows and columns of one.
 const TILE: usize = 16;
+/// Products of each kind of a warpgroup, and their rows and columns.
+const OF_WARPGROUPS: usize = 8;
+const WARPGROUP: (usize, usize) = (64, 128);
 
 /// What an instruction gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,9 +115,14 @@ pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
     all.push(rounding(gpu)?);
     let capability = gpu.limits()?.capability;
     for (name, entry, format, from) in FORMATS {
+        let of = Products { entry, blocks: PRODUCTS, threads: 32, dim: (TILE, TILE) };
         for (kind, what) in KINDS.into_iter().filter(|_| capability >= from) {
-            all.push(named(&format!("mma {name}, {what}"), products(gpu, entry, format, kind)?));
+            all.push(named(&format!("mma {name}, {what}"), products(gpu, &of, format, kind)?));
         }
+    }
+    let of = Products { entry: "multiply_by_warpgroup", blocks: OF_WARPGROUPS, threads: 128, dim: WARPGROUP };
+    for (kind, what) in KINDS.into_iter().filter(|_| gpu.has_warpgroups()) {
+        all.push(named(&format!("wgmma bf16, {what}"), products(gpu, &of, FORMATS[0].2, kind)?));
     }
     Ok(all)
 }
@@ -149,16 +157,25 @@ fn rounding(gpu: &Gpu) -> Result<Given, Error> {
     Ok(named("rounding to bf16", words(gpu, &out)?))
 }
 
+/// Blocks of products, each of so many threads, rows and columns.
+struct Products {
+    entry: &'static str,
+    blocks: usize,
+    threads: u32,
+    dim: (usize, usize),
+}
+
 /// c + a·bᵀ of one kind.
-fn products(gpu: &Gpu, entry: &str, format: Format, kind: Kind) -> Result<Vec<u32>, Error> {
+fn products(gpu: &Gpu, of: &Products, format: Format, kind: Kind) -> Result<Vec<u32>, Error> {
     let mut draw = Draw(3);
-    let dim = (PRODUCTS * TILE, TILE);
-    let mut factors = || Array2::from_shape_simple_fn(dim, || bf16::from_bits(kind.word(format, &mut draw)));
-    let (a, b) = (gpu.upload(factors().view())?, gpu.upload(factors().view())?);
+    let (rows, cols) = (of.blocks * of.dim.0, of.blocks * of.dim.1);
+    let mut factors =
+        |count| Array2::from_shape_simple_fn((count, TILE), || bf16::from_bits(kind.word(format, &mut draw)));
+    let (a, b) = (gpu.upload(factors(rows).view())?, gpu.upload(factors(cols).view())?);
     let accumulator = || f32::from_bits(kind.accumulator(format, &mut draw));
-    let c = gpu.upload(Array2::from_shape_simple_fn(dim, accumulator).view())?;
-    let blocks = u32::try_from(PRODUCTS).expect("a small number");
-    launch(gpu, entry, ((blocks, 1), 32), &[address(&a), address(&b), address(&c)], None)?;
+    let c = gpu.upload(Array2::from_shape_simple_fn((rows, of.dim.1), accumulator).view())?;
+    let blocks = u32::try_from(of.blocks).expect("a small number");
+    launch(gpu, of.entry, ((blocks, 1), of.threads), &[address(&a), address(&b), address(&c)], None)?;
     Ok(gpu.download(&c)?.iter().map(|c| c.to_bits()).collect())
 }
 
@@ -280,4 +297,4 @@ fn launch(
 }
 
 /// As much as any entry has.
-const SHARED_BYTES: u32 = 1024;
+const SHARED_BYTES: u32 = 24 << 10;

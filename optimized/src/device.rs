@@ -9,7 +9,9 @@ use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHA
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchArgs, LaunchConfig};
 use cudarc::nvrtc::Ptx;
 
-use crate::emulated::{self, Form};
+use reference::contract::require;
+
+use crate::emulated::{self, Form, TensorCores};
 use crate::error::Error;
 use crate::kernel::{Kernel, Sources};
 use crate::tuning::{Launched, Tuning};
@@ -53,6 +55,8 @@ pub struct Gpu {
     name: String,
     /// Shared memory that a block may have, in bytes.
     shared_bytes: u32,
+    /// Compute capability.
+    capability: (i32, i32),
     functions: Mutex<HashMap<(Kernel, String), CudaFunction>>,
     tuning: Tuning,
 }
@@ -94,7 +98,9 @@ impl Gpu {
         let name = context.name().map_err(failed)?;
         let most = context.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN).map_err(failed)?;
         let shared_bytes = u32::try_from(most).unwrap_or(0);
-        Ok(Self { stream, form, name, shared_bytes, functions: Mutex::default(), tuning: Tuning::default() })
+        let capability = context.compute_capability().map_err(failed)?;
+        let (functions, tuning) = (Mutex::default(), Tuning::default());
+        Ok(Self { stream, form, name, shared_bytes, capability, functions, tuning })
     }
 
     /// The device's name, as its driver gives it.
@@ -115,6 +121,17 @@ impl Gpu {
     /// Shared memory that a block may have, in bytes.
     pub fn shared_bytes(&self) -> u32 {
         self.shared_bytes
+    }
+
+    /// Whether its warpgroups multiply, as Hopper's do.
+    pub fn has_warpgroups(&self) -> bool {
+        self.capability == (9, 0) && (self.form.is_none() || emulated::tensor_cores() == TensorCores::Hopper)
+    }
+
+    /// The constraint `label`: that a kernel of warpgroups is launched where there are some.
+    pub(crate) fn require_warpgroups(&self, label: &'static str, kernel: &Kernel) -> Result<(), Error> {
+        let has_them = !kernel.is_of_warpgroups() || self.has_warpgroups();
+        Ok(require(has_them, label, "tensor cores", "others", "Hopper's, for warpgroups")?)
     }
 
     /// A launch whose blocks have so much dynamic shared memory, if the device has it: else the constraint `label` says so.
@@ -199,9 +216,7 @@ impl Gpu {
         if let Some(form) = self.form {
             return emulated::compile(kernel, sources, form);
         }
-        let capability = self.stream.context().compute_capability();
-        let capability = self.outcome(capability, || "asking for the compute capability".to_owned())?;
-        cubin::cached(kernel, sources, capability)
+        cubin::cached(kernel, sources, self.capability)
     }
 
     fn load(&self, kernel: &Kernel, image: Vec<u8>, entry: &str) -> Result<CudaFunction, Error> {

@@ -80,6 +80,11 @@ pub fn with_tensor_cores<R>(tensor_cores: TensorCores, work: impl FnOnce() -> R)
     work()
 }
 
+/// The calling thread's tensor cores.
+pub(crate) fn tensor_cores() -> TensorCores {
+    TENSOR_CORES.get()
+}
+
 /// The calling thread's findings since the last call, if there are any.
 pub fn take_report() -> Option<Report> {
     library::take_report().map(|text| Report::parse(&text))

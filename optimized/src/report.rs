@@ -34,6 +34,12 @@ pub enum Fault {
     AbsentLane,
     /// Bytes are touched that an asynchronous copy is still writing, or a copy is never waited for.
     CopyInFlight,
+    /// Sums, or factors, are touched that a warpgroup's product is still at, or a product is never waited for.
+    ProductInFlight,
+    /// A warpgroup's product has factors, or sums, that no fence hands over to the tensor cores.
+    MissingFence,
+    /// An instruction that the device does not have.
+    NotOnThisDevice,
     /// All threads wait.
     Deadlock,
     /// The host has no memory for the threads' stacks.
@@ -41,7 +47,7 @@ pub enum Fault {
 }
 
 /// Each kind with the words that begin its line in a report, as `emulator/report.cpp` has them.
-const NAMES: [(Fault, &str); 16] = [
+const NAMES: [(Fault, &str); 19] = [
     (Fault::SharedRace, "race in shared memory"),
     (Fault::GlobalRace, "race in global memory"),
     (Fault::UninitialisedShared, "uninitialised shared memory"),
@@ -56,6 +62,9 @@ const NAMES: [(Fault, &str); 16] = [
     (Fault::WrongMask, "wrong mask"),
     (Fault::AbsentLane, "absent lane"),
     (Fault::CopyInFlight, "copy in flight"),
+    (Fault::ProductInFlight, "product in flight"),
+    (Fault::MissingFence, "missing fence"),
+    (Fault::NotOnThisDevice, "not on this device"),
     (Fault::Deadlock, "deadlock"),
     (Fault::StackExhausted, "no memory for stacks"),
 ];

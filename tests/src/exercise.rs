@@ -40,6 +40,15 @@ struct Exercise<'a> {
     bits: Vec<u64>,
 }
 
+/// The tilings that are launched from a kernel.
+fn tilings_of(kernel: &Kernel) -> &'static [Tiling] {
+    match kernel.constant("TILE_ROWS") {
+        64 => &[Tiling::Small, Tiling::FewRows],
+        _ if kernel.is_of_warpgroups() => &[Tiling::Warpgroups],
+        _ => &[Tiling::Large],
+    }
+}
+
 /// Launches all entries of a kernel; the bits of what they compute.
 pub fn exercise(gpu: &Gpu, kernel: &Kernel) -> Result<Vec<u64>, Error> {
     let mut exercise = Exercise { gpu, bits: Vec::new() };
@@ -158,9 +167,7 @@ impl Exercise<'_> {
     /// More tiles of k than stages, and a second chunk.
     fn linear<T: Output + Bits>(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let (x, w) = (self.values(1, (13, 600))?, self.weight(kernel, 2, (150, 600))?);
-        let small = kernel.constant("TILE_ROWS") == 64;
-        let tilings: &[Tiling] = if small { &[Tiling::Small, Tiling::FewRows] } else { &[Tiling::Large] };
-        for tiling in tilings {
+        for tiling in tilings_of(kernel) {
             let y = linear_tiled::<T>(self.gpu, *tiling, &x, &w)?;
             self.keep(&y)?;
         }
@@ -306,7 +313,11 @@ impl Exercise<'_> {
             count: EXPERTS,
             activation: Activation::Swiglu,
         };
-        let tiles = if kernel.constant("TILE_ROWS") == 16 { Tiles::Few } else { Tiles::Many };
+        let tiles = match kernel.constant("TILE_ROWS") {
+            16 => Tiles::Few,
+            _ if kernel.is_of_warpgroups() => Tiles::Warpgroups,
+            _ => Tiles::Many,
+        };
         let output = self.values(5, (TOKENS, WIDTH))?;
         let shared = Some(Shared { output: &output, scale: 2.0 });
         let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts, shared)?;
@@ -339,7 +350,11 @@ impl Exercise<'_> {
     /// More tiles of k than stages, more tiles of both widths than one.
     fn dense_ffn(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let ffn = DenseFfn { gate_up: self.weight(kernel, 1, (300, 350))?, down: self.weight(kernel, 2, (350, 150))? };
-        let tiles = if kernel.constant("TILE_ROWS") == 16 { DenseTiles::Few } else { DenseTiles::Many };
+        let tiles = match kernel.constant("TILE_ROWS") {
+            16 => DenseTiles::Few,
+            _ if kernel.is_of_warpgroups() => DenseTiles::Warpgroups,
+            _ => DenseTiles::Many,
+        };
         let fed = dense_ffn_tiled(self.gpu, tiles, &self.values(3, (70, 350))?, &ffn, Activation::Swiglu)?;
         self.keep(&fed.hidden)?;
         self.keep(&fed.output)

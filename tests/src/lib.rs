@@ -7,6 +7,7 @@
 
 pub mod bounds;
 pub mod compiler;
+pub mod cuts;
 pub mod device;
 pub mod exercise;
 pub mod judge;

@@ -8,3 +8,4 @@ pub(crate) mod mma;
 mod model;
 mod schedules;
 mod timing;
+mod warpgroups;

@@ -13,8 +13,7 @@ use half::bf16;
 use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::ops::attention::Cut;
-use optimized::ops::linear::Tiling;
-use optimized::ops::moe::Tiles;
+use tests::cuts::{tiles, tilings};
 use tests::device::{devices, emulated};
 
 use fetch::{Extent, Fetch};
@@ -33,13 +32,13 @@ fn the_checked_form_is_exact() {
     let gpu = emulated(Form::Checked);
     let unwrap = |found: Result<(), String>| found.unwrap_or_else(|error| panic!("{error}"));
     for n in [1, 9, 65] {
-        for tiling in [Tiling::Small, Tiling::Large, Tiling::FewRows].into_iter().take(if n > 16 { 2 } else { 3 }) {
+        for tiling in tilings(&gpu, n) {
             unwrap(linear::demand::<bf16>(&gpu, tiling, (n, 70, 70)));
         }
         unwrap(linear::demand_logits(&gpu, (n, 5, 70)));
         for part in [experts::Part::Gate, experts::Part::Up, experts::Part::Down, experts::Part::Combine] {
             let case = experts::Case { part, choice: experts::Choice::All, experts: 3 };
-            for tiles in [Tiles::Few, Tiles::Many] {
+            for tiles in tiles(&gpu) {
                 unwrap(case.demand(&gpu, tiles, (n, 20)));
             }
         }

@@ -2,7 +2,7 @@
 // activation makes of them.
 #pragma once
 
-#include "weights.cuh"
+#include "warpgroup.cuh"
 
 // SwiGLU where the limit is 0, and SwiGLU-OAI elsewhere.
 struct Activation {

@@ -28,9 +28,9 @@ DEVICE Row row_of(const bf16* matrix, int row, int rows, int ld, int k) {
 }
 
 // K_TILE values of each of ROWS rows, in shared memory. The vectors of a row are permuted by its number, so that eight
-// rows' vectors at the same k lie in different banks.
+// rows' vectors at the same k lie in different banks; so warpgroup_factor has it, too.
 template <int ROWS>
-struct alignas(128) Panel {
+struct alignas(1024) Panel {
     bf16 values[ROWS][K_TILE];
 
     __device__ __forceinline__ bf16* vector(int row, int index) {
@@ -136,8 +136,9 @@ DEVICE void close_chunk(float (&total)[ROWS][COLS][4], float (&chunk)[ROWS][COLS
 }
 
 // A tile of a product that one block computes: ROWS rows of x times COLS rows of w, by DOWN × ACROSS warps, with DEPTH
-// panels of each on their way. `Weights` says how w's come to the tensor cores (weights.cuh).
-template <class Weights, int ROWS, int COLS, int DOWN, int ACROSS, int DEPTH>
+// panels of each on their way. `Weights` says how w's come to the tensor cores (weights.cuh): panels that it makes itself take
+// turns, TURNS of them.
+template <class Weights, int ROWS, int COLS, int DOWN, int ACROSS, int DEPTH, int TURNS = 2>
 struct Tile {
     static constexpr int BLOCK_THREADS = DOWN * ACROSS * WARP_LANES;
     static constexpr int WARP_ROWS = ROWS / DOWN;
@@ -145,7 +146,7 @@ struct Tile {
     static_assert(WARP_ROWS % 16 == 0 && WARP_COLS % 16 == 0, "warps compute whole fragments");
     static_assert(DEPTH >= 3, "one stage is computed from, at least two are on their way");
     using XPanels = Panels<ROWS, BLOCK_THREADS, DEPTH>;
-    using WPanels = typename Weights::template Panels<COLS, BLOCK_THREADS, DEPTH>;
+    using WPanels = typename Weights::template Panels<COLS, BLOCK_THREADS, DEPTH, TURNS>;
     struct Shared {
         typename XPanels::Shared x;
         typename WPanels::Shared w;

@@ -1,7 +1,7 @@
 // What `linear` and `linear_bias` share: x·wᵀ, a tile a block or for few rows, and how y is stored.
 #pragma once
 
-#include "weights.cuh"
+#include "warpgroup.cuh"
 
 static_assert(OUT == 16 || OUT == 32, "y is bf16 or f32");
 
@@ -33,7 +33,6 @@ struct Output<32> {
 };
 
 using Out = Output<OUT>;
-using Block = Tile<Weights, TILE_ROWS, TILE_COLS, WARPS_DOWN, WARPS_ACROSS, STAGES>;
 
 // x [n, k], w [m, k] and y [n, m]; rows of x and y are so many values apart.
 struct Operands {

@@ -145,6 +145,68 @@ MMA(mma_f16)
 // The same of E4M3, over 32 k: where above are two values, are four, two of which take the place of one. From sm_89 on.
 MMA(mma_e4m3)
 
+// Products of warpgroups, on Hopper. A warpgroup is four warps, of which the first one's number is a multiple of four, and its
+// tensor cores read both factors from shared memory, while its warps go on.
+//
+// Its sums: warp w of the four has rows 16w to 16w+15, as mma_bf16 leaves them in d[0].
+
+// What ordinary stores of the calling thread and its copies that have arrived wrote to shared memory, warpgroup_multiply of
+// threads may read that wait for this one after it.
+DEVICE void fence_for_warpgroups() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#define SUMS(j) "+f"(d[0][j][0]), "+f"(d[0][j][1]), "+f"(d[0][j][2]), "+f"(d[0][j][3])
+#define ALL_SUMS                                                                                                       \
+    SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5), SUMS(6), SUMS(7), SUMS(8), SUMS(9), SUMS(10), SUMS(11),      \
+        SUMS(12), SUMS(13), SUMS(14), SUMS(15)
+
+// Hands sums over to warpgroup_multiply: until warpgroup_finish gives them back, nothing else may touch them.
+DEVICE void warpgroup_begin(float (&d)[1][16][4]) {
+    asm volatile("wgmma.fence.sync.aligned;" : ALL_SUMS : : "memory");
+}
+
+// Where a factor's first row begins, of rows of 128 bytes whose 16-byte vectors are permuted by the row's number modulo 8, in
+// shared memory: its first vector is one of even number of a row whose number is a multiple of 8, at a multiple of 1024.
+DEVICE uint64 warpgroup_factor(const void* first) {
+    constexpr uint64 EIGHT_ROWS = 1024 >> 4;
+    constexpr uint64 PERMUTED_BY_EIGHT = 1;
+    return PERMUTED_BY_EIGHT << 62 | EIGHT_ROWS << 32 | uint64(1) << 16 | (shared_address(first) >> 4 & 0x3fff);
+}
+
+// Begins d += a·bᵀ of a warpgroup over 16 k, for 64 rows of a and 128 of b, which lie as warpgroup_factor says.
+DEVICE void warpgroup_multiply(float (&d)[1][16][4], const void* a, const void* b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
+        " {%0, %1, %2, %3, %4, %5, %6, %7, "
+        "%8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, "
+        "%24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63}, "
+        "%64, %65, 1, 1, 1, 0, 0;"
+        : ALL_SUMS
+        : "l"(warpgroup_factor(a)), "l"(warpgroup_factor(b)));
+}
+
+// Ends a group of the warpgroup's products.
+DEVICE void warpgroup_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until at most GROUPS of the warp's groups are incomplete: what the others multiply may be overwritten.
+template <int GROUPS>
+DEVICE void warpgroup_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(GROUPS) : "memory");
+}
+
+// Waits for all of the warp's groups, whose sums are there then.
+DEVICE void warpgroup_finish(float (&d)[1][16][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : ALL_SUMS : : "memory");
+}
+
 // Waits for `threads` threads, all of whole warps, at barrier `id`; __syncthreads is barrier 0.
 DEVICE void barrier_sync(int id, int threads) {
     asm volatile("barrier.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");

@@ -60,15 +60,15 @@ struct QuantizedRow {
 constexpr int PIECE = 16;
 
 // How quantized rows come to the tensor cores: as `Panels`, but what arrives are bytes, and a thread dequantizes those that it
-// copied itself to a panel of bf16. Two panels take turns, so that one is written while others still multiply the other.
-template <int ROWS, int COPIERS, int DEPTH>
+// copied itself to a panel of bf16. TURNS panels take turns, so that one is written while others are still multiplied.
+template <int ROWS, int COPIERS, int DEPTH, int TURNS>
 struct QuantizedPanels {
     static constexpr int PIECES = K_TILE / PIECE;
     static constexpr int ROWS_AT_ONCE = COPIERS / PIECES;
     static constexpr int OWN = ROWS / ROWS_AT_ONCE;
     static_assert(ROWS % ROWS_AT_ONCE == 0, "every thread copies as much");
     struct Shared {
-        Panel<ROWS> panels[2];
+        Panel<ROWS> panels[TURNS];
         uint4 bytes[DEPTH][OWN][COPIERS];
     };
 
@@ -109,7 +109,7 @@ struct QuantizedPanels {
     }
 
     __device__ __forceinline__ Panel<ROWS>& arrived(Shared& shared, int number) const {
-        Panel<ROWS>& panel = shared.panels[number % 2];
+        Panel<ROWS>& panel = shared.panels[number % TURNS];
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
             const uint4 bytes = shared.bytes[number % DEPTH][i][thread];
@@ -129,7 +129,7 @@ struct Stored;
 template <>
 struct Stored<16> {
     using Row = ::Row;
-    template <int ROWS, int COPIERS, int DEPTH>
+    template <int ROWS, int COPIERS, int DEPTH, int TURNS = 2>
     using Panels = ::Panels<ROWS, COPIERS, DEPTH>;
 
     // The first k values of a row.
@@ -141,8 +141,8 @@ struct Stored<16> {
 template <>
 struct Stored<8> {
     using Row = QuantizedRow;
-    template <int ROWS, int COPIERS, int DEPTH>
-    using Panels = QuantizedPanels<ROWS, COPIERS, DEPTH>;
+    template <int ROWS, int COPIERS, int DEPTH, int TURNS = 2>
+    using Panels = QuantizedPanels<ROWS, COPIERS, DEPTH, TURNS>;
 
     static __device__ __forceinline__ Row row(const Weight& w, int64 row, int k) {
         const int64 first_scale = int64(w.scale_rows[row]) * w.scale_ld;

@@ -193,3 +193,46 @@ extern "C" __global__ void multiply_e4m3(const uint16* a, const uint16* b, float
     });
 #endif
 }
+
+struct WarpgroupPanels {
+    bf16 a[64][64];
+    bf16 b[128][64];
+};
+
+// Where value k of a row is, as warpgroup_factor has it.
+DEVICE bf16& permuted(bf16 (&rows)[64], int row, int k) {
+    return rows[(k / 8 ^ row % 8) * 8 + k % 8];
+}
+
+// One step of a warpgroup in each block: c += a·bᵀ for a [blocks][64][16], b [blocks][128][16] and c [blocks][64][128], at another
+// place of the panels' rows each time, whose other values are no numbers. On Hopper; elsewhere c stays as it is.
+extern "C" __global__ void multiply_by_warpgroup(const bf16* a, const bf16* b, float* c) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    SHARED_MEMORY(WarpgroupPanels, shared);
+    const int thread = threadIdx.x;
+    const int step = blockIdx.x % 4;
+    for (int i = thread; i < 128 * 64; i += 128) {
+        const int row = i / 64;
+        const int k = i % 64;
+        const bool is_there = k / 16 == step;
+        if (row < 64) {
+            permuted(shared.a[row], row, k) = is_there ? a[(64 * blockIdx.x + row) * 16 + k % 16] : bf16{0x7fc0};
+        }
+        permuted(shared.b[row], row, k) = is_there ? b[(128 * blockIdx.x + row) * 16 + k % 16] : bf16{0x7fc0};
+    }
+    float d[1][16][4];
+    float* const own = c + (64 * blockIdx.x + thread / 32 * 16 + thread % 32 / 4) * 128 + thread % 4 * 2;
+    for (int i = 0; i < 64; ++i) {
+        d[0][i / 4][i % 4] = own[i % 4 / 2 * 8 * 128 + i / 4 * 8 + i % 2];
+    }
+    fence_for_warpgroups();
+    __syncthreads();
+    warpgroup_begin(d);
+    warpgroup_multiply(d, &shared.a[0][16 * step], &shared.b[0][16 * step]);
+    warpgroup_commit();
+    warpgroup_finish(d);
+    for (int i = 0; i < 64; ++i) {
+        own[i % 4 / 2 * 8 * 128 + i / 4 * 8 + i % 2] = d[0][i / 4][i % 4];
+    }
+#endif
+}

@@ -57,7 +57,7 @@ impl Form {
 }
 
 /// Headers whose lines stand for what calls them.
-const WRAPPERS: &[&str] = &["simt.cuh", "simt_host.h", "interface.h"];
+const WRAPPERS: &[&str] = &["simt.cuh", "simt_host.h", "simt_host_instructions.h", "interface.h"];
 
 /// One image to be made.
 #[derive(Debug, Clone, Copy)]

@@ -32,7 +32,7 @@ const CHOOSING: &[&str] = &["router_choose"];
 pub const ALTERNATIVES: &[Alternatives] = &[
     Alternatives { ops: TILED, constant: "TILE_ROWS", entries: TILES, values: &[16, 32, 64, 128] },
     Alternatives { ops: TILED, constant: "TILE_COLS", entries: TILES, values: &[32, 64, 128, 256] },
-    Alternatives { ops: TILED, constant: "WARPS_DOWN", entries: TILES, values: &[1, 2, 4] },
+    Alternatives { ops: TILED, constant: "WARPS_DOWN", entries: TILES, values: &[1, 2, 4, 8] },
     Alternatives { ops: TILED, constant: "WARPS_ACROSS", entries: TILES, values: &[1, 2, 4, 8] },
     Alternatives { ops: TILED, constant: "STAGES", entries: TILES, values: &[3, 4, 5, 6, 8] },
     Alternatives {
@@ -76,6 +76,12 @@ pub fn why_not(kernel: &Kernel) -> Option<String> {
         }
         if !rows.is_multiple_of(rows_at_once) || !cols.is_multiple_of(rows_at_once) {
             return Some(format!("{threads} threads do not copy {rows} and {cols} rows in equal parts"));
+        }
+        let of_warpgroups = rows == 16 * down && down.is_multiple_of(4) && (cols, across) == (128, 1);
+        if kernel.is_of_warpgroups() && !of_warpgroups {
+            return Some(format!(
+                "{rows} × {cols} are no tile of warpgroups, 64 × 128 each, of {down} × {across} warps"
+            ));
         }
     }
     None

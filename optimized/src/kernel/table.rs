@@ -15,33 +15,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The value of the constant `name`, which the kernel must have: in a constant expression, a compile error
-    /// otherwise.
-    pub const fn constant(&self, name: &str) -> u32 {
-        let mut i = 0;
-        while i < self.constants.len() {
-            if same(self.constants[i].0, name) {
-                return self.constants[i].1;
-            }
-            i += 1;
-        }
-        panic!("the kernel has no constant of this name")
-    }
-
     /// The kernel in words: `rms_norm THREADS=256`.
     pub fn label(&self) -> String {
         self.constants.iter().fold(self.op.to_owned(), |label, (name, value)| format!("{label} {name}={value}"))
     }
-}
-
-/// `a == b`, in constant expressions.
-const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
 }
 
 /// The RMS norm of rows.
@@ -94,6 +71,28 @@ pub const LINEAR_128_BF16_E4M3: Kernel =
 
 /// The linear operator of weights in E4M3 in 128 × 128 tiles, to f32.
 pub const LINEAR_128_F32_E4M3: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([32, 8], 128, 4, 3) };
+
+/// The linear operator's constants on warpgroups, in 128 × 128 tiles: bits of the output and of a weight, stages of its ring.
+const fn linear_by_warpgroups([out, weights]: [u32; 2], stages: u32) -> [(&'static str, u32); 9] {
+    let [a, b, c, d, _, _, e, f] = linear([out, weights], 128, 1, stages);
+    [a, b, c, d, ("WARPS_DOWN", 8), ("WARPS_ACROSS", 1), e, f, ("WARPGROUPS", 1)]
+}
+
+/// The linear operator on warpgroups, to bf16.
+pub const LINEAR_WARPGROUPS_BF16: Kernel =
+    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([16, 16], 6) };
+
+/// The linear operator on warpgroups, to f32.
+pub const LINEAR_WARPGROUPS_F32: Kernel =
+    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([32, 16], 6) };
+
+/// The linear operator of weights in E4M3 on warpgroups, to bf16.
+pub const LINEAR_WARPGROUPS_BF16_E4M3: Kernel =
+    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([16, 8], 5) };
+
+/// The linear operator of weights in E4M3 on warpgroups, to f32.
+pub const LINEAR_WARPGROUPS_F32_E4M3: Kernel =
+    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([32, 8], 5) };
 
 /// Embedding of tokens.
 pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
@@ -203,9 +202,20 @@ const fn of_64(weights: u32) -> [(&'static str, u32); 6] {
     tiled(weights, [64, 128], [2, 4], 3)
 }
 
+/// Tiles of 64 rows, each a warpgroup's.
+const fn of_warpgroups(weights: u32) -> [(&'static str, u32); 7] {
+    let [a, b, c, d, e, f] = tiled(weights, [64, 128], [4, 1], 4);
+    [a, b, c, d, e, f, ("WARPGROUPS", 1)]
+}
+
 /// The same, and threads of a block that places choices.
 const fn placing([a, b, c, d, e, f]: [(&'static str, u32); 6]) -> [(&'static str, u32); 7] {
     [("PLACE_THREADS", 256), a, b, c, d, e, f]
+}
+
+/// The same for warpgroups.
+const fn placing_for_warpgroups([a, b, c, d, e, f, g]: [(&'static str, u32); 7]) -> [(&'static str, u32); 8] {
+    [("PLACE_THREADS", 256), a, b, c, d, e, f, g]
 }
 
 /// Routed experts in tiles of 16 rows, for few tokens.
@@ -219,6 +229,14 @@ pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, consta
 
 /// Routed experts of weights in E4M3 in tiles of 64 rows.
 pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(8)) };
+
+/// Routed experts on warpgroups.
+pub const MOE_WARPGROUPS: Kernel =
+    Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing_for_warpgroups(of_warpgroups(16)) };
+
+/// Routed experts of weights in E4M3 on warpgroups.
+pub const MOE_WARPGROUPS_E4M3: Kernel =
+    Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing_for_warpgroups(of_warpgroups(8)) };
 
 /// A dense feed-forward network.
 const DENSE_FFN_ENTRIES: &[&str] = &["dense_ffn_gate_up"];
@@ -234,6 +252,14 @@ pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_F
 
 /// A dense feed-forward network of weights in E4M3 in tiles of 64 rows.
 pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
+
+/// A dense feed-forward network on warpgroups.
+pub const DENSE_FFN_WARPGROUPS: Kernel =
+    Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_warpgroups(16) };
+
+/// A dense feed-forward network of weights in E4M3 on warpgroups.
+pub const DENSE_FFN_WARPGROUPS_E4M3: Kernel =
+    Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_warpgroups(8) };
 
 /// The largest logit of rows.
 pub const SAMPLING: Kernel =
@@ -255,6 +281,10 @@ pub const LINEAR_BIAS_64: Kernel = Kernel {
 /// The linear operator with bias in 128 × 128 tiles.
 pub const LINEAR_BIAS_128: Kernel =
     Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear([16, 16], 128, 4, 3) };
+
+/// The linear operator with bias on warpgroups.
+pub const LINEAR_BIAS_WARPGROUPS: Kernel =
+    Kernel { op: "linear_bias", entries: &["linear_bias_tiles"], constants: &linear_by_warpgroups([16, 16], 6) };
 
 /// RoPE, a warp a head.
 pub const ROPE: Kernel = Kernel { op: "rope", entries: &["rope"], constants: &[("THREADS", 256)] };
@@ -307,6 +337,7 @@ pub const INSTRUCTIONS: Kernel = Kernel {
         "multiply",
         "multiply_f16",
         "multiply_e4m3",
+        "multiply_by_warpgroup",
     ],
     constants: &[],
 };
@@ -324,6 +355,10 @@ pub const KERNELS: &[Kernel] = &[
     LINEAR_64_F32_E4M3,
     LINEAR_128_BF16_E4M3,
     LINEAR_128_F32_E4M3,
+    LINEAR_WARPGROUPS_BF16,
+    LINEAR_WARPGROUPS_F32,
+    LINEAR_WARPGROUPS_BF16_E4M3,
+    LINEAR_WARPGROUPS_F32_E4M3,
     QK_NORM_ROPE[0],
     QK_NORM_ROPE[1],
     QK_NORM_ROPE[2],
@@ -345,15 +380,20 @@ pub const KERNELS: &[Kernel] = &[
     MOE_64,
     MOE_16_E4M3,
     MOE_64_E4M3,
+    MOE_WARPGROUPS,
+    MOE_WARPGROUPS_E4M3,
     DENSE_FFN_16,
     DENSE_FFN_64,
     DENSE_FFN_16_E4M3,
     DENSE_FFN_64_E4M3,
+    DENSE_FFN_WARPGROUPS,
+    DENSE_FFN_WARPGROUPS_E4M3,
     SAMPLING,
     LAYER_NORM,
     GELU,
     LINEAR_BIAS_64,
     LINEAR_BIAS_128,
+    LINEAR_BIAS_WARPGROUPS,
     ROPE,
     VISION_ATTENTION[0],
     VISION_ATTENTION[1],

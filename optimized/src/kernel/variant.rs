@@ -1,4 +1,4 @@
-//! Kernels with other constants than the table's.
+//! A kernel's constants, and kernels with others than the table's.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +8,19 @@ use super::Kernel;
 static INTERNED: Mutex<Vec<&'static [(&'static str, u32)]>> = Mutex::new(Vec::new());
 
 impl Kernel {
+    /// The value of the constant `name`, which the kernel must have: in a constant expression, a compile error
+    /// otherwise.
+    pub const fn constant(&self, name: &str) -> u32 {
+        let mut i = 0;
+        while i < self.constants.len() {
+            if same(self.constants[i].0, name) {
+                return self.constants[i].1;
+            }
+            i += 1;
+        }
+        panic!("the kernel has no constant of this name")
+    }
+
     /// The same kernel with another value of a constant; `None` if it has no constant of this name.
     pub fn with(&self, name: &str, value: u32) -> Option<Kernel> {
         let mut constants = self.constants.to_vec();
@@ -15,10 +28,25 @@ impl Kernel {
         Some(Kernel { constants: interned(constants), ..*self })
     }
 
+    /// Whether it multiplies on warpgroups, as Hopper alone does.
+    pub fn is_of_warpgroups(&self) -> bool {
+        self.get("WARPGROUPS") == Some(1)
+    }
+
     /// The value of a constant, if the kernel has it.
     pub fn get(&self, name: &str) -> Option<u32> {
         self.constants.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
+}
+
+/// `a == b`, in constant expressions.
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 fn interned(constants: Vec<(&'static str, u32)>) -> &'static [(&'static str, u32)] {

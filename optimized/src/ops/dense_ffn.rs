@@ -10,7 +10,9 @@ use super::{Activation, count, dimension};
 use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::kernel::table::{DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3};
+use crate::kernel::table::{
+    DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3, DENSE_FFN_WARPGROUPS, DENSE_FFN_WARPGROUPS_E4M3,
+};
 use crate::tensor::Matrix;
 use crate::weight::{WeightMatrix, WeightView};
 
@@ -35,13 +37,15 @@ pub struct DenseFed {
     pub output: Matrix<bf16>,
 }
 
-/// How the rows of x are cut into tiles. Both give the same bits.
+/// How the rows of x are cut into tiles. All give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenseTiles {
     /// Of 16 rows.
     Few,
     /// Of 64 rows.
     Many,
+    /// The same, by warpgroups: on Hopper only.
+    Warpgroups,
 }
 
 impl DenseTiles {
@@ -50,12 +54,20 @@ impl DenseTiles {
         if n >= ROWS_FOR_64 { Self::Many } else { Self::Few }
     }
 
+    /// The same, but on warpgroups where the device has them.
+    #[must_use]
+    pub fn on(self, gpu: &Gpu) -> Self {
+        if self == Self::Many && gpu.has_warpgroups() { Self::Warpgroups } else { self }
+    }
+
     fn kernel(self, weights: WeightView<'_>) -> Kernel {
         match (self, weights) {
             (Self::Few, WeightView::Bf16(_)) => DENSE_FFN_16,
             (Self::Few, WeightView::Quantized(_)) => DENSE_FFN_16_E4M3,
             (Self::Many, WeightView::Bf16(_)) => DENSE_FFN_64,
             (Self::Many, WeightView::Quantized(_)) => DENSE_FFN_64_E4M3,
+            (Self::Warpgroups, WeightView::Bf16(_)) => DENSE_FFN_WARPGROUPS,
+            (Self::Warpgroups, WeightView::Quantized(_)) => DENSE_FFN_WARPGROUPS_E4M3,
         }
     }
 }
@@ -63,9 +75,9 @@ impl DenseTiles {
 /// y of x \[n, d\].
 ///
 /// C1 and on: those of the parts. K1: w₁ and w₃ have as many rows as w₂ columns. K2: w₂ gives what is as wide as x, and sizes are
-/// below 2³¹. K5: a block has room.
+/// below 2³¹. K5: a block has room. K6: a Hopper GPU for [`DenseTiles::Warpgroups`].
 pub fn dense_ffn(gpu: &Gpu, x: &Matrix<bf16>, ffn: &DenseFfn, activation: Activation) -> Result<DenseFed, Error> {
-    dense_ffn_tiled(gpu, DenseTiles::of(x.dim().0), x, ffn, activation)
+    dense_ffn_tiled(gpu, DenseTiles::of(x.dim().0).on(gpu), x, ffn, activation)
 }
 
 /// The same, in tiles of the caller's choice.
@@ -89,6 +101,7 @@ pub fn dense_ffn_tiled(
         *argument = dimension("dense_ffn K2", quantity, value)?;
     }
     let kernel = gpu.launched(&tiles.kernel(gate_up));
+    gpu.require_warpgroups("dense_ffn K6", &kernel)?;
     let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     let grid = Grid {
         blocks: (count(n).div_ceil(tile_rows), count(2 * hidden.ld()).div_ceil(tile_cols)),
@@ -106,7 +119,8 @@ pub fn dense_ffn_tiled(
         launch.arg(coefficient);
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
-    // SAFETY: K1, K2 and K4 by the checks and `Matrix`; K3 because hidden was just allocated; K5 by the grid.
+    // SAFETY: K1, K2 and K4 by the checks and `Matrix`; K3 because hidden was just allocated; K5 by the grid; K6 as
+    // required.
     let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || kernel.label())?;
     let output = linear(gpu, &hidden, &ffn.down)?;

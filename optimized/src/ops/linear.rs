@@ -12,7 +12,8 @@ use crate::kernel::Kernel;
 use crate::kernel::stated::{FEW_ROWS as FEW, K_CHUNK, K_TILE};
 use crate::kernel::table::{
     LINEAR_64_BF16, LINEAR_64_BF16_E4M3, LINEAR_64_F32, LINEAR_64_F32_E4M3, LINEAR_128_BF16, LINEAR_128_BF16_E4M3,
-    LINEAR_128_F32, LINEAR_128_F32_E4M3,
+    LINEAR_128_F32, LINEAR_128_F32_E4M3, LINEAR_WARPGROUPS_BF16, LINEAR_WARPGROUPS_BF16_E4M3, LINEAR_WARPGROUPS_F32,
+    LINEAR_WARPGROUPS_F32_E4M3,
 };
 use crate::tensor::{Element, Matrix};
 use crate::weight::WeightView;
@@ -38,13 +39,25 @@ pub trait Output: Element {
 }
 
 impl Output for bf16 {
-    const KERNELS: Kernels = Kernels { small: LINEAR_64_BF16, large: LINEAR_128_BF16, entries: ENTRIES };
-    const QUANTIZED: Kernels = Kernels { small: LINEAR_64_BF16_E4M3, large: LINEAR_128_BF16_E4M3, entries: ENTRIES };
+    const KERNELS: Kernels =
+        Kernels { small: LINEAR_64_BF16, large: LINEAR_128_BF16, warpgroups: LINEAR_WARPGROUPS_BF16, entries: ENTRIES };
+    const QUANTIZED: Kernels = Kernels {
+        small: LINEAR_64_BF16_E4M3,
+        large: LINEAR_128_BF16_E4M3,
+        warpgroups: LINEAR_WARPGROUPS_BF16_E4M3,
+        entries: ENTRIES,
+    };
 }
 
 impl Output for f32 {
-    const KERNELS: Kernels = Kernels { small: LINEAR_64_F32, large: LINEAR_128_F32, entries: ENTRIES };
-    const QUANTIZED: Kernels = Kernels { small: LINEAR_64_F32_E4M3, large: LINEAR_128_F32_E4M3, entries: ENTRIES };
+    const KERNELS: Kernels =
+        Kernels { small: LINEAR_64_F32, large: LINEAR_128_F32, warpgroups: LINEAR_WARPGROUPS_F32, entries: ENTRIES };
+    const QUANTIZED: Kernels = Kernels {
+        small: LINEAR_64_F32_E4M3,
+        large: LINEAR_128_F32_E4M3,
+        warpgroups: LINEAR_WARPGROUPS_F32_E4M3,
+        entries: ENTRIES,
+    };
 }
 
 /// In tiles, for few rows.
@@ -57,6 +70,8 @@ pub enum Tiling {
     Small,
     /// Tiles of 128 × 128.
     Large,
+    /// The same, by warpgroups: on Hopper only.
+    Warpgroups,
     /// All rows, 16 columns, k spread over the block's warps: for at most 16 rows, and k ≤ 16384.
     FewRows,
 }
@@ -75,7 +90,13 @@ impl Tiling {
     /// The one that suits x and w, and has room on the device.
     pub(super) fn suiting(gpu: &Gpu, kernels: &Kernels, x: &Matrix<bf16>, w: WeightView<'_>) -> Self {
         let ((n, k), m) = (x.dim(), w.dim().0);
-        Self::of(n, m, k).with_room(kernels, (n, k), gpu.shared_bytes())
+        Self::of(n, m, k).on(gpu).with_room(kernels, (n, k), gpu.shared_bytes())
+    }
+
+    /// The same, but on warpgroups where the device has them.
+    #[must_use]
+    pub fn on(self, gpu: &Gpu) -> Self {
+        if self == Self::Large && gpu.has_warpgroups() { Self::Warpgroups } else { self }
     }
 
     /// The same, or small tiles where a block may not have as much shared memory as it needs.
@@ -87,7 +108,7 @@ impl Tiling {
     /// Shared memory of a block of the kernel that computes it.
     pub fn shared_bytes(self, kernel: &Kernel, (n, k): (usize, usize)) -> u32 {
         match self {
-            Self::Small | Self::Large => tile_bytes(kernel),
+            Self::Small | Self::Large | Self::Warpgroups => tile_bytes(kernel),
             Self::FewRows => {
                 let ring_bytes = panels_bytes(kernel, kernel.constant("FEW_STAGES"), [count(n), count(FEW)]);
                 few_warps(k) * (ring_bytes + ZEROS_BYTES) + count(k.div_ceil(K_CHUNK) * SUMS_BYTES)
@@ -103,6 +124,8 @@ pub struct Kernels {
     pub small: Kernel,
     /// In 128 × 128 tiles.
     pub large: Kernel,
+    /// In 128 × 128 tiles, by warpgroups.
+    pub warpgroups: Kernel,
     /// Their entries: in tiles, for few rows.
     pub(super) entries: [&'static str; 2],
 }
@@ -114,6 +137,7 @@ impl Kernels {
         match tiling {
             Tiling::Small => (&self.small, in_tiles),
             Tiling::Large => (&self.large, in_tiles),
+            Tiling::Warpgroups => (&self.warpgroups, in_tiles),
             Tiling::FewRows => (&self.small, for_few_rows),
         }
     }
@@ -134,7 +158,7 @@ pub fn linear<'a, T: Output>(gpu: &Gpu, x: &Matrix<bf16>, w: impl Into<WeightVie
 
 /// The same in a tiling of the caller's choice.
 ///
-/// K5: n ≤ 16 for [`Tiling::FewRows`]. K6: k ≤ 16384 there, and a block has room.
+/// K5: n ≤ 16 for [`Tiling::FewRows`]. K6: k ≤ 16384 there, and a block has room. K9: a Hopper GPU for [`Tiling::Warpgroups`].
 pub fn linear_tiled<'a, T: Output>(
     gpu: &Gpu,
     tiling: Tiling,
@@ -162,6 +186,7 @@ pub(super) fn multiply<T: Output>(
     let mut y = gpu.uninitialised::<T>((n, m))?;
     let (kernel, entry) = kernels.of(tiling);
     let kernel = &gpu.launched(kernel);
+    gpu.require_warpgroups("linear K9", kernel)?;
     let grid = if tiling == Tiling::FewRows { few_rows(m, k) } else { tiles(kernel, n, m) };
     let grid = gpu.with_shared("linear K6", grid, tiling.shared_bytes(kernel, (n, k)))?;
     let weight = w.argument("linear K2")?;
@@ -182,7 +207,7 @@ pub(super) fn multiply<T: Output>(
     }
     #[expect(unsafe_code, reason = "a launch cannot be checked")]
     // SAFETY: K1 by C2 and `Matrix`; K2 and K4 by `Matrix`; K3 because y was just allocated; K5 as required; K6 by
-    // `with_shared`; K7, where there is a b, by `linear_bias`'s C1; K8 by `Quantized`.
+    // `with_shared`; K7, where there is a b, by `linear_bias`'s C1; K8 by `Quantized`; K9 as required.
     let done = unsafe { launch.launch(grid) };
     gpu.outcome(done, || format!("{} {entry}", kernel.label()))?;
     Ok(y)
@@ -202,10 +227,11 @@ pub fn tile_bytes(kernel: &Kernel) -> u32 {
     panels_bytes(kernel, kernel.constant("STAGES"), [kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS")])
 }
 
-/// So many panels of rows of x, and of w: these in bf16, or in bytes and two more in bf16.
+/// So many panels of rows of x, and of w: these in bf16, or in bytes and two more in bf16, for warpgroups three.
 fn panels_bytes(kernel: &Kernel, stages: u32, [rows, cols]: [u32; 2]) -> u32 {
-    let of_w =
-        if kernel.constant("WEIGHTS") == 8 { (stages + 2 * VALUE_BYTES) * cols } else { stages * VALUE_BYTES * cols };
+    let turns = if kernel.is_of_warpgroups() { 3 } else { 2 };
+    let is_quantized = kernel.constant("WEIGHTS") == 8;
+    let of_w = if is_quantized { (stages + turns * VALUE_BYTES) * cols } else { stages * VALUE_BYTES * cols };
     (stages * VALUE_BYTES * rows + of_w) * count(K_TILE)
 }
 

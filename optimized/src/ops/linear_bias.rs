@@ -8,11 +8,15 @@ use super::length;
 use super::linear::{Kernels, Tiling, multiply};
 use crate::device::Gpu;
 use crate::error::Error;
-use crate::kernel::table::{LINEAR_BIAS_64, LINEAR_BIAS_128};
+use crate::kernel::table::{LINEAR_BIAS_64, LINEAR_BIAS_128, LINEAR_BIAS_WARPGROUPS};
 use crate::tensor::Matrix;
 
-const KERNELS: Kernels =
-    Kernels { small: LINEAR_BIAS_64, large: LINEAR_BIAS_128, entries: ["linear_bias_tiles", "linear_bias_few_rows"] };
+const KERNELS: Kernels = Kernels {
+    small: LINEAR_BIAS_64,
+    large: LINEAR_BIAS_128,
+    warpgroups: LINEAR_BIAS_WARPGROUPS,
+    entries: ["linear_bias_tiles", "linear_bias_few_rows"],
+};
 
 /// y \[n, m\] of x \[n, k\], w \[m, k\] and b \[1, m\].
 ///

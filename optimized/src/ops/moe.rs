@@ -12,7 +12,7 @@ use crate::device::{Gpu, Grid};
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::kernel::stated::VECTOR;
-use crate::kernel::table::{MOE_16, MOE_16_E4M3, MOE_64, MOE_64_E4M3};
+use crate::kernel::table::{MOE_16, MOE_16_E4M3, MOE_64, MOE_64_E4M3, MOE_WARPGROUPS, MOE_WARPGROUPS_E4M3};
 use crate::tensor::Matrix;
 use crate::weight::{WeightMatrix, WeightView};
 
@@ -65,6 +65,8 @@ pub enum Tiles {
     Few,
     /// Of 64 rows.
     Many,
+    /// The same, by warpgroups: on Hopper only.
+    Warpgroups,
 }
 
 impl Tiles {
@@ -73,12 +75,20 @@ impl Tiles {
         if choices >= ROWS_FOR_64 * experts { Self::Many } else { Self::Few }
     }
 
+    /// The same, but on warpgroups where the device has them.
+    #[must_use]
+    pub fn on(self, gpu: &Gpu) -> Self {
+        if self == Self::Many && gpu.has_warpgroups() { Self::Warpgroups } else { self }
+    }
+
     fn kernel(self, weights: WeightView<'_>) -> Kernel {
         match (self, weights) {
             (Self::Few, WeightView::Bf16(_)) => MOE_16,
             (Self::Few, WeightView::Quantized(_)) => MOE_16_E4M3,
             (Self::Many, WeightView::Bf16(_)) => MOE_64,
             (Self::Many, WeightView::Quantized(_)) => MOE_64_E4M3,
+            (Self::Warpgroups, WeightView::Bf16(_)) => MOE_WARPGROUPS,
+            (Self::Warpgroups, WeightView::Quantized(_)) => MOE_WARPGROUPS_E4M3,
         }
     }
 }
@@ -88,6 +98,7 @@ impl Tiles {
 ///
 /// C1 to C3: the reference's, and `linear`'s. K1: the experts are the router's, or some of them. K3: their weights' rows are
 /// those of all, and sizes are below 2³¹. K5: a block has room. K6: tiles of both products have as many rows.
+/// K10: a Hopper GPU for [`Tiles::Warpgroups`].
 pub fn moe(
     gpu: &Gpu,
     x: &Matrix<bf16>,
@@ -96,7 +107,7 @@ pub fn moe(
     shared: Option<Shared<'_>>,
 ) -> Result<Fed, Error> {
     let (n, k) = routed.chosen.dim();
-    moe_tiled(gpu, Tiles::of(n * k, experts.count), x, routed, experts, shared)
+    moe_tiled(gpu, Tiles::of(n * k, experts.count).on(gpu), x, routed, experts, shared)
 }
 
 /// The same, in tiles of the caller's choice.
@@ -129,6 +140,7 @@ pub fn moe_tiled(
     let of_down = Launch { kernel: gpu.launched(&tiles.kernel(down)), ..launch };
     let [own, other] = [launch, of_down].map(|launch| launch.kernel.constant("TILE_ROWS") as usize);
     require(own == other, "moe K6", "rows of a tile of w2", other, format!("those of a tile of w1 and w3, {own}"))?;
+    gpu.require_warpgroups("moe K10", &launch.kernel)?;
     let (order, tiles) = launch.place(routed, experts)?;
     let are_all = experts.count == scored;
     let of_choices = |width| if are_all { gpu.uninitialised((n * k, width)) } else { gpu.zeros((n * k, width)) };

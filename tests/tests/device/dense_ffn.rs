@@ -15,6 +15,7 @@ use reference::ops::linear::{Linear, linear};
 use reference::semantics::{GateClamp, Semantics};
 use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
+use tests::cuts::dense_tiles;
 use tests::device::devices;
 use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::values::activations;
@@ -101,7 +102,7 @@ proptest! {
         let want = case.activation(&RoundingContract::IDEAL).of(g.view(), u.view()).expect("shapes fit");
         let error = case.activation(&contract).bound(&g, &u, &want);
         for gpu in devices() {
-            for tiles in [DenseTiles::Few, DenseTiles::Many] {
+            for tiles in dense_tiles(&gpu) {
                 let [hidden, output] = run(&gpu, tiles, case, x.view());
                 assert_within(&wide(&hidden), &want, &error, &format!("{} {tiles:?} {case:?} hidden", gpu.name()));
                 let (a, w) = (Tracked::exact(wide(&hidden)), stored(down.view()));
@@ -163,7 +164,7 @@ fn quantized_weights_give_the_bits_of_those_in_bf16() {
             let upload = |parts: &[matrix::Matrix<'_>]| gpu.upload(in_bf16(parts).view()).expect("memory").into();
             let plain = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
             let quantized = DenseFfn { gate_up: stored(&gpu, &gate_up).into(), down: stored(&gpu, &down).into() };
-            for tiles in [DenseTiles::Few, DenseTiles::Many] {
+            for tiles in dense_tiles(&gpu) {
                 let of = |ffn| run_stored(&gpu, tiles, case, x.view(), ffn).map(|y| y.mapv(bf16::to_bits));
                 assert_eq!(of(&quantized), of(&plain), "{} {tiles:?} {scheme:?}", gpu.name());
             }

@@ -11,12 +11,11 @@ use reference::accumulator::{Accumulator, TensorCore};
 use reference::matrix::{Encoding, Matrix, Scales};
 use reference::ops::linear::Linear;
 use reference::{Rounding, RoundingContract};
+use tests::cuts::tilings;
 use tests::device::devices;
 use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::tensor_core::dot;
 use tests::values::{Draw, activations, whole_numbers};
-
-const TILINGS: [Tiling; 3] = [Tiling::Small, Tiling::Large, Tiling::FewRows];
 
 /// y of x and w, on the device, with its padding checked.
 fn run<T: Output>(gpu: &Gpu, tiling: Tiling, x: ArrayView2<'_, bf16>, w: ArrayView2<'_, bf16>) -> Array2<T> {
@@ -50,7 +49,7 @@ proptest! {
         let (x, w) = (whole_numbers(seed, (n, k), 7), whole_numbers(!seed, (m, k), 7));
         let want = x.mapv(f64::from).dot(&w.mapv(f64::from).t());
         for gpu in devices() {
-            for tiling in TILINGS.into_iter().filter(|&tiling| tiling != Tiling::FewRows || n <= 16) {
+            for tiling in tilings(&gpu, n) {
                 let y = run::<f32>(&gpu, tiling, x.view(), w.view());
                 prop_assert_eq!(&y.mapv(f64::from), &want, "{} {:?}", gpu.name(), tiling);
             }
@@ -68,7 +67,7 @@ proptest! {
         let first = first % n;
         for gpu in devices() {
             let whole = bits(&run(&gpu, Tiling::FewRows, x.view(), w.view()));
-            for tiling in TILINGS {
+            for tiling in tilings(&gpu, 1) {
                 let part = bits(&run(&gpu, tiling, x.slice(s![first.., ..]), w.view()));
                 prop_assert_eq!(&part, &whole.slice(s![first.., ..]), "{} {:?}", gpu.name(), tiling);
             }
@@ -86,7 +85,7 @@ fn the_sum_is_the_tensor_cores_in_chunks() {
             dot(&row(&x, i), &row(&w, j))
         });
         for gpu in devices() {
-            for tiling in TILINGS {
+            for tiling in tilings(&gpu, 1) {
                 let y = run(&gpu, tiling, x.view(), w.view());
                 assert_eq!(bits(&y), bits(&want), "{} {tiling:?} k = {k}", gpu.name());
             }
@@ -136,7 +135,7 @@ fn extreme_values_are_summed_the_same_way_in_all_tilings() {
     let (x, w) = (drawn((9, 40)), drawn((33, 40)));
     for gpu in devices() {
         let few = bits(&run(&gpu, Tiling::FewRows, x.view(), w.view()));
-        for tiling in TILINGS {
+        for tiling in tilings(&gpu, 1) {
             assert_eq!(bits(&run(&gpu, tiling, x.view(), w.view())), few, "{} {tiling:?}", gpu.name());
         }
     }
@@ -146,8 +145,8 @@ fn extreme_values_are_summed_the_same_way_in_all_tilings() {
 fn bf16_is_the_f32_result_rounded_once() {
     let (x, w) = (activations(1, (18, 600)), activations(2, (70, 600)));
     for gpu in devices() {
-        for (tiling, rows) in [(Tiling::Small, 18), (Tiling::Large, 18), (Tiling::FewRows, 16)] {
-            let x = x.slice(s![..rows, ..]);
+        for tiling in tilings(&gpu, 1) {
+            let x = x.slice(s![..if tiling == Tiling::FewRows { 16 } else { 18 }, ..]);
             let want = run::<f32>(&gpu, tiling, x, w.view()).mapv(bf16::from_f32);
             assert_eq!(run::<bf16>(&gpu, tiling, x, w.view()), want, "{} {tiling:?}", gpu.name());
         }
@@ -191,7 +190,7 @@ fn quantized_weights_give_the_bits_of_those_in_bf16() {
                 .map(|(rows, above)| weight(seed + rows as u64, (rows, k), scheme, above % scheme.0.0));
             for gpu in devices() {
                 let w = stored(&gpu, &parts);
-                for tiling in TILINGS {
+                for tiling in tilings(&gpu, 1) {
                     let want = run::<f32>(&gpu, tiling, x.view(), in_bf16(&parts).view());
                     let got = run_stored::<f32>(&gpu, tiling, x.view(), (&w).into());
                     assert_eq!(bits(&got), bits(&want), "{} {tiling:?} {scheme:?} k = {k}", gpu.name());

@@ -11,10 +11,9 @@ use reference::ops::linear_bias as oracle;
 use reference::ops::linear_bias::LinearBias;
 use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
+use tests::cuts::tilings;
 use tests::device::devices;
 use tests::values::{activations, whole_numbers};
-
-const TILINGS: [Tiling; 3] = [Tiling::Small, Tiling::Large, Tiling::FewRows];
 
 /// y of x, w and b, on the device, with its padding checked.
 fn run(gpu: &Gpu, tiling: Tiling, [x, w, b]: [ArrayView2<'_, bf16>; 3]) -> Array2<bf16> {
@@ -32,10 +31,6 @@ fn bits(y: ArrayView2<'_, bf16>) -> Array2<u16> {
     y.mapv(bf16::to_bits)
 }
 
-fn fitting(n: usize) -> impl Iterator<Item = Tiling> {
-    TILINGS.into_iter().filter(move |&tiling| tiling != Tiling::FewRows || n <= 16)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
@@ -48,7 +43,7 @@ proptest! {
         let want = oracle::linear_bias(&ideal, exact.view(), &stored, bias.row(0)).expect("shapes fit");
         let error = LinearBias::under(&RoundingContract::PARITY).bound(&exact, &stored, bias.row(0), &want);
         for gpu in devices() {
-            for tiling in fitting(n) {
+            for tiling in tilings(&gpu, n) {
                 let got = run(&gpu, tiling, [x.view(), w.view(), b.view()]);
                 assert_within(&wide(&got), &want, &error, &format!("{} {tiling:?} {n} {m} {k}", gpu.name()));
             }
@@ -61,7 +56,7 @@ proptest! {
         let (x, w, b) = (activations(seed, (n, k)), activations(!seed, (m, k)), activations(seed ^ 1, (1, m)));
         let none = Array2::from_elem((1, m), bf16::ZERO);
         for gpu in devices() {
-            for tiling in fitting(n) {
+            for tiling in tilings(&gpu, n) {
                 let (on_x, on_w) = (gpu.upload(x.view()).expect("memory"), gpu.upload(w.view()).expect("memory"));
                 let sums = linear_tiled::<f32>(&gpu, tiling, &on_x, &on_w).expect("shapes fit");
                 let sums: Array2<f32> = gpu.download(&sums).expect("memory");
@@ -82,7 +77,7 @@ proptest! {
         x.slice_mut(s![..first, ..]).fill(bf16::NAN);
         for gpu in devices() {
             let whole = run(&gpu, Tiling::FewRows, [x.view(), w.view(), b.view()]);
-            for tiling in TILINGS {
+            for tiling in tilings(&gpu, 1) {
                 let part = run(&gpu, tiling, [x.slice(s![first.., ..]), w.view(), b.view()]);
                 prop_assert_eq!(bits(part.view()), bits(whole.slice(s![first.., ..])), "{} {:?}", gpu.name(), tiling);
             }
@@ -96,7 +91,7 @@ fn whole_numbers_are_exact() {
     let (x, w, b) = (whole_numbers(1, (9, 5), 5), whole_numbers(2, (70, 5), 5), whole_numbers(3, (1, 70), 100));
     let want = wide(&x).dot(&wide(&w).t()) + wide(&b);
     for gpu in devices() {
-        for tiling in TILINGS {
+        for tiling in tilings(&gpu, 1) {
             assert_eq!(wide(&run(&gpu, tiling, [x.view(), w.view(), b.view()])), want, "{} {tiling:?}", gpu.name());
         }
     }
@@ -111,7 +106,7 @@ fn r1_rounds_once_after_the_bias() {
     };
     let (x, w, b) = (of(&[16.0, 1.0]), of(&[16.0, 1.5]), of(&[1.0]));
     for gpu in devices() {
-        for tiling in TILINGS {
+        for tiling in tilings(&gpu, 1) {
             assert_eq!(run(&gpu, tiling, [x.view(), w.view(), b.view()]), of(&[258.0]), "{} {tiling:?}", gpu.name());
         }
     }
@@ -123,7 +118,7 @@ fn what_is_not_finite_in_b_is_seen_in_its_column() {
     let (x, w, mut b) = (activations(1, (5, 70)), activations(2, (67, 70)), activations(3, (1, 67)));
     (b[[0, 66]], b[[0, 3]]) = (bf16::NAN, bf16::INFINITY);
     for gpu in devices() {
-        for tiling in TILINGS {
+        for tiling in tilings(&gpu, 1) {
             let y = run(&gpu, tiling, [x.view(), w.view(), b.view()]);
             for ((_, j), y) in y.indexed_iter() {
                 assert_eq!(y.is_finite(), j != 66 && j != 3, "{} {tiling:?} column {j}", gpu.name());

@@ -18,6 +18,7 @@ use reference::ops::moe::{Moe, WithShared, moe, rows_of, with_shared};
 use reference::semantics::{GateClamp, Semantics};
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::bounds::{assert_within, wide};
+use tests::cuts::tiles;
 use tests::device::devices;
 use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::values::{Draw, activations};
@@ -143,7 +144,7 @@ proptest! {
         let stored = |matrix: Array2<bf16>| Matrix::stored(wide(&matrix).view(), Storage::Bf16);
         let ideal = Linear::under(&RoundingContract::IDEAL);
         for gpu in devices() {
-            for tiles in [Tiles::Few, Tiles::Many] {
+            for tiles in tiles(&gpu) {
                 let [hidden, outputs, sum, all] = run(&gpu, tiles, case, &x, &chosen, &weights);
                 for expert in 0..case.experts {
                     let rows = rows_of(expert, chosen.view());
@@ -262,7 +263,7 @@ fn quantized_weights_give_the_bits_of_those_in_bf16() {
         for gpu in devices() {
             let plain = |parts: &[Matrix<'_>]| gpu.upload(in_bf16(parts).view()).expect("memory").into();
             let quantized = |parts: &[Matrix<'_>]| stored(&gpu, parts).into();
-            for tiles in [Tiles::Few, Tiles::Many] {
+            for tiles in tiles(&gpu) {
                 let of = |experts| {
                     run_stored(&gpu, tiles, case, (&x, &chosen, &weights), experts).map(|y| y.mapv(bf16::to_bits))
                 };

@@ -117,3 +117,17 @@ fn a_product_reads_its_operands_once_and_asks_for_them_by_tiles() {
     assert_eq!(gpu.download(&y).expect("computed"), fast.download(&other).expect("computed"));
     assert_eq!(take_counts(), Counts::default());
 }
+
+/// Of a tile by two warpgroups: copies fill 256 rows of 128 bytes, and at each of four steps of k both read 64 rows of 32 bytes
+/// of x and all 128 of w.
+#[test]
+fn warpgroups_read_a_tile_of_w_each() {
+    let gpu = emulated(Form::Counting);
+    let [x, w] = [1, 2].map(|seed| gpu.upload(activations(seed, (128, 64)).view()).expect("memory"));
+    take_counts();
+    let done = linear_tiled::<half::bf16>(&gpu, Tiling::Warpgroups, &x, &w).map(drop);
+    done.unwrap_or_else(|error| panic!("{error}"));
+    let counts = take_counts();
+    assert_eq!((counts.blocks, counts.multiply_adds, counts.shared_conflicts), (1, 128 * 128 * 64, 0));
+    assert_eq!(counts.shared_wavefronts, 256 + 4 * 2 * (64 + 128) / 4);
+}

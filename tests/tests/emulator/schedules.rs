@@ -7,10 +7,11 @@ use optimized::error::Error;
 use optimized::kernel::table::{LINEAR_64_F32, RMS_NORM};
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::add_rms_norm::add_rms_norm;
-use optimized::ops::linear::{Tiling, linear_tiled};
+use optimized::ops::linear::linear_tiled;
 use optimized::ops::rms_norm::rms_norm;
 use optimized::tensor::Matrix;
 use reference::semantics::NormWeight;
+use tests::cuts::tilings;
 use tests::device::emulated;
 use tests::values::activations;
 
@@ -32,7 +33,7 @@ fn results(gpu: &Gpu) -> Result<Vec<Vec<u32>>, Error> {
     let bits = |y: &Matrix<bf16>| Ok::<_, Error>(gpu.download(y)?.iter().map(|y| u32::from(y.to_bits())).collect());
     let (s, y) = add_rms_norm(gpu, &x, &f, &w, NormWeight::Plain, 1e-6)?;
     let mut all = vec![bits(&rms_norm(gpu, &x, &w, NormWeight::Plain, 1e-6)?)?, bits(&s)?, bits(&y)?];
-    for tiling in [Tiling::Small, Tiling::Large, Tiling::FewRows] {
+    for tiling in tilings(gpu, 13) {
         all.push(bits(&linear_tiled(gpu, tiling, &x, &matrix)?)?);
         let y = gpu.download(&linear_tiled::<f32>(gpu, tiling, &x, &matrix)?)?;
         all.push(y.iter().map(|y| y.to_bits()).collect());

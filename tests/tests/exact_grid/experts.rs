@@ -16,6 +16,7 @@ use reference::ops::swiglu::{Swiglu, swiglu};
 use reference::semantics::Expert;
 use reference::{RoundingContract, Storage};
 use tests::bounds::wide;
+use tests::cuts::tiles;
 
 use super::product::{Grid, Shape};
 use super::{ROWS, device};
@@ -218,7 +219,7 @@ fn reference(layer: &Layer) -> [Array2<f64>; 3] {
 
 fn demand_all(gpu: &Gpu, part: Part, columns: [usize; 3]) {
     for (&n, &k) in ROWS.iter().zip(columns.iter().cycle()) {
-        for tiles in [Tiles::Few, Tiles::Many] {
+        for tiles in tiles(gpu) {
             let all = Case { part, choice: Choice::All, experts: 3 };
             all.demand(gpu, tiles, (n, k)).unwrap_or_else(|error| panic!("{error}"));
             if part != Part::Combine {

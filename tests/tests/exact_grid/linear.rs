@@ -9,6 +9,7 @@ use reference::matrix::Matrix;
 use reference::ops::linear::{Linear, linear};
 use reference::{RoundingContract, Storage};
 use tests::bounds::wide;
+use tests::cuts::tilings;
 
 use super::product::{Grid, Shape};
 use super::{ROWS, device};
@@ -70,11 +71,9 @@ const SIDES: [(usize, usize); 9] =
 
 fn demand_all(gpu: &Gpu, sides: impl Iterator<Item = (usize, usize)> + Clone) {
     for (&n, (m, k)) in ROWS.iter().zip(sides) {
-        for tiling in [Tiling::Small, Tiling::Large, Tiling::FewRows] {
-            if tiling != Tiling::FewRows || n <= 16 {
-                demand::<bf16>(gpu, tiling, (n, m, k)).unwrap_or_else(|error| panic!("{error}"));
-                demand::<f32>(gpu, tiling, (n, m, k)).unwrap_or_else(|error| panic!("{error}"));
-            }
+        for tiling in tilings(gpu, n) {
+            demand::<bf16>(gpu, tiling, (n, m, k)).unwrap_or_else(|error| panic!("{error}"));
+            demand::<f32>(gpu, tiling, (n, m, k)).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 }
@@ -109,7 +108,7 @@ fn rows_beside_one_do_not_matter() {
     };
     let gpu = device();
     for (n, row) in [(2, 1), (9, 0), (16, 8), (65, 64), (130, 63)] {
-        for tiling in [Tiling::Small, Tiling::Large, Tiling::FewRows].into_iter().take(if n > 16 { 2 } else { 3 }) {
+        for tiling in tilings(&gpu, n) {
             let grid = Grid {
                 shape: (1, 70, 130),
                 device: &|x, w| on::<f32>(&gpu, tiling, &alone(n, row, x), w).slice(s![row..=row, ..]).to_owned(),

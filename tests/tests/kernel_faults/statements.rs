@@ -4,8 +4,18 @@ use std::collections::BTreeSet;
 
 use optimized::kernel::{Kernel, Sources};
 
-/// How a statement begins that orders threads, or copies and the threads that wait for them.
-pub(super) const ORDERING: [&str; 4] = ["__syncthreads();", "__syncwarp();", "cp_async_wait<", "cp_async_commit();"];
+/// How a statement begins that orders threads, or copies, or tensor cores, and the threads that wait for them.
+pub(super) const ORDERING: [&str; 9] = [
+    "__syncthreads();",
+    "__syncwarp();",
+    "cp_async_wait<",
+    "cp_async_commit();",
+    "fence_for_warpgroups();",
+    "warpgroup_begin(",
+    "warpgroup_commit();",
+    "warpgroup_wait<",
+    "warpgroup_finish(",
+];
 
 /// A statement of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]

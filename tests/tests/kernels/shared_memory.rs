@@ -19,6 +19,9 @@ const WIDTHS: [usize; 8] = [1536, 3072, 6144, 8192, 12288, 1176, 1280, 5120];
 /// d and E of M2's routers, and of M3's.
 const ROUTERS: [(usize, usize); 2] = [(3072, 256), (6144, 128)];
 
+/// Shared memory of a block of a Hopper's, which has warpgroups.
+const HOPPER: u32 = 227 << 10;
+
 /// Every launch that asks for shared memory, as a device with so much of it makes it: its constraint and bytes.
 fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
     let mut all: Vec<(String, &'static str, u32)> = Vec::new();
@@ -31,10 +34,13 @@ fn needs(most: u32) -> Vec<(String, &'static str, u32)> {
         let tiling = Tiling::of(4096, 6144, 6144).with_room(&kernels, (4096, 6144), most);
         let kernel = if tiling == Tiling::Large { &kernels.large } else { &kernels.small };
         all.push((kernel.label(), "linear K6", tile_bytes(kernel)));
+        if most == HOPPER {
+            all.push((kernels.warpgroups.label(), "linear K6", tile_bytes(&kernels.warpgroups)));
+        }
         all.push((kernels.small.label(), "linear K6", tile_bytes(&kernels.small)));
     }
     for (op, label) in [("moe", "moe K5"), ("dense_ffn", "dense_ffn K5")] {
-        let of_op = KERNELS.iter().filter(|kernel| kernel.op == op);
+        let of_op = KERNELS.iter().filter(|kernel| kernel.op == op && (!kernel.is_of_warpgroups() || most == HOPPER));
         all.extend(of_op.map(|kernel| (kernel.label(), label, tile_bytes(kernel))));
     }
     for (d, experts) in ROUTERS {

@@ -41,7 +41,7 @@ pub(super) fn linear(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Ke
         Ok(Trial::of(&y, &twin.slice(s![..rows, ..]).to_owned()))
     };
     if size(kernel, "TILE_ROWS") == 128 {
-        return run(Tiling::Large, n);
+        return run(if kernel.is_of_warpgroups() { Tiling::Warpgroups } else { Tiling::Large }, n);
     }
     Ok(run(Tiling::Small, n)?.and(run(Tiling::FewRows, FEW.min(n))?))
 }
@@ -69,7 +69,11 @@ fn fed(x: &Array2<f32>, [gate, up, down]: &[Array2<bf16>; 3]) -> Result<Array2<f
 pub(super) fn dense_ffn(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kernel)) -> Result<Trial, NoTrial> {
     let (n, m) = beyond_a_tile(variant);
     let (x, weights) = (draw.values((n, LONG)), network(&mut draw, LONG, m));
-    let tiles = if size(kernel, "TILE_ROWS") == FEW { DenseTiles::Few } else { DenseTiles::Many };
+    let tiles = match size(kernel, "TILE_ROWS") {
+        FEW => DenseTiles::Few,
+        _ if kernel.is_of_warpgroups() => DenseTiles::Warpgroups,
+        _ => DenseTiles::Many,
+    };
     let [gate, up, down] = &weights;
     let on_device = dense::DenseFfn {
         gate_up: gpu.upload(stacked(&[gate, up]).view())?.into(),
@@ -104,7 +108,11 @@ pub(super) fn moe(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kerne
         chosen: gpu.upload(chosen.mapv(|e: usize| i32::try_from(e).expect("small")).view())?,
         weights: gpu.upload(shares.view())?,
     };
-    let tiles = if size(kernel, "TILE_ROWS") == FEW { Tiles::Few } else { Tiles::Many };
+    let tiles = match size(kernel, "TILE_ROWS") {
+        FEW => Tiles::Few,
+        _ if kernel.is_of_warpgroups() => Tiles::Warpgroups,
+        _ => Tiles::Many,
+    };
     let got = moe_tiled(gpu, tiles, &gpu.upload(x.view())?, &routed, &experts, None)?;
 
     let mut outputs = Array2::zeros((2 * n, LONG));
