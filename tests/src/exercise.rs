@@ -288,13 +288,14 @@ impl Exercise<'_> {
         Ok(())
     }
 
-    /// More choices than a block has threads to place them, and few of them, more tiles of both widths than one.
+    /// More choices than a block has threads to place them, and few of them, more tiles of both widths than one, and more of k than
+    /// stages.
     fn moe(&mut self, kernel: &Kernel) -> Result<(), Error> {
         const TOKENS: usize = 70;
         const FEW: usize = 30;
         const CHOICES: usize = 4;
         const EXPERTS: usize = 5;
-        const WIDTH: usize = 150;
+        const WIDTH: usize = 270;
         const INTERMEDIATE: usize = 70;
         let chosen = ndarray::Array2::from_shape_fn((TOKENS, CHOICES), |(i, s)| (i + s) % EXPERTS);
         let chosen = chosen.mapv(|expert| i32::try_from(expert).expect("a few experts"));
