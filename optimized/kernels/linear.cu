@@ -10,8 +10,8 @@
 // - Requires: K1 x holds n rows of ldx values, w m rows; K2 1 ≤ n, m and 1 ≤ k ≤ ldx, w.ld; K3 y holds n rows of ldy
 //   values, m ≤ ldy, and overlaps neither; K4 ldx and ldy multiples of 8, all rows 16-byte aligned; K5 n ≤ 16 in
 //   linear_few_rows; K6 shared memory: linear_tiles sizeof(Block::Shared), linear_few_rows a Ring for each warp, a Sums for each
-//   chunk and FewX::values for each warp; K8 where WEIGHTS = 8, block_bits ≥ 4, scales are finite, and there is one for each
-//   block; K9 where WARPGROUPS = 1, a Hopper GPU.
+//   chunk and FewX::values for each warp; K8 where WEIGHTS = 8, block_bits ≥ 4, scales are finite, there is one for each
+//   block, and rows of them are whole words of 4 bytes; K9 where WARPGROUPS = 1, a Hopper GPU.
 // - Bytes: a row of w is 2k of them where WEIGHTS = 16, and k + k/32 + 4 where WEIGHTS = 8, with the scales of M2.7 (f32 for
 //   128 values) or M3 (E8M0 for 32) and where they are: half of what a decode reads, which is weights, nearly all of it.
 // - Precision: bf16 products summed as gemm.cuh says, the same in both entries, and on warpgroups; an E4M3 weight is q·s in

@@ -45,14 +45,14 @@ struct QuantizedRow {
     int block_bits;
     int scale_bytes;
 
-    // The scale of value k, if there is that value.
-    __device__ __forceinline__ float scale(int k) const {
-        if (k >= length) {
-            return 0.f;
-        }
-        const int block = k >> block_bits;
-        return scale_bytes == 1 ? e8m0_to_float(static_cast<const unsigned char*>(scales)[block])
-                                : static_cast<const float*>(scales)[block];
+    // The word that has the scale of value k, if there is that value. Nothing is made of it before it is needed, so that nobody
+    // waits for it.
+    __device__ __forceinline__ uint32 scale_word(int k) const {
+        return k < length ? static_cast<const uint32*>(scales)[(k >> block_bits) * scale_bytes / 4] : 0;
+    }
+
+    __device__ __forceinline__ float scale(uint32 word, int k) const {
+        return scale_bytes == 1 ? e8m0_to_float(word >> (k >> block_bits) % 4 * 8 & 0xff) : __uint_as_float(word);
     }
 };
 
@@ -73,18 +73,16 @@ struct QuantizedPanels {
     };
 
     QuantizedRow rows[OWN];
-    float scales[LOOK_AHEAD][OWN]; // of the panels that are the next to arrive
+    // Of the panels that are the next to arrive: the words of scales, and the first value of a piece.
+    uint32 words[LOOK_AHEAD][OWN];
+    int firsts[LOOK_AHEAD];
     int thread;
 
     template <class RowAt>
-    __device__ __forceinline__ QuantizedPanels(int number, RowAt row_at) : thread(number) {
+    __device__ __forceinline__ QuantizedPanels(int number, RowAt row_at) : words(), firsts(), thread(number) {
 #pragma unroll
         for (int i = 0; i < OWN; ++i) {
             rows[i] = row_at(thread / PIECES + i * ROWS_AT_ONCE);
-#pragma unroll
-            for (int panel = 0; panel < LOOK_AHEAD; ++panel) {
-                scales[panel][i] = 0.f;
-            }
         }
     }
 
@@ -99,12 +97,17 @@ struct QuantizedPanels {
 
     __device__ __forceinline__ void look_ahead(int k) {
 #pragma unroll
-        for (int i = 0; i < OWN; ++i) {
+        for (int panel = 1; panel < LOOK_AHEAD; ++panel) {
+            firsts[panel - 1] = firsts[panel];
 #pragma unroll
-            for (int panel = 1; panel < LOOK_AHEAD; ++panel) {
-                scales[panel - 1][i] = scales[panel][i];
+            for (int i = 0; i < OWN; ++i) {
+                words[panel - 1][i] = words[panel][i];
             }
-            scales[LOOK_AHEAD - 1][i] = rows[i].scale(k + thread % PIECES * PIECE);
+        }
+        firsts[LOOK_AHEAD - 1] = k + thread % PIECES * PIECE;
+#pragma unroll
+        for (int i = 0; i < OWN; ++i) {
+            words[LOOK_AHEAD - 1][i] = rows[i].scale_word(firsts[LOOK_AHEAD - 1]);
         }
     }
 
@@ -115,8 +118,9 @@ struct QuantizedPanels {
             const uint4 bytes = shared.bytes[number % DEPTH][i][thread];
             const int row = thread / PIECES + i * ROWS_AT_ONCE;
             const int index = thread % PIECES * 2;
-            *reinterpret_cast<uint4*>(panel.vector(row, index)) = dequantized(bytes.x, bytes.y, scales[0][i]);
-            *reinterpret_cast<uint4*>(panel.vector(row, index + 1)) = dequantized(bytes.z, bytes.w, scales[0][i]);
+            const float scale = rows[i].scale(words[0][i], firsts[0]);
+            *reinterpret_cast<uint4*>(panel.vector(row, index)) = dequantized(bytes.x, bytes.y, scale);
+            *reinterpret_cast<uint4*>(panel.vector(row, index + 1)) = dequantized(bytes.z, bytes.w, scale);
         }
         return panel;
     }
