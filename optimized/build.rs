@@ -4,6 +4,9 @@
 #[path = "src/emulated/image.rs"]
 mod image;
 #[expect(unreachable_pub, reason = "the library has this file too")]
+#[path = "src/kernel/instructions.rs"]
+mod instructions;
+#[expect(unreachable_pub, reason = "the library has this file too")]
 #[path = "src/kernel/table.rs"]
 mod table;
 
@@ -13,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
 use image::{Form, Job};
-use table::{INSTRUCTIONS, KERNELS, Kernel};
+use instructions::INSTRUCTIONS;
+use table::{KERNELS, Kernel};
 
 /// The emulated driver's flags.
 const DRIVER_FLAGS: &[&str] =
@@ -25,7 +29,7 @@ const HOST_HEADERS: [&str; 3] = ["simt_host.h", "simt_host_instructions.h", "int
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    let files = ["build.rs", "src/emulated/image.rs", "src/kernel/table.rs"];
+    let files = ["build.rs", "src/emulated/image.rs", "src/kernel/instructions.rs", "src/kernel/table.rs"];
     for watched in ["emulator", "kernels", "src/conformance"].into_iter().chain(files) {
         println!("cargo::rerun-if-changed={watched}");
     }

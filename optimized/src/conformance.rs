@@ -10,7 +10,7 @@ use crate::device::Gpu;
 use crate::emulated;
 use crate::error::Error;
 use crate::kernel::Sources;
-use crate::kernel::table::INSTRUCTIONS;
+use crate::kernel::instructions::INSTRUCTIONS;
 use crate::tensor::{Element, Matrix};
 
 /// The text of [`INSTRUCTIONS`].

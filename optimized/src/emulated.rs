@@ -16,7 +16,8 @@ pub use image::Form;
 pub use library::{Counts, LaunchCounts, Schedule, TensorCores, Traffic};
 
 use crate::error::Error;
-use crate::kernel::table::{INSTRUCTIONS, KERNELS};
+use crate::kernel::instructions::INSTRUCTIONS;
+use crate::kernel::table::KERNELS;
 use crate::kernel::{Kernel, Sources, embedded};
 use crate::report::Report;
 

@@ -2,6 +2,7 @@
 
 pub mod alternatives;
 pub(crate) mod embedded;
+pub mod instructions;
 mod sources;
 pub(crate) mod stated;
 pub mod table;

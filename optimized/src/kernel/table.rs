@@ -43,34 +43,39 @@ const fn linear([out, weights]: [u32; 2], tile: u32, across: u32, stages: u32) -
     ]
 }
 
-/// Few rows are launched from the kernels of small tiles.
-const SMALL: &[&str] = &["linear_tiles", "linear_few_rows"];
-const LARGE: &[&str] = &["linear_tiles"];
+/// The linear operator in small tiles, and for few rows.
+const fn small(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "linear", entries: &["linear_tiles", "linear_few_rows"], constants }
+}
+
+/// The linear operator in large tiles.
+const fn large(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "linear", entries: &["linear_tiles"], constants }
+}
 
 /// The linear operator in 64 × 64 tiles, to bf16; also for few rows.
-pub const LINEAR_64_BF16: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([16, 16], 64, 2, 4) };
+pub const LINEAR_64_BF16: Kernel = small(&linear([16, 16], 64, 2, 4));
 
 /// The linear operator in 64 × 64 tiles, to f32; also for few rows.
-pub const LINEAR_64_F32: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([32, 16], 64, 2, 4) };
+pub const LINEAR_64_F32: Kernel = small(&linear([32, 16], 64, 2, 4));
 
 /// The linear operator in 128 × 128 tiles, to bf16.
-pub const LINEAR_128_BF16: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([16, 16], 128, 4, 3) };
+pub const LINEAR_128_BF16: Kernel = large(&linear([16, 16], 128, 4, 3));
 
 /// The linear operator in 128 × 128 tiles, to f32.
-pub const LINEAR_128_F32: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([32, 16], 128, 4, 3) };
+pub const LINEAR_128_F32: Kernel = large(&linear([32, 16], 128, 4, 3));
 
 /// The linear operator of weights in E4M3 in 64 × 64 tiles, to bf16; also for few rows.
-pub const LINEAR_64_BF16_E4M3: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([16, 8], 64, 2, 4) };
+pub const LINEAR_64_BF16_E4M3: Kernel = small(&linear([16, 8], 64, 2, 4));
 
 /// The linear operator of weights in E4M3 in 64 × 64 tiles, to f32; also for few rows.
-pub const LINEAR_64_F32_E4M3: Kernel = Kernel { op: "linear", entries: SMALL, constants: &linear([32, 8], 64, 2, 4) };
+pub const LINEAR_64_F32_E4M3: Kernel = small(&linear([32, 8], 64, 2, 4));
 
 /// The linear operator of weights in E4M3 in 128 × 128 tiles, to bf16.
-pub const LINEAR_128_BF16_E4M3: Kernel =
-    Kernel { op: "linear", entries: LARGE, constants: &linear([16, 8], 128, 4, 3) };
+pub const LINEAR_128_BF16_E4M3: Kernel = large(&linear([16, 8], 128, 4, 3));
 
 /// The linear operator of weights in E4M3 in 128 × 128 tiles, to f32.
-pub const LINEAR_128_F32_E4M3: Kernel = Kernel { op: "linear", entries: LARGE, constants: &linear([32, 8], 128, 4, 3) };
+pub const LINEAR_128_F32_E4M3: Kernel = large(&linear([32, 8], 128, 4, 3));
 
 /// The linear operator's constants on warpgroups, in 128 × 128 tiles: bits of the output and of a weight, stages of its ring.
 const fn linear_by_warpgroups([out, weights]: [u32; 2], stages: u32) -> [(&'static str, u32); 9] {
@@ -79,20 +84,16 @@ const fn linear_by_warpgroups([out, weights]: [u32; 2], stages: u32) -> [(&'stat
 }
 
 /// The linear operator on warpgroups, to bf16.
-pub const LINEAR_WARPGROUPS_BF16: Kernel =
-    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([16, 16], 6) };
+pub const LINEAR_WARPGROUPS_BF16: Kernel = large(&linear_by_warpgroups([16, 16], 6));
 
 /// The linear operator on warpgroups, to f32.
-pub const LINEAR_WARPGROUPS_F32: Kernel =
-    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([32, 16], 6) };
+pub const LINEAR_WARPGROUPS_F32: Kernel = large(&linear_by_warpgroups([32, 16], 6));
 
 /// The linear operator of weights in E4M3 on warpgroups, to bf16.
-pub const LINEAR_WARPGROUPS_BF16_E4M3: Kernel =
-    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([16, 8], 5) };
+pub const LINEAR_WARPGROUPS_BF16_E4M3: Kernel = large(&linear_by_warpgroups([16, 8], 5));
 
 /// The linear operator of weights in E4M3 on warpgroups, to f32.
-pub const LINEAR_WARPGROUPS_F32_E4M3: Kernel =
-    Kernel { op: "linear", entries: LARGE, constants: &linear_by_warpgroups([32, 8], 5) };
+pub const LINEAR_WARPGROUPS_F32_E4M3: Kernel = large(&linear_by_warpgroups([32, 8], 5));
 
 /// Embedding of tokens.
 pub const EMBEDDING: Kernel = Kernel { op: "embedding", entries: &["embedding"], constants: &[("THREADS", 128)] };
@@ -169,7 +170,10 @@ pub const ROUTER: Kernel = Kernel {
 };
 
 /// Routed experts.
-const MOE_ENTRIES: &[&str] = &["moe_count", "moe_place", "moe_place_few", "moe_gate_up", "moe_down", "moe_combine"];
+const fn moe(constants: &'static [(&'static str, u32)]) -> Kernel {
+    let entries = &["moe_count", "moe_place", "moe_place_few", "moe_gate_up", "moe_down", "moe_combine"];
+    Kernel { op: "moe", entries, constants }
+}
 
 /// Those of tiles: bits of a weight, rows and columns of a tile, warps down and across it, stages of its ring.
 const fn tiled(
@@ -219,47 +223,45 @@ const fn placing_for_warpgroups([a, b, c, d, e, f, g]: [(&'static str, u32); 7])
 }
 
 /// Routed experts in tiles of 16 rows, for few tokens.
-pub const MOE_16: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_16(4)) };
+pub const MOE_16: Kernel = moe(&placing(of_16(4)));
 
 /// Routed experts in tiles of 64 rows.
-pub const MOE_64: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(16)) };
+pub const MOE_64: Kernel = moe(&placing(of_64(16)));
 
 /// Routed experts of weights in E4M3 in tiles of 16 rows, for few tokens.
-pub const MOE_16_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(OF_16_E4M3) };
+pub const MOE_16_E4M3: Kernel = moe(&placing(OF_16_E4M3));
 
 /// Routed experts of weights in E4M3 in tiles of 64 rows.
-pub const MOE_64_E4M3: Kernel = Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing(of_64(8)) };
+pub const MOE_64_E4M3: Kernel = moe(&placing(of_64(8)));
 
 /// Routed experts on warpgroups.
-pub const MOE_WARPGROUPS: Kernel =
-    Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing_for_warpgroups(of_warpgroups(16)) };
+pub const MOE_WARPGROUPS: Kernel = moe(&placing_for_warpgroups(of_warpgroups(16)));
 
 /// Routed experts of weights in E4M3 on warpgroups.
-pub const MOE_WARPGROUPS_E4M3: Kernel =
-    Kernel { op: "moe", entries: MOE_ENTRIES, constants: &placing_for_warpgroups(of_warpgroups(8)) };
+pub const MOE_WARPGROUPS_E4M3: Kernel = moe(&placing_for_warpgroups(of_warpgroups(8)));
 
 /// A dense feed-forward network.
-const DENSE_FFN_ENTRIES: &[&str] = &["dense_ffn_gate_up"];
+const fn dense_ffn(constants: &'static [(&'static str, u32)]) -> Kernel {
+    Kernel { op: "dense_ffn", entries: &["dense_ffn_gate_up"], constants }
+}
 
 /// A dense feed-forward network, for few tokens.
-pub const DENSE_FFN_16: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_16(6) };
+pub const DENSE_FFN_16: Kernel = dense_ffn(&of_16(6));
 
 /// A dense feed-forward network in tiles of 64 rows.
-pub const DENSE_FFN_64: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(16) };
+pub const DENSE_FFN_64: Kernel = dense_ffn(&of_64(16));
 
 /// A dense feed-forward network of weights in E4M3, for few tokens.
-pub const DENSE_FFN_16_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &OF_16_E4M3 };
+pub const DENSE_FFN_16_E4M3: Kernel = dense_ffn(&OF_16_E4M3);
 
 /// A dense feed-forward network of weights in E4M3 in tiles of 64 rows.
-pub const DENSE_FFN_64_E4M3: Kernel = Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_64(8) };
+pub const DENSE_FFN_64_E4M3: Kernel = dense_ffn(&of_64(8));
 
 /// A dense feed-forward network on warpgroups.
-pub const DENSE_FFN_WARPGROUPS: Kernel =
-    Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_warpgroups(16) };
+pub const DENSE_FFN_WARPGROUPS: Kernel = dense_ffn(&of_warpgroups(16));
 
 /// A dense feed-forward network of weights in E4M3 on warpgroups.
-pub const DENSE_FFN_WARPGROUPS_E4M3: Kernel =
-    Kernel { op: "dense_ffn", entries: DENSE_FFN_ENTRIES, constants: &of_warpgroups(8) };
+pub const DENSE_FFN_WARPGROUPS_E4M3: Kernel = dense_ffn(&of_warpgroups(8));
 
 /// The largest logit of rows.
 pub const SAMPLING: Kernel =
@@ -319,28 +321,6 @@ pub const MTP: Kernel = Kernel { op: "mtp", entries: &["mtp"], constants: &[("TH
 /// Sums over ranks.
 pub const ALL_REDUCE: Kernel =
     Kernel { op: "all_reduce", entries: &["all_reduce", "all_reduce_f32"], constants: &[("THREADS", 256)] };
-
-/// Each instruction of `simt.cuh` and each collective that kernels use, once: no operator's. `conformance` runs it.
-pub const INSTRUCTIONS: Kernel = Kernel {
-    op: "instructions",
-    entries: &[
-        "indices",
-        "shuffles",
-        "votes",
-        "block_votes",
-        "barriers",
-        "matrices",
-        "copies",
-        "atomics",
-        "rounding",
-        "e4m3_pairs",
-        "multiply",
-        "multiply_f16",
-        "multiply_e4m3",
-        "multiply_by_warpgroup",
-    ],
-    constants: &[],
-};
 
 /// Every kernel that an operator launches.
 pub const KERNELS: &[Kernel] = &[

@@ -5,7 +5,7 @@ use ndarray::Array2;
 use optimized::conformance;
 use optimized::device::Gpu;
 use optimized::kernel::Kernel;
-use optimized::kernel::table::INSTRUCTIONS;
+use optimized::kernel::instructions::INSTRUCTIONS;
 use optimized::tensor::Matrix;
 use tests::device::{Argument, Grid, address, devices, launch};
 use tests::values::Draw;
