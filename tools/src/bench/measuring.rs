@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use optimized::device::Gpu;
-use optimized::emulated::{self, Counts};
+use optimized::emulated::Counts;
 use optimized::timing::Repeats;
 use reference::config::Config;
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct Times {
 }
 
 /// What accesses were counted.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Counted {
     /// Launches of kernels.
     pub launches: u64,
@@ -86,6 +86,8 @@ pub struct Measured {
     pub floor_microseconds: f64,
     /// On the emulated device.
     pub counted: Option<Counted>,
+    /// There, multiprocessors that have no block, of all, on average over the bytes that launches move.
+    pub idle: Option<f64>,
     /// On a GPU.
     pub timed: Option<Times>,
     /// Of the floor: its bytes by those moved, or its time by the median.
@@ -122,7 +124,24 @@ impl Times {
 }
 
 impl Counted {
-    /// Of all launches.
+    /// Of all of some.
+    fn sum(all: &[Self]) -> Self {
+        all.iter().fold(Counted::default(), |sum, one| Counted {
+            launches: sum.launches + one.launches,
+            fills: sum.fills + one.fills,
+            blocks: sum.blocks + one.blocks,
+            read: sum.read + one.read,
+            written: sum.written + one.written,
+            asked: sum.asked + one.asked,
+            requests: sum.requests + one.requests,
+            sectors: sum.sectors + one.sectors,
+            wavefronts: sum.wavefronts + one.wavefronts,
+            conflicts: sum.conflicts + one.conflicts,
+            tensor_operations: sum.tensor_operations + one.tensor_operations,
+        })
+    }
+
+    /// Of what was counted.
     pub fn of(counts: &Counts) -> Self {
         Counted {
             launches: counts.launches,
@@ -202,12 +221,13 @@ fn one(work: Work, asked: &Asked, on_device: &OnDevice, chosen: &[Chosen]) -> Re
     let floor: Vec<Floor> = pieces.iter().filter_map(|piece| piece.floor(config, asked.step, chosen)).collect();
     let floor_microseconds = floor.iter().map(|floor| floor.microseconds(&asked.rates)).sum();
     let gpu = on_device.gpu();
+    let mut idle = None;
     let (counted, timed, fraction) = match asked.timing {
         None => {
-            emulated::take_counts();
-            on_device.run(work)?;
-            gpu.synchronize()?;
-            let counted = Counted::of(&emulated::take_counts());
+            let launches = gpu.launches(|| on_device.run(work))?;
+            let each: Vec<Counted> = launches.iter().map(|launched| Counted::of(&launched.counts)).collect();
+            let counted = Counted::sum(&each);
+            idle = Some(idle_in(&each, gpu.limits()?.multiprocessors));
             let bytes: f64 = floor.iter().map(Floor::bytes).sum();
             (Some(counted), None, bytes / (counted.read + counted.written))
         }
@@ -219,5 +239,13 @@ fn one(work: Work, asked: &Asked, on_device: &OnDevice, chosen: &[Chosen]) -> Re
             (None, times, floor_microseconds / median)
         }
     };
-    Ok(Measured { name: work.name(config), floor, floor_microseconds, counted, timed, fraction, reference: None })
+    Ok(Measured { name: work.name(config), floor, floor_microseconds, counted, idle, timed, fraction, reference: None })
+}
+
+/// Multiprocessors of so many that have no block, of all, on average over the bytes that launches move: what moves little is soon
+/// over.
+fn idle_in(launches: &[Counted], multiprocessors: u32) -> f64 {
+    let all: f64 = launches.iter().map(|launch| launch.read + launch.written).sum();
+    let without = |launch: &Counted| (1.0 - launch.blocks as f64 / f64::from(multiprocessors)).max(0.0);
+    launches.iter().map(|launch| (launch.read + launch.written) * without(launch)).sum::<f64>() / all
 }

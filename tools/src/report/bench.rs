@@ -38,8 +38,9 @@ pub fn bench(model: &str, bench: &Bench, instructions: Option<&Instructions>) ->
             text,
             "read, written: bytes of global memory, each sector of 32 once a launch. floor: the bytes that must move; of it:\n\
              their share of those that do. asked: bytes of all sectors that warps asked for, each time, through the second-level\n\
-             cache. conflicts: shared memory's, of its accesses. tensor: operations of the tensor cores, of rows that only fill a\n\
-             tile, too. at best: the floor's time at {floor}.\n\
+             cache. idle: multiprocessors that have no block, on average over the bytes that launches move: what takes time and\n\
+             is in no count. conflicts: shared memory's, of its accesses. tensor: operations of the tensor cores, of rows that\n\
+             only fill a tile, too. at best: the floor's time at {floor}.\n\
              Counted, not timed: on a GPU the same command measures time."
         );
     }
@@ -72,7 +73,7 @@ fn told(instructions: &Instructions) -> String {
 
 fn counts(bench: &Bench) -> String {
     let mut moved = with_header(&["", "launches", "read", "written", "floor", "of it"]);
-    let mut asked = with_header(&["", "asked", "conflicts", "tensor", "at best", "reference"]);
+    let mut asked = with_header(&["", "asked", "idle", "conflicts", "tensor", "at best", "reference"]);
     for work in &bench.works {
         let Some(counted) = &work.counted else { continue };
         let figures = [
@@ -85,6 +86,7 @@ fn counts(bench: &Bench) -> String {
         moved.add_row([Cell::new(&work.name)].into_iter().chain(figures.map(number)));
         let figures = [
             fitting(&DECIMAL, counted.asked),
+            work.idle.map_or_else(String::new, share),
             conflicts(counted),
             fitting(&OPERATIONS, counted.tensor_operations),
             microseconds(work.floor_microseconds),
