@@ -18,6 +18,10 @@ const COARSE: f64 = 0.25;
 /// The same in finer types, in which a kernel's functions may have errors of ten times what other orders of sums make.
 const FINE: f64 = 0.1;
 
+/// Values that are off, so many of which are expected to be the twin's, at least, under what is right: none of them would be by four
+/// standard deviations of chance, √16.
+const GAIN: f64 = 16.0;
+
 /// Runs in other orders, whose mean it takes.
 const ORDERS: usize = 3;
 
@@ -28,9 +32,14 @@ const ENOUGH: f64 = 64.0;
 impl Comparison<'_> {
     /// Whether at the site of a fault values are reproduced as by what is right. What is chosen is judged by its margins alone.
     pub(super) fn is_reproduced(&self, tried: &Tried, fault: &SiteReport) -> Result<bool, Failure> {
-        let [_, share] = tried.reproduced;
+        let [before, share] = tried.reproduced;
         if self.contract.shown() == Storage::Real || fault.site.is_choice() {
             return Ok(true);
+        }
+        // Whatever it makes of the bounds: of the values that are off it gives none, where by the others' share some would be.
+        let gain = fault.faults as f64 * before.equal as f64 / before.count as f64;
+        if share.equal <= before.equal && gain >= GAIN {
+            return Ok(false);
         }
         let least = if self.tells_structure() { COARSE } else { FINE };
         if share.equal as f64 >= least * share.count as f64 {
