@@ -76,10 +76,7 @@ impl Probe<f32> for Recorder {
 fn diagnosed(setting: &Setting, ends: &[usize], models: &[(Semantics, &dyn Weights)]) -> Diagnosis {
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let config = checkpoint.config();
-    let tokens = &setting.case.tokens;
-    let begins = std::iter::once(0).chain(ends.iter().copied());
-    let ends = ends.iter().copied().chain([tokens.len()]);
-    let steps: Vec<Vec<u32>> = begins.zip(ends).map(|(begin, end)| tokens[begin..end].to_vec()).collect();
+    let steps = steps(&setting.case.tokens, ends);
     assert_eq!(steps.len(), models.len());
     let (mut recorder, mut cache) = (Recorder(Calls::default()), KvCache::new(config.num_hidden_layers));
     for (tokens, (semantics, weights)) in steps.iter().zip(models) {
@@ -88,12 +85,25 @@ fn diagnosed(setting: &Setting, ends: &[usize], models: &[(Semantics, &dyn Weigh
         let mut run = Run::<f32>::new(setting.contract, &mut recorder);
         model.forward(tokens, &mut cache, &mut run).expect("it runs");
     }
+    said(setting, &recorder.0, &steps)
+}
+
+/// A prompt's tokens call by call, the first up to a position, and so on.
+pub(super) fn steps(tokens: &[u32], ends: &[usize]) -> Vec<Vec<u32>> {
+    let begins = std::iter::once(0).chain(ends.iter().copied());
+    let ends = ends.iter().copied().chain([tokens.len()]);
+    begins.zip(ends).map(|(begin, end)| tokens[begin..end].to_vec()).collect()
+}
+
+/// What is said of calls.
+pub(super) fn said(setting: &Setting, calls: &Calls, steps: &[Vec<u32>]) -> Diagnosis {
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
     let compared = Compared {
-        config,
+        config: checkpoint.config(),
         weights: &checkpoint,
         semantics: setting.semantics(),
-        candidate: &recorder.0,
-        steps: &steps,
+        candidate: calls,
+        steps,
         prompt: steps[0].len(),
         media: None,
         hidden: None,

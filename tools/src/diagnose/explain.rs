@@ -162,7 +162,8 @@ impl Comparison<'_> {
             let attempt = |added: &Vec<Assumed>| {
                 let (tried, far) = self.attempt(before, added, fault)?;
                 // What brings values within their bounds by making these wide explains none of them.
-                let is_explained = tried.as_ref().map_or(Ok(false), |tried| self.is_reproduced(tried, fault))?;
+                let is_explained =
+                    tried.as_ref().map_or(Ok(false), |tried| self.is_reproduced(before, tried, fault))?;
                 Ok::<_, Failure>((tried.filter(|_| is_explained), far))
             };
             each.extend(some.par_iter().map(attempt).collect::<Result<Vec<_>, _>>()?);

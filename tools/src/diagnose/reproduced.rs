@@ -6,7 +6,8 @@
 
 use reference::Storage;
 
-use super::trial::Tried;
+use super::share::SIGNIFICANT;
+use super::trial::{Before, Tried};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::verdict::SiteReport;
@@ -18,10 +19,6 @@ const COARSE: f64 = 0.25;
 /// The same in finer types, in which a kernel's functions may have errors of ten times what other orders of sums make.
 const FINE: f64 = 0.1;
 
-/// Values that are off, so many of which are expected to be the twin's, at least, under what is right: none of them would be by four
-/// standard deviations of chance, √16.
-const GAIN: f64 = 16.0;
-
 /// Runs in other orders, whose mean it takes.
 const ORDERS: usize = 3;
 
@@ -31,14 +28,22 @@ const ENOUGH: f64 = 64.0;
 
 impl Comparison<'_> {
     /// Whether at the site of a fault values are reproduced as by what is right. What is chosen is judged by its margins alone.
-    pub(super) fn is_reproduced(&self, tried: &Tried, fault: &SiteReport) -> Result<bool, Failure> {
-        let [before, share] = tried.reproduced;
+    pub(super) fn is_reproduced(
+        &self,
+        before: &Before<'_>,
+        tried: &Tried,
+        fault: &SiteReport,
+    ) -> Result<bool, Failure> {
+        let [without, share] = tried.reproduced;
         if self.contract.shown() == Storage::Real || fault.site.is_choice() {
             return Ok(true);
         }
-        // Whatever it makes of the bounds: of the values that are off it gives none, where by the others' share some would be.
-        let gain = fault.faults as f64 * before.equal as f64 / before.count as f64;
-        if share.equal <= before.equal && gain >= GAIN {
+        // Whatever it makes of the bounds: of the values that are off it gives none, where by the others' share it would give
+        // `gain`, which is by √gain standard deviations of chance more.
+        let at_site = before.reports.iter().filter(|report| report.site == fault.site);
+        let off: usize = at_site.map(|report| report.faults).sum();
+        let gain = off as f64 * without.equal as f64 / without.count as f64;
+        if share.equal <= without.equal && gain >= SIGNIFICANT.powi(2) {
             return Ok(false);
         }
         let least = if self.tells_structure() { COARSE } else { FINE };
