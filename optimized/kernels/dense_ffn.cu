@@ -8,8 +8,7 @@
 //   j) owns rows of tile i, columns from j·TILE_COLS/2 on. The down projection is `linear`.
 // - Requires: K1 x holds n rows of ldx values, w 2I: the gate's, then the up projection's; K2 1 ≤ n, I and 1 ≤ h ≤ ldx; K3
 //   hidden holds n rows of ldi values, I ≤ ldi, and overlaps neither; K4 ldx and ldi multiples of 8, all rows 16-byte
-//   aligned, w as `linear`'s K8 has it; K5 shared memory: sizeof(Block::Shared); K6 where
-//   WARPGROUPS = 1, a Hopper GPU.
+//   aligned, w as `linear`'s K8 has it; K5 shared memory: sizeof(Block::Shared); K6 where WARPGROUPS = 1, a Hopper GPU.
 // - Bytes: a row of w is as many as `linear`'s: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once, to nearest even, to bf16.
 

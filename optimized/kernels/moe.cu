@@ -6,17 +6,17 @@
 //
 // with eᵢₛ = W₂·ρ(activation(W₁·xᵢ, W₃·xᵢ)) of the expert that is the s-th choice of token i; h, if there is one, from elsewhere.
 //
-// - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e; or instead of both moe_place_few,
-//   one block of PLACE_THREADS threads, thread i owns choice i. moe_gate_up: tiles ×
-//   ⌈2I/TILE_COLS⌉ blocks, moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles =
-//   ⌊n·k/TILE_ROWS⌋ + E suffices; block (t, j) owns rows of tile t, columns from j on. moe_combine: n ×
-//   ⌈ldh/VECTOR/PLACE_THREADS⌉ blocks of PLACE_THREADS threads, a vector each.
+// - Launch: moe_count and moe_place: E blocks of PLACE_THREADS threads, block e owns expert e; or instead of both
+//   moe_place_few, one block of PLACE_THREADS threads, thread i owns choice i. moe_gate_up: tiles × ⌈2I/TILE_COLS⌉ blocks,
+//   moe_down: tiles × ⌈H/TILE_COLS⌉, of 32·WARPS_DOWN·WARPS_ACROSS threads, where tiles = ⌊n·k/TILE_ROWS⌋ + E suffices;
+//   block (t, j) owns rows of tile t, columns from j on. moe_combine: n × ⌈ldh/VECTOR/PLACE_THREADS⌉ blocks of
+//   PLACE_THREADS threads, a vector each.
 // - Requires: K1 chosen holds n rows of ldk, of which k are experts: E from first_expert on are here, others on other
 //   ranks; K2 counts holds E, order n·k, tiles one int4 for each tile and one more; K3 x, hidden, outputs, y, h and
 //   z have rows of ldx, ldi, ldh, ldh, ldh, ldh values, multiples of 8, 16-byte aligned, w13 E·2I rows of H values and w2 E·H
-//   of I, as `linear`'s K8 has them; K4 hidden and outputs hold n·k rows; K5 shared memory: sizeof(Placing) for moe_place,
-//   sizeof(PlacingFew) for moe_place_few, sizeof(Block::Shared) for moe_gate_up and moe_down; nothing that is written overlaps anything; K6 all entries are of
-//   kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out;
+//   of I, as `linear`'s K8 has them; K4 hidden and outputs hold n·k rows, and nothing that is written overlaps anything; K5
+//   shared memory: sizeof(Placing) for moe_place, sizeof(PlacingFew) for moe_place_few, sizeof(Block::Shared) for
+//   moe_gate_up and moe_down; K6 all entries are of kernels of one TILE_ROWS; K7 moe_combine is given chosen where experts are on other ranks, whose outputs it leaves out;
 //   K9 n·k ≤ PLACE_THREADS in moe_place_few; K10 where WARPGROUPS = 1, a Hopper GPU.
 // - Bytes: of an expert that is chosen, all rows of w13 and w2, as many as `linear` reads of a row: where WEIGHTS = 8, half.
 // - Precision: bf16 products summed as gemm.cuh says; the activation f32, rounded once to hidden; outputs rounded to bf16;

@@ -80,8 +80,8 @@ struct Panels {
         }
     }
 
-    // Makes ready for the panel of values k on, which arrives LOOK_AHEAD panels later, or behind the LOOK_AHEAD − 1 that this was
-    // called for before.
+    // Asks for what the panel of values k on needs beside them. Called for each panel in order, LOOK_AHEAD − 1 panels before
+    // the one that arrives next.
     __device__ __forceinline__ void look_ahead(int) const {}
 
     // Panel number `number`, of which the calling thread's copies have arrived; the other threads' after a barrier.
@@ -132,6 +132,19 @@ DEVICE void close_chunk(float (&total)[ROWS][COLS][4], float (&chunk)[ROWS][COLS
                 chunk[i][j][element] = 0.f;
             }
         }
+    }
+}
+
+// What precedes a loop over tiles of k: begin(i) of the first AHEAD tiles, and look_ahead(i) of the first LOOK_AHEAD. In the
+// loop, begin(i + AHEAD) and look_ahead(i + LOOK_AHEAD) follow.
+template <int AHEAD, class Begin, class LookAhead>
+DEVICE void begin_tiles(Begin begin, LookAhead look_ahead) {
+    for (int i = 0; i < AHEAD; ++i) {
+        begin(i);
+    }
+#pragma unroll
+    for (int i = 0; i < LOOK_AHEAD; ++i) {
+        look_ahead(i);
     }
 }
 
@@ -186,31 +199,23 @@ struct Tile {
         const XPanels x(threadIdx.x, x_row);
         WPanels w(threadIdx.x, w_row);
         const int tiles = (k + K_TILE - 1) / K_TILE;
-        const auto copy = [&](int tile) {
-            x.begin(shared.x, tile, tile * K_TILE);
-            w.begin(shared.w, tile, tile * K_TILE);
-        };
-        for (int tile = 0; tile < DEPTH - 1; ++tile) {
+        const auto begin = [&](int tile) {
             if (tile < tiles) {
-                copy(tile);
+                x.begin(shared.x, tile, tile * K_TILE);
+                w.begin(shared.w, tile, tile * K_TILE);
             }
             cp_async_commit();
-        }
-#pragma unroll
-        for (int tile = 0; tile < LOOK_AHEAD; ++tile) {
-            w.look_ahead(tile * K_TILE);
-        }
+        };
+        const auto look_ahead = [&](int tile) { w.look_ahead(tile * K_TILE); };
+        begin_tiles<DEPTH - 1>(begin, look_ahead);
         Sums chunk = {};
         for (int tile = 0; tile < tiles; ++tile) {
             cp_async_wait<DEPTH - 2>();
             Panel<ROWS>& left = x.arrived(shared.x, tile);
             Panel<COLS>& right = w.arrived(shared.w, tile);
             __syncthreads(); // the tile has arrived for all, and all are done with the one before
-            if (tile + DEPTH - 1 < tiles) {
-                copy(tile + DEPTH - 1);
-            }
-            cp_async_commit();
-            w.look_ahead((tile + LOOK_AHEAD) * K_TILE);
+            begin(tile + DEPTH - 1);
+            look_ahead(tile + LOOK_AHEAD);
             multiply_panels<WARP_ROWS / 16, WARP_COLS / 16>(chunk, left, warp_row(), right, warp_col());
             if ((tile + 1) * K_TILE % K_CHUNK == 0) {
                 close_chunk(total, chunk);

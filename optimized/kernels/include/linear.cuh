@@ -173,30 +173,22 @@ DEVICE void store_chunk(Sums& sums, float (&chunk)[1][2][4]) {
 template <class WRow>
 DEVICE void sum_chunks(Ring& ring, Sums* sums, const FewX& x, WRow w_row, const WarpTiles& own) {
     FewW w(threadIdx.x % WARP_LANES, w_row);
-    const auto copy = [&](int i) {
-        x.begin(i, own.tile(i) * K_TILE);
-        w.begin(ring.w, i, own.tile(i) * K_TILE);
-    };
-    for (int i = 0; i < FEW_STAGES - 1; ++i) {
+    const auto begin = [&](int i) {
         if (own.has(i)) {
-            copy(i);
+            x.begin(i, own.tile(i) * K_TILE);
+            w.begin(ring.w, i, own.tile(i) * K_TILE);
         }
         cp_async_commit();
-    }
-#pragma unroll
-    for (int i = 0; i < LOOK_AHEAD; ++i) {
-        w.look_ahead(own.tile(i) * K_TILE);
-    }
+    };
+    const auto look_ahead = [&](int i) { w.look_ahead(own.tile(i) * K_TILE); };
+    begin_tiles<FEW_STAGES - 1>(begin, look_ahead);
     float chunk[1][2][4] = {}; // 16 × 16
     for (int i = 0; own.has(i); ++i) {
         cp_async_wait<FEW_STAGES - 2>();
         Panel<FEW_COLS>& few_w = w.arrived(ring.w, i);
         __syncwarp(); // the tile has arrived for all lanes, and all are done with the one before
-        if (own.has(i + FEW_STAGES - 1)) {
-            copy(i + FEW_STAGES - 1);
-        }
-        cp_async_commit();
-        w.look_ahead(own.tile(i + LOOK_AHEAD) * K_TILE);
+        begin(i + FEW_STAGES - 1);
+        look_ahead(i + LOOK_AHEAD);
 #pragma unroll
         for (int step = 0; step < K_TILE / K_STEP; ++step) {
             uint32 of_w[1][4]; // 16 × 16

@@ -36,20 +36,15 @@ struct WarpgroupTile : Tile<Weights, ROWS, COLS, DOWN, ACROSS, DEPTH, 3> {
         const typename Base::XPanels x(threadIdx.x, x_row);
         typename Base::WPanels w(threadIdx.x, w_row);
         const int tiles = (k + K_TILE - 1) / K_TILE;
-        const auto copy = [&](int tile) {
-            x.begin(shared.x, tile, tile * K_TILE);
-            w.begin(shared.w, tile, tile * K_TILE);
-        };
-        for (int tile = 0; tile < AHEAD; ++tile) {
+        const auto begin = [&](int tile) {
             if (tile < tiles) {
-                copy(tile);
+                x.begin(shared.x, tile, tile * K_TILE);
+                w.begin(shared.w, tile, tile * K_TILE);
             }
             cp_async_commit();
-        }
-#pragma unroll
-        for (int tile = 0; tile < LOOK_AHEAD; ++tile) {
-            w.look_ahead(tile * K_TILE);
-        }
+        };
+        const auto look_ahead = [&](int tile) { w.look_ahead(tile * K_TILE); };
+        begin_tiles<AHEAD>(begin, look_ahead);
         Sums chunk = {};
         for (int first = 0; first < tiles; first += CHUNK_TILES) {
             const int end = min(first + CHUNK_TILES, tiles);
@@ -60,11 +55,8 @@ struct WarpgroupTile : Tile<Weights, ROWS, COLS, DOWN, ACROSS, DEPTH, 3> {
                 fence_for_warpgroups();
                 __syncthreads(); // the tile has arrived for all, and all are done with the one two before
                 begin_product(chunk, left, right);
-                if (tile + AHEAD < tiles) {
-                    copy(tile + AHEAD);
-                }
-                cp_async_commit();
-                w.look_ahead((tile + LOOK_AHEAD) * K_TILE);
+                begin(tile + AHEAD);
+                look_ahead(tile + LOOK_AHEAD);
                 warpgroup_wait<1>(); // the tile before is multiplied
             }
             warpgroup_finish(chunk);

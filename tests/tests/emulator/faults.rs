@@ -129,13 +129,9 @@ fn vectors_that_begin_in_the_middle() {
 #[test]
 fn a_missing_barrier_before_a_stage_is_used_again() {
     let from = "            __syncthreads(); // the tile has arrived for all, and all are done with the one before
-            if (tile + DEPTH - 1 < tiles) {
-                copy(tile + DEPTH - 1);
-            }
+            begin(tile + DEPTH - 1);
 ";
-    let to = "            if (tile + DEPTH - 1 < tiles) {
-                copy(tile + DEPTH - 1);
-            }
+    let to = "            begin(tile + DEPTH - 1);
             __syncthreads();
 ";
     let copy = ("gemm.cuh", "cp_async16(panel.vector(row, index), source.values + (bytes == 0 ? 0 : k), bytes);");

@@ -75,13 +75,9 @@ fn a_missing_wait_is_exposed() {
 #[test]
 fn a_missing_barrier_before_a_stage_is_used_again_is_exposed() {
     let from = "            __syncthreads(); // the tile has arrived for all, and all are done with the one before
-            if (tile + DEPTH - 1 < tiles) {
-                copy(tile + DEPTH - 1);
-            }
+            begin(tile + DEPTH - 1);
 ";
-    let to = "            if (tile + DEPTH - 1 < tiles) {
-                copy(tile + DEPTH - 1);
-            }
+    let to = "            begin(tile + DEPTH - 1);
             __syncthreads();
 ";
     assert_ne!(exposing(&LINEAR_64_F32, "gemm.cuh", from, to), []);
