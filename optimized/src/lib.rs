@@ -24,6 +24,7 @@ pub mod ops;
 pub mod report;
 pub mod shared_memory;
 pub mod tensor;
+pub mod tiles;
 pub mod timing;
 pub mod tuning;
 pub mod weight;

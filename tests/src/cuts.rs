@@ -1,9 +1,8 @@
 //! How products may be cut on a device: by warpgroups where it has them.
 
 use optimized::device::Gpu;
-use optimized::ops::dense_ffn::DenseTiles;
 use optimized::ops::linear::Tiling;
-use optimized::ops::moe::Tiles;
+use optimized::tiles::Tiles;
 
 fn on<T, const N: usize>(gpu: &Gpu, everywhere: [T; N], warpgroups: T) -> impl Iterator<Item = T> {
     everywhere.into_iter().chain(gpu.has_warpgroups().then_some(warpgroups))
@@ -15,12 +14,7 @@ pub fn tilings(gpu: &Gpu, n: usize) -> impl Iterator<Item = Tiling> {
     all.filter(move |&tiling| tiling != Tiling::FewRows || n <= 16)
 }
 
-/// Those of experts.
+/// Those of experts, and of a dense network.
 pub fn tiles(gpu: &Gpu) -> impl Iterator<Item = Tiles> {
     on(gpu, [Tiles::Few, Tiles::Many], Tiles::Warpgroups)
-}
-
-/// Those of a dense network.
-pub fn dense_tiles(gpu: &Gpu) -> impl Iterator<Item = DenseTiles> {
-    on(gpu, [DenseTiles::Few, DenseTiles::Many], DenseTiles::Warpgroups)
 }

@@ -11,11 +11,11 @@ use optimized::ops::add_rms_norm::add_rms_norm;
 use optimized::ops::all_reduce::{all_reduce, all_reduce_f32};
 use optimized::ops::attention::{Cut, attention_cut};
 use optimized::ops::block_sparse_attention::{Chosen, block_sparse_attention_cut};
-use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
+use optimized::ops::dense_ffn::{DenseFfn, dense_ffn_tiled};
 use optimized::ops::embedding::embedding;
 use optimized::ops::indexer::indexer;
 use optimized::ops::linear::{Output, Tiling, linear_tiled};
-use optimized::ops::moe::{Experts, Shared, Tiles, moe_tiled};
+use optimized::ops::moe::{Experts, Shared, moe_tiled};
 use optimized::ops::mtp::{Norms, mtp};
 use optimized::ops::qk_norm_rope::{
     IndexHeads, KeysValues, Squares, Weights, qk_norm_rope, qk_norm_rope_per_head, qk_norm_rope_sharded, squares,
@@ -25,6 +25,7 @@ use optimized::ops::router::{Routed, Tokens, router_cut};
 use optimized::ops::sampling::argmax;
 use optimized::ops::{Activation, HeadLayout};
 use optimized::tensor::{Element, Matrix};
+use optimized::tiles::Tiles;
 use optimized::weight::WeightMatrix;
 use reference::config::Blocks;
 use reference::semantics::{MsaSelect, NormWeight};
@@ -38,15 +39,6 @@ const EPS: f32 = 1e-6;
 struct Exercise<'a> {
     gpu: &'a Gpu,
     bits: Vec<u64>,
-}
-
-/// The tilings that are launched from a kernel.
-fn tilings_of(kernel: &Kernel) -> &'static [Tiling] {
-    match kernel.constant("TILE_ROWS") {
-        64 => &[Tiling::Small, Tiling::FewRows],
-        _ if kernel.is_of_warpgroups() => &[Tiling::Warpgroups],
-        _ => &[Tiling::Large],
-    }
 }
 
 /// Launches all entries of a kernel; the bits of what they compute.
@@ -167,7 +159,7 @@ impl Exercise<'_> {
     /// More tiles of k than stages, and a second chunk.
     fn linear<T: Output + Bits>(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let (x, w) = (self.values(1, (13, 600))?, self.weight(kernel, 2, (150, 600))?);
-        for tiling in tilings_of(kernel) {
+        for tiling in Tiling::of_kernel(kernel) {
             let y = linear_tiled::<T>(self.gpu, *tiling, &x, &w)?;
             self.keep(&y)?;
         }
@@ -314,11 +306,7 @@ impl Exercise<'_> {
             count: EXPERTS,
             activation: Activation::Swiglu,
         };
-        let tiles = match kernel.constant("TILE_ROWS") {
-            16 => Tiles::Few,
-            _ if kernel.is_of_warpgroups() => Tiles::Warpgroups,
-            _ => Tiles::Many,
-        };
+        let tiles = Tiles::of(kernel);
         let output = self.values(5, (TOKENS, WIDTH))?;
         let shared = Some(Shared { output: &output, scale: 2.0 });
         let fed = moe_tiled(self.gpu, tiles, &self.values(4, (TOKENS, WIDTH))?, &routed, &experts, shared)?;
@@ -351,12 +339,7 @@ impl Exercise<'_> {
     /// More tiles of k than stages, more tiles of both widths than one.
     fn dense_ffn(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let ffn = DenseFfn { gate_up: self.weight(kernel, 1, (300, 350))?, down: self.weight(kernel, 2, (350, 150))? };
-        let tiles = match kernel.constant("TILE_ROWS") {
-            16 => DenseTiles::Few,
-            _ if kernel.is_of_warpgroups() => DenseTiles::Warpgroups,
-            _ => DenseTiles::Many,
-        };
-        let fed = dense_ffn_tiled(self.gpu, tiles, &self.values(3, (70, 350))?, &ffn, Activation::Swiglu)?;
+        let fed = dense_ffn_tiled(self.gpu, Tiles::of(kernel), &self.values(3, (70, 350))?, &ffn, Activation::Swiglu)?;
         self.keep(&fed.hidden)?;
         self.keep(&fed.output)
     }

@@ -14,10 +14,17 @@ use crate::kernel::table::{
     DENSE_FFN_16, DENSE_FFN_16_E4M3, DENSE_FFN_64, DENSE_FFN_64_E4M3, DENSE_FFN_WARPGROUPS, DENSE_FFN_WARPGROUPS_E4M3,
 };
 use crate::tensor::Matrix;
+use crate::tiles::Tiles;
 use crate::weight::{WeightMatrix, WeightView};
 
 /// From so many rows on, tiles of 64 rows are fuller than a quarter.
 const ROWS_FOR_64: usize = 17;
+/// Of each of [`Tiles`], of weights in bf16 and in E4M3.
+const KERNELS: [[Kernel; 2]; 3] = [
+    [DENSE_FFN_16, DENSE_FFN_16_E4M3],
+    [DENSE_FFN_64, DENSE_FFN_64_E4M3],
+    [DENSE_FFN_WARPGROUPS, DENSE_FFN_WARPGROUPS_E4M3],
+];
 
 /// The weights of a feed-forward network.
 #[derive(Debug)]
@@ -37,53 +44,18 @@ pub struct DenseFed {
     pub output: Matrix<bf16>,
 }
 
-/// How the rows of x are cut into tiles. All give the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DenseTiles {
-    /// Of 16 rows.
-    Few,
-    /// Of 64 rows.
-    Many,
-    /// The same, by warpgroups: on Hopper only.
-    Warpgroups,
-}
-
-impl DenseTiles {
-    /// The one that suits n rows.
-    pub fn of(n: usize) -> Self {
-        if n >= ROWS_FOR_64 { Self::Many } else { Self::Few }
-    }
-
-    /// The same, but on warpgroups where the device has them.
-    #[must_use]
-    pub fn on(self, gpu: &Gpu) -> Self {
-        if self == Self::Many && gpu.has_warpgroups() { Self::Warpgroups } else { self }
-    }
-
-    fn kernel(self, weights: WeightView<'_>) -> Kernel {
-        match (self, weights) {
-            (Self::Few, WeightView::Bf16(_)) => DENSE_FFN_16,
-            (Self::Few, WeightView::Quantized(_)) => DENSE_FFN_16_E4M3,
-            (Self::Many, WeightView::Bf16(_)) => DENSE_FFN_64,
-            (Self::Many, WeightView::Quantized(_)) => DENSE_FFN_64_E4M3,
-            (Self::Warpgroups, WeightView::Bf16(_)) => DENSE_FFN_WARPGROUPS,
-            (Self::Warpgroups, WeightView::Quantized(_)) => DENSE_FFN_WARPGROUPS_E4M3,
-        }
-    }
-}
-
 /// y of x \[n, d\].
 ///
 /// C1 and on: those of the parts. K1: w₁ and w₃ have as many rows as w₂ columns. K2: w₂ gives what is as wide as x, and sizes are
-/// below 2³¹. K5: a block has room. K6: a Hopper GPU for [`DenseTiles::Warpgroups`].
+/// below 2³¹. K5: a block has room. K6: a Hopper GPU for [`Tiles::Warpgroups`].
 pub fn dense_ffn(gpu: &Gpu, x: &Matrix<bf16>, ffn: &DenseFfn, activation: Activation) -> Result<DenseFed, Error> {
-    dense_ffn_tiled(gpu, DenseTiles::of(x.dim().0).on(gpu), x, ffn, activation)
+    dense_ffn_tiled(gpu, Tiles::suiting(gpu, x.dim().0 >= ROWS_FOR_64), x, ffn, activation)
 }
 
 /// The same, in tiles of the caller's choice.
 pub fn dense_ffn_tiled(
     gpu: &Gpu,
-    tiles: DenseTiles,
+    tiles: Tiles,
     x: &Matrix<bf16>,
     ffn: &DenseFfn,
     activation: Activation,
@@ -100,7 +72,7 @@ pub fn dense_ffn_tiled(
     for (argument, (quantity, value)) in arguments.iter_mut().zip(sizes) {
         *argument = dimension("dense_ffn K2", quantity, value)?;
     }
-    let kernel = gpu.launched(&tiles.kernel(gate_up));
+    let kernel = gpu.launched(tiles.kernel(&KERNELS, gate_up));
     gpu.require_warpgroups("dense_ffn K6", &kernel)?;
     let (tile_rows, tile_cols) = (kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS"));
     let grid = Grid {

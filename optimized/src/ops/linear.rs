@@ -87,6 +87,15 @@ impl Tiling {
         }
     }
 
+    /// Those that are launched from a kernel.
+    pub fn of_kernel(kernel: &Kernel) -> &'static [Self] {
+        match kernel.constant("TILE_ROWS") {
+            64 => &[Self::Small, Self::FewRows],
+            _ if kernel.is_of_warpgroups() => &[Self::Warpgroups],
+            _ => &[Self::Large],
+        }
+    }
+
     /// The one that suits x and w, and has room on the device.
     pub(super) fn suiting(gpu: &Gpu, kernels: &Kernels, x: &Matrix<bf16>, w: WeightView<'_>) -> Self {
         let ((n, k), m) = (x.dim(), w.dim().0);
@@ -227,7 +236,8 @@ pub fn tile_bytes(kernel: &Kernel) -> u32 {
     panels_bytes(kernel, kernel.constant("STAGES"), [kernel.constant("TILE_ROWS"), kernel.constant("TILE_COLS")])
 }
 
-/// So many panels of rows of x, and of w: these in bf16, or in bytes and two more in bf16, for warpgroups three.
+/// So many panels of rows of x, and of w: these in bf16, or in bytes and as many more in bf16 as take turns (`TURNS` of gemm.cuh and
+/// warpgroup.cuh).
 fn panels_bytes(kernel: &Kernel, stages: u32, [rows, cols]: [u32; 2]) -> u32 {
     let turns = if kernel.is_of_warpgroups() { 3 } else { 2 };
     let is_quantized = kernel.constant("WEIGHTS") == 8;

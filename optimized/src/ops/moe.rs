@@ -14,12 +14,15 @@ use crate::kernel::Kernel;
 use crate::kernel::stated::VECTOR;
 use crate::kernel::table::{MOE_16, MOE_16_E4M3, MOE_64, MOE_64_E4M3, MOE_WARPGROUPS, MOE_WARPGROUPS_E4M3};
 use crate::tensor::Matrix;
+use crate::tiles::Tiles;
 use crate::weight::{WeightMatrix, WeightView};
 
 /// Integers of a tile's entry.
 const TILE_ENTRY: usize = 4;
 /// From so many rows an expert, on average, tiles of 64 rows are fuller than a quarter.
 const ROWS_FOR_64: usize = 16;
+/// Of each of [`Tiles`], of weights in bf16 and in E4M3.
+const KERNELS: [[Kernel; 2]; 3] = [[MOE_16, MOE_16_E4M3], [MOE_64, MOE_64_E4M3], [MOE_WARPGROUPS, MOE_WARPGROUPS_E4M3]];
 
 /// The weights of a layer's experts, or of a rank's.
 #[derive(Debug)]
@@ -58,41 +61,6 @@ pub struct Shared<'a> {
     pub scale: f32,
 }
 
-/// How the rows of an expert are cut into tiles. All give the same bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tiles {
-    /// Of 16 rows.
-    Few,
-    /// Of 64 rows.
-    Many,
-    /// The same, by warpgroups: on Hopper only.
-    Warpgroups,
-}
-
-impl Tiles {
-    /// The one that suits so many choices of so many experts.
-    pub fn of(choices: usize, experts: usize) -> Self {
-        if choices >= ROWS_FOR_64 * experts { Self::Many } else { Self::Few }
-    }
-
-    /// The same, but on warpgroups where the device has them.
-    #[must_use]
-    pub fn on(self, gpu: &Gpu) -> Self {
-        if self == Self::Many && gpu.has_warpgroups() { Self::Warpgroups } else { self }
-    }
-
-    fn kernel(self, weights: WeightView<'_>) -> Kernel {
-        match (self, weights) {
-            (Self::Few, WeightView::Bf16(_)) => MOE_16,
-            (Self::Few, WeightView::Quantized(_)) => MOE_16_E4M3,
-            (Self::Many, WeightView::Bf16(_)) => MOE_64,
-            (Self::Many, WeightView::Quantized(_)) => MOE_64_E4M3,
-            (Self::Warpgroups, WeightView::Bf16(_)) => MOE_WARPGROUPS,
-            (Self::Warpgroups, WeightView::Quantized(_)) => MOE_WARPGROUPS_E4M3,
-        }
-    }
-}
-
 /// y of x \[n, H\], the router's choice and the experts; and z, if there is an expert that all share. What experts say that are on
 /// other ranks is 0.
 ///
@@ -107,7 +75,8 @@ pub fn moe(
     shared: Option<Shared<'_>>,
 ) -> Result<Fed, Error> {
     let (n, k) = routed.chosen.dim();
-    moe_tiled(gpu, Tiles::of(n * k, experts.count).on(gpu), x, routed, experts, shared)
+    let tiles = Tiles::suiting(gpu, n * k >= ROWS_FOR_64 * experts.count);
+    moe_tiled(gpu, tiles, x, routed, experts, shared)
 }
 
 /// The same, in tiles of the caller's choice.
@@ -136,8 +105,8 @@ pub fn moe_tiled(
         p.check((n, h), output.dim())?;
     }
 
-    let launch = Launch { gpu, kernel: gpu.launched(&tiles.kernel(gate_up)), k: dimension("moe K3", "k", k)? };
-    let of_down = Launch { kernel: gpu.launched(&tiles.kernel(down)), ..launch };
+    let launch = Launch { gpu, kernel: gpu.launched(tiles.kernel(&KERNELS, gate_up)), k: dimension("moe K3", "k", k)? };
+    let of_down = Launch { kernel: gpu.launched(tiles.kernel(&KERNELS, down)), ..launch };
     let [own, other] = [launch, of_down].map(|launch| launch.kernel.constant("TILE_ROWS") as usize);
     require(own == other, "moe K6", "rows of a tile of w2", other, format!("those of a tile of w1 and w3, {own}"))?;
     gpu.require_warpgroups("moe K10", &launch.kernel)?;

@@ -5,6 +5,7 @@ use optimized::kernel::Kernel;
 use optimized::ops::HeadLayout;
 use optimized::ops::gelu::gelu;
 use optimized::ops::layer_norm::layer_norm;
+use optimized::ops::linear::Tiling;
 use optimized::ops::linear_bias::linear_bias_tiled;
 use optimized::ops::masked_scatter::masked_scatter;
 use optimized::ops::patch_embedding::rounded;
@@ -14,7 +15,7 @@ use optimized::ops::vision_attention::vision_attention;
 use reference::ops::rope::Rope;
 use reference::semantics::Gelu;
 
-use super::{EPS, Exercise, tilings_of};
+use super::{EPS, Exercise};
 
 impl Exercise<'_> {
     /// A bit more than a vector for each thread.
@@ -39,7 +40,7 @@ impl Exercise<'_> {
     /// As [`Exercise::linear`].
     pub(super) fn linear_bias(&mut self, kernel: &Kernel) -> Result<(), Error> {
         let (x, w, b) = (self.values(1, (13, 600))?, self.values(2, (150, 600))?, self.values(3, (1, 150))?);
-        for tiling in tilings_of(kernel) {
+        for tiling in Tiling::of_kernel(kernel) {
             let y = linear_bias_tiled(self.gpu, *tiling, &x, &w, &b)?;
             self.keep(&y)?;
         }

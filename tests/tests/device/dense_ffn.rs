@@ -4,10 +4,11 @@ use half::bf16;
 use ndarray::{Array2, ArrayView2, Axis, s};
 use optimized::device::Gpu;
 use optimized::ops;
-use optimized::ops::dense_ffn::{DenseFfn, DenseTiles, dense_ffn_tiled};
+use optimized::ops::dense_ffn::{DenseFfn, dense_ffn_tiled};
 use optimized::ops::moe::{Experts, moe};
 use optimized::ops::router::Routed;
 use optimized::tensor::Matrix;
+use optimized::tiles::Tiles;
 use proptest::prelude::*;
 use reference::config::Coefficients;
 use reference::ops::dense_ffn::Activation;
@@ -15,7 +16,7 @@ use reference::ops::linear::{Linear, linear};
 use reference::semantics::{GateClamp, Semantics};
 use reference::{RoundingContract, Storage, Tracked, matrix};
 use tests::bounds::{assert_within, wide};
-use tests::cuts::dense_tiles;
+use tests::cuts::tiles;
 use tests::device::devices;
 use tests::quantized::{SCHEMES, in_bf16, stored, weight};
 use tests::values::activations;
@@ -60,7 +61,7 @@ impl Case {
 }
 
 /// Activation and output, whose padding is zero.
-fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Array2<bf16>; 2] {
+fn run(gpu: &Gpu, tiles: Tiles, case: Case, x: ArrayView2<'_, bf16>) -> [Array2<bf16>; 2] {
     let [_, gate_up, down] = case.inputs();
     let upload = |matrix: ArrayView2<'_, bf16>| gpu.upload(matrix).expect("memory");
     let ffn = DenseFfn { gate_up: upload(gate_up.view()).into(), down: upload(down.view()).into() };
@@ -68,7 +69,7 @@ fn run(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>) -> [Ar
 }
 
 /// The same of weights as they are stored.
-fn run_stored(gpu: &Gpu, tiles: DenseTiles, case: Case, x: ArrayView2<'_, bf16>, ffn: &DenseFfn) -> [Array2<bf16>; 2] {
+fn run_stored(gpu: &Gpu, tiles: Tiles, case: Case, x: ArrayView2<'_, bf16>, ffn: &DenseFfn) -> [Array2<bf16>; 2] {
     let x = gpu.upload(x).expect("memory");
     let fed =
         dense_ffn_tiled(gpu, tiles, &x, ffn, case.activation_of_device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
@@ -102,7 +103,7 @@ proptest! {
         let want = case.activation(&RoundingContract::IDEAL).of(g.view(), u.view()).expect("shapes fit");
         let error = case.activation(&contract).bound(&g, &u, &want);
         for gpu in devices() {
-            for tiles in dense_tiles(&gpu) {
+            for tiles in tiles(&gpu) {
                 let [hidden, output] = run(&gpu, tiles, case, x.view());
                 assert_within(&wide(&hidden), &want, &error, &format!("{} {tiles:?} {case:?} hidden", gpu.name()));
                 let (a, w) = (Tracked::exact(wide(&hidden)), stored(down.view()));
@@ -131,7 +132,7 @@ proptest! {
             let (gate_up, down) = (upload(&gate_up).into(), upload(&down).into());
             let experts = Experts { gate_up, down, first: 0, count: 1, activation };
             let fed = moe(&gpu, &upload(&x), &routed, &experts, None).expect("shapes fit");
-            let [hidden, output] = run(&gpu, DenseTiles::of(case.n), case, x.view());
+            let [hidden, output] = run(&gpu, Tiles::Few, case, x.view());
             let bits = |x: &Array2<bf16>| x.mapv(bf16::to_bits);
             prop_assert_eq!(bits(&gpu.download(&fed.hidden).expect("memory")), bits(&hidden));
             prop_assert_eq!(bits(&gpu.download(&fed.sum).expect("memory")), bits(&output));
@@ -145,8 +146,8 @@ proptest! {
         let [x, ..] = case.inputs();
         let bits = |x: ArrayView2<'_, bf16>| x.mapv(bf16::to_bits);
         for gpu in devices() {
-            let [_, whole] = run(&gpu, DenseTiles::Many, case, x.view());
-            let [_, part] = run(&gpu, DenseTiles::Few, case, x.slice(s![first.., ..]));
+            let [_, whole] = run(&gpu, Tiles::Many, case, x.view());
+            let [_, part] = run(&gpu, Tiles::Few, case, x.slice(s![first.., ..]));
             prop_assert_eq!(bits(part.view()), bits(whole.slice(s![first.., ..])));
         }
     }
@@ -164,7 +165,7 @@ fn quantized_weights_give_the_bits_of_those_in_bf16() {
             let upload = |parts: &[matrix::Matrix<'_>]| gpu.upload(in_bf16(parts).view()).expect("memory").into();
             let plain = DenseFfn { gate_up: upload(&gate_up), down: upload(&down) };
             let quantized = DenseFfn { gate_up: stored(&gpu, &gate_up).into(), down: stored(&gpu, &down).into() };
-            for tiles in dense_tiles(&gpu) {
+            for tiles in tiles(&gpu) {
                 let of = |ffn| run_stored(&gpu, tiles, case, x.view(), ffn).map(|y| y.mapv(bf16::to_bits));
                 assert_eq!(of(&quantized), of(&plain), "{} {tiles:?} {scheme:?}", gpu.name());
             }
@@ -186,7 +187,7 @@ fn what_is_beyond_the_limit() {
         let down = Array2::from_elem((1, pairs), bf16::ZERO);
         let ffn = DenseFfn { gate_up: upload(&gate_up).into(), down: upload(&down).into() };
         let activation = ops::Activation::SwigluOai(M3, GateClamp::Upper);
-        let fed = dense_ffn_tiled(&gpu, DenseTiles::Few, &upload(&x), &ffn, activation).expect("shapes fit");
+        let fed = dense_ffn_tiled(&gpu, Tiles::Few, &upload(&x), &ffn, activation).expect("shapes fit");
         let hidden = gpu.download(&fed.hidden).expect("memory");
         for i in 0..pairs {
             let (g, u) = (f64::from(gate(i)), f64::from(up(i)));
@@ -211,7 +212,7 @@ fn c1_projections_of_another_width() {
     for gpu in devices() {
         let zeros = |dim| gpu.zeros::<bf16>(dim).expect("memory");
         let ffn = DenseFfn { gate_up: zeros((6, 5)).into(), down: zeros((5, 4)).into() };
-        let error = dense_ffn_tiled(&gpu, DenseTiles::Few, &zeros((2, 5)), &ffn, ops::Activation::Swiglu);
+        let error = dense_ffn_tiled(&gpu, Tiles::Few, &zeros((2, 5)), &ffn, ops::Activation::Swiglu);
         assert_eq!(error.expect_err("3 of 4").to_string(), "dense_ffn K1: rows(w1, w3) = 6, expected 2·m = 8");
     }
 }

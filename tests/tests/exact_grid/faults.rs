@@ -9,7 +9,7 @@ use optimized::kernel::table::{
 use optimized::kernel::{Kernel, Sources};
 use optimized::ops::attention::Cut;
 use optimized::ops::linear::Tiling;
-use optimized::ops::moe::Tiles;
+use optimized::tiles::Tiles;
 use rayon::prelude::*;
 use tests::device::emulated;
 

@@ -1,13 +1,15 @@
 //! Options of what is measured: whose sizes, how many tokens, on which device.
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fixtures::convert::types::Types;
 use optimized::device::{DeviceChoice, Gpu};
 use optimized::emulated::Form;
 use optimized::timing::Repeats;
 use reference::config::Config;
+use strum::VariantNames;
 
 use crate::bench::operators::Step;
-use crate::bench::weights::Weights;
 use crate::failure::Failure;
 use crate::session::backend::device;
 use crate::session::model::configuration;
@@ -25,10 +27,10 @@ pub struct Sizes {
     /// Tokens of the sequence, the new ones among them.
     #[arg(long, value_name = "TOKENS", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     pub context: u32,
-    /// How the weights of layers are stored: bf16, fp8 as M2.7 is released (E4M3 in blocks of 128 × 128), or mxfp8 as M3 is. Embedding,
-    /// head and router are not quantized.
-    #[arg(long, value_enum, default_value_t)]
-    pub weights: Weights,
+    /// How the weights of layers are stored: in bf16, in fp8 as M2.7 is released (E4M3 in blocks of 128×128 with f32 scales), or in
+    /// mxfp8 as M3 is (of 1×32 with powers of two). Embedding, head and router are not quantized.
+    #[arg(long, default_value_t = Types::Bf16, value_parser = types())]
+    pub weights: Types,
     /// Divide the vocabulary, the experts, the experts chosen and the networks' widths by this, for a quick look; the
     /// figures are those of the smaller model, and say so.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -47,6 +49,11 @@ pub struct Timing {
     /// On a GPU: replays before these.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub warm_ups: u32,
+}
+
+/// Types by their names.
+fn types() -> impl TypedValueParser<Value = Types> {
+    PossibleValuesParser::new(Types::VARIANTS).map(|name| name.parse().expect("one of the names"))
 }
 
 /// Times that the work is in a graph.
@@ -79,9 +86,8 @@ impl Sizes {
     /// What is measured, in words.
     pub fn title(&self) -> String {
         let stored = match self.weights {
-            Weights::Bf16 => "",
-            Weights::Fp8 => ", weights in FP8",
-            Weights::Mxfp8 => ", weights in MXFP8",
+            Types::Bf16 => String::new(),
+            quantized => format!(", weights in {quantized}"),
         };
         let shrunk = match self.shrink {
             1 => String::new(),

@@ -4,11 +4,12 @@ use half::bf16;
 use ndarray::{Array2, Axis, s};
 use optimized::device::Gpu;
 use optimized::kernel::Kernel;
-use optimized::ops::dense_ffn::{self as dense, DenseTiles, dense_ffn_tiled};
+use optimized::ops::dense_ffn::{self as dense, dense_ffn_tiled};
 use optimized::ops::linear::{Tiling, linear_tiled};
-use optimized::ops::moe::{Experts, Tiles, moe_tiled};
+use optimized::ops::moe::{Experts, moe_tiled};
 use optimized::ops::{Activation as OnDevice, router as device};
 use optimized::tensor::Matrix;
+use optimized::tiles::Tiles;
 use reference::ops::dense_ffn::{Activation, DenseFfn};
 use reference::ops::linear::Linear;
 use reference::ops::moe::{Moe, rows_of};
@@ -20,7 +21,7 @@ use super::twin::{Draw, NoTrial, Trial, contract, size, stored, wide};
 
 /// More chunks than one, and more tiles of k than a ring has stages.
 const LONG: usize = 600;
-/// Rows from which a tile is one of few.
+/// Rows that are few.
 const FEW: usize = 16;
 
 const RELEASED: Semantics = Semantics::RELEASED;
@@ -35,15 +36,14 @@ pub(super) fn linear(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Ke
     let (x, w) = (draw.values((n, LONG)), draw.values((m, LONG)));
     let twin = twin_linear::linear(&Linear::under(&contract()), wide(&x).view(), &stored(&w))?;
     let w = gpu.upload(w.view())?;
-    let run = |tiling, rows: usize| -> Result<Trial, NoTrial> {
+    let mut trial = Trial { got: Vec::new(), twin: Vec::new() };
+    for &tiling in Tiling::of_kernel(kernel) {
+        let rows = if tiling == Tiling::FewRows { FEW.min(n) } else { n };
         let x = gpu.upload(x.slice(s![..rows, ..]))?;
         let y: Array2<bf16> = gpu.download(&linear_tiled(gpu, tiling, &x, &w)?)?;
-        Ok(Trial::of(&y, &twin.slice(s![..rows, ..]).to_owned()))
-    };
-    if size(kernel, "TILE_ROWS") == 128 {
-        return run(if kernel.is_of_warpgroups() { Tiling::Warpgroups } else { Tiling::Large }, n);
+        trial = trial.and(Trial::of(&y, &twin.slice(s![..rows, ..]).to_owned()));
     }
-    Ok(run(Tiling::Small, n)?.and(run(Tiling::FewRows, FEW.min(n))?))
+    Ok(trial)
 }
 
 /// Gate, up and down of a network of some widths.
@@ -69,17 +69,12 @@ fn fed(x: &Array2<f32>, [gate, up, down]: &[Array2<bf16>; 3]) -> Result<Array2<f
 pub(super) fn dense_ffn(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kernel)) -> Result<Trial, NoTrial> {
     let (n, m) = beyond_a_tile(variant);
     let (x, weights) = (draw.values((n, LONG)), network(&mut draw, LONG, m));
-    let tiles = match size(kernel, "TILE_ROWS") {
-        FEW => DenseTiles::Few,
-        _ if kernel.is_of_warpgroups() => DenseTiles::Warpgroups,
-        _ => DenseTiles::Many,
-    };
     let [gate, up, down] = &weights;
     let on_device = dense::DenseFfn {
         gate_up: gpu.upload(stacked(&[gate, up]).view())?.into(),
         down: gpu.upload(down.view())?.into(),
     };
-    let got = dense_ffn_tiled(gpu, tiles, &gpu.upload(x.view())?, &on_device, OnDevice::Swiglu)?;
+    let got = dense_ffn_tiled(gpu, Tiles::of(kernel), &gpu.upload(x.view())?, &on_device, OnDevice::Swiglu)?;
     Ok(Trial::of(&gpu.download(&got.output)?, &fed(&wide(&x), &weights)?))
 }
 
@@ -108,12 +103,7 @@ pub(super) fn moe(gpu: &Gpu, mut draw: Draw, (kernel, variant): (&Kernel, &Kerne
         chosen: gpu.upload(chosen.mapv(|e: usize| i32::try_from(e).expect("small")).view())?,
         weights: gpu.upload(shares.view())?,
     };
-    let tiles = match size(kernel, "TILE_ROWS") {
-        FEW => Tiles::Few,
-        _ if kernel.is_of_warpgroups() => Tiles::Warpgroups,
-        _ => Tiles::Many,
-    };
-    let got = moe_tiled(gpu, tiles, &gpu.upload(x.view())?, &routed, &experts, None)?;
+    let got = moe_tiled(gpu, Tiles::of(kernel), &gpu.upload(x.view())?, &routed, &experts, None)?;
 
     let mut outputs = Array2::zeros((2 * n, LONG));
     for (expert, weights) in weights.iter().enumerate() {
