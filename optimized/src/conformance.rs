@@ -113,10 +113,9 @@ pub fn given(gpu: &Gpu) -> Result<Vec<Given>, Error> {
     all.push(copies(gpu)?);
     all.push(atomics(gpu)?);
     all.push(rounding(gpu)?);
-    let capability = gpu.limits()?.capability;
     for (name, entry, format, from) in FORMATS {
         let of = Products { entry, blocks: PRODUCTS, threads: 32, dim: (TILE, TILE) };
-        for (kind, what) in KINDS.into_iter().filter(|_| capability >= from) {
+        for (kind, what) in KINDS.into_iter().filter(|_| gpu.capability() >= from) {
             all.push(named(&format!("mma {name}, {what}"), products(gpu, &of, format, kind)?));
         }
     }

@@ -123,6 +123,11 @@ impl Gpu {
         self.shared_bytes
     }
 
+    /// Its compute capability.
+    pub fn capability(&self) -> (i32, i32) {
+        self.capability
+    }
+
     /// Whether its warpgroups multiply, as Hopper's do.
     pub fn has_warpgroups(&self) -> bool {
         self.capability == (9, 0) && (self.form.is_none() || emulated::tensor_cores() == TensorCores::Hopper)

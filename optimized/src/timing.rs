@@ -52,13 +52,12 @@ impl Gpu {
         };
         let transfers = 2.0 * f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?) * 1e3;
         let bits = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
-        let capability = context.compute_capability();
         Ok(Limits {
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             clock: f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?) * 1e3,
             bandwidth: transfers * f64::from(bits) / 8.0,
             cache_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
-            capability: self.outcome(capability, || "asking for the compute capability".to_owned())?,
+            capability: self.capability(),
         })
     }
 

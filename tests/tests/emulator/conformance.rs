@@ -1,14 +1,17 @@
 //! Each thing that kernels may use does what CUDA's documentation says. On a GPU, these are the first tests to run.
 
+use std::ops::AddAssign;
+
 use half::bf16;
-use ndarray::Array2;
+use ndarray::{Array2, s};
 use optimized::conformance;
 use optimized::device::Gpu;
 use optimized::kernel::Kernel;
 use optimized::kernel::instructions::INSTRUCTIONS;
 use optimized::tensor::Matrix;
+use reference::matrix::Encoding;
 use tests::device::{Argument, Grid, address, devices, launch};
-use tests::values::Draw;
+use tests::values::{Draw, whole_numbers};
 
 /// The kernels and their text.
 pub(crate) const SOURCE: (Kernel, &str) = (KERNEL, conformance::SOURCE);
@@ -143,6 +146,86 @@ fn what_instructions_give_is_told_bit_by_bit() {
         products("any bits").contains(&0x7fff_ffff)
             && products("subnormal products").iter().any(|bits| f32::from_bits(*bits).is_subnormal())
     );
+}
+
+/// Factors of one type, and an entry that adds their products: blocks of so many threads, rows and columns.
+struct Products {
+    entry: &'static str,
+    of: Encoding,
+    threads: u32,
+    dim: (usize, usize),
+}
+
+impl Products {
+    const BLOCKS: usize = 4;
+    /// Bytes of a row of a factor.
+    const ROW: usize = 32;
+
+    /// Whole numbers up to 15, of which sums of products are exact.
+    fn factor(&self, seed: u64, rows: usize) -> Array2<f64> {
+        let columns = Self::ROW / self.of.bytes_of(1).expect("one");
+        whole_numbers(seed, (Self::BLOCKS * rows, columns), 15).mapv(f64::from)
+    }
+
+    /// Its bits as the entries take them, two bytes an element.
+    fn words(&self, factor: &Array2<f64>) -> Array2<bf16> {
+        let bytes = self.of.narrow(factor.iter().copied());
+        let words = bytes.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]]));
+        Array2::from_shape_vec((factor.nrows(), Self::ROW / 2), words.collect()).expect("whole rows")
+    }
+
+    /// What the device adds to c, and what is right.
+    fn run(&self, gpu: &Gpu) -> [Array2<f64>; 2] {
+        let (a, b) = (self.factor(1, self.dim.0), self.factor(2, self.dim.1));
+        let sums = whole_numbers(3, (Self::BLOCKS * self.dim.0, self.dim.1), 100).mapv(f32::from);
+        let (c, mut want) = (gpu.upload(sums.view()).expect("memory"), sums.mapv(f64::from));
+        let block =
+            |factor: &Array2<f64>, rows: usize, i: usize| factor.slice(s![i * rows..(i + 1) * rows, ..]).to_owned();
+        for i in 0..Self::BLOCKS {
+            let product = block(&a, self.dim.0, i).dot(&block(&b, self.dim.1, i).t());
+            want.slice_mut(s![i * self.dim.0..(i + 1) * self.dim.0, ..]).add_assign(&product);
+        }
+        let [a, b] = [a, b].map(|factor| gpu.upload(self.words(&factor).view()).expect("memory"));
+        let grid = Grid { blocks: (4, 1), threads: self.threads, shared_bytes: 24 << 10 };
+        let arguments = [address(&a), address(&b), address(&c)].map(Argument::Address);
+        launch(gpu, &KERNEL, self.entry, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
+        [gpu.download(&c).expect("no fault").mapv(f64::from), want]
+    }
+}
+
+#[test]
+fn products_of_whole_numbers_are_exact() {
+    let of_warp = |entry, of| Products { entry, of, threads: 32, dim: (16, 16) };
+    for gpu in with_kernels() {
+        let of_ada = (gpu.capability() >= (8, 9)).then(|| of_warp("multiply_e4m3", Encoding::E4m3));
+        let of_warpgroup =
+            Products { entry: "multiply_by_warpgroup", of: Encoding::Bf16, threads: 128, dim: (64, 128) };
+        let of_hopper = gpu.has_warpgroups().then_some(of_warpgroup);
+        let everywhere = [of_warp("multiply", Encoding::Bf16), of_warp("multiply_f16", Encoding::F16)];
+        for products in everywhere.into_iter().chain(of_ada).chain(of_hopper) {
+            let [got, want] = products.run(&gpu);
+            assert_eq!(got, want, "{} on {}", products.entry, gpu.name());
+        }
+    }
+}
+
+/// As the reference reads them; what is no number stays none.
+#[test]
+fn e4m3_becomes_f32_in_pairs() {
+    let codes: Vec<u8> = (0..=255).collect();
+    let mut values = vec![0.0_f32; codes.len()];
+    Encoding::E4m3.widen(&codes, &mut values);
+    for gpu in with_kernels() {
+        let got = run(&gpu, "e4m3_pairs", ONE_WARP, (64, 8));
+        let got = got.to_shape((256, 2)).expect("as many");
+        for (code, got) in got.rows().into_iter().enumerate() {
+            let is_right = |(bits, want): (&i32, f32)| {
+                let got = f32::from_bits(bits.cast_unsigned());
+                got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
+            };
+            assert!(got.iter().zip([values[code], values[255 - code]]).all(is_right), "{code} on {}", gpu.name());
+        }
+    }
 }
 
 /// Register m of lane l holds columns 2(l%4) and 2(l%4)+1 of row l/4 of matrix m; transposed, rows and columns change
