@@ -1,5 +1,6 @@
 //! `tools/src/bench`: floors against those that are derived by hand, and each work, timed on the emulated device.
 
+use fixtures::convert::types::Types;
 use fixtures::synth::released::Released;
 use optimized::emulated::Form;
 use optimized::timing::{Limits, Repeats};
@@ -9,11 +10,10 @@ use tools::bench::floor::{Floor, Rates, Unit};
 use tools::bench::instructions::{Handed, differences};
 use tools::bench::measuring::{Asked, measured};
 use tools::bench::operators::{Chosen, Step, Work, all, chosen};
-use tools::bench::weights::Weights;
 use tools::report;
 use tools::session::model::configuration;
 
-const DECODE: Step = Step { tokens: 1, context: 8192, weights: Weights::Bf16 };
+const DECODE: Step = Step { tokens: 1, context: 8192, weights: Types::Bf16 };
 
 fn config(model: &str) -> Config {
     let released = Released::named(model).expect("it is released");
@@ -56,11 +56,11 @@ fn floors_of_decoding_are_those_derived_by_hand() {
     // 7.8 µs by bandwidth, and a prompt's attention by operations: 206.16 GFLOP, 261 µs.
     let attention = floor(&m2, "experts.attention", DECODE);
     assert!((attention.microseconds(&Rates::H200) - 7.81).abs() < 0.01);
-    let prompt = floor(&m2, "experts.attention", Step { tokens: 4096, context: 4096, weights: Weights::Bf16 });
+    let prompt = floor(&m2, "experts.attention", Step { tokens: 4096, context: 4096, weights: Types::Bf16 });
     assert!(
         (prompt.operations / 206.16e9 - 1.0).abs() < 1e-3 && (prompt.microseconds(&Rates::H200) - 261.0).abs() < 0.1
     );
-    let router = floor(&m2, "experts.router", Step { tokens: 64, context: 8192, weights: Weights::Bf16 });
+    let router = floor(&m2, "experts.router", Step { tokens: 64, context: 8192, weights: Types::Bf16 });
     assert!(router.unit == Unit::Scalar && (router.microseconds(&Rates::H200) - 1.68).abs() < 0.01);
 }
 
@@ -68,7 +68,7 @@ fn floors_of_decoding_are_those_derived_by_hand() {
 #[test]
 fn floors_of_quantized_weights_are_those_derived_by_hand() {
     let (m2, m3) = (config("minimax-m2.7"), config("minimax-m3"));
-    let [fp8, mxfp8] = [Weights::Fp8, Weights::Mxfp8].map(|weights| Step { weights, ..DECODE });
+    let [fp8, mxfp8] = [Types::Fp8, Types::Mxfp8].map(|weights| Step { weights, ..DECODE });
     let expected = [
         (&m2, "experts.linear_qkv", fp8, 8192.0 * 3072.0 + 64.0 * 24.0 * 4.0 + 2.0 * (3072.0 + 8192.0)),
         (&m2, "experts.moe", fp8, 113.3e6),
@@ -95,10 +95,10 @@ fn rates_follow_from_what_a_device_says() {
 #[test]
 fn each_work_is_timed() {
     let stored = [
-        ("m2-gqa3-f32", Weights::Bf16),
-        ("m3-gqa4-f32", Weights::Bf16),
-        ("m2-gqa3-f32", Weights::Fp8),
-        ("m3-gqa4-f32", Weights::Mxfp8),
+        ("m2-gqa3-f32", Types::Bf16),
+        ("m3-gqa4-f32", Types::Bf16),
+        ("m2-gqa3-f32", Types::Fp8),
+        ("m3-gqa4-f32", Types::Mxfp8),
     ];
     for (model, weights) in stored {
         let config = configuration(model).expect("it is built in");
@@ -142,8 +142,16 @@ fn instructions_that_differ_are_told() {
     let handed = |text: &str| serde_json::from_str::<Handed>(text).expect("what is handed");
     let own = handed(r#"[["mma", [1, 2, 3]], ["votes", [4]]]"#);
     let other = handed(r#"[["mma", [1, 7, 9]], ["votes", [4]]]"#);
-    let compared = differences(&own, &other).expect("the same instructions");
+    let (compared, lacking) = differences(&own, &other).expect("the same instructions");
     assert_eq!((compared[0].different, compared[0].first), (2, Some((1, 2, 7))));
     assert_eq!((compared[1].different, compared[1].words, compared[1].first), (0, 1, None));
-    assert!(differences(&own, &handed(r#"[["mma", [1, 2, 3]]]"#)).is_err());
+    assert_eq!(lacking, Vec::<String>::new());
+    for other in
+        [r#"[["mma", [1, 2, 3]]]"#, r#"[["mma", [1, 2]], ["votes", [4]]]"#, r#"[["votes", [4]], ["mma", [1, 2, 3]]]"#]
+    {
+        assert!(differences(&own, &handed(other)).is_err(), "{other}");
+    }
+    // What this device lacks is told, and nothing of it compared.
+    let (compared, lacking) = differences(&handed(r#"[["votes", [4]]]"#), &own).expect("one of them");
+    assert_eq!((compared.len(), lacking), (1, vec!["mma".to_owned()]));
 }

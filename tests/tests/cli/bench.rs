@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Ran, assert_refused, parity};
 
@@ -46,7 +46,9 @@ fn accesses_are_counted_beside_the_floor() {
         }
         assert_eq!(launches("step"), all);
         let compared = json["instructions"]["compared"].as_array().expect("a list");
-        assert!(compared.len() > 10 && compared.iter().all(|compared| compared["different"] == 0));
+        // 10 alone, and 7 kinds of products in each of three types, and of warpgroups.
+        assert_eq!((compared.len(), &json["instructions"]["lacking"]), (10 + 4 * 7, &json!([])));
+        assert!(compared.iter().all(|compared| compared["different"] == 0));
         for words in [
             "next to itself",
             "bit for bit the same",

@@ -30,8 +30,10 @@ pub struct Instructions {
     pub device: String,
     /// What it was compared with.
     pub with: String,
-    /// Each.
+    /// Each that the device has.
     pub compared: Vec<Compared>,
+    /// Names of those that it lacks.
+    pub lacking: Vec<String>,
 }
 
 impl Instructions {
@@ -41,9 +43,12 @@ impl Instructions {
     }
 }
 
+/// An instruction, and what it wrote.
+type Named = (String, Vec<u32>);
+
 /// What instructions gave, as it is handed from process to process.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Handed(Vec<(String, Vec<u32>)>);
+pub struct Handed(Vec<Named>);
 
 impl Handed {
     /// Of a device.
@@ -61,25 +66,28 @@ pub fn compared(gpu: &Gpu) -> Result<Instructions, Failure> {
     } else {
         (of_emulated()?, "the emulated device".to_owned())
     };
-    Ok(Instructions { device: gpu.name().to_owned(), with, compared: differences(&own, &others)? })
+    let (compared, lacking) = differences(&own, &others)?;
+    Ok(Instructions { device: gpu.name().to_owned(), with, compared, lacking })
 }
 
-/// Each of what two gave; the others may have more, of instructions that this device has not.
-pub fn differences(own: &Handed, others: &Handed) -> Result<Vec<Compared>, Failure> {
-    let names = |handed: &Handed| handed.0.iter().map(|(name, bits)| (name.clone(), bits.len())).collect::<Vec<_>>();
-    let is_own = |(name, _): &&(String, Vec<u32>)| own.0.iter().any(|(known, _)| known == name);
-    let others = Handed(others.0.iter().filter(is_own).cloned().collect());
-    if names(own) != names(&others) {
+/// Each of what a device gave next to what others gave, and the names of what they alone did: of instructions that it lacks.
+pub fn differences(own: &Handed, others: &Handed) -> Result<(Vec<Compared>, Vec<String>), Failure> {
+    let is_own = |(name, _): &&Named| own.0.iter().any(|(known, _)| known == name);
+    let (others, lacking): (Vec<_>, Vec<_>) = others.0.iter().partition(is_own);
+    let alike =
+        |((name, bits), (other, bits_there)): (&Named, &&Named)| name == other && bits.len() == bits_there.len();
+    if own.0.len() != others.len() || !own.0.iter().zip(&others).all(alike) {
         return Err(Failure::new("the emulated device ran other instructions than this device")
             .help("both are of one build of parity: build it again"));
     }
-    let compare = |(name, own): &(String, Vec<u32>), others: &[u32]| {
+    let compare = |(name, own): &Named, others: &[u32]| {
         let mut different = own.iter().zip(others).enumerate().filter(|(_, (own, other))| own != other);
         let first = different.next().map(|(place, (&own, &other))| (place, own, other));
         let different = different.count() + usize::from(first.is_some());
         Compared { name: name.clone(), words: own.len(), different, first }
     };
-    Ok(own.0.iter().zip(&others.0).map(|(own, (_, others))| compare(own, others)).collect())
+    let compared = own.0.iter().zip(others).map(|(own, (_, others))| compare(own, others)).collect();
+    Ok((compared, lacking.into_iter().map(|(name, _)| name.clone()).collect()))
 }
 
 /// What instructions give on the emulated device: this process drives a GPU, so another one is asked.

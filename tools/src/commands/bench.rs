@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fixtures::convert::types::Types;
 use optimized::device::Gpu;
 use serde_json::json;
 
@@ -12,7 +13,6 @@ use crate::bench::floor::Rates;
 use crate::bench::instructions::{Handed, Instructions, compared};
 use crate::bench::measuring::{Asked, measured, steps};
 use crate::bench::operators::chosen;
-use crate::bench::weights::Weights;
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
 use crate::report;
@@ -73,14 +73,19 @@ impl Bench {
             works,
             timing: if gpu.form().is_none() { Some(self.timing.repeats(&gpu)?) } else { None },
             rates: self.rates(&gpu)?,
-            times_reference: !self.no_reference && step.weights == Weights::Bf16,
+            times_reference: !self.no_reference && step.weights == Types::Bf16,
         };
         let bar = output.progress(steps(&asked), "measuring");
         let bench = measured(gpu, &asked, || bar.inc(1))?;
         bar.finish_and_clear();
         output.say(&report::bench::bench(&self.sizes.title(), &bench, instructions.as_ref()));
         json.write(&json!({
-            "schema": 1, "model": self.sizes.model, "weights": self.sizes.weights, "shrink": self.sizes.shrink, "instructions": instructions, "bench": bench,
+            "schema": 1,
+            "model": self.sizes.model,
+            "weights": self.sizes.weights.to_string(),
+            "shrink": self.sizes.shrink,
+            "instructions": instructions,
+            "bench": bench,
         }))?;
         let agree = instructions.as_ref().is_none_or(Instructions::agree);
         Ok(if agree { Outcome::Good } else { Outcome::Fault })

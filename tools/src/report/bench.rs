@@ -52,15 +52,14 @@ pub fn bench(model: &str, bench: &Bench, instructions: Option<&Instructions>) ->
 }
 
 fn told(instructions: &Instructions) -> String {
-    let Instructions { with, compared, .. } = instructions;
+    let Instructions { with, compared, lacking, .. } = instructions;
     let words: usize = compared.iter().map(|compared| compared.words).sum();
     let mut text = format!("instructions: {} in {words} words next to {with}: ", compared.len());
     let different: Vec<&Compared> = compared.iter().filter(|compared| compared.different > 0).collect();
-    if different.is_empty() {
-        text += "bit for bit the same\n";
-        return text;
+    text += if different.is_empty() { "bit for bit the same\n" } else { "they DIFFER\n" };
+    if !lacking.is_empty() {
+        let _ = writeln!(text, "  not compared, as this device lacks them: {}", lacking.join("; "));
     }
-    text += "they DIFFER\n";
     for Compared { name, words, different, first } in different {
         let _ = write!(text, "  {name}: {different} of {words} words");
         if let Some((place, own, other)) = first {
