@@ -3,7 +3,7 @@
 use cudarc::driver::{DevicePtr, DeviceRepr};
 use half::bf16;
 use ndarray::Array2;
-use reference::contract::{Encoding, Matrix as Stored, Storage, require};
+use reference::contract::{Encoding, Matrix as Stored, Quantization, Scales as BlockScales, Storage, require};
 
 use crate::device::Gpu;
 use crate::error::Error;
@@ -95,39 +95,27 @@ impl Quantized {
             block_bits: width.ilog2().cast_signed(),
         }))
     }
-}
 
-/// A scale that all blocks have: 2 to the power of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// In f32.
-    F32(i8),
-    /// As its exponent.
-    PowerOfTwo(i8),
-}
-
-impl Quantized {
-    /// A weight whose elements are `codes` over and over, or none where it is never read, in blocks of one scale: for timing, not for
-    /// computing. Columns of a block are a power of two, at least 16.
+    /// A weight whose elements are `codes` over and over, or none where it is never read, in blocks whose scales are all 2 to the
+    /// power of `scale`: for timing, not for computing. Columns of a block are a power of two, at least 16.
     pub fn repeated(
         gpu: &Gpu,
-        (rows, columns): (usize, usize),
-        (block, scale): ((usize, usize), Scale),
+        dim: (usize, usize),
+        (how, scale): (&Quantization, i8),
         codes: Option<&[u8]>,
     ) -> Result<Self, Error> {
-        let dim = (rows, columns);
-        let of_scales = (rows.div_ceil(block.0), columns.div_ceil(block.1));
-        let rows_of_scales = (0..rows).map(|row| i32::try_from(row / block.0).expect("below 2³¹"));
+        let of_scales = BlockScales::count(dim, how.block, 0);
+        let scale = f32::from(scale).exp2();
+        let rows_of_scales = (0..dim.0).map(|row| i32::try_from(row / how.block.0).expect("below 2³¹"));
         Ok(Quantized {
             elements: codes.map_or_else(|| gpu.uninitialised(dim), |codes| gpu.repeated(dim, codes))?,
-            scales: match scale {
-                Scale::F32(power) => Scales::F32(gpu.repeated(of_scales, &[f32::from(power).exp2()])?),
-                Scale::PowerOfTwo(power) => {
-                    Scales::E8m0(gpu.repeated(of_scales, &[power.cast_unsigned().wrapping_add(127)])?)
-                }
+            scales: if how.powers {
+                Scales::E8m0(gpu.repeated(of_scales, &Encoding::E8m0.narrow([f64::from(scale)]))?)
+            } else {
+                Scales::F32(gpu.repeated(of_scales, &[scale])?)
             },
             scale_rows: gpu.upload_row(rows_of_scales)?,
-            block_bits: block.1.ilog2().cast_signed(),
+            block_bits: how.block.1.ilog2().cast_signed(),
         })
     }
 }

@@ -2,10 +2,10 @@
 //! the shared rotation tables. None of the mathematics.
 
 pub use crate::accumulator::{Accumulator, TensorCore};
-pub use crate::config::{Blocks, Coefficients, Config, FeedForward, Index, Vision};
+pub use crate::config::{Blocks, Coefficients, Config, FeedForward, Index, Quantization, Vision};
 pub use crate::error::{ContractError, Error, WeightError, require};
 pub use crate::grid::{Grid, segments};
-pub use crate::matrix::{Encoding, Matrix};
+pub use crate::matrix::{Encoding, Matrix, Scales};
 pub use crate::media::{Media, Medium, Pixels};
 pub use crate::models::mtp::ModuleWeights;
 pub use crate::ops::add_rms_norm::AddRmsNorm;

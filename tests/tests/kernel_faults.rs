@@ -13,7 +13,7 @@ use guarded::Guarded;
 use optimized::device::Gpu;
 use optimized::emulated::{Form, Schedule, with_schedule};
 use optimized::error::Error;
-use optimized::kernel::table::{KERNELS, LINEAR_128_BF16, LINEAR_128_BF16_E4M3, LINEAR_BIAS_128, RMS_NORM, ROUTER};
+use optimized::kernel::table::{KERNELS, RMS_NORM, ROUTER};
 use optimized::kernel::{Kernel, Sources};
 use optimized::report::Report;
 use rayon::prelude::*;
@@ -35,21 +35,17 @@ fn blames(report: &Report, files: &BTreeSet<String>) -> bool {
     report.findings.iter().flat_map(|finding| &finding.places).any(|place| files.contains(&place.file))
 }
 
-/// Files of which a kernel runs no statement that orders anything, and why these are there.
-const EXCUSED: [(Kernel, &str, &str); 4] = [
-    (ROUTER, "reduce.cuh", "it is block_sum's, and the router sums over warps only"),
-    (LINEAR_128_BF16, "linear.cuh", "they belong to linear_few_rows, which is launched from LINEAR_64_BF16"),
-    (LINEAR_128_BF16_E4M3, "linear.cuh", "they belong to linear_few_rows, which is launched from LINEAR_64_BF16_E4M3"),
-    (LINEAR_BIAS_128, "linear.cuh", "they belong to linear_bias_few_rows, which is launched from LINEAR_BIAS_64"),
-];
-
 /// Why a kernel runs no statement of a file that orders anything.
 fn excuse(kernel: &Kernel, file: &str) -> Option<&'static str> {
-    match (file, kernel.is_of_warpgroups()) {
-        ("gemm.cuh", true) => Some("warps multiply so, and warpgroups otherwise"),
-        ("warpgroup.cuh", false) => Some("warpgroups multiply so, and warps otherwise"),
-        ("linear.cuh", true) => Some("they belong to what is launched for few rows, from the kernels of small tiles"),
-        _ => EXCUSED.iter().find(|(excused, of, _)| excused == kernel && *of == file).map(|(.., reason)| *reason),
+    let is_for_few_rows = || kernel.entries.iter().any(|entry| entry.ends_with("few_rows"));
+    match file {
+        "gemm.cuh" if kernel.is_of_warpgroups() => Some("warps multiply so, and warpgroups otherwise"),
+        "warpgroup.cuh" if !kernel.is_of_warpgroups() => Some("warpgroups multiply so, and warps otherwise"),
+        "linear.cuh" if !is_for_few_rows() => {
+            Some("they are of few rows, for which the kernels of small tiles are launched")
+        }
+        "reduce.cuh" if *kernel == ROUTER => Some("it is block_sum's, and the router sums over warps only"),
+        _ => None,
     }
 }
 
@@ -68,7 +64,7 @@ fn complaint(sources: &Sources, guarded: &Guarded, statement: &Statement) -> Opt
         (Err(Error::Fault { report, .. }), None) if blames(&report, &files_of(kernel, sources)) => return None,
         (Ok(_), Some(_)) => return None,
         (Ok(_), None) => "remove it for good, or give the kernel an exercise that needs it".to_owned(),
-        (Err(_), Some(reason)) => format!("it is needed: take it out of EXCUSED, which says that {reason}"),
+        (Err(_), Some(reason)) => format!("it is needed: it has no excuse, although it is said that {reason}"),
         (Err(error), None) => format!("the fault is found elsewhere: {error}"),
     };
     let Statement { file, line, text } = statement;

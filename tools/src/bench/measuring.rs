@@ -221,22 +221,21 @@ fn one(work: Work, asked: &Asked, on_device: &OnDevice, chosen: &[Chosen]) -> Re
     let floor: Vec<Floor> = pieces.iter().filter_map(|piece| piece.floor(config, asked.step, chosen)).collect();
     let floor_microseconds = floor.iter().map(|floor| floor.microseconds(&asked.rates)).sum();
     let gpu = on_device.gpu();
-    let mut idle = None;
-    let (counted, timed, fraction) = match asked.timing {
+    let (counted, idle, timed, fraction) = match asked.timing {
         None => {
             let launches = gpu.launches(|| on_device.run(work))?;
             let each: Vec<Counted> = launches.iter().map(|launched| Counted::of(&launched.counts)).collect();
             let counted = Counted::sum(&each);
-            idle = Some(idle_in(&each, gpu.limits()?.multiprocessors));
+            let idle = idle_in(&each, gpu.limits()?.multiprocessors);
             let bytes: f64 = floor.iter().map(Floor::bytes).sum();
-            (Some(counted), None, bytes / (counted.read + counted.written))
+            (Some(counted), Some(idle), None, bytes / (counted.read + counted.written))
         }
         Some(repeats) => {
             let times = Times::of(&gpu.time(repeats, || on_device.run(work))?);
             let Some(Times { median, .. }) = times else {
                 return Err(Failure::new("--replays 0: nothing is timed").help("expected at least 1"));
             };
-            (None, times, floor_microseconds / median)
+            (None, None, times, floor_microseconds / median)
         }
     };
     Ok(Measured { name: work.name(config), floor, floor_microseconds, counted, idle, timed, fraction, reference: None })

@@ -3,11 +3,12 @@
 //! n: tokens of the step, which follow others of their sequence. Weights of products are as the CUDA path keeps them; the router's
 //! f32, and the embedding's and the head's bf16.
 
+use fixtures::convert::types::Types;
 use globset::{Glob, GlobSetBuilder};
 use reference::config::{Attention, Config, FeedForward, Layer};
 
 use super::floor::{Floor, Unit};
-use super::weights::{NARROW, WIDE, Weights};
+use super::weights::{NARROW, WIDE, bytes};
 use crate::failure::Failure;
 
 /// A step of a model.
@@ -18,7 +19,7 @@ pub struct Step {
     /// Tokens of the sequence, the step's among them.
     pub context: usize,
     /// Of the layers.
-    pub weights: Weights,
+    pub weights: Types,
 }
 
 impl Step {
@@ -227,7 +228,7 @@ impl Work {
                 Floor { read, written: NARROW * n * h, operations: 0.0, unit: Unit::Scalar }
             }
             Work::RmsNorm => elementwise(n * h, h, n * h, 4.0 * n * h),
-            Work::LinearHead => linear(n, h, v, Weights::Bf16),
+            Work::LinearHead => linear(n, h, v, Types::Bf16),
             Work::Sampling => {
                 Floor { read: NARROW * n * v, written: 2.0 * WIDE * n, operations: n * v, unit: Unit::Scalar }
             }
@@ -334,18 +335,18 @@ impl Sizes {
 }
 
 /// x·wᵀ of x \[n, k\] and w \[m, k\].
-fn linear(n: f64, k: f64, m: f64, weights: Weights) -> Floor {
-    let read = NARROW * n * k + weights.bytes(m, k);
+fn linear(n: f64, k: f64, m: f64, weights: Types) -> Floor {
+    let read = NARROW * n * k + bytes(weights, m, k);
     Floor { read, written: NARROW * n * m, operations: 2.0 * n * k * m, unit: Unit::Tensor }
 }
 
 /// Bytes of gate, up and down.
-fn of_network(h: f64, m: f64, weights: Weights) -> f64 {
-    2.0 * weights.bytes(m, h) + weights.bytes(h, m)
+fn of_network(h: f64, m: f64, weights: Types) -> f64 {
+    2.0 * bytes(weights, m, h) + bytes(weights, h, m)
 }
 
 /// Gate, up and down of so many rows in so many networks.
-fn network(rows: f64, h: f64, m: f64, (networks, weights): (f64, Weights)) -> Floor {
+fn network(rows: f64, h: f64, m: f64, (networks, weights): (f64, Types)) -> Floor {
     let read = networks * of_network(h, m, weights) + NARROW * rows * h;
     Floor { read, written: NARROW * rows * h, operations: 6.0 * rows * h * m, unit: Unit::Tensor }
 }

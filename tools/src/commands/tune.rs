@@ -120,7 +120,7 @@ impl Tune {
             ("device", device),
             ("operator", self.work.clone()),
             ("model", model.clone()),
-            ("weights", weights.name().to_owned()),
+            ("weights", weights.to_string()),
             ("shrink", shrink.to_string()),
             ("tokens", tokens.to_string()),
             ("context", context.to_string()),
@@ -136,8 +136,9 @@ impl Tune {
     fn again(&self) -> Vec<String> {
         let Sizes { model, tokens, context, weights, shrink } = &self.sizes;
         let numbers = [("--tokens", tokens), ("--context", context), ("--shrink", shrink)];
+        let weights = weights.to_string();
         let mut words: Vec<String> =
-            ["tune", &self.work, "--device", "emulated", "--model", model, "--weights", weights.name()]
+            ["tune", &self.work, "--device", "emulated", "--model", model, "--weights", &weights]
                 .map(str::to_owned)
                 .to_vec();
         words.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_string()]));

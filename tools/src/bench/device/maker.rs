@@ -1,14 +1,15 @@
 //! Operands of which the values do not matter.
 
+use fixtures::convert::types::Types;
 use half::bf16;
 use optimized::device::Gpu;
 use optimized::emulated::Form;
 use optimized::error::Error;
 use optimized::tensor::{Element, Matrix};
-use optimized::weight::{Quantized, Scale, WeightMatrix};
+use optimized::weight::{Quantized, WeightMatrix};
 
 use crate::bench::pattern::Pattern;
-use crate::bench::weights::Weights;
+use crate::bench::weights::quantization;
 
 /// The scale of all blocks is 2 to the power of it: values are as large as those in bf16.
 const SCALE: i8 = -5;
@@ -18,7 +19,7 @@ pub(super) struct Maker<'a> {
     pub(super) gpu: &'a Gpu,
     pub(super) pattern: &'a Pattern,
     /// How the weights of layers are stored.
-    pub(super) weights: Weights,
+    pub(super) weights: Types,
 }
 
 impl Maker<'_> {
@@ -32,10 +33,9 @@ impl Maker<'_> {
 
     /// A layer's weight, as they are stored.
     pub(super) fn weight(&self, dim: (usize, usize)) -> Result<WeightMatrix, Error> {
-        let Some(block) = self.weights.block() else { return Ok(self.large(dim)?.into()) };
-        let scale = if self.weights == Weights::Mxfp8 { Scale::PowerOfTwo(SCALE) } else { Scale::F32(SCALE) };
+        let Some(how) = quantization(self.weights) else { return Ok(self.large(dim)?.into()) };
         let codes = (self.gpu.form() != Some(Form::Counting)).then_some(&self.pattern.codes[..]);
-        Ok(Quantized::repeated(self.gpu, dim, (block, scale), codes)?.into())
+        Ok(Quantized::repeated(self.gpu, dim, (&how, SCALE), codes)?.into())
     }
 
     /// A drawn one.
