@@ -21,6 +21,7 @@ pub mod dumped;
 mod drafted;
 mod embedded;
 mod generated;
+mod greedy;
 mod identity;
 mod inferred;
 mod inputs;

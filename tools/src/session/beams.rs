@@ -196,12 +196,13 @@ impl<'a> Beams<'a> {
     /// The request with these rows.
     fn request(&self, id: usize, rows: Vec<usize>) -> RequestRows {
         let tokens = self.asked[rows[0]].request.passes[0].tokens.clone();
-        let RequestRows { embedded, unread, padding, .. } = self.asked[rows[0]];
+        let RequestRows { embedded, likeliest, unread, padding, .. } = self.asked[rows[0]];
         let request = Request { id, ..self.path(&rows) };
         RequestRows {
             request,
             prompt: Prompt { tokens, decoded: Vec::new() },
             embedded,
+            likeliest,
             unread,
             padding,
             beam: Some(rows),

@@ -9,6 +9,7 @@
 //!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
+//! logits behind prompts        nobody says what was decoded: each row's likeliest, where the reference's behind these are near
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed; or of those tokens at
 //!                              which the reference's are much nearer
 //! other values of fewer rows   without embeddings: of the tokens at which the reference's are much nearer than at all others
@@ -25,6 +26,7 @@ use reference::{Semantics, Site};
 use crate::failure::Failure;
 use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
+use crate::session::greedy::of_decoded;
 use crate::session::inferred::{Inferred, all_of, is_unpadded, misfit, without_last};
 use crate::session::lasts::{lasts, shows_inside};
 use crate::session::looped::looped;
@@ -59,17 +61,20 @@ pub(super) fn infer(
         Err(_) if fed.is_empty() => Failure::new(format!("{}: no tokens are known", model.name)).help(HELP),
         Ok(calls) => {
             let known = known.map(<[Fed]>::to_vec);
-            return Ok(Inferred { calls, known, embedded: 0, unread: 0 });
+            return Ok(Inferred { calls, known, ..Inferred::default() });
         }
         Err(problem) => misfit(problem),
     };
+    let lists = embedded::tokens(values, model)?;
+    let shows_tokens = lists.as_ref().is_some_and(|calls| calls.iter().flatten().flatten().all(Option::is_some));
+    if !shows_tokens && let Some(found) = of_decoded(values, &fed, &sizes, (model, semantics))? {
+        return Ok(found);
+    }
     if let [one] = &fed[..]
         && let Some(found) = of_logits(values, one, &sizes, (model, semantics))?
     {
         return Ok(found);
     }
-    let lists = embedded::tokens(values, model)?;
-    let shows_tokens = lists.as_ref().is_some_and(|calls| calls.iter().flatten().flatten().all(Option::is_some));
     if let ([one], false) = (&fed[..], shows_tokens)
         && let Some(found) = of_rows(values, one, &sizes, (model, semantics))?
     {
@@ -233,7 +238,7 @@ impl Shown {
             });
         }
         let calls = inferred::calls(&requests, sizes).map_err(misfit)?;
-        Ok(Some(Inferred { calls, known: None, embedded, unread: 0 }))
+        Ok(Some(Inferred { calls, embedded, ..Inferred::default() }))
     }
 
     /// Demands that it shows where calls begin of which nobody says the tokens.
@@ -355,7 +360,7 @@ impl Shown {
             last = start..start + width;
         }
         let longest = said.iter().map(Vec::len).max().unwrap_or(0);
-        Ok(Some(Inferred { calls, known: None, embedded, unread: longest.saturating_sub(last.end) }))
+        Ok(Some(Inferred { calls, embedded, unread: longest.saturating_sub(last.end), ..Inferred::default() }))
     }
 
     /// The position at which the first call's tokens are in what was said, if that is one position alone.

@@ -40,6 +40,21 @@ impl Computed {
         }
     }
 
+    /// What the reference computes at one site, behind which it stops.
+    pub(super) fn at(
+        site: Site,
+        tokens: &[u32],
+        (model, semantics): (&Model, &Semantics),
+    ) -> Result<Option<Array2<f64>>, Failure> {
+        let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
+        let mut until = Until { site, values: None };
+        let mut run = Run::new(RoundingContract::IDEAL, &mut until);
+        match decoder.forward::<f64>(tokens, &mut KvCache::new(decoder.config().num_hidden_layers), &mut run) {
+            Ok(_) | Err(Error::Ended) => Ok(until.values),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The sites that could be in a tensor of such rows, the likeliest of equals first.
     pub(super) fn sites(&self, columns: usize) -> impl Iterator<Item = Site> {
         let fits = move |site: &&Site| {
@@ -70,6 +85,26 @@ impl Probe<f64> for Computed {
 
     fn has_ended(&self) -> bool {
         self.has_ended
+    }
+}
+
+/// What the reference computes at a site, behind which nothing is.
+struct Until {
+    site: Site,
+    values: Option<Array2<f64>>,
+}
+
+impl Probe<f64> for Until {
+    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
+        if site == self.site {
+            self.values = Some(value.value.clone());
+        }
+    }
+
+    fn choose(&mut self, _: Site, _: &Tracked<f64>, _: &mut Array2<usize>) {}
+
+    fn has_ended(&self) -> bool {
+        self.values.is_some()
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Dumped {
     pub prompt: Prompt,
     /// Tokens at its end that are known by their embeddings alone.
     pub embedded: usize,
+    /// Tokens at its end that are known as the likeliest by the logits before each.
+    pub likeliest: usize,
     /// Tokens at the end of what was given that the dump has no rows of.
     pub unread: usize,
     /// Slots of its list that nobody said are padding, and that are by the values.
@@ -266,7 +268,7 @@ impl Understood {
         }
         let count = asked.len();
         let read = |(rows, media): (RequestRows, Option<Media>)| {
-            let RequestRows { request, prompt, embedded, unread, padding, beam } = rows;
+            let RequestRows { request, prompt, embedded, likeliest, unread, padding, beam } = rows;
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
@@ -276,7 +278,20 @@ impl Understood {
                 let compared = compared((model, semantics), &values, (&steps, prompt.tokens.len()), media.as_ref());
                 known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
             };
-            Ok(Dumped { values, request, prompt, embedded, unread, padding, beam, steps, known, semantics, media })
+            Ok(Dumped {
+                values,
+                request,
+                prompt,
+                embedded,
+                likeliest,
+                unread,
+                padding,
+                beam,
+                steps,
+                known,
+                semantics,
+                media,
+            })
         };
         asked.into_iter().zip(seen).map(read).collect()
     }

@@ -62,18 +62,21 @@ pub(super) fn generated(values: &Sited, tokens: &[u32], sizes: &[Size]) -> Resul
     if of_rows >= count || calls > 1 && of_rows != calls {
         return Ok(None);
     }
-    let both = |follow: fn(&[Vec<f64>], &[u32]) -> bool| {
-        (follow(&rows, &tokens[count - of_rows + 1..]), follow(&rows, &tokens[count - of_rows..]))
-    };
+    let said = unread(&rows, tokens);
+    // One row alone has no token behind it, or a token that may be any.
+    let unread = if (calls, of_rows) == (1, 1) { 0 } else { said.unwrap_or(0) };
+    let is_sure = calls == 1 || said.is_some();
+    Ok(Some(Generated { is_sure, ..Generated::of(tokens, (calls, of_rows), unread) }))
+}
+
+/// How many of the last tokens were not read, where decoding by rows that are fewer says it.
+pub(super) fn unread(rows: &[Vec<f64>], tokens: &[u32]) -> Option<usize> {
+    let first = tokens.len().checked_sub(rows.len()).filter(|first| *first > 0)?;
+    let both =
+        |follow: fn(&[Vec<f64>], &[u32]) -> bool| (follow(rows, &tokens[first + 1..]), follow(rows, &tokens[first..]));
     let (greedy, drawn) = (both(are_likeliest), both(are_drawn));
     let (all_read, last_is_not) = if greedy.0 == greedy.1 { drawn } else { greedy };
-    // One row alone has no token behind it, or a token that may be any.
-    let unread = match (calls, of_rows) {
-        (1, 1) => 0,
-        _ => usize::from(last_is_not && !all_read),
-    };
-    let is_sure = calls == 1 || all_read != last_is_not;
-    Ok(Some(Generated { is_sure, ..Generated::of(tokens, (calls, of_rows), unread) }))
+    (all_read != last_is_not).then_some(usize::from(last_is_not))
 }
 
 /// Whether these tokens are the likeliest, each by its row of logits.

@@ -14,6 +14,7 @@ pub(super) fn misfit(problem: String) -> Failure {
 }
 
 /// The calls of a dump, and what is known of its requests.
+#[derive(Default)]
 pub(super) struct Inferred {
     /// The calls.
     pub calls: Vec<Call>,
@@ -21,6 +22,8 @@ pub(super) struct Inferred {
     pub known: Option<Vec<Fed>>,
     /// Tokens that nobody said, and that are read from their embeddings.
     pub embedded: usize,
+    /// Tokens that nobody said, and that are the likeliest by the logits before each.
+    pub likeliest: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
 }
@@ -47,5 +50,5 @@ pub(super) fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
     let read = |one: &Fed| Fed { slots: one.slots[..width - 1].to_vec(), ..one.clone() };
     let read: Vec<Fed> = fed.iter().map(read).collect();
     let calls = inferred::calls(&read, sizes).ok()?;
-    Some(Inferred { calls, known: Some(read), embedded: 0, unread: 1 })
+    Some(Inferred { calls, known: Some(read), unread: 1, ..Inferred::default() })
 }

@@ -26,7 +26,7 @@ pub(super) fn lasts(
     let mut shown = lists.into_iter().flatten().flatten().flatten();
     let is_last = |one: &Fed| shown.next().is_none_or(|token| *token == one.tokens().last().copied());
     let calls = fed.iter().all(is_last).then(|| inferred::calls(fed, &[Size::default()]).ok())??;
-    Some(Inferred { calls, known: Some(fed.to_vec()), embedded: 0, unread: 0 })
+    Some(Inferred { calls, known: Some(fed.to_vec()), ..Inferred::default() })
 }
 
 /// Whether a dump shows choices, or what is between an operator and the next: each is judged by itself, as those of a step from a cache

@@ -24,7 +24,7 @@ pub(super) fn looped(fed: &[Fed], sizes: &[Size], shown: Option<&[Lists]>) -> Op
         return None;
     }
     let ends = begins.iter().skip(1).copied().chain([rows.len()]);
-    let mut found = Inferred { calls: Vec::new(), known: Some(Vec::new()), embedded: 0, unread: 0 };
+    let mut found = Inferred { calls: Vec::new(), known: Some(Vec::new()), ..Inferred::default() };
     for (request, (one, (begin, end))) in fed.iter().zip(begins.iter().copied().zip(ends)).enumerate() {
         let said = all_of(one);
         let mut position = 0;

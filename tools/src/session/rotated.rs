@@ -7,8 +7,13 @@ use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
 use reference::config::Config;
 use reference::ops::rope::inverse_frequencies;
+use reference::semantics::{PositionShift, Shifted};
 use reference::site::Extent;
-use reference::{Site, Storage};
+use reference::{LayerSite, Semantics, Site, Storage};
+
+use super::computed::{Computed, off};
+use super::model::Model;
+use crate::failure::Failure;
 
 /// How far a cosine or a sine that was cast to bfloat16, the coarsest type, is from its own value: half a step below 1.
 const OF_BF16: f64 = 1.0 / 512.0;
@@ -28,6 +33,47 @@ const FIRST: usize = 1 << 12;
 
 /// Positions that are looked through.
 const POSITIONS: usize = 1 << 20;
+
+/// How many times nearer queries or keys are to those of other positions where they are these.
+const NEARER: f64 = 0.5;
+
+/// By how much a request's positions are above its own, where nobody says by which position its first token was rotated: by none, or by
+/// its slots of padding, where these were counted. The rotation table tells, or queries and keys do. Position 0 is not rotated.
+pub(super) fn shift(
+    values: &Sited,
+    request: &Request,
+    (model, semantics): (&Model, &Semantics),
+) -> Result<usize, Failure> {
+    if request.positioned || request.padding == 0 {
+        return Ok(request.shift);
+    }
+    let tokens = &request.passes[0].tokens;
+    let (view, extent) = (values.of(request.clone()), Extent::new(tokens.len(), tokens.len()));
+    let has_all = |site: Site| {
+        let at = At { step: 0, site };
+        Ok::<_, Failure>(view.has(at) && view.shown(at, extent)?.is_none())
+    };
+    let read = |site: Site| view.matrix::<f64>(At { step: 0, site }, extent);
+    if has_all(Site::RopeCos)? {
+        let is_rotated = read(Site::RopeCos)?.row(0).iter().any(|&cos| cos != 1.0);
+        return Ok(if is_rotated { request.padding } else { request.shift });
+    }
+    let turned = |layer: usize| [LayerSite::QRope, LayerSite::KRope].map(|site| Site::Layer(layer, site));
+    for site in (0..model.checkpoint.config().num_hidden_layers).flat_map(turned) {
+        if has_all(site)? {
+            let by = i32::try_from(request.padding).ok().map(|by| PositionShift { from: 0, to: Shifted::By(by) });
+            let shifted = Semantics { position_shift: by, ..*semantics };
+            let shown = read(site)?;
+            let off = |semantics: &Semantics| {
+                let computed = Computed::at(site, tokens, (model, semantics))?;
+                Ok::<_, Failure>(computed.map_or(f64::INFINITY, |computed| off(shown.view(), computed.view())))
+            };
+            let is_counted = off(&shifted)? <= NEARER * off(semantics)?;
+            return Ok(if is_counted { request.padding } else { request.shift });
+        }
+    }
+    Ok(request.shift)
+}
 
 /// The position of a call's first slot, if its rotation table, the same in all of its lists, is that of the position behind the slots
 /// `before` the call, or else of one alone of those, or of all. Few channels that rotate have the same angles once in a while.

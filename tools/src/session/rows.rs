@@ -4,12 +4,10 @@ use std::path::Path;
 
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::inferred::{self, Fed};
-use fixtures::activations::rows::{self, Request, stated};
-use fixtures::names::at::At;
+use fixtures::activations::rows::{self, Request, Slot, stated};
 use fixtures::names::sited::Sited;
 use fixtures::tokens;
-use reference::site::Extent;
-use reference::{Semantics, Site};
+use reference::Semantics;
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
@@ -19,6 +17,7 @@ use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
 use crate::session::prompt::{Prompt, TYPED, is_json};
+use crate::session::rotated::shift;
 
 /// A request of a dump.
 #[derive(Debug)]
@@ -29,6 +28,8 @@ pub struct RequestRows {
     pub prompt: Prompt,
     /// Tokens at its end that nobody said, and that are read from their embeddings.
     pub embedded: usize,
+    /// Tokens at its end that nobody said, and that are the likeliest by the logits before each.
+    pub likeliest: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
     /// Slots of its list that nobody says are padding, and that are by the values.
@@ -69,10 +70,10 @@ pub fn requests(
 ) -> Result<Vec<RequestRows>, Failure> {
     let known = prompts_known(given, model)?;
     let (inferred, is_padded) = match calls_stated(values, manifest).map_err(misfit)? {
-        Some(calls) => (Inferred { calls, known, embedded: 0, unread: 0 }, false),
+        Some(calls) => (Inferred { calls, known, ..Inferred::default() }, false),
         None => unstated((values, manifest), known.as_deref(), (model, semantics))?,
     };
-    let Inferred { calls, known, embedded, unread } = inferred;
+    let Inferred { calls, known, embedded, likeliest, unread } = inferred;
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
@@ -86,8 +87,9 @@ pub fn requests(
     let rows = found.into_iter().enumerate().map(|(i, request)| {
         let prompt = prompt_of(&request, known[i], decode)?;
         let slots = known[i].map_or(0, |fed| fed.slots.iter().filter(|slot| slot.is_none()).count());
-        let (request, padding) = (rotated(values, request)?, if is_padded { slots } else { 0 });
-        Ok(RequestRows { request, prompt, embedded, unread, padding, beam: None })
+        let shift = shift(values, &request, (model, semantics))?;
+        let (request, padding) = (Request { shift, ..request }, if is_padded { slots } else { 0 });
+        Ok(RequestRows { request, prompt, embedded, likeliest, unread, padding, beam: None })
     });
     rows.collect()
 }
@@ -129,13 +131,18 @@ fn with_embedded(fed: &[Fed], calls: &[rows::Call]) -> Vec<Fed> {
 fn continued(known: Option<&[Fed]>, values: &Sited, model: &Model) -> Result<Option<Vec<Fed>>, Failure> {
     let own = inputs::prompts(values, model.checkpoint.config())?;
     let (Some(known), Some(own)) = (known, own) else { return Ok(None) };
-    let goes_on = |(prompt, own): (&Fed, &Fed)| {
-        let (prompt, own) = (prompt.tokens(), own.tokens());
-        own.len() > prompt.len() && own.starts_with(&prompt)
+    // Of what is padding in a prompt, it may show any token.
+    let goes_on = |(prompt, own): (&Fed, Fed)| {
+        let is_same = |(said, own): (&Option<Slot>, &Option<Slot>)| {
+            said.is_none_or(|said| own.is_some_and(|own| own.token == said.token))
+        };
+        let behind = own.slots.get(prompt.slots.len()..).filter(|behind| !behind.is_empty())?;
+        let slots = [&prompt.slots, behind].concat();
+        prompt.slots.iter().zip(&own.slots).all(is_same).then(|| Fed { slots, masked: prompt.masked, ..own })
     };
     // Of one prompt there may be several.
     let are_all = known.len() == own.len() || known.len() == 1;
-    Ok(Some(own).filter(|own| are_all && known.iter().cycle().zip(own).all(goes_on)))
+    Ok(if are_all { known.iter().cycle().zip(own).map(goes_on).collect() } else { None })
 }
 
 /// The prompts of as many requests.
@@ -225,22 +232,4 @@ fn require_sizes(calls: &[rows::Call], sizes: &[inferred::Size]) -> Result<(), S
         }
     }
     Ok(())
-}
-
-/// The request with the shift of its positions: where nobody says by which position its first token was rotated, the rotation
-/// table does. Position 0 is not rotated; where the first token is, the slots before it were counted.
-fn rotated(values: &Sited, mut request: Request) -> Result<Request, Failure> {
-    if request.positioned || request.padding == 0 {
-        return Ok(request);
-    }
-    let tokens = request.passes[0].tokens.len();
-    let view = values.of(request.clone());
-    let at = At { step: 0, site: Site::RopeCos };
-    if view.has(at) && view.shown(at, Extent::new(tokens, tokens))?.is_none() {
-        let cos = view.matrix::<f64>(at, Extent::new(tokens, tokens))?;
-        if cos.row(0).iter().any(|&cos| cos != 1.0) {
-            request.shift = request.padding;
-        }
-    }
-    Ok(request)
 }

@@ -169,6 +169,12 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let tokens = counted(dumped.embedded, "token");
         notes.push(format!("{tokens} that nobody named: read from the rows of {} in the dump", Site::Embedding));
     }
+    if dumped.likeliest > 0 {
+        let tokens = counted(dumped.likeliest, "token");
+        notes.push(format!(
+            "{tokens} that nobody named: taken as decoded greedily, each the likeliest by the logits before it"
+        ));
+    }
     if dumped.unread > 0 {
         let tokens = counted(dumped.unread, "token");
         notes.push(format!(

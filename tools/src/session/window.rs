@@ -12,14 +12,10 @@ use fixtures::names::form::Form;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView2, Axis, s};
-use reference::models::decoder::Decoder;
-use reference::ops::kv_cache::KvCache;
-use reference::probe::Probe;
-use reference::run::Run;
 use reference::site::Extent;
-use reference::{Error, RoundingContract, Semantics, Site, Tracked};
+use reference::{Semantics, Site};
 
-use super::computed::{in_order, off};
+use super::computed::{Computed, in_order, off};
 use super::generated::{Generated, generated, logits};
 use super::inferred::{Inferred, is_unpadded, misfit};
 use super::lasts::shows_inside;
@@ -27,7 +23,7 @@ use super::model::Model;
 use crate::failure::Failure;
 
 /// How far rows are from what the reference computes, in parts of how far those are that they would be else, at most.
-const NEARER: f64 = 0.5;
+pub(super) const NEARER: f64 = 0.5;
 
 /// Logits of all tokens that are computed at most.
 const MOST: usize = 1 << 27;
@@ -60,7 +56,7 @@ pub(super) fn of_logits(
     unsaid[0] = Size::default();
     let mut calls = inferred::calls(std::slice::from_ref(&fed), &unsaid).map_err(misfit)?;
     calls[0].window = found;
-    Ok(Some(Inferred { calls, known: Some(vec![fed]), embedded: 0, unread }))
+    Ok(Some(Inferred { calls, known: Some(vec![fed]), unread, ..Inferred::default() }))
 }
 
 /// What was decoded in calls whose logits, a row of each, are much nearer to the reference's if the last token was read, or if not.
@@ -129,7 +125,7 @@ pub(super) fn of_rows(
         let slots = [padding(first), one.slots.clone(), padding(rows - first - tokens.len())].concat();
         let fed = vec![Fed { slots, ..one.clone() }];
         let calls = inferred::calls(&fed, sizes).map_err(misfit)?;
-        return Ok(Some(Inferred { calls, known: Some(fed), embedded: 0, unread: 0 }));
+        return Ok(Some(Inferred { calls, known: Some(fed), ..Inferred::default() }));
     }
     let end = first + rows;
     // One row, of the last token, is known as such.
@@ -142,11 +138,16 @@ pub(super) fn of_rows(
     let window = (ahead > 0).then_some(ahead..end);
     let call = Call { window, ..Call::new(1, end - from, vec![Segment { request: 0, start: 0, slots }]) };
     let known = Fed::new(&tokens[..end], &[]);
-    Ok(Some(Inferred { calls: vec![call], known: Some(vec![known]), embedded: 0, unread: tokens.len() - end }))
+    Ok(Some(Inferred {
+        calls: vec![call],
+        known: Some(vec![known]),
+        unread: tokens.len() - end,
+        ..Inferred::default()
+    }))
 }
 
 /// Rows of which it is to be found whose they are.
-struct Shown {
+pub(super) struct Shown {
     site: Site,
     measure: Measure,
     rows: Array2<f64>,
@@ -160,10 +161,15 @@ impl Shown {
             return Ok(None);
         };
         let rows = Array2::from_shape_fn((rows.len(), vocabulary), |at| rows[at.0][at.1]);
+        Ok(Some(Shown::of_logits(values, rows)))
+    }
+
+    /// Rows of logits, as the dump measures them.
+    pub(super) fn of_logits(values: &Sited, rows: Array2<f64>) -> Self {
         let measures = [Site::LmHead, Site::Logits].map(|site| values.measure(At { step: 0, site }));
         let measure = measures.into_iter().find(|measure| *measure != Measure::Logits).unwrap_or_default();
         let rows = if measure == Measure::Probs { rows.mapv_into(f64::ln) } else { rows };
-        Ok(Some(Shown { site: Site::Logits, measure, rows: in_measure(rows, measure) }))
+        Shown { site: Site::Logits, measure, rows: in_measure(rows, measure) }
     }
 
     /// What it shows that is computed first, of all rows of the one call; a cache has rows of other calls, too.
@@ -185,34 +191,32 @@ impl Shown {
     }
 
     /// What the reference computes of the tokens beside it; nothing, where that is too much, or rows are those of all tokens.
-    fn beside(&self, tokens: &[u32], (model, semantics): (&Model, &Semantics)) -> Result<Option<Beside<'_>>, Failure> {
+    pub(super) fn beside(
+        &self,
+        tokens: &[u32],
+        (model, semantics): (&Model, &Semantics),
+    ) -> Result<Option<Beside<'_>>, Failure> {
         let config = model.checkpoint.config();
         let is_much = self.site == Site::Logits && tokens.len().saturating_mul(config.vocab_size) > MOST;
         if is_much || self.rows.nrows() == tokens.len() {
             return Ok(None);
         }
-        let decoder = Decoder::new(config, *semantics, &model.checkpoint)?;
-        let mut until = Until { site: self.site, values: None };
-        let mut run = Run::new(RoundingContract::IDEAL, &mut until);
-        match decoder.forward::<f64>(tokens, &mut KvCache::new(config.num_hidden_layers), &mut run) {
-            Ok(_) | Err(Error::Ended) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let computed = until.values.map(|computed| in_measure(in_order(self.site, computed), self.measure));
+        let computed = Computed::at(self.site, tokens, (model, semantics))?;
+        let computed = computed.map(|computed| in_measure(in_order(self.site, computed), self.measure));
         let computed = computed.filter(|computed| computed.ncols() == self.rows.ncols());
         Ok(computed.map(|computed| Beside { shown: self.rows.view(), computed }))
     }
 }
 
 /// Rows that are shown, and those that the reference computes of all tokens.
-struct Beside<'a> {
+pub(super) struct Beside<'a> {
     shown: ArrayView2<'a, f64>,
     computed: Array2<f64>,
 }
 
 impl Beside<'_> {
     /// How far the fewer of both are from as many of the others, from each first one on.
-    fn off(&self) -> Vec<f64> {
+    pub(super) fn off(&self) -> Vec<f64> {
         let (shown, computed) = (self.shown.nrows(), self.computed.nrows());
         let count = shown.min(computed);
         let of = |first: usize| {
@@ -247,26 +251,6 @@ impl Beside<'_> {
         );
         Err(Failure::new(problem)
             .help("dump the rows of all tokens, or of some that follow each other, such as h[:, -8:]"))
-    }
-}
-
-/// What the reference computes at a site, behind which nothing is.
-struct Until {
-    site: Site,
-    values: Option<Array2<f64>>,
-}
-
-impl Probe<f64> for Until {
-    fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
-        if site == self.site {
-            self.values = Some(value.value.clone());
-        }
-    }
-
-    fn choose(&mut self, _: Site, _: &Tracked<f64>, _: &mut Array2<usize>) {}
-
-    fn has_ended(&self) -> bool {
-        self.values.is_some()
     }
 }
 
