@@ -138,7 +138,7 @@ fn continued(known: Option<&[Fed]>, values: &Sited, model: &Model) -> Result<Opt
         };
         let behind = own.slots.get(prompt.slots.len()..).filter(|behind| !behind.is_empty())?;
         let slots = [&prompt.slots, behind].concat();
-        prompt.slots.iter().zip(&own.slots).all(is_same).then(|| Fed { slots, masked: prompt.masked, ..own })
+        prompt.slots.iter().zip(&own.slots).all(is_same).then_some(Fed { slots, masked: prompt.masked, ..own })
     };
     // Of one prompt there may be several.
     let are_all = known.len() == own.len() || known.len() == 1;
