@@ -227,6 +227,9 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         notes.push("names are numbers of layers alone, and values are what goes into each layer: read so".into());
     }
+    if reading.from_one {
+        notes.push("names count layers from 1: read so".into());
+    }
     match reading.sides {
         Sides::Outputs => {}
         Sides::Inputs => notes.push("values are what goes into each module, not what comes out: read so".into()),
