@@ -10,9 +10,13 @@ use super::chosen::Chosen;
 use super::judging::Kept;
 use super::lens::Lens;
 use super::percentile;
-use super::significance::{self, SiteTests};
+use super::significance::{self, SiteTests, Suspicion};
 use super::spread::Spread;
 use super::verdict::{SiteReport, Top, Verdict};
+
+/// What is said of a place that has other values than the twin in every layer.
+const EVERYWHERE: &str =
+    "in every layer that shows it, which is a matter of precision, and no documented one gives these values";
 
 /// What was found.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -112,24 +116,31 @@ impl Found {
                 report.carried = Some(share);
             }
         }
-        for (site, structures) in significance::found(&tests) {
+        for (site, Suspicion { structures, is_everywhere }) in significance::found(&tests) {
             let mut of_site = self.sites.iter_mut().filter(|report| report.site == site);
             if let Some(report) = of_site.find(|report| report.lens == Lens::Local) {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
                 report.structures = structures;
+                let told = is_everywhere.then(|| EVERYWHERE.to_owned());
+                report.note = joined([told, report.note.take()]);
             }
         }
         for (site, told) in displaced {
             let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
             if let Some(report) = of_site.next() {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
-                let notes = [Some(told), report.note.take()];
-                report.note = Some(notes.into_iter().flatten().collect::<Vec<String>>().join("; "));
+                report.note = joined([Some(told), report.note.take()]);
             }
         }
         percentile::mark(&mut self.sites);
         self
     }
+}
+
+/// Notes in one.
+fn joined(notes: [Option<String>; 2]) -> Option<String> {
+    let all: Vec<String> = notes.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// A part of a forward pass, in the order in which a token goes through them: passes through the tower and its layers, the

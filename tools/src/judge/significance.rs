@@ -1,5 +1,6 @@
 //! Which structures are significant, of all that are looked at: how improbable one has to be depends on how many there are, and
-//! whether a place has other values than the twin in every layer is seen in all of them.
+//! whether a place has other values than the twin in every layer is seen in all of them. There it is a matter of precision, of which
+//! no documented one gives these values; of a place that is in one layer alone nothing tells which of both it is.
 //!
 //! What a site says by itself ([`SiteTests`]) can be kept, and put together with others' later.
 
@@ -110,18 +111,37 @@ impl SiteTests {
     }
 }
 
+/// What is suspicious at a site.
+pub(super) struct Suspicion {
+    pub(super) structures: Vec<Structure>,
+    /// Whether the place has other values than the twin in every layer.
+    pub(super) is_everywhere: bool,
+}
+
 /// What is suspicious in what sites say, by site.
-pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Vec<Structure>> {
+pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Suspicion> {
     let Significant { structures, limit, .. } = Significant::of(tests);
     let mut found: BTreeMap<Site, Vec<Structure>> = BTreeMap::new();
     for (site, structure) in structures {
         found.entry(site).or_default().push(structure);
     }
-    for (site, found) in &mut found {
-        let added = tests[site].added.as_ref();
-        added.expect("what is significant is possible").narrow(found, limit);
-    }
-    found
+    let suspicion = |(site, mut structures): (Site, Vec<Structure>)| {
+        let added = tests[&site].added.as_ref();
+        added.expect("what is significant is possible").narrow(&mut structures, limit);
+        let strays = |other: Site| tests[&other].is_doubtful;
+        let is_everywhere = peers(tests, site).next().is_some() && strays(site) && peers(tests, site).all(strays);
+        (site, Suspicion { structures, is_everywhere })
+    };
+    found.into_iter().map(suspicion).collect()
+}
+
+/// The same place in other layers, behind the same operators.
+fn peers(tests: &BTreeMap<Site, SiteTests>, site: Site) -> impl Iterator<Item = Site> {
+    let way = |site: Site| tests[&site].way.iter().filter(|site| is_computed(**site));
+    let is_as_long = move |other: Site| way(other).count() == way(site).count();
+    let is_alike = move |other: Site| way(other).zip(way(site)).all(|(one, other)| is_peer(*one, *other));
+    let others = tests.keys().copied().filter(move |other| *other != site && is_peer(*other, site));
+    others.filter(move |other| is_as_long(*other) && is_alike(*other))
 }
 
 impl Significant {
@@ -129,17 +149,9 @@ impl Significant {
     pub(super) fn of(tests: &BTreeMap<Site, SiteTests>) -> Self {
         // Columns are many: they have a half of it for themselves.
         let [of_rows, of_columns] = [0, 1].map(|which| limit(tests.values().map(|site| site.count[which]).sum()));
-        let fine: Vec<Site> = tests.iter().filter(|(_, own)| !own.is_doubtful).map(|(site, _)| *site).collect();
-        // The same place of two layers, behind the same operators.
-        let are_peers = |one: Site, other: Site| {
-            let [one_s, other_s] = [one, other].map(|site| tests[&site].way.iter().filter(|site| is_computed(**site)));
-            let are_as_many = one_s.clone().count() == other_s.clone().count();
-            is_peer(one, other) && are_as_many && one_s.zip(other_s).all(|(a, b)| is_peer(*a, *b))
-        };
-        let has_fine_peer = |site: Site| fine.iter().any(|other| *other != site && are_peers(*other, site));
         let is_significant = |(site, found): &(Site, Structure)| {
             let limit = if is_of_column(found) { of_columns } else { of_rows };
-            found.probability <= limit && (found.gain.is_some() || has_fine_peer(*site))
+            found.probability <= limit && (found.gain.is_some() || peers(tests, *site).next().is_some())
         };
         let possible = tests.iter().flat_map(|(site, own)| own.possible.iter().map(|found| (*site, *found)));
         Significant {

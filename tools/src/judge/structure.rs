@@ -15,8 +15,7 @@
 //! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff, which
 //! carries one value in eight to one in four to a neighbour: these are 2·u apart at a power of two. Behind an attention whose
 //! roundings are not all known, only gains are looked at, and only those that rows have in common, by Student's t: what is not
-//! known has no direction, but goes further than the runs do. At a place that has other values than the twin in every layer, which
-//! is a matter of precision, only gains are looked at, too.
+//! known has no direction, but goes further than the runs do.
 
 pub(crate) mod chances;
 mod tally;

@@ -35,7 +35,7 @@ pub fn print(report: &Report, output: Output) {
     output.say(&text(report));
 }
 
-/// Prints one report; of several, those with faults and a table of all.
+/// Prints one report; of several, those with faults and what is suspicious, why others are inconclusive, and a table of all.
 pub fn print_all(reports: &[Report], output: Output) {
     output.say(&text_of_all(reports));
 }
@@ -54,13 +54,14 @@ fn text_of_all(reports: &[Report]) -> String {
     if let [one] = reports {
         return text(one);
     }
-    let (faulty, others): (Vec<&Report>, Vec<&Report>) =
-        reports.iter().partition(|report| report.conclusion() == Conclusion::Fail);
+    let is_told = |report: &&Report| matches!(report.conclusion(), Conclusion::Fail | Conclusion::Suspicious);
+    let (found, others): (Vec<&Report>, Vec<&Report>) = reports.iter().partition(is_told);
     let shown = |report: &&Report| {
-        let text = shown(report);
+        let why = report.why_inconclusive().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("{why}{}", shown(report));
         (!text.is_empty()).then(|| format!("{}{text}", report.header.model))
     };
-    let mut told: Vec<String> = faulty.into_iter().map(text).collect();
+    let mut told: Vec<String> = found.into_iter().map(text).collect();
     told.extend(others.iter().filter_map(shown));
     told.push(table::of_reports(reports));
     told.iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n")
