@@ -23,6 +23,7 @@ pub mod lens;
 pub(crate) mod members;
 mod likelihood;
 pub(crate) mod loaded;
+mod masked;
 mod measured;
 pub mod percentile;
 pub mod profile;

@@ -139,7 +139,7 @@ impl Judge {
         } else if self.strayed.count() == 0 {
             self.by_bound(candidate, storage, &shape, &mut report);
         } else {
-            let were_saved = saved_as(contract.saved, candidate).is_some();
+            let were_saved = saved_as(contract, candidate).is_some();
             self.by_floor(candidate, (storage, were_saved), (&shape, signal), &mut report);
         }
         if report.verdict != Verdict::Fault && equal == report.count {

@@ -14,6 +14,7 @@ use reference::{LayerSite, RoundingContract, Site, Storage};
 use crate::failure::Failure;
 use crate::judge::candidate::{Candidate, other_size};
 use crate::judge::lens::Lens;
+use crate::judge::masked::with_mask;
 use crate::judge::measured::stored;
 use crate::judge::stored::{shown_in, storage_at};
 use crate::judge::verdict::{SiteReport, Verdict};
@@ -185,7 +186,7 @@ impl<'a> Loaded<'a> {
         if let Some(value) = held(&self.values).get(&site) {
             return Ok(Arc::clone(value));
         }
-        let value = Arc::new(self.candidate.matrix(self.at(site), self.extent)?);
+        let value = Arc::new(with_mask(site, self.candidate.matrix(self.at(site), self.extent)?, self.extent));
         self.require(site, value.dim())?;
         held(&self.values).insert(site, Arc::clone(&value));
         Ok(value)

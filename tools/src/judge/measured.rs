@@ -1,7 +1,7 @@
-//! The reference's logits as a candidate shows its own: as log-probabilities, or as probabilities.
+//! The reference's logits as a candidate shows its own: as log-probabilities, as probabilities, or less a number of each row.
 //!
 //! ```text
-//! ℓᵢ = zᵢ − λ,  λ = ln Σⱼ exp zⱼ        pᵢ = exp ℓᵢ
+//! ℓᵢ = zᵢ − λ,  λ = ln Σⱼ exp zⱼ        pᵢ = exp ℓᵢ        or λ = Σⱼ zⱼ / V, or λ = maxⱼ zⱼ
 //! ```
 //!
 //! Where each zⱼ is off by eⱼ at most, λ is off by max eⱼ at most, and by √(Σ pⱼ² σⱼ²) ≤ max σⱼ typically. An engine computes this in
@@ -29,8 +29,14 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
     let mut logs = value;
     for mut row in logs.rows_mut() {
         let largest = row.iter().fold(f64::NEG_INFINITY, |most, z| most.max(*z));
-        let sum = largest + row.iter().map(|z| (z - largest).exp()).sum::<f64>().ln();
-        row.mapv_inplace(|z| z - sum);
+        let taken = match of {
+            Measure::LessMean => row.sum() / row.len() as f64,
+            Measure::LessLargest => largest,
+            Measure::Logits | Measure::LogProbs | Measure::Probs => {
+                largest + row.iter().map(|z| (z - largest).exp()).sum::<f64>().ln()
+            }
+        };
+        row.mapv_inplace(|z| z - taken);
     }
     let own = arithmetic(&logs);
     let Some(error) = logits.error else {
@@ -46,7 +52,7 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
         certain += most;
         sigma.mapv_inplace(|sigma| sigma.hypot(usual));
     }
-    if of == Measure::LogProbs {
+    if of != Measure::Probs {
         return Tracked { value: logs, error: Some(error) }.with_rounding(shown);
     }
     Zip::from(&mut error.certain).and(&mut error.sigma).and(&logs).for_each(|certain, sigma, log| {

@@ -101,7 +101,7 @@ impl State {
     pub(super) fn draw_saved(&mut self, contract: &RoundingContract) {
         let stored = self.stream.as_ref().map(|stream| stream.stored.clone()).filter(|_| contract.mode.draws());
         match stored {
-            Some(stored) if saved_as(contract.saved, &stored.value).is_some() => {
+            Some(stored) if saved_as(contract, &stored.value).is_some() => {
                 self.jump(&stored.value, contract, false);
             }
             Some(stored) if contract.saved != Storage::Real => {
@@ -143,7 +143,7 @@ impl<T: Real> State<T> {
 
     /// Goes on from the residual stream of a candidate that rounds as a contract says, with its errors or without.
     pub(super) fn jump(&mut self, stream: &Array2<f64>, contract: &RoundingContract, bounds: bool) {
-        let saved = saved_as(contract.saved, stream).unwrap_or(Storage::Real);
+        let saved = saved_as(contract, stream).unwrap_or(Storage::Real);
         let Tracked { value, error } =
             before_saved(stream, (contract.activations, Rounding { storage: saved, mode: contract.mode }), bounds);
         self.stream = Some(Tracked { value: value.mapv(T::of), error }.into());

@@ -27,12 +27,18 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
 /// What a candidate's values at a site are shown in: what they were converted to when they were saved, if all of them have been, or
 /// as they are stored.
 pub(crate) fn shown_in(site: Site, contract: &RoundingContract, values: &Array2<f64>) -> Storage {
-    saved_as(contract.saved, values).unwrap_or_else(|| storage_at(site, contract))
+    saved_as(contract, values).unwrap_or_else(|| storage_at(site, contract))
 }
 
-/// What values were converted to when they were saved, if all of them are of its grid.
-pub(super) fn saved_as(saved: Storage, values: &Array2<f64>) -> Option<Storage> {
-    (saved != Storage::Real && values.iter().all(|x| saved.holds(*x))).then_some(saved)
+/// What values were converted to when they were saved, if all of them are of its grid: the contract's type or, of what was computed
+/// wider than both types of 16 bits, that of f16 beside bf16, too.
+pub(super) fn saved_as(contract: &RoundingContract, values: &Array2<f64>) -> Option<Storage> {
+    let types: &[Storage] = match (contract.saved, contract.activations) {
+        (Storage::Real, _) => &[],
+        (Storage::Bf16, Storage::Real | Storage::F32) => &[Storage::Bf16, Storage::F16],
+        (saved, _) => &[saved],
+    };
+    types.iter().copied().find(|saved| values.iter().all(|x| saved.holds(*x)))
 }
 
 /// Whether a site's values are f32 at least: the router's, the index branch's scores, the rotation table's, and what goes into

@@ -57,8 +57,6 @@ pub(super) struct Unshown {
 pub(crate) struct Substitution<'a> {
     pub(crate) lens: Lens,
     pub(crate) loaded: &'a Loaded<'a>,
-    /// What the candidate's values were converted to when they were saved, and how a run takes them back.
-    saved: Rounding,
     /// How the candidate rounds.
     contract: RoundingContract,
     /// Nothing is kept of sites that this does not name; all, if it is `None`.
@@ -85,14 +83,12 @@ impl<'a> Substitution<'a> {
         contract: &RoundingContract,
         only: Option<Vec<Site>>,
     ) -> Self {
-        let saved = Rounding { storage: contract.saved, mode: contract.mode };
         let (seen, choices, unshown, missing, others, segment) = Default::default();
         let unknown = Unknown::new(loaded.absent);
         let (failure, records) = (None, false);
         Substitution {
             lens,
             loaded,
-            saved,
             contract: *contract,
             only,
             seen,
@@ -127,7 +123,9 @@ impl<'a> Substitution<'a> {
         }
         let (candidate, shown) = (self.loaded.value(site)?, self.loaded.shown(site)?);
         let rows = shown.as_ref().map(|tokens| self.loaded.rows(site, tokens));
-        let saved = saved_as(self.saved.storage, &candidate).map_or(Rounding::NONE, |_| self.saved);
+        // What the candidate's values were converted to when they were saved, and how a run takes them back.
+        let saved = saved_as(&self.contract, &candidate)
+            .map_or(Rounding::NONE, |storage| Rounding { storage, mode: self.contract.mode });
         if self.keeps(site) {
             let computed = rows.as_ref().map_or_else(|| value.clone(), |rows| value.select(rows));
             // What another run that draws its errors would have saved.

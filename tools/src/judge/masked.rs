@@ -1,0 +1,24 @@
+//! Scores of keys that come after a query's, which engines mask by adding a large negative number, or by putting one in their place.
+
+use ndarray::Array2;
+use reference::site::Extent;
+use reference::{LayerSite, Site};
+
+/// How far below a row's largest a score is whose exponential is 0 in f32: half of the least that there is is e^(−103.97).
+const NOTHING: f64 = 104.0;
+
+/// The scores with −∞ for those of later keys that weigh nothing, whatever number stands for them.
+pub(super) fn with_mask(site: Site, mut scores: Array2<f64>, extent: Extent) -> Array2<f64> {
+    let is_of_keys = matches!(site, Site::Layer(_, LayerSite::Scores | LayerSite::TokenScores));
+    if !is_of_keys || extent.tokens == 0 || scores.ncols() != extent.positions {
+        return scores;
+    }
+    let first = extent.positions - extent.tokens;
+    for (i, mut row) in scores.rows_mut().into_iter().enumerate() {
+        let position = first + i % extent.tokens;
+        let largest = row.iter().take(position + 1).copied().fold(f64::NEG_INFINITY, f64::max);
+        let later = row.iter_mut().skip(position + 1).filter(|score| **score < largest - NOTHING);
+        later.for_each(|score| *score = f64::NEG_INFINITY);
+    }
+    scores
+}
