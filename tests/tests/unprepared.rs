@@ -2,6 +2,7 @@
 //! kind a right one is right, and the same with a value 5 % off is not.
 
 mod caches;
+mod chosen;
 mod heads;
 mod inputs;
 mod layouts;
@@ -72,9 +73,9 @@ type Named = BTreeMap<String, Values>;
 
 const CASE: &str = "m2-gqa3-f32";
 
-/// What transformers computed, by the names of modules.
-fn computed() -> Named {
-    let case = repository::golden().case(CASE).expect("it is one of them");
+/// What transformers computed of a case, by the names of modules.
+fn computed(case: &str) -> Named {
+    let case = repository::golden().case(case).expect("it is one of them");
     let expected = case.expected().expect("it is whole");
     let values = |name: &str| {
         let tensor = expected.tensor(name).expect("it is listed");
@@ -85,7 +86,12 @@ fn computed() -> Named {
 
 /// Some of it.
 fn of_names(names: &[&str]) -> Named {
-    let mut all = computed();
+    of_case(CASE, names)
+}
+
+/// The same of another case.
+fn of_case(case: &str, names: &[&str]) -> Named {
+    let mut all = computed(case);
     names.iter().map(|name| ((*name).to_owned(), all.remove(*name).expect("it is there"))).collect()
 }
 
@@ -118,14 +124,18 @@ fn dumped_as(
         HeldTensor { name: name.clone(), dtype, shape: shape.clone(), bytes }
     });
     let dump = Dump::of_tensors("dump", held, None).expect("it has tensors");
-    let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
+    let tokens = repository::golden().case(&model.name).expect("it is one of them").tokens;
     let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let given = Given { tokens: Some(text), precision: precision.map(str::to_owned), ..Given::default() };
     Dumped::of(dump, &given, model).map_err(|refused| refused.to_string())
 }
 
 fn model() -> Model {
-    Model { case: None, ..Model::open(CASE).expect("it is built in") }
+    opened(CASE)
+}
+
+fn opened(case: &str) -> Model {
+    Model { case: None, ..Model::open(case).expect("it is built in") }
 }
 
 /// The precision that is found in them.
@@ -137,6 +147,13 @@ fn precision(values: &Named) -> RoundingContract {
 fn try_judged(values: &Named) -> Result<(usize, usize), String> {
     let model = model();
     judged_of(&dumped(values, &model)?, &model)
+}
+
+/// How many sites of values of another case are faults, or suspicious.
+fn faults(case: &str, values: &Named) -> usize {
+    let model = opened(case);
+    let found = dumped(values, &model).and_then(|requests| judged_of(&requests, &model));
+    found.unwrap_or_else(|refused| panic!("{refused}")).0
 }
 
 /// The same of what is read.

@@ -77,7 +77,7 @@ fn roundings_in_other_places_are_told_as_such() {
 }
 
 /// α = 1.7 for 1.702 in every layer, within every bound: the number that says so is told. Of a right run none is, nor of one that rounds
-/// otherwise in every layer, where no number explains it.
+/// otherwise in every layer, where no number explains it, and that is said.
 #[test]
 fn a_number_that_is_off_in_every_layer_is_told() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -93,8 +93,10 @@ fn a_number_that_is_off_in_every_layer_is_told() {
     let told = verified("released,gate_alpha=1.7", "transformers_bf16");
     assert!(told.contains("SUSPICIOUS") && told.contains("with α = 1.70"), "{told}");
     assert!(told.contains("the configuration's 1.702"), "{told}");
-    for precision in ["transformers_bf16", "transformers_bf16,rope=once", "transformers_bf16,swiglu=once"] {
+    let ways = [("transformers_bf16", "PASS"), ("transformers_bf16,rope=once", "SUSPICIOUS")];
+    for (precision, conclusion) in ways.into_iter().chain([("transformers_bf16,swiglu=once", "SUSPICIOUS")]) {
         let told = verified("released", precision);
-        assert!(told.contains("PASS") && !told.contains("configuration's"), "{precision}: {told}");
+        assert!(told.contains(conclusion) && !told.contains("configuration's"), "{precision}: {told}");
+        assert_eq!(told.contains("rounds otherwise than this precision"), conclusion == "SUSPICIOUS", "{told}");
     }
 }

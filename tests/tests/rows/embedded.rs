@@ -6,7 +6,7 @@ use reference::Storage;
 use serde_json::{Value, json};
 
 use super::laid::{Laid, one_each};
-use super::shown::{requests_of, rewritten, text, unstated};
+use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 use crate::cli::{case, change_tensor};
 
@@ -30,6 +30,22 @@ fn what_was_decoded_or_all_is_read_from_the_embeddings() {
             assert!(wrong.is_none(), "{case}: {wrong:#?}");
         }
     }
+}
+
+/// Of a model that sees, rows of text are embeddings, too, where they go into the first layer.
+#[test]
+fn what_goes_into_the_first_layer_shows_tokens() {
+    let model = open("vision-images-f32");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let prompt = &A[1..];
+    let calls = vec![json!({ "tokens": [prompt, prompt] }), one_each(&[8, 1]), one_each(&[4, 9])];
+    let dump = unstated(&model, calls).write(folder.path());
+    let name = |name: &str| Some(name.replace("model.embed_tokens", "model.inputs_embeds"));
+    let found = requests_of(&model, rewritten(&dump, folder.path(), name, &[]), Some(&text(prompt)));
+    let found = found.expect("its rows are known");
+    let read: Vec<Vec<u32>> = found.iter().map(|one| one.steps.concat()).collect();
+    assert_eq!(read, [[prompt, &[8, 4]].concat(), [prompt, &[1, 9]].concat()]);
+    assert_all_right("both", &found, &model);
 }
 
 /// A prompt, drafts, and a call that begins within these: what they have from there on was rejected.

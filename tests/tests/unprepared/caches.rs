@@ -1,6 +1,6 @@
 //! Keys and values of a cache, and fused projections.
 
-use super::{Named, Values, holds};
+use super::{Named, Values, holds, judged, of_names, off, try_judged};
 
 /// Channels of a head, key heads, and channels that are rotated.
 const HEAD: usize = 16;
@@ -38,18 +38,24 @@ const NAMES: [&str; 7] = [
     "model.layers.1.self_attn.v_proj",
 ];
 
+/// Keys and values of each layer, \[1, heads, T, D\].
+fn of_layers(values: &Named) -> Vec<[Values; 2]> {
+    let [cos, sin] = ["model.rotary_emb", "model.rotary_emb.1"].map(|name| &values[name]);
+    let of_layer = |layer: usize| {
+        let [keys, own] = ["k_norm", "v_proj"].map(|name| &values[&format!("model.layers.{layer}.self_attn.{name}")]);
+        [heads_first(&rotated(keys, cos, sin)), heads_first(own)]
+    };
+    (0..2).map(of_layer).collect()
+}
+
 fn cached(named: fn(usize, bool) -> String) -> impl Fn(Named) -> Named {
-    move |mut values| {
+    move |values| {
         let mut written = Named::new();
-        let [cos, sin] =
-            ["model.rotary_emb", "model.rotary_emb.1"].map(|name| values.remove(name).expect("it is there"));
-        for layer in 0..2 {
-            let [keys, own] =
-                ["k_norm", "v_proj"].map(|name| &values[&format!("model.layers.{layer}.self_attn.{name}")]);
-            written.insert(named(layer, true), heads_first(&rotated(keys, &cos, &sin)));
-            written.insert(named(layer, false), heads_first(own));
+        for (layer, [keys, own]) in of_layers(&values).into_iter().enumerate() {
+            written.insert(named(layer, true), keys);
+            written.insert(named(layer, false), own);
         }
-        written.insert("logits".to_owned(), values.remove("logits").expect("it is there"));
+        written.insert("logits".to_owned(), values["logits"].clone());
         written
     }
 }
@@ -65,6 +71,101 @@ fn what_is_in_a_cache_is_compared() {
         holds(&NAMES, cached(named), "model.layers.1.self_attn.k_norm", 7);
         holds(&NAMES, cached(named), "model.layers.0.self_attn.v_proj", 7);
     }
+}
+
+/// \[1, heads, T, D\] as \[T, heads, D\].
+fn tokens_first(values: &Values) -> Values {
+    let tokens = values.shape[2];
+    let row = |token: usize, head: usize| values.of[(head * tokens + token) * HEAD..][..HEAD].to_vec();
+    let of = (0..tokens).flat_map(|token| (0..HEADS).flat_map(move |head| row(token, head)));
+    Values::new(&[tokens, HEADS, HEAD], of.collect())
+}
+
+/// With so many slots, of which those behind the tokens have zeros.
+fn longer(values: &Values, slots: usize) -> Values {
+    let each = values.shape[2] * HEAD;
+    let filled = values.of.chunks(each).map(|head| [head, &vec![0.0; slots * HEAD - each]].concat());
+    Values::new(&[1, HEADS, slots, HEAD], filled.collect::<Vec<_>>().concat())
+}
+
+/// Of each token or head, those of both tensors one behind the other.
+fn by_turns(one: &Values, other: &Values, each: usize, shape: &[usize]) -> Values {
+    let pairs = one.of.chunks(each).zip(other.of.chunks(each));
+    Values::new(shape, pairs.flat_map(|(one, other)| [one, other].concat()).collect())
+}
+
+/// Of each layer a tensor with keys and one with values.
+fn apart(change: impl Fn(&Values, bool) -> Values) -> impl Fn(Named) -> Named {
+    move |values| {
+        let layers = of_layers(&values).into_iter().enumerate();
+        let of_layer = |(layer, [keys, own]): (usize, [Values; 2])| {
+            let [keys, own] = [change(&keys, true), change(&own, false)];
+            [(format!("key_cache.{layer}"), keys), (format!("value_cache.{layer}"), own)]
+        };
+        layers.flat_map(of_layer).collect()
+    }
+}
+
+/// Of each layer one tensor with both.
+fn together(join: impl Fn([Values; 2]) -> Values) -> impl Fn(Named) -> Named {
+    move |values| {
+        let layers = of_layers(&values).into_iter().enumerate();
+        layers.map(|(layer, both)| (format!("kv_cache.{layer}"), join(both))).collect()
+    }
+}
+
+fn caches_hold(what: &str, written: impl Fn(Named) -> Named) {
+    for wrong in ["model.layers.1.self_attn.k_norm", "model.layers.0.self_attn.v_proj"] {
+        let right = judged(&written(of_names(&NAMES)));
+        assert_eq!((right.0, right.1 >= 4), (0, true), "{what}: {right:?}");
+        assert!(judged(&written(off(of_names(&NAMES), wrong))).0 > 0, "{what}: {wrong} is 5 % off");
+    }
+}
+
+#[test]
+fn caches_may_have_their_axes_in_another_order() {
+    caches_hold("keys turned", apart(|of, is_key| if is_key { of.turned() } else { of.clone() }));
+    let flat = |of: &Values, _| Values::new(&[1, of.shape[2], HEADS * HEAD], tokens_first(of).of);
+    caches_hold("heads joined", apart(flat));
+    caches_hold("longer than needed", apart(|of, _| longer(of, 64)));
+    let concat = |[keys, own]: [Values; 2]| Values::new(&[&[2], &keys.shape[..]].concat(), [keys.of, own.of].concat());
+    caches_hold("both stacked", together(concat));
+    let stacked = |values: Named| {
+        let layers: Vec<Values> = of_layers(&values).into_iter().map(concat).collect();
+        let shape = [&[layers.len()], &layers[0].shape[..]].concat();
+        let of = layers.into_iter().flat_map(|one| one.of).collect();
+        Named::from([("kv_cache".to_owned(), Values::new(&shape, of))])
+    };
+    caches_hold("both of all layers stacked", stacked);
+    let pairs = |each: usize, behind: &'static [usize]| {
+        together(move |[keys, own]| {
+            let shape = [&[keys.shape[2]], behind].concat();
+            by_turns(&tokens_first(&keys), &tokens_first(&own), each, &shape)
+        })
+    };
+    caches_hold("heads by turns", pairs(HEAD, &[2 * HEADS, HEAD]));
+    caches_hold("all keys first", pairs(HEADS * HEAD, &[2 * HEADS, HEAD]));
+    caches_hold("keys and values before heads", pairs(HEADS * HEAD, &[2, HEADS, HEAD]));
+}
+
+/// Slots that are filled and of no token are refused, and pages, whose order a table says.
+#[test]
+fn caches_of_other_slots_are_refused() {
+    let tokens_of = |slots: usize| {
+        apart(move |of, _| {
+            let mut longer = longer(of, slots);
+            longer.of[(slots - 1) * HEAD] = 1.0;
+            longer
+        })
+    };
+    let refused = try_judged(&tokens_of(44)(of_names(&NAMES))).expect_err("44 slots are filled");
+    assert!(refused.contains("44 rows a request, and the prompt 40 tokens"), "{refused}");
+    let paged =
+        apart(|of, _| Values::new(&[6, 8, HEADS, HEAD], [tokens_first(of).of, vec![1.0; 8 * HEADS * HEAD]].concat()));
+    let mut pages = paged(of_names(&NAMES));
+    pages.insert("block_tables".to_owned(), Values::new(&[1, 5], vec![0.0, 1.0, 2.0, 3.0, 4.0]));
+    let refused = try_judged(&pages).expect_err("pages are in no order");
+    assert!(refused.contains("block_tables says whose they are"), "{refused}");
 }
 
 /// One group of query heads with the key and the value that they read behind the other, or all queries, all keys, all values.

@@ -16,7 +16,7 @@ use super::verdict::{SiteReport, Top, Verdict};
 
 /// What is said of a place that has other values than the twin in every layer.
 const EVERYWHERE: &str =
-    "in every layer that shows it, which is a matter of precision, and no documented one gives these values";
+    "so in every layer that shows it, as where a candidate rounds otherwise than this precision does";
 
 /// What was found.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

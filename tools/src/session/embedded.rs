@@ -32,9 +32,12 @@ pub(super) fn tokens(values: &Sited, model: &Model) -> Result<Option<Vec<Lists>>
     for (call, size) in values.sizes().into_iter().enumerate() {
         let batch = size.batch.unwrap_or(1);
         let Some(rows) = size.rows.filter(|rows| *rows > 0 && rows.is_multiple_of(batch)) else { return Ok(None) };
-        let (all, at) = (Request::of_call(call, (batch, rows / batch)), At { step: 0, site: Site::Embedding });
-        let (all, extent) = (values.of(all), Extent::new(rows, rows));
-        if !all.has(at) || all.shown(at, extent)?.is_some() {
+        let (all, extent) = (Request::of_call(call, (batch, rows / batch)), Extent::new(rows, rows));
+        let all = values.of(all);
+        // What goes into the first layer has the same rows, but for those of images.
+        let shown = [Site::Embedding, Site::InputsEmbeds].map(|site| At { step: 0, site });
+        let Some(at) = shown.into_iter().find(|at| all.has(*at)) else { return Ok(None) };
+        if all.shown(at, extent)?.is_some() {
             return Ok(None);
         }
         let Ok(shown) = all.matrix::<f64>(at, extent) else { return Ok(None) };

@@ -11,7 +11,6 @@
 use fixtures::activations::rows::Call;
 use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::names::at::At;
-use fixtures::names::form::Form;
 use fixtures::names::reading::Place;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
@@ -128,9 +127,9 @@ impl Logits {
         }
         // Final caches have slots of all that was read.
         let is_beside = |(at, place): (&At, &Place)| {
-            at.step > 0 || matches!(at.site, Site::LmHead | Site::Logits) || place.form == Form::Cache
+            at.step > 0 || matches!(at.site, Site::LmHead | Site::Logits) || place.form.is_cache()
         };
-        let has_caches = values.reading().values.values().any(|place| place.form == Form::Cache);
+        let has_caches = values.reading().values.values().any(|place| place.form.is_cache());
         let are_alone = values.reading().values.iter().all(is_beside);
         let steps = of_lists[0].len() / vocabulary;
         if is_one && !are_alone || steps < 2 || of_lists.iter().flatten().any(|z| z.is_nan()) {

@@ -1,12 +1,14 @@
 //! Prompts that a dump shows itself: what went into the model, saved beside what came out.
 
 use fixtures::Dtype;
+use fixtures::activations::rows::Slot;
 use fixtures::activations::rows::inferred::Fed;
 use fixtures::activations::rows::stated::prompts_of;
 use fixtures::names::sited::Sited;
 use reference::config::Config;
 
 use crate::failure::Failure;
+use crate::session::inferred::is_unpadded;
 use crate::session::rotated::first_position;
 
 /// What people call the tensor of a prompt's tokens.
@@ -33,6 +35,19 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
     let masked = mask.is_some();
     let fed = |slots| Fed { slots, decoded: Vec::new(), masked };
     Ok(lists.map(|lists| lists.into_iter().flatten().map(fed).collect()))
+}
+
+/// The prompts that stand one behind the other in what is known of one, where `position_ids` of all of its tokens begin at 0 again.
+pub(super) fn packed(values: &Sited, known: &Fed) -> Result<Option<Vec<Fed>>, Failure> {
+    let tokens = known.tokens();
+    let is_whole = is_unpadded(known) && known.decoded.is_empty();
+    let positions = numbers::<usize>(values, "position_ids")?.filter(|(own, of)| is_whole && own.len() == *of);
+    let Some((positions, _)) = positions.filter(|(own, _)| own.len() == tokens.len()) else { return Ok(None) };
+    let Ok(prompts) = prompts_of(&tokens, None, Some(&positions)) else { return Ok(None) };
+    let counts = |(i, slot): (usize, &Option<Slot>)| slot.is_some_and(|slot| slot.position == Some(i));
+    let are_counted = prompts.iter().all(|prompt| prompt.iter().enumerate().all(counts));
+    let fed = |slots| Fed { slots, ..known.clone() };
+    Ok((prompts.len() > 1 && are_counted).then(|| prompts.into_iter().map(fed).collect()))
 }
 
 /// The first of these tensors that the dump has.

@@ -69,9 +69,15 @@ pub fn requests(
     manifest: Option<&Manifest>,
 ) -> Result<Vec<RequestRows>, Failure> {
     let known = prompts_known(given, model)?;
+    let packed = match known.as_deref() {
+        Some([one]) => inputs::packed(values, one)?,
+        _ => None,
+    };
+    let known = packed.or(known);
     let (inferred, is_padded) = match calls_stated(values, manifest).map_err(misfit)? {
         Some(calls) => (Inferred { calls, known, ..Inferred::default() }, false),
-        None => unstated((values, manifest), known.as_deref(), (model, semantics))?,
+        None => unstated((values, manifest), known.as_deref(), (model, semantics))
+            .map_err(|refused| of_pages(values).unwrap_or(refused))?,
     };
     let Inferred { calls, known, embedded, likeliest, unread } = inferred;
     let found = rows::requests(&calls).map_err(misfit)?;
@@ -92,6 +98,16 @@ pub fn requests(
         Ok(RequestRows { request, prompt, embedded, likeliest, unread, padding, beam: None })
     });
     rows.collect()
+}
+
+/// What is said of a cache whose pages are not in order.
+fn of_pages(values: &Sited) -> Option<Failure> {
+    let (cache, table) = values.paged()?;
+    let problem = format!(
+        "{cache} has pages of a cache, and {table} says whose they are, expected each request's slots in order"
+    );
+    let help = "save cache[block_tables].flatten(1, 2), which is [batch, slots, heads, channels]";
+    Some(Failure::new(problem).help(help))
 }
 
 /// What follows of calls that are not stated, and whether prompts have padding that nobody says.

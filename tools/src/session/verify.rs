@@ -167,7 +167,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     notes.extend(dump.request().and_then(note_of_rows));
     if dumped.embedded > 0 {
         let tokens = counted(dumped.embedded, "token");
-        notes.push(format!("{tokens} that nobody named: read from the rows of {} in the dump", Site::Embedding));
+        notes.push(format!("{tokens} that nobody named: read from their embeddings in the dump"));
     }
     if dumped.likeliest > 0 {
         let tokens = counted(dumped.likeliest, "token");

@@ -8,7 +8,6 @@ use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::activations::rows::{Call, Request, Segment, Slot};
 use fixtures::names::at::At;
 use fixtures::names::families::is_told;
-use fixtures::names::form::Form;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, ArrayView2, Axis, s};
@@ -176,7 +175,7 @@ impl Shown {
     fn earliest(values: &Sited, size: Size, model: &Model) -> Result<Option<Self>, Failure> {
         let config = model.checkpoint.config();
         let Some(rows) = size.rows.filter(|_| size.batch.unwrap_or(1) == 1) else { return Ok(None) };
-        if values.reading().values.values().any(|place| place.form == Form::Cache) {
+        if values.reading().values.values().any(|place| place.form.is_cache()) {
             return Ok(None);
         }
         let is_of_rows = |at: &At| at.step == 0 && is_told(at.site, config) && !at.site.is_choice();
