@@ -8,6 +8,7 @@ mod inputs;
 mod layouts;
 mod numbers;
 mod rounded;
+mod vision;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ use std::ops::Range;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::source::HeldTensor;
 use fixtures::bytes::Held;
+use fixtures::names::map::NameMap;
+use fixtures::names::sited::Sited;
 use fixtures::{Dtype, Tensor};
 use reference::{RoundingContract, Storage};
 use tests::repository;
@@ -114,20 +117,25 @@ fn dumped(values: &Named, model: &Model) -> Result<Vec<Dumped>, String> {
 /// The same, stored in a type whose bits are called another one's, and computed in some precision, if that is said.
 fn dumped_as(
     values: &Named,
-    (storage, dtype): (Storage, Dtype),
+    stored: (Storage, Dtype),
     precision: Option<&str>,
     model: &Model,
 ) -> Result<Vec<Dumped>, String> {
+    let dump = dump_of(values, stored);
+    let tokens = repository::golden().case(&model.name).expect("it is one of them").tokens;
+    let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let given = Given { tokens: Some(text), precision: precision.map(str::to_owned), ..Given::default() };
+    Dumped::of(dump, &given, model).map_err(|refused| refused.to_string())
+}
+
+/// A dump of them.
+fn dump_of(values: &Named, (storage, dtype): (Storage, Dtype)) -> Dump {
     let held = values.iter().map(|(name, Values { shape, of })| {
         let tensor = Tensor::stored(storage, shape.as_slice(), of.iter().copied()).expect("as many");
         let bytes = Held::new(tensor.bytes().to_vec());
         HeldTensor { name: name.clone(), dtype, shape: shape.clone(), bytes }
     });
-    let dump = Dump::of_tensors("dump", held, None).expect("it has tensors");
-    let tokens = repository::golden().case(&model.name).expect("it is one of them").tokens;
-    let text = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let given = Given { tokens: Some(text), precision: precision.map(str::to_owned), ..Given::default() };
-    Dumped::of(dump, &given, model).map_err(|refused| refused.to_string())
+    Dump::of_tensors("dump", held, None).expect("it has tensors")
 }
 
 fn model() -> Model {

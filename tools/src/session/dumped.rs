@@ -90,7 +90,12 @@ impl Dumped {
                 (None, None) => model.semantics()?,
             };
         let config = model.checkpoint.config().under(&semantics);
-        let values = Sited::new(dump, &config, &NameMap::shipped_under(given.names.as_deref())?);
+        let maps = NameMap::shipped_under(given.names.as_deref())?;
+        let values = Sited::new(dump, &config, &maps);
+        let values = match &config.vision {
+            Some(_) => values.of_images(&given.shown.patches_of_images(model, values.dump())?, &maps).unwrap_or(values),
+            None => values,
+        };
         let is_nothing_known = values.sites().next().is_none() && !values.reading().unknown.is_empty();
         let told = if given.names.is_none() && (are_unknown(&values) || is_nothing_known) {
             told(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?
@@ -246,10 +251,10 @@ impl Understood {
         let is_known =
             given.tokens.is_some() || model.case.is_some() || manifest.as_ref().is_some_and(|m| m.tokens.is_some());
         if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
-            manifest.get_or_insert_default().tokens = given.shown.places(model)?;
+            manifest.get_or_insert_default().tokens = given.shown.places(model, values.dump())?;
         }
         let mut asked = requests(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?;
-        let mut seen = given.shown.of_each(model, &mut asked)?;
+        let mut seen = given.shown.of_each(model, values.dump(), &mut asked)?;
         // One engine computed all requests, so that what is known of the first is known of all.
         let mut known: Option<Known> = None;
         let are_named = manifest.iter().flat_map(|manifest| &manifest.calls).any(|call| call.requests.is_some());

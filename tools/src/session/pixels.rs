@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use fixtures::activations::dump::Dump;
 use ndarray::Array2;
 use reference::config::{Config, Vision};
+use reference::grid::segments;
 use reference::media::{Media, Medium, Pixels};
 use reference::{Error, Grid};
 
@@ -36,27 +37,25 @@ impl Shown {
     /// What the files hold, or a built-in case's own; nothing, where the prompt shows nothing. The prompt must have a
     /// place for each feature, and no other.
     pub fn find(&self, model: &Model, prompt: &Prompt) -> Result<Option<Media>, Failure> {
-        let found = self.media(model)?;
-        if let Some(vision) = &model.checkpoint.config().vision {
-            match &found {
-                Some(media) => require_places(vision, media, &prompt.tokens)?,
-                None => require_no_places(vision, &prompt.tokens)?,
-            }
-        }
-        Ok(found)
+        fitting(self.media(model, None)?, model, prompt)
     }
 
     /// The same of each of several requests, and of a request that sees in later calls, too. The prompts have places for all that the
-    /// files hold.
-    pub fn of_each(&self, model: &Model, asked: &mut [RequestRows]) -> Result<Vec<Option<Media>>, Failure> {
+    /// files hold; where none are named, the dump may have pixels.
+    pub fn of_each(
+        &self,
+        model: &Model,
+        dump: &Dump,
+        asked: &mut [RequestRows],
+    ) -> Result<Vec<Option<Media>>, Failure> {
         let vision = model.checkpoint.config().vision.as_ref();
         let has_place = |tokens: &[u32]| vision.is_some_and(|vision| require_no_places(vision, tokens).is_err());
         if let [one] = &*asked
             && !prompts(one).skip(1).any(has_place)
         {
-            return Ok(vec![self.find(model, &one.prompt)?]);
+            return Ok(vec![fitting(self.media(model, Some(dump))?, model, &one.prompt)?]);
         }
-        match (self.media(model)?, vision) {
+        match (self.media(model, Some(dump))?, vision) {
             (Some(all), Some(vision)) => shared_out(vision, &all, asked),
             (_, vision) => {
                 let unseen = |rows: &RequestRows| {
@@ -69,8 +68,8 @@ impl Shown {
     }
 
     /// A place for each feature of what is shown, and no other token: the prompt of a tower that is computed alone.
-    pub fn places(&self, model: &Model) -> Result<Option<Vec<u32>>, Failure> {
-        let (found, vision) = (self.media(model)?, model.checkpoint.config().vision.as_ref());
+    pub fn places(&self, model: &Model, dump: &Dump) -> Result<Option<Vec<u32>>, Failure> {
+        let (found, vision) = (self.media(model, Some(dump))?, model.checkpoint.config().vision.as_ref());
         Ok(found.zip(vision).map(|(media, vision)| {
             let places = |(medium, pixels): (Medium, &Pixels)| {
                 vec![medium.token(vision); pixels.values.nrows() / vision.merged()]
@@ -79,7 +78,15 @@ impl Shown {
         }))
     }
 
-    fn media(&self, model: &Model) -> Result<Option<Media>, Failure> {
+    /// Patches of each image, in the prompts' order.
+    pub fn patches_of_images(&self, model: &Model, dump: &Dump) -> Result<Vec<usize>, Failure> {
+        let media = self.media(model, Some(dump))?;
+        let images = media.iter().flat_map(Media::passes).find(|(medium, _)| *medium == Medium::Image);
+        Ok(images.map(|(_, pixels)| segments(&pixels.grids)).unwrap_or_default())
+    }
+
+    /// What the files hold, or else a built-in case has, or else a dump.
+    fn media(&self, model: &Model, beside: Option<&Dump>) -> Result<Option<Media>, Failure> {
         let config = model.checkpoint.config();
         let Some(vision) = &config.vision else {
             return if self.is_empty() { Ok(None) } else { Err(blind(model, config)) };
@@ -91,7 +98,7 @@ impl Shown {
         let dump = match (&self.pixels, &model.case) {
             (Some(path), _) => Some(Dump::open(path)?),
             (None, Some(case)) => case.pixels()?,
-            (None, None) => None,
+            (None, None) => beside.filter(|dump| has_pixels(dump)).cloned(),
         };
         let Some(dump) = dump else { return Ok(None) };
         let [images, videos] = NAMES.map(|(_, values, grids, _)| read(&dump, vision, values, grids));
@@ -104,6 +111,22 @@ impl Shown {
         }
         Ok(Some(media))
     }
+}
+
+/// What a prompt shows, where it has a place for each feature, and no other.
+fn fitting(found: Option<Media>, model: &Model, prompt: &Prompt) -> Result<Option<Media>, Failure> {
+    if let Some(vision) = &model.checkpoint.config().vision {
+        match &found {
+            Some(media) => require_places(vision, media, &prompt.tokens)?,
+            None => require_no_places(vision, &prompt.tokens)?,
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a dump has pixels of images or videos beside what was computed of them.
+fn has_pixels(dump: &Dump) -> bool {
+    NAMES.iter().any(|(_, values, grids, _)| dump.find(values).is_some() && dump.find(grids).is_some())
 }
 
 /// Why a model takes no pixels.

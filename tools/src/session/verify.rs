@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
-use fixtures::names::habit::Sides;
+use fixtures::names::habit::{First, Sides};
 use fixtures::names::sited::Sited;
 use reference::{LayerSite, Site};
 
@@ -227,7 +227,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     if reading.takes_inputs {
         notes.push("names are numbers of layers alone, and values are what goes into each layer: read so".into());
     }
-    if reading.from_one {
+    if reading.first == First::One {
         notes.push("names count layers from 1: read so".into());
     }
     match reading.sides {
