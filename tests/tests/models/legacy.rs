@@ -36,6 +36,10 @@ const EPS: f64 = 1e-6;
 
 type Run64<'p> = Run<'p, f64>;
 
+fn linear(x: &Tracked<f64>, w: &Matrix<'_>, run: &Run64<'_>) -> Tracked<f64> {
+    run.linear(Linear::under, x, w).expect("it fits")
+}
+
 /// What a layer does otherwise than the library's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slip {
@@ -93,10 +97,6 @@ impl Layer {
         self.values(name).row(0).to_owned()
     }
 
-    fn linear(&self, x: &Tracked<f64>, w: &Matrix<'_>, run: &Run64<'_>) -> Tracked<f64> {
-        run.linear(Linear::under, x, w).expect("it fits")
-    }
-
     fn norm(&self, x: &Tracked<f64>, name: &str, run: &Run64<'_>) -> Tracked<f64> {
         let (w, eps) = (self.vector(name), self.number("sizes", "rms_norm_eps"));
         let params = |contract: &RoundingContract| RmsNorm::under(contract, eps, EpsPlace::Inside);
@@ -129,14 +129,14 @@ impl Layer {
 
     fn softmax(&self, x: &Tracked<f64>, run: &Run64<'_>) -> Tracked<f64> {
         let [q, k, v] = ["q", "k", "v"].map(|name| {
-            let projected = self.linear(x, &self.matrix(&format!("self_attn.{name}_proj.weight")), run);
+            let projected = linear(x, &self.matrix(&format!("self_attn.{name}_proj.weight")), run);
             if name == "v" { projected } else { self.rotated(&projected, run) }
         });
         let (heads, d) = ((self.size("num_attention_heads"), self.size("num_key_value_heads")), self.size("head_dim"));
         let params = |contract: &RoundingContract| Attention::under(contract, heads, d);
         let o = attention(&params(&run.contract), q.view(), k.view(), v.view()).expect("it fits");
         let o = run.tracked(o, |c, o| params(c).bound(&q, &k, &v, o));
-        self.linear(&o, &self.matrix("self_attn.o_proj.weight"), run)
+        linear(&o, &self.matrix("self_attn.o_proj.weight"), run)
     }
 
     fn rotated(&self, x: &Tracked<f64>, run: &Run64<'_>) -> Tracked<f64> {
@@ -166,11 +166,11 @@ impl Layer {
             let part = |w: &Array2<f64>, first: usize, count: usize| {
                 Matrix::stored(w.slice(s![first..first + count, ..]), Storage::F32)
             };
-            let [g, u] = [0, 1].map(|half| self.linear(&own, &part(&up, (2 * expert + half) * i, i), run));
+            let [g, u] = [0, 1].map(|half| linear(&own, &part(&up, (2 * expert + half) * i, i), run));
             let params = |contract: &RoundingContract| Swiglu::under(contract, Expert::Gated);
             let a = swiglu(&params(&run.contract), g.view(), u.view()).expect("it fits");
             let a = run.tracked(a, |c, a| params(c).bound(&g, &u, a));
-            let y = self.linear(&a, &part(&down, expert * h, h), run);
+            let y = linear(&a, &part(&down, expert * h, h), run);
             let ErrorBound { certain, sigma, carried } = y.error_or_exact();
             error.carried = error.carried.max(carried);
             for (from, to) in rows.into_iter().enumerate() {
