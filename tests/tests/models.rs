@@ -2,4 +2,5 @@
 
 mod decoder;
 mod group;
+mod legacy;
 mod mtp;

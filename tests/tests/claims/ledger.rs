@@ -1,7 +1,9 @@
 //! Every verdict is the one that the specification came to on its own (spec E), or differs for a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
+use insta::assert_snapshot;
 use tools::claims::claim::Claim;
 use tools::claims::document::Document;
 use tools::claims::hyperparameters::Releases;
@@ -90,6 +92,21 @@ fn every_row_is_there_once_and_in_order() {
     assert_eq!(ids, sorted.into_iter().collect::<Vec<_>>());
     let of = |document| claims.iter().filter(|claim| claim.document == document).count();
     assert_eq!([S0, S1, S2, S3, S4, Card].map(of), [40, 82, 4, 7, 1, 1]);
+}
+
+/// A number that is computed otherwise is seen, even where its verdict is the same.
+#[test]
+fn every_number_is_as_it_was() {
+    let mut text = String::new();
+    for claim in claims() {
+        for figure in &claim.figures {
+            let _ = writeln!(text, "{} {}: {} for {:?}", claim.id, figure.verdict, figure.recomputed, figure.stated);
+        }
+        if claim.figures.is_empty() {
+            let _ = writeln!(text, "{} {}", claim.id, claim.verdict);
+        }
+    }
+    assert_snapshot!(text);
 }
 
 /// What does not hold has a reason, and what has no number is external.

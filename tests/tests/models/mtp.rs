@@ -4,3 +4,4 @@ mod by_hand;
 mod drafts;
 mod golden;
 mod on_device;
+mod speculated;

@@ -99,6 +99,20 @@ def test_roundings_can_be_asked_for(tensors):
     assert (parity.run(CASE, sites="logits")["logits"] != rounded).any()
 
 
+def test_a_reference_runs_one_prompt_after_another():
+    reference = parity.reference(CASE, sites="logits")
+    assert repr(reference) == f"<parity.Reference {CASE}>"
+    for tokens in (None, [3, 1, 4]):
+        made, again = reference.run(tokens), parity.run(CASE, tokens, sites="logits")
+        assert made.keys() == again.keys() and (made["logits"] == again["logits"]).all()
+    rounded = reference.run([3, 1, 4], precision="f32", sites="model.norm")
+    assert list(rounded) == ["model.norm"] and (rounded["model.norm"] == rounded["model.norm"].astype("f4")).all()
+    with pytest.raises(TypeError):
+        reference.run(lens="local")
+    with pytest.raises(parity.ParityError, match="expected a folder or a built-in case's name, found builtins.int"):
+        parity.reference(3)
+
+
 def test_runs_that_cannot_be_are_refused():
     with pytest.raises(parity.ParityError, match="expected below vocab_size"):
         parity.run(CASE, [10**6])

@@ -167,6 +167,13 @@ def test_models_that_are_none_are_refused(model):
         other(torch.zeros(1, 3, 4))
 
 
+def test_a_model_without_parts_is_refused_as_such():
+    small = torch.nn.Linear(2, 2)
+    said = r"of torch.nn.modules.linear.Linear only logits \[1, 2, 2\] was captured, expected what modules of a"
+    with pytest.raises(parity.ParityError, match=said), torch.no_grad(), parity.watch(small, CASE):
+        small(torch.zeros(1, 2, 2))
+
+
 def test_nothing_that_runs_is_refused(model):
     with pytest.raises(parity.ParityError, match="nothing was captured"), parity.watch(model, CASE):
         pass

@@ -1,6 +1,6 @@
 //! `parity claims`: the documents' numbers, recomputed.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::json;
 
 use super::outcome::Outcome;
@@ -16,10 +16,14 @@ use crate::session::model::configuration;
 
 /// What is typed.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("accounted").conflicts_with_all(["failing", "document"]))]
 pub struct Claims {
     /// A folder with config.json, such a file, a built-in case, or minimax-m2.7 or minimax-m3; weights are not looked at.
-    #[arg(conflicts_with_all = ["failing", "document"])]
+    #[arg(group = "accounted")]
     pub model: Option<String>,
+    /// The same as MODEL.
+    #[arg(long, value_name = "FILE", group = "accounted")]
+    pub config: Option<String>,
     /// Only claims that do not hold: close, or failing.
     #[arg(long)]
     pub failing: bool,
@@ -27,7 +31,7 @@ pub struct Claims {
     #[arg(long, value_name = "NAME", value_enum, ignore_case = true)]
     pub document: Option<Document>,
     /// Tokens of the context; without it, as many as the model takes.
-    #[arg(long, value_name = "TOKENS", requires = "model", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", requires = "accounted", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
     #[command(flatten)]
     reporting: Reporting,
@@ -37,7 +41,7 @@ impl Claims {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
         let (json, output) = self.reporting.begin(output)?;
-        if let Some(model) = &self.model {
+        if let Some(model) = self.model.as_ref().or(self.config.as_ref()) {
             let config = configuration(model)?;
             let context = self.context.map_or(config.max_position_embeddings, |context| context as usize);
             let sizing = Sizing::of(&Hyperparameters::of(config), context);

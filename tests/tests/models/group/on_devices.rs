@@ -55,7 +55,7 @@ fn is_within_kernels(site: &Site) -> bool {
 fn ranks_compute_what_the_whole_model_does_within_its_bounds() {
     for (config, hidden) in models() {
         let weights = Synthesis { seed: 6, ..Synthesis::default() }.weights(&config);
-        for count in [1, 2, 4, 16] {
+        for count in [1, 2, 4, 8, 16, 64] {
             let contract = RoundingContract { ranks: count, ..RoundingContract::PARITY };
             let group = group(&config, &weights, open(DEVICE, count).expect("the emulated device"));
             let mut seen = Seen { values: HashMap::new(), chosen: HashMap::new() };

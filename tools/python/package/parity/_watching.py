@@ -10,12 +10,16 @@ from parity._arguments import model_of
 from parity._asserting import require
 from parity._calls import Path, diagnose, verify
 from parity._errors import failed
-from parity._native import Diagnosis, Report
+from parity._native import Diagnosis, ParityError, Report
 
 if TYPE_CHECKING:
     import torch
 
     from parity.capture import Capture
+
+HELP_MODEL = "give the model itself, then its folder"
+
+PARTS = "what modules of a whole model return, such as model.embed_tokens, model.layers.0.self_attn and lm_head"
 
 
 def watch(
@@ -49,8 +53,7 @@ def watch(
     from parity.capture import Capture
 
     if not hasattr(model, "named_modules"):
-        found = f"{type(model).__module__}.{type(model).__qualname__}"
-        raise failed(f"model: expected a torch.nn.Module, found {found}", "give the model itself, then its folder")
+        raise failed(f"model: expected a torch.nn.Module, found {_class_of(model)}", HELP_MODEL)
     model_of(checkpoint)
     signature(verify).bind(checkpoint, None, manifest=None, **options)
     capture = Capture(model, inputs=inputs, include=include, exclude=exclude)
@@ -78,7 +81,18 @@ class Watch:
     ) -> None:
         self._capture.__exit__(kind, error, trace)
         if kind is None:
-            self._report = verify(self._checkpoint, self.tensors, manifest=self.manifest, **self._options)
+            try:
+                self._report = verify(self._checkpoint, self.tensors, manifest=self.manifest, **self._options)
+            except ParityError as error:
+                self._require_parts(error)
+                raise
+
+    def _require_parts(self, error: ParityError) -> None:
+        """Refuses a model that cannot be judged and whose own output is all that was captured."""
+        shown = [f"{name} {list(value.shape)}" for name, value in self.tensors.items()]
+        if all(name.rpartition(".")[2] == "logits" for name in self.tensors):
+            found = f"of {_class_of(self._capture.model)} only {', '.join(shown)} was captured"
+            raise failed(f"model: {found}, expected {PARTS}", HELP_MODEL) from error
 
     @property
     def tensors(self) -> dict[str, "torch.Tensor"]:
@@ -114,3 +128,7 @@ class Watch:
     def save(self, path: Path) -> None:
         """Writes a dump, `.safetensors` or `.npz`, that `parity verify` reads; the former needs safetensors."""
         self._capture.save(os.fspath(path), producer=self._producer)
+
+
+def _class_of(model: Any) -> str:
+    return f"{type(model).__module__}.{type(model).__qualname__}"

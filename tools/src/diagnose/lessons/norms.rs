@@ -7,7 +7,8 @@ pub(super) const LESSONS: &[Lesson] = &[
         name: "qk_per_head_on_M2",
         numbers: "Each head is scaled to unit length by itself, so that heads which should be quiet are as loud as \
                   the others: every head is off by a factor of its own, the same for all of its channels.",
-        mend: "Norm the flat projection before it is split into heads; the weight has n_heads · head_dim elements.",
+        mend: "Norm the flat projection before it is split into heads; the weight has n_heads · head_dim elements. A \
+               norm behind the reshape into heads (document 002, section 3: qk_after_reshape_on_M2) is the same mistake.",
         wrong: "q = q_norm(q.view(n, n_heads, head_dim))",
         right: "q = q_norm(q).view(n, n_heads, head_dim)",
     },
@@ -23,7 +24,9 @@ pub(super) const LESSONS: &[Lesson] = &[
         name: "qk_local_variance_TP",
         numbers: "Each device's heads are scaled by those heads' own mean square: a factor for each device, and \
                   results that depend on how many devices there are. Text repeats or is garbled.",
-        mend: "All-reduce the sum of squares before the root, in float32.",
+        mend: "All-reduce the sum of squares before the root, in float32. A fused all-reduce needs a workspace of the \
+               sums' own size: one of another size is said to have given wrong sums (knorm_allreduce_workspace_mismatch), \
+               which is unconfirmed, and has no entry of its own.",
         wrong: "variance = q_local.float().pow(2).mean(-1, keepdim=True)",
         right: "variance = all_reduce(q_local.float().pow(2).sum(-1, keepdim=True)) / full_width",
     },

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Measures how long `diff` takes of two dumps on an S3 server, moto's, over how long they take to read from there.
+#
+#   tools/remote/measure.sh target/release/parity [GB]     # built with --features remote; GB of each dump, 10 if not given
+set -euo pipefail
+parity=$(realpath "$1")
+size=${2:-10}
+cd "$(dirname "$0")/../.."
+source tools/remote/store.sh
+
+# Tensors of 256 MB in bf16, in [1, 2), which differ in the last one.
+python3 - "$size" "$folder" << 'PYTHON'
+import json, random, sys
+from array import array
+
+size, folder = float(sys.argv[1]), sys.argv[2]
+width, rows = 4096, 32768
+count = max(1, round(size * 1e9 / (2 * width * rows)))
+names = [f"model.layers.{layer}.self_attn" for layer in range(count)]
+each = 2 * width * rows
+header = {
+    name: {"dtype": "BF16", "shape": [rows, width], "data_offsets": [i * each, (i + 1) * each]}
+    for i, name in enumerate(names)
+}
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+draw = random.Random(0)
+block = array("H", (0x3F80 | draw.getrandbits(7) for _ in range(1 << 20))).tobytes()
+for dump in "ab":
+    with open(f"{folder}/{dump}.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for i in range(count * each // len(block)):
+            file.write(block)
+        if dump == "b":
+            file.seek(-2, 2)
+            file.write(bytes(2))
+PYTHON
+printf '%s\n' a b | sed "s#.*#$folder/&.safetensors\t&.safetensors#" | upload
+du -cshL "$folder"/[ab].safetensors | tail -1
+rm "$folder"/[ab].safetensors
+
+seconds() {
+    local from=$EPOCHREALTIME
+    "$@" > "$folder/said"
+    echo "$EPOCHREALTIME - $from" | bc
+}
+read_both() {
+    curl --silent --fail --output /dev/null "$AWS_ENDPOINT/bucket/a.safetensors" &
+    curl --silent --fail --output /dev/null "$AWS_ENDPOINT/bucket/b.safetensors"
+    wait $!
+}
+
+for run in 1 2 3; do
+    rm -rf "$PARITY_CACHE"
+    reading=$(seconds read_both)
+    diff=$(seconds "$parity" diff s3://bucket/a.safetensors s3://bucket/b.safetensors)
+    echo "reading $reading s, diff $diff s: $(echo "scale=2; $diff / $reading" | bc) times as long"
+done
