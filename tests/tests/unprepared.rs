@@ -3,9 +3,11 @@
 
 mod caches;
 mod chosen;
+mod counted;
 mod heads;
 mod inputs;
 mod layouts;
+mod measured;
 mod numbers;
 mod rounded;
 mod vision;

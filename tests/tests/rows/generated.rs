@@ -44,6 +44,8 @@ fn logits_of_a_generation() {
         };
         right(stacked(), &tokens[..two]);
         right(stacked(), &tokens);
+        // Of the prompt alone, what follows is the likeliest of each row.
+        right(stacked(), &tokens[..prompt]);
         // What it returned may be in the dump, and the prompt given.
         let ids: Vec<u8> = tokens.iter().flat_map(|token| i64::from(*token).to_le_bytes()).collect();
         let ids = Tensor::new(Dtype::I64, [1, three], ids).expect("as many tokens");
@@ -53,11 +55,43 @@ fn logits_of_a_generation() {
         let dump = unstated(&model, calls).write(folder.path());
         let first = [("logits", last_logits(&dump, 1))];
         let is_later = |name: &str| (name.starts_with("step") && name.ends_with(".logits")).then(|| name.to_owned());
-        for given in [two, three] {
+        for given in [prompt, two, three] {
             let steps = rewritten(&dump, folder.path(), is_later, &first);
             let found = requests_of(&model, steps, Some(&text(&tokens[..given]))).expect("a prompt, and two more");
             let read: Vec<usize> = found[0].steps.iter().map(Vec::len).collect();
             assert_eq!((read, found[0].steps.concat()), (vec![prompt, 1, 1], tokens[..two].to_vec()), "{case}");
+            assert_all_right(case, &found, &model);
+        }
+    }
+}
+
+/// `torch.stack(out.logits)` of a batch that is padded before, with all tokens that it returns, or its prompts alone.
+#[test]
+fn logits_of_a_batch_that_was_decoded() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let whole = [&A[..], &B[..]].map(|prompt| continued(&model, folder.path(), prompt, 3));
+        let read = |tokens: &[u32]| {
+            unstated(&model, vec![json!({ "tokens": [tokens[..tokens.len() - 1]] })]).write(folder.path())
+        };
+        let rows = whole.each_ref().map(|tokens| last_logits(&read(tokens), 3));
+        let (width, row) = (model.checkpoint.config().vocab_size, rows[0].bytes().len() / 3);
+        let steps = (0..3).flat_map(|step| rows.iter().flat_map(move |own| own.bytes()[step * row..][..row].to_vec()));
+        let stacked = Tensor::new(rows[0].dtype(), [3, 2, width], steps.collect::<Vec<u8>>()).expect("as many");
+        let behind = |tokens: &[u32], padding: u32| [vec![padding; A.len() - B.len()], tokens.to_vec()].concat();
+        let mask = [vec![1; A.len()], behind(&[1; B.len()], 0)];
+        let given = json!({ "input_ids": [A.to_vec(), behind(&B, 0)], "attention_mask": mask }).to_string();
+        let ids = [whole[0].clone(), behind(&whole[1], 0)].concat();
+        let ids: Vec<u8> = ids.iter().flat_map(|token| i64::from(*token).to_le_bytes()).collect();
+        let ids = Tensor::new(Dtype::I64, [2, A.len() + 3], ids).expect("as many tokens");
+        let alone = [("logits", stacked)];
+        for shown in [&alone[..], &[alone[0].clone(), ("sequences", ids)]] {
+            let dump = rewritten(&read(&whole[0]), folder.path(), |_| None, shown);
+            let found = requests_of(&model, dump, Some(&given)).expect("the last rows of each");
+            for (found, tokens) in found.iter().zip(&whole) {
+                assert_eq!(found.steps.concat(), tokens[..tokens.len() - 1], "{case}");
+            }
             assert_all_right(case, &found, &model);
         }
     }

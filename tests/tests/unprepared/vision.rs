@@ -132,7 +132,7 @@ fn states_are_told_by_their_width() {
 }
 
 #[test]
-fn pixels_beside_what_was_computed_them() {
+fn pixels_beside_what_was_computed_of_them() {
     let case = repository::golden().case(CASE).expect("it is one of them");
     let pixels = case.pixels().expect("it is whole").expect("it shows something");
     let input = |name: &str| {
