@@ -193,10 +193,12 @@ impl RmsNorm {
             let spread = euclidean(xi.iter().zip(sigma).map(|(x, s)| x * s)) / (d * self.width);
             for j in 0..y.ncols() {
                 let m = self.factor(w[j]);
-                let carried = m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest);
-                error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + self.normalized_floor(m);
+                let (floor, carried) =
+                    (self.normalized_floor(m), m.abs() * (delta[j] * largest + xi[j].abs() * moved * r * largest));
+                error.certain[[i, j]] = carried + own * (y[[i, j]].abs() + carried) + floor;
                 let first = m * r * together(sigma[j], xi[j] * r * r * spread);
-                error.sigma[[i, j]] = together(first, own_variance.sqrt() * y[[i, j]]).min(error.certain[[i, j]]);
+                let likely = together(first, own_variance.sqrt() * y[[i, j]]);
+                error.sigma[[i, j]] = together(likely, floor).min(error.certain[[i, j]]);
             }
         }
         error.rounded(y.view(), self.output.storage)

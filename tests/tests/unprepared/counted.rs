@@ -29,9 +29,8 @@ fn modules_blocks_and_parts_from_one_on() {
     let blocks = |values: Named| {
         renamed(&values, |layer, part| format!("block{layer}.{}", of(part, "out").replace("self_", "")))
     };
-    let parts = |values: Named| {
-        renamed(&values, |layer, part| format!("{}_{layer}", of(part, "layer").replace("self_", "")))
-    };
+    let parts =
+        |values: Named| renamed(&values, |layer, part| format!("{}_{layer}", of(part, "layer").replace("self_", "")));
     holds(&OF_LAYERS, modules, "model.layers.1.self_attn", 6);
     holds(&OF_LAYERS, blocks, "model.layers.1.self_attn", 6);
     holds(&OF_LAYERS, parts, "model.layers.1.self_attn", 6);
