@@ -3,10 +3,10 @@
     python tools/oracle/make_speculation.py --golden fixtures/golden --out fixtures/golden-speculation
 
 Needs exactly the versions in requirements.txt. The model is a golden case's, whose layers before the last, and its
-attention, which is block-sparse there and full in modules, add little to the stream; a module repeats the last layer and the norm behind it, of the next token's embedding and a little of the
-hidden state, so that drafts are accepted often and not always. The modules have full attention, as `make_mtp.py` has it. The library's
-reader of modules does not know the hub's names of M3's: it is given the modules; all else is `generate`'s own. The folder
-has
+attention, which is block-sparse there and full in modules, add little to the stream; a module repeats the last layer and
+the norm behind it, of the next token's embedding and a little of the hidden state, so that drafts are accepted often and
+not always. The modules have full attention, as `make_mtp.py` has it. The library's reader of modules does not know the
+hub's names of M3's: it is given the modules; all else is `generate`'s own. The folder has
 
     model/           config.json and the tensors, those of the modules among them
     index.json       the case, the prompt, the tokens that were made, and of each round the drafts and how many of them

@@ -39,10 +39,11 @@ printf '%s\n' a b | sed "s#.*#$folder/&.safetensors\t&.safetensors#" | upload
 du -cshL "$folder"/[ab].safetensors | tail -1
 rm "$folder"/[ab].safetensors
 
-seconds() {
-    local from=$EPOCHREALTIME
+# Milliseconds that a command takes.
+milliseconds() {
+    local from=${EPOCHREALTIME/[.,]/}
     "$@" > "$folder/said"
-    echo "$EPOCHREALTIME - $from" | bc
+    echo $(((${EPOCHREALTIME/[.,]/} - from) / 1000))
 }
 read_both() {
     curl --silent --fail --output /dev/null "$AWS_ENDPOINT/bucket/a.safetensors" &
@@ -52,7 +53,7 @@ read_both() {
 
 for run in 1 2 3; do
     rm -rf "$PARITY_CACHE"
-    reading=$(seconds read_both)
-    diff=$(seconds "$parity" diff s3://bucket/a.safetensors s3://bucket/b.safetensors)
-    echo "reading $reading s, diff $diff s: $(echo "scale=2; $diff / $reading" | bc) times as long"
+    reading=$(milliseconds read_both)
+    diff=$(milliseconds "$parity" diff s3://bucket/a.safetensors s3://bucket/b.safetensors)
+    echo "reading $reading ms, diff $diff ms: $((100 * diff / reading)) % of that"
 done

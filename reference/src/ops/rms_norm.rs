@@ -170,8 +170,9 @@ impl RmsNorm {
     }
 
     /// Own roundings: the sum has only positive terms, so it is within h·u, where h is the [`Reduction`]'s depth, in any
-    /// order d; a fused or rounded square, /d and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two products add 2·u, 1 + w one more,
-    /// then R1 and R2.
+    /// order d; a fused or rounded square, /d and + ε add 3·u, and the root halves that; 1/√ is within 4·u on the device; two
+    /// products add 2·u, 1 + w one more, then R1 and R2. What x·r loses where it is subnormal, or flushed, is not relative: |m|
+    /// times that is added to both parts of the bound.
     ///
     /// An error δ of the inputs moves 1/r, which is a norm of x, by at most D = ‖δ‖/√d. So with s = 1/r and
     /// r̂ ≤ 1 / max(s − D, floor): |ŷ − y| ≤ |m|·(|δ|·r̂ + |x|·D·r·r̂).

@@ -85,13 +85,22 @@ fn logits_of_a_batch_that_was_decoded() {
         let ids = [whole[0].clone(), behind(&whole[1], 0)].concat();
         let ids: Vec<u8> = ids.iter().flat_map(|token| i64::from(*token).to_le_bytes()).collect();
         let ids = Tensor::new(Dtype::I64, [2, A.len() + 3], ids).expect("as many tokens");
+        // Of the second request, whatever the first one's tokens are.
+        let logits = stacked.values::<f64>();
+        let wrong = logits.iter().enumerate().map(|(i, z)| if i / width % 2 == 1 { 1.01 * z } else { *z });
+        let wrong = Tensor::stored(Storage::F32, [3, 2, width], wrong).expect("as many");
+        let dump = rewritten(&read(&whole[0]), folder.path(), |_| None, &[("logits", wrong)]);
+        let found = requests_of(&model, dump, Some(&given)).expect("the last rows of each");
+        let of_each: Vec<bool> = found.iter().map(|one| faults(&reports(&model, one)).is_empty()).collect();
+        assert_eq!(of_each, [true, false], "{case}");
         let alone = [("logits", stacked)];
         for shown in [&alone[..], &[alone[0].clone(), ("sequences", ids)]] {
             let dump = rewritten(&read(&whole[0]), folder.path(), |_| None, shown);
             let found = requests_of(&model, dump, Some(&given)).expect("the last rows of each");
-            for (found, tokens) in found.iter().zip(&whole) {
-                assert_eq!(found.steps.concat(), tokens[..tokens.len() - 1], "{case}");
-            }
+            let read: Vec<Vec<u32>> = found.iter().map(|one| one.steps.concat()).collect();
+            assert_eq!(read, whole.each_ref().map(|tokens| tokens[..tokens.len() - 1].to_vec()), "{case}");
+            let unsaid: Vec<usize> = found.iter().map(|one| one.likeliest).collect();
+            assert_eq!(unsaid, [if shown.len() == 1 { 2 } else { 0 }; 2], "{case}");
             assert_all_right(case, &found, &model);
         }
     }

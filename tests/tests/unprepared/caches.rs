@@ -3,13 +3,13 @@
 use super::{Named, Values, holds, judged, of_names, off, try_judged};
 
 /// Channels of a head, key heads, and channels that are rotated.
-const HEAD: usize = 16;
-const HEADS: usize = 2;
+pub(super) const HEAD: usize = 16;
+pub(super) const HEADS: usize = 2;
 const ROTATED: usize = 8;
 
-/// Keys as they are rotated: of each head the first channels, halves against one another.
-fn rotated(keys: &Values, cos: &Values, sin: &Values) -> Values {
-    keys.rows(HEADS * HEAD, |token, key| {
+/// Keys, or queries, as they are rotated: of each head the first channels, halves against one another.
+pub(super) fn rotated(keys: &Values, cos: &Values, sin: &Values) -> Values {
+    keys.rows(*keys.shape.last().expect("it has an axis"), |token, key| {
         let [cos, sin] = [cos, sin].map(|table| &table.of[token * ROTATED..][..ROTATED]);
         let of_head = |head: &[f64]| {
             let turned = |i: usize| if i < ROTATED / 2 { -head[i + ROTATED / 2] } else { head[i - ROTATED / 2] };

@@ -1,6 +1,6 @@
 //! Which structures are significant, of all that are looked at: how improbable one has to be depends on how many there are, and
-//! whether a place has other values than the twin in every layer is seen in all of them. There it is a matter of precision, of which
-//! no documented one gives these values; of a place that is in one layer alone nothing tells which of both it is.
+//! whether a place has other values than the twin in every layer is seen in all of them. There the
+//! candidate may round otherwise than its precision says; of a place that is in one layer alone nothing tells that from a fault.
 //!
 //! What a site says by itself ([`SiteTests`]) can be kept, and put together with others' later.
 

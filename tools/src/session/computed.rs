@@ -33,11 +33,8 @@ impl Computed {
         let layers = config.num_hidden_layers;
         let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
         let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
-        let mut run = Run::new(RoundingContract::IDEAL, &mut computed);
-        match decoder.forward::<f64>(tokens, &mut KvCache::new(layers), &mut run) {
-            Ok(_) | Err(Error::Ended) => Ok(computed),
-            Err(error) => Err(error.into()),
-        }
+        seen_by(&mut computed, &decoder, tokens)?;
+        Ok(computed)
     }
 
     /// What the reference computes at one site, behind which it stops.
@@ -48,11 +45,8 @@ impl Computed {
     ) -> Result<Option<Array2<f64>>, Failure> {
         let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
         let mut until = Until { site, values: None };
-        let mut run = Run::new(RoundingContract::IDEAL, &mut until);
-        match decoder.forward::<f64>(tokens, &mut KvCache::new(decoder.config().num_hidden_layers), &mut run) {
-            Ok(_) | Err(Error::Ended) => Ok(until.values),
-            Err(error) => Err(error.into()),
-        }
+        seen_by(&mut until, &decoder, tokens)?;
+        Ok(until.values)
     }
 
     /// The sites that could be in a tensor of such rows, the likeliest of equals first.
@@ -88,6 +82,15 @@ impl Probe<f64> for Computed {
     }
 }
 
+/// Shows a probe what the reference computes of a prompt, until it has seen enough.
+fn seen_by(probe: &mut dyn Probe<f64>, decoder: &Decoder<'_>, tokens: &[u32]) -> Result<(), Failure> {
+    let mut run = Run::new(RoundingContract::IDEAL, probe);
+    match decoder.forward::<f64>(tokens, &mut KvCache::new(decoder.config().num_hidden_layers), &mut run) {
+        Ok(_) | Err(Error::Ended) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What the reference computes at a site, behind which nothing is.
 struct Until {
     site: Site,
@@ -119,6 +122,9 @@ pub(super) fn in_order(site: Site, mut values: Array2<f64>) -> Array2<f64> {
     }
     values
 }
+
+/// How far values are from what the reference computes, in parts of how far they are from it elsewhere, at most, where they are that.
+pub(super) const NEARER: f64 = 0.5;
 
 /// How far values are from others, in parts of the others' size.
 pub(super) fn off(shown: ArrayView2<'_, f64>, computed: ArrayView2<'_, f64>) -> f64 {

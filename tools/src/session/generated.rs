@@ -15,6 +15,7 @@
 //! Σ log pᵢ(t) ≥ −Σ Hᵢ − 4·√Σ Vᵢ        t drawn by pᵢ = softmax(zᵢ), or likelier; Hᵢ = E[−log pᵢ], Vᵢ its variance
 //! ```
 
+use fixtures::Tensor;
 use fixtures::activations::rows::inferred::{Fed, Size};
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
@@ -105,13 +106,24 @@ fn are_drawn(rows: &[Vec<f64>], tokens: &[u32]) -> bool {
     sum >= -FAR * variance.max(0.0).sqrt()
 }
 
+/// The logits of a call, as the dump has them.
+pub(super) fn logits_of(values: &Sited, step: usize) -> Result<Option<Tensor<'_>>, Failure> {
+    let mut places = [Site::LmHead, Site::Logits].into_iter().map(|site| At { step, site });
+    let place = places.find_map(|at| values.reading().values.get(&at));
+    Ok(place.map(|place| values.dump().tensor(&place.tensor)).transpose()?)
+}
+
+/// The token of which a row's logit is the largest, of equals the first.
+pub(super) fn likeliest(row: &[f64]) -> u32 {
+    let best = |best: usize, token: usize| if row[token] > row[best] { token } else { best };
+    u32::try_from((0..row.len()).fold(0, best)).expect("a vocabulary has fewer tokens")
+}
+
 /// The rows of logits, in the order of calls: of one call all, of several one each.
 pub(super) fn logits(values: &Sited, calls: usize) -> Result<Option<Vec<Vec<f64>>>, Failure> {
     let mut all = Vec::new();
     for step in 0..calls {
-        let places = [Site::LmHead, Site::Logits].map(|site| values.reading().values.get(&At { step, site }));
-        let Some(place) = places.into_iter().flatten().next() else { return Ok(None) };
-        let tensor = values.dump().tensor(&place.tensor)?;
+        let Some(tensor) = logits_of(values, step)? else { return Ok(None) };
         let Some(width) = tensor.shape().last().copied().filter(|width| *width > 0) else { return Ok(None) };
         let rows: Vec<Vec<f64>> = tensor.values::<f64>().chunks(width).map(<[f64]>::to_vec).collect();
         if calls > 1 && rows.len() != 1 || rows.iter().flatten().any(|z| z.is_nan()) {

@@ -13,13 +13,14 @@ use fixtures::activations::rows::inferred::{self, Fed, Size};
 use fixtures::names::at::At;
 use fixtures::names::reading::Place;
 use fixtures::names::sited::Sited;
-use ndarray::{Array2, ArrayView1, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, s};
 use reference::{Semantics, Site};
 
-use super::generated::unread;
+use super::computed::NEARER;
+use super::generated::{likeliest, logits_of, unread};
 use super::inferred::{Inferred, all_of, is_unpadded, misfit};
 use super::model::Model;
-use super::window::{NEARER, Shown};
+use super::window::Shown;
 use crate::failure::Failure;
 
 /// Which tokens were read.
@@ -32,21 +33,15 @@ enum Read {
 }
 
 impl Read {
-    /// What is known of a request then, of which so much is said, and such rows are shown.
-    fn of(self, one: &Fed, rows: &Array2<f64>) -> Fed {
+    /// What is known of a request then, of which so much is said, and so much is likeliest behind it.
+    fn of(self, one: &Fed, likeliest: &[u32]) -> Fed {
         let mut one = one.clone();
         match self {
             Read::AllBut(unread) => one.slots.truncate(one.slots.len() - unread),
-            Read::Likeliest => one.decoded = rows.rows().into_iter().take(rows.nrows() - 1).map(likeliest).collect(),
+            Read::Likeliest => one.decoded = likeliest.to_vec(),
         }
         one
     }
-}
-
-/// The likeliest token of a row, of equals the first.
-fn likeliest(row: ArrayView1<'_, f64>) -> u32 {
-    let best = |best: usize, token: usize| if row[token] > row[best] { token } else { best };
-    u32::try_from((0..row.len()).fold(0, best)).expect("a vocabulary has fewer tokens")
 }
 
 /// The calls and the requests' tokens, if a dump shows logits of the prompts' last tokens and of what was decoded behind them.
@@ -66,10 +61,10 @@ pub(super) fn of_decoded(
     let fed: Vec<Fed> = fed.iter().map(|one| to_width(one, width)).collect();
     let Some(logits) = Logits::of(values, (fed.len(), width), sizes, reading.0)? else { return Ok(None) };
     let Some(read) = logits.read(values, &fed, reading)? else { return Ok(None) };
-    let fed: Vec<Fed> = fed.iter().zip(&logits.lists).map(|(one, rows)| read.of(one, rows)).collect();
+    let fed: Vec<Fed> = fed.iter().zip(&logits.likeliest).map(|(one, likeliest)| read.of(one, likeliest)).collect();
     let (likeliest, unread) = match read {
         Read::AllBut(unread) => (0, unread),
-        Read::Likeliest => (fed.len() * (logits.steps() - 1), 0),
+        Read::Likeliest => (logits.rows.nrows() - 1, 0),
     };
     let calls = logits.calls(&fed, sizes)?;
     Ok(Some(Inferred { calls, known: Some(fed), likeliest, unread, ..Inferred::default() }))
@@ -83,8 +78,10 @@ fn to_width(one: &Fed, width: usize) -> Fed {
 
 /// The logits of each list's last rows, one behind the other.
 struct Logits {
-    /// \[K, V\] of each list.
-    lists: Vec<Array2<f64>>,
+    /// Those of the first list, \[K, V\], by which it is told what they are.
+    rows: Array2<f64>,
+    /// The likeliest tokens of each list's rows but the last.
+    likeliest: Vec<Vec<u32>>,
     /// Whether one tensor has them all, and else whether the first call's tensors have rows of it alone.
     is_one: bool,
     is_of_last: bool,
@@ -101,29 +98,30 @@ impl Logits {
         model: &Model,
     ) -> Result<Option<Self>, Failure> {
         let (is_one, vocabulary) = (sizes.len() == 1, model.checkpoint.config().vocab_size);
-        let mut of_lists = vec![Vec::new(); lists];
-        let mut first = 0;
+        let (mut first, mut likeliest_of) = (Vec::new(), vec![Vec::new(); lists]);
+        let mut is_last = false;
         for step in 0..sizes.len() {
-            let mut places = [Site::LmHead, Site::Logits].into_iter().map(|site| At { step, site });
-            let Some(place) = places.find_map(|at| values.reading().values.get(&at)) else { return Ok(None) };
-            let tensor = values.dump().tensor(&place.tensor)?;
-            let shape = tensor.shape();
-            let rows = tensor.len() / vocabulary;
+            let Some(tensor) = logits_of(values, step)? else { return Ok(None) };
+            let (shape, rows) = (tensor.shape(), tensor.len() / vocabulary);
             let (each, rest) = (rows / lists, rows % lists);
             let is_row = is_one || each == 1 || step == 0 && each == slots;
             if shape.last() != Some(&vocabulary) || rest > 0 || each == 0 || !is_row {
                 return Ok(None);
             }
             let is_across = shape.len() == 3 && shape[..2] == [each, lists] && each != lists;
-            for (list, values) in of_lists.iter_mut().enumerate() {
-                let own = if is_one { 0..each } else { each - 1..each };
-                for row in own.map(|i| if is_across { i * lists + list } else { list * each + i }) {
+            for (list, likeliest_of) in likeliest_of.iter_mut().enumerate() {
+                for i in if is_one { 0..each } else { each - 1..each } {
+                    let row = if is_across { i * lists + list } else { list * each + i };
                     let mut logits = vec![0.0_f64; vocabulary];
                     tensor.values_into(row * vocabulary, &mut logits);
-                    values.extend(logits);
+                    if logits.iter().any(|z| z.is_nan()) {
+                        return Ok(None);
+                    }
+                    likeliest_of.push(likeliest(&logits));
+                    first.extend(if list == 0 { logits } else { Vec::new() });
                 }
             }
-            first = if step == 0 { each } else { first };
+            is_last |= step == 0 && each == 1;
         }
         // Final caches have slots of all that was read.
         let is_beside = |(at, place): (&At, &Place)| {
@@ -131,32 +129,30 @@ impl Logits {
         };
         let has_caches = values.reading().values.values().any(|place| place.form.is_cache());
         let are_alone = values.reading().values.iter().all(is_beside);
-        let steps = of_lists[0].len() / vocabulary;
-        if is_one && !are_alone || steps < 2 || of_lists.iter().flatten().any(|z| z.is_nan()) {
+        let steps = first.len() / vocabulary;
+        if is_one && !are_alone || steps < 2 {
             return Ok(None);
         }
-        let list = |values| Array2::from_shape_vec((steps, vocabulary), values).expect("rows of one width");
-        let lists = of_lists.into_iter().map(list).collect();
-        Ok(Some(Logits { lists, is_one, is_of_last: are_alone && first == 1, has_caches }))
-    }
-
-    fn steps(&self) -> usize {
-        self.lists[0].nrows()
+        for tokens in &mut likeliest_of {
+            tokens.truncate(steps - 1);
+        }
+        let rows = Array2::from_shape_vec((steps, vocabulary), first).expect("rows of one width");
+        Ok(Some(Logits { rows, likeliest: likeliest_of, is_one, is_of_last: are_alone && is_last, has_caches }))
     }
 
     /// Which tokens were read, those of the first list for all: those that rows choose or draw, or else behind which the reference's
     /// logits are near. Where already the prompt's own row is far, any are as good. Of logits alone of one prompt, all but the likeliest
     /// is asked elsewhere.
     fn read(&self, values: &Sited, fed: &[Fed], reading: (&Model, &Semantics)) -> Result<Option<Read>, Failure> {
-        let (tokens, all) = (fed[0].tokens(), &self.lists[0]);
+        let (tokens, all) = (fed[0].tokens(), &self.rows);
         let off = |tokens: &[u32], rows: ArrayView2<'_, f64>| {
             let beside = Shown::of_logits(values, rows.to_owned()).beside(tokens, reading)?.map(|beside| beside.off());
             Ok::<_, Failure>(beside.unwrap_or_default())
         };
-        let off_said = if tokens.len() > self.steps() { off(&tokens, all.view())? } else { Vec::new() };
-        let is_near = |off: Vec<f64>, least: f64| off.last().is_none_or(|off| *off <= NEARER * least);
-        let decoded = all_of(&Read::Likeliest.of(&fed[0], all));
-        if is_near(off(&decoded, all.view())?, off_said.iter().copied().fold(1.0, f64::min)) {
+        let off_said = if tokens.len() > all.nrows() { off(&tokens, all.view())? } else { Vec::new() };
+        let least = off_said.iter().copied().fold(1.0, f64::min);
+        let decoded = all_of(&Read::Likeliest.of(&fed[0], &self.likeliest[0]));
+        if off(&decoded, all.view())?.last().is_some_and(|off| *off <= NEARER * least) {
             return Ok(Some(Read::Likeliest));
         }
         let rows: Vec<Vec<f64>> = all.rows().into_iter().map(|row| row.to_vec()).collect();
@@ -171,8 +167,11 @@ impl Logits {
             }
         }
         let is_asked_elsewhere = is_alone && (self.is_one || said.is_some());
-        let is_far = || Ok::<_, Failure>(!is_near(off(&tokens, all.slice(s![..1, ..]))?, 1.0));
-        Ok(if is_asked_elsewhere || !is_far()? { None } else { Some(Read::Likeliest) })
+        if is_asked_elsewhere {
+            return Ok(None);
+        }
+        let is_far = off(&tokens, all.slice(s![..1, ..]))?.last().is_some_and(|off| *off > NEARER);
+        Ok(is_far.then_some(Read::Likeliest))
     }
 
     /// The calls of requests of which all is known.
@@ -182,17 +181,17 @@ impl Logits {
         }
         let mut sizes = sizes.to_vec();
         sizes[0] = Size::default();
-        let later = self.steps() - 1;
+        let steps = self.rows.nrows();
         let of_first = |one: &Fed| {
             let decoded = Fed::new(&one.decoded, &[]).slots;
             let mut slots = [one.slots.clone(), decoded].concat();
-            let decoded = slots.split_off(slots.len() - if self.is_one { 0 } else { later });
+            let decoded = slots.split_off(slots.len() - if self.is_one { 0 } else { steps - 1 });
             Fed { slots, decoded: decoded.into_iter().flatten().map(|slot| slot.token).collect(), ..one.clone() }
         };
         let fed: Vec<Fed> = fed.iter().map(of_first).collect();
         let mut calls = inferred::calls(&fed, &sizes).map_err(misfit)?;
         if self.is_one {
-            calls[0].kept = Some((calls[0].width - self.steps()..calls[0].width).collect());
+            calls[0].kept = Some((calls[0].width - steps..calls[0].width).collect());
         }
         Ok(calls)
     }

@@ -11,7 +11,7 @@ use reference::semantics::{PositionShift, Shifted};
 use reference::site::Extent;
 use reference::{LayerSite, Semantics, Site, Storage};
 
-use super::computed::{Computed, off};
+use super::computed::{Computed, NEARER, off};
 use super::model::Model;
 use crate::failure::Failure;
 
@@ -33,9 +33,6 @@ const FIRST: usize = 1 << 12;
 
 /// Positions that are looked through.
 const POSITIONS: usize = 1 << 20;
-
-/// How many times nearer queries or keys are to those of other positions where they are these.
-const NEARER: f64 = 0.5;
 
 /// By how much a request's positions are above its own, where nobody says by which position its first token was rotated: by none, or by
 /// its slots of padding, where these were counted. The rotation table tells, or queries and keys do. Position 0 is not rotated.

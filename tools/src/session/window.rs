@@ -14,15 +14,12 @@ use ndarray::{Array2, ArrayView2, Axis, s};
 use reference::site::Extent;
 use reference::{Semantics, Site};
 
-use super::computed::{Computed, in_order, off};
+use super::computed::{Computed, NEARER, in_order, off};
 use super::generated::{Generated, generated, logits};
 use super::inferred::{Inferred, is_unpadded, misfit};
 use super::lasts::shows_inside;
 use super::model::Model;
 use crate::failure::Failure;
-
-/// How far rows are from what the reference computes, in parts of how far those are that they would be else, at most.
-pub(super) const NEARER: f64 = 0.5;
 
 /// Logits of all tokens that are computed at most.
 const MOST: usize = 1 << 27;
