@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# Measures how long `diff` takes of two dumps on an S3 server, moto's, over how long they take to read from there.
+# Measures how long `diff` takes of two dumps in object storage that is as fast as this machine, over how long they take to
+# read from there into a file each, as the cache keeps what was read.
 #
 #   tools/remote/measure.sh target/release/parity [GB]     # built with --features remote; GB of each dump, 10 if not given
 set -euo pipefail
 parity=$(realpath "$1")
 size=${2:-10}
 cd "$(dirname "$0")/../.."
-source tools/remote/store.sh
+folder=$(mktemp -d)
+trap 'kill "${server:-}" 2> /dev/null || true; rm -rf "$folder"' EXIT
+mkdir -p "$folder/objects/bucket"
+export AWS_ACCESS_KEY_ID=testing AWS_SECRET_ACCESS_KEY=testing AWS_REGION=us-east-1
+export AWS_ENDPOINT=http://127.0.0.1:5056 PARITY_CACHE="$folder/cache"
 
 # Tensors of 256 MB in bf16, in [1, 2), which differ in the last one.
-python3 - "$size" "$folder" << 'PYTHON'
+python3 - "$size" "$folder/objects/bucket" << 'PYTHON'
 import json, random, sys
 from array import array
 
@@ -35,9 +40,10 @@ for dump in "ab":
             file.seek(-2, 2)
             file.write(bytes(2))
 PYTHON
-printf '%s\n' a b | sed "s#.*#$folder/&.safetensors\t&.safetensors#" | upload
-du -cshL "$folder"/[ab].safetensors | tail -1
-rm "$folder"/[ab].safetensors
+du -csh "$folder"/objects/bucket/*.safetensors | tail -1
+python3 tools/remote/ranges.py "$folder/objects" 5056 &
+server=$!
+until curl --silent --fail --head --output /dev/null "$AWS_ENDPOINT/bucket/a.safetensors"; do sleep 0.1; done
 
 # Milliseconds that a command takes.
 milliseconds() {
@@ -46,14 +52,15 @@ milliseconds() {
     echo $(((${EPOCHREALTIME/[.,]/} - from) / 1000))
 }
 read_both() {
-    curl --silent --fail --output /dev/null "$AWS_ENDPOINT/bucket/a.safetensors" &
-    curl --silent --fail --output /dev/null "$AWS_ENDPOINT/bucket/b.safetensors"
+    curl --silent --fail --output "$folder/a" "$AWS_ENDPOINT/bucket/a.safetensors" &
+    curl --silent --fail --output "$folder/b" "$AWS_ENDPOINT/bucket/b.safetensors"
     wait $!
 }
 
 for run in 1 2 3; do
     rm -rf "$PARITY_CACHE"
     reading=$(milliseconds read_both)
+    rm "$folder"/[ab]
     diff=$(milliseconds "$parity" diff s3://bucket/a.safetensors s3://bucket/b.safetensors)
     echo "reading $reading ms, diff $diff ms: $((100 * diff / reading)) % of that"
 done
