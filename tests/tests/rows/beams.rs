@@ -65,7 +65,8 @@ fn each_row_goes_on_from_the_row_whose_keys_give_its_values() {
                 path == "model.embed_tokens" || path.starts_with("model.layers.") && path.matches('.').count() == 2
             }
         };
-        let keeps: [&dyn Fn(&str) -> bool; 2] = [&|_| true, &is_stream];
+        let is_before_head = |path: &str| !["lm_head", "logits"].contains(&path);
+        let keeps: [&dyn Fn(&str) -> bool; 3] = [&|_| true, &is_stream, &is_before_head];
         for keeps in keeps {
             for given in [Some(text(&A)), Some(json!([A, A]).to_string()), None] {
                 let dump = searched(&dump, folder.path(), keeps);
@@ -111,7 +112,7 @@ fn rows_that_no_search_exchanges_are_refused() {
     assert!(refused.contains("their tokens are not the likeliest behind these"), "{refused}");
     // What no logits tell may be either, too.
     let dump = unstated(&model, calls(&model, |number| number)).write(folder.path());
-    let dump = searched(&dump, folder.path(), |path| !["lm_head", "logits"].contains(&path));
+    let dump = searched(&dump, folder.path(), |path| !["model.norm", "lm_head", "logits"].contains(&path));
     let refused = requests_of(&model, dump, Some(&text(&A))).expect_err("they may be either");
-    assert!(refused.contains("no logits are shown that say whether these are likely"), "{refused}");
+    assert!(refused.contains("neither logits nor the last norm's output say whether these are likely"), "{refused}");
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each row goes on from the row in its own place, unless its values are much nearer to what the keys of another give. Where any
-//! does, tokens must be among the likeliest behind the rows that they go on from, by the logits that are shown, as those of a beam
-//! search are: else rows may be a search's that draws, or a cache's whose rows were mixed up, and nothing is said of them.
+//! does, tokens must be among the likeliest behind the rows that they go on from, by the logits that are shown or follow, as those
+//! of a beam search are: else rows may be a search's that draws, or a cache's whose rows were mixed up, and nothing is said of them.
 
 use fixtures::activations::rows::{Pass, Request};
 use fixtures::names::at::At;
@@ -172,10 +172,11 @@ impl<'a> Beams<'a> {
         let (likely, first) = (LOOKED_AT * self.asked.len(), &self.asked[0].request);
         let one = self.values.of(first.clone());
         let is_shown = |site: &Site| (1..first.passes.len()).all(|step| one.has(At { step, site: *site }));
-        let Some(head) = [Site::LmHead, Site::Logits].into_iter().find(is_shown) else {
+        // Before the head, its logits follow.
+        let Some(head) = [Site::LmHead, Site::Logits, Site::FinalNorm].into_iter().find(is_shown) else {
             let moves = |path: &&Vec<usize>| path[1..].windows(2).any(|pair| pair[0] != pair[1]);
             let moved = paths.iter().find(moves).unwrap_or(&paths[0]);
-            return Err(unlike(moved, "no logits are shown that say whether these are likely"));
+            return Err(unlike(moved, "neither logits nor the last norm's output say whether these are likely"));
         };
         for rows in paths {
             let beside = self.rerun(rows, head, &[Site::LmHead])?.beside;
