@@ -22,8 +22,12 @@ pub(in crate::ops) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
     row.mapv_inplace(|r| r / sum);
 }
 
+/// A σ that is made of a hyperbolic tangent, (1 + tanh(z/2))/2, is off by so many u, however small it is: half of the tangent's two
+/// and of the sum's one. ONNX Runtime's, a quotient of polynomials and ½, is within this, too.
+const BY_TANGENT: f64 = 1.5;
+
 /// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives: its own,
-/// and where it is one to base 2, u·|z| for its argument's rounding and as much for that of log₂e.
+/// and where it is one to base 2, u·|z| for its argument's rounding and as much for that of log₂e; or the tangent's.
 pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &Array2<f64>) -> ErrorBound {
     let mut error = input.clone();
     Zip::indexed(&mut error.certain).and(&mut error.sigma).and(z).for_each(|i, certain, sigma, &z| {
@@ -32,8 +36,9 @@ pub(super) fn bound_sigmoid(unit: f64, z: &Array2<f64>, input: ErrorBound, r: &A
         let tail = 1.0 / (1.0 + nearest.exp());
         let slope = (tail * (1.0 - tail)).min(0.25);
         let own = unit * ((1.0 - r[i] + slope * delta) * (EXPONENTIAL + 2.0 * (z.abs() + delta)) + 3.0);
-        *certain = slope * delta + own * (r[i] + slope * delta) + FLUSHED;
-        *sigma = (slope * input.sigma[i]).hypot((own * r[i] + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
+        let tangent = BY_TANGENT * unit;
+        *certain = slope * delta + (own * (r[i] + slope * delta)).max(tangent) + FLUSHED;
+        *sigma = (slope * input.sigma[i]).hypot(((own * r[i]).max(tangent) + FLUSHED) / 3.0_f64.sqrt()).min(*certain);
     });
     error
 }
