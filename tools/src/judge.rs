@@ -13,6 +13,7 @@ pub mod compared;
 pub mod comparison;
 mod computed;
 pub mod decoded;
+mod doubt;
 pub mod exact;
 pub mod exchanged;
 pub(crate) mod floor;

@@ -31,6 +31,8 @@ const FAMILY: usize = 1 << 30;
 /// A site that was seen, and what the noise runs computed there.
 pub(crate) struct Judge {
     seen: Seen,
+    /// Whether each token's rows are in doubt, if any are.
+    doubt: Option<Vec<bool>>,
     strayed: Strayed,
     /// Whether more is told than the verdict.
     is_told: bool,
@@ -52,8 +54,23 @@ pub struct Kept {
 }
 
 impl Judge {
-    pub(crate) fn new(seen: Seen, is_told: bool) -> Self {
-        Judge { seen, strayed: Strayed::default(), is_told, is_far: false }
+    pub(crate) fn new(seen: Seen, doubt: Option<Vec<bool>>, is_told: bool) -> Self {
+        Judge { seen, doubt, strayed: Strayed::default(), is_told, is_far: false }
+    }
+
+    /// The candidate's values with the reference's in rows that are in doubt.
+    fn without_doubt(&self, candidate: &Array2<f64>, storage: Storage) -> Array2<f64> {
+        let mut plain = candidate.clone();
+        let Some(doubt) = &self.doubt else { return plain };
+        let shown = self.seen.shown.as_deref();
+        let count = shown.map_or(doubt.len(), <[usize]>::len);
+        for (i, (mut row, reference)) in plain.rows_mut().into_iter().zip(self.computed().rows()).enumerate() {
+            let token = shown.map_or(i % count, |shown| shown[i % count]);
+            if doubt[token] {
+                row.assign(&reference.mapv(|x| storage.nearest(x)));
+            }
+        }
+        plain
     }
 
     pub(crate) fn site(&self) -> Site {
@@ -73,7 +90,7 @@ impl Judge {
     /// Whether a value is beyond its bound, however far that was carried: a fault, whatever the noise is.
     pub(crate) fn is_beyond(&self, loaded: &Loaded<'_>) -> Result<bool, Failure> {
         let Some(error) = &self.seen.computed.error else { return Ok(false) };
-        let candidate = loaded.value(self.seen.site)?;
+        let candidate = self.without_doubt(loaded.value(self.seen.site)?.as_ref(), Storage::Real);
         let values = candidate.iter().zip(self.computed()).zip(&error.certain);
         Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
     }
@@ -85,7 +102,8 @@ impl Judge {
 
     /// Gives up on it where the candidate is further than any noise from what few runs computed.
     pub(crate) fn give_up_if_far(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
-        let off = norm(&apart(loaded.value(self.site())?.as_ref(), self.computed()));
+        let candidate = self.without_doubt(loaded.value(self.site())?.as_ref(), Storage::Real);
+        let off = norm(&apart(&candidate, self.computed()));
         self.is_far = off > FAR * self.strayed.largest();
         Ok(())
     }
@@ -115,32 +133,60 @@ impl Judge {
         loaded: &Loaded<'_>,
     ) -> Result<SiteReport, Failure> {
         let candidate = loaded.value(self.seen.site)?;
-        let candidate = candidate.as_ref();
-        let storage = loaded.shown_in(self.seen.site, contract, candidate);
+        let storage = loaded.shown_in(self.seen.site, contract, &candidate);
+        let missing = SiteReport::missing(loaded.step(), self.seen.site, lens);
+        let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
+        let saved = saved_as(contract, &candidate).is_some();
+        let told = |candidate: &Array2<f64>| self.told(missing.clone(), candidate, (storage, saved), &shape);
+        let mut report = told(&candidate);
+        if self.doubt.is_some() && report.verdict > Verdict::Inconclusive {
+            let certain = told(&self.without_doubt(&candidate, storage));
+            let is_open = certain.verdict < Verdict::Suspicious;
+            report = certain;
+            if is_open {
+                report.verdict = Verdict::Inconclusive;
+                let note =
+                    "of tokens whose experts or blocks rounding decides, which nothing shows, nothing can be said";
+                report.note = Some(note.to_owned());
+            }
+        }
+        if let Some(shown) = &self.seen.shown {
+            report.worst.iter_mut().for_each(|worst| worst.index[0] = shown[worst.index[0]]);
+            report.tops.iter_mut().for_each(|top| top.token = shown[top.token]);
+        }
+        Ok(report)
+    }
+
+    /// The same of these values.
+    fn told(
+        &self,
+        mut report: SiteReport,
+        candidate: &Array2<f64>,
+        (storage, were_saved): (Storage, bool),
+        shape: &[usize],
+    ) -> SiteReport {
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
         let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
-        let mut report = SiteReport {
+        report = SiteReport {
             verdict: Verdict::Within,
             count: reference.len(),
             equal,
             deviation: if difference == 0.0 { 0.0 } else { difference / signal },
             segment: self.seen.segment.clone(),
             tops: tops(self.seen.site, candidate, reference),
-            ..SiteReport::missing(loaded.step(), self.seen.site, lens)
+            ..report
         };
         if let Some(why) = &self.seen.unknown {
             (report.verdict, report.note) = (Verdict::Inconclusive, Some(why.clone()));
-            return Ok(report);
+            return report;
         }
-        let shape = loaded.shape(self.seen.site, self.seen.shown.as_deref());
         if self.is_far {
             report.verdict = Verdict::Fault;
         } else if self.strayed.count() == 0 {
-            self.by_bound(candidate, storage, &shape, &mut report);
+            self.by_bound(candidate, storage, shape, &mut report);
         } else {
-            let were_saved = saved_as(contract, candidate).is_some();
-            self.by_floor(candidate, (storage, were_saved), (&shape, signal), &mut report);
+            self.by_floor(candidate, (storage, were_saved), (shape, signal), &mut report);
         }
         if report.verdict != Verdict::Fault && equal == report.count {
             report.verdict = Verdict::Exact;
@@ -150,11 +196,7 @@ impl Judge {
             report.verdict = report.verdict.max(Verdict::Inconclusive);
             report.note = Some("every value is 0".into());
         }
-        if let Some(shown) = &self.seen.shown {
-            report.worst.iter_mut().for_each(|worst| worst.index[0] = shown[worst.index[0]]);
-            report.tops.iter_mut().for_each(|top| top.token = shown[top.token]);
-        }
-        Ok(report)
+        report
     }
 
     fn by_bound(&self, candidate: &Array2<f64>, storage: Storage, shape: &[usize], report: &mut SiteReport) {

@@ -47,11 +47,13 @@ impl Recovery {
     /// has rows of each token, which would tell.
     pub(super) fn of(mut unshown: Vec<Unshown>, seen: &[&Seen], tokens: usize) -> Option<Self> {
         unshown.retain(|unshown| seen.iter().any(|seen| tells_of(unshown.site, seen, tokens)));
-        let mut open = vec![false; tokens];
-        for unshown in &unshown {
-            (0..unshown.chosen.nrows()).for_each(|row| open[row % tokens] |= is_open(unshown, row));
-        }
+        let open = open_tokens(&unshown, tokens);
         open.contains(&true).then_some(Recovery { unshown, open })
+    }
+
+    /// The first of the choices, and the tokens that have an open one.
+    pub(super) fn open(&self) -> (Site, Vec<bool>) {
+        (self.unshown[0].site, self.open.clone())
     }
 
     /// Whether the candidate is at fault whatever it chose: a value is beyond its bound that no open choice comes before.
@@ -72,14 +74,14 @@ impl Recovery {
         Ok(false)
     }
 
-    /// The choices that bring each token nearest to the candidate. `run` computes the phase under a contract with choices made. Where
-    /// it `gives_up`, the reference's own, if a token that has no open choice is away from the candidate.
+    /// The choices that bring each token nearest to the candidate, and whether they are that. `run` computes the phase under a contract
+    /// with choices made. Where it `gives_up`, the reference's own, if a token that has no open choice is away from the candidate.
     pub(super) fn settle(
         self,
         loaded: &Loaded<'_>,
         (candidate, gives_up): (RoundingContract, bool),
         mut run: impl FnMut(RoundingContract, &Forced) -> Result<Ran, Failure>,
-    ) -> Result<Forced, Failure> {
+    ) -> Result<(Forced, bool), Failure> {
         let own: Forced = self.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect();
         // What follows the first of them tells of all.
         let first = self.unshown[0].site;
@@ -102,7 +104,7 @@ impl Recovery {
             strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
             members.push(member.unshown);
             if members.len() == FEW && is_vain(&strayed, FAR) || members.len() == MEMBERS && is_vain(&strayed, 1.0) {
-                return Ok(own);
+                return Ok((own, false));
             }
         }
         let mut search = Search::new(&self.unshown, &exact.unshown, &members, strayed);
@@ -111,7 +113,7 @@ impl Recovery {
             let ran = run(RoundingContract::IDEAL, &forced)?;
             search.learn(&ran.unshown, &distances((first, self.open.len()), &ran.seen, candidates)?);
         }
-        Ok(search.best())
+        Ok((search.best(), true))
     }
 }
 
@@ -125,6 +127,15 @@ pub(super) fn settled(unshown: &[Unshown]) -> Forced {
         chosen
     };
     unshown.iter().map(|unshown| (unshown.site, of_rows(unshown))).collect()
+}
+
+/// Of so many tokens, those of which errors of scores leave any choice open.
+pub(super) fn open_tokens(unshown: &[Unshown], tokens: usize) -> Vec<bool> {
+    let mut open = vec![false; tokens];
+    for unshown in unshown {
+        (0..unshown.chosen.nrows()).for_each(|row| open[row % tokens] |= is_open(unshown, row));
+    }
+    open
 }
 
 /// Whether errors of scores leave any choice open.

@@ -7,6 +7,7 @@ use reference::models::decoder::Decoder;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
+use super::doubt::{self, Doubt};
 use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
@@ -39,6 +40,10 @@ pub(crate) struct Track<'m> {
     abreast: bool,
     /// Whether the stream depends on what nobody knows.
     unknown: bool,
+    /// What open choices leave in doubt.
+    doubt: Doubt,
+    /// The first of a phase's choices whose recovery was given up, and the tokens that have an open one.
+    given_up: Option<(Site, Vec<bool>)>,
 }
 
 impl<'m> Track<'m> {
@@ -53,6 +58,8 @@ impl<'m> Track<'m> {
             thorough,
             abreast: false,
             unknown: false,
+            doubt: Doubt::default(),
+            given_up: None,
         }
     }
 
@@ -73,6 +80,7 @@ impl<'m> Track<'m> {
             member.jump(stream, &self.candidate.stochastic(seed), false);
         }
         (self.abreast, self.unknown) = (true, false);
+        self.doubt.begin();
     }
 
     /// Runs one phase of a forward pass.
@@ -82,6 +90,7 @@ impl<'m> Track<'m> {
             let kept = pass.kept();
             std::iter::once(&mut self.main).chain(&mut self.members).for_each(|state| state.truncate(kept));
             self.unknown = false;
+            self.doubt.begin();
         }
         let (before, stream) = (self.main.flow(), self.main.stream.clone());
         let mut probe = Substitution::new(self.lens, loaded, &self.candidate, None);
@@ -97,22 +106,36 @@ impl<'m> Track<'m> {
             return Err(failure);
         }
         let settled = recover::settled(&probe.unshown);
+        let open = recover::open_tokens(&probe.unshown, loaded.tokens());
         let unshown = std::mem::take(&mut probe.unshown);
         let behind = self.seen_behind(phase, pass, loaded, &unshown)?;
         let telling: Vec<&Seen> = probe.seen.iter().chain(&behind).collect();
         if let Phase::Layer(layer) = phase
             && let Some(recovery) = Recovery::of(unshown, &telling, loaded.tokens())
-            && (self.thorough || !recovery.is_in_vain(loaded, &telling)?)
         {
-            self.main.back_to(layer, stream, pass.kept());
-            let run = |contract, choices: &Forced| self.forced(layer, pass, loaded, (contract, choices));
-            let choices = recovery.settle(loaded, (self.candidate, !self.thorough), run)?;
-            loaded.recover(choices);
-            return self.advance(phase, pass, loaded);
+            let open = recovery.open();
+            if self.thorough || !recovery.is_in_vain(loaded, &telling)? {
+                self.main.back_to(layer, stream, pass.kept());
+                let run = |contract, choices: &Forced| self.forced(layer, pass, loaded, (contract, choices));
+                let (choices, are_settled) = recovery.settle(loaded, (self.candidate, !self.thorough), run)?;
+                loaded.recover(choices);
+                self.given_up = (!are_settled).then_some(open);
+                return self.advance(phase, pass, loaded);
+            }
+            self.given_up = Some(open);
         }
+        let given_up = self.given_up.take();
         self.unknown = probe.unknown.is_stream();
         loaded.recover(settled);
-        let mut seen: Vec<Judge> = probe.seen.into_iter().map(|seen| Judge::new(seen, self.thorough)).collect();
+        let given_up = given_up.filter(|(_, open)| doubt::are_some(open));
+        let judge = |seen: Seen| {
+            // Behind choices that were given up, as those of a layer that is at fault whatever they are, a token is not blamed.
+            let own = given_up.as_ref().filter(|(first, _)| seen.site > *first).map(|(_, open)| open.clone());
+            let doubt = own.or_else(|| self.doubt.at(seen.site, loaded)).filter(|_| self.lens == Lens::Local);
+            Judge::new(seen, doubt, self.thorough)
+        };
+        let mut seen: Vec<Judge> = probe.seen.into_iter().map(judge).collect();
+        self.doubt.go_on(phase, loaded, &open);
         let mut floored = Vec::new();
         for judge in &seen {
             if judge.needs_floor() && (self.thorough || !judge.is_beyond(loaded)?) {
