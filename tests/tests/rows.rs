@@ -11,6 +11,7 @@ mod padding;
 mod prompts;
 mod refused;
 mod shown;
+mod steps;
 mod told;
 mod unsaid;
 

@@ -8,6 +8,7 @@ mod heads;
 mod inputs;
 mod layouts;
 mod measured;
+mod named;
 mod numbers;
 mod rounded;
 mod vision;

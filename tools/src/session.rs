@@ -6,6 +6,7 @@
 //! done, [`units`], parts of it that are done by themselves, [`shard`], those of one machine; [`dumped`] and [`model`], what is
 //! opened.
 
+mod alone;
 pub mod asked;
 pub mod backend;
 mod beams;

@@ -18,7 +18,7 @@ use reference::{Semantics, Site};
 
 use super::computed::NEARER;
 use super::generated::{likeliest, logits_of, unread};
-use super::inferred::{Inferred, all_of, is_unpadded, misfit};
+use super::inferred::{Inferred, all_of, is_unpadded};
 use super::model::Model;
 use super::window::Shown;
 use crate::failure::Failure;
@@ -66,7 +66,8 @@ pub(super) fn of_decoded(
         Read::AllBut(unread) => (0, unread),
         Read::Likeliest => (logits.rows.nrows() - 1, 0),
     };
-    let calls = logits.calls(&fed, sizes)?;
+    // Rows of other values may be those of calls behind the prompt alone.
+    let Ok(calls) = logits.calls(&fed, sizes) else { return Ok(None) };
     Ok(Some(Inferred { calls, known: Some(fed), likeliest, unread, ..Inferred::default() }))
 }
 
@@ -175,9 +176,9 @@ impl Logits {
     }
 
     /// The calls of requests of which all is known.
-    fn calls(&self, fed: &[Fed], sizes: &[Size]) -> Result<Vec<Call>, Failure> {
+    fn calls(&self, fed: &[Fed], sizes: &[Size]) -> Result<Vec<Call>, String> {
         if !self.is_one && !self.is_of_last {
-            return inferred::calls(fed, sizes).map_err(misfit);
+            return inferred::calls(fed, sizes);
         }
         let mut sizes = sizes.to_vec();
         sizes[0] = Size::default();
@@ -189,7 +190,7 @@ impl Logits {
             Fed { slots, decoded: decoded.into_iter().flatten().map(|slot| slot.token).collect(), ..one.clone() }
         };
         let fed: Vec<Fed> = fed.iter().map(of_first).collect();
-        let mut calls = inferred::calls(&fed, &sizes).map_err(misfit)?;
+        let mut calls = inferred::calls(&fed, &sizes)?;
         if self.is_one {
             calls[0].kept = Some((calls[0].width - steps..calls[0].width).collect());
         }

@@ -14,6 +14,10 @@ use crate::session::rotated::first_position;
 /// What people call the tensor of a prompt's tokens.
 const TOKENS: [&str; 6] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "token_ids", "sequences"];
 
+/// What people call the tensor that says where prompts begin that stand one behind the other, and where the last one ends.
+const BEGINS: [&str; 6] =
+    ["cu_seqlens", "cu_seqlens_q", "cu_seq_lens", "cu_seq_lens_q", "query_start_loc", "qo_indptr"];
+
 /// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are
 /// another call's: of one token, or rotated by later positions than the dump's first call is.
 pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>>, Failure> {
@@ -34,13 +38,43 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
     let lists: Option<Vec<_>> = ids.chunks(width).enumerate().map(list).collect();
     let masked = mask.is_some();
     let fed = |slots| Fed { slots, decoded: Vec::new(), masked };
-    Ok(lists.map(|lists| lists.into_iter().flatten().map(fed).collect()))
+    let found: Option<Vec<Fed>> = lists.map(|lists| lists.into_iter().flatten().map(fed).collect());
+    match found.as_deref() {
+        Some([one]) => Ok(packed(values, one)?.or(found)),
+        _ => Ok(found),
+    }
 }
 
-/// The prompts that stand one behind the other in what is known of one, where `position_ids` of all of its tokens begin at 0 again.
+/// The tokens of each call, where each has a tensor of its own: one list of several.
+pub(super) fn of_calls(values: &Sited) -> Result<Option<Vec<Vec<u32>>>, Failure> {
+    let calls = values.sizes().len();
+    let is_tokens = |name: &&str| name.rsplit(['.', '/']).next().is_some_and(|last| TOKENS.contains(&last));
+    let mut names: Vec<&str> = values.dump().names().filter(is_tokens).collect();
+    let number = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>().parse::<usize>().ok();
+    names.sort_by_key(|name| number(name));
+    if calls < 2 || names.len() != calls {
+        return Ok(None);
+    }
+    let each = names.into_iter().map(|name| whole::<u32>(values, name));
+    let each: Option<Vec<(Vec<u32>, usize)>> = each.collect::<Result<_, _>>()?;
+    let are_lists = |each: &Vec<(Vec<u32>, usize)>| each.iter().all(|(ids, width)| ids.len() == *width && *width > 1);
+    Ok(each.filter(are_lists).map(|each| each.into_iter().map(|(ids, _)| ids).collect()))
+}
+
+/// The prompts that stand one behind the other in what is known of one, where `position_ids` of all of its tokens begin at 0 again, or where
+/// it is said at which of them each begins.
 pub(super) fn packed(values: &Sited, known: &Fed) -> Result<Option<Vec<Fed>>, Failure> {
     let tokens = known.tokens();
     let is_whole = is_unpadded(known) && known.decoded.is_empty();
+    if let Some((begins, _)) = first_of::<usize>(values, &BEGINS)?
+        && is_whole
+        && begins.len() > 2
+        && (begins[0], begins.last()) == (0, Some(&tokens.len()))
+        && begins.windows(2).all(|pair| pair[0] < pair[1])
+    {
+        let prompt = |pair: &[usize]| Fed::new(&tokens[pair[0]..pair[1]], &[]);
+        return Ok(Some(begins.windows(2).map(prompt).collect()));
+    }
     let positions = numbers::<usize>(values, "position_ids")?.filter(|(own, of)| is_whole && own.len() == *of);
     let Some((positions, _)) = positions.filter(|(own, _)| own.len() == tokens.len()) else { return Ok(None) };
     let Ok(prompts) = prompts_of(&tokens, None, Some(&positions)) else { return Ok(None) };
@@ -51,7 +85,7 @@ pub(super) fn packed(values: &Sited, known: &Fed) -> Result<Option<Vec<Fed>>, Fa
 }
 
 /// The first of these tensors that the dump has.
-fn first_of(values: &Sited, names: &[&str]) -> Result<Option<(Vec<u32>, usize)>, Failure> {
+fn first_of<N: TryFrom<i64>>(values: &Sited, names: &[&str]) -> Result<Option<(Vec<N>, usize)>, Failure> {
     for name in names {
         if let Some(found) = numbers(values, name)? {
             return Ok(Some(found));
@@ -62,10 +96,15 @@ fn first_of(values: &Sited, names: &[&str]) -> Result<Option<(Vec<u32>, usize)>,
 
 /// A tensor of whole numbers in one list or in several, and how long each is.
 fn numbers<N: TryFrom<i64>>(values: &Sited, name: &str) -> Result<Option<(Vec<N>, usize)>, Failure> {
-    let is_whole = |dtype: Dtype| matches!(dtype, Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::Bool);
     let is_of = |own: &&str| own.rsplit(['.', '/']).next() == Some(name);
     let mut found = values.dump().names().filter(is_of);
     let (Some(name), None) = (found.next(), found.next()) else { return Ok(None) };
+    whole(values, name)
+}
+
+/// The same, of the tensor with this whole name.
+fn whole<N: TryFrom<i64>>(values: &Sited, name: &str) -> Result<Option<(Vec<N>, usize)>, Failure> {
+    let is_whole = |dtype: Dtype| matches!(dtype, Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::Bool);
     let Some(listed) = values.dump().find(name).filter(|listed| is_whole(listed.dtype)) else { return Ok(None) };
     let [.., width] = *listed.shape else { return Ok(None) };
     if listed.shape.len() > 2 {

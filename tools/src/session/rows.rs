@@ -11,6 +11,7 @@ use reference::Semantics;
 
 use crate::failure::Failure;
 use crate::report::figures::counted;
+use crate::session::alone;
 use crate::session::calls::{first_difference, infer, require_same};
 use crate::session::inferred::{Inferred, is_unpadded, misfit};
 use crate::session::inputs;
@@ -188,7 +189,10 @@ fn inferred_from_own(
     if known.is_some() || manifest.is_some_and(|manifest| manifest.tokens.is_some()) {
         return Ok(None);
     }
-    let own = inputs::prompts(values, model.checkpoint.config())?;
+    let own = match inputs::prompts(values, model.checkpoint.config())? {
+        Some(own) => Some(own),
+        None => alone::prompts(values, (model, semantics))?,
+    };
     Ok(own.and_then(|own| infer(values, Some(&own), (model, semantics), manifest).ok()))
 }
 

@@ -49,7 +49,7 @@ pub(super) fn told(
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
     let Some(known) = Known::of(values, given, reading, manifest)? else { return Ok(None) };
-    let stacked = match values.unstacked() {
+    let stacked = match values.unstacked(known.tokens.all.len()) {
         Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
         stacked => stacked,
     };
@@ -61,8 +61,7 @@ pub(super) fn told(
     }
     let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
-    let told = most.into_iter().map(|(_, told)| told).collect();
-    Ok(Some(values.under_maps(&maps).having_told(told)))
+    Ok(Some(known.displacing(values.under_maps(&maps), most)))
 }
 
 /// A dump of one call of whose names, numbers alone, nothing is known, that are told by values; `None` where fewer than half are.
@@ -82,22 +81,6 @@ pub(super) fn told_of_numbers(
 /// How many tensors are told.
 fn count(found: &[(Family, Told)]) -> usize {
     found.iter().map(|(family, _)| family.tensors.len()).sum()
-}
-
-/// Leaves of those that are told to be the same site the nearest, and what is as near.
-fn keep_nearest(found: &mut Vec<(Family, Told)>) {
-    let mut nearest: BTreeMap<Site, f64> = BTreeMap::new();
-    let sites = |(family, told): &(Family, Told)| {
-        let sites = family.tensors.keys().filter_map(|number| told.meant.site(*number));
-        sites.collect::<Vec<_>>()
-    };
-    for one in found.iter() {
-        for site in sites(one) {
-            let nearest = nearest.entry(site).or_insert(f64::INFINITY);
-            *nearest = nearest.min(one.1.apart);
-        }
-    }
-    found.retain(|one| sites(one).iter().all(|site| one.1.apart <= FURTHER * nearest[site]));
 }
 
 /// What a request was fed, and what the reference computes of it.
@@ -121,6 +104,76 @@ impl Known {
     fn teller<'a>(&'a self, values: &'a Sited) -> Teller<'a> {
         Teller { values, known: self }
     }
+
+    /// The same dump of one call, in which a list of a bare name, such as `h`, which is taken for the stream behind each layer, is what
+    /// values tell, where they are much further from that, or others are that.
+    fn displacing(&self, values: Sited, mut told: Vec<(Family, Told)>) -> Sited {
+        let having = |values: Sited, told: Vec<(Family, Told)>| {
+            values.having_told(told.into_iter().map(|(_, told)| told).collect())
+        };
+        let listed = if values.sizes().len() > 1 { Vec::new() } else { values.listed() };
+        if listed.is_empty() {
+            return having(values, told);
+        }
+        let forgetting = values.forgetting(&listed);
+        let again = self.teller(&forgetting).most_that_are_told().into_iter();
+        let is_of_list = |(family, _): &(Family, Told)| family.tensors.values().any(|name| listed.contains(name));
+        let own: Vec<(Family, Told)> =
+            again.filter(is_of_list).map(|(family, told)| named_as_dumped(family, told)).collect();
+        let is_other = |one: &(Family, Told)| {
+            let other = |((site, tensor), apart): ((Site, String), f64)| {
+                holder(&values, site).is_some_and(|held| listed.contains(&held))
+                    && self.is_nearer(&values, &(site, tensor), apart)
+            };
+            places(one).any(other)
+        };
+        let is_misread = |(family, told): &(Family, Told)| {
+            let mut named = family.tensors.values().filter_map(|name| self.named(&values, name));
+            named.any(|apart| FURTHER * told.apart < apart)
+        };
+        if !told.iter().any(is_other) && !own.iter().any(is_misread) {
+            return having(values, told);
+        }
+        told.extend(own);
+        let all = told.iter().flat_map(places).map(|(place, _)| place);
+        let free: Vec<(Site, String)> = all.filter(|(site, _)| holder(&forgetting, *site).is_none()).collect();
+        having(forgetting.placing(&free), told)
+    }
+
+    /// How far a tensor is from what its name says, if that is computed.
+    fn named(&self, values: &Sited, tensor: &str) -> Option<f64> {
+        let mut places = values.reading().values.iter().filter(|(at, place)| at.step == 0 && place.tensor == tensor);
+        let site = places.next()?.0.site;
+        let teller = self.teller(values);
+        let shown = self.computed.values.contains_key(&site).then(|| teller.read(tensor, site))??;
+        Some(teller.apart(&in_order(site, shown), site))
+    }
+
+    /// Whether a tensor is much nearer to a site than the one that names have there.
+    fn is_nearer(&self, values: &Sited, (site, tensor): &(Site, String), apart: f64) -> bool {
+        let teller = self.teller(values);
+        let other = holder(values, *site).filter(|other| other != tensor && self.computed.values.contains_key(site));
+        let other = other.and_then(|other| teller.read(&other, *site));
+        other.is_some_and(|other| FURTHER * apart < teller.apart(&in_order(*site, other), *site))
+    }
+}
+
+/// Where each tensor of a family is told to be, and how far it is from that.
+fn places((family, told): &(Family, Told)) -> impl Iterator<Item = ((Site, String), f64)> {
+    let site = |(number, name): (&usize, &String)| Some(((told.meant.site(*number)?, name.clone()), told.apart));
+    family.tensors.iter().filter_map(site)
+}
+
+/// The tensor that is read as a site of the first call.
+fn holder(values: &Sited, site: Site) -> Option<String> {
+    values.reading().values.get(&At { step: 0, site }).map(|place| place.tensor.clone())
+}
+
+/// What was told, under the name that the first tensor has in the dump.
+fn named_as_dumped(family: Family, told: Told) -> (Family, Told) {
+    let first = family.tensors.values().next().cloned().unwrap_or_default();
+    let from = if family.tensors.len() > 1 { format!("{first} and its like") } else { first };
+    (family, Told { from, ..told })
 }
 
 /// All that a request was fed, as far as that is known, so many of them its prompt's.
@@ -160,17 +213,37 @@ impl Teller<'_> {
         let ways = self.values.families().into_iter().map(|families| {
             let told = families.into_iter().filter_map(|family| Some((self.tell(&family)?, family)));
             let mut found: Vec<(Family, Told)> = told.map(|(told, family)| (family, told)).collect();
-            keep_nearest(&mut found);
+            self.keep_nearest(&mut found);
             found
         });
         ways.rev().max_by_key(|found| count(found)).unwrap_or_default()
+    }
+
+    /// Leaves of those that are told to be the same site the nearest, and what is as near.
+    fn keep_nearest(&self, found: &mut Vec<(Family, Told)>) {
+        let aparts = |one: &(Family, Told)| {
+            let apart = |((site, tensor), _): ((Site, String), f64)| {
+                let shown = self.known.computed.values.contains_key(&site).then(|| self.read(&tensor, site))??;
+                Some((site, self.apart(&in_order(site, shown), site)))
+            };
+            places(one).filter_map(apart).collect::<Vec<(Site, f64)>>()
+        };
+        let each: Vec<Vec<(Site, f64)>> = found.iter().map(aparts).collect();
+        let mut nearest: BTreeMap<Site, f64> = BTreeMap::new();
+        for (site, apart) in each.iter().flatten() {
+            let nearest = nearest.entry(*site).or_insert(f64::INFINITY);
+            *nearest = nearest.min(*apart);
+        }
+        let is_near = |each: &Vec<(Site, f64)>| each.iter().all(|(site, apart)| *apart <= FURTHER * nearest[site]);
+        let mut are_near = each.iter().map(is_near);
+        found.retain(|_| are_near.next().unwrap_or(true));
     }
 
     /// What a family is: what it is near to, if all else is much further.
     fn tell(&self, family: &Family) -> Option<Told> {
         let first = family.tensors.values().next()?;
         let columns = *self.values.dump().find(first)?.shape.last()?;
-        let mut found: Vec<(f64, Meant)> = Vec::new();
+        let mut found: Vec<(Vec<f64>, Meant)> = Vec::new();
         let mut read: BTreeMap<_, Option<Array2<f64>>> = BTreeMap::new();
         for meant in self.known.computed.sites(columns).flat_map(|site| ways(family, site, &self.known.computed.config))
         {
@@ -182,15 +255,29 @@ impl Teller<'_> {
                 let shown = read.entry(key).or_insert_with(|| self.read(&family.tensors[&number], site));
                 shown.as_ref().map_or(f64::INFINITY, |shown| self.apart(&in_order(site, shown.clone()), site))
             });
-            let (count, sum) = each.fold((0.0, 0.0), |(count, sum), apart| (count + 1.0, sum + apart.min(1.0)));
-            found.push((sum / count, meant));
+            found.push((each.collect(), meant));
         }
-        found.retain(|(apart, _)| !apart.is_nan());
+        let near = if family.is_of_layers() { NEAR } else { NEAR_ALONE };
+        let all = |each: &[f64]| each.iter().map(|apart| apart.min(1.0)).sum::<f64>() / each.len() as f64;
+        // What a mistake in a layer moves, the first one still tells.
+        let first = |each: &[f64]| each.first().copied().unwrap_or(f64::NAN);
+        self.nearest(family, &found, all, near).or_else(|| self.nearest(family, &found, first, NEAR_ALONE))
+    }
+
+    /// Of what a family may mean, the nearest, if it is near and all that is anything else much further.
+    fn nearest(
+        &self,
+        family: &Family,
+        found: &[(Vec<f64>, Meant)],
+        apart: impl Fn(&[f64]) -> f64,
+        near: f64,
+    ) -> Option<Told> {
+        let found = found.iter().map(|(each, meant)| (apart(each), *meant));
+        let mut found: Vec<(f64, Meant)> = found.filter(|(apart, _)| !apart.is_nan()).collect();
         found.sort_by(|(one, _), (other, _)| one.total_cmp(other));
         let (apart, meant) = *found.first()?;
         let expected = |meant| self.members(family, meant).map(|(_, site)| &self.known.computed.values[&site]);
         let next = found.iter().find(|(_, other)| !expected(meant).eq(expected(*other)));
-        let near = if family.is_of_layers() { NEAR } else { NEAR_ALONE };
         let is_clear = apart <= near && next.is_none_or(|(next, _)| FURTHER * apart <= *next);
         is_clear.then(|| Told { from: family.from.clone(), meant, apart })
     }

@@ -257,12 +257,14 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
 /// What the reader should know of a request's rows.
 fn note_of_rows(request: &Request) -> Option<String> {
     let (absent, shift) = (request.absent, request.shift);
-    if let Some(window) = request.passes.first().and_then(|pass| pass.window.as_ref()) {
+    if let (Some(first), Some(last)) = (request.passes.first(), request.passes.last())
+        && let Some(window) = &first.window
+    {
         return Some(format!(
             "the dump has rows of the tokens {} to {} alone: those that its embeddings are, or whose logits the reference's are \
              nearest to",
             window.start,
-            window.end - 1
+            last.first + last.tokens.len() - 1
         ));
     }
     if absent > 0 {

@@ -10,13 +10,13 @@ use fixtures::names::at::At;
 use fixtures::names::families::is_told;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
-use ndarray::{Array2, ArrayView2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use reference::site::Extent;
 use reference::{Semantics, Site};
 
 use super::computed::{Computed, NEARER, in_order, off};
 use super::generated::{Generated, generated, logits};
-use super::inferred::{Inferred, is_unpadded, misfit};
+use super::inferred::{Inferred, all_of, is_unpadded, misfit};
 use super::lasts::shows_inside;
 use super::model::Model;
 use crate::failure::Failure;
@@ -78,7 +78,7 @@ fn window(
     size: Size,
     reading: (&Model, &Semantics),
 ) -> Result<Option<Range<usize>>, Failure> {
-    let Some(shown) = Shown::logits(values, 1, reading.0)?.or(Shown::earliest(values, size, reading.0)?) else {
+    let Some(shown) = Shown::logits(values, 1, reading.0)?.or(Shown::earliest(values, &[size], reading.0)?) else {
         return Ok(None);
     };
     let Some(beside) = shown.beside(tokens, reading)? else { return Ok(None) };
@@ -94,7 +94,7 @@ fn nearest(off: &[f64]) -> Option<(usize, f64)> {
     off.iter().copied().enumerate().min_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
-/// The one call of a dump that shows no embeddings, and has fewer rows than one prompt has tokens, or more. Where operators are judged
+/// The calls of a dump that shows no embeddings, and has fewer rows than one prompt has tokens, or more. Where operators are judged
 /// by themselves, rows are those of a step from a cache.
 pub(super) fn of_rows(
     values: &Sited,
@@ -102,20 +102,13 @@ pub(super) fn of_rows(
     sizes: &[Size],
     reading: (&Model, &Semantics),
 ) -> Result<Option<Inferred>, Failure> {
-    let [size @ Size { rows: Some(rows), .. }] = sizes else { return Ok(None) };
+    let [Size { rows: Some(rows), .. }] = sizes else { return of_steps(values, one, sizes, reading) };
     let tokens = one.tokens();
     if !is_unpadded(one) || !one.decoded.is_empty() || *rows == 0 {
         return Ok(None);
     }
-    let Some(shown) = Shown::earliest(values, *size, reading.0)? else { return Ok(None) };
-    let Some(beside) = shown.beside(&tokens, reading)? else { return Ok(None) };
-    let off = beside.off();
-    let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
-    beside.require_run(nearest)?;
-    let mut others = off.iter().enumerate().filter(|(other, _)| *other != first);
-    if nearest > NEARER || others.any(|(_, off)| nearest > NEARER * off) {
-        return Ok(None);
-    }
+    let Some(shown) = Shown::earliest(values, sizes, reading.0)? else { return Ok(None) };
+    let Some(first) = shown.first(&tokens, reading)? else { return Ok(None) };
     if *rows > tokens.len() {
         let padding = |count: usize| vec![None; count];
         let slots = [padding(first), one.slots.clone(), padding(rows - first - tokens.len())].concat();
@@ -136,6 +129,38 @@ pub(super) fn of_rows(
     let known = Fed::new(&tokens[..end], &[]);
     Ok(Some(Inferred {
         calls: vec![call],
+        known: Some(vec![known]),
+        unread: tokens.len() - end,
+        ..Inferred::default()
+    }))
+}
+
+/// The calls of a dump that has steps of one row alone, fewer than there are tokens: as whoever hooks a model behind the prompt has them.
+fn of_steps(
+    values: &Sited,
+    one: &Fed,
+    sizes: &[Size],
+    reading: (&Model, &Semantics),
+) -> Result<Option<Inferred>, Failure> {
+    let (tokens, steps) = (all_of(one), sizes.len());
+    let are_single = sizes.iter().all(|size| size.rows == Some(1));
+    if !are_single || !is_unpadded(one) || steps < 2 || steps >= tokens.len() {
+        return Ok(None);
+    }
+    let Some(shown) = Shown::earliest(values, sizes, reading.0)? else { return Ok(None) };
+    let Some(first) = shown.first(&tokens, reading)?.filter(|first| *first > 0) else { return Ok(None) };
+    let ahead = if shows_inside(values) { 0 } else { first };
+    let call = |number: usize| {
+        let at = first + number;
+        let before = if number == 0 { ahead } else { 0 };
+        let slots = (at - before..=at).map(|at| Some(Slot { token: tokens[at], position: Some(at) })).collect();
+        let window = (before > 0).then_some(before..before + 1);
+        Call { window, ..Call::new(1, before + 1, vec![Segment { request: 0, start: 0, slots }]) }
+    };
+    let end = first + steps;
+    let known = Fed::new(&tokens[..=first], &tokens[first + 1..end]);
+    Ok(Some(Inferred {
+        calls: (0..steps).map(call).collect(),
         known: Some(vec![known]),
         unread: tokens.len() - end,
         ..Inferred::default()
@@ -168,22 +193,46 @@ impl Shown {
         Shown { site: Site::Logits, measure, rows: in_measure(rows, measure) }
     }
 
-    /// What it shows that is computed first, of all rows of the one call; a cache has rows of other calls, too.
-    fn earliest(values: &Sited, size: Size, model: &Model) -> Result<Option<Self>, Failure> {
+    /// What it shows that is computed first, of all rows of all calls; a cache has rows of other calls, too.
+    fn earliest(values: &Sited, sizes: &[Size], model: &Model) -> Result<Option<Self>, Failure> {
         let config = model.checkpoint.config();
-        let Some(rows) = size.rows.filter(|_| size.batch.unwrap_or(1) == 1) else { return Ok(None) };
+        let rows: Option<Vec<usize>> =
+            sizes.iter().map(|size| size.rows.filter(|_| size.batch.unwrap_or(1) == 1)).collect();
+        let Some(rows) = rows else { return Ok(None) };
         if values.reading().values.values().any(|place| place.form.is_cache()) {
             return Ok(None);
         }
         let is_of_rows = |at: &At| at.step == 0 && is_told(at.site, config) && !at.site.is_choice();
         let before_head = values.sites().filter(is_of_rows).filter(|at| at.site < Site::LmHead);
-        let Some(at) = before_head.min_by_key(|at| at.site) else { return Ok(None) };
-        let (all, extent) = (values.of(Request::of_call(0, (1, rows))), Extent::new(rows, rows));
-        if !all.has(at) || all.shown(at, extent)?.is_some() {
-            return Ok(None);
+        let Some(site) = before_head.map(|at| at.site).min() else { return Ok(None) };
+        let mut all = Vec::new();
+        for (step, rows) in rows.into_iter().enumerate() {
+            let (at, extent) = (At { step, site }, Extent::new(rows, rows));
+            let of_call = values.of(Request::of_call(step, (1, rows)));
+            // What is read has the calls of its request alone.
+            let own = At { step: 0, ..at };
+            if !of_call.has(own) || of_call.shown(own, extent)?.is_some() {
+                return Ok(None);
+            }
+            let Some(read) = of_call.matrix::<f64>(own, extent).ok().filter(|read| read.nrows() == rows) else {
+                return Ok(None);
+            };
+            all.push(in_order(site, read));
         }
-        let read = all.matrix::<f64>(at, extent).ok().filter(|read| read.nrows() == rows);
-        Ok(read.map(|rows| Shown { site: at.site, measure: Measure::Logits, rows: in_order(at.site, rows) }))
+        let views: Vec<ArrayView2<'_, f64>> = all.iter().map(|rows| rows.view()).collect();
+        let rows = concatenate(Axis(0), &views).ok();
+        Ok(rows.map(|rows| Shown { site, measure: Measure::Logits, rows }))
+    }
+
+    /// The first token of those whose rows it has, where the reference's are much nearer there than at all others.
+    fn first(&self, tokens: &[u32], reading: (&Model, &Semantics)) -> Result<Option<usize>, Failure> {
+        let Some(beside) = self.beside(tokens, reading)? else { return Ok(None) };
+        let off = beside.off();
+        let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
+        beside.require_run(nearest)?;
+        let mut others = off.iter().enumerate().filter(|(other, _)| *other != first);
+        let is_clear = nearest <= NEARER && others.all(|(_, off)| nearest <= NEARER * off);
+        Ok(is_clear.then_some(first))
     }
 
     /// What the reference computes of the tokens beside it; nothing, where that is too much, or rows are those of all tokens.

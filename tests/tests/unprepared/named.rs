@@ -1,0 +1,283 @@
+//! Names of ports of one's own and of graphs, and what people save beside what is computed.
+
+use super::{Named, Values, computed, dumped, faults, holds, judged, model, of_case, of_names};
+
+/// Some values of each of both layers, beside the ends.
+const SHOWN: [&str; 15] = [
+    "model.embed_tokens",
+    "model.layers.0.input_layernorm",
+    "model.layers.0.self_attn.q_proj",
+    "model.layers.0.self_attn",
+    "model.layers.0.post_attention_layernorm",
+    "model.layers.0.mlp",
+    "model.layers.0",
+    "model.layers.1.input_layernorm",
+    "model.layers.1.self_attn.q_proj",
+    "model.layers.1.self_attn",
+    "model.layers.1.post_attention_layernorm",
+    "model.layers.1.mlp",
+    "model.layers.1",
+    "model.norm",
+    "logits",
+];
+
+/// What is behind `model.layers.N` in a name, and the number; the whole name of what is in no layer.
+fn part(name: &str) -> (Option<usize>, &str) {
+    match name.strip_prefix("model.layers.").map(|rest| rest.split_at(1)) {
+        Some((layer, part)) => (layer.parse().ok(), part.trim_start_matches('.')),
+        None => (None, name),
+    }
+}
+
+/// Under others' names.
+fn renamed(values: Named, name: impl Fn(Option<usize>, &str) -> String) -> Named {
+    let of = |(own, of): (String, Values)| {
+        let (layer, part) = part(&own);
+        (name(layer, part), of)
+    };
+    values.into_iter().map(of).collect()
+}
+
+/// The values of both layers in one tensor, \[L, 1, T, …\].
+fn stacked(values: Named, name: impl Fn(&str) -> String) -> Named {
+    let mut all = Named::new();
+    for (own, of) in values {
+        match part(&own) {
+            (Some(_), part) => {
+                let stack =
+                    all.entry(name(part)).or_insert_with(|| Values::new(&[&[0], &of.shape[..]].concat(), vec![]));
+                stack.shape[0] += 1;
+                stack.of.extend(of.of);
+            }
+            (None, path) => drop(all.insert(name(path), of)),
+        }
+    }
+    all
+}
+
+/// As JAX prints the path of a leaf in a tree.
+#[test]
+fn paths_that_begin_with_a_dot() {
+    let name = |layer: Option<usize>, part: &str| {
+        let of = match part {
+            "model.embed_tokens" => "embed",
+            "model.norm" => "norm",
+            "logits" => "lm_head",
+            "input_layernorm" => "ln1",
+            "self_attn.q_proj" => "attention.query_proj",
+            "self_attn" => "attention.output_proj",
+            "post_attention_layernorm" => "ln2",
+            "mlp" => "moe",
+            _ => "",
+        };
+        match layer {
+            Some(layer) => format!(".layers[{layer}].{of}").trim_end_matches('.').to_owned(),
+            None => format!(".{of}"),
+        }
+    };
+    holds(&SHOWN, |values| renamed(values, name), "model.layers.1.mlp", 15);
+}
+
+/// As tensors of a GGUF file are called.
+#[test]
+fn weights_of_a_file_name_what_they_give() {
+    let name = |layer: Option<usize>, part: &str| {
+        let of = match part {
+            "model.embed_tokens" => "token_embd",
+            "model.norm" => "output_norm",
+            "logits" => "output",
+            "input_layernorm" => "attn_norm",
+            "self_attn.q_proj" => "attn_q",
+            "self_attn" => "attn_output",
+            "post_attention_layernorm" => "ffn_norm",
+            "mlp" => "ffn_out",
+            _ => "",
+        };
+        layer.map_or(of.to_owned(), |layer| format!("blk.{layer}.{of}").trim_end_matches('.').to_owned())
+    };
+    holds(&SHOWN, |values| renamed(values, name), "model.layers.1.mlp", 15);
+}
+
+/// As `jax.lax.scan` returns what each layer gives, one tensor of all; the stream between both blocks as `h`, which others call what
+/// comes out of the layer.
+#[test]
+fn stacks_of_all_layers() {
+    let scanned = |part: &str| match part {
+        "self_attn" => "layers/attn_out".to_owned(),
+        "mlp" => "layers/mlp_out".to_owned(),
+        "" => "layers/resid".to_owned(),
+        other => other.replace('.', "/"),
+    };
+    let names = ["model.layers.0.self_attn", "model.layers.0.mlp", "model.layers.0"];
+    let names: Vec<&str> = names.into_iter().chain(["model.layers.1.self_attn", "model.layers.1.mlp"]).collect();
+    let names = [&names[..], &["model.layers.1", "model.norm", "logits"]].concat();
+    holds(&names, |values| stacked(values, scanned), "model.layers.1.self_attn", 8);
+    let of_llama = |part: &str| match part {
+        "post_attention_layernorm.in" => "h".to_owned(),
+        "input_layernorm" => "x_norm".to_owned(),
+        "mlp" => "moe_out".to_owned(),
+        "" => "out".to_owned(),
+        other => other.rsplit('.').next().unwrap_or(other).to_owned(),
+    };
+    let of_layer = ["input_layernorm", "post_attention_layernorm.in", "mlp"];
+    let mut names: Vec<String> = (0..2).flat_map(|n| of_layer.map(|part| format!("model.layers.{n}.{part}"))).collect();
+    names.extend((0..2).map(|n| format!("model.layers.{n}")));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    holds(&names, |values| stacked(values, of_llama), "model.layers.1.post_attention_layernorm.in", 8);
+}
+
+/// What is wrong in a layer moves all behind it far away; what comes before still tells names.
+#[test]
+fn the_first_layer_tells_names() {
+    let name = |layer: Option<usize>, part: &str| match (layer, part) {
+        (Some(layer), "self_attn") => format!("mixer_{layer}"),
+        (Some(layer), "mlp") => format!("ffn_{layer}"),
+        (Some(layer), _) => format!("stage_{layer}"),
+        (None, part) => part.to_owned(),
+    };
+    let names = ["model.layers.0.self_attn", "model.layers.0.mlp", "model.layers.0"];
+    let of_last = ["model.layers.1.self_attn", "model.layers.1.mlp", "model.layers.1"];
+    let mut values = of_names(&[&names[..], &of_last].concat());
+    for name in of_last {
+        values.get_mut(name).expect("it is there").of.iter_mut().for_each(|x| *x = -*x);
+    }
+    let (faults, sites) = judged(&renamed(values, name));
+    assert!(faults > 0 && sites >= 6, "{faults} of {sites}");
+}
+
+/// As an exported graph numbers its operations, the first of a kind without a number; a softmax there is attention's.
+#[test]
+fn operations_of_a_graph() {
+    let name = |layer: Option<usize>, part: &str| {
+        let (kind, number) = match (layer, part) {
+            (Some(layer), "input_layernorm") => ("mul", 4 * layer + 1),
+            (Some(layer), "self_attn.q_proj") => ("linear", 4 * layer),
+            (Some(layer), "self_attn.1") => ("softmax", layer),
+            (Some(layer), "self_attn") => ("linear", 4 * layer + 3),
+            (Some(layer), "post_attention_layernorm") => ("mul", 4 * layer + 3),
+            (Some(layer), "mlp") => ("add", 9 * layer + 3),
+            (Some(layer), _) => ("add", 9 * layer + 4),
+            (None, "model.norm") => ("mul", 9),
+            (None, "logits") => ("linear", 8),
+            (None, _) => ("embedding", 0),
+        };
+        if number == 0 { kind.to_owned() } else { format!("{kind}_{number}") }
+    };
+    let names = [&SHOWN[..], &["model.layers.0.self_attn.1", "model.layers.1.self_attn.1"]].concat();
+    holds(&names, |values| renamed(values, name), "model.layers.1.mlp", 15);
+}
+
+/// As a model's output is called whatever it is.
+#[test]
+fn an_output_as_wide_as_the_vocabulary_is_logits() {
+    let name = |_: Option<usize>, part: &str| match part {
+        "logits" => "output".to_owned(),
+        _ => "model.norm".to_owned(),
+    };
+    holds(&["model.norm", "logits"], |values| renamed(values, name), "logits", 2);
+}
+
+/// What goes into each layer is what came out of the one before.
+#[test]
+fn inputs_beside_outputs() {
+    let name = |layer: Option<usize>, part: &str| match (layer, part) {
+        (Some(layer), "self_attn") => format!("l{layer}_mixed"),
+        (Some(layer), "mlp") => format!("l{layer}_fed"),
+        (Some(layer), "") => format!("l{layer}_after"),
+        (Some(layer), "self_attn.q_proj") => format!("l{layer}_query"),
+        (Some(layer), _) => format!("l{layer}_normed"),
+        (None, _) => "embedded".to_owned(),
+    };
+    let written = |values: Named| {
+        let before = [values["model.embed_tokens"].clone(), values["model.layers.0"].clone()];
+        let mut named = renamed(values, name);
+        named.extend(before.into_iter().enumerate().map(|(layer, of)| (format!("l{layer}_into"), of)));
+        named
+    };
+    let shown: Vec<&str> = SHOWN.into_iter().filter(|name| !name.contains("norm") && *name != "logits").collect();
+    holds(&shown, written, "model.layers.1.mlp", 9);
+    let model = model();
+    let all = dumped(&written(of_names(&shown)), &model).expect("it is read");
+    assert!(all[0].values.reading().unknown.is_empty(), "{:?}", all[0].values.reading().unknown);
+}
+
+/// A model's `state_dict` beside some of what it computes.
+#[test]
+fn parameters_are_not_what_is_computed() {
+    let beside = |mut values: Named| {
+        for module in ["self_attn.q_proj", "self_attn.o_proj", "mlp.gate", "input_layernorm", "self_attn.q_norm"] {
+            let rows = Values::new(&[96, 96], (0..96 * 96).map(|i| f64::from(i).sin()).collect());
+            values.extend((0..2).map(|layer| (format!("model.layers.{layer}.{module}.weight"), rows.clone())));
+        }
+        values
+    };
+    holds(&["model.layers.0", "model.layers.1"], beside, "model.layers.1", 2);
+}
+
+/// Under a word of their own, beside what they were computed with.
+#[test]
+fn words_that_most_names_begin_with() {
+    let beside = |values: Named| {
+        let mut named: Named = values.into_iter().map(|(name, of)| (format!("activations.{name}"), of)).collect();
+        named.insert("config.hidden_size".to_owned(), Values::new(&[1], vec![96.0]));
+        named.insert("seconds".to_owned(), Values::new(&[1], vec![1.5]));
+        named
+    };
+    holds(&SHOWN, beside, "model.layers.1.mlp", 15);
+}
+
+/// What a router makes of its logits may be called as what a head does.
+#[test]
+fn probabilities_of_experts_are_not_those_of_tokens() {
+    let written = |mut values: Named| {
+        let scores = |of: &Values| Values::new(&of.shape, of.of.iter().map(|z| 1.0 / (1.0 + (-z).exp())).collect());
+        let each: Vec<Values> =
+            (0..2).filter_map(|layer| values.remove(&format!("model.layers.{layer}.mlp.gate"))).collect();
+        let [tokens, experts] = each[0].shape[..] else { panic!("a router's") };
+        let all = each.iter().flat_map(|of| scores(of).of).collect();
+        values.insert("probs".to_owned(), Values::new(&[2, 1, tokens, experts], all));
+        renamed(values, |layer, part| match (layer, part) {
+            (Some(layer), "") => format!("stage{layer}"),
+            (Some(layer), part) => format!("stage{layer}.{}", part.replace("self_attn", "mixer").replace("mlp", "fed")),
+            (None, part) => part.to_owned(),
+        })
+    };
+    let names = ["model.layers.0", "model.layers.0.mlp", "model.layers.0.mlp.gate", "model.layers.1"];
+    let names = [&names[..], &["model.layers.1.mlp", "model.layers.1.mlp.gate"]].concat();
+    let (faults, sites) = judged(&written(of_names(&names)));
+    assert_eq!((faults, sites >= 6), (0, true), "{sites} sites");
+}
+
+/// The hidden state of the last token behind each layer, one row each.
+#[test]
+fn the_last_token_behind_each_layer() {
+    let last = |values: Named| {
+        let states = ["model.embed_tokens", "model.layers.0", "model.norm"].map(|name| values[name].last());
+        let width = states[0].of.len();
+        let all = states.into_iter().flat_map(|of| of.of).collect();
+        Named::from([("h".to_owned(), Values::new(&[3, width], all))])
+    };
+    holds(&["model.embed_tokens", "model.layers.0", "model.norm"], last, "model.layers.0", 3);
+}
+
+/// Choices by the numbers of the layers that have a router, of which the first ones have none.
+#[test]
+fn choices_by_their_layers_numbers() {
+    let case = "m3-gqa4-f32";
+    let all = computed(case);
+    let chosen: Vec<usize> =
+        (0..9).filter(|layer| all.contains_key(&format!("model.layers.{layer}.mlp.gate.2"))).collect();
+    assert!(chosen.first() > Some(&0), "a layer before has no router: {chosen:?}");
+    let names: Vec<String> = chosen
+        .iter()
+        .flat_map(|n| ["mlp.gate.2", "mlp.gate", "mlp"].map(|part| format!("model.layers.{n}.{part}")))
+        .chain(["model.embed_tokens".to_owned(), "model.norm".to_owned()])
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let named = renamed(of_case(case, &names), |layer, part| match (layer, part) {
+        (Some(layer), "mlp.gate.2") => format!("expert_ids.{layer}"),
+        (Some(layer), part) => format!("model.layers.{layer}.{part}"),
+        (None, part) => part.to_owned(),
+    });
+    assert_eq!(faults(case, &named), 0);
+}
