@@ -50,6 +50,12 @@ def _sum_times(name: str, factor: float) -> Inject:
     return lambda model: forwards(attention_parts(model, name), wrong)
 
 
+def _first_halves(weight: Tensor, head_dim: int) -> Tensor:
+    """The first half of each head's part, twice."""
+    heads = weight.unflatten(0, (-1, head_dim))
+    return heads[:, : head_dim // 2].repeat(1, 2).flatten()
+
+
 def _every_norm(wrong: Callable[[nn.Module, Tensor], Tensor]) -> Inject:
     return lambda model: patch.object(library.MiniMaxM2RMSNorm, "forward", wrong)
 
@@ -142,6 +148,12 @@ NORM_MISTAKES = {
         "the key norm's weight is repeated element by element, not head by head, and cut to its length",
         lambda model: weights(
             attention_parts(model, "k_norm"), "weight", lambda w: w.repeat_interleave(REPLICAS)[: len(w)]
+        ),
+    ),
+    "knorm_shard_when_tp_gt_kv": Mistake(
+        "the key norm's weight is cut among twice as many ranks as key heads, and each repeats its part over its head",
+        lambda model: weights(
+            attention_parts(model, "k_norm"), "weight", lambda w: _first_halves(w, model.config.head_dim)
         ),
     ),
     "gemma_plus_one_on_M2": Mistake("every RMSNorm multiplies by one plus its weight", _every_norm(_one_plus)),

@@ -23,6 +23,8 @@ enum Takes {
     First,
     /// Its part of the key norm's elements, each repeated as often as key heads are.
     Repeated,
+    /// Its part of the key norm, as if each rank had other keys, repeated over a head.
+    Cut,
 }
 
 struct Slipped<'w> {
@@ -43,6 +45,13 @@ impl Weights for Slipped<'_> {
                 let (w, d) = (all.dense::<f64>(), self.own.config.head_dim);
                 let part = ndarray::Array2::from_shape_fn((1, d), |(_, j)| w[[0, (self.own.rank * d + j) / replicas]]);
                 Ok(Matrix::stored(part.view(), all.storage()))
+            }
+            (Takes::Cut, Weight::Layer(_, LayerWeight::KNorm)) => {
+                let all = self.own.weights.get(weight)?;
+                let (w, d) = (all.dense::<f64>(), self.own.config.head_dim);
+                let part = w.len() / RANKS;
+                let cut = ndarray::Array2::from_shape_fn((1, d), |(_, j)| w[[0, self.own.rank * part + j % part]]);
+                Ok(Matrix::stored(cut.view(), all.storage()))
             }
             _ => self.own.get(weight),
         }
@@ -96,4 +105,13 @@ fn a_flat_repeat_is_named() {
     let [first, ..] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
     assert_eq!(first.name, "knorm_elementwise_repeat");
     assert_eq!(first.way, "each element of each head of the key norm 4 times");
+}
+
+/// As behind a flat repeat, heads on other ranks attend to keys of other parts.
+#[test]
+fn a_cut_by_ranks_is_named() {
+    let diagnosis = said(Takes::Cut, None);
+    let [first, ..] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!(first.name, "knorm_shard_when_tp_gt_kv");
+    assert_eq!(first.way, "the first of 4 parts of each head of the key norm for all");
 }

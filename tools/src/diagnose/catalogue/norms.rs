@@ -114,6 +114,17 @@ pub(super) const MISTAKES: &[Mistake] = &[
         },
     },
     Mistake {
+        name: "knorm_shard_when_tp_gt_kv",
+        about: "more devices than key heads cut the key norm's weight among them, and each has part of a head's only",
+        right: "each replica of a key head takes that head's whole part",
+        visible: "keys replicated over devices",
+        touches: &[layer(KNorm)],
+        ways: |config, _| {
+            let cut = REPLICAS.into_iter().filter(|n| is_full(config) && config.head_dim.is_multiple_of(*n));
+            cut.map(|n| Change::Weights(WeightChange::CutByRank(n))).collect()
+        },
+    },
+    Mistake {
         name: "gemma_plus_one_on_M2",
         about: "norms multiply by 1 + w",
         right: "M2's norms multiply by w; M3's by 1 + w",

@@ -38,6 +38,9 @@ pub enum WeightChange {
     /// Each of the key norm's weights so many times in a row, up to each head's width: what the first of so many replicas of a
     /// head takes of all of them, one behind the other.
     RepeatedInHeads(usize),
+    /// For each head, the first of so many parts of its part of the key norm's weight: what the first of so many replicas of a head
+    /// takes, cut by rank, and repeats up to the head's width.
+    CutByRank(usize),
     /// A norm's weight times a factor.
     Scaled(LayerWeight, f64),
     /// A weight of zeros.
@@ -133,6 +136,11 @@ impl WeightChange {
                 let repeated = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / d * d + j % d / times]]);
                 Ok(Matrix::stored(repeated.view(), get(weight)?.storage()))
             }
+            (WeightChange::CutByRank(times), LayerWeight::KNorm) => {
+                let (w, d) = (get(weight)?.dense::<f64>(), config.head_dim);
+                let cut = Array2::from_shape_fn(w.dim(), |(i, j)| w[[i, j / d * d + j % d % (d / times)]]);
+                Ok(Matrix::stored(cut.view(), get(weight)?.storage()))
+            }
             (WeightChange::Scaled(scaled, factor), inner) if *scaled == inner => {
                 Ok(Matrix::stored(get(weight)?.dense::<f64>().mapv(|w| w * factor).view(), Storage::F32))
             }
@@ -157,6 +165,9 @@ impl fmt::Display for WeightChange {
             WeightChange::RepeatedElements(times) => write!(f, "each element of the key norm {times} times"),
             WeightChange::RepeatedInHeads(times) => {
                 write!(f, "each element of each head of the key norm {times} times")
+            }
+            WeightChange::CutByRank(times) => {
+                write!(f, "the first of {times} parts of each head of the key norm for all")
             }
             WeightChange::Scaled(weight, factor) => write!(f, "{weight:?} times {factor:.4}"),
             WeightChange::Zero(weight) => write!(f, "{weight:?} is 0"),

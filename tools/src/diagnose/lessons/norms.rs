@@ -64,6 +64,15 @@ pub(super) const LESSONS: &[Lesson] = &[
         right: "weight = weight.view(n_kv_heads, head_dim).repeat_interleave(replicas, 0).flatten()",
     },
     Lesson {
+        name: "knorm_shard_when_tp_gt_kv",
+        numbers: "A rank has a whole key head, but K·D/R of the norm's weights: where that is repeated or read on past \
+                  its end, all channels but the first of each head are multiplied by others' weights. Elsewhere the \
+                  shapes do not match, which is an error rather than a wrong answer.",
+        mend: "Cut the key norm by key heads, not by ranks: rank r takes the part of head r // (R // K).",
+        wrong: "shard = weight.numel() // tp_size; weight[rank * shard : (rank + 1) * shard]",
+        right: "head = rank * n_kv_heads // tp_size; weight[head * head_dim : (head + 1) * head_dim]",
+    },
+    Lesson {
         name: "gemma_plus_one_on_M2",
         numbers: "Every norm's output is (1 + w)/w times what it should be: about double where weights are near 1, \
                   and without a limit where they are near 0.",
