@@ -129,7 +129,7 @@ fn the_bound_of_small_scores_is_reached_by_the_tangent() {
     let p = Router::under(&RoundingContract::EAGER_F32, &Semantics::DOCUMENTS, 2);
     let sigmoid = |z: &f64| {
         let tangent = f32::of((z / 2.0).tanh());
-        f64::from((1.0 + f32::from_bits(tangent.to_bits() - 2)) / 2.0)
+        f64::from(0.5 * (1.0 + f32::from_bits(tangent.to_bits() - 2)))
     };
     let most = (0..200).map(|step| {
         let z = Array2::from_elem((1, 64), -8.0 - f64::from(step) / 64.0);
