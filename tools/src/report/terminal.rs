@@ -209,27 +209,15 @@ fn finding(fault: &SiteReport, report: &Report) -> String {
     text
 }
 
-/// Values that are not the twin's, in parts of all, of which something is said: so many, and so many times as many as are expected.
-const MANY_OTHERS: f64 = 0.02;
-const TIMES_OTHERS: f64 = 3.0;
-
 /// How many values are those that the reference computes when it rounds as the candidate does.
 fn twin(report: &Report) -> String {
     let Some([equal, expected, count]) = report.twin() else { return String::new() };
     let share = |x: f64| 100.0 * x / count;
-    let mut text = format!(
+    format!(
         "\ntwin: {:.2} % of values are bit for bit what this precision gives, {:.2} % expected\n",
         share(equal),
         share(expected)
-    );
-    let is_quiet = report.sites.iter().all(|site| site.verdict < Verdict::Suspicious);
-    if is_quiet && (count - equal) / count > MANY_OTHERS + TIMES_OTHERS * (count - expected) / count {
-        text.push_str(
-            "      That is less than another order of sums makes: what is not shown rounds otherwise than in any documented precision, \
-             as some engine's may, or has a quiet mistake. Dump the modules inside of layers, too, and it is seen where.\n",
-        );
-    }
-    text
+    )
 }
 
 /// Whether every value is the one that the precision's own order of sums gives.
