@@ -2,57 +2,174 @@
 //! rows of their tokens, up to the next value of the residual stream that it shows.
 //!
 //! ```text
-//! layer l      token t chose experts 2 and 5, or 2 and 7          nothing behind is shown
-//! layer l + 1  rows of t are in doubt                             until the stream is shown
+//! layer l      token t chose experts 2 and 5, or 2 and 7          nothing behind is shown, or all of it is at fault anyway
+//! layer l + 1  rows of t are in doubt                             until the stream is shown,
+//!              and rows behind choices that are open here, too    for what tells of them reads keys of t
 //! ```
 //!
-//! What other tokens read of it is covered by the noise, whose runs choose, too. Where most tokens are open, rounding decides little
-//! of that: bounds are so wide that they say nothing, and all are judged by the noise.
+//! The runs that measure noise make these choices, too, and some of them otherwise: so is the candidate's number of tokens predicted that
+//! are off because of that, and more are a fault. What other tokens read of one is covered by the noise itself.
 
+use ndarray::Array2;
 use reference::{LayerSite, Site};
+use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 
+use super::floor::MEMBERS;
 use super::loaded::Loaded;
 use super::state::Phase;
+use super::substitution::Unshown;
 use super::way;
 
-/// The tokens of a pass whose rows are in doubt, on its way through the layers.
-#[derive(Debug, Clone, Default)]
+/// How often more tokens are off than is taken for chance.
+const MISSED: f64 = 1e-6;
+
+/// Choices of tokens that are open.
+pub(super) struct Open {
+    /// The first site that chooses.
+    pub(super) first: Site,
+    /// Whether each token of the pass has one.
+    pub(super) tokens: Vec<bool>,
+}
+
+/// For which tokens a run chose otherwise than the main one.
+pub(super) type Otherwise = Vec<bool>;
+
+/// Tokens of which something is in doubt.
+#[derive(Clone)]
+pub(crate) struct Doubtful {
+    tokens: Vec<bool>,
+    /// For which of them each of the runs that measure noise chose otherwise.
+    otherwise: Vec<Otherwise>,
+}
+
+impl Doubtful {
+    fn new(tokens: Vec<bool>) -> Self {
+        Doubtful { otherwise: vec![vec![false; tokens.len()]; MEMBERS], tokens }
+    }
+
+    /// How many tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether a token's rows are in doubt.
+    pub(super) fn has(&self, token: usize) -> bool {
+        self.tokens[token]
+    }
+
+    /// The same, where runs chose otherwise once more.
+    pub(super) fn learn(&mut self, otherwise: &[Otherwise]) {
+        for (known, run) in self.otherwise.iter_mut().zip(otherwise) {
+            let each = known.iter_mut().zip(run).zip(&self.tokens);
+            each.for_each(|((known, run), is_in_doubt)| *known |= run & is_in_doubt);
+        }
+    }
+
+    /// Those of either.
+    fn and(mut self, other: &Doubtful) -> Self {
+        self.tokens.iter_mut().zip(&other.tokens).for_each(|(one, other)| *one |= other);
+        self.learn(&other.otherwise);
+        self
+    }
+
+    /// Whether other choices explain that so many tokens are off. The runs made so many of a Poisson variable's, and the candidate is the
+    /// next run: by Jeffreys' prior its number is negative binomial, of N + 1/2 and n/(n + 1).
+    pub(super) fn explains(&self, off: usize) -> bool {
+        let count = self.otherwise.iter().flatten().filter(|is_otherwise| **is_otherwise).count();
+        let runs = MEMBERS as f64;
+        let next = NegativeBinomial::new(count as f64 + 0.5, runs / (runs + 1.0)).expect("both are positive");
+        off == 0 || next.sf(off as u64 - 1) > MISSED
+    }
+}
+
+/// What is in doubt of a pass, on its way through the layers.
+#[derive(Default)]
 pub(super) struct Doubt {
-    /// Those of the residual stream before a layer; none, where it is empty.
-    stream: Vec<bool>,
+    /// Of the residual stream before a layer, if anything is.
+    stream: Option<Doubtful>,
+    /// Those of the phase's choices that nothing tells for sure: their recovery was given up, as of a layer that is at fault whatever
+    /// they are, or what tells of them is in doubt.
+    given_up: Option<Open>,
 }
 
 impl Doubt {
     /// The same at the start of a pass, or where the stream is shown.
     pub(super) fn begin(&mut self) {
-        self.stream.clear();
+        self.stream = None;
     }
 
-    /// Which tokens' rows are in doubt at a site, if some are.
-    pub(super) fn at(&self, site: Site, loaded: &Loaded<'_>) -> Option<Vec<bool>> {
+    /// Whether anything is in doubt of the residual stream, and so of what tells of a layer's choices.
+    pub(super) fn is_any(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Nothing tells these choices of the phase for sure.
+    pub(super) fn give_up(&mut self, open: Open) {
+        self.given_up = Some(open);
+    }
+
+    /// Whether choices before a site were given up.
+    pub(super) fn is_given_up_before(&self, site: Site) -> bool {
+        self.given_up.as_ref().is_some_and(|open| site > open.first)
+    }
+
+    /// The tokens whose rows of what was computed at a site are in doubt, if any are.
+    pub(super) fn at(&self, site: Site, computed: &Array2<f64>, loaded: &Loaded<'_>) -> Option<Doubtful> {
+        let own = self.given_up.as_ref().filter(|_| self.is_given_up_before(site));
+        let all = together(own.map(|open| &open.tokens), self.of_stream(site, loaded))?;
+        has_rows_of(site, computed, all.len()).then_some(all)
+    }
+
+    /// Those of the stream, if a site is computed from it.
+    fn of_stream(&self, site: Site, loaded: &Loaded<'_>) -> Option<&Doubtful> {
         let is_read = |site: &Site| match site {
             Site::Layer(_, site) => matches!(site, LayerSite::Residual | LayerSite::InputNorm),
             site => *site == Site::FinalNorm,
         };
-        let reads_stream = || way::to(site, |input| loaded.has(input)).iter().any(is_read);
-        (are_some(&self.stream) && reads_stream()).then(|| self.stream.clone())
+        self.stream.as_ref().filter(|_| way::to(site, |input| loaded.has(input)).iter().any(is_read))
     }
 
-    /// Goes on behind a phase that leaves choices of these tokens open.
-    pub(super) fn go_on(&mut self, phase: Phase, loaded: &Loaded<'_>, open: &[bool]) {
+    /// Goes on behind a phase that leaves tokens' choices open, beside those that were given up, and of which runs chose otherwise.
+    pub(super) fn go_on(&mut self, phase: Phase, loaded: &Loaded<'_>, mut open: Vec<bool>, otherwise: &[Otherwise]) {
+        let given_up = self.given_up.take();
         let Phase::Layer(layer) = phase else { return };
         let output = Site::Layer(layer, LayerSite::Output);
         if loaded.has(output) {
             return self.begin();
         }
-        let mut stream = self.at(output, loaded).unwrap_or_else(|| vec![false; open.len()]);
-        stream.iter_mut().zip(open).for_each(|(row, open)| *row |= open);
-        self.stream = stream;
+        if let Some(given_up) = given_up {
+            open.iter_mut().zip(given_up.tokens).for_each(|(open, given_up)| *open |= given_up);
+        }
+        let mut all = together(Some(&open), self.of_stream(output, loaded));
+        all.iter_mut().for_each(|all| all.learn(otherwise));
+        self.stream = all;
     }
 }
 
-/// Whether some tokens are in doubt, and most are not.
-pub(super) fn are_some(tokens: &[bool]) -> bool {
-    let count = tokens.iter().filter(|is_open| **is_open).count();
-    count > 0 && 2 * count < tokens.len()
+/// The tokens that are open, and those that are in doubt already, if there are any.
+fn together(open: Option<&Vec<bool>>, doubtful: Option<&Doubtful>) -> Option<Doubtful> {
+    let open = open.filter(|open| open.contains(&true)).map(|open| Doubtful::new(open.clone()));
+    match (open, doubtful) {
+        (Some(open), Some(doubtful)) => Some(open.and(doubtful)),
+        (open, doubtful) => open.or_else(|| doubtful.cloned()),
+    }
+}
+
+/// For which of so many tokens choices are others than those of the main run.
+pub(super) fn otherwise(chosen: &[Unshown], main: &[(Site, Array2<usize>)], tokens: usize) -> Otherwise {
+    let mut otherwise = vec![false; tokens];
+    for (site, main) in main {
+        let Some(chosen) = chosen.iter().find(|unshown| unshown.site == *site) else { continue };
+        let sets = chosen.chosen.rows().into_iter().zip(main.rows()).enumerate();
+        sets.for_each(|(row, (one, other))| {
+            otherwise[row % tokens] |= !one.iter().all(|choice| other.iter().any(|other| other == choice));
+        });
+    }
+    otherwise
+}
+
+/// Whether a site has a row for each token, or as attention's probabilities have them, for each token of each head.
+pub(super) fn has_rows_of(site: Site, value: &Array2<f64>, tokens: usize) -> bool {
+    let by_head = matches!(site, Site::Layer(_, LayerSite::Probabilities));
+    value.nrows() == tokens || by_head && value.nrows().is_multiple_of(tokens)
 }

@@ -1,5 +1,7 @@
 //! From what was seen to a verdict.
 
+use std::borrow::Cow;
+
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Zip};
 use reference::bound::{ErrorBound, confidence};
@@ -8,6 +10,7 @@ use reference::ops::sampling::argmax;
 use reference::{RoundingContract, Site, Storage};
 
 use super::chance::beyond;
+use super::doubt::Doubtful;
 use super::floor::{FAR, NoiseFloor, Strayed, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
@@ -31,8 +34,8 @@ const FAMILY: usize = 1 << 30;
 /// A site that was seen, and what the noise runs computed there.
 pub(crate) struct Judge {
     seen: Seen,
-    /// Whether each token's rows are in doubt, if any are.
-    doubt: Option<Vec<bool>>,
+    /// The tokens whose rows may be others, by choices that nothing tells, if any may.
+    pub(super) doubt: Option<Doubtful>,
     strayed: Strayed,
     /// Whether more is told than the verdict.
     is_told: bool,
@@ -54,23 +57,46 @@ pub struct Kept {
 }
 
 impl Judge {
-    pub(crate) fn new(seen: Seen, doubt: Option<Vec<bool>>, is_told: bool) -> Self {
+    pub(crate) fn new(seen: Seen, doubt: Option<Doubtful>, is_told: bool) -> Self {
         Judge { seen, doubt, strayed: Strayed::default(), is_told, is_far: false }
     }
 
     /// The candidate's values with the reference's in rows that are in doubt.
-    fn without_doubt(&self, candidate: &Array2<f64>, storage: Storage) -> Array2<f64> {
+    fn without_doubt<'a>(&self, candidate: &'a Array2<f64>, storage: Storage) -> Cow<'a, Array2<f64>> {
+        let Some(doubt) = &self.doubt else { return Cow::Borrowed(candidate) };
         let mut plain = candidate.clone();
-        let Some(doubt) = &self.doubt else { return plain };
-        let shown = self.seen.shown.as_deref();
-        let count = shown.map_or(doubt.len(), <[usize]>::len);
         for (i, (mut row, reference)) in plain.rows_mut().into_iter().zip(self.computed().rows()).enumerate() {
-            let token = shown.map_or(i % count, |shown| shown[i % count]);
-            if doubt[token] {
+            if doubt.has(self.token(i, doubt.len())) {
                 row.assign(&reference.mapv(|x| storage.nearest(x)));
             }
         }
-        plain
+        Cow::Owned(plain)
+    }
+
+    /// Whether no more of the tokens in doubt are off than other choices explain.
+    fn is_explained(&self, candidate: &Array2<f64>, storage: Storage) -> bool {
+        let Some(doubt) = &self.doubt else { return false };
+        let bound = self.bound(storage);
+        let mut off = vec![false; doubt.len()];
+        for ((i, j), &x) in candidate.indexed_iter() {
+            off[self.token(i, doubt.len())] |= ratio(x, self.computed()[(i, j)], bound[(i, j)]) > 1.0;
+        }
+        doubt.explains((0..doubt.len()).filter(|&token| off[token] && doubt.has(token)).count())
+    }
+
+    /// The token of a row, of so many tokens.
+    fn token(&self, row: usize, tokens: usize) -> usize {
+        self.seen.shown.as_deref().map_or(row % tokens, |shown| shown[row % shown.len()])
+    }
+
+    /// How far each value may be off.
+    fn bound(&self, storage: Storage) -> Array2<f64> {
+        let reference = self.computed();
+        if self.strayed.count() == 0 {
+            return self.seen.computed.error_or_exact().certain;
+        }
+        let floor = NoiseFloor::of(reference, &self.strayed, storage);
+        Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
     }
 
     pub(crate) fn site(&self) -> Site {
@@ -90,7 +116,8 @@ impl Judge {
     /// Whether a value is beyond its bound, however far that was carried: a fault, whatever the noise is.
     pub(crate) fn is_beyond(&self, loaded: &Loaded<'_>) -> Result<bool, Failure> {
         let Some(error) = &self.seen.computed.error else { return Ok(false) };
-        let candidate = self.without_doubt(loaded.value(self.seen.site)?.as_ref(), Storage::Real);
+        let shown = loaded.value(self.seen.site)?;
+        let candidate = self.without_doubt(&shown, Storage::Real);
         let values = candidate.iter().zip(self.computed()).zip(&error.certain);
         Ok(values.into_iter().any(|((candidate, reference), bound)| ratio(*candidate, *reference, *bound) > 1.0))
     }
@@ -102,7 +129,8 @@ impl Judge {
 
     /// Gives up on it where the candidate is further than any noise from what few runs computed.
     pub(crate) fn give_up_if_far(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
-        let candidate = self.without_doubt(loaded.value(self.site())?.as_ref(), Storage::Real);
+        let shown = loaded.value(self.site())?;
+        let candidate = self.without_doubt(&shown, Storage::Real);
         let off = norm(&apart(&candidate, self.computed()));
         self.is_far = off > FAR * self.strayed.largest();
         Ok(())
@@ -116,12 +144,7 @@ impl Judge {
     pub(crate) fn kept(&self, contract: &RoundingContract, loaded: &Loaded<'_>) -> Result<Kept, Failure> {
         let reference = self.computed().clone();
         let candidate = loaded.value(self.site())?.as_ref().clone();
-        let bound = if self.strayed.count() == 0 {
-            self.seen.computed.error_or_exact().certain
-        } else {
-            let floor = NoiseFloor::of(&reference, &self.strayed, loaded.shown_in(self.site(), contract, &candidate));
-            Array2::from_shape_fn(reference.dim(), |at| floor.bound(at))
-        };
+        let bound = self.bound(loaded.shown_in(self.site(), contract, &candidate));
         Ok(Kept { shape: loaded.shape(self.site(), self.seen.shown.as_deref()), candidate, reference, bound })
     }
 
@@ -139,15 +162,12 @@ impl Judge {
         let saved = saved_as(contract, &candidate).is_some();
         let told = |candidate: &Array2<f64>| self.told(missing.clone(), candidate, (storage, saved), &shape);
         let mut report = told(&candidate);
-        if self.doubt.is_some() && report.verdict > Verdict::Inconclusive {
+        if report.verdict > Verdict::Inconclusive && self.is_explained(&candidate, storage) {
             let certain = told(&self.without_doubt(&candidate, storage));
-            let is_open = certain.verdict < Verdict::Suspicious;
-            report = certain;
-            if is_open {
-                report.verdict = Verdict::Inconclusive;
+            if certain.verdict < Verdict::Suspicious {
                 let note =
                     "of tokens whose experts or blocks rounding decides, which nothing shows, nothing can be said";
-                report.note = Some(note.to_owned());
+                report = SiteReport { verdict: Verdict::Inconclusive, note: Some(note.to_owned()), ..certain };
             }
         }
         if let Some(shown) = &self.seen.shown {

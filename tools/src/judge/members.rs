@@ -10,7 +10,6 @@ use reference::site::Extent;
 
 use super::floor::MEMBERS;
 use super::state::{Phase, State};
-use super::substitution::Seen;
 use crate::failure::Failure;
 
 /// Values that runs side by side have of a phase at most, all together.
@@ -40,12 +39,12 @@ pub(super) fn at_once(config: &Config, phase: Phase, extent: Extent) -> usize {
     }
 }
 
-/// What each run sees, of which the first has the seed `first`.
-pub(super) fn side_by_side(
+/// What is made of each run, of which the first has the seed `first`.
+pub(super) fn side_by_side<T: Send>(
     members: &mut [State],
     first: u64,
-    run: impl Fn(&mut State, u64, Option<&Seat<'_, f64>>) -> Result<Vec<Seen>, Failure> + Sync,
-) -> Result<Vec<Vec<Seen>>, Failure> {
+    run: impl Fn(&mut State, u64, Option<&Seat<'_, f64>>) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
     if let [member] = members {
         return Ok(vec![run(member, first, None)?]);
     }

@@ -13,9 +13,10 @@ use ndarray::Array2;
 use reference::bound::confidence;
 use reference::compare::ratio;
 use reference::site::NONE;
-use reference::{LayerSite, RoundingContract, Site};
+use reference::{RoundingContract, Site};
 
 use self::search::Search;
+use super::doubt::{Open, has_rows_of};
 use super::floor::{FAR, FEW, MEMBERS};
 use super::loaded::{Forced, Loaded};
 use super::substitution::{Seen, Unshown};
@@ -52,8 +53,8 @@ impl Recovery {
     }
 
     /// The first of the choices, and the tokens that have an open one.
-    pub(super) fn open(&self) -> (Site, Vec<bool>) {
-        (self.unshown[0].site, self.open.clone())
+    pub(super) fn open(&self) -> Open {
+        Open { first: self.unshown[0].site, tokens: self.open.clone() }
     }
 
     /// Whether the candidate is at fault whatever it chose: a value is beyond its bound that no open choice comes before.
@@ -160,12 +161,6 @@ fn is_open(unshown: &Unshown, row: usize) -> bool {
 /// knows.
 fn tells_of(choice: Site, seen: &Seen, tokens: usize) -> bool {
     seen.site > choice && has_rows_of(seen.site, &seen.computed.value, tokens) && seen.unknown.is_none()
-}
-
-/// Whether a site has a row for each token, or as attention's probabilities have them, for each token of each head.
-fn has_rows_of(site: Site, value: &Array2<f64>, tokens: usize) -> bool {
-    let by_head = matches!(site, Site::Layer(_, LayerSite::Probabilities));
-    value.nrows() == tokens || by_head && value.nrows().is_multiple_of(tokens)
 }
 
 /// How far what was seen of each token is from other values, in units of a site's own size, over the sites that tell of a choice.

@@ -7,7 +7,7 @@ use reference::models::decoder::Decoder;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
-use super::doubt::{self, Doubt};
+use super::doubt::{Doubt, Otherwise, otherwise};
 use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
@@ -42,8 +42,6 @@ pub(crate) struct Track<'m> {
     unknown: bool,
     /// What open choices leave in doubt.
     doubt: Doubt,
-    /// The first of a phase's choices whose recovery was given up, and the tokens that have an open one.
-    given_up: Option<(Site, Vec<bool>)>,
 }
 
 impl<'m> Track<'m> {
@@ -59,7 +57,6 @@ impl<'m> Track<'m> {
             abreast: false,
             unknown: false,
             doubt: Doubt::default(),
-            given_up: None,
         }
     }
 
@@ -107,6 +104,7 @@ impl<'m> Track<'m> {
         }
         let settled = recover::settled(&probe.unshown);
         let open = recover::open_tokens(&probe.unshown, loaded.tokens());
+        let chosen = probe.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect();
         let unshown = std::mem::take(&mut probe.unshown);
         let behind = self.seen_behind(phase, pass, loaded, &unshown)?;
         let telling: Vec<&Seen> = probe.seen.iter().chain(&behind).collect();
@@ -119,23 +117,20 @@ impl<'m> Track<'m> {
                 let run = |contract, choices: &Forced| self.forced(layer, pass, loaded, (contract, choices));
                 let (choices, are_settled) = recovery.settle(loaded, (self.candidate, !self.thorough), run)?;
                 loaded.recover(choices);
-                self.given_up = (!are_settled).then_some(open);
+                if !are_settled || self.doubt.is_any() {
+                    self.doubt.give_up(open);
+                }
                 return self.advance(phase, pass, loaded);
             }
-            self.given_up = Some(open);
+            self.doubt.give_up(open);
         }
-        let given_up = self.given_up.take();
         self.unknown = probe.unknown.is_stream();
         loaded.recover(settled);
-        let given_up = given_up.filter(|(_, open)| doubt::are_some(open));
         let judge = |seen: Seen| {
-            // Behind choices that were given up, as those of a layer that is at fault whatever they are, a token is not blamed.
-            let own = given_up.as_ref().filter(|(first, _)| seen.site > *first).map(|(_, open)| open.clone());
-            let doubt = own.or_else(|| self.doubt.at(seen.site, loaded)).filter(|_| self.lens == Lens::Local);
+            let doubt = self.doubt.at(seen.site, &seen.computed.value, loaded).filter(|_| self.lens == Lens::Local);
             Judge::new(seen, doubt, self.thorough)
         };
         let mut seen: Vec<Judge> = probe.seen.into_iter().map(judge).collect();
-        self.doubt.go_on(phase, loaded, &open);
         let mut floored = Vec::new();
         for judge in &seen {
             if judge.needs_floor() && (self.thorough || !judge.is_beyond(loaded)?) {
@@ -144,11 +139,12 @@ impl<'m> Track<'m> {
         }
         let needed =
             matches!(phase, Phase::Patches(_) | Phase::Start) || !floored.is_empty() || !self.is_exact(phase, pass);
+        let mut others = Vec::new();
         if needed && !self.is_silent() {
-            self.abreast = self.advance_members(before, phase, pass, loaded, (&mut seen, floored))?;
-        } else {
-            self.abreast = false;
+            others = self.advance_members(before, phase, pass, loaded, (&mut seen, floored, chosen))?;
         }
+        self.abreast = others.len() == self.members.len();
+        self.doubt.go_on(phase, loaded, open, &others);
         Ok(Shown { seen, choices: probe.choices, missing: probe.missing, others: probe.others })
     }
 
@@ -214,19 +210,21 @@ impl<'m> Track<'m> {
     }
 
     /// Runs the phase with stochastic rounding. Where members lag behind, what they missed was exact, and the main
-    /// run's. Whether all of them ran: where only verdicts are asked for, few show what is far beyond any noise.
+    /// run's. Where only verdicts are asked for, few show what is far beyond any noise, and no more are run. For which tokens
+    /// each that ran chose otherwise than `chosen`, the main run's choices that the candidate does not show.
     fn advance_members(
         &mut self,
         before: Flow,
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        (seen, mut floored): (&mut [Judge], Vec<Site>),
-    ) -> Result<bool, Failure> {
+        (seen, mut floored, chosen): (&mut [Judge], Vec<Site>, Vec<(Site, Array2<usize>)>),
+    ) -> Result<Vec<Otherwise>, Failure> {
         let few_may_do = !self.thorough && !floored.is_empty() && self.is_exact(phase, pass);
         let (lens, model, candidate, is_abreast) = (self.lens, self.model, self.candidate, self.abreast);
         let most = at_once(model.config(), phase, loaded.extent);
         let mut done = 0;
+        let mut others = Vec::new();
         while done < self.members.len() {
             if few_may_do && done == FEW {
                 for judge in seen.iter_mut().filter(|judge| floored.contains(&judge.site())) {
@@ -234,7 +232,7 @@ impl<'m> Track<'m> {
                 }
                 floored.retain(|site| !seen.iter().any(|judge| judge.site() == *site && judge.is_far()));
                 if floored.is_empty() {
-                    return Ok(false);
+                    return Ok(others);
                 }
             }
             let to = if few_may_do && done < FEW { FEW } else { self.members.len() };
@@ -251,18 +249,25 @@ impl<'m> Track<'m> {
                 }
                 let contract = candidate.stochastic(seed);
                 let mut probe = Substitution::new(lens, loaded, &contract, Some(floored.clone()));
+                probe.records = !chosen.is_empty();
                 let run = Run::new(contract, &mut probe).sharing(loaded.products());
                 let mut run = Run { seat, ..run };
                 member.advance(model, phase, pass, &mut run)?;
-                probe.failure.map_or(Ok(probe.seen), Err)
+                let other = otherwise(&probe.unshown, &chosen, loaded.tokens());
+                probe.failure.map_or(Ok((probe.seen, other)), Err)
             };
             let drawn = side_by_side(&mut self.members[next.clone()], next.start as u64 + 1, run)?;
+            let (drawn, otherwise): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+            others.extend(otherwise);
             for drawn in drawn.into_iter().flatten() {
                 let judge = seen.iter_mut().find(|judge| judge.site() == drawn.site);
                 judge.expect("the main run passed here").add_member(&drawn.computed.value);
             }
             done = next.end;
         }
-        Ok(true)
+        for judge in seen.iter_mut().filter(|judge| self.doubt.is_given_up_before(judge.site())) {
+            judge.doubt.iter_mut().for_each(|doubt| doubt.learn(&others));
+        }
+        Ok(others)
     }
 }
