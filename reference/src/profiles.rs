@@ -74,11 +74,11 @@ const fn autocast(autocast: Autocast) -> RoundingContract {
     RoundingContract { autocast, ..TRANSFORMERS }
 }
 
-/// A model in bf16 or f16 whose residual stream stays in f32.
+/// A model in bf16 or f16 whose residual stream stays in f32: a port's, or an engine's.
 const F32_RESIDUAL: RoundingContract = RoundingContract { stream: Storage::F32, ..TRANSFORMERS };
 
 const F32_RESIDUAL_SOURCE: &str = "Megatron-LM core_r0.15: transformer_config.py, fp32_residual_connection; flash-attn: \
-                                   modules/block.py, residual_in_fp32; between its sums as transformers";
+                                   modules/block.py, residual_in_fp32; between its sums as transformers and ports";
 
 /// The same under `torch.compile`: what stands between two products is fused, computes in f32 and rounds what it stores.
 const COMPILED: RoundingContract = RoundingContract {
@@ -110,6 +110,24 @@ const AUTOCAST_F16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"]
 const AUTOCAST_SOURCE: &str = "torch.autocast's lists of operators (torch 2.11: aten/src/ATen/autocast_mode.h), under which transformers \
                                5.23 runs modeling_minimax_m2.py, modeling_minimax_m3_vl.py and integrations/moe.py";
 
+/// Ports written by hand in JAX or PyTorch, of a model in bf16 or f16: as transformers, but for what a contraction, a reduction or the
+/// promotion of types leaves unrounded, or a function of the framework rounds itself.
+const PORT_MODES: &[&[&str]] = &[
+    &["attention=eager", "attention=flash", "attention=operands"],
+    &["gate=stored", "gate=bias", "gate=product"],
+    &["experts=each", "experts=products", "experts=weighted", "experts=running", "experts=whole"],
+    &["routing=activations"],
+    &["rms=one"],
+    &["qk_rms=one"],
+    &["norm_input=sum"],
+    &["rope=once"],
+    &["swiglu=stored", "swiglu=sigmoid"],
+    RANKS,
+    QUANTIZED,
+];
+
+const PORT_SOURCE: &str = "jax: _src/nn/functions.py, whose dot_product_attention has scores and softmax in f32 and probabilities in the                            values' type, and whose silu is x times a sigmoid of x's type; jax.numpy.einsum's preferred_element_type;                            torch: a sum over bf16 is in f32 (aten/src/ATen/native/ReduceOps.cpp), an f32 product that is added in place to                            a bf16 tensor is rounded with the sum (TensorIterator's promotion of types)";
+
 /// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
 const VLLM: RoundingContract = RoundingContract {
     weights: WeightCast::Activations,
@@ -129,7 +147,7 @@ const VLLM_MODES: &[&[&str]] = &[
     &["qk_norm=once"],
     &["attention=sdpa"],
     &["swiglu=each"],
-    &["experts=once"],
+    &["experts=once", "experts=weighted"],
     RANKS,
     QUANTIZED,
 ];
@@ -154,7 +172,7 @@ const SGLANG_MODES: &[&[&str]] = &[
     &["qk_norm=once"],
     &["attention=flash"],
     &["swiglu=stored"],
-    &["experts=products"],
+    &["experts=products", "experts=weighted"],
     RANKS,
     QUANTIZED,
 ];
@@ -211,7 +229,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums and where operands are narrower.
-pub const PROFILES: [Profile; 18] = [
+pub const PROFILES: [Profile; 20] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -231,8 +249,8 @@ pub const PROFILES: [Profile; 18] = [
     ),
     of(("transformers_compiled_bf16", "transformers"), Storage::Bf16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
     of(("transformers_compiled_f16", "transformers"), Storage::F16, COMPILED, (COMPILED_MODES, COMPILED_SOURCE)),
-    of(("f32_residual_bf16", "megatron"), Storage::Bf16, F32_RESIDUAL, (TRANSFORMERS_MODES, F32_RESIDUAL_SOURCE)),
-    of(("f32_residual_f16", "megatron"), Storage::F16, F32_RESIDUAL, (TRANSFORMERS_MODES, F32_RESIDUAL_SOURCE)),
+    of(("f32_residual_bf16", "megatron"), Storage::Bf16, F32_RESIDUAL, (PORT_MODES, F32_RESIDUAL_SOURCE)),
+    of(("f32_residual_f16", "megatron"), Storage::F16, F32_RESIDUAL, (PORT_MODES, F32_RESIDUAL_SOURCE)),
     of(("transformers_tf32", "transformers"), Storage::F32, TF32, (TF32_MODES, TF32_SOURCE)),
     of(("llama_cpp", "llama"), Storage::F32, LLAMA_CPP, (LLAMA_CPP_MODES, LLAMA_CPP_SOURCE)),
     of(("vllm_bf16", "vllm"), Storage::Bf16, VLLM, (VLLM_MODES, VLLM_SOURCE)),
@@ -241,6 +259,8 @@ pub const PROFILES: [Profile; 18] = [
     of(("sglang_f16", "sglang"), Storage::F16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
     of(("mlx_bf16", "mlx"), Storage::Bf16, MLX, (MLX_MODES, MLX_SOURCE)),
     of(("mlx_f16", "mlx"), Storage::F16, MLX, (MLX_MODES, MLX_SOURCE)),
+    of(("port_bf16", "port"), Storage::Bf16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
+    of(("port_f16", "port"), Storage::F16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
 ];
 
 impl Profile {

@@ -3,6 +3,7 @@
 //! Two correct implementations differ by their contracts (SPEC G7). The truth rounds nowhere: [`RoundingContract::IDEAL`].
 //! The points on which the documents and engines place a rounding differently are enums labelled as in part D.
 
+mod activation;
 mod choices;
 mod held;
 mod quantized;
@@ -216,22 +217,6 @@ impl RoundingContract {
         match chain {
             Chain::Each => self.stored(),
             Chain::Once => Rounding::NONE,
-        }
-    }
-
-    /// The rounding between two steps of an activation.
-    pub fn within_activation(&self) -> Rounding {
-        match self.swiglu {
-            ActivationRound::Each => self.stored(),
-            ActivationRound::Stored | ActivationRound::Once => Rounding::NONE,
-        }
-    }
-
-    /// The rounding of projections that an activation follows.
-    pub fn before_activation(&self) -> Rounding {
-        match self.swiglu {
-            ActivationRound::Each | ActivationRound::Stored => self.stored(),
-            ActivationRound::Once => Rounding::NONE,
         }
     }
 

@@ -325,12 +325,20 @@ fn mixture() -> impl Strategy<Value = Contract> {
         AttentionRound::Sdpa,
         AttentionRound::Operands,
     ]);
-    let experts =
-        prop::sample::select(vec![ExpertSum::Once, ExpertSum::Each, ExpertSum::EachUnordered, ExpertSum::Products]);
+    let experts = prop::sample::select(vec![
+        ExpertSum::Once,
+        ExpertSum::Each,
+        ExpertSum::EachUnordered,
+        ExpertSum::Running,
+        ExpertSum::Products,
+        ExpertSum::Weighted,
+        ExpertSum::Whole,
+    ]);
+    let swiglu = prop::sample::select(vec![ActivationRound::Each, ActivationRound::Sigmoid, ActivationRound::Once]);
     let narrower = || prop::sample::select(vec![Storage::Real, Storage::F16, Storage::Bf16]);
-    let rounds = (chain(), chain(), attention, experts, narrower(), narrower());
+    let rounds = (chain(), chain(), attention, experts, swiglu, narrower(), narrower());
     (storage, accumulator, rounds, any::<[bool; 7]>()).prop_map(move |(storage, accumulator, rounds, b)| {
-        let (qk, rope, attention, experts, operands, kv_cache) = rounds;
+        let (qk, rope, attention, experts, swiglu, operands, kv_cache) = rounds;
         Contract(RoundingContract {
             activations: storage,
             accumulator,
@@ -341,7 +349,7 @@ fn mixture() -> impl Strategy<Value = Contract> {
             attention,
             gate: if b[2] { GateRound::Stored } else { GateRound::Activations },
             routing: if b[3] { RoutingRound::F32 } else { RoutingRound::Activations },
-            swiglu: if b[4] { ActivationRound::Each } else { ActivationRound::Once },
+            swiglu,
             experts,
             operands,
             kv_cache,

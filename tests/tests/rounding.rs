@@ -89,7 +89,8 @@ fn words_that_are_none() {
             "precision = \"\", expected one of ideal, parity, fused, eager_bf16, eager_f16, eager_f32, transformers_bf16, \
              transformers_f16, transformers_f32, transformers_f64, transformers_autocast_bf16, \
              transformers_autocast_f16, transformers_compiled_bf16, transformers_compiled_f16, f32_residual_bf16, \
-             f32_residual_f16, transformers_tf32, llama_cpp, vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16, mlx_f16",
+             f32_residual_f16, transformers_tf32, llama_cpp, vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16, mlx_f16, \
+             port_bf16, port_f16",
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),

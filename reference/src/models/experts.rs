@@ -50,9 +50,11 @@ impl Decoder<'_> {
             self.activate(layer, expert, &read, run)
         })?;
         let hidden = run.visit(at(LayerSite::ExpertHidden), hidden);
+        let params: fn(&RoundingContract) -> Linear =
+            if run.probe.stores(at(LayerSite::ExpertOutput)) { Linear::under } else { Linear::before_weight };
         let own = run.within(RoundingContract::of_experts);
         let output = self.each_expert(&chosen, self.config().hidden_size, &own, |expert, rows, run| {
-            self.project_down(layer, expert, &hidden.select(rows), run)
+            self.project_down(layer, expert, (&hidden.select(rows), params), run)
         })?;
         let output = run.visit(at(LayerSite::ExpertOutput), output);
         for expert in 0..self.config().num_local_experts {
@@ -82,7 +84,7 @@ impl Decoder<'_> {
         x: &Tracked<T>,
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        self.project_down(layer, expert, &self.activate(layer, expert, x, run)?, run)
+        self.project_down(layer, expert, (&self.activate(layer, expert, x, run)?, Linear::under), run)
     }
 
     /// Each token's experts and their weights.
@@ -153,10 +155,10 @@ impl Decoder<'_> {
         &self,
         layer: usize,
         expert: usize,
-        hidden: &Tracked<T>,
+        (hidden, params): (&Tracked<T>, fn(&RoundingContract) -> Linear),
         run: &Run<'_, T>,
     ) -> Result<Tracked<T>, Error> {
-        run.linear(Linear::under, hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
+        run.linear(params, hidden, &self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down))?)
     }
 
     /// Rows i·k + s of what `f` makes of the rows that chose each expert. Experts that nobody chose are not read, and those that

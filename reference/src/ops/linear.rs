@@ -23,7 +23,7 @@ use crate::error::require;
 use crate::matrix::Matrix;
 use crate::order::{self, Order};
 use crate::product::{Absolute, Packed, Product, Scaled, panel_rows};
-use crate::rounding::GateRound;
+use crate::rounding::{ExpertSum, GateRound};
 use crate::storage::Mode;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -171,6 +171,17 @@ impl Linear {
     /// One whose output goes unrounded into the activation that follows, if that rounds once with them.
     pub fn before_activation(contract: &RoundingContract) -> Self {
         Linear { output: contract.before_activation(), ..Linear::under(contract) }
+    }
+
+    /// An expert's output, which goes unrounded into its product with a weight, if experts are added so.
+    pub fn before_weight(contract: &RoundingContract) -> Self {
+        let stored = Linear::under(contract);
+        match contract.experts {
+            ExpertSum::Weighted | ExpertSum::Whole => Linear { output: Rounding::NONE, ..stored },
+            ExpertSum::Once | ExpertSum::Each | ExpertSum::EachUnordered | ExpertSum::Running | ExpertSum::Products => {
+                stored
+            }
+        }
     }
 
     /// Whether runs with both may be multiplied together: they are one but for what is drawn.

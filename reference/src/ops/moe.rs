@@ -6,8 +6,8 @@
 //!
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
 //! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
-//! - Rounding: by how experts are added (D43). Once: R2 at y alone. Products: R1 at ρ, R2 at y. Each: R1 at ρ and after each
-//!   addition. R3 at ς·y, unless ς is a power of two; R4 at z.
+//! - Rounding: by how experts are added (D43). Once, whole: R2 at y alone. Products, weighted: R1 at ρ, R2 at y. Each: R1 at ρ and
+//!   after each addition; running: after each addition alone. R3 at ς·y, unless ς is a power of two; R4 at z.
 //! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own
 //!   (`each_unordered`), for which the bound holds in any.
 //! - Errors: C1 rows of e = n·k; C2 C has the shape of w; C3 h has the shape of y.
@@ -70,12 +70,13 @@ pub fn moe<T: Real>(
             Zip::from(&mut yi).and(outputs.row(i * k + slot)).for_each(|y, &e| {
                 *y = match p.sum {
                     ExpertSum::Each | ExpertSum::EachUnordered => p.stored.round(*y + p.stored.round(weight * e)), // R1
-                    ExpertSum::Products => *y + p.stored.round(weight * e),                                        // R1
-                    ExpertSum::Once => weight.mul_add(e, *y),
+                    ExpertSum::Running => p.stored.round(weight.mul_add(e, *y)),                                   // R1
+                    ExpertSum::Products | ExpertSum::Weighted => *y + p.stored.round(weight * e),                  // R1
+                    ExpertSum::Once | ExpertSum::Whole => weight.mul_add(e, *y),
                 };
             });
         }
-        if matches!(p.sum, ExpertSum::Once | ExpertSum::Products) {
+        if !matches!(p.sum, ExpertSum::Each | ExpertSum::EachUnordered | ExpertSum::Running) {
             yi.mapv_inplace(|y| p.stored.round(y)); // R2
         }
     }
@@ -231,7 +232,7 @@ impl Moe {
     /// The slots of a token in the order in which they are added.
     fn order(&self, experts: ArrayView1<'_, usize>) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..experts.len()).collect();
-        if self.sum == ExpertSum::Each {
+        if matches!(self.sum, ExpertSum::Each | ExpertSum::Running) {
             slots.sort_by_key(|&slot| experts[slot]);
         }
         slots
@@ -295,11 +296,11 @@ impl Moe {
         let k = w.value.ncols();
         let each = self.stored.storage;
         let (unit, underflow, storage) = match self.sum {
-            ExpertSum::Once => (self.unit, FLUSHED, each),
-            ExpertSum::Each | ExpertSum::EachUnordered => {
+            ExpertSum::Once | ExpertSum::Whole => (self.unit, FLUSHED, each),
+            ExpertSum::Each | ExpertSum::EachUnordered | ExpertSum::Running => {
                 (self.twice_rounded(), each.underflow().max(FLUSHED), Storage::Real)
             }
-            ExpertSum::Products => (self.twice_rounded(), each.underflow().max(FLUSHED), each),
+            ExpertSum::Products | ExpertSum::Weighted => (self.twice_rounded(), each.underflow().max(FLUSHED), each),
         };
         let (own, floor) = (gamma(k + 1, unit), (k + 1) as f64 * underflow);
         let mut error = ErrorBound::exact(y.dim());

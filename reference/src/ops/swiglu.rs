@@ -6,7 +6,7 @@
 //!
 //! - Shapes: g, u and a \[n, d\].
 //! - Dtypes: g, u and a bf16; the SiLU f32.
-//! - Rounding: R1 at ρ, where a precision stores every step; R2 at a.
+//! - Rounding: R1 at ρ, where a precision stores every step, and at 1 / (1 + e^(−gᵢⱼ)), where that is one; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
 //! - Variants: D31 without u. Slips of ports: any kind of `gelu`, or max(g, 0), in SiLU's place.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
@@ -22,7 +22,7 @@ use crate::error::require;
 use crate::semantics::Expert;
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
-use crate::{ContractError, Real, Rounding, RoundingContract};
+use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
 
 /// Parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,6 +31,8 @@ pub struct Swiglu {
     pub expert: Expert,
     /// Of g.
     pub function: GateFunction,
+    /// R1 of the sigmoid.
+    pub sigmoid: Rounding,
     /// R1.
     pub activated: Rounding,
     /// R2.
@@ -44,7 +46,7 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
     require(g.dim() == u.dim(), "swiglu C1", "shape of u", format!("{:?}", u.dim()), format!("{:?}", g.dim()))?;
     let mut a = Array2::zeros(g.dim());
     Zip::from(&mut a).and(&g).and(&u).for_each(|a, &g, &u| {
-        let activated = p.activated.round(p.function.of_gate(g)); // R1
+        let activated = p.activated.round(p.of_gate(g)); // R1
         *a = p.output.round(match p.expert {
             Expert::Gated => activated * u,
             Expert::Nongated => activated,
@@ -56,11 +58,19 @@ pub fn swiglu<T: Real>(p: &Swiglu, g: ArrayView2<'_, T>, u: ArrayView2<'_, T>) -
 impl Swiglu {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, expert: Expert) -> Self {
-        let (activated, output) = (contract.within_activation(), contract.stored());
-        Swiglu { expert, function: GateFunction::Silu, activated, output, unit: contract.unit() }
+        let (sigmoid, activated, output) = (contract.within_silu(), contract.within_activation(), contract.stored());
+        Swiglu { expert, function: GateFunction::Silu, sigmoid, activated, output, unit: contract.unit() }
     }
 
-    /// The gate's function, R1 and the product with u; then R2.
+    /// What is made of the gate.
+    fn of_gate<T: Real>(&self, g: T) -> T {
+        match self.function {
+            GateFunction::Silu if self.sigmoid.storage != Storage::Real => g * self.sigmoid.round(g.sigmoid()),
+            function => function.of_gate(g),
+        }
+    }
+
+    /// The gate's function, R1, which is up to three roundings, and the product with u; then R2.
     pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
         let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
         let up = |i: (usize, usize)| match self.expert {
@@ -70,15 +80,20 @@ impl Swiglu {
         let mut error = ErrorBound::exact(a.dim());
         error.carried = ge.carried.max(ue.carried);
         let u1 = self.activated.storage.unit_roundoff();
+        let of_sigmoid = match self.sigmoid.storage {
+            Storage::Real => 0.0,
+            storage => storage.unit_roundoff() + self.unit,
+        };
+        let lost = FLUSHED + self.sigmoid.storage.underflow();
         for (i, certain) in error.certain.indexed_iter_mut() {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
-            let activated = self.function.of_gate(gate);
+            let activated = self.of_gate(gate);
             let Off { steepest, relative, absolute } = self.function.off(gate, delta, self.unit);
             let size = up.abs() + up_delta;
             let carried = (steepest * delta + absolute) * size + activated.abs() * up_delta;
-            let own = relative + u1;
-            let floor = size * (self.activated.storage.underflow() + (1.0 + gate.abs() + delta) * FLUSHED);
+            let own = relative + of_sigmoid + u1;
+            let floor = size * (self.activated.storage.underflow() + (1.0 + gate.abs() + delta) * lost);
             *certain = carried + own * (1.0 + own) * ((activated * up).abs() + carried) + floor;
             let spread = together(steepest * ge.sigma[i] * together(up, up_sigma), activated * up_sigma);
             let roundings = own * (activated * up).abs() + absolute * size + floor;

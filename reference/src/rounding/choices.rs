@@ -216,8 +216,14 @@ pub enum ExpertSum {
     Each,
     /// The same in any order: that in which a partial sort leaves them.
     EachUnordered,
+    /// In the activations' type, in ascending order of experts, rounded after each sum alone: an f32 product that is added in place.
+    Running,
     /// In f32, of products that are stored in the activations' type: fused kernels that reduce in a pass of their own.
     Products,
+    /// The same, of products with an expert's output as it is summed up, before that is stored: the epilogue of a fused kernel.
+    Weighted,
+    /// In f32, in the order of choice, rounded once, and an expert's output is not stored before: all of it in one contraction.
+    Whole,
 }
 
 /// How gate and up projection and their activation round.
@@ -226,6 +232,8 @@ pub enum ExpertSum {
 pub enum ActivationRound {
     /// The projections are stored, and every step of the activation.
     Each,
+    /// The same, and the sigmoid within SiLU is a step of its own.
+    Sigmoid,
     /// The projections are stored; the activation rounds once, at its end.
     Stored,
     /// Once, after projections and activation.

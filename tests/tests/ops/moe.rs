@@ -207,6 +207,21 @@ fn r1_rounds_the_products() {
     assert_eq!(oracle(&Moe::under(&RoundingContract::FUSED), &e, &w, &array![[0, 1]]), array![[2.0_f64.powi(-14)]]);
 }
 
+/// From 1 on numbers of bf16 are 2⁻⁷ apart: 0.00392 is more than half of that, and as a number of bf16, 0.00390625, half of it.
+#[test]
+fn r1_rounds_sums_of_products_that_are_not_rounded() {
+    let of = |experts| Moe::under(&RoundingContract { experts, ..RoundingContract::EAGER_BF16 });
+    let (e, w, chosen) = (array![[1.0], [1.0]], array![[1.0, 0.003_92]], array![[0, 1]]);
+    assert_eq!(oracle(&of(ExpertSum::Running), &e, &w, &chosen), array![[1.007_812_5]]);
+    assert_eq!(oracle(&of(ExpertSum::Each), &e, &w, &chosen), array![[1.0]]);
+    assert_eq!(oracle(&of(ExpertSum::Weighted), &e, &w, &chosen), array![[1.0]]);
+    assert_eq!(oracle(&of(ExpertSum::Whole), &e, &w, &chosen), array![[1.007_812_5]]);
+    // In ascending order of experts: what is lost beside 1 is not beside itself.
+    let (e, w) = (array![[1.0], [1.0], [1.0]], array![[1.0, 0.003, 0.003]]);
+    assert_eq!(oracle(&of(ExpertSum::Running), &e, &w, &array![[0, 1, 2]]), array![[1.0]]);
+    assert_eq!(oracle(&of(ExpertSum::Running), &e, &w, &array![[2, 0, 1]]), array![[1.007_812_5]]);
+}
+
 /// 256 + 0.75 + 0.5 is 257.25, between the bf16 256 and 258.
 #[test]
 fn r2_rounds_the_sum_once() {

@@ -164,6 +164,14 @@ fn r1_rounds_the_activation() {
     assert_eq!(oracle(&once, &array![[1.0]], &array![[1.5]]), array![[1.5 / (1.0 + (-1.0_f64).exp())]]);
 }
 
+/// σ(6) = 0.997527…, in bf16 0.99609375; times 6 that is 5.9765625, in bf16 5.96875. silu(6) = 5.985163… is 6 there.
+#[test]
+fn r1_rounds_the_sigmoid_where_it_is_a_step() {
+    let of = |swiglu| Swiglu::under(&RoundingContract { swiglu, ..RoundingContract::EAGER_BF16 }, Expert::Gated);
+    assert_eq!(oracle(&of(ActivationRound::Sigmoid), &array![[6.0]], &array![[1.0]]), array![[5.968_75]]);
+    assert_eq!(oracle(&of(ActivationRound::Each), &array![[6.0]], &array![[1.0]]), array![[6.0]]);
+}
+
 /// 0.731058… · 1.5 = 1.0965877…, in bf16 1.09375.
 #[test]
 fn r2_rounds_the_product() {
@@ -200,6 +208,16 @@ fn the_bound_is_reached_by_the_roundings() {
         (0..512).flat_map(|i| (0..64).map(move |j| (1.0 + f64::from(i) / 128.0, 1.0 + f64::from(j) / 128.0)));
     let most = candidates.map(|(g, u)| ratio(&p, (g, 0.0), (u, 0.0), (g, u))).fold(0.0, f64::max);
     assert!((0.85..=1.0).contains(&most), "{most}");
+}
+
+/// The sigmoid's, too: all four in one direction.
+#[test]
+fn the_bound_is_reached_by_the_roundings_of_all_steps() {
+    let contract = RoundingContract { swiglu: ActivationRound::Sigmoid, ..RoundingContract::EAGER_BF16 };
+    let p = Swiglu::under(&contract, Expert::Gated);
+    let candidates = (0..2048).flat_map(|i| (0..64).map(move |j| (f64::from(i) / 256.0, 1.0 + f64::from(j) / 128.0)));
+    let most = candidates.map(|(g, u)| ratio(&p, (g, 0.0), (u, 0.0), (g, u))).fold(0.0, f64::max);
+    assert!((0.75..=1.0).contains(&most), "{most}");
 }
 
 /// Steep gate, flat gate, and an error that is far from linear.
