@@ -1,6 +1,8 @@
 //! The decoded tokens of a comparison, judged.
 
+use ndarray::{Array2, ArrayView1};
 use reference::Site;
+use reference::models::decoder::Decoder;
 
 use super::progress::{Progress, Watcher};
 use super::prompt::Prompt;
@@ -9,6 +11,7 @@ use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::judge::decoded::{Decoded, judge_decoded};
 use crate::judge::floor::MEMBERS;
+use crate::judge::lens::Lens;
 use crate::judge::loaded::Loaded;
 use crate::judge::replay::Choices;
 use crate::judge::verification::extent;
@@ -25,11 +28,50 @@ pub(super) fn judge_tokens(
     let mut choices = Choices::of(candidate, reference.config(), &passes)?;
     let tokens = (&prompt.tokens[..], &prompt.decoded[..]);
     watch(Progress::Begins { what: "verifying the decode", steps: 1 + MEMBERS });
-    let is_first = |position: usize| is_first(&comparison.compared, tokens, position);
+    let mut made: Option<Made> = None;
+    let is_first = |position: usize| match is_first(&comparison.compared, tokens, position)? {
+        None => {
+            let made = match &mut made {
+                Some(made) => made,
+                none => none.insert(Made::of(comparison, &reference)?),
+            };
+            Ok(made.has_first(tokens, position))
+        }
+        shown => Ok(shown),
+    };
     let contract = comparison.contract;
     let decoded = judge_decoded(&reference, tokens, contract, &mut choices, is_first, || watch(Progress::Step))?;
     watch(Progress::Ends);
     Ok(decoded)
+}
+
+/// The logits that the head makes of the candidate's own final norm, where it shows that of every token.
+struct Made(Option<Array2<f64>>);
+
+impl Made {
+    fn of(comparison: &Comparison<'_>, reference: &Decoder<'_>) -> Result<Self, Failure> {
+        let Compared { candidate, config, steps, media, .. } = comparison.compared;
+        let has_norm =
+            |step: usize| Loaded::new(candidate, config, step, extent(steps, media, step)).has(Site::FinalNorm);
+        if !(0..steps.len()).all(has_norm) {
+            return Ok(Made(None));
+        }
+        let verification = comparison.verification(reference, &[Lens::Local], 0..config.num_hidden_layers);
+        let mut rerun = verification.rerun(comparison.contract, Site::FinalNorm, &[Site::LmHead])?;
+        let tokens: usize = steps.iter().map(Vec::len).sum();
+        Ok(Made(rerun.beside.remove(&Site::LmHead).filter(|logits| logits.nrows() == tokens)))
+    }
+
+    /// Whether the token at a position of what was decoded is first in them.
+    fn has_first(&self, (prompt, decoded): (&[u32], &[u32]), position: usize) -> Option<bool> {
+        let row = self.0.as_ref().filter(|logits| prompt.len() + position <= logits.nrows())?;
+        is_largest(row.row(prompt.len() - 1 + position), decoded[position])
+    }
+}
+
+/// Whether no logit is larger than a token's, if it has one.
+fn is_largest(row: ArrayView1<'_, f64>, token: u32) -> Option<bool> {
+    row.get(token as usize).map(|own| row.iter().all(|logit| logit <= own))
 }
 
 /// Whether the token at a position of what was decoded is first in the candidate's logits, alone or with others; `None` where it
@@ -56,6 +98,5 @@ fn is_first(
     };
     let Some(place) = place else { return Ok(None) };
     let values = loaded.value(site)?;
-    let largest = values.row(place).fold(f64::NEG_INFINITY, |most, logit| most.max(*logit));
-    Ok(values.row(place).get(decoded[position] as usize).map(|logit| *logit >= largest))
+    Ok(is_largest(values.row(place), decoded[position]))
 }
