@@ -1,4 +1,5 @@
-//! What the reference computes of a prompt in f64, to be put beside values of which it is not known what they are.
+//! What the reference computes of a prompt in f64, to be put beside values of which it is not known what they are; where some of them
+//! are known, from these.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +22,29 @@ const LAYERS: usize = 4;
 /// What the reference computes of a prompt: all, or the first layers.
 pub(super) struct Computed {
     pub(super) values: BTreeMap<Site, Array2<f64>>,
+    /// What takes the place of what is computed.
+    known: BTreeMap<Site, Array2<f64>>,
     pub(super) config: Config,
     layers: usize,
     has_ended: bool,
 }
 
 impl Computed {
-    pub(super) fn of(tokens: &[u32], model: &Model, semantics: &Semantics) -> Result<Self, Failure> {
+    pub(super) fn of(tokens: &[u32], reading: (&Model, &Semantics)) -> Result<Self, Failure> {
+        Computed::from(BTreeMap::new(), tokens, reading)
+    }
+
+    /// The same, from known values of some sites: behind these it is as far off as what lies between makes it.
+    pub(super) fn from(
+        known: BTreeMap<Site, Array2<f64>>,
+        tokens: &[u32],
+        (model, semantics): (&Model, &Semantics),
+    ) -> Result<Self, Failure> {
         let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
         let config = decoder.config().clone();
         let layers = config.num_hidden_layers;
         let few = if layers <= 2 * LAYERS { layers } else { LAYERS };
-        let mut computed = Computed { values: BTreeMap::new(), config, layers: few, has_ended: false };
+        let mut computed = Computed { values: BTreeMap::new(), known, config, layers: few, has_ended: false };
         seen_by(&mut computed, &decoder, tokens)?;
         Ok(computed)
     }
@@ -65,6 +77,9 @@ impl Probe<f64> for Computed {
     fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
         if is_told(site, &self.config) {
             self.values.insert(site, in_order(site, value.value.clone()));
+        }
+        if let Some(known) = self.known.get(&site).filter(|known| known.dim() == value.value.dim()) {
+            value.value.assign(known);
         }
         let last = Site::Layer(self.layers - 1, LayerSite::Output);
         self.has_ended |= site == last && self.layers < self.config.num_hidden_layers;

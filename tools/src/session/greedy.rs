@@ -67,7 +67,7 @@ pub(super) fn of_decoded(
         Read::Likeliest => (logits.rows.nrows() - 1, 0),
     };
     // Rows of other values may be those of calls behind the prompt alone.
-    let Ok(calls) = logits.calls(&fed, sizes) else { return Ok(None) };
+    let Some(calls) = logits.calls(&fed, sizes) else { return Ok(None) };
     Ok(Some(Inferred { calls, known: Some(fed), likeliest, unread, ..Inferred::default() }))
 }
 
@@ -175,10 +175,10 @@ impl Logits {
         Ok(is_far.then_some(Read::Likeliest))
     }
 
-    /// The calls of requests of which all is known.
-    fn calls(&self, fed: &[Fed], sizes: &[Size]) -> Result<Vec<Call>, String> {
+    /// The calls of requests of which all is known, if rows are theirs.
+    fn calls(&self, fed: &[Fed], sizes: &[Size]) -> Option<Vec<Call>> {
         if !self.is_one && !self.is_of_last {
-            return inferred::calls(fed, sizes);
+            return inferred::calls(fed, sizes).ok();
         }
         let mut sizes = sizes.to_vec();
         sizes[0] = Size::default();
@@ -190,10 +190,10 @@ impl Logits {
             Fed { slots, decoded: decoded.into_iter().flatten().map(|slot| slot.token).collect(), ..one.clone() }
         };
         let fed: Vec<Fed> = fed.iter().map(of_first).collect();
-        let mut calls = inferred::calls(&fed, &sizes)?;
+        let mut calls = inferred::calls(&fed, &sizes).ok()?;
         if self.is_one {
             calls[0].kept = Some((calls[0].width - steps..calls[0].width).collect());
         }
-        Ok(calls)
+        Some(calls)
     }
 }

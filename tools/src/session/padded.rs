@@ -81,14 +81,14 @@ impl List<'_> {
         if before + after == 0 {
             return Ok(None);
         }
-        let whole = Computed::of(tokens, model, semantics)?;
+        let whole = Computed::of(tokens, (model, semantics))?;
         if after > 0 && self.is_behind(after, &whole)? {
             return Ok(Some((0, after)));
         }
         if before == 0 {
             return Ok(None);
         }
-        let alone = Computed::of(&tokens[before..], model, semantics)?;
+        let alone = Computed::of(&tokens[before..], (model, semantics))?;
         Ok(self.is_before(before, &whole, &alone)?.then_some((before, 0)))
     }
 

@@ -59,6 +59,8 @@ pub(super) fn told(
     if most.is_empty() {
         return Ok(None);
     }
+    let is_all = count(&most) == values.reading().unknown.len();
+    let (known, most) = if is_all { (known, most) } else { known.told_further(values, most, reading)? };
     let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
     Ok(Some(known.displacing(values.under_maps(&maps), most)))
@@ -97,12 +99,32 @@ impl Known {
         manifest: Option<&Manifest>,
     ) -> Result<Option<Self>, Failure> {
         let Some(tokens) = Tokens::of(values, given, model, manifest)? else { return Ok(None) };
-        let computed = Computed::of(&tokens.all, model, semantics)?;
+        let computed = Computed::of(&tokens.all, (model, semantics))?;
         Ok(Some(Known { tokens, computed }))
     }
 
     fn teller<'a>(&'a self, values: &'a Sited) -> Teller<'a> {
         Teller { values, known: self }
+    }
+
+    /// What is told besides of what the reference computes from what is told, which roundings of all layers before, or a fault there, do
+    /// not move, and what it computes.
+    fn told_further(
+        self,
+        values: &Sited,
+        told: Vec<(Family, Told)>,
+        reading: (&Model, &Semantics),
+    ) -> Result<(Self, Vec<(Family, Told)>), Failure> {
+        let teller = self.teller(values);
+        let is_plain = |site: Site| !matches!(site, Site::Layer(_, LayerSite::GateWeights)) && !site.is_choice();
+        let own = told.iter().flat_map(places).filter_map(|((site, tensor), _)| {
+            let shown = is_plain(site).then(|| teller.read(&tensor, site))??;
+            shown.iter().all(|x| x.is_finite()).then_some((site, shown))
+        });
+        let computed = Computed::from(own.collect(), &self.tokens.all, reading)?;
+        let further = Known { tokens: self.tokens.clone(), computed };
+        let again = further.teller(values).most_that_are_told();
+        Ok(if count(&again) > count(&told) { (further, again) } else { (self, told) })
     }
 
     /// The same dump of one call, in which a list of a bare name, such as `h`, which is taken for the stream behind each layer, is what
@@ -144,17 +166,14 @@ impl Known {
     fn named(&self, values: &Sited, tensor: &str) -> Option<f64> {
         let mut places = values.reading().values.iter().filter(|(at, place)| at.step == 0 && place.tensor == tensor);
         let site = places.next()?.0.site;
-        let teller = self.teller(values);
-        let shown = self.computed.values.contains_key(&site).then(|| teller.read(tensor, site))??;
-        Some(teller.apart(&in_order(site, shown), site))
+        self.teller(values).apart_at(tensor, site)
     }
 
     /// Whether a tensor is much nearer to a site than the one that names have there.
     fn is_nearer(&self, values: &Sited, (site, tensor): &(Site, String), apart: f64) -> bool {
-        let teller = self.teller(values);
-        let other = holder(values, *site).filter(|other| other != tensor && self.computed.values.contains_key(site));
-        let other = other.and_then(|other| teller.read(&other, *site));
-        other.is_some_and(|other| FURTHER * apart < teller.apart(&in_order(*site, other), *site))
+        let other = holder(values, *site).filter(|other| other != tensor);
+        let other = other.and_then(|other| self.teller(values).apart_at(&other, *site));
+        other.is_some_and(|other| FURTHER * apart < other)
     }
 }
 
@@ -177,6 +196,7 @@ fn named_as_dumped(family: Family, told: Told) -> (Family, Told) {
 }
 
 /// All that a request was fed, as far as that is known, so many of them its prompt's.
+#[derive(Clone)]
 struct Tokens {
     all: Vec<u32>,
     prompt: usize,
@@ -210,22 +230,21 @@ struct Teller<'a> {
 impl Teller<'_> {
     /// What is told of names in the way to write them in which most are told.
     fn most_that_are_told(&self) -> Vec<(Family, Told)> {
-        let ways = self.values.families().into_iter().map(|families| {
+        let ways = self.values.families().into_iter().map(|(calls, families)| {
             let told = families.into_iter().filter_map(|family| Some((self.tell(&family)?, family)));
             let mut found: Vec<(Family, Told)> = told.map(|(told, family)| (family, told)).collect();
             self.keep_nearest(&mut found);
-            found
+            (calls, found)
         });
-        ways.rev().max_by_key(|found| count(found)).unwrap_or_default()
+        // Of the names of one call, each tells those of all.
+        let most = ways.rev().max_by_key(|(calls, found)| calls * count(found));
+        most.map(|(_, found)| found).unwrap_or_default()
     }
 
     /// Leaves of those that are told to be the same site the nearest, and what is as near.
     fn keep_nearest(&self, found: &mut Vec<(Family, Told)>) {
         let aparts = |one: &(Family, Told)| {
-            let apart = |((site, tensor), _): ((Site, String), f64)| {
-                let shown = self.known.computed.values.contains_key(&site).then(|| self.read(&tensor, site))??;
-                Some((site, self.apart(&in_order(site, shown), site)))
-            };
+            let apart = |((site, tensor), _): ((Site, String), f64)| Some((site, self.apart_at(&tensor, site)?));
             places(one).filter_map(apart).collect::<Vec<(Site, f64)>>()
         };
         let each: Vec<Vec<(Site, f64)>> = found.iter().map(aparts).collect();
@@ -299,6 +318,12 @@ impl Teller<'_> {
         let read = if all.has(at) { all.matrix::<f64>(at, Extent::new(rows, rows)).ok()? } else { return None };
         let list = read.nrows().min(rows / batch);
         Some(read.slice_move(s![..list, ..]))
+    }
+
+    /// How far a tensor is from a site, if that is computed and it may be that.
+    fn apart_at(&self, tensor: &str, site: Site) -> Option<f64> {
+        let shown = self.known.computed.values.contains_key(&site).then(|| self.read(tensor, site))??;
+        Some(self.apart(&in_order(site, shown), site))
     }
 
     /// How far rows are from those of a site, in parts of their size: of the first of them, or of the last of the prompt or of all. Few

@@ -167,6 +167,21 @@ fn of_steps(
     }))
 }
 
+/// All rows of a call, of which there are so many, at a site, if the dump shows them.
+pub(super) fn rows_of(
+    values: &Sited,
+    (call, rows): (usize, usize),
+    site: Site,
+) -> Result<Option<Array2<f64>>, Failure> {
+    let (of_call, extent) = (values.of(Request::of_call(call, (1, rows))), Extent::new(rows, rows));
+    // What is read has the passes of its request alone.
+    let at = At { step: 0, site };
+    if !of_call.has(at) || of_call.shown(at, extent)?.is_some() {
+        return Ok(None);
+    }
+    Ok(of_call.matrix::<f64>(at, extent).ok().filter(|read| read.nrows() == rows))
+}
+
 /// Rows of which it is to be found whose they are.
 pub(super) struct Shown {
     site: Site,
@@ -206,17 +221,8 @@ impl Shown {
         let before_head = values.sites().filter(is_of_rows).filter(|at| at.site < Site::LmHead);
         let Some(site) = before_head.map(|at| at.site).min() else { return Ok(None) };
         let mut all = Vec::new();
-        for (step, rows) in rows.into_iter().enumerate() {
-            let (at, extent) = (At { step, site }, Extent::new(rows, rows));
-            let of_call = values.of(Request::of_call(step, (1, rows)));
-            // What is read has the calls of its request alone.
-            let own = At { step: 0, ..at };
-            if !of_call.has(own) || of_call.shown(own, extent)?.is_some() {
-                return Ok(None);
-            }
-            let Some(read) = of_call.matrix::<f64>(own, extent).ok().filter(|read| read.nrows() == rows) else {
-                return Ok(None);
-            };
+        for (call, rows) in rows.into_iter().enumerate() {
+            let Some(read) = rows_of(values, (call, rows), site)? else { return Ok(None) };
             all.push(in_order(site, read));
         }
         let views: Vec<ArrayView2<'_, f64>> = all.iter().map(|rows| rows.view()).collect();
