@@ -11,6 +11,7 @@ mod measured;
 mod named;
 mod numbers;
 mod rounded;
+mod steps;
 mod vision;
 mod windows;
 
