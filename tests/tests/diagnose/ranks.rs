@@ -98,20 +98,22 @@ fn a_divisor_without_replicas_is_named() {
     told(&said(Takes::Own, Some([6 * 16, 2 * 16])), "qk_divisor_unreplicated_k", "k_norm_width=0.25");
 }
 
-/// Replicas of a key head have other keys each, so that no one set of keys explains what heads on other ranks attend to.
-#[test]
-fn a_flat_repeat_is_named() {
-    let diagnosis = said(Takes::Repeated, None);
+/// Demands what is named first. Replicas of a key head have other keys each, so that no one set of keys explains what heads on other
+/// ranks attend to.
+fn first_told(takes: Takes, name: &str, way: &str) {
+    let diagnosis = said(takes, None);
     let [first, ..] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
-    assert_eq!(first.name, "knorm_elementwise_repeat");
-    assert_eq!(first.way, "each element of each head of the key norm 4 times");
+    assert_eq!((first.name, &first.way[..]), (name, way));
 }
 
-/// As behind a flat repeat, heads on other ranks attend to keys of other parts.
+#[test]
+fn a_flat_repeat_is_named() {
+    let way = "each element of each head of the key norm 4 times";
+    first_told(Takes::Repeated, "knorm_elementwise_repeat", way);
+}
+
 #[test]
 fn a_cut_by_ranks_is_named() {
-    let diagnosis = said(Takes::Cut, None);
-    let [first, ..] = &diagnosis.explained[..] else { panic!("{diagnosis:#?}") };
-    assert_eq!(first.name, "knorm_shard_when_tp_gt_kv");
-    assert_eq!(first.way, "the first of 4 parts of each head of the key norm for all");
+    let way = "the first of 4 parts of each head of the key norm for all";
+    first_told(Takes::Cut, "knorm_shard_when_tp_gt_kv", way);
 }

@@ -23,7 +23,7 @@ pub(in crate::ops) fn softmax<T: Real>(mut row: ArrayViewMut1<'_, T>) {
 }
 
 /// A σ that is made of a hyperbolic tangent, (1 + tanh(z/2))/2, is off by so many u, however small it is: half of the tangent's two
-/// and of the sum's one. ONNX Runtime's, a quotient of polynomials and ½, is within this, too.
+/// and of the sum's one. ONNX Runtime's, a quotient of polynomials and ½, was within this where it was measured.
 const BY_TANGENT: f64 = 1.5;
 
 /// Of σ(z): σ' ≤ σ(1 − σ) at the nearer end of the interval, and the exponential's error, of which (1 − σ) arrives: its own,

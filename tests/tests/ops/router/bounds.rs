@@ -122,6 +122,19 @@ fn the_bound_of_scores_is_reached() {
     }
 }
 
+/// Where scores are not small, the exponential is off by more: below 0 its error arrives nearly whole.
+#[test]
+fn the_bound_of_scores_is_reached_by_the_exponential() {
+    let p = Router::under(&RoundingContract::EAGER_F32, &Semantics::DOCUMENTS, 2);
+    let most = (0..200).map(|seed| {
+        let z = Array2::from_elem((1, 64), -1.0 + seed as f64 / 256.0);
+        let want = scores(&ideal(), z.view());
+        reached(&kernel(&p, &z.mapv(f32::of), seed).mapv(f64::from), &want, &p.bound_scores(&Tracked::exact(z), &want))
+    });
+    let most = most.fold(0.0, f64::max);
+    assert!((0.5..=1.0).contains(&most), "{most}");
+}
+
 /// Far below 0 a sigmoid made of a tangent, (1 + tanh(z/2))/2, is off by more than one made of an exponential: here by the tangent's
 /// two units in the last place.
 #[test]
