@@ -202,9 +202,10 @@ const MLX_SOURCE: &str = "mlx 0.32: fast.cpp, metal/kernels/rms_norm.metal, rope
 const LLAMA_CPP: RoundingContract =
     RoundingContract { attention: AttentionRound::Flash, experts: ExpertSum::Once, ..RoundingContract::EAGER_F32 };
 
-/// Flash attention reads keys and values in f16 or bf16 alone; without it, the cache's type is that of the products.
+/// Operands are f16 where matrices are, all of them. Flash attention reads keys and values in f16 or bf16 alone; without it, the
+/// cache's type is that of the products.
 const LLAMA_CPP_MODES: &[&[&str]] = &[
-    &["operands=bf16", "operands=f16"],
+    &["operands=bf16", "operands=f16,weights=matrices_f16"],
     &[
         "attention=flash_f16",
         "attention=flash_f16,kv_cache=f16",

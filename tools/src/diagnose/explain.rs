@@ -54,15 +54,20 @@ impl Comparison<'_> {
         let mut tried: Vec<Tried> = tried.into_iter().flatten().collect();
         let mut near: Vec<(f64, &Assumed)> = far.into_iter().zip(&possible).collect();
         let mut found = Vec::new();
-        let calls = reach::calls(first, reports, self.compared.steps).filter(|_| tried.is_empty());
+        let is_unexplained = tried.is_empty();
+        // What explains little of it may follow from what is wrong in some calls.
+        let calls = match reach::calls(first, reports, self.compared.steps) {
+            Some(calls) if is_unexplained || !self.is_complete(best(&mut tried).as_ref(), first)? => Some(calls),
+            _ => None,
+        };
         if calls.is_some() {
             let known = possible.iter().filter(|assumed| holds_in_some_calls(&assumed.change));
             let known: Vec<Vec<Assumed>> = known.map(|assumed| vec![assumed.during(calls)]).collect();
             tried.extend(self.attempts(&before, &known, first, progress)?);
         }
         let during = match calls {
-            Some(_) => Bench::new(self, assumption, first)?.map(|bench| bench.during(calls)),
-            None => None,
+            Some(_) if is_unexplained => Bench::new(self, assumption, first)?.map(|bench| bench.during(calls)),
+            _ => None,
         };
         if let Some(bench) = during.as_ref().or(everywhere.as_ref())
             && !self.is_complete(best(&mut tried).as_ref(), first)?

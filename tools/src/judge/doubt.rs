@@ -34,6 +34,9 @@ pub(super) struct Open {
 /// For which tokens a run chose otherwise than the main one.
 pub(super) type Otherwise = Vec<bool>;
 
+/// What the main run chose where the candidate shows no choice.
+pub(super) type Chosen = Vec<(Site, Array2<usize>)>;
+
 /// Tokens of which something is in doubt.
 #[derive(Clone)]
 pub(crate) struct Doubtful {
@@ -140,9 +143,10 @@ impl Doubt {
         if let Some(given_up) = given_up {
             open.iter_mut().zip(given_up.tokens).for_each(|(open, given_up)| *open |= given_up);
         }
-        let mut all = together(Some(&open), self.of_stream(output, loaded));
-        all.iter_mut().for_each(|all| all.learn(otherwise));
-        self.stream = all;
+        self.stream = together(Some(&open), self.of_stream(output, loaded));
+        if let Some(stream) = &mut self.stream {
+            stream.learn(otherwise);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use reference::models::decoder::Decoder;
 use reference::run::Run;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
-use super::doubt::{Doubt, Otherwise, otherwise};
+use super::doubt::{Chosen, Doubt, Otherwise, otherwise};
 use super::floor::{FEW, MEMBERS};
 use super::judging::Judge;
 use super::lens::Lens;
@@ -218,7 +218,7 @@ impl<'m> Track<'m> {
         phase: Phase,
         pass: Pass<'_>,
         loaded: &Loaded<'_>,
-        (seen, mut floored, chosen): (&mut [Judge], Vec<Site>, Vec<(Site, Array2<usize>)>),
+        (seen, mut floored, chosen): (&mut [Judge], Vec<Site>, Chosen),
     ) -> Result<Vec<Otherwise>, Failure> {
         let few_may_do = !self.thorough && !floored.is_empty() && self.is_exact(phase, pass);
         let (lens, model, candidate, is_abreast) = (self.lens, self.model, self.candidate, self.abreast);
@@ -266,7 +266,9 @@ impl<'m> Track<'m> {
             done = next.end;
         }
         for judge in seen.iter_mut().filter(|judge| self.doubt.is_given_up_before(judge.site())) {
-            judge.doubt.iter_mut().for_each(|doubt| doubt.learn(&others));
+            if let Some(doubt) = &mut judge.doubt {
+                doubt.learn(&others);
+            }
         }
         Ok(others)
     }
