@@ -126,7 +126,10 @@ const PORT_MODES: &[&[&str]] = &[
     QUANTIZED,
 ];
 
-const PORT_SOURCE: &str = "jax: _src/nn/functions.py, whose dot_product_attention has scores and softmax in f32 and probabilities in the                            values' type, and whose silu is x times a sigmoid of x's type; jax.numpy.einsum's preferred_element_type;                            torch: a sum over bf16 is in f32 (aten/src/ATen/native/ReduceOps.cpp), an f32 product that is added in place to                            a bf16 tensor is rounded with the sum (TensorIterator's promotion of types)";
+const PORT_SOURCE: &str = "jax: _src/nn/functions.py, whose dot_product_attention has scores and softmax in f32 and probabilities in the \
+                           values' type, and whose silu is x times a sigmoid of x's type; jax.numpy.einsum's preferred_element_type; \
+                           torch: a sum over bf16 is in f32 (aten/src/ATen/native/ReduceOps.cpp), an f32 product that is added in \
+                           place to a bf16 tensor is rounded with the sum (TensorIterator's promotion of types)";
 
 /// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
 const VLLM: RoundingContract = RoundingContract {
@@ -260,8 +263,8 @@ pub const PROFILES: [Profile; 20] = [
     of(("sglang_f16", "sglang"), Storage::F16, SGLANG, (SGLANG_MODES, SGLANG_SOURCE)),
     of(("mlx_bf16", "mlx"), Storage::Bf16, MLX, (MLX_MODES, MLX_SOURCE)),
     of(("mlx_f16", "mlx"), Storage::F16, MLX, (MLX_MODES, MLX_SOURCE)),
-    of(("port_bf16", "port"), Storage::Bf16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
-    of(("port_f16", "port"), Storage::F16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
+    of(("port_bf16", "hand-written port"), Storage::Bf16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
+    of(("port_f16", "hand-written port"), Storage::F16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
 ];
 
 impl Profile {

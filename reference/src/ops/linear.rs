@@ -9,7 +9,7 @@
 //!   caller narrows it; where w is quantized, x may be, too (`inputs`), by the caller. Runs that draw errors may be multiplied side
 //!   by side, in f32 where y has 16 bits: `side_by_side`.
 //! - Rounding: R1 at w, where the operator takes it in another type than it is held in; R2 at y, unless an activation follows
-//!   that rounds once with its projections.
+//!   that rounds once with its projections, or a product with an expert's weight that takes the sum as it is.
 //! - Errors: C1 n, k ≥ 1; C2 columns of w = k.
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.

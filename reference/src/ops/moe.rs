@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
-//! - Dtypes: e, y, h and z bf16; w, the products and the sum f32.
+//! - Dtypes: y, h and z bf16, and e, but f32 where it goes unrounded into its product with w (weighted, whole); w, the products and
+//!   the sum f32.
 //! - Rounding: by how experts are added (D43). Once, whole: R2 at y alone. Products, weighted: R1 at ρ, R2 at y. Each: R1 at ρ and
 //!   after each addition; running: after each addition alone. R3 at ς·y, unless ς is a power of two; R4 at z.
 //! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own
@@ -76,7 +77,7 @@ pub fn moe<T: Real>(
                 };
             });
         }
-        if !matches!(p.sum, ExpertSum::Each | ExpertSum::EachUnordered | ExpertSum::Running) {
+        if !p.rounds_sums() {
             yi.mapv_inplace(|y| p.stored.round(y)); // R2
         }
     }
@@ -227,6 +228,11 @@ impl Moe {
         let choices = w.0 * w.1;
         require(rows == choices, "moe C1", "rows of e", rows, format!("n·k = {choices}"))?;
         require(chosen == w, "moe C2", "shape of C", format!("{chosen:?}"), format!("that of w, {w:?}"))
+    }
+
+    /// Whether every sum is stored, and not the last alone.
+    fn rounds_sums(&self) -> bool {
+        matches!(self.sum, ExpertSum::Each | ExpertSum::EachUnordered | ExpertSum::Running)
     }
 
     /// The slots of a token in the order in which they are added.

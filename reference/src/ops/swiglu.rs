@@ -6,7 +6,8 @@
 //!
 //! - Shapes: g, u and a \[n, d\].
 //! - Dtypes: g, u and a bf16; the SiLU f32.
-//! - Rounding: R1 at ρ, where a precision stores every step, and at 1 / (1 + e^(−gᵢⱼ)), where that is one; R2 at a.
+//! - Rounding: R1 at ρ, where a precision stores every step; where SiLU's sigmoid is one of its own, ρ(gᵢⱼ · ρ(1 / (1 + e^(−gᵢⱼ))))
+//!   in its place; R2 at a.
 //! - Errors: C1 the shapes of g and u are equal.
 //! - Variants: D31 without u. Slips of ports: any kind of `gelu`, or max(g, 0), in SiLU's place.
 //! - Source: spec A11; `MiniMaxM2Experts.forward` in transformers 5.23.
@@ -31,7 +32,7 @@ pub struct Swiglu {
     pub expert: Expert,
     /// Of g.
     pub function: GateFunction,
-    /// R1 of the sigmoid.
+    /// R1 of SiLU's sigmoid.
     pub sigmoid: Rounding,
     /// R1.
     pub activated: Rounding,
@@ -62,15 +63,18 @@ impl Swiglu {
         Swiglu { expert, function: GateFunction::Silu, sigmoid, activated, output, unit: contract.unit() }
     }
 
-    /// What is made of the gate.
-    fn of_gate<T: Real>(&self, g: T) -> T {
-        match self.function {
-            GateFunction::Silu if self.sigmoid.storage != Storage::Real => g * self.sigmoid.round(g.sigmoid()),
-            function => function.of_gate(g),
-        }
+    /// Whether the gate is multiplied by a sigmoid that is stored.
+    fn stores_sigmoid(&self) -> bool {
+        self.function == GateFunction::Silu && self.sigmoid.storage != Storage::Real
     }
 
-    /// The gate's function, R1, which is up to three roundings, and the product with u; then R2.
+    /// What is made of the gate, before it is stored.
+    fn of_gate<T: Real>(&self, g: T) -> T {
+        if self.stores_sigmoid() { g * self.sigmoid.round(g.sigmoid()) } else { self.function.of_gate(g) }
+    }
+
+    /// The gate's function, R1, and the product with u; then R2. A sigmoid that is stored is rounded, and so is its product with the
+    /// gate: by R1 and u more.
     pub fn bound(&self, g: &Tracked<f64>, u: &Tracked<f64>, a: &Array2<f64>) -> ErrorBound {
         let (ge, ue) = (g.error_or_exact(), u.error_or_exact());
         let up = |i: (usize, usize)| match self.expert {
@@ -80,15 +84,15 @@ impl Swiglu {
         let mut error = ErrorBound::exact(a.dim());
         error.carried = ge.carried.max(ue.carried);
         let u1 = self.activated.storage.unit_roundoff();
-        let of_sigmoid = match self.sigmoid.storage {
-            Storage::Real => 0.0,
-            storage => storage.unit_roundoff() + self.unit,
+        let (of_sigmoid, lost) = if self.stores_sigmoid() {
+            (self.sigmoid.storage.unit_roundoff() + self.unit, FLUSHED + self.sigmoid.storage.underflow())
+        } else {
+            (0.0, FLUSHED)
         };
-        let lost = FLUSHED + self.sigmoid.storage.underflow();
         for (i, certain) in error.certain.indexed_iter_mut() {
             let (gate, delta) = (g.value[i], ge.certain[i]);
             let (up, up_delta, up_sigma) = up(i);
-            let activated = self.of_gate(gate);
+            let activated = self.function.of_gate(gate);
             let Off { steepest, relative, absolute } = self.function.off(gate, delta, self.unit);
             let size = up.abs() + up_delta;
             let carried = (steepest * delta + absolute) * size + activated.abs() * up_delta;
