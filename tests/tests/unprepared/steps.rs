@@ -5,10 +5,12 @@ use std::ops::Range;
 use fixtures::Tensor;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
+use ndarray::ArrayView1;
 use reference::Storage;
+use reference::weights::{Weight, Weights};
 use tests::repository;
 
-use super::{CASE, Named, Values, holds, of_names};
+use super::{CASE, Named, Values, dumped, holds, model, of_names};
 use crate::cli::parity;
 
 /// Calls of 37 rows and three of one: a prompt, and three tokens behind it.
@@ -27,7 +29,7 @@ fn last_rows(logits: &Values) -> Values {
     logits.tokens(36..40)
 }
 
-/// A tuple of [1, V] beside concatenated values.
+/// A tuple of \[1, V\] beside concatenated values.
 #[test]
 fn logits_of_each_step_beside_values_of_all_calls() {
     let written = |mut values: Named| {
@@ -41,6 +43,9 @@ fn logits_of_each_step_beside_values_of_all_calls() {
     };
     holds(&PARTS, written, "logits", 5);
     holds(&PARTS, written, "model.layers.1.mlp", 5);
+    let found = dumped(&written(of_names(&PARTS)), &model()).expect("it is read");
+    let said = "tensors have one step each: read as one, of each step its rows behind the other's";
+    assert!(found[0].values.remarks().contains(&said.to_owned()), "{:?}", found[0].values.remarks());
 }
 
 /// Of one module alone, too.
@@ -80,15 +85,14 @@ fn lists_of_calls_under_names_of_ones_own() {
 /// Of each step a list of states, and of each module a list of calls.
 #[test]
 fn lists_of_states_beside_lists_of_calls() {
-    let names = ["model.embed_tokens", "model.layers.0", "model.layers.1.mlp", "model.norm", "logits"];
+    const STATES: [&str; 3] = ["model.embed_tokens", "model.layers.0", "model.norm"];
+    let names = [&STATES[..], &["model.layers.1.mlp", "logits"]].concat();
     let written = |values: Named| -> Named {
         let each = values.into_iter().flat_map(|(name, of)| match name.as_str() {
             "logits" => Named::from([(name, last_rows(&of))]),
             "model.layers.1.mlp" => of_calls(&name, &of),
             _ => {
-                let state =
-                    ["model.embed_tokens", "model.layers.0", "model.norm"].iter().position(|state| *state == name);
-                let state = state.expect("it is a state");
+                let state = STATES.iter().position(|state| *state == name).expect("it is a state");
                 let of_call = |(call, rows)| (format!("hidden_states.{call}.{state}"), of.tokens(rows));
                 CALLS.into_iter().enumerate().map(of_call).collect()
             }
@@ -98,21 +102,34 @@ fn lists_of_states_beside_lists_of_calls() {
     holds(&names, written, "model.layers.1.mlp", 16);
 }
 
-/// Tokens that the last norm makes less likely than others were drawn, or given: that the reference has another first is no fault.
+/// Tokens that the last norm makes less likely than others were drawn, or given: that the reference has another first is no fault. It
+/// is one of a norm that makes them the likeliest: as large as can be along the head's row of the token.
 #[test]
 fn tokens_that_were_drawn_are_no_fault_where_the_norm_says_so() {
     let folder = tempfile::tempdir().expect("writable");
-    let mut writer = DumpWriter::create(&folder.path().join("drawn.safetensors")).expect("writable");
-    for (name, of) in of_names(&["model.embed_tokens", "model.norm"]) {
-        for (call, rows) in CALLS.into_iter().enumerate() {
-            let Values { shape, of } = of.tokens(rows);
-            let name = if call == 0 { name.clone() } else { format!("step.{call}.{name}") };
-            writer.write(&name, &Tensor::stored(Storage::F32, shape, of).expect("as many")).expect("writable");
-        }
-    }
-    writer.finish(&Manifest::default()).expect("writable");
     let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
-    let prompt = tokens[..37].iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let run = parity(folder.path(), &["verify", CASE, "drawn.safetensors", "--tokens", &prompt]);
-    assert!(run.code == Some(0) && run.stdout.contains("decode: 0 of 3 tokens are the reference's"), "{run}");
+    let head = model().checkpoint.get(Weight::LmHead).expect("it is there").dense::<f64>();
+    let verified = |file: &str, last: Option<ArrayView1<'_, f64>>| {
+        let mut writer = DumpWriter::create(&folder.path().join(file)).expect("writable");
+        for (name, mut of) in of_names(&["model.embed_tokens", "model.norm"]) {
+            if let Some(row) = last.filter(|_| name == "model.norm") {
+                let width = row.len();
+                of.of[36 * width..37 * width].iter_mut().zip(row).for_each(|(x, w)| *x = 1e3 * w);
+            }
+            for (call, rows) in CALLS.into_iter().enumerate() {
+                let Values { shape, of } = of.tokens(rows);
+                let name = if call == 0 { name.clone() } else { format!("step.{call}.{name}") };
+                writer.write(&name, &Tensor::stored(Storage::F32, shape, of).expect("as many")).expect("writable");
+            }
+        }
+        writer.finish(&Manifest::default()).expect("writable");
+        let prompt = tokens[..37].iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        parity(folder.path(), &["verify", CASE, file, "--tokens", &prompt])
+    };
+    let drawn = verified("drawn.safetensors", None);
+    let said = "decode: 0 of 3 tokens are the reference's";
+    assert!(drawn.code == Some(0) && drawn.stdout.contains(said), "{drawn}");
+    assert!(!drawn.stdout.contains("fault at token"), "{drawn}");
+    let wrong = verified("wrong.safetensors", Some(head.row(tokens[37] as usize)));
+    assert!(wrong.stdout.contains("fault at token 0") && !wrong.stdout.contains("fault at token 1"), "{wrong}");
 }

@@ -55,12 +55,13 @@ pub(super) fn told(
     };
     let tellers = [Some(values), stacked.as_ref()].into_iter().flatten();
     let told = tellers.map(|values| (values, known.teller(values).most_that_are_told()));
-    let (values, most) = told.rev().max_by_key(|(_, found)| count(found)).expect("one is as it is");
-    if most.is_empty() {
+    let (values, most) = told.rev().max_by_key(|(_, most)| most.tensors).expect("one is as it is");
+    if most.found.is_empty() {
         return Ok(None);
     }
-    let is_all = count(&most) == values.reading().unknown.len();
+    let is_all = most.tensors == values.reading().unknown.len();
     let (known, most) = if is_all { (known, most) } else { known.told_further(values, most, reading)? };
+    let most = most.found;
     let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
     Ok(Some(known.displacing(values.under_maps(&maps), most)))
@@ -74,15 +75,18 @@ pub(super) fn told_of_numbers(
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
     let Some(known) = Known::of(values, given, reading, manifest)? else { return Ok(None) };
-    let most = known.teller(values).most_that_are_told();
-    let are_most = 2 * count(&most) > values.dump().names().count();
+    let Most { tensors, found: most } = known.teller(values).most_that_are_told();
+    let are_most = 2 * tensors > values.dump().names().count();
     let told = || most.iter().map(|(_, told)| told.clone()).collect();
     Ok(are_most.then(|| values.under_families(&most).having_told(told())))
 }
 
-/// How many tensors are told.
-fn count(found: &[(Family, Told)]) -> usize {
-    found.iter().map(|(family, _)| family.tensors.len()).sum()
+/// What is told in the way to write names in which most are.
+#[derive(Default)]
+struct Most {
+    /// How many tensors, of all calls.
+    tensors: usize,
+    found: Vec<(Family, Told)>,
 }
 
 /// What a request was fed, and what the reference computes of it.
@@ -107,24 +111,20 @@ impl Known {
         Teller { values, known: self }
     }
 
-    /// What is told besides of what the reference computes from what is told, which roundings of all layers before, or a fault there, do
-    /// not move, and what it computes.
-    fn told_further(
-        self,
-        values: &Sited,
-        told: Vec<(Family, Told)>,
-        reading: (&Model, &Semantics),
-    ) -> Result<(Self, Vec<(Family, Told)>), Failure> {
+    /// What is told by what the reference computes from what is told already, if that is more: roundings of all layers before, or a fault
+    /// there, do not move it. With it what was computed.
+    fn told_further(self, values: &Sited, told: Most, reading: (&Model, &Semantics)) -> Result<(Self, Most), Failure> {
         let teller = self.teller(values);
         let is_plain = |site: Site| !matches!(site, Site::Layer(_, LayerSite::GateWeights)) && !site.is_choice();
-        let own = told.iter().flat_map(places).filter_map(|((site, tensor), _)| {
+        let own = told.found.iter().flat_map(places).filter_map(|((site, tensor), _)| {
             let shown = is_plain(site).then(|| teller.read(&tensor, site))??;
             shown.iter().all(|x| x.is_finite()).then_some((site, shown))
         });
         let computed = Computed::from(own.collect(), &self.tokens.all, reading)?;
-        let further = Known { tokens: self.tokens.clone(), computed };
+        let further = Known { tokens: self.tokens, computed };
         let again = further.teller(values).most_that_are_told();
-        Ok(if count(&again) > count(&told) { (further, again) } else { (self, told) })
+        let is_more = again.tensors > told.tensors;
+        Ok(if is_more { (further, again) } else { (Known { computed: self.computed, ..further }, told) })
     }
 
     /// The same dump of one call, in which a list of a bare name, such as `h`, which is taken for the stream behind each layer, is what
@@ -138,7 +138,7 @@ impl Known {
             return having(values, told);
         }
         let forgetting = values.forgetting(&listed);
-        let again = self.teller(&forgetting).most_that_are_told().into_iter();
+        let again = self.teller(&forgetting).most_that_are_told().found.into_iter();
         let is_of_list = |(family, _): &(Family, Told)| family.tensors.values().any(|name| listed.contains(name));
         let own: Vec<(Family, Told)> =
             again.filter(is_of_list).map(|(family, told)| named_as_dumped(family, told)).collect();
@@ -196,7 +196,6 @@ fn named_as_dumped(family: Family, told: Told) -> (Family, Told) {
 }
 
 /// All that a request was fed, as far as that is known, so many of them its prompt's.
-#[derive(Clone)]
 struct Tokens {
     all: Vec<u32>,
     prompt: usize,
@@ -228,17 +227,15 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// What is told of names in the way to write them in which most are told.
-    fn most_that_are_told(&self) -> Vec<(Family, Told)> {
+    /// What is told of names in the way to write them in which most are told: of those of one call, each tells those of all.
+    fn most_that_are_told(&self) -> Most {
         let ways = self.values.families().into_iter().map(|(calls, families)| {
             let told = families.into_iter().filter_map(|family| Some((self.tell(&family)?, family)));
             let mut found: Vec<(Family, Told)> = told.map(|(told, family)| (family, told)).collect();
             self.keep_nearest(&mut found);
-            (calls, found)
+            Most { tensors: calls * found.iter().map(|(family, _)| family.tensors.len()).sum::<usize>(), found }
         });
-        // Of the names of one call, each tells those of all.
-        let most = ways.rev().max_by_key(|(calls, found)| calls * count(found));
-        most.map(|(_, found)| found).unwrap_or_default()
+        ways.rev().max_by_key(|most| most.tensors).unwrap_or_default()
     }
 
     /// Leaves of those that are told to be the same site the nearest, and what is as near.
