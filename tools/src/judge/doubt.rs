@@ -119,7 +119,7 @@ impl Doubt {
     /// The tokens whose rows of what was computed at a site are in doubt, if any are.
     pub(super) fn at(&self, site: Site, computed: &Array2<f64>, loaded: &Loaded<'_>) -> Option<Doubtful> {
         let own = self.given_up.as_ref().filter(|_| self.is_given_up_before(site));
-        let all = together(own.map(|open| &open.tokens), self.of_stream(site, loaded))?;
+        let all = together(own.map(|open| &open.tokens[..]), self.of_stream(site, loaded))?;
         has_rows_of(site, computed, all.len()).then_some(all)
     }
 
@@ -151,8 +151,8 @@ impl Doubt {
 }
 
 /// The tokens that are open, and those that are in doubt already, if there are any.
-fn together(open: Option<&Vec<bool>>, doubtful: Option<&Doubtful>) -> Option<Doubtful> {
-    let open = open.filter(|open| open.contains(&true)).map(|open| Doubtful::new(open.clone()));
+fn together(open: Option<&[bool]>, doubtful: Option<&Doubtful>) -> Option<Doubtful> {
+    let open = open.filter(|open| open.contains(&true)).map(|open| Doubtful::new(open.to_vec()));
     match (open, doubtful) {
         (Some(open), Some(doubtful)) => Some(open.and(doubtful)),
         (open, doubtful) => open.or_else(|| doubtful.cloned()),

@@ -104,7 +104,11 @@ impl<'m> Track<'m> {
         }
         let settled = recover::settled(&probe.unshown);
         let open = recover::open_tokens(&probe.unshown, loaded.tokens());
-        let chosen = probe.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect();
+        // Nothing else is kept of it.
+        let chosen = match self.lens {
+            Lens::Local => probe.unshown.iter().map(|unshown| (unshown.site, unshown.chosen.clone())).collect(),
+            Lens::Layer | Lens::Global => Chosen::new(),
+        };
         let unshown = std::mem::take(&mut probe.unshown);
         let behind = self.seen_behind(phase, pass, loaded, &unshown)?;
         let telling: Vec<&Seen> = probe.seen.iter().chain(&behind).collect();
