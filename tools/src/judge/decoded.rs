@@ -83,8 +83,8 @@ impl Decoded {
 }
 
 /// Judges `tokens`, which the candidate decoded after `prompt`, choosing the experts in `choices` as far as they are known.
-/// `is_first` says whether a position's token is first in the candidate's own logits, or in those of its final norm, if these are known; if it is not, it was
-/// not decoded greedily, and nothing is to be said of it. `progress` is told of each of `1 + MEMBERS` passes.
+/// `is_first` says whether a position's token is first in the candidate's own logits, or in those of its final norm, if either is
+/// known; if it is not, it was not decoded greedily, and nothing is to be said of it. `progress` is told of each of `1 + MEMBERS` passes.
 pub fn judge_decoded(
     model: &Decoder<'_>,
     (prompt, tokens): (&[u32], &[u32]),
