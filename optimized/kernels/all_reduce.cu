@@ -1,7 +1,7 @@
-// All-reduce: adds up what ranks made of a product, each of its own columns of the input.
+// All-reduce: adds up what ranks made of a product, each of its own columns of the input, or of a sum of experts.
 //
 // ```text
-// yᵢⱼ = Σᵣ pᵣᵢⱼ        pᵣ = x(r)·w(r)ᵀ, of rank r's columns
+// yᵢⱼ = Σᵣ pᵣᵢⱼ        pᵣ = x(r)·w(r)ᵀ, of rank r's columns; or rank r's part of moe(x): of its experts, or its channels of all
 // ```
 //
 // - Launch: ⌈count/THREADS⌉ blocks of THREADS threads, thread i owns vector i; in all_reduce_f32, value i.

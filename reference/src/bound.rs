@@ -10,6 +10,7 @@ pub(crate) mod elementary;
 use ndarray::{Array2, ArrayView2, Axis, Zip};
 
 use crate::Storage;
+use crate::parallel::{self, ELEMENT};
 
 /// The error of a matrix, element by element.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,10 +72,14 @@ impl ErrorBound {
         if storage == Storage::Real {
             return self;
         }
-        Zip::from(&mut self.certain).and(&mut self.sigma).and(value).par_for_each(|certain, sigma, &y| {
+        let rounded = |certain: &mut f64, sigma: &mut f64, &y: &f64| {
             let rounding = storage.rounding_error(y.abs() + *certain);
             *sigma = together(*sigma, storage.rounding_error(y) / 3.0_f64.sqrt());
             *certain += rounding;
+        };
+        let rows = self.certain.rows_mut().into_iter().zip(self.sigma.rows_mut()).zip(value.rows());
+        parallel::for_each(rows, ELEMENT * value.len(), |((certain, sigma), value)| {
+            Zip::from(certain).and(sigma).and(value).for_each(rounded);
         });
         self
     }

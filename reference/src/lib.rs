@@ -21,6 +21,7 @@ pub mod media;
 pub mod models;
 pub mod ops;
 pub mod order;
+mod parallel;
 pub mod probe;
 mod product;
 pub mod products;

@@ -3,11 +3,11 @@
 mod absolute;
 mod kernel;
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, Axis};
 
 use crate::Real;
 use crate::matrix::Matrix;
+use crate::parallel;
 pub(crate) use absolute::{Absolute, Scaled};
 pub(crate) use kernel::Packed;
 
@@ -57,8 +57,9 @@ impl Absolute {
     fn beside<T: Real>((x, sums): (&Packed<T>, &mut Array2<T>), (a, v): (&Scaled, &Scaled), w: &Matrix<'_>) -> Self {
         let mut absolute = Absolute::zeros((a, v), w.dim());
         let rows = panel_rows::<T>(w.dim());
-        let panels = sums.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().zip(absolute.chunks(rows));
-        panels.enumerate().for_each(|(i, (mut sums, of_panel))| {
+        let multiplications = (x.rows() + a.rows() + v.rows()) * w.dim().0 * w.dim().1;
+        let panels = sums.axis_chunks_iter_mut(Axis(1), rows).zip(absolute.chunks(rows)).enumerate();
+        parallel::for_each(panels, multiplications, |(i, (mut sums, of_panel))| {
             let panel = w.panel::<T>(i * rows, of_panel.count());
             x.times(panel.view(), &mut sums);
             of_panel.add((a, v), panel.view());

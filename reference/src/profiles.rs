@@ -41,8 +41,25 @@ const TRANSFORMERS: RoundingContract = RoundingContract {
 /// Of quantized checkpoints on a GPU: transformers' `finegrained_fp8.py`, vLLM's `fp8_utils.py`, `SGLang`'s `fp8_kernel.py`.
 const QUANTIZED: &[&str] = &["inputs=fp8", "inputs=fp8_powers"];
 
-/// Under tensor parallelism: transformers' `RowwiseParallel`, vLLM's and `SGLang`'s `RowParallelLinear`.
+/// Keys and values in eight bits without a scale, or of a scale of 1, which is the default.
+const CACHED: &[&str] = &["kv_cache=e4m3", "kv_cache=e5m2"];
+
+/// Under tensor parallelism: transformers' `RowwiseParallel`.
 const RANKS: &[&str] = &["ranks=2", "ranks=4", "ranks=8"];
+
+/// Under that of vLLM's and `SGLang`'s `RowParallelLinear`: experts are shared whole under expert parallelism, else by their channels;
+/// attention is not shared where it is data-parallel.
+const SHARDED: &[&str] = &[
+    "ranks=2,sharded=experts",
+    "ranks=4,sharded=experts",
+    "ranks=8,sharded=experts",
+    "ranks=2,sharded=channels",
+    "ranks=4,sharded=channels",
+    "ranks=8,sharded=channels",
+    "ranks=2,sharded=experts_alone",
+    "ranks=4,sharded=experts_alone",
+    "ranks=8,sharded=experts_alone",
+];
 
 /// With kernels from the hub in place of its modules (`use_kernel_forward_from_hub`), or Liger's, norms, rotation and SwiGLU each
 /// compute in f32 and round once. The model's own code on the hub (`trust_remote_code`) casts routing weights before the experts. With
@@ -122,14 +139,22 @@ const PORT_MODES: &[&[&str]] = &[
     &["norm_input=sum"],
     &["rope=once"],
     &["swiglu=stored", "swiglu=sigmoid"],
-    RANKS,
+    SHARDED,
     QUANTIZED,
+    CACHED,
 ];
 
 const PORT_SOURCE: &str = "jax: _src/nn/functions.py, whose dot_product_attention has scores and softmax in f32 and probabilities in the \
                            values' type, and whose silu is x times a sigmoid of x's type; jax.numpy.einsum's preferred_element_type; \
                            torch: a sum over bf16 is in f32 (aten/src/ATen/native/ReduceOps.cpp), an f32 product that is added in \
                            place to a bf16 tensor is rounded with the sum (TensorIterator's promotion of types)";
+
+/// The same in f32, where keys and values alone may be narrower, or what quantized matrices were made to.
+const PORT_F32_MODES: &[&[&str]] =
+    &[&["kv_cache=f16", "kv_cache=bf16"], &["attention=eager", "attention=flash"], &["weights=dequantized_bf16"]];
+
+const PORT_F32_SOURCE: &str = "llama.cpp: --cache-type-k and --cache-type-v, f16 by default; transformers 5.23: \
+                               integrations/finegrained_fp8.py, which dequantizes to bf16";
 
 /// vLLM: the router in f32; norms read the sum before it is stored; an expert's weighted output is stored, then added in f32.
 const VLLM: RoundingContract = RoundingContract {
@@ -151,12 +176,13 @@ const VLLM_MODES: &[&[&str]] = &[
     &["attention=sdpa"],
     &["swiglu=each"],
     &["experts=once", "experts=weighted"],
-    RANKS,
+    SHARDED,
     QUANTIZED,
+    CACHED,
 ];
 
 const VLLM_SOURCE: &str = "vLLM 0.33: ir/ops/layernorm.py, csrc/layernorm_kernels.cu, layers/minimax_rms_norm, \
-                           layers/rotary_embedding, layers/fused_moe";
+                           layers/rotary_embedding, layers/fused_moe; --kv-cache-dtype fp8, fp8_e5m2";
 
 /// `SGLang`: the router in f32; M2's norms read the sum before it is stored, M3's as it is stored, and round once.
 const SGLANG: RoundingContract = RoundingContract {
@@ -176,8 +202,9 @@ const SGLANG_MODES: &[&[&str]] = &[
     &["attention=flash"],
     &["swiglu=stored"],
     &["experts=products", "experts=weighted"],
-    RANKS,
+    SHARDED,
     QUANTIZED,
+    CACHED,
 ];
 
 const SGLANG_SOURCE: &str = "SGLang 0.5.23: layers/layernorm.py, models/minimax_m2.py, models/minimax_m3.py, \
@@ -233,7 +260,7 @@ const fn of(
 }
 
 /// Every profile, the likeliest first. In f32 all of them are one, but for the order of sums and where operands are narrower.
-pub const PROFILES: [Profile; 20] = [
+pub const PROFILES: [Profile; 21] = [
     of(("transformers_bf16", "transformers"), Storage::Bf16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f16", "transformers"), Storage::F16, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
     of(("transformers_f32", "transformers"), Storage::F32, TRANSFORMERS, (TRANSFORMERS_MODES, TRANSFORMERS_SOURCE)),
@@ -265,6 +292,7 @@ pub const PROFILES: [Profile; 20] = [
     of(("mlx_f16", "mlx"), Storage::F16, MLX, (MLX_MODES, MLX_SOURCE)),
     of(("port_bf16", "hand-written port"), Storage::Bf16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
     of(("port_f16", "hand-written port"), Storage::F16, TRANSFORMERS, (PORT_MODES, PORT_SOURCE)),
+    of(("port_f32", "hand-written port"), Storage::F32, TRANSFORMERS, (PORT_F32_MODES, PORT_F32_SOURCE)),
 ];
 
 impl Profile {

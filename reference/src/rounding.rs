@@ -10,7 +10,7 @@ mod quantized;
 
 pub use choices::{
     ActivationRound, AttentionRound, Autocast, Chain, ExpertSum, Exponential, GateRound, Inputs, NormInput, OnePlus,
-    RmsRound, RoutingRound, WeightCast,
+    RmsRound, RoutingRound, Sharded, WeightCast,
 };
 
 pub use held::Held;
@@ -74,8 +74,10 @@ pub struct RoundingContract {
     /// D60.
     pub norm_input: NormInput,
     /// How many ranks share what goes into the residual stream: each stores its part of the attention's and the dense networks'
-    /// output, and the sum of its own experts, which are whole; these are added up, and each sum is stored.
+    /// output, and of its experts'; these are added up, and each sum is stored.
     pub ranks: usize,
+    /// What they have each.
+    pub sharded: Sharded,
     /// What values were converted to when they were saved, after all was computed; [`Storage::Real`] where they are shown as they
     /// were.
     pub saved: Storage,
@@ -106,6 +108,7 @@ impl RoundingContract {
         experts: ExpertSum::Once,
         norm_input: NormInput::Stored,
         ranks: 1,
+        sharded: Sharded::Experts,
         saved: Storage::Real,
     };
 
@@ -148,6 +151,7 @@ impl RoundingContract {
         experts: ExpertSum::Each,
         norm_input: NormInput::Stored,
         ranks: 1,
+        sharded: Sharded::Experts,
         saved: Storage::Real,
     };
 
@@ -316,8 +320,13 @@ impl RoundingContract {
         self.inputs != Inputs::Stored || taken.into_iter().any(narrower)
     }
 
+    /// How many ranks share attention and dense networks.
+    pub fn ranks_of_rows(&self) -> usize {
+        if self.sharded == Sharded::ExpertsAlone { 1 } else { self.ranks }
+    }
+
     /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 22] {
+    pub fn fields(&self) -> [(&'static str, String); 23] {
         [
             ("activations", self.activations.to_string()),
             ("accumulator", self.accumulator.to_string()),
@@ -340,6 +349,7 @@ impl RoundingContract {
             ("experts", self.experts.to_string()),
             ("norm_input", self.norm_input.to_string()),
             ("ranks", self.ranks.to_string()),
+            ("sharded", self.sharded.to_string()),
             ("saved", self.saved.to_string()),
         ]
     }
@@ -368,6 +378,7 @@ impl RoundingContract {
             "experts" => self.experts = word(field, value)?,
             "norm_input" => self.norm_input = word(field, value)?,
             "ranks" => self.ranks = ranks(value)?,
+            "sharded" => self.sharded = word(field, value)?,
             "saved" => self.saved = of_field(field, value)?,
             _ => {
                 let names = self.fields().map(|(name, _)| name).join(", ");

@@ -14,6 +14,7 @@ use crate::ops::linear_bias::{self, LinearBias};
 use crate::probe::Probe;
 use crate::product::Product;
 use crate::products::Products;
+use crate::rounding::Sharded;
 use crate::{Error, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 /// The settings of a run.
@@ -128,9 +129,19 @@ impl<'p, T: Real> Run<'p, T> {
         }
     }
 
-    /// How many ranks share products: as its contract says, or its candidate's.
+    /// How many ranks share attention and dense networks: as its contract says, or its candidate's.
     pub fn ranks(&self) -> usize {
-        self.candidate.map_or(1, |candidate| candidate.ranks).max(self.contract.ranks)
+        self.shared_as().ranks_of_rows()
+    }
+
+    /// How many ranks share experts, and what they have of them.
+    pub fn ranks_of_experts(&self) -> (usize, Sharded) {
+        let own = self.shared_as();
+        (own.ranks, own.sharded)
+    }
+
+    fn shared_as(&self) -> &RoundingContract {
+        self.candidate.as_ref().filter(|candidate| candidate.ranks > 1).unwrap_or(&self.contract)
     }
 
     /// What ranks make of x·wᵀ that have some columns of x each, `own`. A quantized w whose blocks they would cut through is

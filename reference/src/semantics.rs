@@ -12,7 +12,6 @@ mod mtp;
 mod norms;
 mod residual;
 mod rope;
-mod rope_parts;
 mod router;
 mod table;
 mod text;
@@ -21,8 +20,8 @@ mod weighing;
 
 pub use attention::{AttentionScale, Causal, KeyHead, OperandType, ScoreType, Temperature};
 pub use blocks::{
-    IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, MsaLayout, MsaLocal, MsaMask, MsaOwn, MsaPad,
-    MsaPool, MsaScoreScale, MsaSelect, MsaTile, TileShares,
+    IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, IndexRotated, MsaLayout, MsaLocal, MsaMask,
+    MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, MsaTile, TileShares,
 };
 pub use cache::{CacheSeam, CacheType, Paged, SharedPage, WholePages};
 pub use cache_form::{CacheForm, CacheGrid, CacheHalf, CacheSteps, ScaleOf};
@@ -30,9 +29,8 @@ pub use feed_forward::{Activation, ActivationIn, Expert, GateClamp, SharedScale,
 pub use mtp::{Module, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology};
 pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, QkNormOn};
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
-pub use rope::{
-    AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition, Rotated, Shifted,
-};
+pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
+pub use rope::{RopeScaling, Rotated, Shifted, Stretch};
 pub use router::{
     ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
 };
@@ -81,6 +79,8 @@ table! {
         rope_linear: number Option<f64> = None;
         /// By what cosines and sines are multiplied; 1.
         rope_scale: number Option<f64> = None;
+        /// By what frequencies are scaled for a longer context; none.
+        rope_scaling: form Option<RopeScaling> = None;
     }
     rms_norm {
         /// D08: what norms multiply by, instead of the config's. M2: the weight; S1 and M3's code: one more than it.
@@ -226,8 +226,8 @@ table! {
         index_scores: word ScoreType = ScoreType::F32;
         /// What the index branch projects.
         index_input: word IndexInput = IndexInput::Normed;
-        /// Which channels of an index head rotate.
-        index_rope_part: word RopePart = RopePart::First;
+        /// How the channels of an index head rotate.
+        index_rotated: word IndexRotated = IndexRotated::AsAll;
         /// What of the index branch rotates in calls of one token after the first.
         index_rope_decode: word RopeOn = RopeOn::QueryKey, common to calls;
         /// What the index branch's cache holds of its keys, as later calls read them.

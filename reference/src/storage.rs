@@ -24,6 +24,8 @@ pub enum Storage {
     Bf16,
     /// Four bits of exponent, three of significand, no infinity: beyond 448 it is 448.
     E4m3,
+    /// f16's exponents, two bits of fraction: beyond 57,344 it is that.
+    E5m2,
 }
 
 /// How a value is taken to its [`Storage`].
@@ -75,6 +77,7 @@ impl Storage {
             Storage::F16 => (11, -14, 65504.0),
             Storage::Bf16 => (8, -126, 3.389_531_389_251_535_5e38),
             Storage::E4m3 => (4, -6, 448.0),
+            Storage::E5m2 => (3, -14, 57_344.0),
         }
     }
 
@@ -104,7 +107,7 @@ impl Storage {
     pub fn underflow(self) -> f64 {
         match self {
             Storage::Real => 0.0,
-            Storage::F16 | Storage::E4m3 => self.spacing(0.0) / 2.0,
+            Storage::F16 | Storage::E4m3 | Storage::E5m2 => self.spacing(0.0) / 2.0,
             Storage::F32 | Storage::Tf32 | Storage::Bf16 => self.smallest_normal(),
         }
     }
@@ -115,7 +118,7 @@ impl Storage {
         match self {
             Storage::Real => 0.0,
             _ if !x.is_finite() => x.abs(),
-            Storage::E4m3 if x.abs() > self.beyond() => x.abs() - self.beyond(),
+            Storage::E4m3 | Storage::E5m2 if x.abs() > self.beyond() => x.abs() - self.beyond(),
             _ => self.spacing(x) / 2.0 + self.underflow(),
         }
     }
@@ -137,6 +140,7 @@ impl Storage {
             Storage::F16 => Storage::F16.nearest_of_bits(x),
             Storage::Bf16 => Storage::Bf16.nearest_of_bits(x),
             Storage::E4m3 => Storage::E4m3.nearest_of_bits(x),
+            Storage::E5m2 => Storage::E5m2.nearest_of_bits(x),
         }
     }
 
@@ -164,6 +168,7 @@ impl Storage {
             Storage::F16 => Storage::F16.at_random_of_bits(x, random),
             Storage::Bf16 => Storage::Bf16.at_random_of_bits(x, random),
             Storage::E4m3 => Storage::E4m3.at_random_of_bits(x, random),
+            Storage::E5m2 => Storage::E5m2.at_random_of_bits(x, random),
         }
     }
 
@@ -186,7 +191,7 @@ impl Storage {
 
     /// What is beyond the largest number.
     fn beyond(self) -> f64 {
-        if self == Storage::E4m3 { self.largest() } else { f64::INFINITY }
+        if matches!(self, Storage::E4m3 | Storage::E5m2) { self.largest() } else { f64::INFINITY }
     }
 
     /// How far a number at most `error` from x may be from x when both are rounded to nearest.
@@ -214,19 +219,6 @@ impl Storage {
         let rounded = to_integer(x / spacing) * spacing;
         if rounded.abs() > self.largest() { self.beyond().copysign(x) } else { rounded }
     }
-}
-
-/// x to the nearest E5M2, ties to even: f16's exponents, and two bits of fraction. Beyond ±57,344 it is that. No matrix is held in it,
-/// which a [`Storage`] says.
-pub fn nearest_e5m2(x: f64) -> f64 {
-    const LARGEST: f64 = 57_344.0;
-    const FRACTION: i32 = 2;
-    if x == 0.0 || !x.is_finite() {
-        return x.clamp(-LARGEST, LARGEST);
-    }
-    let (_, smallest, _) = Storage::F16.format();
-    let step = power_of_two(exponent(x).max(smallest) - FRACTION);
-    ((x / step).round_ties_even() * step).clamp(-LARGEST, LARGEST)
 }
 
 impl Rounding {
@@ -261,6 +253,7 @@ impl Rounding {
             Storage::F16 => self.each(x, |x| Storage::F16.nearest(x), |x, bits| Storage::F16.at_random(x, bits)),
             Storage::Bf16 => self.each(x, |x| Storage::Bf16.nearest(x), |x, bits| Storage::Bf16.at_random(x, bits)),
             Storage::E4m3 => self.each(x, |x| Storage::E4m3.nearest(x), |x, bits| Storage::E4m3.at_random(x, bits)),
+            Storage::E5m2 => self.each(x, |x| Storage::E5m2.nearest(x), |x, bits| Storage::E5m2.at_random(x, bits)),
         }
     }
 
@@ -339,6 +332,7 @@ impl fmt::Display for Storage {
             Storage::F16 => "f16",
             Storage::Bf16 => "bf16",
             Storage::E4m3 => "e4m3",
+            Storage::E5m2 => "e5m2",
         })
     }
 }
@@ -354,7 +348,8 @@ impl FromStr for Storage {
             "f16" => Ok(Storage::F16),
             "bf16" => Ok(Storage::Bf16),
             "e4m3" => Ok(Storage::E4m3),
-            _ => Err(ParseError::new("storage", s, "real, f32, tf32, f16, bf16 or e4m3")),
+            "e5m2" => Ok(Storage::E5m2),
+            _ => Err(ParseError::new("storage", s, "real, f32, tf32, f16, bf16, e4m3 or e5m2")),
         }
     }
 }

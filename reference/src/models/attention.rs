@@ -271,7 +271,7 @@ impl Decoder<'_> {
     }
 
     /// Heads of so many channels, of which the first or the last rotate.
-    pub(super) fn rotate<T: Real>(
+    fn rotate<T: Real>(
         &self,
         x: &Tracked<T>,
         (head_dim, part): (usize, RopePart),
@@ -282,7 +282,7 @@ impl Decoder<'_> {
     }
 
     /// The same of pairs that are formed so.
-    fn rotate_pairs<T: Real>(
+    pub(super) fn rotate_pairs<T: Real>(
         &self,
         x: &Tracked<T>,
         (head_dim, part, pair): (usize, RopePart, RopePair),

@@ -58,12 +58,13 @@ impl Decoder<'_> {
         let normed = k.clone();
         // 2. Rotation.
         let on = reads.index_rope.or(reads.index_rope_decode, first > 0 && x.dim().0 == 1);
-        let head = (index.head_dim, reads.part_of_index());
-        let q = if on.has_queries() { self.rotate(&q, head, table, run)? } else { q };
+        let (part, pair) = reads.rotation_of_index();
+        let head = (index.head_dim, part, pair);
+        let q = if on.has_queries() { self.rotate_pairs(&q, head, table, run)? } else { q };
         let q = run.visit(at(LayerSite::IndexQRope), q);
         let k = match self.semantics().index_key {
             IndexKey::Main => main.columns(0..index.head_dim),
-            IndexKey::Own if on.has_keys() => self.rotate(&k, head, table, run)?,
+            IndexKey::Own if on.has_keys() => self.rotate_pairs(&k, head, table, run)?,
             IndexKey::Own => k,
         };
         let k = run.visit(at(LayerSite::IndexKRope), k);
@@ -72,7 +73,7 @@ impl Decoder<'_> {
         // 3. Cache.
         let held = match reads.index_cache {
             IndexCache::Own => k.clone(),
-            IndexCache::Unnormed => self.rotate(&projected, head, table, run)?,
+            IndexCache::Unnormed => self.rotate_pairs(&projected, head, table, run)?,
             IndexCache::Unrotated => normed,
             IndexCache::Projected => projected,
         };

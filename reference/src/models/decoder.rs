@@ -351,12 +351,13 @@ impl<'w> Decoder<'w> {
     pub(super) fn rope(&self, contract: &RoundingContract) -> Rope {
         let Semantics { rope_part: part, rope_pair: pair, position_shift: shift, .. } = self.semantics;
         let Semantics { rope_frequency: frequency, rope_position: position, .. } = self.semantics;
-        let Semantics { rope_linear, rope_scale, rope_inv_freq, rope_angle, .. } = self.semantics;
+        let Semantics { rope_linear, rope_scale, rope_scaling: scaling, rope_inv_freq, rope_angle, .. } =
+            self.semantics;
         let (linear, scale) = (rope_linear.unwrap_or(1.0), rope_scale.unwrap_or(1.0));
         let (head_dim, rotary_dim, theta) = (self.config.head_dim, self.config.rotary_dim, self.config.rope_theta);
         let kept = [rope_inv_freq, rope_angle];
         let rope = Rope { head_dim, rotary_dim, theta, part, pair, frequency, position, shift, ..Rope::default() };
-        Rope { linear, kept, scale, ..rope }.under(contract)
+        Rope { linear, scaling, kept, scale, ..rope }.under(contract)
     }
 }
 

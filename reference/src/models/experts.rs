@@ -13,13 +13,14 @@ use crate::ops::linear::Linear;
 use crate::ops::moe::{self, Moe, moe};
 use crate::ops::router::{self, Router};
 use crate::ranks::Ranks;
+use crate::rounding::Sharded;
 use crate::run::{Run, vector};
 use crate::semantics::{ActivationIn, ScoreType, WeightsOn, Written};
 use crate::weights::{LayerWeight, Projection};
 use crate::{Error, LayerSite, Real, Rounding, RoundingContract, Site, Storage, Tracked};
 
 impl Decoder<'_> {
-    /// The weighted sum of each token's chosen experts, which ranks may have whole, and equally many.
+    /// The weighted sum of each token's chosen experts, of which ranks may have equally many, whole, or some channels of each.
     pub(super) fn experts<T: Real>(
         &self,
         layer: usize,
@@ -65,15 +66,46 @@ impl Decoder<'_> {
                 }))
             })?;
         }
-        let of_rank = |own: &Range<usize>, run: &Run<'_, T>| {
-            let weights = moe::of_rank(own, weights.clone(), chosen.view());
+        let sum = |output: &Tracked<T>, weights: &Tracked<T>, run: &Run<'_, T>| {
             let y = moe(&Moe::under(&run.contract), output.view(), weights.view(), chosen.view())?;
             Ok(run.tracked(y, |c, y| Moe::under(c).bound(&output.widened(), &weights.widened(), y)))
         };
-        let ranks = Ranks::even_parts(self.config().num_local_experts, run.ranks());
-        let parts = ranks.iter().map(|own| of_rank(own, run)).collect::<Result<Vec<_>, Error>>()?;
+        let (ranks, sharded) = run.ranks_of_experts();
+        let parts: Vec<Tracked<T>> = if sharded == Sharded::Channels && ranks > 1 {
+            let outputs = self.of_channels(layer, (&chosen, &hidden), &run.within(RoundingContract::of_experts))?;
+            outputs.iter().map(|output| sum(output, &weights, run)).collect::<Result<_, Error>>()?
+        } else {
+            let ranks = Ranks::even_parts(self.config().num_local_experts, ranks);
+            let own = ranks.iter().map(|own| moe::of_rank(own, weights.clone(), chosen.view()));
+            own.map(|weights| sum(&output, &weights, run)).collect::<Result<_, Error>>()?
+        };
         let y = self.written(Written::Experts, inputs.first, run.all_reduce(&parts)?);
         Ok(Summed { parts, whole: run.visit(at(LayerSite::Experts), y) })
+    }
+
+    /// What each rank makes of its own channels of each expert, before that is weighed, whatever is shown of the whole; of one rank that
+    /// has all channels, where others' would cut through blocks of quantized matrices.
+    fn of_channels<T: Real>(
+        &self,
+        layer: usize,
+        (chosen, hidden): (&Array2<usize>, &Tracked<T>),
+        run: &Run<'_, T>,
+    ) -> Result<Vec<Tracked<T>>, Error> {
+        let down = |expert| self.layer_weight(layer, LayerWeight::Expert(expert, Projection::Down));
+        let (width, ranks) = (hidden.dim().1, run.ranks_of_experts().0);
+        // Matrices of all experts are alike.
+        let first =
+            (0..self.config().num_local_experts).find(|expert| self.has_expert(*expert)).map(down).transpose()?;
+        let shared = Ranks::even_parts(width, ranks);
+        let is_cut = first.is_some_and(|w| shared.iter().any(|own| w.columns(own.clone()).is_none()));
+        let columns = if is_cut { Ranks::even_parts(width, 1) } else { shared };
+        let of_rank = |own: &Range<usize>| {
+            self.each_expert(chosen, self.config().hidden_size, run, |expert, rows, run| {
+                let w = down(expert)?.columns(own.clone()).expect("no block is cut through");
+                run.linear(Linear::before_weight, &hidden.select(rows).columns(own.clone()), &w)
+            })
+        };
+        columns.iter().map(of_rank).collect()
     }
 
     /// What one expert makes of tokens, whichever they were sent to.

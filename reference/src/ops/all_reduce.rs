@@ -1,7 +1,7 @@
-//! All-reduce: adds up what ranks made of a product, each of its own columns of the input.
+//! All-reduce: adds up what ranks made of a product, each of its own columns of the input, or of a sum of experts.
 //!
 //! ```text
-//! yᵢⱼ = Σᵣ pᵣᵢⱼ        pᵣ = x(r)·w(r)ᵀ, of rank r's columns
+//! yᵢⱼ = Σᵣ pᵣᵢⱼ        pᵣ = x(r)·w(r)ᵀ, of rank r's columns; or rank r's part of moe(x): of its experts, or its channels of all
 //! ```
 //!
 //! - Shapes: pᵣ and y \[n, m\], r < R.
@@ -16,6 +16,7 @@ use ndarray::{Array2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::error::require;
+use crate::parallel::{self, ELEMENT};
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
 
@@ -33,7 +34,10 @@ pub fn all_reduce<T: Real>(p: &AllReduce, parts: &[Tracked<T>]) -> Result<Array2
     p.check(&parts.iter().map(Tracked::dim).collect::<Vec<_>>())?;
     let mut y = parts[0].value.clone();
     for part in &parts[1..] {
-        Zip::from(&mut y).and(&part.value).par_for_each(|y, &part| *y = p.output.round(*y + part)); // R1
+        let elements = ELEMENT * y.len();
+        parallel::for_each(y.rows_mut().into_iter().zip(part.value.rows()), elements, |(y, part)| {
+            Zip::from(y).and(part).for_each(|y, &part| *y = p.output.round(*y + part)); // R1
+        });
     }
     Ok(y)
 }

@@ -137,7 +137,7 @@ pub fn attention<T: Real>(
     p.check(q.dim(), k.dim(), v.dim())?;
     let mut o = Array2::zeros(q.dim());
     let (keys, values) = (p.by_head(k, q.nrows()), p.by_head(v, q.nrows()));
-    p.for_each_block(&mut o, |head, first, mut o| {
+    p.for_each_block(&mut o, k.nrows(), |head, first, mut o| {
         let (keys, values) = (keys[p.key_head(head)].view(), values[p.value_head(head)].view());
         let position = Attention::position(q.nrows(), k.nrows(), first);
         if let Some(tiles) = p.tiles {

@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, concatenate, s, stack};
 
 use super::attention::tiles::pieces;
 use super::attention::{Attention, Softmax};
 use crate::error::require;
 use crate::order::Tiles;
+use crate::parallel;
 use crate::semantics::{Causal, KeyHead, MsaLayout, MsaMask, MsaOwn};
 use crate::{ContractError, Real};
 
@@ -273,7 +273,7 @@ impl BlockSparseAttention {
         concatenate(Axis(0), &runs).expect("each has d columns")
     }
 
-    /// Puts into each of `out` what `f` gives for a token's queries of one share, a row a head; in parallel over tokens.
+    /// Puts into each of `out` what `f` gives for a token's queries of one share, a row a head. Each sees so many keys at most.
     fn for_each_share<T: Real, const N: usize>(
         &self,
         s: usize,
@@ -281,12 +281,12 @@ impl BlockSparseAttention {
         out: [&mut Array2<T>; N],
         f: impl Fn(&Queries<'_>) -> [Array2<T>; N] + Sync,
     ) {
-        let (n, shares) = (out[0].nrows(), self.shares());
+        let (n, shares, multiplications) = (out[0].nrows(), self.shares(), out[0].len() * s);
         let mut rows: Vec<Vec<ArrayViewMut1<'_, T>>> = (0..n).map(|_| Vec::new()).collect();
         for out in out {
             rows.iter_mut().zip(out.rows_mut()).for_each(|(row, part)| row.push(part));
         }
-        rows.into_par_iter().enumerate().for_each(|(row, mut parts)| {
+        parallel::for_each(rows.into_iter().enumerate(), multiplications, |(row, mut parts)| {
             for share in &shares {
                 let made = f(&self.queries((n, s), row, share, chosen));
                 for (part, made) in parts.iter_mut().zip(&made) {

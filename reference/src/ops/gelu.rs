@@ -20,6 +20,7 @@ use ndarray::{Array2, ArrayView2, Zip};
 
 use crate::bound::ErrorBound;
 use crate::bound::elementary::steepest;
+use crate::parallel::{self, ELEMENT};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{Real, Rounding, RoundingContract};
@@ -83,12 +84,15 @@ impl Gelu {
         let input = x.error_or_exact();
         let mut error = ErrorBound::exact(a.dim());
         error.carried = input.carried;
-        let elements = Zip::indexed(&mut error.certain).and(&mut error.sigma).and(&x.value).and(a);
-        elements.par_for_each(|i, certain, sigma, &x, &a| {
-            let (delta, deviation) = (input.certain[i], input.sigma[i]);
-            let Off { steepest, own } = self.share.off(x, delta, a, self.unit);
-            *certain = steepest * delta + own;
-            *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
+        let rows = error.certain.rows_mut().into_iter().zip(error.sigma.rows_mut());
+        parallel::for_each(rows.zip(x.value.rows()).zip(a.rows()).enumerate(), ELEMENT * a.len(), |(i, rows)| {
+            let (((certain, sigma), x), a) = rows;
+            Zip::indexed(certain).and(sigma).and(x).and(a).for_each(|j, certain, sigma, &x, &a| {
+                let (delta, deviation) = (input.certain[[i, j]], input.sigma[[i, j]]);
+                let Off { steepest, own } = self.share.off(x, delta, a, self.unit);
+                *certain = steepest * delta + own;
+                *sigma = (steepest * deviation).hypot(own / 3.0_f64.sqrt()).min(*certain);
+            });
         });
         error.rounded(a.view(), self.output.storage)
     }

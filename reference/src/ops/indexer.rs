@@ -25,13 +25,13 @@ mod bound;
 
 use std::ops::Range;
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
 
 use crate::accumulator::Accumulator;
 use crate::config::Blocks;
 use crate::error::require;
 use crate::order::Order;
+use crate::parallel;
 use crate::ranking::ranked;
 use crate::semantics::{
     IndexHeads, IndexMask, MsaLocal, MsaPad, MsaPool, MsaScoreScale, MsaSelect, MsaTile, RopeCall, ScoreType, Semantics,
@@ -93,7 +93,7 @@ pub fn token_scores<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim())?;
     let mut scores = Array2::zeros((q.nrows() * p.heads, k.nrows()));
-    for_each_part(&mut scores, p.heads, |first, rows| p.scores(q, k, first, rows));
+    for_each_part(&mut scores, (p.heads, q.len() * k.nrows()), |first, rows| p.scores(q, k, first, rows));
     Ok(scores)
 }
 
@@ -101,7 +101,7 @@ pub fn token_scores<T: Real>(
 pub fn block_max<T: Real>(p: &Indexer, q: ArrayView2<'_, T>, k: ArrayView2<'_, T>) -> Result<Array2<T>, ContractError> {
     p.check(q.dim(), k.dim())?;
     let mut maxima = Array2::zeros((q.nrows() * p.groups, p.count(k.nrows())));
-    for_each_part(&mut maxima, p.groups, |first, rows| {
+    for_each_part(&mut maxima, (p.groups, q.len() * k.nrows()), |first, rows| {
         let scores = p.summed(p.scores(q, k, first, rows));
         let mut pooled = Array2::zeros((scores.nrows(), p.count(k.nrows())));
         for (row, (scores, out)) in scores.rows().into_iter().zip(pooled.rows_mut()).enumerate() {
@@ -331,10 +331,15 @@ impl Indexer {
     }
 }
 
-/// Fills `all`, which has `each` rows a query, with what `f` gives for its first query and number of queries.
-fn for_each_part<T: Real>(all: &mut Array2<T>, each: usize, f: impl Fn(usize, usize) -> Array2<T> + Sync) {
-    let parts = all.axis_chunks_iter_mut(Axis(0), TOGETHER * each).into_par_iter().enumerate();
-    parts.for_each(|(part, mut rows)| {
+/// Fills `all`, which has `each` rows a query, with what `f` gives for its first query and number of queries, in so many multiplications
+/// altogether.
+fn for_each_part<T: Real>(
+    all: &mut Array2<T>,
+    (each, multiplications): (usize, usize),
+    f: impl Fn(usize, usize) -> Array2<T> + Sync,
+) {
+    let parts = all.axis_chunks_iter_mut(Axis(0), TOGETHER * each).enumerate();
+    parallel::for_each(parts, multiplications, |(part, mut rows)| {
         let queries = rows.nrows() / each;
         rows.assign(&f(part * TOGETHER, queries));
     });

@@ -18,6 +18,7 @@ use crate::bound::ErrorBound;
 use crate::bound::elementary::euclidean;
 use crate::error::require;
 use crate::order::{self, Order};
+use crate::parallel::{self, ELEMENT};
 use crate::reduction::Reduction;
 use crate::storage::{FLUSHED, Mode};
 use crate::tracked::Tracked;
@@ -53,7 +54,7 @@ pub fn layer_norm<T: Real>(
     p.check(x.dim(), w.len(), b.len())?;
     let h = p.reduction.depth_of_moments(x.ncols()) as f64;
     let mut y = Array2::zeros(x.dim());
-    Zip::from(y.rows_mut()).and(x.rows()).par_for_each(|mut yi, xi| {
+    parallel::for_each(y.rows_mut().into_iter().zip(x.rows()), ELEMENT * x.len(), |(mut yi, xi)| {
         let strayed = |y: T, size: T, squares: f64| p.mode.strayed(y, size.wide(), p.unit, squares);
         let (mean, r) = p.moments(xi);
         let mean = strayed(mean, T::one(), p.squares_of_mean(xi, mean.wide()));

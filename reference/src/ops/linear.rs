@@ -14,7 +14,6 @@
 //! - Variants: D41 what the router's weight and its output are rounded to.
 //! - Source: spec A4, A7, A9, A17; `nn.Linear` without bias.
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, concatenate};
 
 use crate::accumulator::Accumulator;
@@ -22,6 +21,7 @@ use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
 use crate::order::{self, Order};
+use crate::parallel::{self, ELEMENT};
 use crate::product::{Absolute, Packed, Product, Scaled, panel_rows};
 use crate::rounding::{ExpertSum, GateRound};
 use crate::storage::Mode;
@@ -104,7 +104,8 @@ fn multiplied<'p, T: Real, F: Real>(
     let mut y = Array2::zeros((x.nrows(), w.dim().0));
     let rows = panel_rows::<F>(w.dim());
     let packed = (p.order == Order::Any).then(|| Packed::of(x));
-    y.axis_chunks_iter_mut(Axis(1), rows).into_par_iter().enumerate().for_each(|(i, mut y)| {
+    let (panels, multiplications) = (y.axis_chunks_iter_mut(Axis(1), rows).enumerate(), x.len() * w.dim().0);
+    parallel::for_each(panels, multiplications, |(i, mut y)| {
         let mut sums = Array2::zeros(y.dim());
         if let (Some(packed), None) = (packed.as_ref().filter(|packed| packed.is_few()), &squares) {
             let widen = |(j, column), part: &mut [F]| {
@@ -140,7 +141,8 @@ fn multiplied<'p, T: Real, F: Real>(
 /// The same of a product that is known.
 pub(crate) fn of_product<T: Real>(p: &Linear, product: &Product<T>) -> Array2<T> {
     let (mut y, terms) = (product.sums.clone(), product.terms());
-    y.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(i, mut y)| {
+    let elements = ELEMENT * y.len();
+    parallel::for_each(y.axis_iter_mut(Axis(0)).enumerate(), elements, |(i, mut y)| {
         if p.draws() {
             let squares = |j| T::of(product.absolute.square((i, j)));
             y.indexed_iter_mut().for_each(|(j, y)| *y = p.accumulator.drawn(p.mode, terms, squares(j), *y));
@@ -250,7 +252,7 @@ impl Linear {
             }
         };
         let own_or_none = own.unwrap_or(0.0);
-        Zip::indexed(&mut error.certain).and(&mut error.sigma).and(y).par_for_each(|at, certain, sigma, &y| {
+        let bound = |at: (usize, usize), certain: &mut f64, sigma: &mut f64, &y: &f64| {
             let of_weight = flushed * absolute.weights[at.1];
             let b = b.map_or(0.0, |b| b[at.1]);
             *certain = factors.0 * absolute.certain(at) + floor[at.0] + of_weight + sums * b.abs();
@@ -260,6 +262,10 @@ impl Linear {
                 Some(_) => (variance + floor[at.0] * floor[at.0] / 3.0).sqrt().min(*certain),
                 None => *certain,
             };
+        };
+        let rows = error.certain.rows_mut().into_iter().zip(error.sigma.rows_mut()).zip(y.rows()).enumerate();
+        parallel::for_each(rows, ELEMENT * y.len(), |(i, ((certain, sigma), y))| {
+            Zip::indexed(certain).and(sigma).and(y).for_each(|j, certain, sigma, y| bound((i, j), certain, sigma, y));
         });
         error.rounded(y.view(), self.output.storage)
     }

@@ -16,6 +16,7 @@ use super::linear::{self, Linear, linear};
 use crate::bound::ErrorBound;
 use crate::error::require;
 use crate::matrix::Matrix;
+use crate::parallel::{self, ELEMENT};
 use crate::product::Product;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract};
@@ -55,7 +56,8 @@ pub(crate) fn of_product<T: Real>(
 
 /// The sum with b.
 pub(crate) fn plus<T: Real>(p: &LinearBias, mut y: Array2<T>, b: ArrayView1<'_, T>) -> Array2<T> {
-    Zip::from(y.rows_mut()).par_for_each(|mut yi| {
+    let elements = ELEMENT * y.len();
+    parallel::for_each(y.rows_mut().into_iter(), elements, |mut yi| {
         Zip::from(&mut yi).and(&b).for_each(|y, &b| *y = p.output.round(*y + b)); // R1
     });
     y

@@ -6,7 +6,7 @@
 //!
 //! - Shapes: e \[n·k, d\], row i·k + s the s-th choice of token i; w and C \[n, k\]; y, h and z \[n, d\].
 //! - Dtypes: y, h and z bf16, and e, but f32 where it goes unrounded into its product with w (weighted, whole); w, the products and
-//!   the sum f32.
+//!   the sum f32. Of a rank that has some channels of each expert, e is what it makes of these, and y its part of the sum.
 //! - Rounding: by how experts are added (D43). Once, whole: R2 at y alone. Products, weighted: R1 at ρ, R2 at y. Each: R1 at ρ and
 //!   after each addition; running: after each addition alone. R3 at ς·y, unless ς is a power of two; R4 at z.
 //! - Order: that of the choice; ascending experts, if added in the activations' type, also where an engine's is its own

@@ -10,17 +10,19 @@
 //! - Errors: C1 columns of x = heads·d; C2 2h even and at most d, h a multiple of the runs; C3 a row of c and s for each of x.
 //! - Variants: D01 first or last channels; D02 pairs i with i + h, or 2i with 2i + 1, or i with i + d/2; D52 pairs within each of three runs
 //!   of channels. Slips of ports: t is off from some position on, or a bf16, or of another call; the exponent is divided by d;
-//!   frequencies are divided by a number, or they or angles are bf16; c and s are multiplied by one; each in all layers or in some.
+//!   frequencies are divided by a number, or scaled for a longer context, or they or angles are bf16; c and s are multiplied by
+//!   one; each in all layers or in some.
 //! - Source: spec A6; `apply_rotary_pos_emb` in transformers 5.23. θ⁻²ⁱ⸍²ʰ and the angle are f32 there, and at a million
 //!   positions that decides 0.03 rad; so the table is made once, here, and given to the kernels.
 
-use ndarray::{Array2, ArrayView2, Zip};
+use ndarray::{Array2, ArrayView2};
 
 use crate::bound::ErrorBound;
 use crate::bound::elementary::rotation_table;
 use crate::error::require;
+use crate::parallel::{self, ELEMENT};
 use crate::rounding::Chain;
-use crate::semantics::{AngleType, PositionShift, RopeFrequency, RopePair, RopePart, RopePosition};
+use crate::semantics::{AngleType, PositionShift, RopeFrequency, RopePair, RopePart, RopePosition, RopeScaling};
 use crate::storage::FLUSHED;
 use crate::tracked::Tracked;
 use crate::{ContractError, Real, Rounding, RoundingContract, Storage};
@@ -48,6 +50,8 @@ pub struct Rope {
     pub shift: Option<PositionShift>,
     /// By what frequencies are divided.
     pub linear: f64,
+    /// By what frequencies, and c and s, are scaled for a longer context.
+    pub scaling: Option<RopeScaling>,
     /// What frequencies and angles are kept in.
     pub kept: [AngleType; 2],
     /// By what c and s are multiplied.
@@ -98,7 +102,7 @@ pub fn rope_table<T: Real>(p: &Rope, first: usize, n: usize) -> RopeTable<T> {
     let frequencies = p.frequencies();
     let angle = |row: usize, column: usize| p.angle(first + row, frequencies[column % frequencies.len()]);
     let table = |f: fn(f64) -> f64| {
-        let value = |(i, j)| p.table.round(T::of(p.scale * f(angle(i, j).wide()))); // R1
+        let value = |(i, j)| p.table.round(T::of(p.factor() * f(angle(i, j).wide()))); // R1
         Tracked::plain(Array2::from_shape_fn((n, p.rotary_dim), value))
     };
     RopeTable { cos: table(f64::cos), sin: table(f64::sin) }
@@ -113,7 +117,8 @@ pub fn rope<T: Real>(
 ) -> Result<Array2<T>, ContractError> {
     p.check(x.dim(), cos.dim(), sin.dim())?;
     let mut y = x.mapv(|x| p.passed.round(x)); // R4
-    Zip::from(y.rows_mut()).and(x.rows()).and(cos.rows()).and(sin.rows()).par_for_each(|mut yi, xi, cos, sin| {
+    let rows = y.rows_mut().into_iter().zip(x.rows()).zip(cos.rows().into_iter().zip(sin.rows()));
+    parallel::for_each(rows, ELEMENT * x.len(), |((mut yi, xi), (cos, sin))| {
         for (a, b, i) in p.pairs(x.ncols()) {
             let j = i + p.rotary_dim / 2;
             let product = |x: T, table: T| p.product.round(x * table); // R2
@@ -161,11 +166,19 @@ impl Rope {
             RopeFrequency::HeadDim => self.head_dim,
         };
         let mut frequencies = inverse_frequencies(self.theta, self.rotary_dim, divisor);
+        if let Some(scaling) = self.scaling {
+            frequencies = scaling.of(&frequencies, self.rotary_dim, self.theta).into_iter().map(f32::of).collect();
+        }
         for frequency in &mut frequencies {
             let divided = f32::of(frequency.wide() / self.linear);
             *frequency = f32::of(self.kept[0].storage().nearest(divided.wide()));
         }
         frequencies
+    }
+
+    /// By what c and s are multiplied.
+    fn factor(&self) -> f64 {
+        self.scale * self.scaling.map_or(1.0, |scaling| scaling.scale())
     }
 
     /// The angle of a position and a frequency.
@@ -212,7 +225,8 @@ impl Rope {
             // What is rounded is as far apart as it is in its type; a factor counts with its product's rounding.
             let kept = self.kept[1].storage();
             let apart = if kept == Storage::Real { 0.0 } else { kept.apart(angle, 3.0 * u * angle) / (6.0 * u) };
-            if self.scale == 1.0 { angle + apart } else { self.scale.abs() * (angle + apart + 1.0) }
+            let factor = self.factor();
+            if factor == 1.0 { angle + apart } else { factor.abs() * (angle + apart + 1.0) }
         };
         rotation_table(table, angle, self.table)
     }
@@ -279,6 +293,7 @@ impl Default for Rope {
             position: RopePosition::F32,
             shift: None,
             linear: 1.0,
+            scaling: None,
             kept: [AngleType::F32; 2],
             scale: 1.0,
             table: Rounding::NONE,

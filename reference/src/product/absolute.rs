@@ -2,7 +2,6 @@
 //! so that all magnitudes have room. What f32 rounds is far below what they are used for, and is allowed for where a bound has
 //! to be certain.
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use super::kernel::Packed;
@@ -129,11 +128,11 @@ impl Absolute {
     }
 
     /// So many columns at a time.
-    pub(super) fn chunks(&mut self, count: usize) -> impl IndexedParallelIterator<Item = Columns<'_>> {
+    pub(super) fn chunks(&mut self, count: usize) -> impl Iterator<Item = Columns<'_>> {
         let Absolute { values, squares, columns, weights, .. } = self;
-        let matrices = values.axis_chunks_iter_mut(Axis(1), count).into_par_iter();
+        let matrices = values.axis_chunks_iter_mut(Axis(1), count);
         let matrices = matrices.zip(squares.axis_chunks_iter_mut(Axis(1), count));
-        let rows = columns.axis_chunks_iter_mut(Axis(0), count).into_par_iter();
+        let rows = columns.axis_chunks_iter_mut(Axis(0), count);
         let rows = rows.zip(weights.axis_chunks_iter_mut(Axis(0), count));
         matrices.zip(rows).map(|((values, squares), (units, weights))| Columns { values, squares, units, weights })
     }

@@ -53,7 +53,7 @@ impl AttentionRound {
             )
             | (AttentionRound::Sdpa, Storage::Real) => Exponential::Library,
             (AttentionRound::Sdpa, Storage::F32 | Storage::Tf32) => Exponential::Quintic,
-            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3) => Exponential::Cubic,
+            (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3 | Storage::E5m2) => Exponential::Cubic,
         }
     }
 }
@@ -99,6 +99,8 @@ pub enum WeightCast {
     Activations,
     /// Matrices are rounded to f16, vectors are not: a GGUF file of f16.
     MatricesF16,
+    /// Matrices that are quantized are rounded to bf16 once their scales are multiplied in, as loaders do that undo the quantization.
+    DequantizedBf16,
 }
 
 /// What becomes of the other operand of a product with a quantized matrix (spec A30, A31).
@@ -164,7 +166,7 @@ impl Autocast {
             Storage::Bf16 => Autocast::Bf16,
             Storage::F16 => Autocast::F16,
             Storage::Tf32 => Autocast::Tf32,
-            Storage::Real | Storage::F32 | Storage::E4m3 => Autocast::Off,
+            Storage::Real | Storage::F32 | Storage::E4m3 | Storage::E5m2 => Autocast::Off,
         }
     }
 }
@@ -224,6 +226,18 @@ pub enum ExpertSum {
     Weighted,
     /// In f32, in the order of choice, rounded once, and an expert's output is not stored before: all of it in one contraction.
     Whole,
+}
+
+/// What each of several ranks has of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Sharded {
+    /// Some heads, some channels of dense networks, and some experts, whole.
+    Experts,
+    /// The same, but of each expert some channels.
+    Channels,
+    /// Some experts alone; all else is computed whole, of a rank's own tokens.
+    ExpertsAlone,
 }
 
 /// How gate and up projection and their activation round.

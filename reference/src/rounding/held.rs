@@ -37,6 +37,7 @@ impl Held {
         let matrices = if weights == WeightCast::MatricesF16 { Storage::F16 } else { vectors };
         let bias = cast(!matches!(gate, GateRound::Stored | GateRound::Product));
         let router = cast(!matches!(gate, GateRound::Stored | GateRound::Bias));
+        let dequantized = if weights == WeightCast::DequantizedBf16 { Storage::Bf16 } else { Storage::Real };
         let (of_products, of_experts) = (autocast.storage(), autocast.of_experts());
         let others = coarser(matrices, of_products);
         Held {
@@ -45,7 +46,7 @@ impl Held {
             embedding: matrices,
             router: coarser(router, of_products),
             bias,
-            quantized: if inputs == Inputs::Stored { others } else { Storage::Real },
+            quantized: if inputs == Inputs::Stored { coarser(others, dequantized) } else { Storage::Real },
             experts: coarser(matrices, of_experts),
             others,
         }

@@ -70,6 +70,18 @@ pub enum MsaPad {
     Dropped,
 }
 
+/// How the channels of an index head rotate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum IndexRotated {
+    /// As is said of those of all heads.
+    AsAll,
+    /// The last channels, not the first.
+    Last,
+    /// Neighbouring channels form a pair.
+    Interleaved,
+}
+
 /// By which weights the index branch norms its queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "snake_case")]

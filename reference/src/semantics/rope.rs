@@ -1,10 +1,14 @@
 //! What rotates, by what angles, and which channels form a pair.
 
+mod parts;
+mod scaling;
+
 use std::fmt;
 use std::str::FromStr;
 
 use strum::{Display, EnumIter, EnumString, VariantNames};
 
+pub use self::scaling::{RopeScaling, Stretch};
 use crate::Storage;
 
 /// Which channels of a head rotate.

@@ -20,7 +20,6 @@
 mod mean;
 mod narrow;
 
-use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Zip, s};
 
 use self::mean::{Values, Weights};
@@ -29,6 +28,7 @@ use crate::Rounding;
 use crate::accumulator::gamma;
 use crate::bound::elementary::{CONFIDENT, EXPONENTIAL};
 use crate::bound::{ErrorBound, together};
+use crate::parallel;
 use crate::rounding::{AttentionRound, Exponential};
 use crate::semantics::ScoreType;
 use crate::storage::Mode;
@@ -67,8 +67,10 @@ impl Attention {
         let mut error = ErrorBound::exact(o.dim());
         error.carried = ErrorBound::carried_through(&[&inputs.qe, &inputs.ke, &ve]);
         let d = self.head_dim;
-        let certain = error.certain.axis_chunks_iter_mut(Axis(1), d).into_par_iter();
-        certain.zip(error.sigma.axis_chunks_iter_mut(Axis(1), d)).enumerate().for_each(|(head, (mut c, mut s))| {
+        let multiplications = o.len() * k.value.nrows();
+        let certain = error.certain.axis_chunks_iter_mut(Axis(1), d);
+        let heads = certain.zip(error.sigma.axis_chunks_iter_mut(Axis(1), d)).enumerate();
+        parallel::for_each(heads, multiplications, |(head, (mut c, mut s))| {
             let group = self.value_head(head);
             for first in (0..o.nrows()).step_by(BLOCK) {
                 let rows = BLOCK.min(o.nrows() - first);
@@ -127,8 +129,10 @@ impl Attention {
         let n = q.value.nrows();
         let own = self.softmax_error(p.ncols());
         let floor = self.accumulator.smallest_normal();
-        let certain = error.certain.axis_chunks_iter_mut(Axis(0), n).into_par_iter();
-        certain.zip(error.sigma.axis_chunks_iter_mut(Axis(0), n)).enumerate().for_each(|(head, (mut c, mut s))| {
+        let multiplications = p.len() * self.head_dim;
+        let certain = error.certain.axis_chunks_iter_mut(Axis(0), n);
+        let heads = certain.zip(error.sigma.axis_chunks_iter_mut(Axis(0), n)).enumerate();
+        parallel::for_each(heads, multiplications, |(head, (mut c, mut s))| {
             for first in (0..n).step_by(BLOCK) {
                 let rows = BLOCK.min(n - first);
                 let (softmax, scores) = self.scored(&inputs, head, first, rows);

@@ -11,7 +11,6 @@ use ndarray::Array2;
 
 use crate::bound::ErrorBound;
 use crate::semantics::{CacheGrid, CacheSteps, ScaleOf};
-use crate::storage::nearest_e5m2;
 use crate::tracked::Tracked;
 use crate::{Real, Storage};
 
@@ -23,18 +22,7 @@ pub fn kept<T: Real>(x: &Tracked<T>, grid: CacheGrid, head_dim: usize) -> Tracke
     let mut y = x.clone();
     let (steps, of) = match grid {
         CacheGrid::Scaled(steps, of) => (steps, of),
-        CacheGrid::E5m2 => {
-            for (at, value) in x.value.indexed_iter() {
-                let (value, off) = (value.wide(), x.error.as_ref().map_or(0.0, |error| error.certain[at]));
-                let [low, middle, high] = [value - off, value, value + off].map(nearest_e5m2);
-                y.value[at] = T::of(middle);
-                if let Some(ErrorBound { certain, sigma, .. }) = &mut y.error {
-                    let apart = (high - middle).max(middle - low);
-                    (certain[at], sigma[at]) = (apart, apart);
-                }
-            }
-            return y;
-        }
+        CacheGrid::E5m2 => return y.performed(Storage::E5m2),
         CacheGrid::Clip(limit) => {
             y.value.mapv_inplace(|x| T::of(x.wide().clamp(-limit.abs(), limit.abs())));
             return y;
