@@ -22,6 +22,7 @@ pub mod judging;
 pub(crate) mod legal;
 pub mod lens;
 pub(crate) mod members;
+mod known;
 mod likelihood;
 pub(crate) mod loaded;
 mod masked;

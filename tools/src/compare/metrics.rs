@@ -109,7 +109,8 @@ pub fn metrics(a: Elements<'_>, b: Elements<'_>) -> Option<Metrics> {
     }
     let starts: Vec<usize> = (0..count).step_by(CHUNK).collect();
     let parts = starts.par_iter().map(|&first| Part::of(a, b, first, CHUNK.min(count - first)));
-    let total = parts.reduce(Part::default, Part::merged);
+    // In their order, for sums of roundings depend on it.
+    let total = parts.collect::<Vec<Part>>().into_iter().fold(Part::default(), Part::merged);
     Some(total.finished(count, a.kind.step().max(b.kind.step())))
 }
 

@@ -1,5 +1,6 @@
 //! How a candidate's values stand to those of its twin.
 
+use reference::Storage;
 use serde::{Deserialize, Serialize};
 
 /// How a site's values stand to the twin's.
@@ -13,10 +14,25 @@ pub struct Agreement {
     pub bits: f64,
     /// How many a right candidate is expected to have that are not.
     pub unequal_expected: f64,
+    /// The share of bits that agree between the twin and its first run in another order; 0 where there is none.
+    #[serde(skip)]
+    pub bits_expected: f64,
 }
 
 /// How many more values than its twin's other orders of sums make a right candidate may have otherwise.
 const RIGHT: f64 = 2.0;
+
+/// By what share more bits have to agree for another precision to count in f32, where the order of sums alone decides last bits: a
+/// twentieth of a bit. A site that a profile rounds to f16 costs ten bits, and counts though a hundred others are shown.
+pub(super) const OF_SUMS: f64 = 1.0 / 512.0;
+
+/// By what share fewer bits may agree than those of runs in other orders do where these are all that values differ by: half a bit.
+/// Libraries add in other orders than are drawn, and have functions of their own. What a coarser type rounds has ten bits fewer, and
+/// what is rounded to f32 at another place has, where sums hide nothing, more values that are others.
+const OF_ORDERS: f64 = 0.5 / 24.0;
+
+/// Values that may be others where next to none are predicted.
+const FEW: f64 = 2.0;
 
 impl Agreement {
     /// How the values of both sites, or calls, stand to theirs.
@@ -27,12 +43,21 @@ impl Agreement {
             equal: self.equal + other.equal,
             bits: (self.bits * one + other.bits * two) / (one + two).max(1.0),
             unequal_expected: self.unequal_expected + other.unequal_expected,
+            bits_expected: (self.bits_expected * one + other.bits_expected * two) / (one + two).max(1.0),
         }
+    }
+
+    /// Whether no more values are not the twin's than are predicted, within three standard deviations of independent ones, and no fewer
+    /// bits agree, of activations that are stored in a type.
+    pub(crate) fn is_as_predicted(&self, activations: Storage) -> bool {
+        let most = self.unequal_expected + 3.0 * self.unequal_expected.sqrt() + FEW;
+        let fewer = if activations == Storage::F32 { OF_ORDERS } else { OF_SUMS };
+        (self.count - self.equal) as f64 <= most && self.bits + fewer >= self.bits_expected
     }
 
     /// Whether as few values are not the twin's as a right candidate may have.
     pub(crate) fn is_right(&self) -> bool {
-        let most = RIGHT * (self.unequal_expected + 2.0 * self.unequal_expected.sqrt() + 2.0);
+        let most = RIGHT * (self.unequal_expected + 2.0 * self.unequal_expected.sqrt() + FEW);
         (self.count - self.equal) as f64 <= most
     }
 }

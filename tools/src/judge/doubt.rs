@@ -12,11 +12,11 @@
 
 use ndarray::Array2;
 use reference::{LayerSite, Site};
-use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 
 use super::floor::MEMBERS;
 use super::loaded::Loaded;
 use super::state::Phase;
+use super::structure::chances;
 use super::substitution::Unshown;
 use super::way;
 
@@ -76,12 +76,10 @@ impl Doubtful {
     }
 
     /// Whether other choices explain that so many tokens are off. The runs made so many of a Poisson variable's, and the candidate is the
-    /// next run: by Jeffreys' prior its number is negative binomial, of N + 1/2 and n/(n + 1).
+    /// next run.
     pub(super) fn explains(&self, off: usize) -> bool {
         let count = self.otherwise.iter().flatten().filter(|is_otherwise| **is_otherwise).count();
-        let runs = MEMBERS as f64;
-        let next = NegativeBinomial::new(count as f64 + 0.5, runs / (runs + 1.0)).expect("both are positive");
-        off == 0 || next.sf(off as u64 - 1) > MISSED
+        chances::next_has(off, count, MEMBERS) > MISSED
     }
 }
 
@@ -125,11 +123,8 @@ impl Doubt {
 
     /// Those of the stream, if a site is computed from it.
     fn of_stream(&self, site: Site, loaded: &Loaded<'_>) -> Option<&Doubtful> {
-        let is_read = |site: &Site| match site {
-            Site::Layer(_, site) => matches!(site, LayerSite::Residual | LayerSite::InputNorm),
-            site => *site == Site::FinalNorm,
-        };
-        self.stream.as_ref().filter(|_| way::to(site, |input| loaded.has(input)).iter().any(is_read))
+        let way = way::to(site, |input| loaded.has(input));
+        self.stream.as_ref().filter(|_| way.into_iter().any(way::reads_stream))
     }
 
     /// Goes on behind a phase that leaves tokens' choices open, beside those that were given up, and of which runs chose otherwise.

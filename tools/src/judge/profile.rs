@@ -13,7 +13,7 @@ use reference::error::ParseError;
 use reference::profiles::{PROFILES, Profile};
 use reference::{RoundingContract, Site, Storage};
 
-use super::agreement::Agreement;
+use super::agreement::{Agreement, OF_SUMS};
 use super::compared::Compared;
 use super::comparison::Comparison;
 use super::lens::Lens;
@@ -36,9 +36,23 @@ pub struct FoundPrecision {
 /// of a bit of f32's 24, for what precisions differ by is in the last of those that are left. Of two as good the first stays.
 pub const MORE: f64 = 0.01;
 
-/// The same of f32, where the order of sums alone decides last bits: a twentieth of a bit. A site that a profile rounds to f16 costs
-/// ten bits, and counts though a hundred others are shown.
-const OF_SUMS: f64 = 1.0 / 512.0;
+/// The share of values that equal the twin's, at every site, from which on no other precision is tried: none could explain more than one
+/// in two hundred of any site's.
+const ALL: f64 = 0.995;
+
+/// Runs in other orders by which is predicted how many values are others.
+const ORDERS: usize = 2;
+
+/// How a candidate stands to a contract's twin.
+#[derive(Debug, Clone, Copy)]
+struct Agreed {
+    /// The share of values that are equal, as a mean over sites.
+    share: f64,
+    /// The share of bits that agree, alike.
+    bits: f64,
+    /// The share of values that are equal at the site where fewest are.
+    least: f64,
+}
 
 /// What is known of a precision before it is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -77,26 +91,41 @@ pub fn find(compared: &Compared<'_>, sought: &Sought<'_>) -> Result<Option<Found
     let named: Vec<&Profile> = known.iter().copied().filter(|profile| of_engine(profile)).collect();
     let mut best: Option<FoundPrecision> = None;
     // Profiles' modes lead to the same contracts.
-    let mut tried: Vec<(RoundingContract, Option<(f64, f64)>)> = Vec::new();
+    let mut tried: Vec<(RoundingContract, Option<Agreed>)> = Vec::new();
     let mut agreement = |contract: RoundingContract| {
-        if let Some((_, agreement)) = tried.iter().find(|(other, _)| *other == contract) {
-            return Ok(*agreement);
+        if let Some((_, agreed)) = tried.iter().find(|(other, _)| *other == contract) {
+            return Ok(*agreed);
         }
-        let agreement = compared.agreement_at(contract, |_| true)?;
-        tried.push((contract, agreement));
-        Ok(agreement)
+        let agreed = means(compared.agreements(contract, 0)?, |_| true);
+        tried.push((contract, agreed));
+        Ok(agreed)
     };
-    for profile in if named.is_empty() { known } else { named } {
-        let contract = RoundingContract { saved, ..profile.contract };
-        // What is saved in more bits than it was computed in tells as much as it did.
-        let is_coarse = saved.unit_roundoff() > activations.unit_roundoff();
+    // Where several begin alike, a later one goes on from what the first has found.
+    let mut begun: Vec<(RoundingContract, RoundingContract)> = Vec::new();
+    let profiles = if named.is_empty() { known } else { named };
+    if let Some(first) = profiles.first().filter(|_| saved == Storage::Real)
+        && compared.is_as_predicted(first.contract)?
+    {
+        return plain(first, first.contract, &mut agreement);
+    }
+    // What is saved in more bits than it was computed in tells as much as it did.
+    let is_coarse = saved.unit_roundoff() > activations.unit_roundoff();
+    for profile in profiles {
+        let own = RoundingContract { saved, ..profile.contract };
+        let contract = begun.iter().find(|(other, _)| *other == own).map_or(own, |(_, found)| *found);
         let (found, more) = if is_coarse {
             (plain(profile, contract, &mut agreement)?, MORE)
         } else {
             let more = if activations == Storage::F32 { OF_SUMS } else { 0.0 };
             (compared.best_mode(profile, contract, more, &mut agreement)?, more)
         };
-        best = better(best, found, more);
+        let Some(found) = found else { continue };
+        begun.push((own, found.contract));
+        let is_all = agreement(found.contract)?.is_some_and(Agreed::is_all);
+        best = better(best, Some(found), more);
+        if is_all {
+            break;
+        }
     }
     Ok(best)
 }
@@ -109,7 +138,7 @@ pub fn plain_f32() -> &'static Profile {
 
 /// A profile in its own mode; `None` where the candidate shows nothing to agree with.
 pub fn in_profile(compared: &Compared<'_>, profile: &'static Profile) -> Result<Option<FoundPrecision>, Failure> {
-    plain(profile, profile.contract, &mut |contract| compared.agreement_at(contract, |_| true))
+    plain(profile, profile.contract, &mut |contract| Ok(means(compared.agreements(contract, 0)?, |_| true)))
 }
 
 /// The first of two, unless so much more bits agree with the second.
@@ -124,10 +153,21 @@ pub fn better(one: Option<FoundPrecision>, other: Option<FoundPrecision>, more: 
 fn plain(
     profile: &'static Profile,
     contract: RoundingContract,
-    agreement: &mut impl FnMut(RoundingContract) -> Result<Option<(f64, f64)>, Failure>,
+    agreement: &mut impl FnMut(RoundingContract) -> Result<Option<Agreed>, Failure>,
 ) -> Result<Option<FoundPrecision>, Failure> {
-    let agreement = agreement(contract)?;
-    Ok(agreement.map(|(share, bits)| FoundPrecision { contract, share, bits, profile: profile.name }))
+    Ok(agreement(contract)?.map(|agreed| agreed.found(contract, profile.name)))
+}
+
+impl Agreed {
+    fn found(self, contract: RoundingContract, profile: &'static str) -> FoundPrecision {
+        let Agreed { share, bits, .. } = self;
+        FoundPrecision { contract, share, bits, profile }
+    }
+
+    /// Whether next to nothing is left to explain at any site.
+    fn is_all(self) -> bool {
+        self.least >= ALL
+    }
 }
 
 impl Compared<'_> {
@@ -137,9 +177,14 @@ impl Compared<'_> {
         profile: &'static Profile,
         contract: RoundingContract,
         more: f64,
-        agreement: &mut impl FnMut(RoundingContract) -> Result<Option<(f64, f64)>, Failure>,
+        agreement: &mut impl FnMut(RoundingContract) -> Result<Option<Agreed>, Failure>,
     ) -> Result<Option<FoundPrecision>, Failure> {
-        let Some(mut best) = plain(profile, contract, agreement)? else { return Ok(None) };
+        let Some(mut agreed) = agreement(contract)? else { return Ok(None) };
+        let mut best = agreed.found(contract, profile.name);
+        // Of what is f32 throughout, ranks' partial sums are sums in another order.
+        let is_of_sums = |contract: &RoundingContract| {
+            contract.ranks > 1 && contract.activations == Storage::F32 && !contract.narrows()
+        };
         loop {
             let before = best.bits;
             for others in profile.modes {
@@ -149,14 +194,11 @@ impl Compared<'_> {
                 for contract in std::iter::once(Ok(usual)).chain(ways) {
                     let contract = contract?;
                     let as_plain = self.config.quantization.is_none() && contract.inputs != best.contract.inputs;
-                    if contract == best.contract || as_plain {
+                    if agreed.is_all() || contract == best.contract || as_plain || is_of_sums(&contract) {
                         continue;
                     }
-                    match agreement(contract)? {
-                        Some((share, bits)) if bits > best.bits + more => {
-                            best = FoundPrecision { contract, share, bits, ..best };
-                        }
-                        _ => {}
+                    if let Some(own) = agreement(contract)?.filter(|own| own.bits > best.bits + more) {
+                        (agreed, best) = (own, own.found(contract, profile.name));
                     }
                 }
             }
@@ -168,7 +210,7 @@ impl Compared<'_> {
 
     /// The share of values that equal the twin's at some sites; `None` where none of these is shown.
     pub fn share_at(&self, contract: RoundingContract, is_of: fn(Site) -> bool) -> Result<Option<f64>, Failure> {
-        let of_sites = self.agreements(contract)?.into_iter().filter(|(at, _)| is_of(at.site));
+        let of_sites = self.agreements(contract, 0)?.into_iter().filter(|(at, _)| is_of(at.site));
         let (count, equal) =
             of_sites.fold((0, 0), |(count, equal), (_, agreement)| (count + agreement.count, equal + agreement.equal));
         Ok((count > 0).then(|| equal as f64 / count as f64))
@@ -181,50 +223,70 @@ impl Compared<'_> {
         contract: RoundingContract,
         is_wanted: impl Fn(Site) -> bool,
     ) -> Result<Option<(f64, f64)>, Failure> {
-        Ok(means(self.agreements(contract)?, is_wanted))
+        Ok(means(self.agreements(contract, 0)?, is_wanted).map(|Agreed { share, bits, .. }| (share, bits)))
     }
 
     /// The share of bits that agree, as a mean over some sites: those in the first layers, or else in the first layer that has any.
     pub fn bits_at(&self, contract: RoundingContract, sites: &BTreeSet<Site>) -> Result<Option<f64>, Failure> {
         let (layers, first) = (self.config.num_hidden_layers, telling_layers(self.config));
-        let layer = |site: &Site| match site {
-            Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1,
-            site => site.layer().unwrap_or(0),
-        };
-        let Some(nearest) = sites.iter().map(layer).min() else { return Ok(None) };
+        let Some(nearest) = sites.iter().map(|site| layer_of(*site, layers)).min() else { return Ok(None) };
         let telling = if nearest < first { 0..first } else { nearest..nearest + 1 };
-        let agreements = self.agreements_in(contract, telling)?;
-        Ok(means(agreements, |site| sites.contains(&site)).map(|(_, bits)| bits))
+        let agreements = self.agreements_in(contract, telling, 0)?;
+        Ok(means(agreements, |site| sites.contains(&site)).map(|agreed| agreed.bits))
+    }
+
+    /// Whether at each of some sites as few values are not the twin's as a right candidate may have.
+    pub fn is_right_at(&self, contract: RoundingContract, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
+        let agreements = self.agreements(contract, ORDERS)?;
+        Ok(agreements.iter().filter(|(at, _)| is_of(at.site)).all(|(_, agreement)| agreement.is_right()))
+    }
+
+    /// Whether at every site no more values are others than sums in other orders make so.
+    fn is_as_predicted(&self, contract: RoundingContract) -> Result<bool, Failure> {
+        let agreements = self.agreements(contract, ORDERS)?;
+        Ok(!agreements.is_empty()
+            && agreements.iter().all(|(_, agreement)| agreement.is_as_predicted(contract.activations)))
     }
 
     /// How values stand to the twin's in the first layers and the first forward pass; where nothing of these layers is shown, in
-    /// all.
-    fn agreements(&self, contract: RoundingContract) -> Result<Vec<(At, Agreement)>, Failure> {
-        let mut agreements = self.agreements_in(contract, 0..telling_layers(self.config))?;
+    /// all. By so many runs in other orders is predicted how many values are others.
+    fn agreements(&self, contract: RoundingContract, orders: usize) -> Result<Vec<(At, Agreement)>, Failure> {
+        let (first, layers) = (telling_layers(self.config), self.config.num_hidden_layers);
+        let is_first = |site: &Site| layer_of(*site, layers) < first;
+        let is_shown = |site: Site| self.candidate.has(At { step: 0, site });
+        let mut agreements = Vec::new();
+        if first < layers && Site::all(self.config).filter(is_first).any(is_shown) {
+            agreements = self.agreements_in(contract, 0..first, orders)?;
+        }
         if agreements.is_empty() {
-            agreements = self.agreements_in(contract, 0..self.config.num_hidden_layers)?;
+            agreements = self.agreements_in(contract, 0..layers, orders)?;
         }
         Ok(agreements)
     }
 
     /// The same in some layers.
-    fn agreements_in(&self, contract: RoundingContract, layers: Range<usize>) -> Result<Vec<(At, Agreement)>, Failure> {
+    fn agreements_in(
+        &self,
+        contract: RoundingContract,
+        layers: Range<usize>,
+        orders: usize,
+    ) -> Result<Vec<(At, Agreement)>, Failure> {
         let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
         let model = comparison.model()?;
-        comparison.verification(&model, &[Lens::Local], layers).agreements()
+        comparison.verification(&model, &[Lens::Local], layers).agreements_beside(orders)
     }
 }
 
-/// The shares of values that equal the twin's and of bits that agree, as means over the sites that are wanted; `None` where there
-/// are none.
-fn means(mut agreements: Vec<(At, Agreement)>, is_wanted: impl Fn(Site) -> bool) -> Option<(f64, f64)> {
+/// How values stand to the twin's at the sites that are wanted; `None` where there are none.
+fn means(mut agreements: Vec<(At, Agreement)>, is_wanted: impl Fn(Site) -> bool) -> Option<Agreed> {
     agreements.retain(|(at, _)| is_wanted(at.site));
     let mean = |of: fn(&Agreement) -> f64| {
         agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
     };
-    let share = mean(|agreement| agreement.equal as f64 / agreement.count.max(1) as f64);
+    let share = |agreement: &Agreement| agreement.equal as f64 / agreement.count.max(1) as f64;
     let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
-    (!agreements.is_empty()).then(|| (share, mean(bits)))
+    let least = agreements.iter().map(|(_, agreement)| share(agreement)).fold(1.0, f64::min);
+    (!agreements.is_empty()).then(|| Agreed { share: mean(share), bits: mean(bits), least })
 }
 
 /// The share of bits below which a site has none in common with the twin: three of 24, an eighth of the values' size. What is wrong
@@ -238,6 +300,14 @@ fn telling_layers(config: &Config) -> usize {
     let sparse = (0..config.num_hidden_layers).find(|layer| config.index_of(*layer).is_some());
     let experts = (0..config.num_hidden_layers).filter(of_experts).take(2).last();
     experts.max(sparse).map_or(config.num_hidden_layers, |last| last + 1)
+}
+
+/// The layer with which a site is run, of so many: what stands before all with the first, what follows with the last.
+fn layer_of(site: Site, layers: usize) -> usize {
+    match site {
+        Site::FinalNorm | Site::LmHead | Site::Logits => layers - 1,
+        site => site.layer().unwrap_or(0),
+    }
 }
 
 /// A contract with a profile's own values in the fields that a point's ways set.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use reference::probe::Probe;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
@@ -70,6 +70,8 @@ fn stack(to: &mut Array2<f64>, rows: &Array2<f64>) {
 struct Watch<'a> {
     substitution: Substitution<'a>,
     wanted: &'a [Site],
+    /// Values that stand at a site, whatever else would, from the pass's first row on.
+    put: Option<(Site, ArrayView2<'a, f64>)>,
     /// The site behind which the run may end; none in a pass that others follow, which need all that it keeps.
     last: Option<Site>,
     values: HashMap<Site, Array2<f64>>,
@@ -80,6 +82,10 @@ struct Watch<'a> {
 impl Probe<f64> for Watch<'_> {
     fn visit(&mut self, site: Site, value: &mut Tracked<f64>) {
         Probe::<f64>::visit(&mut self.substitution, site, value);
+        if let Some((_, put)) = self.put.filter(|(at, _)| *at == site) {
+            let rows = value.value.nrows();
+            value.value.assign(&put.slice(s![..rows, ..]));
+        }
         if self.wanted.contains(&site) {
             self.values.insert(site, value.value.clone());
         }
@@ -112,15 +118,29 @@ impl Verification<'_> {
     /// Runs the layers in f64 with the roundings of `contract`, and keeps the values at `at` in every pass, and those of the
     /// sites that are wanted beside it in passes in which all tokens are shown there.
     pub(crate) fn rerun(&self, contract: RoundingContract, at: Site, wanted: &[Site]) -> Result<Rerun, Failure> {
+        self.rerun_with(contract, at, wanted, None)
+    }
+
+    /// The same, with values put at a site in those passes that keep values beside `at`, as [`Rerun::beside`] has them.
+    pub(crate) fn rerun_with(
+        &self,
+        contract: RoundingContract,
+        at: Site,
+        wanted: &[Site],
+        put: Option<(Site, &Array2<f64>)>,
+    ) -> Result<Rerun, Failure> {
         let mut found = Rerun::default();
-        let mut has_ended = false;
+        let (mut has_ended, mut before) = (false, 0);
         self.each_advance(contract, |loaded, advance| {
             if has_ended {
                 return Ok(());
             }
             let last = (loaded.step() + 1 == self.steps.len()).then_some(at);
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(vec![at]));
-            let mut probe = Watch { substitution, wanted, last, values: HashMap::new(), experts: None, blocks: None };
+            let is_whole = loaded.has(at) && loaded.shown(at)?.is_none();
+            let put = put.filter(|_| is_whole).map(|(site, values)| (site, values.slice(s![before.., ..])));
+            let (values, experts, blocks) = Default::default();
+            let mut probe = Watch { substitution, wanted, put, last, values, experts, blocks };
             let advanced = advance(&mut probe);
             has_ended = probe.has_ended();
             if !has_ended {
@@ -135,6 +155,7 @@ impl Verification<'_> {
             let (storage, shown) = (loaded.stored_in(at, &contract), loaded.shown_in(at, &contract, &candidate));
             found.append(&seen.computed.value.mapv(|x| shown.nearest(storage.nearest(x))), &candidate, tokens);
             if seen.shown.is_none() {
+                before += loaded.tokens();
                 for (site, value) in probe.values {
                     stack(found.beside.entry(site).or_default(), &value);
                 }

@@ -63,7 +63,7 @@ impl SeenChoice {
     pub(crate) fn agreement(&self) -> Agreement {
         let count = self.candidate.nrows();
         let equal = (0..count).filter(|&row| set(&self.candidate, row) == set(&self.chosen, row)).count();
-        Agreement { count, equal, bits: equal as f64 / count.max(1) as f64, unequal_expected: 0.0 }
+        Agreement { count, equal, bits: equal as f64 / count.max(1) as f64, unequal_expected: 0.0, bits_expected: 0.0 }
     }
 
     /// The index of an element in the dumped tensor.

@@ -11,7 +11,7 @@ use reference::Storage;
 use reference::config::Config;
 use serde::{Deserialize, Serialize};
 
-use super::structure::chances::rows_needed;
+use super::structure::chances::{self, rows_needed};
 use super::structure::{AtSite, DOUBTFUL, Group, Shown, Structure, Tested, is_peer};
 
 /// How often a right candidate's run may have any suspicious structure.
@@ -34,6 +34,9 @@ pub struct SiteTests {
     is_doubtful: bool,
     /// The structures that are significant if little else is looked at.
     possible: Vec<Structure>,
+    /// How many values are others because of keys and values that are, if those are told and many: few are enough where it is so
+    /// in every layer.
+    read: Option<Structure>,
     /// What was added up there, if there are any.
     added: Option<AtSite>,
     /// How many of its tokens chose each expert; what is kept of a site does without.
@@ -100,13 +103,17 @@ impl SiteTests {
             |Tested { found, is_large }: &Tested| *is_large && found.gain.is_none() && found.probability <= doubtful;
         let is_possible = |tested: &&Tested| tested.is_large && tested.found.probability <= limit(1);
         let possible: Vec<Structure> = tests.iter().filter(is_possible).map(|tested| tested.found).collect();
+        let is_read =
+            |tested: &&Tested| tested.is_large && tested.found.of == Group::All && tested.found.gain.is_none();
+        let read = tests.iter().find(is_read).map(|tested| tested.found).filter(|_| at.is_read());
         SiteTests {
             way: at.way.clone(),
             count: [tests.len() - columns, columns],
             is_doubtful: tests.iter().any(is_doubtful),
             visits: at.visits(),
-            added: (!possible.is_empty()).then_some(at),
+            added: (!possible.is_empty() || read.is_some()).then_some(at),
             possible,
+            read,
         }
     }
 }
@@ -125,14 +132,31 @@ pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Suspici
     for (site, structure) in structures {
         found.entry(site).or_default().push(structure);
     }
+    for (site, structure) in in_all_layers(tests, limit) {
+        let of_site = found.entry(site).or_default();
+        of_site.retain(|found| found.of != structure.of || found.gain.is_some());
+        of_site.push(structure);
+    }
     let suspicion = |(site, mut structures): (Site, Vec<Structure>)| {
         let added = tests[&site].added.as_ref();
         added.expect("what is significant is possible").narrow(&mut structures, limit);
-        let strays = |other: Site| tests[&other].is_doubtful;
+        let strays = |other: Site| tests[&other].is_doubtful || tests[&other].read.is_some();
         let is_everywhere = peers(tests, site).next().is_some() && strays(site) && peers(tests, site).all(strays);
         (site, Suspicion { structures, is_everywhere })
     };
     found.into_iter().map(suspicion).collect()
+}
+
+/// Where values are others in every layer because of keys and values that tokens read of one another: each layer may have them by
+/// itself, all together may not (Fisher).
+fn in_all_layers(tests: &BTreeMap<Site, SiteTests>, limit: f64) -> Vec<(Site, Structure)> {
+    let together = |(site, own): (&Site, &SiteTests)| {
+        let others: Option<Vec<Structure>> = peers(tests, *site).map(|other| tests[&other].read).collect();
+        let (own, others) = own.read.zip(others.filter(|others| !others.is_empty()))?;
+        let all = others.iter().chain([&own]).map(|found| found.probability);
+        Some((*site, Structure { probability: chances::together(all), ..own }))
+    };
+    tests.iter().filter_map(together).filter(|(_, found)| found.probability <= limit).collect()
 }
 
 /// The same place in other layers, behind the same operators.

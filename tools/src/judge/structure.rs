@@ -15,7 +15,8 @@
 //! significant must also be large: three times what any of the runs has, and a gain a quarter of the unit roundoff, which
 //! carries one value in eight to one in four to a neighbour: these are 2·u apart at a power of two. Behind an attention whose
 //! roundings are not all known, only gains are looked at, and only those that rows have in common, by Student's t: what is not
-//! known has no direction, but goes further than the runs do.
+//! known has no direction, but goes further than the runs do. Behind one whose keys or values are not shown tokens do not err
+//! independently, but these do: how many of them are others tells how many values may be.
 
 pub(crate) mod chances;
 mod tally;
@@ -29,17 +30,13 @@ use reference::site::{self, VisionSite};
 use reference::{Site, Storage};
 use serde::{Deserialize, Serialize};
 
-use self::chances::{at_least, common, furthest, together};
+use self::chances::{LARGE, at_least, common, furthest, together};
 use self::tally::{Part, Tally};
 use crate::kept::as_text;
 
 /// How improbable a structure is that is taken for one where others are explained by it: at a place that would vouch for its
 /// peers in other layers, and in rows beside those of an expert.
 pub(super) const DOUBTFUL: f64 = 1e-3;
-
-/// How many times what any run in another order has is large: sums whose errors are three times those that are drawn carry
-/// three times as many values to a neighbour.
-const LARGE: f64 = 3.0;
 
 /// Values of a site of which a structure is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,6 +84,8 @@ pub struct Shown<'a> {
     /// Whether all roundings on the way from the candidate's own values are performed. Those of an attention that keeps its
     /// probabilities to itself depend on where it cuts the keys.
     pub is_known: bool,
+    /// How many keys and values are others in each of these runs, where nothing else keeps tokens from erring independently.
+    pub read: Option<Vec<usize>>,
     /// Sites on the way here that the candidate does not show.
     pub way: &'a [Site],
     /// Tokens that the candidate shows.
@@ -101,6 +100,7 @@ pub(super) struct AtSite {
     #[serde(with = "as_text")]
     storage: Storage,
     is_known: bool,
+    read: Option<Vec<usize>>,
     /// Whether what differs in a column differs there in each row by itself.
     by_columns: bool,
     pub(super) way: Vec<Site>,
@@ -125,6 +125,7 @@ impl AtSite {
         AtSite {
             storage: shown.storage,
             is_known: shown.is_known,
+            read: shown.read.as_ref().map(|read| vec![0; read.len()]),
             by_columns: !is_of_keys(shown.site) || shown.way.is_empty(),
             way: shown.way.to_vec(),
             runs: vec![Tally::default(); 1 + shown.replays.len()],
@@ -135,7 +136,11 @@ impl AtSite {
 
     /// Adds the tokens of a pass, whose matrix rows are `each` a token, in heads of so many columns.
     pub(super) fn add(&mut self, shown: &Shown<'_>, each: usize, head: usize) {
-        let Shown { own, candidate, replays, tokens, experts, .. } = shown;
+        let Shown { own, candidate, replays, tokens, experts, read, .. } = shown;
+        self.read = self.read.take().zip(read.as_ref()).map(|(mut all, read)| {
+            all.iter_mut().zip(read).for_each(|(sum, count)| *sum += count);
+            all
+        });
         let is_new = |token: &usize| self.added.insert(content([*own, *candidate], replays, *token, each));
         let new: Vec<usize> = (0..*tokens).filter(is_new).collect();
         let rows: Vec<usize> = new.iter().flat_map(|token| token * each..(token + 1) * each).collect();
@@ -148,6 +153,11 @@ impl AtSite {
         }
         let chose = |token| experts.map(|experts| experts.row(token).iter().copied().collect()).unwrap_or_default();
         self.experts.extend(new.into_iter().map(chose));
+    }
+
+    /// Whether tokens err together where keys and values are others, and how many of these are is told.
+    pub(super) fn is_read(&self) -> bool {
+        self.read.is_some()
     }
 
     /// How many of the rows chose each expert.
@@ -166,7 +176,8 @@ impl AtSite {
         let groups = std::iter::once(Group::All).chain(experts).chain(heads);
         let of_groups = groups.flat_map(|group| self.of_rows(group, |_| true));
         let columns = (0..self.runs[0].columns.len()).filter(|_| self.by_columns).map(|column| self.of_column(column));
-        let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some();
+        let is_of_read = |found: &Structure| self.read.is_some() && found.of == Group::All;
+        let known = |(found, _): &(Structure, bool)| self.is_known || found.gain.is_some() || is_of_read(found);
         let tested = of_groups.chain(columns).filter(known);
         tested.map(|(found, is_large)| Tested { found, is_large }).collect()
     }
@@ -195,14 +206,16 @@ impl AtSite {
             rows.map(|row| self.runs.iter().map(|run| part(&run.rows[row], group)).collect()).collect();
         let totals: Vec<Part> = (0..self.runs.len()).map(|run| Part::sum(rows.iter().map(|row| &row[run]))).collect();
         let [unequal, larger, smaller] = self.chances(&rows).map(|of| together(of.into_iter()));
-        let unequal_most = totals[1..].iter().map(|total| total.unequal).max().unwrap_or(0);
+        let others: Vec<usize> = totals[1..].iter().map(|total| total.unequal).collect();
+        let unequal_most = others.iter().copied().max().unwrap_or(0);
+        let read = self.read.as_ref().map(|read| chances::read(totals[0].unequal, &others, read));
         let share = Structure {
             of: group,
             count: totals[0].count,
             unequal: totals[0].unequal,
             unequal_most,
             gain: None,
-            probability: unequal,
+            probability: read.unwrap_or(unequal),
         };
         let gain = totals[0].gain();
         let strayed = totals[1..].iter().map(|total| total.gain().abs()).fold(0.0, f64::max);

@@ -40,8 +40,6 @@ pub(crate) struct SeenChoice {
     pub(crate) candidate: Array2<usize>,
     /// The tokens that the candidate shows, if not all.
     pub(crate) shown: Option<Arc<[usize]>>,
-    /// Sites on the way from the last one that the candidate shows.
-    pub(crate) way: Vec<Site>,
 }
 
 /// A choice that the candidate does not show.
@@ -67,6 +65,8 @@ pub(crate) struct Substitution<'a> {
     pub(super) unshown: Vec<Unshown>,
     /// Whether all choices that the candidate does not show are kept.
     pub(super) records: bool,
+    /// Keys and values that the candidate does not show, as operators store them; if they are kept.
+    pub(super) read: Option<Vec<(Site, Array2<f64>)>>,
     pub(crate) missing: Vec<Site>,
     /// Sites that the candidate shows in another size.
     pub(crate) others: Vec<Site>,
@@ -85,7 +85,7 @@ impl<'a> Substitution<'a> {
     ) -> Self {
         let (seen, choices, unshown, missing, others, segment) = Default::default();
         let unknown = Unknown::new(loaded.absent);
-        let (failure, records) = (None, false);
+        let (failure, records, read) = (None, false, None);
         Substitution {
             lens,
             loaded,
@@ -95,6 +95,7 @@ impl<'a> Substitution<'a> {
             choices,
             unshown,
             records,
+            read,
             missing,
             others,
             failure,
@@ -118,6 +119,9 @@ impl<'a> Substitution<'a> {
         let has = self.loaded.has(site);
         let unknown = self.unknown.meet(site, has);
         if !has {
+            if let Some(read) = self.read.as_mut().filter(|_| way::is_read_by_others(site)) {
+                read.push((site, value.value.clone()));
+            }
             self.pass_over(site);
             return Ok(());
         }
@@ -184,8 +188,8 @@ impl<'a> Substitution<'a> {
                 Some(rows) => (scores.select(rows), chosen.select(Axis(0), rows)),
             };
             let tokens = shown.as_ref().map_or(self.loaded.extent.tokens, |shown| shown.len());
-            let (candidate, shown, way) = (candidate.clone(), shown.clone(), self.segment.clone());
-            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown, way });
+            let (candidate, shown) = (candidate.clone(), shown.clone());
+            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown });
         }
         match rows {
             _ if !usable => {}
@@ -200,10 +204,10 @@ impl<'a> Substitution<'a> {
 }
 
 /// What a candidate's values of a type were before they were saved, as a run takes them. Where all neighbours in that type are values of
-/// the one that they were saved in, too, as those of bf16 are of f16 but for the smallest, nothing was lost.
+/// the one that they were saved in, too, as those of bf16 are of f16 but for the smallest, or this is the same, nothing was lost.
 pub(super) fn before_saved(values: &Array2<f64>, (stored, saved): (Storage, Rounding), bounds: bool) -> Tracked<f64> {
     let own = match saved.storage {
-        Storage::Real => Tracked::exact(values.clone()),
+        storage if storage == Storage::Real || storage == stored => Tracked::exact(values.clone()),
         storage => {
             let mut own = Tracked::before_saved(values.clone(), storage, saved.mode);
             // Below a power of two numbers lie twice as dense.

@@ -6,15 +6,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ndarray::{Array2, Zip};
+use ndarray::Array2;
 use reference::models::decoder::Decoder;
-use reference::rounding::{AttentionRound, ExpertSum, NormInput};
 use reference::run::Run;
-use reference::site::{VisionLayerSite, VisionSite};
 use reference::{LayerSite, Real, RoundingContract, Site, Storage};
 
 use super::agreement::Agreement;
 use super::exchanged::Exchanged;
+use super::known::{Known, KnownStream, left_by};
 use super::lens::Lens;
 use super::loaded::Loaded;
 use super::significance::{SiteTests, Structures};
@@ -34,8 +33,10 @@ pub(crate) struct Twin<'m> {
     main: State,
     replays: Vec<State>,
     structures: Structures,
-    /// Whether all roundings since the last residual stream that the candidate shows are performed.
-    is_known: bool,
+    /// What is known since the last residual stream that the candidate shows.
+    stream: KnownStream,
+    /// The same of what goes into it from the tower.
+    features: KnownStream,
 }
 
 impl<'m> Twin<'m> {
@@ -44,7 +45,15 @@ impl<'m> Twin<'m> {
         let is_narrow = matches!(contract.shown(), Storage::F16 | Storage::Bf16);
         let replays = if is_narrow { REPLAYS } else { REPLAYS_OF_WIDE };
         let replays = (0..replays).map(|_| State::new(model)).collect();
-        Twin { model, contract, main: State::new(model), replays, structures: Structures::default(), is_known: true }
+        Twin {
+            model,
+            contract,
+            main: State::new(model),
+            replays,
+            structures: Structures::default(),
+            stream: KnownStream::SHOWN,
+            features: KnownStream::SHOWN,
+        }
     }
 
     /// One that predicts how many values are others by so few runs in other orders, and nothing by none, and says how choices stand, too:
@@ -55,7 +64,7 @@ impl<'m> Twin<'m> {
 
     /// Goes on from a candidate's residual stream.
     pub(crate) fn jump(&mut self, stream: &Array2<f64>) {
-        self.is_known = true;
+        self.stream = KnownStream::SHOWN;
         self.main.jump(stream, &self.contract, true);
         for (replay, seed) in self.replays.iter_mut().zip(1..) {
             replay.jump(stream, &self.contract.reordered(seed), true);
@@ -64,38 +73,44 @@ impl<'m> Twin<'m> {
 
     /// Runs one phase of a forward pass: every site that the candidate shows, and how its values stand.
     pub(crate) fn advance(&mut self, phase: Phase, pass: Pass<'_>, loaded: &Loaded<'_>) -> Result<Stands, Failure> {
+        if matches!(phase, Phase::Patches(_)) {
+            self.stream = KnownStream::SHOWN;
+        }
         if phase == Phase::Start {
-            self.is_known = true;
+            self.stream = std::mem::replace(&mut self.features, KnownStream::SHOWN);
             std::iter::once(&mut self.main).chain(&mut self.replays).for_each(|state| state.truncate(pass.kept()));
         }
-        let mut own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
-        let is_told = self.is_known && loaded.is_whole();
-        let choosing = |(own, is_known)| Choosing { own, others: Vec::new(), is_known: is_known && is_told };
-        let mut choices: Vec<Choosing> = own.choices.drain(..).map(choosing).collect();
-        for stored in &mut own.values {
-            stored.is_known &= self.is_known;
-            self.is_known = is_stream(stored.site) || (self.is_known && stored.leaves_known);
-        }
-        self.is_known &= own.is_known;
-        let Went { values: own, experts, .. } = own;
+        let known = |site| Known::of(site, &self.contract, loaded, self.stream);
+        let left = left_by(phase).filter(|stream| !loaded.has(*stream)).map(known);
+        let own = went(self.model, &mut self.main, self.contract, (phase, pass, loaded))?;
+        let choosing = |own: SeenChoice| {
+            let is_known = known(own.site).is_performed && loaded.is_whole();
+            Choosing { own, others: Vec::new(), is_known }
+        };
+        let mut choices: Vec<Choosing> = own.choices.into_iter().map(choosing).collect();
+        let Went { values: own, experts, read, .. } = own;
+        let mut others = vec![BTreeMap::new(); self.replays.len()];
         let mut replays = vec![Replays::default(); own.len()];
-        for (replay, seed) in self.replays.iter_mut().zip(1..) {
+        for ((replay, others), seed) in self.replays.iter_mut().zip(&mut others).zip(1..) {
             let other = went(self.model, replay, self.contract.reordered(seed), (phase, pass, loaded))?;
-            choices.iter_mut().zip(other.choices).for_each(|(choice, (other, _))| choice.others.push(other));
+            choices.iter_mut().zip(other.choices).for_each(|(choice, other)| choice.others.push(other));
             for ((replays, own), other) in replays.iter_mut().zip(&own).zip(other.values) {
                 let candidate = loaded.value(own.site)?;
                 let keeps = Structures::are_looked_at(loaded.shown_in(own.site, &self.contract, &candidate));
                 replays.add(&own.value, &other.value, keeps);
             }
+            let count = |(own, other): (&Read, &Read)| (own.0, unequal(&own.1, &other.1));
+            others.extend(read.iter().zip(&other.read).map(count));
         }
         let mut agreements = HashMap::new();
         if self.replays.is_empty() {
             agreements.extend(choices.iter().map(|choice| (choice.own.site, choice.own.agreement())));
         }
-        let known = choices.iter().filter(|choice| choice.is_known && !choice.others.is_empty());
-        let exchanged = known.filter_map(|choice| Some((choice.own.site, Exchanged::of(&choice.own, &choice.others)?)));
+        let told = choices.iter().filter(|choice| choice.is_known && !choice.others.is_empty());
+        let exchanged = told.filter_map(|choice| Some((choice.own.site, Exchanged::of(&choice.own, &choice.others)?)));
         let exchanged = exchanged.collect();
-        for (Stored { site, value: own, is_known, way, .. }, replays) in own.iter().zip(replays) {
+        for (Stored { site, value: own, way }, replays) in own.iter().zip(replays) {
+            let known = known(*site);
             let candidate = loaded.value(*site)?;
             agreements.insert(*site, agreement(own, &candidate, &replays));
             let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
@@ -106,7 +121,11 @@ impl<'m> Twin<'m> {
                 candidate: &candidate,
                 replays: replays.values,
                 storage: loaded.shown_in(*site, &self.contract, &candidate),
-                is_known: *is_known,
+                is_known: known.is_alone(),
+                read: known.read.filter(|read| !read.is_empty()).and_then(|read| {
+                    let of_run = |run: &BTreeMap<Site, usize>| read.iter().map(|site| run.get(site)).sum();
+                    others.iter().map(of_run).collect()
+                }),
                 way,
                 tokens,
                 experts: experts.as_ref().filter(is_after).map(|(_, chosen)| chosen),
@@ -114,6 +133,10 @@ impl<'m> Twin<'m> {
             if loaded.is_whole() {
                 self.structures.add(self.model.config(), &shown);
             }
+        }
+        self.stream = left.map_or(KnownStream::SHOWN, |left| left.stream());
+        if matches!(phase, Phase::Features(_)) {
+            self.features = self.features.and(self.stream);
         }
         Ok(Stands { agreements, exchanged })
     }
@@ -146,6 +169,8 @@ struct Replays {
     count: usize,
     /// How many values of all of them are not the twin's.
     unequal: usize,
+    /// The share of bits that agree with the twin's, of the first of them.
+    bits: f64,
     /// Their values, which an f32 holds, where these are looked at.
     values: Vec<Array2<f32>>,
 }
@@ -153,22 +178,33 @@ struct Replays {
 impl Replays {
     /// Adds what a run has where the twin has `own`.
     fn add(&mut self, own: &Array2<f64>, other: &Array2<f64>, keeps: bool) {
+        if self.count == 0 {
+            self.bits = agreeing(own, other);
+        }
         self.count += 1;
-        self.unequal += own.iter().zip(other).filter(|(a, b)| a != b).count();
+        self.unequal += unequal(own, other);
         self.values.extend(keeps.then(|| other.mapv(f32::of)));
     }
 }
 
+/// How many values are others.
+fn unequal(own: &Array2<f64>, other: &Array2<f64>) -> usize {
+    own.iter().zip(other).filter(|(a, b)| a != b).count()
+}
+
 /// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
 fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
-    let (mut equal, mut bits) = (0, 0.0);
-    let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
-    Zip::from(own).and(candidate).for_each(|a, b| {
-        equal += usize::from(a == b);
-        bits += if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
-    });
+    let equal = own.iter().zip(candidate).filter(|(a, b)| a == b).count();
     let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
-    Agreement { count: own.len(), equal, bits: bits / own.len() as f64, unequal_expected }
+    let (bits, bits_expected) = (agreeing(own, candidate), others.bits);
+    Agreement { count: own.len(), equal, bits, unequal_expected, bits_expected }
+}
+
+/// The share of bits that agree, on average, relative to what is usual of the first.
+fn agreeing(own: &Array2<f64>, other: &Array2<f64>) -> f64 {
+    let size = (own.iter().map(|x| x * x).sum::<f64>() / own.len() as f64).sqrt();
+    let bits = |(a, b): (&f64, &f64)| if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
+    own.iter().zip(other).map(bits).sum::<f64>() / own.len() as f64
 }
 
 /// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.
@@ -176,28 +212,27 @@ fn agreeing_bits(apart: f64) -> f64 {
     if apart.is_finite() { (-apart.log2() / 24.0).clamp(0.0, 1.0) } else { 0.0 }
 }
 
+/// A site that the candidate does not show, and what a run stores there.
+type Read = (Site, Array2<f64>);
+
 /// A run's value at a site that the candidate shows.
 struct Stored {
     site: Site,
     /// As it is stored.
     value: Array2<f64>,
-    /// Whether all roundings on the way there are performed.
-    is_known: bool,
-    /// Whether those are that go into the residual stream on that way.
-    leaves_known: bool,
-    /// Sites on that way that the candidate does not show.
+    /// Operators that are judged with it.
     way: Vec<Site>,
 }
 
 /// What a run went through.
 struct Went {
     values: Vec<Stored>,
-    /// What it would choose itself where the candidate shows its choice, and whether all roundings on the way are performed.
-    choices: Vec<(SeenChoice, bool)>,
+    /// What it would choose itself where the candidate shows its choice.
+    choices: Vec<SeenChoice>,
     /// The experts of each token, with the site that chose them.
     experts: Option<(Site, Array2<usize>)>,
-    /// Whether all roundings after the last of the values are performed.
-    is_known: bool,
+    /// Keys and values that the candidate does not show.
+    read: Vec<Read>,
 }
 
 /// What a run under a contract computes.
@@ -208,7 +243,7 @@ fn went(
     (phase, pass, loaded): (Phase, Pass<'_>, &Loaded<'_>),
 ) -> Result<Went, Failure> {
     let mut probe = Substitution::new(Lens::Local, loaded, &contract, None);
-    probe.records = true;
+    (probe.records, probe.read) = (true, Some(Vec::new()));
     state.advance(model, phase, pass, &mut Run::new(contract, &mut probe).sharing(loaded.products()))?;
     if let Some(failure) = probe.failure {
         return Err(failure);
@@ -220,84 +255,12 @@ fn went(
     });
     let chosen = shown.into_iter().chain(unshown);
     let experts = chosen.into_iter().find(|(site, _)| matches!(site, Site::Layer(_, LayerSite::GateExperts)));
-    // What values were before they were saved nobody knows.
-    let is_shown = contract.saved == Storage::Real;
-    let are_known = |sites: &[Site]| is_shown && sites.iter().all(|site| rounds_as_known(*site, &contract));
-    let is_known = are_known(&probe.segment);
-    let told = |choice: SeenChoice| {
-        let is_known = are_known(&choice.way);
-        (choice, is_known)
-    };
-    let choices = probe.choices.into_iter().map(told).collect();
     let stored = probe.seen.into_iter().map(|Seen { site, computed, segment, .. }| {
-        let is_told = !segment.iter().copied().any(is_context) || tells_attention(site);
-        // A key or a value that is another moves all tokens behind it, and tokens are told apart as if each were by itself.
-        let is_told = is_told && (is_key(site) || !segment.iter().copied().any(is_read_by_others));
-        let is_known = is_told && are_known(&[site]) && are_known(&segment);
-        let into_stream = segment.iter().rposition(|site| is_stream(*site)).unwrap_or(0);
-        let leaves_known = is_told && are_known(&segment[..into_stream]);
         let shown = loaded.shown_in(site, &contract, &*loaded.value(site)?);
         let storage = loaded.stored_in(site, &contract);
         let value = computed.value.mapv_into(|x| shown.nearest(storage.nearest(x)));
-        Ok(Stored { site, value, is_known, leaves_known, way: segment })
+        Ok(Stored { site, value, way: segment })
     });
-    Ok(Went { values: stored.collect::<Result<_, Failure>>()?, choices, experts, is_known })
-}
-
-/// Whether values are the residual stream's, between layers or within one.
-fn is_stream(site: Site) -> bool {
-    site.is_stream() || matches!(site, Site::Layer(_, LayerSite::Residual))
-}
-
-fn is_context(site: Site) -> bool {
-    matches!(site, Site::Layer(_, LayerSite::Context) | Site::Vision(_, VisionSite::Layer(_, VisionLayerSite::Context)))
-}
-
-/// Whether values are projections that tokens read of one another.
-fn is_read_by_others(site: Site) -> bool {
-    use VisionLayerSite as Tower;
-    match site {
-        Site::Layer(_, site) => matches!(site, LayerSite::KProj | LayerSite::VProj),
-        Site::Vision(_, VisionSite::Layer(_, site)) => matches!(site, Tower::KProj | Tower::VProj),
-        _ => false,
-    }
-}
-
-/// Whether values are keys, before anyone reads them.
-fn is_key(site: Site) -> bool {
-    use VisionLayerSite as Tower;
-    match site {
-        Site::Layer(_, site) => matches!(site, LayerSite::KNorm | LayerSite::KRope),
-        Site::Vision(_, VisionSite::Layer(_, site)) => site == Tower::KRope,
-        _ => false,
-    }
-}
-
-/// Whether values tell how the attention before them rounds: its output, or the residual stream. Behind the next norm little
-/// is left of what one attention has otherwise than another, and the precision that was found may not be its own.
-fn tells_attention(site: Site) -> bool {
-    let is_output = |site: &LayerSite| matches!(site, LayerSite::Context | LayerSite::OProj | LayerSite::Attention);
-    match site {
-        Site::Layer(_, own) => is_stream(site) || is_output(&own),
-        _ => true,
-    }
-}
-
-/// Whether what an operator rounds inside is performed: attention that does not store its probabilities cuts keys into tiles of
-/// unknown sizes, experts may be added in any order, and so may the parts of more than two ranks, and a sum that norms read before
-/// it is rounded is not what is shown of it.
-fn rounds_as_known(site: Site, contract: &RoundingContract) -> bool {
-    match site {
-        site if is_context(site) => {
-            matches!(contract.attention, AttentionRound::Eager | AttentionRound::Operands)
-        }
-        Site::Layer(_, LayerSite::OProj | LayerSite::DenseDown | LayerSite::SharedDown | LayerSite::Mlp) => {
-            contract.ranks <= 2
-        }
-        Site::Layer(_, LayerSite::Experts) => contract.ranks <= 2 && contract.experts != ExpertSum::EachUnordered,
-        Site::FinalNorm | Site::Layer(_, LayerSite::InputNorm | LayerSite::PostAttentionNorm | LayerSite::Output) => {
-            contract.norm_input == NormInput::Stored
-        }
-        _ => true,
-    }
+    let read = probe.read.unwrap_or_default();
+    Ok(Went { values: stored.collect::<Result<_, Failure>>()?, choices: probe.choices, experts, read })
 }

@@ -151,3 +151,21 @@ fn of_tower(site: VisionSite) -> Vec<VisionSite> {
     let tables = tables.into_iter().filter(|_| matches!(at, At::QRope | At::KRope));
     inputs.iter().map(|input| Layer(layer, *input)).chain(tables).collect()
 }
+
+/// Whether an operator reads the residual stream as it comes into its phase, or what the tower puts into it.
+pub(super) fn reads_stream(site: Site) -> bool {
+    match site {
+        Site::Layer(_, site) => matches!(site, LayerSite::InputNorm | LayerSite::Residual),
+        Site::Vision(_, Layer(_, site)) => matches!(site, At::Norm1 | At::Residual),
+        site => matches!(site, Site::FinalNorm | Site::InputsEmbeds | Site::Vision(_, VisionSite::Linear1)),
+    }
+}
+
+/// Whether values are projections that tokens read of one another.
+pub(super) fn is_read_by_others(site: Site) -> bool {
+    match site {
+        Site::Layer(_, site) => matches!(site, LayerSite::KProj | LayerSite::VProj),
+        Site::Vision(_, Layer(_, site)) => matches!(site, At::KProj | At::VProj),
+        _ => false,
+    }
+}

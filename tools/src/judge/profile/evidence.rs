@@ -25,7 +25,7 @@ impl Compared<'_> {
             return Ok(true);
         }
         let bits = |contract: RoundingContract| -> Result<BTreeMap<At, f64>, Failure> {
-            Ok(self.agreements(contract)?.into_iter().map(|(at, agreement)| (at, agreement.bits)).collect())
+            Ok(self.agreements(contract, 0)?.into_iter().map(|(at, agreement)| (at, agreement.bits)).collect())
         };
         let (of_found, of_plain) = (bits(found)?, bits(plain)?);
         Ok(of_found.iter().any(|(at, bits)| of_plain.get(at).is_some_and(|plain| *bits >= plain + BIT)))

@@ -1,9 +1,14 @@
 //! How probable it is that a right candidate is as far from its twin as it is.
 
+use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 use statrs::function::beta::beta_reg;
 use statrs::function::gamma::gamma_ur;
 
 use super::tally::Part;
+
+/// How many times what any run in another order has is large: sums whose errors are three times those that are drawn carry
+/// three times as many values to a neighbour.
+pub(super) const LARGE: f64 = 3.0;
 
 /// Runs in other orders by which structure is told from chance: nine tokens of an expert are enough then.
 pub(crate) const REPLAYS: u64 = 11;
@@ -23,7 +28,7 @@ pub(super) fn furthest(rows: &[Vec<Part>], far: impl Fn(&Part, &[&Part]) -> f64)
 }
 
 /// Of independent probabilities, that they are together as small (Fisher).
-pub(super) fn together(chances: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn together(chances: impl Iterator<Item = f64>) -> f64 {
     let (count, sum) = chances.fold((0_u32, 0.0), |(count, sum), chance| (count + 1, sum - chance.ln()));
     if sum > 0.0 { gamma_ur(f64::from(count), sum) } else { 1.0 }
 }
@@ -56,6 +61,24 @@ fn directed(figures: &[f64]) -> f64 {
 /// P(at least so many of n), each with probability p.
 pub(super) fn at_least(times: usize, n: usize, p: f64) -> f64 {
     if times == 0 { 1.0 } else { beta_reg(times as f64, (n - times + 1) as f64, p) }
+}
+
+/// The probability of at least so many of what runs that are like the next one had so many of. The number is Poisson's: by
+/// Jeffreys' prior on its mean the next one is negative binomial, of N + 1/2 and n/(n + 1).
+pub(crate) fn next_has(times: usize, seen: usize, runs: usize) -> f64 {
+    let runs = runs as f64;
+    let next = NegativeBinomial::new(seen as f64 + 0.5, runs / (runs + 1.0)).expect("both are positive");
+    if times == 0 { 1.0 } else { next.sf(times as u64 - 1) }
+}
+
+/// The probability that a run has so many values that are not the twin's because of keys and values that are others, which
+/// tokens read of one another: by how many of the former each run in another order has, and how many of the latter. One key
+/// is not taken to move more than three times the values that each does in any run.
+pub(super) fn read(unequal: usize, runs: &[usize], others: &[usize]) -> f64 {
+    let each = runs.iter().zip(others).map(|(unequal, others)| (*unequal).max(1) as f64 / (*others).max(1) as f64);
+    let most = LARGE * each.fold(0.0, f64::max);
+    let least = (1..=unequal).take_while(|keys| *keys as f64 * most <= unequal as f64).count();
+    next_has(least, others.iter().sum(), others.len())
 }
 
 /// How many rows reach a probability of false suspicion where a gain makes each the furthest of all.
