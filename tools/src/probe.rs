@@ -40,7 +40,7 @@ const SIZES: [usize; 2] = [8, 1 << 16];
 /// An error is what the function gives, values of another shape than the kind's, a size that it cannot have, or a storage of 8
 /// bits. What cannot be told is no error, but said in the finding.
 pub fn probe(function: &mut Function<'_>, question: &Question) -> Result<Found, Failure> {
-    if question.storage == Storage::E4m3 {
+    if matches!(question.storage, Storage::E4m3 | Storage::E5m2) {
         let help = "give f64, f32, bf16 or f16; quantize within the function";
         return Err(Failure::new("probe: values of 8 bits have no room for terms that vanish").help(help));
     }

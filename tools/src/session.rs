@@ -7,6 +7,7 @@
 //! opened.
 
 mod alone;
+mod aside;
 pub mod asked;
 pub mod backend;
 mod beams;
@@ -51,9 +52,11 @@ pub mod rows;
 pub mod run;
 pub mod shard;
 pub mod speculating;
+mod stepped;
 mod tokens;
 mod told;
 pub mod units;
+mod unnamed;
 mod untold;
 pub mod verify;
 mod window;

@@ -252,6 +252,7 @@ pub(super) fn bits_of(storage: Storage) -> i32 {
         Storage::Tf32 | Storage::F16 => 11,
         Storage::Bf16 => 8,
         Storage::E4m3 => 4,
+        Storage::E5m2 => 3,
     }
 }
 

@@ -315,7 +315,9 @@ impl Shown {
             let known = said.get(from..).unwrap_or_default();
             known.iter().zip(list).all(|(said, shown)| Some(*said) == *shown)
         };
-        let goes_on = said.len() > last.end && is_at(last.end, list);
+        // What read other tokens than were said kept none of these, and nothing goes on behind them.
+        let before = &self.calls[call - 1][0];
+        let goes_on = said.len() > last.end && is_at(last.end, list) && is_at(last.start, before);
         // Of a prompt that nobody says, a call of one row from within may be one that counts wrongly.
         let has_drafts = || self.calls[1..].iter().any(|call| call[0].len() > 1);
         let is_decoded = last.start > 0 || !said.is_empty() || has_drafts();

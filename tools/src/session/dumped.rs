@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::ranks::{counted, merged};
-use fixtures::names::map::{NameMap, Rule};
+use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
 use reference::media::Media;
 use reference::ranks::Ranks;
@@ -15,7 +15,7 @@ use reference::{LayerSite, Semantics, Site};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
-use crate::report::figures;
+use crate::session::aside;
 use crate::session::beams::Beams;
 use crate::session::compared::compared;
 use crate::session::embedded;
@@ -24,8 +24,9 @@ use crate::session::normed;
 use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
-use crate::session::rows::{RequestRows, requests};
+use crate::session::rows::{RequestRows, prompts_known, requests};
 use crate::session::told::{are_unknown, told, told_of_numbers};
+use crate::session::unnamed::{naming, no_site, of_one_rank, require_known};
 
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
 const LIKE: f64 = 0.6;
@@ -56,6 +57,8 @@ pub struct Dumped {
     pub request: (usize, usize),
     /// The prompt, and what was decoded after it.
     pub prompt: Prompt,
+    /// Calls before it that are of other tokens, and are left out.
+    pub aside: usize,
     /// Tokens at its end that are known by their embeddings alone.
     pub embedded: usize,
     /// Tokens at its end that are known as the likeliest by the logits before each.
@@ -156,7 +159,10 @@ impl Dumped {
         for other in others {
             if let Ok(found) = &found {
                 let apart = found[0].values.apart(&other);
-                if seen.as_ref() == Some(&apart) || found[0].agrees_at(&apart, model)?.is_none_or(|bits| bits >= LIKE) {
+                // What cannot be read under these names agrees with nothing.
+                let agrees =
+                    || found[0].agrees_at(&apart, model).is_ok_and(|bits| bits.is_none_or(|bits| bits >= LIKE));
+                if seen.as_ref() == Some(&apart) || agrees() {
                     seen = Some(apart);
                     continue;
                 }
@@ -253,7 +259,18 @@ impl Understood {
         if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
             manifest.get_or_insert_default().tokens = given.shown.places(model, values.dump())?;
         }
-        let mut asked = requests(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref())?;
+        let of = |values: &Sited| requests(values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref());
+        let (values, aside, mut asked) = match of(&values) {
+            Ok(asked) => (values, 0, asked),
+            Err(refused) if manifest.as_ref().is_none_or(|manifest| manifest.calls.is_empty()) => {
+                let known = prompts_known(given.tokens.as_deref(), model)?;
+                let aside = aside::calls(&values, known.as_deref(), model)?;
+                let behind = values.behind(aside);
+                let asked = of(&behind).map_err(|_| refused)?;
+                (behind, aside, asked)
+            }
+            Err(refused) => return Err(refused),
+        };
         let mut seen = given.shown.of_each(model, values.dump(), &mut asked)?;
         // One engine computed all requests, so that what is known of the first is known of all.
         let mut known: Option<Known> = None;
@@ -287,6 +304,7 @@ impl Understood {
                 values,
                 request,
                 prompt,
+                aside,
                 embedded,
                 likeliest,
                 unread,
@@ -322,64 +340,4 @@ pub fn open_ranks(path: &Path, ranks: usize, model: &Model) -> Result<Dump, Fail
             .help("give --tp as many ranks as the engine ran on, of a model that they can share")
     })?;
     Ok(merged(path, config, &ranks)?)
-}
-
-/// Unknown names that an error lists.
-const LISTED: usize = 12;
-
-/// Refuses a dump of whose names fewer than half are known: what the rest says would be no verdict on the model.
-fn require_known(dump: &Sited, names: Option<&Path>) -> Result<(), Failure> {
-    if !are_unknown(dump) {
-        return Ok(());
-    }
-    let (unknown, all) = (&dump.reading().unknown, dump.dump().names().count());
-    let listed = unknown.iter().take(LISTED).map(|name| match dump.closest(name) {
-        Some(close) => format!("{name} (is it {close}?)"),
-        None => name.clone(),
-    });
-    let listed = listed.collect::<Vec<_>>().join(", ");
-    let more = unknown.len().saturating_sub(LISTED);
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    let (path, engine, known) = (dump.dump().path().display(), &dump.reading().engine, all - unknown.len());
-    let problem =
-        format!("{path}: {known} of {all} names are known, read as {engine}'s; these are not: {listed}{more}");
-    Err(Failure::new(problem).help(match dump.better() {
-        Some(other) => format!("they look like {other}'s: is that the producer that the manifest should name?"),
-        None => names.map(|file| without_match(dump, file)).transpose()?.flatten().unwrap_or_else(naming),
-    }))
-}
-
-/// The rules of a file that no name of the dump is of, in words; nothing, if all have one.
-fn without_match(dump: &Sited, file: &Path) -> Result<Option<String>, Failure> {
-    let map = NameMap::load(file)?;
-    let is_idle = |rule: &&Rule| !dump.dump().names().any(|name| rule.from.match_name(name).is_some());
-    let idle: Vec<&str> = map.rules.iter().filter(is_idle).map(|rule| rule.from.text()).collect();
-    let shown = idle.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-    let all = figures::counted(map.rules.len(), "rule");
-    Ok((!idle.is_empty()).then(|| format!("of {}'s {all}, these have no name in the dump: {shown}", file.display())))
-}
-
-const HELP_SCORES: &str = "scores are what generate makes of logits, by temperature, penalties and filters: keep these, with \
-                           generate(output_logits=True, return_dict_in_generate=True), and save them as logits.0, logits.1, …";
-
-fn no_site(dump: &Sited) -> Failure {
-    let names: Vec<&str> = dump.dump().names().take(5).collect();
-    let path = dump.dump().path().display();
-    let are_scores = names.iter().all(|name| name.split('.').any(|part| part == "scores"));
-    let help = if are_scores { HELP_SCORES.to_owned() } else { naming() };
-    Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(help)
-}
-
-fn of_one_rank(dump: &Sited, tensor: &str, ranks: usize) -> Failure {
-    let (path, shape) = (dump.dump().path().display(), dump.dump().find(tensor).map_or(&[][..], |listed| listed.shape));
-    let problem = format!("{path}: {tensor} is {shape:?}, as one rank of {ranks} has it, expected all heads");
-    Failure::new(problem).help(format!(
-        "dump all ranks, and name a folder with what each of them has, rank-0 to rank-{}: of one alone the rest is not known",
-        ranks - 1
-    ))
-}
-
-fn naming() -> String {
-    let example = Site::Layer(0, LayerSite::QProj);
-    format!("name tensors as transformers names modules, such as {example}, or give --names FILE")
 }

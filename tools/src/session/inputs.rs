@@ -4,6 +4,7 @@ use fixtures::Dtype;
 use fixtures::activations::rows::Slot;
 use fixtures::activations::rows::inferred::Fed;
 use fixtures::activations::rows::stated::prompts_of;
+use fixtures::names::fed::{BEGINS, LENGTHS, MASK, POSITIONS, TOKENS};
 use fixtures::names::sited::Sited;
 use reference::config::Config;
 
@@ -11,20 +12,13 @@ use crate::failure::Failure;
 use crate::session::inferred::is_unpadded;
 use crate::session::rotated::first_position;
 
-/// What people call the tensor of a prompt's tokens.
-const TOKENS: [&str; 6] = ["input_ids", "tokens", "prompt_ids", "prompt_token_ids", "token_ids", "sequences"];
-
-/// What people call the tensor that says where prompts begin that stand one behind the other, and where the last one ends.
-const BEGINS: [&str; 6] =
-    ["cu_seqlens", "cu_seqlens_q", "cu_seq_lens", "cu_seq_lens_q", "query_start_loc", "qo_indptr"];
-
 /// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are
 /// another call's: of one token, or rotated by later positions than the dump's first call is.
 pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>>, Failure> {
     let Some((ids, width)) = first_of(values, &TOKENS)? else { return Ok(None) };
-    let mask = numbers::<u8>(values, "attention_mask")?.filter(|(mask, of)| (mask.len(), *of) == (ids.len(), width));
+    let mask = numbers::<u8>(values, MASK)?.filter(|(mask, of)| (mask.len(), *of) == (ids.len(), width));
     let mask: Option<Vec<u8>> = mask.map(|(mask, _)| mask);
-    let positions = numbers::<usize>(values, "position_ids")?;
+    let positions = first_of::<usize>(values, &POSITIONS)?;
     let positions = positions.filter(|(own, of)| mask.is_none() && (own.len(), *of) == (ids.len(), width));
     let lists = ids.len() / width.max(1);
     if width < 2 || first_position(values, config, (0, 0), (lists, width)).is_some_and(|position| position > 0) {
@@ -47,18 +41,24 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
 
 /// The tokens of each call, where each has a tensor of its own: one list of several.
 pub(super) fn of_calls(values: &Sited) -> Result<Option<Vec<Vec<u32>>>, Failure> {
+    let each = of_each_call::<u32>(values, &TOKENS)?;
+    Ok(each.filter(|each| each.iter().all(|tokens| tokens.len() > 1)))
+}
+
+/// The whole numbers of each of several calls, where each has a tensor of its own with one of these names, of one list.
+pub(super) fn of_each_call<N: TryFrom<i64>>(values: &Sited, of: &[&str]) -> Result<Option<Vec<Vec<N>>>, Failure> {
     let calls = values.sizes().len();
-    let is_tokens = |name: &&str| name.rsplit(['.', '/']).next().is_some_and(|last| TOKENS.contains(&last));
-    let mut names: Vec<&str> = values.dump().names().filter(is_tokens).collect();
+    let is_one = |name: &&str| name.rsplit(['.', '/']).next().is_some_and(|last| of.contains(&last));
+    let mut names: Vec<&str> = values.dump().names().filter(is_one).collect();
     let number = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>().parse::<usize>().ok();
     names.sort_by_key(|name| number(name));
     if calls < 2 || names.len() != calls {
         return Ok(None);
     }
-    let each = names.into_iter().map(|name| whole::<u32>(values, name));
-    let each: Option<Vec<(Vec<u32>, usize)>> = each.collect::<Result<_, _>>()?;
-    let are_lists = |each: &Vec<(Vec<u32>, usize)>| each.iter().all(|(ids, width)| ids.len() == *width && *width > 1);
-    Ok(each.filter(are_lists).map(|each| each.into_iter().map(|(ids, _)| ids).collect()))
+    let each = names.into_iter().map(|name| whole::<N>(values, name));
+    let each: Option<Vec<(Vec<N>, usize)>> = each.collect::<Result<_, _>>()?;
+    let are_lists = |each: &Vec<(Vec<N>, usize)>| each.iter().all(|(all, width)| all.len() == *width && *width > 0);
+    Ok(each.filter(are_lists).map(|each| each.into_iter().map(|(all, _)| all).collect()))
 }
 
 /// The prompts that stand one behind the other in what is known of one, where `position_ids` of all of its tokens begin at 0 again, or where
@@ -66,7 +66,11 @@ pub(super) fn of_calls(values: &Sited) -> Result<Option<Vec<Vec<u32>>>, Failure>
 pub(super) fn packed(values: &Sited, known: &Fed) -> Result<Option<Vec<Fed>>, Failure> {
     let tokens = known.tokens();
     let is_whole = is_unpadded(known) && known.decoded.is_empty();
-    if let Some((begins, _)) = first_of::<usize>(values, &BEGINS)?
+    let begins = match first_of::<usize>(values, &BEGINS)? {
+        Some((begins, _)) => Some(begins),
+        None => first_of::<usize>(values, &LENGTHS)?.map(|(lengths, _)| summed(&lengths)),
+    };
+    if let Some(begins) = begins
         && is_whole
         && begins.len() > 2
         && (begins[0], begins.last()) == (0, Some(&tokens.len()))
@@ -75,13 +79,22 @@ pub(super) fn packed(values: &Sited, known: &Fed) -> Result<Option<Vec<Fed>>, Fa
         let prompt = |pair: &[usize]| Fed::new(&tokens[pair[0]..pair[1]], &[]);
         return Ok(Some(begins.windows(2).map(prompt).collect()));
     }
-    let positions = numbers::<usize>(values, "position_ids")?.filter(|(own, of)| is_whole && own.len() == *of);
+    let positions = first_of::<usize>(values, &POSITIONS)?.filter(|(own, of)| is_whole && own.len() == *of);
     let Some((positions, _)) = positions.filter(|(own, _)| own.len() == tokens.len()) else { return Ok(None) };
     let Ok(prompts) = prompts_of(&tokens, None, Some(&positions)) else { return Ok(None) };
     let counts = |(i, slot): (usize, &Option<Slot>)| slot.is_some_and(|slot| slot.position == Some(i));
     let are_counted = prompts.iter().all(|prompt| prompt.iter().enumerate().all(counts));
     let fed = |slots| Fed { slots, ..known.clone() };
     Ok((prompts.len() > 1 && are_counted).then(|| prompts.into_iter().map(fed).collect()))
+}
+
+/// Where each of several begins that stand one behind the other, and where the last one ends.
+fn summed(lengths: &[usize]) -> Vec<usize> {
+    let ends = lengths.iter().scan(0_usize, |end, length| {
+        *end = end.saturating_add(*length);
+        Some(*end)
+    });
+    [0].into_iter().chain(ends).collect()
 }
 
 /// The first of these tensors that the dump has.

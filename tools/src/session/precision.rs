@@ -177,7 +177,7 @@ fn converted(dump: &Sited, activations: Storage) -> Result<Storage, Failure> {
     let narrow: &[(Dtype, Storage)] = match activations {
         Storage::F32 => &[(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)],
         Storage::Bf16 => &[(Dtype::F16, Storage::F16)],
-        Storage::Real | Storage::Tf32 | Storage::F16 | Storage::E4m3 => &[],
+        Storage::Real | Storage::Tf32 | Storage::F16 | Storage::E4m3 | Storage::E5m2 => &[],
     };
     let coarsest = narrow.iter().find(|(dtype, _)| dtypes.contains(dtype));
     match coarsest {

@@ -19,6 +19,7 @@ use crate::session::model::Model;
 use crate::session::padded::padded;
 use crate::session::prompt::{Prompt, TYPED, is_json};
 use crate::session::rotated::shift;
+use crate::session::stepped;
 
 /// A request of a dump.
 #[derive(Debug)]
@@ -75,7 +76,11 @@ pub fn requests(
         _ => None,
     };
     let known = packed.or(known);
-    let (inferred, is_padded) = match calls_stated(values, manifest).map_err(misfit)? {
+    let stated = match calls_stated(values, manifest).map_err(misfit)? {
+        None if manifest.is_none_or(|manifest| manifest.tokens.is_none()) => stepped(values)?,
+        stated => stated,
+    };
+    let (inferred, is_padded) = match stated {
         Some(calls) => (Inferred { calls, known, ..Inferred::default() }, false),
         None => unstated((values, manifest), known.as_deref(), (model, semantics))
             .map_err(|refused| of_pages(values).unwrap_or(refused))?,
@@ -208,6 +213,13 @@ fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Ve
     let calls = stated::calls(calls).map_err(|problem| format!("the dump's manifest: {problem}"))?;
     require_sizes(&calls, &sizes)?;
     Ok(Some(calls))
+}
+
+/// The calls of which each shows its tokens and their positions, if they fit.
+fn stepped(values: &Sited) -> Result<Option<Vec<rows::Call>>, Failure> {
+    let stated = stepped::calls(values)?;
+    let calls = stated.and_then(|stated| stated::calls(&stated).ok());
+    Ok(calls.filter(|calls| require_sizes(calls, &values.sizes()).is_ok() && rows::requests(calls).is_ok()))
 }
 
 /// The prompt of a request: the one that is known, or what it was fed before it decoded. What it decoded is what its manifest

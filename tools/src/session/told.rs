@@ -49,6 +49,9 @@ pub(super) fn told(
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
     let Some(known) = Known::of(values, given, reading, manifest)? else { return Ok(None) };
+    // What a word alone means among names that nobody knows, values tell as well.
+    let unsure = values.forgetting(&values.bare());
+    let values = &unsure;
     let stacked = match values.unstacked(known.tokens.all.len()) {
         Some(stacked) if !are_unknown(&stacked) => return Ok(Some(stacked)),
         stacked => stacked,
@@ -64,7 +67,7 @@ pub(super) fn told(
     let most = most.found;
     let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
-    Ok(Some(known.displacing(values.under_maps(&maps), most)))
+    Ok(Some(known.displacing(values.under_maps(&maps).knowing(values), most)))
 }
 
 /// A dump of one call of whose names, numbers alone, nothing is known, that are told by values; `None` where fewer than half are.
@@ -233,6 +236,7 @@ impl Teller<'_> {
             let told = families.into_iter().filter_map(|family| Some((self.tell(&family)?, family)));
             let mut found: Vec<(Family, Told)> = told.map(|(told, family)| (family, told)).collect();
             self.keep_nearest(&mut found);
+            self.keep_as_long(&mut found);
             Most { tensors: calls * found.iter().map(|(family, _)| family.tensors.len()).sum::<usize>(), found }
         });
         ways.rev().max_by_key(|most| most.tensors).unwrap_or_default()
@@ -253,6 +257,18 @@ impl Teller<'_> {
         let is_near = |each: &Vec<(Site, f64)>| each.iter().all(|(site, apart)| *apart <= FURTHER * nearest[site]);
         let mut are_near = each.iter().map(is_near);
         found.retain(|_| are_near.next().unwrap_or(true));
+    }
+
+    /// Leaves out what is told less clearly and has more rows than all that is told clearly: of rows that experts were sent, some are
+    /// a token's where others are another's.
+    fn keep_as_long(&self, found: &mut Vec<(Family, Told)>) {
+        let is_clear = |(_, told): &&(Family, Told)| told.apart <= NEAR_ALONE;
+        let rows = |one: &(Family, Told)| {
+            let ((site, tensor), _) = places(one).next()?;
+            self.values.alone(&tensor, site).sizes().first()?.rows
+        };
+        let Some(most) = found.iter().filter(is_clear).filter_map(rows).max() else { return };
+        found.retain(|one| is_clear(&one) || rows(one).is_none_or(|rows| rows <= most));
     }
 
     /// What a family is: what it is near to, if all else is much further.

@@ -165,6 +165,10 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     let reading = dump.reading();
     let mut notes: Vec<String> = dumped.known.coarser.iter().cloned().collect();
     notes.extend(dump.request().and_then(note_of_rows));
+    if dumped.aside > 0 {
+        let calls = counted(dumped.aside, "call");
+        notes.push(format!("{calls} of other tokens before this one, such as a server's profile run: left out"));
+    }
     if dumped.embedded > 0 {
         let tokens = counted(dumped.embedded, "token");
         notes.push(format!("{tokens} that nobody named: read from their embeddings in the dump"));

@@ -44,8 +44,9 @@ pub(super) fn require_none(dump: &Sited, values: FirstValues) -> Result<(), Fail
 }
 
 /// How many digits values have behind the point, if these are few, and not by chance. What is on the grid of a narrow type is no such
-/// value.
+/// value, nor is 0, of which a mask leaves many.
 fn decimals(values: &[f64]) -> Option<i32> {
+    let values: Vec<f64> = values.iter().copied().filter(|x| *x != 0.0).collect();
     let different: BTreeSet<u64> = values.iter().map(|x| x.to_bits()).take(1 << 10).collect();
     let is_narrow = |storage: Storage| values.iter().all(|x| storage.holds(*x));
     if different.len() < FEWEST || is_narrow(Storage::Bf16) || is_narrow(Storage::F16) {

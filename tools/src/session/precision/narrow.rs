@@ -2,8 +2,8 @@
 
 use fixtures::names::at::At;
 use fixtures::names::sited::Sited;
-use reference::rounding::NormInput;
-use reference::{LayerSite, Site, Storage};
+use reference::rounding::{GateRound, NormInput, RoutingRound};
+use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use super::head;
 use super::wide::{EXACT, is_sum_of_shown};
@@ -56,6 +56,7 @@ pub(super) fn found(
     if is_as_computed && found.contract.saved == Storage::Real && is_off(compared, &found, is_router)? {
         found = or_of(compared, found, &saved, MORE)?;
     }
+    found = or_saved_logits(compared, found)?;
     let streamed = Sought { stream: Storage::F32, ..saved };
     if has_wide_stream {
         return Ok(found);
@@ -69,6 +70,28 @@ pub(super) fn found(
         && compared.agreement_at(found.contract, is_sum)?.is_some_and(|(share, _)| share < EXACT)
     {
         found = or_of(compared, found, &streamed, -MORE)?;
+    }
+    Ok(found)
+}
+
+/// What was found of a router whose logits are stored as they are shown, or that they are f32 and were saved as all else is: the logits are
+/// the same then, and what is made of them tells.
+fn or_saved_logits(compared: &Compared<'_>, found: FoundPrecision) -> Result<FoundPrecision, Failure> {
+    let is_shown = |site| matches!(site, Site::Layer(_, LayerSite::GateLogits));
+    let is_behind = |site| matches!(site, Site::Layer(_, site) if site >= LayerSite::GateLogits);
+    let RoundingContract { gate, saved, activations, .. } = found.contract;
+    if matches!(gate, GateRound::Stored | GateRound::Weights)
+        || saved != Storage::Real
+        || compared.share_at(found.contract, is_shown)?.is_none()
+        || compared.is_right_at(found.contract, is_behind)?
+    {
+        return Ok(found);
+    }
+    let saved = RoundingContract { gate: GateRound::Stored, saved: activations, ..found.contract };
+    for contract in [saved, RoundingContract { routing: RoutingRound::F32, ..saved }] {
+        if compared.is_right_at(contract, is_behind)? {
+            return Ok(FoundPrecision { contract, ..found });
+        }
     }
     Ok(found)
 }
