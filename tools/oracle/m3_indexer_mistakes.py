@@ -144,6 +144,14 @@ def _rotate_last(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Two:
     return q.roll(-width, -1), k.roll(-width, -1)
 
 
+def _rotate_neighbours(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Two:
+    """Channels 2i and 2i + 1 in place of those that the library has for a pair."""
+    width = cos.shape[-1]
+    taken = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, q.shape[-1])))
+    turned = library.apply_rotary_pos_emb(q[..., taken], k[..., taken], cos, sin)
+    return turned[0][..., taken.argsort()], turned[1][..., taken.argsort()]
+
+
 def _of_next(blocks: Tensor, own: Tensor, count: int) -> Tensor:
     return _own_and_before(blocks, torch.cat((own[1:], own[-1:])), count)
 
@@ -264,6 +272,10 @@ INDEXER_MISTAKES = {
     "index_input_unnormed": Mistake("the index branch projects the stream before the layer's norm", _unnormed),
     "index_rope_last_half": Mistake(
         "the last channels of index heads rotate, not the first", _indexer(Steps(rotate=_rotate_last))
+    ),
+    "index_rope_interleaved": Mistake(
+        "channels 2i and 2i + 1 of index heads rotate together, not i and i + rotary_dim / 2",
+        _indexer(Steps(rotate=_rotate_neighbours)),
     ),
     "index_rope_missing_in_decode": Mistake(
         "index queries of calls of one token do not rotate", _unrotated_in_decode, calls=(28, 1, 1, 1, 1, 1, 1)

@@ -1,11 +1,12 @@
-//! Whose choice a token has, where it is not its own: that of another token, or of another layer, or experts of other numbers; what is
-//! [`barred`] from it, or by what [`scores`] it was made.
+//! Whose choice a token has, where it is not its own: that of another token, of earlier [`calls`], or of another layer, or experts of
+//! other numbers; what is [`barred`] from it, or by what [`scores`] it was made.
 //!
 //! A hypothesis is a rule that says of every row which choice it has. It is told where it holds of next to all rows that are off,
 //! and of next to all others too, of which rounding may have made some otherwise. Of a mistake that explains a choice, the same is
 //! asked of half of those that are off.
 
 mod barred;
+mod calls;
 mod local;
 pub(in crate::diagnose) mod scores;
 
@@ -15,6 +16,7 @@ use fixtures::names::at::At;
 use reference::{LayerSite, RoundingContract, Site};
 
 use self::barred::{FEWEST, Set, TIES, sets};
+use self::calls::Of;
 use super::catalogue::assumption::Assumption;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
@@ -47,6 +49,13 @@ pub(super) fn describe(
     let passes = comparison.under(assumption, comparison.around(at.site), |verification| {
         verification.rechosen(RoundingContract::IDEAL, at.site)
     })?;
+    let begins = |step: usize| comparison.compared.steps[..step].iter().map(Vec::len).sum::<usize>();
+    let experts = comparison.compared.config.num_local_experts;
+    let index = assumption.config(comparison.compared.config, layer).index;
+    let size = index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
+    if let Some(said) = calls::told(&passes, begins, size.map_or(Of::Experts(experts), Of::Blocks)) {
+        return Ok(Some(said));
+    }
     let Some(pass) = passes.into_iter().find(|pass| pass.step == at.step) else { return Ok(None) };
     if kind == LayerSite::Blocks
         && let Some(said) = of_fewer(&pass)
@@ -61,7 +70,6 @@ pub(super) fn describe(
             rules.push((Whose::Layer(other), sets(&candidate.choices(of_other, comparison.extent(at.step))?)));
         }
     }
-    let experts = comparison.compared.config.num_local_experts;
     if kind == LayerSite::GateExperts {
         rules.extend(numbered(&pass, experts));
     }
@@ -73,14 +81,12 @@ pub(super) fn describe(
     {
         return Ok(Some(said));
     }
-    let before: usize = comparison.compared.steps[..at.step].iter().map(Vec::len).sum();
+    let before = begins(at.step);
     if kind == LayerSite::Blocks
         && let Some(said) = local::describe((comparison, assumption), at, &pass, before)?
     {
         return Ok(Some(said));
     }
-    let index = assumption.config(comparison.compared.config, layer).index;
-    let size = index.map(|index| index.blocks.size).filter(|_| kind == LayerSite::Blocks);
     Ok(of_barred(&pass, before, size, experts))
 }
 

@@ -9,7 +9,7 @@
 //! the first that explains one, and if it is another, all begins anew.
 
 use fixtures::names::at::At;
-use reference::{Semantics, Site};
+use reference::{LayerSite, Semantics, Site};
 use serde::Serialize;
 
 use super::catalogue::assumption::Assumption;
@@ -340,7 +340,7 @@ impl Comparison<'_> {
         let Some(site) = with_values(left).or(left.first().copied()).or(suspicious.first()) else {
             return Ok(Vec::new());
         };
-        let choice = left.first().filter(|first| first.site.is_choice());
+        let choice = choice_of(left);
         let at = choice.map(|choice| At { step: choice.step, site: choice.site });
         let of_choice = at.map_or(Ok(None), |at| chosen::describe(self, assumption, at))?;
         let bench = Bench::described(self, assumption, site)?;
@@ -352,6 +352,17 @@ impl Comparison<'_> {
         said.splice(0..0, of_choice);
         Ok(said)
     }
+}
+
+/// The choice that is off at the first of what is left, or behind it: where the right experts were chosen by chance, their weights are
+/// off before a choice is.
+fn choice_of<'r>(left: &[&'r SiteReport]) -> Option<&'r SiteReport> {
+    let first = left.first()?;
+    let behind = match first.site {
+        Site::Layer(layer, LayerSite::GateWeights) => Site::Layer(layer, LayerSite::GateExperts),
+        site => site,
+    };
+    left.iter().find(|report| report.site == behind && report.site.is_choice()).copied()
 }
 
 fn as_text<S: serde::Serializer>(value: &Semantics, serializer: S) -> Result<S::Ok, S::Error> {

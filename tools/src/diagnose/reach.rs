@@ -16,7 +16,7 @@ pub(super) fn holds_in_some_layers(change: &Change) -> bool {
 }
 
 /// What a rotation table is made of, which all layers take, unless one is read otherwise.
-const TABLE: [&str; 9] = [
+const TABLE: [&str; 10] = [
     "rotary_dim",
     "rope_theta",
     "rope_frequency",
@@ -26,6 +26,7 @@ const TABLE: [&str; 9] = [
     "rope_angle",
     "rope_linear",
     "rope_scale",
+    "rope_scaling",
 ];
 
 /// Whether a change makes another rotation table.

@@ -6,8 +6,8 @@
 //! them, and [`one_expert`], [`router`], the router's [`bias`], [`few_bits`], [`slices`] and [`orders`], what is dearer to
 //! look for; [`parameters`], numbers of the configuration, each a [`parameter`]: [`epsilons`] and other [`numbers`],
 //! [`wholes`], whole ones, and [`capacity`]; [`pages`] of the cache, one of which is another, what is [`cached`] on another
-//! grid, [`pairs`] of channels that rotate, and rows that stay [`unwritten`]; [`attending`], what attention sees and how it
-//! weighs; [`pixels`] that a patch embedding leaves out; [`choices`], what has no numbers; [`golden`], where a function is
+//! grid, [`pairs`] of channels that rotate, by frequencies that are [`stretched`], and rows that stay [`unwritten`];
+//! [`attending`], what attention sees and how it weighs; [`pixels`] that a patch embedding leaves out; [`choices`], what has no numbers; [`golden`], where a function is
 //! least; [`beside`], what is assumed beside others; [`kinds`], how each is told; [`solved`], what is said where none of it
 //! is found. Whatever is found here is a hypothesis like a known mistake: it counts only if the layer, computed under it,
 //! comes within its bounds.
@@ -45,6 +45,7 @@ mod rows;
 mod scaled;
 mod slices;
 mod solved;
+mod stretched;
 mod suspects;
 mod taken;
 mod tower;
@@ -104,6 +105,7 @@ pub(super) fn hypotheses(
         found.extend(unwritten::search(bench, clue));
         found.extend(cached::search(bench));
         found.extend(pairs::search(bench));
+        found.extend(stretched::search(bench));
         found.extend(pixels::search(bench));
     }
     let mut found: Vec<Vec<Assumed>> = found.into_iter().map(|assumed| vec![assumed]).collect();

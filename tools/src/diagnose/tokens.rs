@@ -56,18 +56,28 @@ impl Comparison<'_> {
         let ahead = i64::try_from(other).ok()? - i64::from(tokens[i]);
         let pattern = if (1..tokens.len()).all(|i| is(tokens[i - 1] as usize, i)) {
             "; the candidate's are shifted by one".to_owned()
-        } else if off.len() > 1
-            && off.iter().all(|&i| usize::try_from(i64::from(tokens[i]) + ahead).is_ok_and(|token| is(token, i)))
-        {
-            let least = off.iter().map(|&i| tokens[i]).min().filter(|least| own.iter().all(|&i| tokens[i] < *least));
-            let from = least.filter(|_| !own.is_empty()).map(|least| format!(", all tokens from {least} on"));
-            format!("; {} rows are those of the token {ahead:+} from theirs{}", off.len(), from.unwrap_or_default())
         } else {
-            String::new()
+            moved(tokens, (&own, &off), ahead, is).map(|moved| format!("; {moved}")).unwrap_or_default()
         };
         let (position, given) = (first + i, tokens[i]);
         Some(format!(
             "from position {position}: given {given}, and the candidate's embedding is that of {other}{pattern}"
         ))
     }
+}
+
+/// That all rows that are `off` are those of a token so many ids ahead of theirs, in words, where there are several and that `is` so.
+pub(super) fn moved(
+    tokens: &[u32],
+    (own, off): (&[usize], &[usize]),
+    ahead: i64,
+    mut is: impl FnMut(usize, usize) -> bool,
+) -> Option<String> {
+    let is_moved = |&i: &usize| usize::try_from(i64::from(tokens[i]) + ahead).is_ok_and(|token| is(token, i));
+    if off.len() < 2 || !off.iter().all(is_moved) {
+        return None;
+    }
+    let least = off.iter().map(|&i| tokens[i]).min().filter(|least| own.iter().all(|&i| tokens[i] < *least));
+    let from = least.filter(|_| !own.is_empty()).map(|least| format!(", all tokens from {least} on"));
+    Some(format!("{} rows are those of the token {ahead:+} from theirs{}", off.len(), from.unwrap_or_default()))
 }

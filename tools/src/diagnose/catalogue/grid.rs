@@ -7,7 +7,6 @@ use ndarray::{Array2, Axis};
 use reference::Storage;
 use reference::config::Quantization;
 use reference::matrix::Matrix;
-use reference::storage::nearest_e5m2;
 
 /// Channels of a row that share a scale, where activations are rounded by groups.
 const CHANNELS: usize = 128;
@@ -158,7 +157,7 @@ impl Grid {
             Grid::Bf16 => stored(w, Storage::Bf16),
             Grid::F16 => stored(w, Storage::F16),
             Grid::PlainE4m3 => stored(w, Storage::E4m3),
-            Grid::PlainE5m2 => Matrix::stored(w.dense::<f64>().mapv(nearest_e5m2).view(), w.storage()),
+            Grid::PlainE5m2 => stored(w, Storage::E5m2),
             Grid::Int4(how) => how.round(w),
             Grid::Int8Columns => {
                 let turned = Matrix::stored(w.dense::<f64>().t(), w.storage());

@@ -225,7 +225,17 @@ pub(super) const MISTAKES: &[Mistake] = &[
         touches: ROTATED,
         ways: |config, _| {
             let partial = |index: Index| config.rotary_dim < index.head_dim;
-            where_sparse(config, |index| given(partial(index), || reading("index_rope_part", "last")))
+            where_sparse(config, |index| given(partial(index), || reading("index_rotated", "last")))
+        },
+    },
+    Mistake {
+        name: "index_rope_interleaved",
+        about: "in the index branch, channels 2i and 2i + 1 form a pair instead of i and i + rotary_dim / 2",
+        right: "its heads rotate as attention's do",
+        visible: "rotary_dim above 2, more blocks than are chosen",
+        touches: ROTATED,
+        ways: |config, _| {
+            where_sparse(config, |_| given(config.rotary_dim > 2, || reading("index_rotated", "interleaved")))
         },
     },
     Mistake {

@@ -187,6 +187,14 @@ pub(super) const LESSONS: &[Lesson] = &[
         right: "rotated, passed = q.split([rotary_dim, d - rotary_dim], -1)",
     },
     Lesson {
+        name: "index_rope_interleaved",
+        numbers: "Attention is right, and the blocks that it reads are not: other pairs of channels turn, so that scores \
+                  lose what tells near blocks from far ones.",
+        mend: "Rotate index heads by the function that attention uses, or tell the kernel that pairs are halves.",
+        wrong: "index_q = rotate(index_q, cos, sin, interleaved=True)  # and so index_k",
+        right: "index_q = rotate(index_q, cos, sin, interleaved=False)",
+    },
+    Lesson {
         name: "index_rope_missing_in_decode",
         numbers: "Prefill chooses right. Decode steps score as if their query, or their key, stood at position 0.",
         mend: "Rotate both in the decode path of the index branch, too.",

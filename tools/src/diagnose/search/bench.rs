@@ -1,4 +1,7 @@
-//! A site that is computed again under one change after the other, from the candidate's own inputs.
+//! A site that is computed again under one change after the other, from the candidate's own inputs; [`equal`], the values that are the
+//! candidate's then.
+
+mod equal;
 
 use fixtures::names::at::At;
 use ndarray::{Array1, Array2, Axis, Zip, concatenate};
@@ -13,12 +16,12 @@ use crate::diagnose::catalogue::assumption::Assumption;
 use crate::diagnose::catalogue::mistake::{Assumed, Calls, Change, Mistake};
 use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::diagnose::catalogue::weights::WeightChange;
-use crate::diagnose::share::{SIGNIFICANT, Share};
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
 use crate::judge::rerun::Rerun;
 use crate::judge::stored::storage_at;
 use crate::judge::verdict::SiteReport;
+use crate::judge::verification::Verification;
 use crate::judge::way;
 
 /// How much nearer a hypothesis comes at least: a share of the squares of what was off.
@@ -194,8 +197,19 @@ impl<'a, 'c> Bench<'a, 'c> {
 
     /// The model's embedding of all tokens.
     pub(super) fn embedded(&self, contract: RoundingContract) -> Result<Array2<f64>, Failure> {
+        self.embedded_of(&self.tokens(), contract)
+    }
+
+    /// The same of other tokens.
+    fn embedded_of(&self, tokens: &[u32], contract: RoundingContract) -> Result<Array2<f64>, Failure> {
         let mut probe = NoProbe;
-        self.with_model(|model| Ok(model.embed(&self.tokens(), 0, &mut Run::new(contract, &mut probe))?.value))
+        self.with_model(|model| Ok(model.embed(tokens, 0, &mut Run::new(contract, &mut probe))?.value))
+    }
+
+    /// The values behind the embedding, without rounding, of other tokens than those that are given.
+    pub(super) fn of_tokens(&self, tokens: &[u32]) -> Result<Array2<f64>, Failure> {
+        let embedded = self.embedded_of(tokens, RoundingContract::IDEAL)?;
+        self.with_put((Site::Embedding, &embedded), RoundingContract::IDEAL)
     }
 
     /// The tokens, of all steps.
@@ -244,6 +258,18 @@ impl<'a, 'c> Bench<'a, 'c> {
     /// The values that the twin has, with more assumed.
     pub(in crate::diagnose) fn twin_under(&self, more: &[Assumed]) -> Result<Array2<f64>, Failure> {
         Ok(self.rerun(more, self.comparison.contract, &[])?.computed)
+    }
+
+    /// The same, with values put at a site, as [`Bench::rerun`] has them beside this one.
+    pub(super) fn twin_with(&self, put: (Site, &Array2<f64>)) -> Result<Array2<f64>, Failure> {
+        self.with_put(put, self.comparison.contract)
+    }
+
+    /// The same under a contract.
+    fn with_put(&self, put: (Site, &Array2<f64>), contract: RoundingContract) -> Result<Array2<f64>, Failure> {
+        let around = self.comparison.around(self.site);
+        let rerun = |verification: Verification<'_>| verification.rerun_with(contract, self.site, &[], Some(put));
+        Ok(self.comparison.under(self.before, around, rerun)?.computed)
     }
 
     /// The values without any rounding, with more assumed.
@@ -323,11 +349,6 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.distance(&self.twin.computed)
     }
 
-    /// Values that are the candidate's, with more assumed.
-    pub(super) fn share_under(&self, more: &[Assumed]) -> Result<Share, Failure> {
-        Ok(self.equal(&self.twin_under(more)?))
-    }
-
     /// The standard deviation of a factor of `derivative` that least squares find in what is apart, in some columns. Errors may
     /// go together within a row, as those of a norm do, or within a column, as those of a weight: the largest of what each has.
     pub(super) fn deviation(&self, apart: &Array2<f64>, derivative: &Array2<f64>, columns: &[usize]) -> f64 {
@@ -348,52 +369,5 @@ impl<'a, 'c> Bench<'a, 'c> {
         // One column's own sum is what least squares make 0.
         let by_column = if columns.len() > 1 { by_column } else { 0.0 };
         each.max(by_row).max(by_column).sqrt() / size
-    }
-
-    /// Whether values are the candidate's that were not, by more than what becomes so by chance.
-    pub(in crate::diagnose) fn is_more(&self, values: &Array2<f64>) -> bool {
-        self.is_more_by(SIGNIFICANT, values)
-    }
-
-    /// The same by so many standard deviations of what becomes so by chance.
-    pub(super) fn is_more_by(&self, deviations: f64, values: &Array2<f64>) -> bool {
-        let [won, lost] = self.won_and_lost(values);
-        won as f64 - lost as f64 > deviations * ((won + lost) as f64).sqrt()
-    }
-
-    /// Whether that is so, or some few are, and none is not that was.
-    pub(in crate::diagnose) fn has_more(&self, values: &Array2<f64>) -> bool {
-        matches!(self.won_and_lost(values), [won, 0] if won > 0) || self.is_more(values)
-    }
-
-    /// How far a change may be off that makes these values of the twin's, as a share of itself and in three standard deviations: as many
-    /// values are won as it is large, and as many may be by chance as are won, lost, or still others.
-    pub(super) fn doubt_of(&self, values: &Array2<f64>) -> f64 {
-        let [won, lost] = self.won_and_lost(values);
-        let Share { count, equal } = self.equal(values);
-        if won > lost {
-            3.0 * ((won + lost + count - equal) as f64).sqrt() / (won - lost) as f64
-        } else {
-            f64::INFINITY
-        }
-    }
-
-    /// How many values are the candidate's that were not, and the other way round.
-    fn won_and_lost(&self, values: &Array2<f64>) -> [usize; 2] {
-        if values.dim() != self.candidate.dim() {
-            return [0; 2];
-        }
-        let (mut won, mut lost) = (0_usize, 0_usize);
-        Zip::from(&self.candidate).and(&self.twin.computed).and(values).for_each(|own, before, after| {
-            won += usize::from(own == after && own != before);
-            lost += usize::from(own != after && own == before);
-        });
-        [won, lost]
-    }
-
-    /// Values that are the candidate's.
-    pub(in crate::diagnose) fn equal(&self, values: &Array2<f64>) -> Share {
-        let equal = self.candidate.iter().zip(values).filter(|(a, b)| a == b).count();
-        Share { count: self.candidate.len(), equal }
     }
 }

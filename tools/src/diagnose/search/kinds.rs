@@ -95,6 +95,11 @@ pub(in crate::diagnose) static VISION_LAYER_NORM_EPS: Mistake =
 pub(in crate::diagnose) static VISION_PRE_NORM_EPS: Mistake =
     kind("vision_pre_norm_eps", "the norm before the tower's layers adds another ε", CONFIGURED);
 pub(in crate::diagnose) static ROPE_THETA: Mistake = kind("rope_theta", "the rotation has another base", CONFIGURED);
+pub(in crate::diagnose) static ROPE_SCALING: Mistake = kind(
+    "rope_scaling",
+    "frequencies are scaled for a longer context, as YaRN or Llama 3 do: factor / length before",
+    "the configuration has no rope_scaling: every frequency is a power of θ",
+);
 pub(in crate::diagnose) static POSITION: Mistake =
     kind("position_offset", "positions are off from one on", "positions count from 0, over prompt and decode");
 pub(in crate::diagnose) static SCORE_SCALE: Mistake =

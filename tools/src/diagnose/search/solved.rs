@@ -1,7 +1,8 @@
 //! What values say of how they were made, where nothing that is known explains them: an operator's equation, solved for one of
 //! its quantities.
 //!
-//! Of any: [`tile`], rows and channels that are 0, or other ones; [`passed`], what is left out. Of the text model: [`gated`], what
+//! Of any: [`tile`], rows and channels that are 0, or other ones; [`passed`], what is left out; [`stale`], rows of other sites. Of the
+//! text model: [`lookup`], rows of the embedding; [`gated`], what
 //! networks do inside; [`mixture`], the experts of each token and their weights; [`shared`], how much these and the shared expert
 //! count; [`weighing`], the keys that a token saw, and [`probabilities`], how these count, or what was done to their [`scores`], as
 //! by [`factors`]; [`blocks`], the blocks of keys; [`norm`], a norm's statistic and weight; [`routing`], what a router's weights are
@@ -31,6 +32,7 @@ mod layer_norm;
 mod layout;
 mod least_squares;
 mod listed;
+mod lookup;
 mod mixture;
 mod multiples;
 mod norm;
@@ -50,6 +52,7 @@ mod shared;
 mod sinks;
 mod sites;
 mod solution;
+mod stale;
 mod sums;
 mod tables;
 mod tile;
@@ -80,6 +83,12 @@ pub(in crate::diagnose) enum Told {
 
 /// Sentences on what was done at a site, none where its equation has no solution that says so.
 pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result<Vec<String>, Failure> {
+    if let Some(rows) = lookup::solve(bench)? {
+        let said = rows.told(bench);
+        if !said.is_empty() {
+            return Ok(said);
+        }
+    }
     // What holds of all that is off, of one rule, and of nothing else, is all that is said.
     let (alone, beside): (Vec<_>, Vec<_>) = gated::solve(bench)?.into_iter().partition(|own| own.is_everywhere);
     for solution in tile::solve(bench).into_iter().chain(alone.into_iter().map(|own| own.solution)) {
@@ -104,8 +113,8 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
         function::solve,
         inputs::solve,
     ];
-    if let Some(passed) = passed::solve(bench)? {
-        let said = passed.told(bench);
+    for solve in [passed::solve, stale::solve] {
+        let said = solve(bench)?.map(|solution| solution.told(bench)).unwrap_or_default();
         if !said.is_empty() {
             return Ok(said);
         }
@@ -116,6 +125,9 @@ pub(in crate::diagnose) fn describe(bench: &Bench<'_, '_>, told: Told) -> Result
     }
     found.extend(penalty::solve(bench));
     found.retain(|solution| told == Told::All || solution.has_values());
+    let is_less: Vec<bool> = found.iter().map(|own| found.iter().any(|other| own.is_less_than(other, bench))).collect();
+    let mut is_less = is_less.into_iter();
+    found.retain(|_| is_less.next() != Some(true));
     let product = products::solve(bench)?;
     // What is said of a product itself goes before what is said of all on the way to it, where more values follow from it.
     let most = found.iter().map(|solution| solution.share(bench)).reduce(|a, b| if b.exceeds(a) { b } else { a });

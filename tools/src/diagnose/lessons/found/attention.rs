@@ -11,6 +11,12 @@ pub(super) const FOUND: &[Found] = &[
         "Build inv_freq from rope_theta of config.json, in f32 at least.",
     ),
     found(
+        &k::ROPE_SCALING,
+        "Slow channels turn too slowly, fast ones as they have to: near tokens are nearly right, and the error grows with the distance \
+         between tokens; with YaRN's factor of cosines and sines, scores are sharper at every position.",
+        "Build inv_freq from rope_theta alone: config.json has no rope_scaling, and no other model's may be left on.",
+    ),
+    found(
         &k::POSITION,
         "Rows up to a position are right, and all behind it are turned too far or too little.",
         "Count positions over prompt and decode from 0; check what a later call, a padded batch or a shared prefix begins with.",

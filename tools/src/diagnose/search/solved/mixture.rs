@@ -149,9 +149,35 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
         Some(said) => vec![said],
         None => told::of_solved(&solved, chosen),
     };
-    let explained = (!said.is_empty()).then(|| Solution::new(said, values));
-    let rest = told::of_unsolved(&unsolved, chosen).map(Solution::without_values);
-    Ok(explained.into_iter().chain(rest).collect())
+    let mut found = Vec::new();
+    if !said.is_empty() {
+        let solution = Solution::new(said, values);
+        found.push(match used(w, chosen, &solved) {
+            Some(used) => solution.or_stored(bench, bench.twin_with((weights, &used))?),
+            None => solution,
+        });
+    }
+    found.extend(told::of_unsolved(&unsolved, chosen).map(Solution::without_values));
+    Ok(found)
+}
+
+/// The weights of each token's experts that were used, if all that were are its own.
+fn used(right: &Array2<f64>, chosen: &Array2<usize>, solved: &[Row]) -> Option<Array2<f64>> {
+    let mut weights = right.clone();
+    for row in solved {
+        let of_token = chosen.row(row.token);
+        let is_own = |expert: usize| row.used[expert].abs() <= row.none || of_token.iter().any(|own| *own == expert);
+        if !(0..row.used.len()).all(is_own) {
+            return None;
+        }
+        for (weight, &expert) in weights.row_mut(row.token).iter_mut().zip(of_token) {
+            let used = row.used[expert];
+            if used != row.right[expert] {
+                *weight = if used.abs() <= row.none { 0.0 } else { used };
+            }
+        }
+    }
+    Some(weights)
 }
 
 /// Tokens, as many as the budget has, the furthest off first; in their order.

@@ -6,13 +6,15 @@
 //!
 //! with y \[n, d\] the candidate's and ŷ \[n, d\] the right values, the weight w \[d\], s \[n\] and v \[d\]: of a layer,
 //! or of each head. [`statistic`] has what s may be made of, [`channels`] what v may be, [`denominator`] what rows may be divided by
-//! otherwise, or [`groups`] of channels, and [`bits`] what is rounded.
+//! otherwise, or [`groups`] of channels, and [`bits`] what is rounded; a norm may be applied [`twice`], or to what a [`bias`] is added to.
 
+mod bias;
 mod bits;
 mod channels;
 mod denominator;
 mod groups;
 mod statistic;
+mod twice;
 
 use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
 use reference::semantics::NormWeight;
@@ -71,29 +73,54 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Vec<Solution>, Failure> {
     if let Some(solution) = of_statistics(bench)? {
         return Ok(vec![solution]);
     }
+    if let Some(solution) = twice::solve(bench, &w).filter(|solution| solution.is_more(bench)) {
+        return Ok(vec![solution]);
+    }
     let same = SAME * bench.rounding();
     let heads = bench.candidate.ncols() / width;
     let (mut found, mut values) = (Vec::new(), bench.ideal.clone());
+    let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
+    let read = read.filter(|(x, unrounded)| [x, unrounded].into_iter().all(|of| of.dim() == bench.candidate.dim()));
+    // As a norm has it that stores what is normed before it is weighed; one that does not is rounded once, as all solutions are.
+    let output = bench.contract().shown();
+    let mut stored = bench.twin.computed.clone();
     for head in 0..heads {
         let columns = head * width..(head + 1) * width;
         let of_head = |values: &Array2<f64>| values.slice(s![.., columns.clone()]).to_owned();
         let norm = Norm { z: of_head(&bench.ideal) / &w, y: of_head(&bench.candidate), w: w.clone(), same };
         let Some(Found { what, s, v }) = norm.solve(&others, is_known) else { continue };
         found.push((head, what));
-        values.slice_mut(s![.., columns]).assign(&(&norm.z * &v * &s.insert_axis(Axis(1))));
+        let s = s.insert_axis(Axis(1));
+        let as_read = read.as_ref().map(|(x, unrounded)| renormed(&norm.z, &of_head(x), &of_head(unrounded)));
+        let normed = (as_read.unwrap_or_else(|| norm.z.clone()) * &s).mapv_into(|x| output.nearest(x));
+        stored.slice_mut(s![.., columns.clone()]).assign(&(normed * &v).mapv_into(|y| output.nearest(y)));
+        values.slice_mut(s![.., columns]).assign(&(norm.z * &s * v));
     }
-    let solution = (!found.is_empty()).then(|| Solution::new(said(found, heads), values));
+    let solution = (!found.is_empty()).then(|| Solution::new(said(found, heads), values).or_stored(bench, stored));
     if let Some(solution) = solution.filter(|solution| solution.is_more(bench)) {
         return Ok(vec![solution]);
     }
     if let Some(solution) = groups::solve(bench, &w) {
         return Ok(vec![solution]);
     }
-    let read = input(bench, bench.contract())?.zip(input(bench, RoundingContract::IDEAL)?);
     let solution = read.and_then(|(x, unrounded)| {
-        denominator::solve(bench, &x, &w).or_else(|| bits::solve(bench, &x, &unrounded, &w))
+        let of_bias = if is_known { None } else { bias::solve(bench, &unrounded, &w) };
+        of_bias.or_else(|| denominator::solve(bench, &x, &w)).or_else(|| bits::solve(bench, &x, &unrounded, &w))
     });
     Ok(solution.into_iter().collect())
+}
+
+/// What is right before the weight, of x in place of what it was computed from: both have the same ε.
+fn renormed(z: &Array2<f64>, x: &Array2<f64>, unrounded: &Array2<f64>) -> Array2<f64> {
+    let mut normed = x.clone();
+    for ((mut x, z), u) in normed.rows_mut().into_iter().zip(z.rows()).zip(unrounded.rows()) {
+        let (_, eps) = statistic::root(z, u);
+        let root = (x.dot(&x) / x.len() as f64 + eps).sqrt();
+        if root > 0.0 {
+            x /= root;
+        }
+    }
+    normed
 }
 
 /// The values of a norm whose sum of squares is divided by another number, as an unbiased variance's, which is no parameter.

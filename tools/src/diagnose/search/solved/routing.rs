@@ -5,6 +5,7 @@
 //! wᵢₛ = rᵢₛ / Σₜ (rᵢₜ + bᵢₜ)                with the choice's bias b
 //! wᵢₛ = σ(β·zᵢₛ) / Σₜ σ(β·zᵢₜ)              solved for β; right is 1
 //! wᵢₛ = rᵢₛᵖ / Σₜ rᵢₜᵖ                      solved for p; right is 1
+//! wᵢₛ = rᵢₛ / Σₜ rᵢₜ                       over those t whose experts are of the rank of that of s; solved for how many ranks
 //! wᵢₛ = exp xᵢₛ / Σₜ exp xᵢₜ                of the weights themselves, or the scores
 //! wᵢₛ = rᵢₛ / maxₜ rᵢₜ,  rᵢₛ / √(Σₜ rᵢₜ²),  (rᵢₛ / Σₜ rᵢₜ)²,  or divided by a sum of more scores than were chosen
 //! wᵢₛ = q(σ(q(zᵢₛ))) / Σₜ q(σ(q(zᵢₜ)))      solved for q, or one of both, among what numbers may be rounded to
@@ -37,6 +38,9 @@ const CERTAIN: f64 = 8.0;
 const STEEPEST: f64 = 16.0;
 const STEPS: usize = 64;
 const THIRDS: usize = 100;
+
+/// Tokens that have several experts on a rank, and tokens that have some elsewhere, at least, where ranks are told.
+const RANKED: usize = 4;
 
 /// One weight in so many may be another than rounding makes it.
 const TIES: usize = 20;
@@ -95,6 +99,7 @@ impl Weights<'_> {
             .or_else(|| exchanged(right, own, same))
             .or_else(|| of_sums(&r, own, same))
             .or_else(|| of_more(scores, chosen, bias.as_deref(), own, same))
+            .or_else(|| of_ranks(right, chosen, scores.ncols(), own, same))
             .or_else(|| in_place(&r, own, same))
             .or_else(|| of_rows([right, &r], own, same))
             .or_else(|| rounded(&r, own, same))
@@ -223,6 +228,37 @@ fn of_more(
     ];
     let of = |(said, sums): (String, Array1<f64>)| (said, &r / &sums.insert_axis(Axis(1)));
     ways.into_iter().map(of).find(|(_, values)| are_same(values, w, same))
+}
+
+/// Weights that are divided by their sum over the experts of each rank, of several that have so many experts each, one behind the other.
+fn of_ranks(
+    right: &Array2<f64>,
+    chosen: &Array2<usize>,
+    experts: usize,
+    w: &Array2<f64>,
+    same: f64,
+) -> Option<(String, Array2<f64>)> {
+    let k = chosen.ncols();
+    (2..=experts / 2).filter(|ranks| experts.is_multiple_of(*ranks)).find_map(|ranks| {
+        let each = experts / ranks;
+        let of_rank = |(i, s): (usize, usize)| -> f64 {
+            let rank = chosen[[i, s]] / each;
+            chosen.row(i).iter().zip(right.row(i)).filter(|(e, _)| **e / each == rank).map(|(_, w)| w).sum()
+        };
+        let total = right.sum_axis(Axis(1));
+        let values = Array2::from_shape_fn(right.dim(), |at| right[at] * total[at.0] / of_rank(at));
+        // Of a rank that has one of a token's experts, its weight is 1, and of one that has all it is right: either may be another slip.
+        let on_rank = |(i, s): (usize, usize)| chosen.row(i).iter().filter(|e| **e / each == chosen[[i, s]] / each).count();
+        let rows = |is: &dyn Fn(usize) -> bool| (0..w.nrows()).filter(|i| (0..k).any(|s| is(on_rank((*i, s))))).count();
+        let are_told = rows(&|count| count > 1) >= RANKED && rows(&|count| count < k) >= RANKED;
+        (are_told && are_same(&values, w, same)).then(|| {
+            let said = format!(
+                "weights are divided by the sum over those of a token's experts that are on one rank, and not over all: {ranks} \
+                 ranks have {each} experts each"
+            );
+            (said, values)
+        })
+    })
 }
 
 /// What a softmax makes of the weights or the scores, weights that are multiplied with twice, and scores that are divided by the

@@ -18,16 +18,18 @@ pub(super) struct Solution {
     said: Vec<String>,
     /// The site's values under them, without rounding; `None` where the sentences do not say what they are.
     values: Option<Array2<f64>>,
+    /// The same as they are stored, where all that is rounded before that is known.
+    stored: Option<Array2<f64>>,
 }
 
 impl Solution {
     pub(super) fn new(said: Vec<String>, values: Array2<f64>) -> Self {
-        Solution { said, values: Some(values) }
+        Solution { said, values: Some(values), stored: None }
     }
 
     /// Of a sentence from which no value follows.
     pub(super) fn without_values(said: String) -> Self {
-        Solution { said: vec![said], values: None }
+        Solution { said: vec![said], values: None, stored: None }
     }
 
     /// The same, with words before the first sentence.
@@ -38,26 +40,45 @@ impl Solution {
         self
     }
 
+    /// The same with values as they are stored, if these reproduce more than those that are rounded once.
+    pub(super) fn or_stored(mut self, bench: &Bench<'_, '_>, stored: Array2<f64>) -> Self {
+        if bench.equal(&stored).equal > self.share(bench).equal {
+            self.stored = Some(stored);
+        }
+        self
+    }
+
     /// Whether values follow from them.
     pub(super) fn has_values(&self) -> bool {
         self.values.is_some()
     }
 
+    /// The site's values under them, as they are stored.
+    fn stored(&self, bench: &Bench<'_, '_>) -> Option<Array2<f64>> {
+        self.stored.clone().or_else(|| self.values.as_ref().map(|values| bench.stored(values)))
+    }
+
     /// Values that are the candidate's under them.
     pub(super) fn share(&self, bench: &Bench<'_, '_>) -> Share {
-        self.values.as_ref().map(|values| bench.equal(&bench.stored(values))).unwrap_or_default()
+        self.stored(bench).map(|stored| bench.equal(&stored)).unwrap_or_default()
     }
 
     /// Whether it makes more values the candidate's than the unchanged twin has.
     pub(super) fn is_more(&self, bench: &Bench<'_, '_>) -> bool {
-        self.values.as_ref().is_none_or(|values| bench.is_more(&bench.stored(values)))
+        self.stored(bench).is_none_or(|stored| bench.is_more(&stored))
+    }
+
+    /// Whether another says more of all values that this says something of.
+    pub(super) fn is_less_than(&self, other: &Solution, bench: &Bench<'_, '_>) -> bool {
+        let (Some(own), Some(others)) = (&self.values, &other.values) else { return false };
+        let mut changed = (0..own.nrows()).filter(|row| own.row(*row) != bench.ideal.row(*row));
+        changed.all(|row| others.row(row) != bench.ideal.row(row)) && other.share(bench).exceeds(self.share(bench))
     }
 
     /// The sentences, the last with the share of values that they reproduce; none where that is the unchanged twin's, or more by
     /// no more than chance makes it.
     pub(super) fn told(mut self, bench: &Bench<'_, '_>) -> Vec<String> {
-        let Some(values) = self.values else { return self.said };
-        let stored = bench.stored(&values);
+        let (Some(stored), Some(values)) = (self.stored(bench), self.values) else { return self.said };
         let is_reproduced = bench.is_more(&stored) || is_within(bench, &values, &stored);
         if !is_reproduced || !comes_near(bench, &values, &stored) {
             return Vec::new();

@@ -28,8 +28,8 @@ pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize
     if solved.is_empty() || !solved.iter().all(is_there) {
         return Ok(None);
     }
-    let used: Vec<BTreeSet<usize>> = solved.iter().map(|row| set(row, |row| &row.used)).collect();
-    let right: Vec<BTreeSet<usize>> = solved.iter().map(|row| set(row, |row| &row.right)).collect();
+    let used: Vec<BTreeSet<usize>> = solved.iter().map(Row::counting).collect();
+    let right: Vec<BTreeSet<usize>> = solved.iter().map(Row::chosen).collect();
     let follows = |(row, used): (&Row, &BTreeSet<usize>)| {
         let sum: f64 = used.iter().map(|e| scores[[row.token, *e]]).sum();
         let is = |e: &usize| {
@@ -61,7 +61,7 @@ pub(super) fn told(bench: &Bench<'_, '_>, layer: usize, solved: &[Row], k: usize
 
 /// The same where they are not weighed so, of tokens that have as many experts as they should: scores are others.
 pub(super) fn told_others(solved: &[Row]) -> Option<String> {
-    let sets = |row| [set(row, |row| &row.used), set(row, |row| &row.right)];
+    let sets = |row: &Row| [row.counting(), row.chosen()];
     let all = solved.iter().map(|row| (row.token, sets(row)));
     let off: Vec<(usize, [BTreeSet<usize>; 2])> = all.filter(|(_, [used, right])| used != right).collect();
     let as_many = off.iter().filter(|(_, [used, right])| used.len() >= right.len() && !right.is_subset(used)).count();
@@ -78,9 +78,4 @@ pub(super) fn told_others(solved: &[Row]) -> Option<String> {
         solved.len(),
         listed(each)
     ))
-}
-
-/// The experts that count.
-fn set<'r>(row: &'r Row, of: impl Fn(&'r Row) -> &'r ndarray::Array1<f64>) -> BTreeSet<usize> {
-    of(row).indexed_iter().filter(|(_, weight)| weight.abs() > row.none).map(|(expert, _)| expert).collect()
 }

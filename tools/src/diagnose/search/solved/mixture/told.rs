@@ -43,12 +43,17 @@ pub(super) fn of_solved(solved: &[Row], chosen: &Array2<usize>) -> Vec<String> {
     if lost.is_empty() {
         said.extend(told_more(solved));
     } else {
-        said.push(told_lost(&lost, &of_known, &of));
+        said.push(told_twice(&lost, &of_known, &of).unwrap_or_else(|| told_lost(&lost, &of_known, &of)));
     }
+    // What an expert computes in others' places has these places' weights, too.
+    let places = replaced(&lost, &of).unwrap_or_default();
     let is_other = |entry: &&Entry| {
         let row = of(entry);
         let (right, used) = (row.right[entry.expert], row.used[entry.expert]);
-        (used - right).abs() > row.none && used.abs() > row.none
+        let others = lost.iter().zip(&places).filter(|(own, e)| own.token == entry.token && **e == entry.expert);
+        let right = others.fold(right, |sum, (own, _)| sum + row.right[own.expert]);
+        let limit = if right == row.right[entry.expert] { row.none } else { SAME * right.abs() + row.none };
+        (used - right).abs() > limit && used.abs() > row.none
     };
     let other: Vec<Entry> = of_known.iter().filter(is_other).copied().collect();
     if !other.is_empty() {
@@ -109,6 +114,25 @@ fn told_lost<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row)
         None => "what an expert says is left out of the sum".to_owned(),
     };
     format!("{what}: {}", told_where(lost, all))
+}
+
+/// Where of each token that lacks one the expert of one of its choices computes in the place of that of another, too.
+fn told_twice<'r>(lost: &[Entry], all: &[Entry], of: &impl Fn(&Entry) -> &'r Row) -> Option<String> {
+    let places = replaced(lost, of)?;
+    let slot = |entry: &Entry, expert: usize| {
+        let own = all.iter().find(|own| own.token == entry.token && own.expert == expert);
+        own.map(|own| (entry.slot, own.slot))
+    };
+    let slots: BTreeSet<_> = lost.iter().zip(&places).map(|(entry, e)| slot(entry, *e)).collect::<Option<_>>()?;
+    let tokens = all.iter().map(|entry| entry.token).collect::<BTreeSet<_>>().len();
+    let of = format!("with its own weight: of {} of {tokens} tokens", lost.len());
+    let each = lost.iter().zip(&places).map(|(entry, e)| format!("{e} for {} at token {}", entry.expert, entry.token));
+    (lost.len() > 1).then(|| match slots.into_iter().collect::<Vec<_>>()[..] {
+        [(place, by)] => {
+            format!("a token's choice {} is computed by the expert of its choice {}, {of}", place + 1, by + 1)
+        }
+        _ => format!("one of a token's choices is computed by the expert of another of them, {of}, {}", listed(each)),
+    })
 }
 
 /// The experts whose outputs stand in the place of those that a sum lacks, if there is one for each.

@@ -14,7 +14,7 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, Zip, s};
 use reference::Storage;
 use reference::semantics::NormWeight;
 
-use super::statistic::divided;
+use super::statistic::{divided, root};
 use crate::diagnose::search::Bench;
 use crate::diagnose::search::solved::solution::Solution;
 
@@ -151,8 +151,8 @@ impl<'a> Rows<'a> {
         Zip::indexed(&mut eps).for_each(|(i, head), eps| {
             let of = |values: &Array2<f64>| values.row(i).iter().skip(head * width).take(width).copied().collect();
             let (x, y): (Array1<f64>, Array1<f64>) = (of(x), of(y));
-            let r = (&y / m).dot(&x) / x.dot(&x);
-            *eps = r.powi(-2) - x.dot(&x) / width as f64;
+            let (r, own) = root((&y / m).view(), x.view());
+            *eps = own;
             let apart = &y - &(&x * m * r);
             is_own &= apart.dot(&apart) <= OWN * OWN * y.dot(&y);
         });

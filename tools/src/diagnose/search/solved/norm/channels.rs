@@ -38,7 +38,7 @@ impl Channels<'_> {
         let width = self.w.len();
         let is = |w: &Array1<f64>| self.are(w.dot(self.v) / self.v.dot(self.v), 0, w);
         if is(&self.w.mapv(|w| w * w)) {
-            return Some("the norm is applied twice: its weight is there twice".to_owned());
+            return Some("the weight is there twice: channels are multiplied by its square".to_owned());
         }
         if is(&Array1::ones(width)) {
             return Some("the weight is left out: every channel has the same".to_owned());

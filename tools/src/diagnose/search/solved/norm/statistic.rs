@@ -89,6 +89,12 @@ pub(super) fn divided(width: usize, divisor: f64) -> String {
     format!("the mean square has all {width} channels, divided by {divisor}")
 }
 
+/// r and ε of z = x·r.
+pub(super) fn root(z: ArrayView1<'_, f64>, x: ArrayView1<'_, f64>) -> (f64, f64) {
+    let r = z.dot(&x) / x.dot(&x);
+    (r, r.powi(-2) - x.dot(&x) / x.len() as f64)
+}
+
 /// The mean square about the mean.
 fn variance(z: ArrayView1<'_, f64>) -> f64 {
     let (n, sum) = (z.len() as f64, z.sum());
