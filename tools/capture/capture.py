@@ -273,10 +273,10 @@ def _one_sequence(calls: list[dict[str, Any]], given: Any) -> list[int] | None:
     rows = None if given is None else _rows(given)
     if rows is not None and len(calls) == 1:
         calls[0].setdefault("tokens", rows)
-    fed = [call.get("tokens") for call in calls]
-    if None in fed or len({len(tokens) for tokens in fed}) > 1 or any("cu_seqlens" in call for call in calls):
+    fed = [tokens for call in calls if (tokens := call.get("tokens")) is not None]
+    if len(fed) < len(calls) or len(set(map(len, fed))) > 1 or any("cu_seqlens" in call for call in calls):
         return rows[0] if rows is not None and len(rows) == 1 else None
-    recorded = [sum(pieces, []) for pieces in zip(*fed, strict=True)]
+    recorded: list[list[int]] = [sum(pieces, []) for pieces in zip(*fed, strict=True)]
     # Tokens before the capture are not known, and padding is no token.
     if rows is None and (calls[0].get("first") or any("mask" in call for call in calls)):
         return None
@@ -301,7 +301,7 @@ def _arguments(module: "torch.nn.Module", args: tuple[Any, ...], kwargs: dict[st
 
 def _call(arguments: Fields) -> dict[str, Any]:
     """What the manifest says of a call of a transformers model, whose cache has another name from 5.24 on."""
-    cache = next((value for value in arguments.values() if hasattr(value, "get_seq_length")), None)
+    cache: Any = next((value for value in arguments.values() if hasattr(value, "get_seq_length")), None)
     ids, first = arguments.get("input_ids"), 0 if cache is None else int(cache.get_seq_length())
     fed, packed = ids if ids is not None else arguments.get("inputs_embeds"), _list(arguments.get("cu_seq_lens_q"))
     # Where sequences lie one after another, what the last query does not attend to is another's, and no padding.
@@ -346,7 +346,7 @@ def _padding(mask: Any, first: int, width: int) -> list[list[int]] | None:
         return None
     if mask.ndim == 4:  # Of booleans, or of what is added to scores: nothing where a place is attended to.
         mask = mask[:, 0, -1] if mask.dtype == torch.bool else mask[:, 0, -1] == 0
-    return (mask[:, first : first + width] != 0).int().tolist()
+    return list((mask[:, first : first + width] != 0).int().tolist())
 
 
 def _named(path: str, output: Any) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the package with the crates that the tests are built from, in a virtual environment, and runs its tests. FEATURES are those
-# that the tests were given, such as lapack,remote: with others, all crates are compiled again.
+# Builds the package with the crates that the tests are built from, in a virtual environment, holds its stubs to what was built and
+# its types to each other, and runs its tests. FEATURES are those that the tests were given, such as lapack,remote: with others,
+# all crates are compiled again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,4 +15,7 @@ $environment/bin/maturin build --quiet --locked --profile dev --features "as-tes
 wheel=$(echo $environment/wheels/*.whl)
 $environment/bin/pip install --quiet "${wheel}[test]"
 $environment/bin/pip install --quiet --no-deps --force-reinstall "$wheel"
+export MYPY_CACHE_DIR=$environment/mypy
+$environment/bin/stubtest parity._native --mypy-config-file tools/python/pyproject.toml
+$environment/bin/mypy --config-file tools/python/pyproject.toml tools/python/package/parity
 $environment/bin/pytest --quiet -p no:cacheprovider "$@" tools/python/tests

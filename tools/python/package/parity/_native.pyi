@@ -2,6 +2,22 @@
 
 from typing import Any, final
 
+__all__ = [
+    "Diagnosis",
+    "Difference",
+    "Mistake",
+    "Pair",
+    "ParityError",
+    "Probe",
+    "Report",
+    "Site",
+    "diagnose",
+    "diff",
+    "probe",
+    "run",
+    "verify",
+]
+
 class ParityError(Exception):
     """What keeps parity from an answer: bad arguments, unreadable input, nothing compared."""
 
@@ -221,6 +237,9 @@ class Probe:
     @property
     def findings(self) -> list[tuple[str, str]]:
         """What is told, and what is told of it."""
+    @property
+    def text(self) -> str:
+        """All of it, as `print` shows it."""
 
 def probe(function: Any, question: dict[str, Any]) -> Probe: ...
 def verify(model: str, dump: Any, known: dict[str, Any], question: dict[str, Any]) -> Report: ...
