@@ -158,6 +158,7 @@ pub fn largest(storage: Storage) -> f64 {
         Storage::F16 => half::f16::MAX.to_f64(),
         Storage::Bf16 => half::bf16::MAX.to_f64(),
         Storage::E4m3 => 448.0,
+        Storage::E5m2 => 57_344.0,
     }
 }
 

@@ -73,7 +73,7 @@ fn complaint(sources: &Sources, guarded: &Guarded, statement: &Statement) -> Opt
 
 /// All kernels, but of those that heads' channels alone tell apart the narrowest and the widest: between them, loops have other
 /// lengths, and nothing else.
-fn extremes() -> impl Iterator<Item = &'static Kernel> {
+pub(super) fn extremes() -> impl Iterator<Item = &'static Kernel> {
     let is_by_channels = |kernel: &Kernel| kernel.constants.iter().any(|(name, _)| *name == "D");
     let widths =
         |op: &'static str| KERNELS.iter().filter(move |kernel| kernel.op == op).map(|kernel| kernel.constant("D"));

@@ -33,6 +33,7 @@ mod kill_matrix;
 mod layering;
 mod matrix;
 mod members;
+mod metrics;
 mod mirror;
 mod models;
 mod noise;

@@ -4,3 +4,4 @@ mod decoder;
 mod group;
 mod legacy;
 mod mtp;
+mod sharded;

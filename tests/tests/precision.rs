@@ -106,6 +106,22 @@ fn products_of_tf32_are_found_in_f32() {
     }
 }
 
+/// Keys and values alone of half precision.
+#[test]
+fn a_narrow_cache_is_found_in_f32() {
+    for config in [tiny(), tiny_m3()] {
+        let memory = Memory::random(&config, 3);
+        for way in ["kv_cache=f16", "kv_cache=bf16"] {
+            let contract =
+                "transformers_f32".parse::<RoundingContract>().expect("a profile").in_way(way).expect("a field");
+            let weights = HeldWeights::under(&contract, config.norm_weight, &memory);
+            let model = Decoder::new(&config, Semantics::RELEASED, &weights).expect("it fits");
+            let found = found(&config, &memory, &computed(&model, &TEXT, contract), Storage::F32, None);
+            assert_eq!((found.contract, found.profile), (contract, "port_f32"));
+        }
+    }
+}
+
 /// Choices of blocks by another pooling, of which modules show no score: within what roundings can do at most, many are no fault. Of a
 /// right implementation none is suspicious.
 #[test]
@@ -269,7 +285,13 @@ fn nothing_is_suspicious_of_the_twin_itself() {
     let suspicious = SiteReport { verdict: Verdict::Suspicious, suspicious: 1, ..missing };
     for (equal, expected) in [(8, (Verdict::Within, 0)), (7, (Verdict::Suspicious, 1))] {
         let mut report = suspicious.clone();
-        report.stands_to_twin(Some(Agreement { count: 8, equal, bits: 1.0, unequal_expected: 0.0 }));
+        report.stands_to_twin(Some(Agreement {
+            count: 8,
+            equal,
+            bits: 1.0,
+            unequal_expected: 0.0,
+            bits_expected: 0.0,
+        }));
         assert_eq!((report.verdict, report.suspicious), expected);
     }
 }
@@ -342,15 +364,23 @@ fn what_is_wider_than_all_else_is_found_as_it_was_saved() {
         writer.finish(&Manifest { producer: None, precision: None, ..all.manifest().expect("it has one").clone() })
     };
     for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
-        let found = |how: &str| {
+        let verified = |how: &str| {
             let verified = parity(folder.path(), &["verify", case, "dump.safetensors"]);
-            assert_eq!(verified.code, Some(0), "{case}, {how}: {verified}");
-            assert!(verified.stdout.contains(&format!("{how} (found: ")), "{case}, {how}: {verified}");
+            assert!(verified.code == Some(0) && !verified.stdout.contains("SUSPICIOUS"), "{case}, {how}: {verified}");
+            verified.stdout
+        };
+        let found = |how: &str| {
+            let verified = verified(how);
+            assert!(verified.contains(&format!("{how} (found: ")), "{case}, {how}: {verified}");
         };
         for how in ["transformers_bf16,gate=stored", "f32_residual_bf16"] {
             run_and_saved(case, &["--precision", how], Storage::Bf16, &path);
             found(&format!("{how},saved=bf16"));
         }
+        // Of weights that are cast, the logits are the same as of a router in bf16; what follows them is not.
+        run_and_saved(case, &["--precision", "vllm_bf16"], Storage::Bf16, &path);
+        let verified = verified("vllm_bf16");
+        assert!(verified.contains(",saved=bf16 (found: "), "{case}: {verified}");
         of_layers(case, "f32_residual_bf16").expect("writable");
         found("f32_residual_bf16");
     }

@@ -96,6 +96,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
             equal: 1_570_000,
             bits: 0.999,
             unequal_expected: 2900.5,
+            bits_expected: 0.0,
         }),
         structures: Vec::new(),
         faults: usize::from(verdict == Verdict::Fault) * 12,

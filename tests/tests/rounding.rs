@@ -81,6 +81,19 @@ fn tf32_rounds_operands_alone() {
     assert_eq!((narrow.of_products().activations, narrow.held().biases), (Storage::Bf16, Storage::Bf16));
 }
 
+/// Loaders that undo a quantization leave all else as it is; what is multiplied as it is quantized is not undone.
+#[test]
+fn quantized_matrices_alone_are_dequantized_to_bf16() {
+    let contract: RoundingContract = "transformers_f32,weights=dequantized_bf16".parse().expect("a precision");
+    let held = contract.held();
+    assert_eq!(
+        (held.quantized, held.others, held.experts, held.vectors),
+        (Storage::Bf16, Storage::Real, Storage::Real, Storage::Real)
+    );
+    let quantized = contract.in_way("inputs=fp8").expect("a mode").held().quantized;
+    assert_eq!(quantized, Storage::Real);
+}
+
 #[test]
 fn words_that_are_none() {
     for (text, want) in [
@@ -90,11 +103,11 @@ fn words_that_are_none() {
              transformers_f16, transformers_f32, transformers_f64, transformers_autocast_bf16, \
              transformers_autocast_f16, transformers_compiled_bf16, transformers_compiled_f16, f32_residual_bf16, \
              f32_residual_f16, transformers_tf32, llama_cpp, vllm_bf16, vllm_f16, sglang_bf16, sglang_f16, mlx_bf16, mlx_f16, \
-             port_bf16, port_f16",
+             port_bf16, port_f16, port_f32",
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
-        ("fused,activations=fp8", r#"activations = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#),
+        ("fused,activations=fp8", r#"activations = "fp8", expected real, f32, tf32, f16, bf16, e4m3 or e5m2"#),
         (
             "fused,accumulator=tensor:1",
             "accumulator = \"tensor:1\", expected unknown, f64, f32, avx512_bf16, hopper, hopper_512, ampere, ada, turing, \
@@ -104,7 +117,7 @@ fn words_that_are_none() {
             "fused,norm=two",
             "precision field = \"norm\", expected one of activations, accumulator, reduction, stream, weights, one_plus, operands, inputs, autocast, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
-             gate, routing, swiglu, experts, norm_input, ranks, saved",
+             gate, routing, swiglu, experts, norm_input, ranks, sharded, saved",
         ),
     ] {
         assert_eq!(text.parse::<RoundingContract>().expect_err("no contract").to_string(), want);

@@ -175,7 +175,7 @@ proptest! {
     /// Many are rounded as each is.
     #[test]
     fn many_are_rounded_as_each(x in prop::collection::vec(any_near(), 0..20), seed in any::<u64>()) {
-        for storage in ALL.into_iter().chain([Storage::E4m3]) {
+        for storage in ALL.into_iter().chain([Storage::E4m3, Storage::E5m2]) {
             for mode in [Mode::Nearest, Mode::Stochastic(seed)] {
                 let p = Rounding { storage, mode };
                 let mut all = x.clone();
@@ -241,11 +241,25 @@ fn stochastic_rounding_is_unbiased_over_values() {
     }
 }
 
+/// E5M2 is the upper half of an f16, but for its infinity.
+#[test]
+fn e5m2_is_half_an_f16() {
+    for bits in 0..=0xffff_u16 {
+        let x = f16::from_bits(bits);
+        // Just under a half of the last kept bit, or a half if that bit is odd, carries where it rounds up.
+        let carried = (bits & 0x7fff) + 0x7f + (bits >> 8 & 1);
+        let half = f16::from_bits(carried.min(0x7b00) & 0xff00 | bits & 0x8000);
+        if !x.is_nan() {
+            assert_eq!(Storage::E5m2.nearest(x.to_f64()).to_bits(), half.to_f64().to_bits(), "{x}");
+        }
+    }
+}
+
 #[test]
 fn names_parse_and_print() {
-    for storage in ALL {
+    for storage in ALL.into_iter().chain([Storage::E4m3, Storage::E5m2]) {
         assert_eq!(storage.to_string().parse(), Ok(storage));
     }
     let err = "fp8".parse::<Storage>().expect_err("not a storage");
-    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, tf32, f16, bf16 or e4m3"#);
+    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, tf32, f16, bf16, e4m3 or e5m2"#);
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use fixtures::checkpoint::memory::MemoryWeights;
 use ndarray::{Array2, s};
 use reference::models::decoder::Decoder;
+use reference::rounding::AttentionRound;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 use tests::mistaken::{Setting, computed};
@@ -17,9 +18,28 @@ use tools::judge::structure::{Group, Structure};
 use tools::judge::verdict::{SiteReport, Verdict};
 use tools::judge::verification::Verification;
 
-/// What is said of a run whose weights in some rows of a matrix are one percent larger, or none; or of which some values of the first
-/// norm are others.
-fn reports(case: &str, larger: Option<(Weight, Range<usize>)>, nudged: bool) -> Vec<SiteReport> {
+/// A run of which a dump is made.
+struct Run {
+    /// Rows of a matrix whose weights are one percent larger.
+    larger: Option<(Weight, Range<usize>)>,
+    attention: AttentionRound,
+    shows: fn(Site) -> bool,
+    value: fn(Site, Array2<f64>) -> Array2<f64>,
+}
+
+/// A right one, of the precision that it is judged in.
+const RIGHT: Run = Run { larger: None, attention: AttentionRound::Eager, shows: modules, value: |_, value| value };
+
+/// What hooks on a layer's norms, attention and MLP show, and on the layer.
+fn parts(site: Site) -> bool {
+    use LayerSite::{Attention, InputNorm, KNorm, Mlp, Output, PostAttentionNorm, QNorm};
+    let shown = [Attention, InputNorm, KNorm, Mlp, Output, PostAttentionNorm, QNorm];
+    matches!(site, Site::Layer(_, site) if shown.contains(&site))
+}
+
+/// What is said of a run.
+fn reports(case: &str, run: Run) -> Vec<SiteReport> {
+    let Run { larger, attention, shows, value } = run;
     let setting = Setting::of(case, RoundingContract::EAGER_BF16);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
     let (config, contract) = (checkpoint.config(), setting.contract);
@@ -30,9 +50,7 @@ fn reports(case: &str, larger: Option<(Weight, Range<usize>)>, nudged: bool) -> 
         weights.insert(weight, values.view(), Storage::Bf16);
     }
     let made = Decoder::new(config, setting.semantics(), &weights).expect("it fits");
-    let live = computed(&made, &setting.case.tokens, contract);
-    let shows = |site| modules(site) && !(nudged && site == Site::Embedding);
-    let value = if nudged { nudge } else { |_, value| value };
+    let live = computed(&made, &setting.case.tokens, RoundingContract { attention, ..contract });
     let model = Decoder::new(config, setting.semantics(), &checkpoint).expect("it fits");
     let (steps, layers) = (std::slice::from_ref(&setting.case.tokens), 0..config.num_hidden_layers);
     let (candidate, prompt, lenses) = (&Seen { live: &live, shows, value }, steps[0].len(), &[Lens::Local]);
@@ -41,8 +59,8 @@ fn reports(case: &str, larger: Option<(Weight, Range<usize>)>, nudged: bool) -> 
 }
 
 /// The one site that is suspicious, and why.
-fn suspicious(case: &str, weight: Weight, rows: Range<usize>) -> (Site, Vec<Structure>) {
-    let mut reports = reports(case, Some((weight, rows)), false);
+fn suspicious(case: &str, shows: fn(Site) -> bool, weight: Weight, rows: Range<usize>) -> (Site, Vec<Structure>) {
+    let mut reports = reports(case, Run { larger: Some((weight, rows)), shows, ..RIGHT });
     reports.retain(|report| report.verdict >= Verdict::Suspicious);
     let [report] = &reports[..] else { panic!("{case}: {weight:?}: {reports:#?}") };
     assert_eq!(report.verdict, Verdict::Suspicious, "{report:#?}");
@@ -52,8 +70,10 @@ fn suspicious(case: &str, weight: Weight, rows: Range<usize>) -> (Site, Vec<Stru
 #[test]
 fn a_right_run_has_none() {
     for case in ["m2-sharded-bf16", "m3-sharded-bf16"] {
-        let suspicious = reports(case, None, false).into_iter().find(|report| report.verdict >= Verdict::Suspicious);
-        assert_eq!(suspicious, None, "{case}");
+        for shows in [modules, parts] {
+            let mut reports = reports(case, Run { shows, ..RIGHT }).into_iter();
+            assert_eq!(reports.find(|report| report.verdict >= Verdict::Suspicious), None, "{case}");
+        }
     }
 }
 
@@ -72,22 +92,35 @@ fn nudge(site: Site, mut value: Array2<f64>) -> Array2<f64> {
 #[test]
 fn a_norm_that_rounds_otherwise_is_suspicious() {
     let norm = Site::Layer(0, LayerSite::InputNorm);
-    let reports = reports("m2-sharded-bf16", None, true);
+    let shows = |site| modules(site) && site != Site::Embedding;
+    let reports = reports("m2-sharded-bf16", Run { shows, value: nudge, ..RIGHT });
     let of_norm: Vec<&SiteReport> = reports.iter().filter(|report| report.site == norm).collect();
     assert!(matches!(of_norm[..], [report] if report.verdict == Verdict::Suspicious), "{of_norm:#?}");
 }
 
+/// Behind values that are not shown tokens do not err by themselves: in all layers together that is no chance.
+#[test]
+fn an_attention_that_rounds_otherwise_is_suspicious() {
+    let mut reports = reports("m2-sharded-bf16", Run { attention: AttentionRound::Flash, shows: parts, ..RIGHT });
+    reports.retain(|report| report.verdict >= Verdict::Suspicious);
+    let found: Vec<(Site, Verdict)> = reports.iter().map(|report| (report.site, report.verdict)).collect();
+    let of_layer = |layer| (Site::Layer(layer, LayerSite::Attention), Verdict::Suspicious);
+    assert_eq!(found, [0, 1].map(of_layer));
+}
+
 #[test]
 fn an_expert_is_named() {
-    let (site, found) =
-        suspicious("m2-sharded-bf16", Weight::Layer(1, LayerWeight::Expert(1, Projection::Down)), 0..128);
-    assert_eq!(site, Site::Layer(1, LayerSite::Mlp));
-    assert_eq!(found.iter().map(|one| one.of).collect::<Vec<_>>(), [Group::Expert(1)]);
+    let weight = Weight::Layer(1, LayerWeight::Expert(1, Projection::Down));
+    for shows in [modules, parts] {
+        let (site, found) = suspicious("m2-sharded-bf16", shows, weight, 0..128);
+        assert_eq!(site, Site::Layer(1, LayerSite::Mlp));
+        assert_eq!(found.iter().map(|one| one.of).collect::<Vec<_>>(), [Group::Expert(1)]);
+    }
 }
 
 #[test]
 fn a_row_of_a_projection_is_named() {
-    let (site, found) = suspicious("m2-sharded-bf16", Weight::Layer(1, LayerWeight::OProj), 17..18);
+    let (site, found) = suspicious("m2-sharded-bf16", modules, Weight::Layer(1, LayerWeight::OProj), 17..18);
     assert_eq!(site, Site::Layer(1, LayerSite::Attention));
     assert_eq!(found.iter().map(|one| one.of).collect::<Vec<_>>(), [Group::Channel(17)]);
 }
@@ -95,7 +128,7 @@ fn a_row_of_a_projection_is_named() {
 #[test]
 fn a_gain_of_all_values_is_told() {
     let weight = Weight::Layer(0, LayerWeight::Dense(Projection::Down));
-    let (site, found) = suspicious("m3-sharded-bf16", weight, 0..96);
+    let (site, found) = suspicious("m3-sharded-bf16", modules, weight, 0..96);
     assert_eq!(site, Site::Layer(0, LayerSite::Mlp));
     let [Structure { of: Group::All, gain: Some(gain), .. }] = found[..] else { panic!("{found:#?}") };
     assert!((0.009..0.011).contains(&gain), "{gain}");

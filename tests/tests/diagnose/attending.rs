@@ -14,12 +14,15 @@ use super::outputs;
 
 /// What is said of a model that is read otherwise and shows its layers' outputs alone, first or among three that are as good.
 fn is_told(case: &str, field: &'static str, value: &str, shows: fn(Site) -> bool) {
+    told(&of_reading(case, field, value, shows), &format!("{field}={value}"));
+}
+
+fn of_reading(case: &str, field: &'static str, value: &str, shows: fn(Site) -> bool) -> Diagnosis {
     let setting = Setting::of(case, RoundingContract::EAGER_F32);
     let any = setting.mistakes().into_iter().next().expect("there is one");
     let assumed = Assumed { change: Change::Reading(field, value.to_owned()), ..any };
     let live = setting.with(&[assumed]);
-    let diagnosis = setting.diagnose(&Seen { live: &live, shows, value: |_, value| value });
-    told(&diagnosis, &format!("{field}={value}"));
+    setting.diagnose(&Seen { live: &live, shows, value: |_, value| value })
 }
 
 fn told(diagnosis: &Diagnosis, way: &str) {
@@ -27,6 +30,32 @@ fn told(diagnosis: &Diagnosis, way: &str) {
     let among = || equivalent.iter().take(2).any(|other| other.contains(&format!("({way}")));
     assert!(first.starts_with(way) || among(), "{way}: {first}, {equivalent:?}");
     assert!(diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty(), "{way}: {diagnosis:#?}");
+}
+
+/// As of a configuration that says how another model stretches positions.
+#[test]
+fn frequencies_that_are_scaled_for_longer_contexts() {
+    for (by, shows) in [("yarn:4/", modules as fn(Site) -> bool), ("yarn_plain:8/", outputs), ("llama3:8/", modules)] {
+        let diagnosis = of_reading("m2-gqa3-f32", "rope_scaling", &format!("{by}64"), shows);
+        let [explained] = &diagnosis.explained[..] else { panic!("{by}: {diagnosis:#?}") };
+        // Of few pairs, other lengths, and Llama 3 and YaRN, make the same frequencies.
+        let way = format!("rope_scaling={by}");
+        let among = || explained.equivalent.iter().any(|other| other.contains(&format!("({way}")));
+        assert!(explained.way.starts_with(&way) || among(), "{way}: {diagnosis:#?}");
+        assert!(diagnosis.unexplained.is_none() && diagnosis.suspicious.is_empty(), "{way}: {diagnosis:#?}");
+    }
+}
+
+/// Another base, and positions that are divided, have names of their own.
+#[test]
+fn frequencies_that_are_others_are_not_scaled() {
+    for (field, value) in [("rope_theta", "300000"), ("rope_linear", "3")] {
+        let diagnosis = of_reading("m2-gqa3-f32", field, value, modules);
+        told(&diagnosis, &format!("{field}={value}"));
+        let of_scaling =
+            |explained: &Explained| explained.equivalent.iter().any(|other| other.contains("rope_scaling"));
+        assert!(!diagnosis.explained.iter().any(of_scaling), "{diagnosis:#?}");
+    }
 }
 
 #[test]

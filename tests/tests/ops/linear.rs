@@ -31,6 +31,17 @@ fn blocks_of_a_quantized_weight() {
     }
 }
 
+/// Of so much that threads divide it among them, each element is its own sum. All sums are exact.
+#[test]
+fn panels_side_by_side() {
+    let (n, k, m) = (12, 600, 300);
+    let whole = |i: usize, j: usize| ((3 * i + 5 * j) % 7) as f64 - 3.0;
+    let [x, w] = [n, m].map(|rows| Array2::from_shape_fn((rows, k), |(i, j)| whole(i, j)));
+    let want = Array2::from_shape_fn((n, m), |(i, o)| (0..k).map(|j| x[[i, j]] * w[[o, j]]).sum::<f64>());
+    let stored = matrix::Matrix::stored(w.view(), Storage::F32);
+    assert_eq!(linear(&Linear::under(&RoundingContract::IDEAL), x.view(), &stored), Ok(want));
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Plain,

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2, array};
 use proptest::prelude::*;
 use reference::ops::rope::{Rope, RopeTable, inverse_frequencies, rope, rope_table};
 use reference::rounding::Chain;
-use reference::semantics::{RopePair, RopePart};
+use reference::semantics::{RopePair, RopePart, RopeScaling};
 use reference::{Real, RoundingContract, Storage, Tracked};
 use tests::judge::{likely, reached, within};
 use tests::strategy::{Contract, Errors, Fill, Matrix, Noise, Perturbed, contract, filled, finite, noise};

@@ -109,6 +109,26 @@ fn drafts_that_were_rejected_show_by_what_was_kept() {
     }
 }
 
+/// What is said behind rejected drafts may be the same token over and over: that calls read others tells that these were rejected.
+#[test]
+fn drafts_that_were_rejected_before_one_token_again_and_again() {
+    let one = |position: usize| json!({ "tokens": [[12]], "positions": [[position]] });
+    let calls = || {
+        let drafts = json!({ "tokens": [[12, 1, 30]], "positions": [[7, 8, 9]] });
+        [with_drafts()[0].clone(), drafts].into_iter().chain((8..12).map(one)).collect()
+    };
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let whole = Laid { states: false, ..whole(&model, calls()) }.write(folder.path());
+        let is_table = |name: &str| name.contains("rotary_emb");
+        let dump = rewritten(&whole, folder.path(), |name| (!is_table(name)).then(|| name.to_owned()), &[]);
+        let found = requests_of(&model, dump, Some(&text(&[&A[..], &[12; 5]].concat()))).expect("its rows are known");
+        let wrong = reports(&model, &found[0]).into_iter().find(|report| report.verdict > Verdict::Tie);
+        assert!(wrong.is_none(), "{case}: {wrong:#?}");
+    }
+}
+
 /// Embeddings below 2⁻¹⁴, which f16 has as multiples of 2⁻²⁴: what is lost of them is no small share.
 #[test]
 fn tiny_embeddings_are_known_in_f16() {

@@ -9,10 +9,11 @@ use proptest::sample::select;
 use reference::Semantics;
 use reference::semantics::{
     ActivationIn, AngleType, AxialAxes, AxialOrder, CacheForm, CacheGrid, CacheHalf, CacheSeam, CacheSteps, CacheType,
-    ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, Merge, Merged, MsaTile,
-    MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, OperandType, Paged, PostNormInput,
-    QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, Rotated, ScaleOf, ScoreType, SharedHead, SharedPage, Split,
-    Temperature, TileShares, Unseen, Unwritten, UpClamp, WeightsOn, WholePages, Written, Zeros,
+    ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, IndexRotated, Merge, Merged,
+    MsaTile, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, OperandType, Paged,
+    PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, RopeScaling, Rotated, ScaleOf, ScoreType,
+    SharedHead, SharedPage, Split, Stretch, Temperature, TileShares, Unseen, Unwritten, UpClamp, WeightsOn, WholePages,
+    Written, Zeros,
 };
 use strum::VariantNames;
 
@@ -62,8 +63,10 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         ];
         (word::<CacheHalf>(), grid).prop_map(|(of, grid)| CacheForm { of, grid })
     };
+    let scaling = (word::<Stretch>(), 0.1..99.0, 1..9999_usize);
+    let scaling = scaling.prop_map(|(by, factor, original)| RopeScaling { by, factor, original });
     let rope = (
-        (word::<RopeCall>(), rope_on(), of(-9..9_i32)),
+        (word::<RopeCall>(), rope_on(), of(-9..9_i32), of(scaling)),
         ([angle(), angle()], [of(0.1..9.0), of(0.1..9.0)], [norms.clone(), norms]),
     );
     let attention = (
@@ -74,7 +77,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
     );
     let index = (
         word::<IndexInput>(),
-        (word::<RopePart>(), rope_on(), of(word::<RopePart>())),
+        (word::<IndexRotated>(), rope_on(), of(word::<RopePart>())),
         (word::<IndexHeads>(), word::<IndexCache>()),
         ([of(-9..9_i32), of(-9..9_i32)], cache()),
     );
@@ -98,6 +101,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         rope_angle: rope.1.0[1],
         rope_linear: rope.1.1[0],
         rope_scale: rope.1.1[1],
+        rope_scaling: rope.0.3,
         query_norm: rope.1.2[0],
         key_norm: rope.1.2[1],
         soft_cap: attention.0.0,
@@ -121,7 +125,7 @@ pub(super) fn attending() -> impl Strategy<Value = Semantics> {
         q_norm_width: shards.6[0],
         k_norm_width: shards.6[1],
         index_input: index.0,
-        index_rope_part: index.1.0,
+        index_rotated: index.1.0,
         index_rope_decode: index.1.1,
         attention_rope_part: index.1.2,
         index_heads: index.2.0,

@@ -1,5 +1,5 @@
 //! A run that is one more of those in other orders has a probability of at most α with a probability of at most α: in all rows, in
-//! those of an expert, which err otherwise than others do, in a head and in a column.
+//! those of an expert, which err otherwise than others do, in a head and in a column, and where tokens read keys of one another.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +36,8 @@ struct Drawn {
     runs: Vec<Array2<f64>>,
     experts: Array2<usize>,
     is_known: bool,
+    /// Of keys that tokens read of one another, how many are others in each of the runs, the candidate's first.
+    read: Option<Vec<usize>>,
 }
 
 impl Drawn {
@@ -57,7 +59,23 @@ impl Drawn {
             }
             run
         });
-        Drawn { runs: runs.collect(), own: exact.mapv(stored), experts, is_known: times == 1.0 }
+        Drawn { runs: runs.collect(), own: exact.mapv(stored), experts, is_known: times == 1.0, read: None }
+    }
+
+    /// Where each of so many keys is another in one run of eight, and moves some of the values of all tokens from its own on.
+    fn reading(config: &Config, rng: &mut ChaCha8Rng) -> Self {
+        let mut drawn = Drawn { is_known: false, ..Drawn::new(config, rng) };
+        let read = drawn.runs.iter_mut().map(|run| {
+            run.assign(&drawn.own);
+            let others: Vec<usize> = (0..TOKENS).filter(|_| rng.random_bool(1.0 / 8.0)).collect();
+            for token in others.iter().flat_map(|key| *key..TOKENS) {
+                let moved = |x: &mut f64| *x += if rng.random_bool(0.01) { Storage::Bf16.spacing(*x) } else { 0.0 };
+                run.row_mut(token).iter_mut().for_each(moved);
+            }
+            others.len()
+        });
+        drawn.read = Some(read.collect());
+        drawn
     }
 
     /// Each token so many times.
@@ -68,6 +86,7 @@ impl Drawn {
             runs: self.runs.iter().map(|run| run.select(Axis(0), &tokens)).collect(),
             experts: self.experts.select(Axis(0), &tokens),
             is_known: self.is_known,
+            read: self.read.clone(),
         }
     }
 
@@ -81,6 +100,7 @@ impl Drawn {
             replays: self.runs[1..].iter().map(|run| run.mapv(f32::of)).collect(),
             storage: Storage::Bf16,
             is_known: self.is_known,
+            read: self.read.as_ref().map(|read| read[1..].to_vec()),
             way: &[],
             tokens: self.own.nrows(),
             experts: Some(&self.experts),
@@ -119,6 +139,15 @@ fn probabilities(drawn: impl Fn(&Config, &mut ChaCha8Rng) -> Drawn) -> BTreeMap<
 
 /// Of each kind, as many are as small as that says, or fewer.
 fn require_calibrated(probabilities: &BTreeMap<String, Vec<f64>>) {
+    require_no_less_probable(probabilities);
+    for (kind, of_kind) in probabilities {
+        let small = of_kind.iter().filter(|probability| **probability <= 0.5).count();
+        assert!(small > DRAWS / 100, "{kind}: {small} of {DRAWS} have 0.5 or less: nothing was looked at");
+    }
+}
+
+/// Of each kind, no more are as small as that says.
+fn require_no_less_probable(probabilities: &BTreeMap<String, Vec<f64>>) {
     for (kind, of_kind) in probabilities {
         assert_eq!(of_kind.len(), DRAWS, "{kind}");
         for alpha in [0.1, 0.01, 0.001] {
@@ -128,8 +157,6 @@ fn require_calibrated(probabilities: &BTreeMap<String, Vec<f64>>) {
             let most = expected + 5.0 * expected.sqrt() + 5.0;
             assert!(seen as f64 <= most, "{kind}: {seen} of {DRAWS} have {alpha} or less, expected at most {most:.0}");
         }
-        let small = of_kind.iter().filter(|probability| **probability <= 0.5).count();
-        assert!(small > DRAWS / 100, "{kind}: {small} of {DRAWS} have 0.5 or less: nothing was looked at");
     }
 }
 
@@ -146,6 +173,27 @@ fn a_right_run_of_unknown_roundings_is_no_less_probable() {
     let probabilities = probabilities(|config, rng| Drawn::apart(config, rng, 3.0));
     assert_eq!(probabilities.len(), 1 + EXPERTS + 1, "{:?}", probabilities.keys());
     require_calibrated(&probabilities);
+}
+
+/// Tokens do not err independently: that few keys are others is one chance for all of them.
+#[test]
+fn a_right_run_whose_keys_are_others_is_no_less_probable() {
+    let probabilities = probabilities(Drawn::reading);
+    assert_eq!(probabilities.len(), 1 + 1 + EXPERTS + 1, "{:?}", probabilities.keys());
+    require_no_less_probable(&probabilities);
+}
+
+/// Where every token rounds otherwise, as no few keys make it.
+#[test]
+fn other_roundings_behind_keys_that_are_not_shown_are_seen() {
+    let (config, mut rng) = (config(), ChaCha8Rng::seed_from_u64(4));
+    for _ in 0..20 {
+        let mut drawn = Drawn::reading(&config, &mut rng);
+        let moved = |x: f64| if rng.random_bool(0.5) { x + Storage::Bf16.spacing(x) } else { x };
+        drawn.runs[0] = drawn.own.mapv(moved);
+        let all = drawn.looked_at(&config).into_iter().find(|one| one.of == Group::All && one.gain.is_none());
+        assert!(all.is_some_and(|all| all.probability < 1e-3), "{all:?}");
+    }
 }
 
 /// One percent, where roundings of a bf16 are an eighth of that.

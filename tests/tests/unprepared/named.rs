@@ -1,6 +1,6 @@
 //! Names of ports of one's own and of graphs, and what people save beside what is computed.
 
-use super::{Named, Values, computed, dumped, faults, holds, judged_of, model, of_case, of_names, opened};
+use super::{Named, Values, computed, dumped, faults, holds, judged_of, model, of_case, of_names, off, opened};
 
 /// A case that has three layers, and in the first one no router.
 const M3: &str = "m3-gqa4-f32";
@@ -169,6 +169,71 @@ fn operations_of_a_graph() {
     holds(&names, |values| renamed(values, name), "model.layers.1.mlp", 15);
 }
 
+/// One layer by itself, of which words say nothing but what is around it: its output is not the model's, and its norm not the last.
+#[test]
+fn one_layer_under_words_alone() {
+    let words: [(&str, &str); 5] = [
+        ("model.layers.0", "input"),
+        ("model.layers.1.input_layernorm", "norm"),
+        ("model.layers.1.self_attn", "attn"),
+        ("model.layers.1.mlp", "mlp"),
+        ("model.layers.1", "output"),
+    ];
+    let written = |values: Named| -> Named {
+        let word = |name: &str| words.iter().find(|(own, _)| *own == name).expect("it is one of them").1.to_owned();
+        values.into_iter().map(|(name, of)| (word(&name), of)).collect()
+    };
+    holds(&words.map(|(name, _)| name), written, "model.layers.1.mlp", 5);
+}
+
+/// As JAX's modules are called, with what the head gives beside them.
+#[test]
+fn heads_of_projections_beside_logits() {
+    let name = |layer: Option<usize>, part: &str| match (layer, part.strip_prefix("self_attn.")) {
+        (Some(layer), Some(part)) => {
+            let word = [("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")];
+            let word = word.iter().find(|(own, _)| *own == part).expect("it is one of them").1;
+            format!("decoder/layers_{layer}/self_attention/{word}")
+        }
+        (Some(layer), None) => format!("decoder/layers_{layer}"),
+        (None, _) => format!("decoder/{part}"),
+    };
+    let of_layer = |layer: usize| {
+        ["", ".self_attn.q_proj", ".self_attn.k_proj", ".self_attn.v_proj"]
+            .map(|part| format!("model.layers.{layer}{part}"))
+    };
+    let names: Vec<String> = (0..2).flat_map(of_layer).chain(["logits".to_owned()]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    holds(&names, |values| renamed(values, name), "logits", 9);
+}
+
+/// Rows as experts were sent them, each as often as it chose, are no tokens' in order, though some of them are.
+#[test]
+fn rows_by_their_experts_beside_those_of_tokens() {
+    let written = |values: Named| {
+        let sent = |of: &Values| {
+            let (width, tokens) = (of.shape[2], of.shape[1]);
+            // The first of them are those of nine tokens in ten, in order.
+            let token = |row: usize| (row + usize::from(row % 10 == 9)) % tokens;
+            let rows = (0..2 * tokens).flat_map(|row| &of.of[token(row) * width..][..width]);
+            Values::new(&[2 * tokens, width], rows.copied().collect())
+        };
+        let norms = (0..2).map(|layer| format!("model.layers.{layer}.post_attention_layernorm"));
+        let beside: Vec<(String, Values)> =
+            norms.enumerate().map(|(layer, name)| (format!("stage{layer}.fed.sent"), sent(&values[&name]))).collect();
+        let mut named = renamed(values, |layer, part| match (layer, part) {
+            (Some(layer), "") => format!("stage{layer}"),
+            (Some(layer), part) => format!("stage{layer}.{}", part.replace("self_attn", "mixer").replace("mlp", "fed")),
+            (None, part) => part.to_owned(),
+        });
+        named.retain(|name, _| !name.ends_with("layernorm"));
+        named.extend(beside);
+        named
+    };
+    let shown: Vec<&str> = SHOWN.into_iter().filter(|name| !name.ends_with("q_proj")).collect();
+    holds(&shown, written, "model.layers.1.mlp", 9);
+}
+
 /// As a model's output is called whatever it is.
 #[test]
 fn an_output_as_wide_as_the_vocabulary_is_logits() {
@@ -265,6 +330,21 @@ fn the_last_token_behind_each_layer() {
     holds(&["model.embed_tokens", "model.layers.0", "model.norm"], last, "model.layers.0", 3);
 }
 
+/// The same where a row of keys is as wide as its only head, which could stand for all tokens.
+#[test]
+fn the_last_token_of_one_key_head() {
+    const CASE: &str = "m2-mqa-top8-long-f32";
+    let names = ["model.layers.0", "model.layers.0.self_attn.k_proj", "model.layers.0.self_attn.v_proj", "model.norm"];
+    let rows = |before: &[usize]| -> Named {
+        let last = |of: Values| Values::new(&[before, &of.last().shape].concat(), of.last().of);
+        of_case(CASE, &names).into_iter().map(|(name, of)| (name, last(of))).collect()
+    };
+    for before in [&[][..], &[1]] {
+        assert_eq!(faults(CASE, &rows(before)), 0, "{before:?}");
+        assert!(faults(CASE, &off(rows(before), names[2])) > 0, "{before:?}, 5 % off");
+    }
+}
+
 /// Choices by the numbers of the layers that have a router, of which the first ones have none.
 #[test]
 fn choices_by_their_layers_numbers() {
@@ -284,4 +364,25 @@ fn choices_by_their_layers_numbers() {
         (None, part) => part.to_owned(),
     });
     assert_eq!(faults(M3, &named), 0);
+}
+
+/// `to_tuple()`, of which places alone are known: logits, what goes into each layer and what the head reads, and probabilities.
+#[test]
+fn what_a_model_returns_by_its_places() {
+    const PLACES: [(&str, &str); 6] = [
+        ("logits", "0"),
+        ("model.embed_tokens", "1.0"),
+        ("model.layers.0", "1.1"),
+        ("model.norm", "1.2"),
+        ("model.layers.0.self_attn.1", "2.0"),
+        ("model.layers.1.self_attn.1", "2.1"),
+    ];
+    let place = |name: &str| PLACES.iter().find(|(own, _)| *own == name).map(|(_, place)| (*place).to_owned());
+    let written = |values: Named| -> Named {
+        values.into_iter().map(|(name, of)| (place(&name).expect("it has a place"), of)).collect()
+    };
+    let names = PLACES.map(|(name, _)| name);
+    for wrong in ["model.layers.0.self_attn.1", "model.norm"] {
+        holds(&names, written, wrong, 4);
+    }
 }

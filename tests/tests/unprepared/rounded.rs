@@ -3,7 +3,7 @@
 use fixtures::Dtype;
 use reference::Storage;
 
-use super::{Named, dumped_as, model, of_names, try_judged};
+use super::{Named, Values, dumped_as, model, of_names, try_judged};
 
 #[test]
 fn few_decimals_are_refused() {
@@ -19,6 +19,23 @@ fn few_decimals_are_refused() {
         assert!(refused.contains(&problem), "{refused}");
     }
     assert_eq!(try_judged(&of_names(&names)).map(|(faults, _)| faults), Ok(0));
+}
+
+/// Of few keys probabilities are 0, which most are in a cache of fixed length, or so large that f32 has no more decimals.
+#[test]
+fn probabilities_of_few_keys_are_not_rounded() {
+    const KEYS: usize = 3;
+    const SLOTS: usize = 16;
+    let first = |(name, of): (String, Values)| {
+        let Values { shape, of: all } = &of;
+        let [1, heads, tokens, _] = shape[..] else { return (name, of.tokens(0..KEYS)) };
+        let row = |row: usize| [&all[row * tokens..][..KEYS], &[0.0; SLOTS - KEYS]].concat();
+        let rows = (0..heads).flat_map(|head| (0..KEYS).map(move |token| head * tokens + token));
+        (name, Values::new(&[1, heads, KEYS, SLOTS], rows.flat_map(row).collect()))
+    };
+    let names = ["model.layers.0.self_attn.1", "model.layers.0", "model.layers.1.self_attn.1", "model.layers.1"];
+    let values: Named = of_names(&names).into_iter().map(first).collect();
+    assert_eq!(try_judged(&values).map(|(faults, _)| faults), Ok(0));
 }
 
 /// `tensor.view(torch.int16).numpy()`, of bf16: whole numbers have no decimals, and are no activations.

@@ -143,6 +143,10 @@ fn pixels_beside_what_was_computed_of_them() {
     let named = Named::from([written(FEATURES, "image_features"), input("pixel_values"), input("image_grid_thw")]);
     assert_eq!(judged(&named, &model).map(|(faults, _)| faults), Ok(0));
     assert!(judged(&off(named.clone(), "image_features"), &model).expect("it is read").0 > 0);
+    // Inputs and outputs apart.
+    let place = |name: &str| if name == "image_features" { "outputs" } else { "inputs" };
+    let apart = named.clone().into_iter().map(|(name, of)| (format!("{}.{name}", place(&name)), of)).collect();
+    assert_eq!(judged(&apart, &model).map(|(faults, _)| faults), Ok(0));
     // A factor is nothing to the norm behind the patches' embedding; others' pixels are.
     let mut others = named;
     others.get_mut("pixel_values").expect("it is there").of.reverse();

@@ -4,11 +4,11 @@ use half::bf16;
 use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 use reference::models::decoder::Decoder;
 use reference::weights::{LayerWeight, Weight};
-use reference::{LayerSite, RoundingContract, Site};
+use reference::{LayerSite, Real, RoundingContract, Site};
 
 use tools::diagnose::diagnosis::solved;
 
-use super::{M2, M2_BF16, Shown, Subject, has, narrowed};
+use super::{M2, M2_BF16, Shown, Subject, has, narrowed, number};
 
 /// The weight of a norm is stored by channels of heads, and read by heads.
 fn transposed(subject: &Subject, of: fn(Array2<f32>) -> Array2<f32>) -> Vec<String> {
@@ -35,15 +35,15 @@ fn a_norms_weight_transposed_in_bf16() {
     has(&transposed(&M2_BF16, narrowed), "the weight is read as [8, 16] transposed");
 }
 
-/// A vector kernel that leaves the channels out of the sum that fill no whole vector.
+/// A vector kernel that leaves the channels out of the sum that fill no whole vector; what is normed is rounded before it is weighed.
 fn without_tail(subject: &Subject, of: fn(Array2<f32>) -> Array2<f32>) -> Vec<String> {
     let port = |model: &Decoder<'_>, shown: &Shown| {
-        let [y, x]: [&Array2<f32>; 2] =
-            [LayerSite::PostAttentionNorm, LayerSite::Residual].map(|site| shown.of(1, site));
-        let width = model.config().hidden_size;
-        let squares = |columns| x.slice(s![.., ..columns]).mapv(|x| x * x).sum_axis(Axis(1));
-        let times = (squares(width) / squares(width - 4)).mapv(f32::sqrt);
-        of(y * &times.insert_axis(Axis(1)))
+        let (x, config) = (shown.of(1, LayerSite::Residual), model.config());
+        let w = model.weights().get(Weight::Layer(1, LayerWeight::PostAttentionNorm)).expect("it is there");
+        let width = config.hidden_size;
+        let squares = x.slice(s![.., ..width - 4]).mapv(|x| x * x).sum_axis(Axis(1));
+        let r = squares.mapv(|sum| (sum / width as f32 + f32::of(config.rms_norm_eps)).sqrt().recip());
+        of(of(x * &r.insert_axis(Axis(1))) * w.dense::<f32>().row(0))
     };
     subject.said_of(LayerSite::PostAttentionNorm, &port)
 }
@@ -55,7 +55,10 @@ fn a_norms_mean_square_without_its_tail() {
 
 #[test]
 fn a_norms_mean_square_without_its_tail_in_bf16() {
-    has(&without_tail(&M2_BF16, narrowed), "the mean square has the first 124 of 128 channels, divided by 128");
+    let said = without_tail(&M2_BF16, narrowed);
+    has(&said, "the mean square has the first 124 of 128 channels, divided by 128");
+    // Of a right run in bf16, its twin has at least 99 % at an operator whose inputs are shown.
+    assert!(number(&said, "(reproduces ") > 99.0, "{said:#?}");
 }
 
 /// Two ranks have half of each row, and do not add their squares up.

@@ -57,6 +57,21 @@ fn a_steeper_sigmoid() {
     has(&said, "the scores are the sigmoid of 1.1000 times the router's logits");
 }
 
+/// The same where nothing shows the router, and some tokens have other experts by it.
+#[test]
+fn a_flatter_sigmoid_by_which_other_experts_are_chosen() {
+    let port =
+        |_: &Decoder<'_>, shown: &Shown| shown.of(1, LayerSite::GateLogits).mapv(|z| 1.0 / (1.0 + (-0.6 * z).exp()));
+    let is_hidden = |site: Site| {
+        use LayerSite::{GateExperts, GateLogits, GateScores, GateWeights};
+        matches!(site, Site::Layer(1, GateExperts | GateLogits | GateScores | GateWeights))
+    };
+    let ports: [(Site, &Port<'_>); 1] = [(Site::Layer(1, LayerSite::GateScores), &port)];
+    let said = M2.hiding(is_hidden, &ports, None, |comparison| solved(comparison).expect("it is compared"));
+    has(&said, "the scores are the sigmoid of 0.6000 times the router's logits");
+    assert!(said.iter().any(|own| own.contains("tokens have other experts than they should")), "{said:#?}");
+}
+
 #[test]
 fn scores_divided_in_place() {
     let said = said(|mut r| {

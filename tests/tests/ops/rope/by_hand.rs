@@ -13,6 +13,60 @@ fn frequencies_by_hand() {
     assert!((last - exact).abs() <= 20.0 * f32::UNIT_ROUNDOFF * exact && last != exact);
 }
 
+/// Of transformers 5.23's `ROPE_INIT_FUNCTIONS`, whose last digits are those of f32: every fourth frequency, and the factor of c and s.
+#[test]
+fn frequencies_that_are_scaled_are_those_of_transformers() {
+    for (scaling, theta, dim, scale, expected) in [
+        (
+            "yarn:4/4096",
+            5e6,
+            64,
+            1.138_629_436_111_989,
+            vec![
+                1.0,
+                0.145_421_55,
+                0.017_182_283_1,
+                0.001_345_439_81,
+                1.118_034_05e-4,
+                1.625_862_21e-5,
+                2.364_354_03e-6,
+                3.438_280_2e-7,
+            ],
+        ),
+        ("yarn:8/128", 1e6, 32, 1.207_944_154_167_983_6, vec![1.0, 3.952_847_33e-3, 1.250_000_06e-4, 3.952_846_78e-6]),
+        (
+            "llama3:8/8192",
+            5e6,
+            64,
+            1.0,
+            vec![
+                1.0,
+                0.145_421_55,
+                0.021_147_426_2,
+                0.003_075_291_17,
+                5.590_170_26e-5,
+                8.129_311_03e-6,
+                1.182_177_02e-6,
+                1.719_140_1e-7,
+            ],
+        ),
+    ] {
+        let scaling: RopeScaling = scaling.parse().expect("it is one");
+        let found = scaling.of(&inverse_frequencies(theta, dim, dim), dim, theta);
+        for (found, expected) in found.iter().step_by(4).zip(&expected) {
+            assert!((found - expected).abs() <= 1e-6 * expected, "{scaling}: {found}, expected {expected}");
+        }
+        assert_eq!(found.len(), 4 * expected.len());
+        assert!((scaling.scale() - scale).abs() <= 1e-15, "{scaling}: {}", scaling.scale());
+        let table = |scaling| {
+            rope_table::<f64>(&Rope { head_dim: dim, rotary_dim: dim, theta, scaling, ..Rope::default() }, 7, 1)
+        };
+        let cos = scale * (7.0 * found[4]).cos();
+        // Angles are f32.
+        assert!((table(Some(scaling)).cos.value[[0, 4]] - cos).abs() <= 1e-6, "{scaling}");
+    }
+}
+
 /// Angles are f32 products: at position 3 a frequency of 0.1 gives 0.3 + 1.2·10⁻⁸, whose cosine is taken exactly.
 #[test]
 fn the_angle_is_an_f32() {
