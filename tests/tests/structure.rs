@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use fixtures::checkpoint::memory::MemoryWeights;
 use ndarray::{Array2, s};
+use reference::config::Config;
 use reference::models::decoder::Decoder;
 use reference::rounding::AttentionRound;
 use reference::weights::{LayerWeight, Projection, Weight, Weights};
-use reference::{LayerSite, RoundingContract, Site, Storage};
+use reference::{LayerSite, RoundingContract, Semantics, Site, Storage};
+use tests::memory::{Memory, tiny};
 use tests::mistaken::{Setting, computed};
 use tests::seen::{Seen, modules};
 use tools::judge::lens::Lens;
@@ -37,22 +39,27 @@ fn parts(site: Site) -> bool {
     matches!(site, Site::Layer(_, site) if shown.contains(&site))
 }
 
-/// What is said of a run.
+/// What is said of a run of a case.
 fn reports(case: &str, run: Run) -> Vec<SiteReport> {
-    let Run { larger, attention, shows, value } = run;
     let setting = Setting::of(case, RoundingContract::EAGER_BF16);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
-    let (config, contract) = (checkpoint.config(), setting.contract);
-    let mut weights = MemoryWeights::copy(config, &checkpoint).expect("it is whole");
+    reports_of((checkpoint.config(), setting.semantics(), &checkpoint), &setting.case.tokens, run)
+}
+
+/// What is said of a run of a model.
+fn reports_of(of: (&Config, Semantics, &dyn Weights), tokens: &Vec<u32>, run: Run) -> Vec<SiteReport> {
+    let ((config, semantics, right), contract) = (of, RoundingContract::EAGER_BF16);
+    let Run { larger, attention, shows, value } = run;
+    let mut weights = MemoryWeights::copy(config, right).expect("it is whole");
     if let Some((weight, rows)) = larger {
-        let mut values: Array2<f64> = checkpoint.get(weight).expect("it is there").dense();
+        let mut values: Array2<f64> = right.get(weight).expect("it is there").dense();
         values.slice_mut(s![rows, ..]).mapv_inplace(|w| 1.01 * w);
         weights.insert(weight, values.view(), Storage::Bf16);
     }
-    let made = Decoder::new(config, setting.semantics(), &weights).expect("it fits");
-    let live = computed(&made, &setting.case.tokens, RoundingContract { attention, ..contract });
-    let model = Decoder::new(config, setting.semantics(), &checkpoint).expect("it fits");
-    let (steps, layers) = (std::slice::from_ref(&setting.case.tokens), 0..config.num_hidden_layers);
+    let made = Decoder::new(config, semantics, &weights).expect("it fits");
+    let live = computed(&made, tokens, RoundingContract { attention, ..contract });
+    let model = Decoder::new(config, semantics, right).expect("it fits");
+    let (steps, layers) = (std::slice::from_ref(tokens), 0..config.num_hidden_layers);
     let (candidate, prompt, lenses) = (&Seen { live: &live, shows, value }, steps[0].len(), &[Lens::Local]);
     let verification = Verification { model: &model, candidate, contract, steps, prompt, lenses, layers, keep: None };
     verification.run(|| ()).expect("it can be put next to the reference").sites
@@ -98,14 +105,21 @@ fn a_norm_that_rounds_otherwise_is_suspicious() {
     assert!(matches!(of_norm[..], [report] if report.verdict == Verdict::Suspicious), "{of_norm:#?}");
 }
 
-/// Behind values that are not shown tokens do not err by themselves: in all layers together that is no chance.
+/// Behind values that are not shown tokens do not err by themselves: no layer says enough by itself, but all of them together do.
 #[test]
 fn an_attention_that_rounds_otherwise_is_suspicious() {
-    let mut reports = reports("m2-sharded-bf16", Run { attention: AttentionRound::Flash, shows: parts, ..RIGHT });
-    reports.retain(|report| report.verdict >= Verdict::Suspicious);
-    let found: Vec<(Site, Verdict)> = reports.iter().map(|report| (report.site, report.verdict)).collect();
-    let of_layer = |layer| (Site::Layer(layer, LayerSite::Attention), Verdict::Suspicious);
-    assert_eq!(found, [0, 1].map(of_layer));
+    for (attention, layers, expected) in
+        [(AttentionRound::Flash, 2, 0), (AttentionRound::Flash, 12, 12), (AttentionRound::Eager, 12, 0)]
+    {
+        let config = Config { num_hidden_layers: layers, ..tiny() };
+        let weights = Memory::random(&config, 1);
+        let model = (&config, Semantics::RELEASED, &weights as &dyn Weights);
+        let mut reports = reports_of(model, &(0..10).collect(), Run { attention, shows: parts, ..RIGHT });
+        reports.retain(|report| report.verdict >= Verdict::Suspicious);
+        let suspicious: Vec<Site> = reports.iter().map(|report| report.site).collect();
+        let of_layer = |layer| Site::Layer(layer, LayerSite::Attention);
+        assert_eq!(suspicious, (0..expected).map(of_layer).collect::<Vec<_>>(), "{attention:?}, {layers} layers");
+    }
 }
 
 #[test]

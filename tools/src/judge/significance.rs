@@ -11,7 +11,7 @@ use reference::Storage;
 use reference::config::Config;
 use serde::{Deserialize, Serialize};
 
-use super::structure::chances::{self, rows_needed};
+use super::structure::chances::{Keys, rows_needed};
 use super::structure::{AtSite, DOUBTFUL, Group, Shown, Structure, Tested, is_peer};
 
 /// How often a right candidate's run may have any suspicious structure.
@@ -36,7 +36,7 @@ pub struct SiteTests {
     possible: Vec<Structure>,
     /// How many values are others because of keys and values that are, if those are told and many: few are enough where it is so
     /// in every layer.
-    read: Option<Structure>,
+    read: Option<(Structure, Keys)>,
     /// What was added up there, if there are any.
     added: Option<AtSite>,
     /// How many of its tokens chose each expert; what is kept of a site does without.
@@ -105,7 +105,7 @@ impl SiteTests {
         let possible: Vec<Structure> = tests.iter().filter(is_possible).map(|tested| tested.found).collect();
         let is_read =
             |tested: &&Tested| tested.is_large && tested.found.of == Group::All && tested.found.gain.is_none();
-        let read = tests.iter().find(is_read).map(|tested| tested.found).filter(|_| at.is_read());
+        let read = tests.iter().find(is_read).map(|tested| tested.found).zip(at.keys());
         SiteTests {
             way: at.way.clone(),
             count: [tests.len() - columns, columns],
@@ -148,13 +148,13 @@ pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Suspici
 }
 
 /// Where values are others in every layer because of keys and values that tokens read of one another: each layer may have them by
-/// itself, all together may not (Fisher).
+/// itself, all together may not.
 fn in_all_layers(tests: &BTreeMap<Site, SiteTests>, limit: f64) -> Vec<(Site, Structure)> {
     let together = |(site, own): (&Site, &SiteTests)| {
-        let others: Option<Vec<Structure>> = peers(tests, *site).map(|other| tests[&other].read).collect();
-        let (own, others) = own.read.zip(others.filter(|others| !others.is_empty()))?;
-        let all = others.iter().chain([&own]).map(|found| found.probability);
-        Some((*site, Structure { probability: chances::together(all), ..own }))
+        let others: Option<Vec<(Structure, Keys)>> = peers(tests, *site).map(|other| tests[&other].read).collect();
+        let ((found, own), others) = own.read.zip(others.filter(|others| !others.is_empty()))?;
+        let keys = Keys::together(others.into_iter().map(|(_, keys)| keys).chain([own]))?;
+        Some((*site, Structure { probability: keys.chance(), ..found }))
     };
     tests.iter().filter_map(together).filter(|(_, found)| found.probability <= limit).collect()
 }

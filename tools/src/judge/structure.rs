@@ -30,7 +30,7 @@ use reference::site::{self, VisionSite};
 use reference::{Site, Storage};
 use serde::{Deserialize, Serialize};
 
-use self::chances::{LARGE, at_least, common, furthest, together};
+use self::chances::{Keys, LARGE, at_least, common, furthest, together};
 use self::tally::{Part, Tally};
 use crate::kept::as_text;
 
@@ -155,9 +155,11 @@ impl AtSite {
         self.experts.extend(new.into_iter().map(chose));
     }
 
-    /// Whether tokens err together where keys and values are others, and how many of these are is told.
-    pub(super) fn is_read(&self) -> bool {
-        self.read.is_some()
+    /// Keys and values that are others, where tokens err together by these alone.
+    pub(super) fn keys(&self) -> Option<Keys> {
+        let unequal = |run: &Tally| Part::sum(run.rows.iter().flatten()).unequal;
+        let unequal: Vec<usize> = self.runs.iter().map(unequal).collect();
+        self.read.as_ref().map(|read| Keys::of(unequal[0], &unequal[1..], read))
     }
 
     /// How many of the rows chose each expert.
@@ -208,7 +210,7 @@ impl AtSite {
         let [unequal, larger, smaller] = self.chances(&rows).map(|of| together(of.into_iter()));
         let others: Vec<usize> = totals[1..].iter().map(|total| total.unequal).collect();
         let unequal_most = others.iter().copied().max().unwrap_or(0);
-        let read = self.read.as_ref().map(|read| chances::read(totals[0].unequal, &others, read));
+        let read = self.read.as_ref().map(|read| Keys::of(totals[0].unequal, &others, read).chance());
         let share = Structure {
             of: group,
             count: totals[0].count,

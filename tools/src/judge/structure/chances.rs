@@ -1,5 +1,6 @@
 //! How probable it is that a right candidate is as far from its twin as it is.
 
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{DiscreteCDF, NegativeBinomial};
 use statrs::function::beta::beta_reg;
 use statrs::function::gamma::gamma_ur;
@@ -71,14 +72,39 @@ pub(crate) fn next_has(times: usize, seen: usize, runs: usize) -> f64 {
     if times == 0 { 1.0 } else { next.sf(times as u64 - 1) }
 }
 
-/// The probability that a run has so many values that are not the twin's because of keys and values that are others, which
-/// tokens read of one another: by how many of the former each run in another order has, and how many of the latter. One key
-/// is not taken to move more than three times the values that each does in any run.
-pub(super) fn read(unequal: usize, runs: &[usize], others: &[usize]) -> f64 {
-    let each = runs.iter().zip(others).map(|(unequal, others)| (*unequal).max(1) as f64 / (*others).max(1) as f64);
-    let most = LARGE * each.fold(0.0, f64::max);
-    let least = (1..=unequal).take_while(|keys| *keys as f64 * most <= unequal as f64).count();
-    next_has(least, others.iter().sum(), others.len())
+/// Keys and values that are others in a run, which tokens read of one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keys {
+    /// How many the candidate has at least, by how many of its values are not the twin's.
+    least: usize,
+    /// How many the runs in other orders have together.
+    seen: usize,
+    /// How many runs these are.
+    runs: usize,
+}
+
+impl Keys {
+    /// By how many values of the candidate and of each run are not the twin's, and how many keys of each run. One key is not taken
+    /// to move more than three times the values that each does in any run, as far as there are so many to tell: what moves values
+    /// beyond what any run has is one where none was seen, and no more than were.
+    pub(super) fn of(unequal: usize, runs: &[usize], others: &[usize]) -> Self {
+        let seen = others.iter().sum();
+        let told = runs.iter().zip(others).filter(|(_, others)| **others > 0);
+        let most = told.map(|(unequal, others)| (*unequal).max(1) as f64 / *others as f64).fold(0.0, f64::max);
+        let is_large = unequal as f64 > LARGE * runs.iter().copied().max().unwrap_or(0) as f64;
+        let needed = (1..=seen).take_while(|keys| *keys as f64 * LARGE * most <= unequal as f64).count();
+        Keys { least: needed.max(usize::from(is_large)), seen, runs: others.len() }
+    }
+
+    /// The probability of so many.
+    pub(crate) fn chance(self) -> f64 {
+        next_has(self.least, self.seen, self.runs)
+    }
+
+    /// Those of several sites, which as many runs went through.
+    pub(crate) fn together(all: impl Iterator<Item = Keys>) -> Option<Keys> {
+        all.reduce(|sum, keys| Keys { least: sum.least + keys.least, seen: sum.seen + keys.seen, ..keys })
+    }
 }
 
 /// How many rows reach a probability of false suspicion where a gain makes each the furthest of all.
