@@ -25,7 +25,8 @@ struct Kept<T> {
 impl<T: Real> Products<T> {
     /// That of x and w, if another run made it.
     pub(crate) fn find(&self, x: ArrayView2<'_, T>, w: &Matrix<'_>) -> Option<Arc<Product<T>>> {
-        self.kept().of.get(&w.lent()?)?.iter().find(|product| product.x == x).map(Arc::clone)
+        let made = self.kept().of.get(&w.lent()?)?.clone();
+        made.into_iter().find(|product| product.x == x)
     }
 
     /// That of x and w, which is made if there is none; `None` where w is not kept as long, or there is no room.

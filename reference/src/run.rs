@@ -26,10 +26,27 @@ pub struct Run<'p, T> {
     /// Told of every value.
     pub probe: &'p mut dyn Probe<T>,
     /// Products that it has in common with other runs of the model.
-    pub products: Option<&'p Products<T>>,
+    pub products: Option<Shared<'p, T>>,
     /// Its place beside other runs that are under way.
     pub seat: Option<&'p Seat<'p, T>>,
 }
+
+/// Products that runs of the same weights share.
+pub struct Shared<'p, T> {
+    /// Those that were made.
+    pub products: &'p Products<T>,
+    /// Whether all that are missing are made, for later runs in which the same values may stand. Otherwise those of values that
+    /// are known are, which stand in all of them.
+    pub makes_all: bool,
+}
+
+impl<T> Clone for Shared<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<'_, T> {}
 
 impl<'p, T: Real> Run<'p, T> {
     /// A run that rounds as `contract` says and keeps no bounds.
@@ -46,7 +63,13 @@ impl<'p, T: Real> Run<'p, T> {
     /// bounds makes them, all take them.
     #[must_use]
     pub fn sharing(self, products: &'p Products<T>) -> Self {
-        Run { products: Some(products), ..self }
+        Run { products: Some(Shared { products, makes_all: false }), ..self }
+    }
+
+    /// The same with products that were shared out.
+    #[must_use]
+    pub fn with(self, products: Option<Shared<'p, T>>) -> Self {
+        Run { products, ..self }
     }
 
     /// The same run where it rounds otherwise, as where products are computed.
@@ -218,10 +241,10 @@ impl<'p, T: Real> Run<'p, T> {
 
     /// The product of x and w, if it is one that runs share: an x whose error is none is the candidate's own, in every run.
     fn shared(&self, p: &Linear, x: &Tracked<T>, w: &Matrix<'_>) -> Result<Option<Arc<Product<T>>>, Error> {
-        let Some(products) = self.products.filter(|_| p.is_free()) else { return Ok(None) };
+        let Some(Shared { products, makes_all }) = self.products.filter(|_| p.is_free()) else { return Ok(None) };
         p.check(x.dim(), w.dim())?;
         let is_known = self.candidate.is_some() && x.error.as_ref().is_none_or(ErrorBound::is_exact);
-        Ok(if is_known { products.find_or_make(x.view(), w) } else { products.find(x.view(), w) })
+        Ok(if is_known || makes_all { products.find_or_make(x.view(), w) } else { products.find(x.view(), w) })
     }
 }
 

@@ -44,7 +44,7 @@ impl Verification<'_> {
         contract: RoundingContract,
         mut tell: impl FnMut(At, &Array2<f64>),
     ) -> Result<(), Failure> {
-        self.each_advance(contract, |loaded, advance| {
+        self.each_advance(contract, None, |loaded, advance| {
             let substitution = Substitution::new(Lens::Local, loaded, &contract, Some(Vec::new()));
             let mut probe = Teller { substitution, step: loaded.step(), tell: &mut tell };
             advance(&mut probe)?;

@@ -22,7 +22,7 @@ impl Verification<'_> {
     /// The choices at a site of each pass in which the candidate shows those of all tokens.
     pub(crate) fn rechosen(&self, contract: RoundingContract, at: Site) -> Result<Vec<Rechosen>, Failure> {
         let mut found = Vec::new();
-        self.each_advance(contract, |loaded, advance| {
+        self.each_advance(contract, None, |loaded, advance| {
             let mut probe = Substitution::new(Lens::Local, loaded, &contract, None);
             advance(&mut probe)?;
             if let Some(failure) = probe.failure {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
 use reference::probe::Probe;
+use reference::run::Shared;
 use reference::{LayerSite, RoundingContract, Site, Tracked};
 
 use super::judging::norm;
@@ -66,6 +67,15 @@ fn stack(to: &mut Array2<f64>, rows: &Array2<f64>) {
     to.append(Axis(0), widened(rows).view()).expect("both have as many columns");
 }
 
+/// What a run has from others.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct With<'w> {
+    /// Values put at a site in those passes that keep values beside that of the run, as [`Rerun::beside`] has them.
+    pub(crate) put: Option<(Site, &'w Array2<f64>)>,
+    /// Products of the same weights.
+    pub(crate) products: Option<Shared<'w, f64>>,
+}
+
 /// Keeps values beside those that the substitution sees.
 struct Watch<'a> {
     substitution: Substitution<'a>,
@@ -118,20 +128,20 @@ impl Verification<'_> {
     /// Runs the layers in f64 with the roundings of `contract`, and keeps the values at `at` in every pass, and those of the
     /// sites that are wanted beside it in passes in which all tokens are shown there.
     pub(crate) fn rerun(&self, contract: RoundingContract, at: Site, wanted: &[Site]) -> Result<Rerun, Failure> {
-        self.rerun_with(contract, at, wanted, None)
+        self.rerun_with(contract, at, wanted, With::default())
     }
 
-    /// The same, with values put at a site in those passes that keep values beside `at`, as [`Rerun::beside`] has them.
+    /// The same with values of other runs.
     pub(crate) fn rerun_with(
         &self,
         contract: RoundingContract,
         at: Site,
         wanted: &[Site],
-        put: Option<(Site, &Array2<f64>)>,
+        With { put, products }: With<'_>,
     ) -> Result<Rerun, Failure> {
         let mut found = Rerun::default();
         let (mut has_ended, mut before) = (false, 0);
-        self.each_advance(contract, |loaded, advance| {
+        self.each_advance(contract, products, |loaded, advance| {
             if has_ended {
                 return Ok(());
             }

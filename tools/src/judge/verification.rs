@@ -9,7 +9,7 @@ use ndarray::Array2;
 use reference::media::Media;
 use reference::models::decoder::Decoder;
 use reference::probe::Probe;
-use reference::run::Run;
+use reference::run::{Run, Shared};
 use reference::site::Extent;
 use reference::{LayerSite, RoundingContract, Site};
 
@@ -188,6 +188,7 @@ impl Verification<'_> {
     pub(super) fn each_advance(
         &self,
         contract: RoundingContract,
+        products: Option<Shared<'_, f64>>,
         mut f: impl FnMut(&Loaded<'_>, Advance<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut state = State::<f64>::new(self.model);
@@ -198,7 +199,11 @@ impl Verification<'_> {
             if let Some(stream) = stream {
                 state.jump(&stream, &contract, true);
             }
-            f(loaded, &mut |probe| Ok(state.advance(self.model, phase, pass, &mut Run::new(contract, probe))?))
+            let mut advance = |probe: &mut dyn Probe<f64>| {
+                let mut run = Run::new(contract, probe).with(products);
+                Ok(state.advance(self.model, phase, pass, &mut run)?)
+            };
+            f(loaded, &mut advance)
         })
     }
 

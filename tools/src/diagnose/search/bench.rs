@@ -9,7 +9,8 @@ use reference::config::{Config, Vision};
 use reference::media::Pixels;
 use reference::models::decoder::Decoder;
 use reference::probe::NoProbe;
-use reference::run::Run;
+use reference::products::Products;
+use reference::run::{Run, Shared};
 use reference::{LayerSite, RoundingContract, Site, Storage};
 
 use crate::diagnose::catalogue::assumption::Assumption;
@@ -18,7 +19,7 @@ use crate::diagnose::catalogue::tensors::TensorChange;
 use crate::diagnose::catalogue::weights::WeightChange;
 use crate::failure::Failure;
 use crate::judge::comparison::Comparison;
-use crate::judge::rerun::Rerun;
+use crate::judge::rerun::{Rerun, With};
 use crate::judge::stored::storage_at;
 use crate::judge::verdict::SiteReport;
 use crate::judge::verification::Verification;
@@ -44,6 +45,8 @@ pub(in crate::diagnose) struct Bench<'a, 'c> {
     pub(super) twin: Rerun,
     /// What the reference has that rounds nowhere.
     pub(super) ideal: Array2<f64>,
+    /// The products of both, of which many stand in runs under a change, too.
+    products: Products<f64>,
     /// What the squares of each row count: the reciprocal of their mean, in the reference or in the candidate.
     counts: Array1<f64>,
 }
@@ -91,8 +94,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         if site.is_choice() {
             return Ok(None);
         }
+        let products = Products::default();
+        let made = With { products: Some(Shared { products: &products, makes_all: true }), ..With::default() };
         let run = |contract| {
-            comparison.under(before, comparison.around(site), |verification| verification.rerun(contract, site, &[]))
+            let rerun = |verification: Verification<'_>| verification.rerun_with(contract, site, &[], made);
+            comparison.under(before, comparison.around(site), rerun)
         };
         let (twin, ideal) = (run(comparison.contract)?, run(RoundingContract::IDEAL)?.computed);
         let candidate = twin.candidate.clone();
@@ -116,7 +122,7 @@ impl<'a, 'c> Bench<'a, 'c> {
         if suspects.contains(&first[0]) && ![Site::InputsEmbeds, first[1]].into_iter().any(is_shown) {
             suspects.push(first[1]);
         }
-        Ok(Some(Bench { comparison, before, at, calls, site, suspects, candidate, twin, ideal, counts }))
+        Ok(Some(Bench { comparison, before, at, calls, site, suspects, candidate, twin, ideal, products, counts }))
     }
 
     /// The model's configuration as it is read there.
@@ -252,7 +258,9 @@ impl<'a, 'c> Bench<'a, 'c> {
     ) -> Result<Rerun, Failure> {
         let assumption = self.before.and_all(&self.in_calls(more))?;
         let layers = self.comparison.around(self.site);
-        self.comparison.under(&assumption, layers, |verification| verification.rerun(contract, self.site, wanted))
+        let with = With { products: Some(self.products()), ..With::default() };
+        let rerun = |verification: Verification<'_>| verification.rerun_with(contract, self.site, wanted, with);
+        self.comparison.under(&assumption, layers, rerun)
     }
 
     /// The values that the twin has, with more assumed.
@@ -268,8 +276,13 @@ impl<'a, 'c> Bench<'a, 'c> {
     /// The same under a contract.
     fn with_put(&self, put: (Site, &Array2<f64>), contract: RoundingContract) -> Result<Array2<f64>, Failure> {
         let around = self.comparison.around(self.site);
-        let rerun = |verification: Verification<'_>| verification.rerun_with(contract, self.site, &[], Some(put));
+        let with = With { put: Some(put), products: Some(self.products()) };
+        let rerun = |verification: Verification<'_>| verification.rerun_with(contract, self.site, &[], with);
         Ok(self.comparison.under(self.before, around, rerun)?.computed)
+    }
+
+    fn products(&self) -> Shared<'_, f64> {
+        Shared { products: &self.products, makes_all: false }
     }
 
     /// The values without any rounding, with more assumed.
