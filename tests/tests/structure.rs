@@ -43,12 +43,16 @@ fn parts(site: Site) -> bool {
 fn reports(case: &str, run: Run) -> Vec<SiteReport> {
     let setting = Setting::of(case, RoundingContract::EAGER_BF16);
     let checkpoint = setting.case.checkpoint().expect("it is whole");
-    reports_of((checkpoint.config(), setting.semantics(), &checkpoint), std::slice::from_ref(&setting.case.tokens), run)
+    reports_of(
+        &(checkpoint.config(), setting.semantics(), &checkpoint),
+        std::slice::from_ref(&setting.case.tokens),
+        run,
+    )
 }
 
 /// What is said of a run of a model.
-fn reports_of(of: (&Config, Semantics, &dyn Weights), steps: &[Vec<u32>], run: Run) -> Vec<SiteReport> {
-    let ((config, semantics, right), contract) = (of, RoundingContract::EAGER_BF16);
+fn reports_of(of: &(&Config, Semantics, &dyn Weights), steps: &[Vec<u32>], run: Run) -> Vec<SiteReport> {
+    let (&(config, semantics, right), contract) = (of, RoundingContract::EAGER_BF16);
     let Run { larger, attention, shows, value } = run;
     let mut weights = MemoryWeights::copy(config, right).expect("it is whole");
     if let Some((weight, rows)) = larger {
@@ -114,7 +118,7 @@ fn an_attention_that_rounds_otherwise_is_suspicious() {
         let config = Config { num_hidden_layers: layers, ..tiny() };
         let weights = Memory::random(&config, 1);
         let model = (&config, Semantics::RELEASED, &weights as &dyn Weights);
-        let mut reports = reports_of(model, &[(0..10).collect()], Run { attention, shows: parts, ..RIGHT });
+        let mut reports = reports_of(&model, &[(0..10).collect()], Run { attention, shows: parts, ..RIGHT });
         reports.retain(|report| report.verdict >= Verdict::Suspicious);
         let suspicious: Vec<Site> = reports.iter().map(|report| report.site).collect();
         let of_layer = |layer| Site::Layer(layer, LayerSite::Attention);
