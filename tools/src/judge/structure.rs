@@ -30,7 +30,7 @@ use reference::site::{self, VisionSite};
 use reference::{Site, Storage};
 use serde::{Deserialize, Serialize};
 
-use self::chances::{Keys, LARGE, at_least, common, furthest, together};
+use self::chances::{Keys, LARGE, at_least, common, furthest, is_large, together};
 use self::tally::{Part, Tally};
 use crate::kept::as_text;
 
@@ -226,7 +226,7 @@ impl AtSite {
             if self.is_known { far } else { far.max(common(&rows.iter().map(|row| row[0]).collect::<Vec<Part>>())) };
         let of_gain = Structure { gain: Some(gain), probability, ..share };
         let is_gain = gain.abs() > (LARGE * strayed).max(self.storage.unit_roundoff() / 4.0);
-        [(share, totals[0].unequal as f64 > LARGE * unequal_most as f64), (of_gain, is_gain)]
+        [(share, is_large(totals[0].unequal, &others)), (of_gain, is_gain)]
     }
 
     /// How many of a column's values are not the twin's. Rows are independent, so that of all that differ anywhere, each is the
@@ -244,7 +244,7 @@ impl AtSite {
             gain: None,
             probability: at_least(unequal[0], all, 1.0 / unequal.len() as f64),
         };
-        (found, unequal[0] as f64 > LARGE * unequal_most as f64)
+        (found, is_large(unequal[0], &unequal[1..]))
     }
 
     /// Keeps what says most: heads or channels where few have it, experts where it is theirs alone, else all.

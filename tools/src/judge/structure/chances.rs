@@ -72,6 +72,11 @@ pub(crate) fn next_has(times: usize, seen: usize, runs: usize) -> f64 {
     if times == 0 { 1.0 } else { next.sf(times as u64 - 1) }
 }
 
+/// Whether so many values are many more than any run in another order has.
+pub(super) fn is_large(unequal: usize, runs: &[usize]) -> bool {
+    unequal as f64 > LARGE * runs.iter().copied().max().unwrap_or(0) as f64
+}
+
 /// Keys and values that are others in a run, which tokens read of one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keys {
@@ -91,9 +96,8 @@ impl Keys {
         let seen = others.iter().sum();
         let told = runs.iter().zip(others).filter(|(_, others)| **others > 0);
         let most = told.map(|(unequal, others)| (*unequal).max(1) as f64 / *others as f64).fold(0.0, f64::max);
-        let is_large = unequal as f64 > LARGE * runs.iter().copied().max().unwrap_or(0) as f64;
         let needed = (1..=seen).take_while(|keys| *keys as f64 * LARGE * most <= unequal as f64).count();
-        Keys { least: needed.max(usize::from(is_large)), seen, runs: others.len() }
+        Keys { least: needed.max(usize::from(is_large(unequal, runs))), seen, runs: others.len() }
     }
 
     /// The probability of so many.
