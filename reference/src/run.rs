@@ -63,7 +63,7 @@ impl<'p, T: Real> Run<'p, T> {
     /// bounds makes them, all take them.
     #[must_use]
     pub fn sharing(self, products: &'p Products<T>) -> Self {
-        Run { products: Some(Shared { products, makes_all: false }), ..self }
+        self.with(Some(Shared { products, makes_all: false }))
     }
 
     /// The same with products that were shared out.
