@@ -126,7 +126,13 @@ fn fitting(found: Option<Media>, model: &Model, prompt: &Prompt) -> Result<Optio
 
 /// Whether a dump has pixels of images or videos beside what was computed of them.
 fn has_pixels(dump: &Dump) -> bool {
-    NAMES.iter().any(|(_, values, grids, _)| dump.named(values).is_some() && dump.named(grids).is_some())
+    NAMES.iter().any(|(_, values, grids, _)| named(dump, values).is_some() && named(dump, grids).is_some())
+}
+
+/// The tensor with this name, or the only one whose name ends in it, as where inputs and outputs are apart.
+fn named<'d>(dump: &'d Dump, of: &str) -> Option<&'d str> {
+    let mut ending = dump.names().filter(|name| name.rsplit(['.', '/']).next() == Some(of));
+    dump.names().find(|name| *name == of).or_else(|| ending.next().filter(|_| ending.next().is_none()))
 }
 
 /// Why a model takes no pixels.
@@ -140,7 +146,7 @@ fn blind(model: &Model, config: &Config) -> Failure {
 fn read(dump: &Dump, vision: &Vision, values: &str, grids: &str) -> Result<Option<Pixels>, Failure> {
     let path = dump.path().display();
     let bad = |problem: String| Failure::new(format!("{path}: {problem}")).help(HELP);
-    let (values, grids) = match (dump.named(values), dump.named(grids)) {
+    let (values, grids) = match (named(dump, values), named(dump, grids)) {
         (None, None) => return Ok(None),
         (Some(values), Some(grids)) => (values, grids),
         (Some(values), None) => return Err(bad(format!("has {values}, but no {grids}"))),
