@@ -76,10 +76,15 @@ const TRANSFORMERS_MODES: &[&[&str]] = &[
     &["swiglu=stored"],
     RANKS,
     QUANTIZED,
+    CONVOLUTIONS,
 ];
 
+/// `torch.backends.cudnn.allow_tf32`, which is on unless someone turns it off.
+const CONVOLUTIONS: &[&str] = &["convolutions=tf32", "convolutions=tf32_rz"];
+
 const TRANSFORMERS_SOURCE: &str = "transformers 5.23: modeling_minimax_m2.py, modeling_minimax_m3_vl.py, \
-                                   integrations/moe.py, integrations/hub_kernels.py; the hub's modeling_minimax_m2.py; \
+                                   integrations/moe.py, integrations/hub_kernels.py; torch 2.15: docs/source/notes/cuda.rst; \
+                                   the hub's modeling_minimax_m2.py; \
                                    Liger-Kernel: ops/rms_norm.py, rope.py, swiglu.py; \
                                    flashinfer: include/flashinfer/norm.cuh, FusedAddRMSNormKernel; \
                                    torch's scaled_dot_product_attention on a CPU";
@@ -112,13 +117,15 @@ const COMPILED_SOURCE: &str = "torch 2.15: _inductor/lowering.py and codegen/cpp
                                (`emulate_precision_casts` is off), over transformers 5.23's modeling_minimax_m2.py and \
                                modeling_minimax_m3_vl.py";
 
-/// A model in f32 whose products take TF32, as tensor cores do after `torch.set_float32_matmul_precision("high")`.
+/// A model in f32 whose products take TF32, as tensor cores do after `torch.set_float32_matmul_precision("high")`, or in JAX. To which
+/// TF32 is a kernel's own, and attention may have kernels that take f32 in parts.
 const TF32: RoundingContract = RoundingContract { attention: AttentionRound::Flash, ..autocast(Autocast::Tf32) };
 
-const TF32_MODES: &[&[&str]] = &[&["attention=eager"]];
+const TF32_MODES: &[&[&str]] = &[&["attention=eager", "attention=uncast"], &["autocast=tf32_rz"]];
 
 const TF32_SOURCE: &str = "torch 2.15: docs/source/notes/cuda.rst and numerical_accuracy.rst, by which inputs of products are rounded to \
-                           10 bits of mantissa, over transformers 5.23's modeling_minimax_m2.py and modeling_minimax_m3_vl.py";
+                           10 bits of mantissa, over transformers 5.23's modeling_minimax_m2.py and modeling_minimax_m3_vl.py; CUTLASS: \
+                           tfloat32.h, half an ulp and then truncated, and PTX's wgmma, which ignores the low bits";
 
 const AUTOCAST_BF16_MODES: &[&[&str]] = &[&["attention=eager", "attention=flash"], &["autocast=bf16"]];
 

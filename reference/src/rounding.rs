@@ -5,6 +5,7 @@
 
 mod activation;
 mod choices;
+mod fields;
 mod held;
 mod quantized;
 
@@ -17,15 +18,10 @@ pub use held::Held;
 
 use self::held::coarser;
 use crate::accumulator::{Accumulator, TensorCore};
-use crate::error::ParseError;
 use crate::order::{Lanes, Order};
 use crate::reduction::Reduction;
 use crate::storage::Mode;
-use crate::words::{of_field, word};
 use crate::{Real, Rounding, Storage};
-
-/// Ranks at most.
-const MOST_RANKS: usize = 64;
 
 /// How an implementation rounds and accumulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +47,8 @@ pub struct RoundingContract {
     pub inputs: Inputs,
     /// Whether products are computed in a narrower type than the rest.
     pub autocast: Autocast,
+    /// What a convolution, vision's patch embedding, takes its operands as; [`Storage::Real`] where it is as other products.
+    pub convolutions: Storage,
     /// What keys and values are kept in, the index branch's too; [`Storage::Real`] where it is the activations' type.
     pub kv_cache: Storage,
     /// D10, of the norms of the residual stream.
@@ -96,6 +94,7 @@ impl RoundingContract {
         operands: Storage::Real,
         inputs: Inputs::Stored,
         autocast: Autocast::Off,
+        convolutions: Storage::Real,
         kv_cache: Storage::Real,
         rms: RmsRound::One,
         qk_rms: RmsRound::One,
@@ -139,6 +138,7 @@ impl RoundingContract {
         operands: Storage::Real,
         inputs: Inputs::Stored,
         autocast: Autocast::Off,
+        convolutions: Storage::Real,
         kv_cache: Storage::Real,
         rms: RmsRound::Two,
         qk_rms: RmsRound::Two,
@@ -206,7 +206,7 @@ impl RoundingContract {
         let own = RoundingContract { autocast: Autocast::Off, ..self };
         match storage {
             Storage::Real => own,
-            Storage::Tf32 => RoundingContract { operands: storage, ..own },
+            Storage::Tf32(_) => RoundingContract { operands: storage, ..own },
             storage => RoundingContract { activations: storage, operands: storage, ..own },
         }
     }
@@ -214,6 +214,11 @@ impl RoundingContract {
     /// What the keys of attention and of the index branch are taken in, and values; [`Storage::Real`] where as they are.
     pub fn cached(&self) -> Storage {
         if self.autocast == Autocast::Off { self.kv_cache } else { self.autocast.storage() }
+    }
+
+    /// What a convolution takes its operands as; [`Storage::Real`] where as they are.
+    pub fn convolved(&self) -> Storage {
+        coarser(self.autocast.storage(), self.convolutions)
     }
 
     /// The rounding between two steps of a chain.
@@ -263,11 +268,23 @@ impl RoundingContract {
         fixed.then_some(self)
     }
 
+    /// The same of attention, whose operands may be left as they are where those of other products are cast.
+    #[must_use]
+    pub fn of_attention(self) -> Self {
+        match self.attention {
+            AttentionRound::Uncast => {
+                RoundingContract { attention: AttentionRound::Flash, autocast: Autocast::Off, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same for attention to chosen blocks, or to all keys. Flash attention in f16 casts an f32 cache to f16, but for blocks it
     /// reads that as it is, and is in f32 then.
     #[must_use]
     pub fn attending(self, to_blocks: bool) -> Self {
         match (self.attention, self.kv_cache, to_blocks) {
+            (AttentionRound::Uncast, ..) => self.of_attention(),
             (AttentionRound::FlashF16, Storage::Real, false) => RoundingContract { kv_cache: Storage::F16, ..self },
             (AttentionRound::FlashF16, Storage::Real, true) => {
                 RoundingContract { attention: AttentionRound::Flash, ..self }
@@ -282,7 +299,9 @@ impl RoundingContract {
         match self.attention {
             _ if self.autocast != Autocast::Off => self.autocast.storage(),
             AttentionRound::FlashF16 | AttentionRound::Operands => self.kv_cache,
-            AttentionRound::Eager | AttentionRound::Flash | AttentionRound::Sdpa => Storage::Real,
+            AttentionRound::Eager | AttentionRound::Flash | AttentionRound::Sdpa | AttentionRound::Uncast => {
+                Storage::Real
+            }
         }
     }
 
@@ -309,14 +328,14 @@ impl RoundingContract {
 
     /// What the weights are held in, the router's and all others; [`Storage::Real`] where they are held as stored.
     pub fn held(&self) -> Held {
-        Held::of(self.activations, (self.weights, self.gate), self.inputs, self.autocast)
+        Held::of(self.activations, (self.weights, self.gate), self.inputs, (self.autocast, self.convolved()))
     }
 
     /// Whether something is taken in a narrower type than activations are stored in: an operand of products, keys and values,
     /// or matrices as they are loaded.
     pub fn narrows(&self) -> bool {
         let narrower = |storage: Storage| storage.unit_roundoff() > self.activations.unit_roundoff();
-        let taken = [self.operands, self.autocast.storage(), self.attending(false).kv_cache, self.held().others];
+        let taken = [self.operands, self.convolved(), self.attending(false).kv_cache, self.held().others];
         self.inputs != Inputs::Stored || taken.into_iter().any(narrower)
     }
 
@@ -324,73 +343,4 @@ impl RoundingContract {
     pub fn ranks_of_rows(&self) -> usize {
         if self.sharded == Sharded::ExpertsAlone { 1 } else { self.ranks }
     }
-
-    /// Names and values of the fields that can be overridden.
-    pub fn fields(&self) -> [(&'static str, String); 23] {
-        [
-            ("activations", self.activations.to_string()),
-            ("accumulator", self.accumulator.to_string()),
-            ("reduction", self.reduction.to_string()),
-            ("stream", self.stream.to_string()),
-            ("weights", self.weights.to_string()),
-            ("one_plus", self.one_plus.to_string()),
-            ("operands", self.operands.to_string()),
-            ("inputs", self.inputs.to_string()),
-            ("autocast", self.autocast.to_string()),
-            ("kv_cache", self.kv_cache.to_string()),
-            ("rms", self.rms.to_string()),
-            ("qk_rms", self.qk_rms.to_string()),
-            ("qk_norm", self.qk_norm.to_string()),
-            ("rope", self.rope.to_string()),
-            ("attention", self.attention.to_string()),
-            ("gate", self.gate.to_string()),
-            ("routing", self.routing.to_string()),
-            ("swiglu", self.swiglu.to_string()),
-            ("experts", self.experts.to_string()),
-            ("norm_input", self.norm_input.to_string()),
-            ("ranks", self.ranks.to_string()),
-            ("sharded", self.sharded.to_string()),
-            ("saved", self.saved.to_string()),
-        ]
-    }
-
-    /// The same contract with another value of one field.
-    pub fn with(mut self, field: &str, value: &str) -> Result<Self, ParseError> {
-        match field {
-            "activations" => self.activations = of_field(field, value)?,
-            "accumulator" => self.accumulator = value.parse()?,
-            "reduction" => self.reduction = word(field, value)?,
-            "stream" => self.stream = of_field(field, value)?,
-            "weights" => self.weights = word(field, value)?,
-            "one_plus" => self.one_plus = word(field, value)?,
-            "operands" => self.operands = of_field(field, value)?,
-            "inputs" => self.inputs = word(field, value)?,
-            "autocast" => self.autocast = word(field, value)?,
-            "kv_cache" => self.kv_cache = of_field(field, value)?,
-            "rms" => self.rms = word(field, value)?,
-            "qk_rms" => self.qk_rms = word(field, value)?,
-            "qk_norm" => self.qk_norm = word(field, value)?,
-            "rope" => self.rope = word(field, value)?,
-            "attention" => self.attention = word(field, value)?,
-            "gate" => self.gate = word(field, value)?,
-            "routing" => self.routing = word(field, value)?,
-            "swiglu" => self.swiglu = word(field, value)?,
-            "experts" => self.experts = word(field, value)?,
-            "norm_input" => self.norm_input = word(field, value)?,
-            "ranks" => self.ranks = ranks(value)?,
-            "sharded" => self.sharded = word(field, value)?,
-            "saved" => self.saved = of_field(field, value)?,
-            _ => {
-                let names = self.fields().map(|(name, _)| name).join(", ");
-                return Err(ParseError::new("precision field", field, format!("one of {names}")));
-            }
-        }
-        Ok(self)
-    }
-}
-
-/// A number of ranks.
-fn ranks(text: &str) -> Result<usize, ParseError> {
-    let count = text.parse().ok().filter(|count: &usize| (1..=MOST_RANKS).contains(count));
-    count.ok_or_else(|| ParseError::new("ranks", text, format!("a number from 1 to {MOST_RANKS}")))
 }

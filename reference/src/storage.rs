@@ -17,7 +17,7 @@ pub enum Storage {
     /// IEEE binary32.
     F32,
     /// A binary32 with 10 bits of fraction: what tensor cores take f32 as. No tensor is stored in it.
-    Tf32,
+    Tf32(Tf32),
     /// IEEE binary16.
     F16,
     /// The upper half of a binary32.
@@ -26,6 +26,17 @@ pub enum Storage {
     E4m3,
     /// f16's exponents, two bits of fraction: beyond 57,344 it is that.
     E5m2,
+}
+
+/// How f32 becomes TF32, by PTX's words: instructions round, kernels do it themselves, and tensor cores that read f32 drop bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tf32 {
+    /// To nearest, ties to even.
+    Rn,
+    /// To nearest, ties away from 0.
+    Rna,
+    /// Towards 0.
+    Rz,
 }
 
 /// How a value is taken to its [`Storage`].
@@ -73,7 +84,7 @@ impl Storage {
         match self {
             Storage::Real => (53, -1022, f64::MAX),
             Storage::F32 => (24, -126, f32::MAX as f64),
-            Storage::Tf32 => (11, -126, 3.401_162_134_214_653_5e38),
+            Storage::Tf32(_) => (11, -126, 3.401_162_134_214_653_5e38),
             Storage::F16 => (11, -14, 65504.0),
             Storage::Bf16 => (8, -126, 3.389_531_389_251_535_5e38),
             Storage::E4m3 => (4, -6, 448.0),
@@ -86,10 +97,11 @@ impl Storage {
         self.format().2
     }
 
-    /// u = 2⁻ᵖ: the largest relative error of rounding a normal number to nearest; 0 for [`Storage::Real`].
+    /// u: the largest relative error of rounding a normal number, 2⁻ᵖ where that is to nearest; 0 for [`Storage::Real`].
     pub fn unit_roundoff(self) -> f64 {
         match self {
             Storage::Real => 0.0,
+            Storage::Tf32(Tf32::Rz) => power_of_two(1 - self.format().0),
             _ => power_of_two(-self.format().0),
         }
     }
@@ -108,17 +120,18 @@ impl Storage {
         match self {
             Storage::Real => 0.0,
             Storage::F16 | Storage::E4m3 | Storage::E5m2 => self.spacing(0.0) / 2.0,
-            Storage::F32 | Storage::Tf32 | Storage::Bf16 => self.smallest_normal(),
+            Storage::F32 | Storage::Tf32(_) | Storage::Bf16 => self.smallest_normal(),
         }
     }
 
-    /// The largest error of rounding a number of magnitude up to |x| to nearest: half the distance of neighbours there,
+    /// The largest error of rounding a number of magnitude up to |x|: half the distance of neighbours there, or all of it towards 0,
     /// and flushing to zero.
     pub fn rounding_error(self, x: f64) -> f64 {
         match self {
             Storage::Real => 0.0,
             _ if !x.is_finite() => x.abs(),
             Storage::E4m3 | Storage::E5m2 if x.abs() > self.beyond() => x.abs() - self.beyond(),
+            Storage::Tf32(Tf32::Rz) => self.spacing(x) + self.underflow(),
             _ => self.spacing(x) / 2.0 + self.underflow(),
         }
     }
@@ -129,14 +142,16 @@ impl Storage {
         power_of_two(exponent(x).max(smallest) - bits + 1)
     }
 
-    /// x to the nearest value of this storage, ties to even; beyond the largest, ±∞.
+    /// x to the nearest value of this storage, ties to even, or as its [`Tf32`] says; beyond the largest, ±∞.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "that cast rounds to nearest, ties to even")]
     pub fn nearest(self, x: f64) -> f64 {
         match self {
             Storage::Real => x,
             Storage::F32 => f64::from(x as f32),
-            Storage::Tf32 => Storage::Tf32.nearest_of_bits(x),
+            Storage::Tf32(Tf32::Rn) => Storage::Tf32(Tf32::Rn).nearest_of_bits(x),
+            Storage::Tf32(Tf32::Rna) => self.carried(x, |dropped, _| 1 << (dropped - 1), f64::round),
+            Storage::Tf32(Tf32::Rz) => self.carried(x, |_, _| 0, f64::trunc),
             Storage::F16 => Storage::F16.nearest_of_bits(x),
             Storage::Bf16 => Storage::Bf16.nearest_of_bits(x),
             Storage::E4m3 => Storage::E4m3.nearest_of_bits(x),
@@ -147,24 +162,32 @@ impl Storage {
     /// The same by the bits that are dropped; inlined where the storage is known, so that all about it is constant.
     #[inline]
     fn nearest_of_bits(self, x: f64) -> f64 {
+        // Adding just under half of the last kept bit, or half if that bit is odd, carries exactly when x rounds up.
+        self.carried(x, |dropped, odd| (1 << (dropped - 1)) - 1 + odd, f64::round_ties_even)
+    }
+
+    /// x with something added to the bits that are dropped, by how many these are and the last of those that are kept; or in units.
+    #[inline]
+    fn carried(self, x: f64, added: impl Fn(i32, u64) -> u64, to_integer: fn(f64) -> f64) -> f64 {
         let (bits, smallest, largest) = self.format();
         if !is_between(x, smallest) {
-            return self.on_grid(x, f64::round_ties_even);
+            return self.on_grid(x, to_integer);
         }
-        // Adding just under half of the last kept bit, or half if that bit is odd, carries exactly when x rounds up.
         let dropped = 53 - bits;
-        let (half, odd) = (1_u64 << (dropped - 1), x.to_bits() >> dropped & 1);
-        let rounded = f64::from_bits((x.to_bits() + (half - 1 + odd)) & !(2 * half - 1));
+        let odd = x.to_bits() >> dropped & 1;
+        let rounded = f64::from_bits((x.to_bits() + added(dropped, odd)) >> dropped << dropped);
         if rounded.abs() > largest { self.beyond().copysign(x) } else { rounded }
     }
 
-    /// x to one of its two neighbours in this storage, by random bits: to the farther from 0 as often as x is on the way to it.
+    /// x to one of its two neighbours in this storage, by random bits: to the farther from 0 as often as x is on the way to it. What
+    /// drops bits is always off in one direction, in any run.
     #[inline]
     fn at_random(self, x: f64, random: u64) -> f64 {
         match self {
             Storage::Real => x,
             Storage::F32 => Storage::F32.at_random_of_bits(x, random),
-            Storage::Tf32 => Storage::Tf32.at_random_of_bits(x, random),
+            Storage::Tf32(Tf32::Rz) => self.nearest(x),
+            Storage::Tf32(_) => Storage::Tf32(Tf32::Rn).at_random_of_bits(x, random),
             Storage::F16 => Storage::F16.at_random_of_bits(x, random),
             Storage::Bf16 => Storage::Bf16.at_random_of_bits(x, random),
             Storage::E4m3 => Storage::E4m3.at_random_of_bits(x, random),
@@ -249,7 +272,7 @@ impl Rounding {
         match self.storage {
             Storage::Real => {}
             Storage::F32 => self.each(x, |x| Storage::F32.nearest(x), |x, bits| Storage::F32.at_random(x, bits)),
-            Storage::Tf32 => self.each(x, |x| Storage::Tf32.nearest(x), |x, bits| Storage::Tf32.at_random(x, bits)),
+            Storage::Tf32(_) => self.each(x, |x| self.storage.nearest(x), |x, bits| self.storage.at_random(x, bits)),
             Storage::F16 => self.each(x, |x| Storage::F16.nearest(x), |x, bits| Storage::F16.at_random(x, bits)),
             Storage::Bf16 => self.each(x, |x| Storage::Bf16.nearest(x), |x, bits| Storage::Bf16.at_random(x, bits)),
             Storage::E4m3 => self.each(x, |x| Storage::E4m3.nearest(x), |x, bits| Storage::E4m3.at_random(x, bits)),
@@ -328,7 +351,9 @@ impl fmt::Display for Storage {
         f.write_str(match self {
             Storage::Real => "real",
             Storage::F32 => "f32",
-            Storage::Tf32 => "tf32",
+            Storage::Tf32(Tf32::Rn) => "tf32",
+            Storage::Tf32(Tf32::Rna) => "tf32_rna",
+            Storage::Tf32(Tf32::Rz) => "tf32_rz",
             Storage::F16 => "f16",
             Storage::Bf16 => "bf16",
             Storage::E4m3 => "e4m3",
@@ -344,12 +369,14 @@ impl FromStr for Storage {
         match s {
             "real" => Ok(Storage::Real),
             "f32" => Ok(Storage::F32),
-            "tf32" => Ok(Storage::Tf32),
+            "tf32" => Ok(Storage::Tf32(Tf32::Rn)),
+            "tf32_rna" => Ok(Storage::Tf32(Tf32::Rna)),
+            "tf32_rz" => Ok(Storage::Tf32(Tf32::Rz)),
             "f16" => Ok(Storage::F16),
             "bf16" => Ok(Storage::Bf16),
             "e4m3" => Ok(Storage::E4m3),
             "e5m2" => Ok(Storage::E5m2),
-            _ => Err(ParseError::new("storage", s, "real, f32, tf32, f16, bf16, e4m3 or e5m2")),
+            _ => Err(ParseError::new("storage", s, "real, f32, tf32, tf32_rna, tf32_rz, f16, bf16, e4m3 or e5m2")),
         }
     }
 }

@@ -255,7 +255,7 @@ impl Kernel {
                 let out = match p.order {
                     // Eager stores its scores, too, which `p.scores` says.
                     AttentionRound::Eager | AttentionRound::Operands => self.eager(p, &dots, &values, &mut exp),
-                    AttentionRound::Flash => self.flash(p, &dots, &values, &mut exp),
+                    AttentionRound::Flash | AttentionRound::Uncast => self.flash(p, &dots, &values, &mut exp),
                     AttentionRound::Sdpa => self.sdpa(p, &dots, &values),
                     AttentionRound::FlashF16 => flash_f16(p, &dots, &values, &mut exp),
                 };

@@ -154,7 +154,7 @@ pub fn largest(storage: Storage) -> f64 {
     match storage {
         Storage::Real => f64::MAX,
         Storage::F32 => f64::from(f32::MAX),
-        Storage::Tf32 => f64::from(f32::from_bits(0x7f7f_e000)),
+        Storage::Tf32(_) => f64::from(f32::from_bits(0x7f7f_e000)),
         Storage::F16 => half::f16::MAX.to_f64(),
         Storage::Bf16 => half::bf16::MAX.to_f64(),
         Storage::E4m3 => 448.0,
@@ -325,6 +325,7 @@ fn mixture() -> impl Strategy<Value = Contract> {
         AttentionRound::Flash,
         AttentionRound::Sdpa,
         AttentionRound::Operands,
+        AttentionRound::Uncast,
     ]);
     let experts = prop::sample::select(vec![
         ExpertSum::Once,

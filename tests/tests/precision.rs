@@ -2,6 +2,7 @@
 
 mod evidence;
 mod head;
+mod tf32;
 
 use std::collections::BTreeSet;
 use std::path::Path;

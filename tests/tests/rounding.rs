@@ -5,7 +5,7 @@ mod quantized;
 use proptest::prelude::*;
 use reference::accumulator::Accumulator;
 use reference::rounding::{AttentionRound, Chain, RmsRound};
-use reference::storage::Mode;
+use reference::storage::{Mode, Tf32};
 use reference::{Real, Rounding, RoundingContract, Storage};
 use tests::strategy::contract;
 use tests::torch::{exp_u20, fexp_u20};
@@ -70,13 +70,19 @@ fn presets() {
 #[test]
 fn tf32_rounds_operands_alone() {
     let contract: RoundingContract = "transformers_tf32".parse().expect("a profile");
-    for products in [contract.of_products(), contract.of_experts()] {
-        assert_eq!((products.operands, products.activations), (Storage::Tf32, Storage::F32));
+    for (way, tf32) in [("autocast=tf32", Tf32::Rn), ("autocast=tf32_rna", Tf32::Rna), ("autocast=tf32_rz", Tf32::Rz)] {
+        let (contract, tf32) = (contract.in_way(way).expect("a way"), Storage::Tf32(tf32));
+        for products in [contract.of_products(), contract.of_experts()] {
+            assert_eq!((products.operands, products.activations), (tf32, Storage::F32));
+        }
+        assert_eq!((contract.query(), contract.cached(), contract.shown()), (tf32, tf32, Storage::F32));
+        let held = contract.held();
+        assert_eq!([held.router, held.experts, held.others], [tf32; 3]);
+        assert_eq!([held.vectors, held.biases, held.embedding, held.bias], [Storage::F32; 4]);
+        let attention = contract.in_way("attention=uncast").expect("a way").attending(false);
+        assert_eq!((attention.query(), attention.cached()), (Storage::Real, Storage::Real));
+        assert_eq!(attention.attention, AttentionRound::Flash);
     }
-    assert_eq!((contract.query(), contract.cached(), contract.shown()), (Storage::Tf32, Storage::Tf32, Storage::F32));
-    let held = contract.held();
-    assert_eq!([held.router, held.experts, held.others], [Storage::Tf32; 3]);
-    assert_eq!([held.vectors, held.biases, held.embedding, held.bias], [Storage::F32; 4]);
     let narrow: RoundingContract = "transformers_autocast_bf16".parse().expect("a profile");
     assert_eq!((narrow.of_products().activations, narrow.held().biases), (Storage::Bf16, Storage::Bf16));
 }
@@ -107,7 +113,10 @@ fn words_that_are_none() {
         ),
         ("fused,rms", r#"precision override = "rms", expected field=value"#),
         ("fused,rms=three", r#"rms = "three", expected two or one"#),
-        ("fused,activations=fp8", r#"activations = "fp8", expected real, f32, tf32, f16, bf16, e4m3 or e5m2"#),
+        (
+            "fused,activations=fp8",
+            r#"activations = "fp8", expected real, f32, tf32, tf32_rna, tf32_rz, f16, bf16, e4m3 or e5m2"#,
+        ),
         (
             "fused,accumulator=tensor:1",
             "accumulator = \"tensor:1\", expected unknown, f64, f32, avx512_bf16, hopper, hopper_512, ampere, ada, turing, \
@@ -115,7 +124,7 @@ fn words_that_are_none() {
         ),
         (
             "fused,norm=two",
-            "precision field = \"norm\", expected one of activations, accumulator, reduction, stream, weights, one_plus, operands, inputs, autocast, kv_cache, rms, qk_rms, \
+            "precision field = \"norm\", expected one of activations, accumulator, reduction, stream, weights, one_plus, operands, inputs, autocast, convolutions, kv_cache, rms, qk_rms, \
              qk_norm, rope, attention, \
              gate, routing, swiglu, experts, norm_input, ranks, sharded, saved",
         ),

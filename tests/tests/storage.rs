@@ -2,10 +2,10 @@
 
 use half::{bf16, f16};
 use proptest::prelude::*;
-use reference::storage::Mode;
+use reference::storage::{Mode, Tf32};
 use reference::{Real, Rounding, Storage};
 
-const ALL: [Storage; 5] = [Storage::Real, Storage::F32, Storage::Tf32, Storage::F16, Storage::Bf16];
+const ALL: [Storage; 5] = [Storage::Real, Storage::F32, Storage::Tf32(Tf32::Rn), Storage::F16, Storage::Bf16];
 
 /// The value of sixteen bits.
 fn of_bits(storage: Storage, bits: u16) -> f64 {
@@ -114,7 +114,9 @@ fn parameters_by_hand() {
         assert_eq!(real.spacing(x), x.next_up() - x, "{x:e}");
     }
     assert_eq!(of(Storage::F32), (two(-24), two(-126), two(-126), two(-23), two(-149)));
-    assert_eq!(of(Storage::Tf32), (two(-11), two(-126), two(-126), two(-10), two(-136)));
+    assert_eq!(of(Storage::Tf32(Tf32::Rn)), (two(-11), two(-126), two(-126), two(-10), two(-136)));
+    assert_eq!(of(Storage::Tf32(Tf32::Rna)), of(Storage::Tf32(Tf32::Rn)));
+    assert_eq!(of(Storage::Tf32(Tf32::Rz)), (two(-10), two(-126), two(-126), two(-10), two(-136)));
     assert_eq!(of(Storage::F16), (two(-11), two(-14), two(-25), two(-10), two(-24)));
     assert_eq!(of(Storage::Bf16), (two(-8), two(-126), two(-126), two(-7), two(-133)));
     assert_eq!(Storage::Bf16.spacing(-3.0), two(-6));
@@ -128,6 +130,21 @@ proptest! {
     #[test]
     fn f32_is_rounded_as_the_processor_does(x in prop_oneof![any_f64(), any_near()]) {
         prop_assert_eq!(Storage::F32.nearest(x).to_bits(), f32::of(x).wide().to_bits());
+    }
+
+    /// By the bits that PTX drops of an f32.
+    #[test]
+    fn tf32_is_an_f32_of_which_bits_are_dropped(x in any::<u32>().prop_map(f32::from_bits)) {
+        prop_assume!(x.is_finite());
+        for x in [x, f32::from_bits(x.to_bits() & !0xfff)] {
+            let dropped = |bits: u32| f32::from_bits(bits & !0x1fff).wide().to_bits();
+            let (bits, even) = (x.to_bits(), 0xfff + (x.to_bits() >> 13 & 1));
+            for (way, want) in [(Tf32::Rn, bits + even), (Tf32::Rna, bits + 0x1000), (Tf32::Rz, bits)] {
+                prop_assert_eq!(Storage::Tf32(way).nearest(x.wide()).to_bits(), dropped(want), "{:?} of {}", way, x);
+                let error = (Storage::Tf32(way).nearest(x.wide()) - x.wide()).abs();
+                prop_assert!(error <= Storage::Tf32(way).rounding_error(x.wide()) || want >> 23 & 0xff == 0xff);
+            }
+        }
     }
 
     /// And therefore within `rounding_error`, nearer than any other, and not twice.
@@ -257,9 +274,13 @@ fn e5m2_is_half_an_f16() {
 
 #[test]
 fn names_parse_and_print() {
-    for storage in ALL.into_iter().chain([Storage::E4m3, Storage::E5m2]) {
+    for storage in ALL.into_iter().chain([Storage::E4m3, Storage::E5m2]).chain([Tf32::Rna, Tf32::Rz].map(Storage::Tf32))
+    {
         assert_eq!(storage.to_string().parse(), Ok(storage));
     }
     let err = "fp8".parse::<Storage>().expect_err("not a storage");
-    assert_eq!(err.to_string(), r#"storage = "fp8", expected real, f32, tf32, f16, bf16, e4m3 or e5m2"#);
+    assert_eq!(
+        err.to_string(),
+        r#"storage = "fp8", expected real, f32, tf32, tf32_rna, tf32_rz, f16, bf16, e4m3 or e5m2"#
+    );
 }

@@ -24,7 +24,7 @@ pub enum Encoding {
 impl From<Storage> for Encoding {
     fn from(storage: Storage) -> Self {
         match storage {
-            Storage::Real | Storage::F32 | Storage::Tf32 => Encoding::F32,
+            Storage::Real | Storage::F32 | Storage::Tf32(_) => Encoding::F32,
             Storage::F16 | Storage::E5m2 => Encoding::F16,
             Storage::Bf16 => Encoding::Bf16,
             Storage::E4m3 => Encoding::E4m3,

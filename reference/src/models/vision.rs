@@ -74,6 +74,7 @@ impl<'m> VisionTower<'m> {
     pub fn embed<T: Real>(&self, pixels: &Pixels, run: &mut Run<'_, T>) -> Result<Patches<T>, Error> {
         let x = Tracked::plain(pixels.values.mapv(|x| T::of(f64::from(x))));
         let x = run.narrowed(&x, |_| self.semantics.pixels.storage());
+        let x = run.narrowed(&x, RoundingContract::convolved);
         let w = self.weight(VisionWeight::Patches)?;
         let params = |c: &RoundingContract| {
             PatchEmbedding::under(&c.of_products(), self.vision.patch, self.semantics.patch_order)
@@ -196,7 +197,7 @@ impl<'m> VisionTower<'m> {
     ) -> Result<Tracked<T>, Error> {
         let span = self.semantics.vision_attention;
         let segments = if span == VisionSpan::Frame { frames(grids) } else { segments(grids) };
-        let [q, k] = [q, k].map(|x| run.narrowed(x, |contract| contract.autocast.storage()));
+        let [q, k, v] = [q, k, v].map(|x| run.narrowed(x, |contract| contract.of_attention().autocast.storage()));
         let (heads, d) = (self.vision.num_attention_heads, self.vision.head_dim());
         let params =
             |c: &RoundingContract| VisionAttention::under(c, heads, d, span).scaled(self.semantics.vision_score_scale);

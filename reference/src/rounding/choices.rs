@@ -3,6 +3,7 @@
 use strum::{Display, EnumString, VariantNames};
 
 use crate::Storage;
+use crate::storage::Tf32;
 
 /// D10: whether a norm rounds before it multiplies by the weight, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
@@ -41,6 +42,9 @@ pub enum AttentionRound {
     /// The query, and the probabilities after their division, as operands of matrix products in the type of keys and values:
     /// llama.cpp's without flash attention.
     Operands,
+    /// As flash, of operands that are left as they are where those of other products are cast: kernels of their own, beside linear maps
+    /// that tensor cores take in TF32.
+    Uncast,
 }
 
 impl AttentionRound {
@@ -48,11 +52,15 @@ impl AttentionRound {
     pub fn exponential(self, storage: Storage) -> Exponential {
         match (self, storage) {
             (
-                AttentionRound::Eager | AttentionRound::Flash | AttentionRound::FlashF16 | AttentionRound::Operands,
+                AttentionRound::Eager
+                | AttentionRound::Flash
+                | AttentionRound::FlashF16
+                | AttentionRound::Operands
+                | AttentionRound::Uncast,
                 _,
             )
             | (AttentionRound::Sdpa, Storage::Real) => Exponential::Library,
-            (AttentionRound::Sdpa, Storage::F32 | Storage::Tf32) => Exponential::Quintic,
+            (AttentionRound::Sdpa, Storage::F32 | Storage::Tf32(_)) => Exponential::Quintic,
             (AttentionRound::Sdpa, Storage::F16 | Storage::Bf16 | Storage::E4m3 | Storage::E5m2) => Exponential::Cubic,
         }
     }
@@ -132,8 +140,12 @@ pub enum Autocast {
     Bf16ButExperts,
     /// In f16, but for those of routed experts.
     F16ButExperts,
-    /// In TF32, whose results are f32.
+    /// In TF32, whose results are f32: to the nearest, ties to even.
     Tf32,
+    /// In TF32, ties away from 0.
+    Tf32Rna,
+    /// In TF32, towards 0.
+    Tf32Rz,
 }
 
 impl Autocast {
@@ -141,7 +153,9 @@ impl Autocast {
     pub fn storage(self) -> Storage {
         match self {
             Autocast::Off => Storage::Real,
-            Autocast::Tf32 => Storage::Tf32,
+            Autocast::Tf32 => Storage::Tf32(Tf32::Rn),
+            Autocast::Tf32Rna => Storage::Tf32(Tf32::Rna),
+            Autocast::Tf32Rz => Storage::Tf32(Tf32::Rz),
             Autocast::Bf16 | Autocast::Bf16ButExperts => Storage::Bf16,
             Autocast::F16 | Autocast::F16ButExperts => Storage::F16,
         }
@@ -149,14 +163,14 @@ impl Autocast {
 
     /// The type of results; [`Storage::Real`] where it is their own.
     pub fn results(self) -> Storage {
-        if self == Autocast::Tf32 { Storage::Real } else { self.storage() }
+        if matches!(self.storage(), Storage::Tf32(_)) { Storage::Real } else { self.storage() }
     }
 
     /// The type of operands of routed experts' products.
     pub fn of_experts(self) -> Storage {
         match self {
             Autocast::Off | Autocast::Bf16ButExperts | Autocast::F16ButExperts => Storage::Real,
-            Autocast::Bf16 | Autocast::F16 | Autocast::Tf32 => self.storage(),
+            Autocast::Bf16 | Autocast::F16 | Autocast::Tf32 | Autocast::Tf32Rna | Autocast::Tf32Rz => self.storage(),
         }
     }
 
@@ -165,7 +179,9 @@ impl Autocast {
         match storage {
             Storage::Bf16 => Autocast::Bf16,
             Storage::F16 => Autocast::F16,
-            Storage::Tf32 => Autocast::Tf32,
+            Storage::Tf32(Tf32::Rn) => Autocast::Tf32,
+            Storage::Tf32(Tf32::Rna) => Autocast::Tf32Rna,
+            Storage::Tf32(Tf32::Rz) => Autocast::Tf32Rz,
             Storage::Real | Storage::F32 | Storage::E4m3 | Storage::E5m2 => Autocast::Off,
         }
     }

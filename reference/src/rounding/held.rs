@@ -20,6 +20,8 @@ pub struct Held {
     pub quantized: Storage,
     /// Matrices of routed experts.
     pub experts: Storage,
+    /// The patch embedding's, a convolution's.
+    pub patches: Storage,
     /// All others.
     pub others: Storage,
 }
@@ -30,7 +32,7 @@ impl Held {
         activations: Storage,
         (weights, gate): (WeightCast, GateRound),
         inputs: Inputs,
-        autocast: Autocast,
+        (autocast, convolved): (Autocast, Storage),
     ) -> Self {
         let cast = |casts: bool| if casts { activations } else { Storage::Real };
         let vectors = cast(weights == WeightCast::Activations);
@@ -48,6 +50,7 @@ impl Held {
             bias,
             quantized: if inputs == Inputs::Stored { coarser(others, dequantized) } else { Storage::Real },
             experts: coarser(matrices, of_experts),
+            patches: coarser(others, convolved),
             others,
         }
     }

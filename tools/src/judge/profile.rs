@@ -185,6 +185,8 @@ impl Compared<'_> {
         let is_of_sums = |contract: &RoundingContract| {
             contract.ranks > 1 && contract.activations == Storage::F32 && !contract.narrows()
         };
+        // Of images alone, and of what is wider.
+        let convolves = self.media.is_some() && contract.activations == Storage::F32;
         loop {
             let before = best.bits;
             for others in profile.modes {
@@ -194,7 +196,8 @@ impl Compared<'_> {
                 for contract in std::iter::once(Ok(usual)).chain(ways) {
                     let contract = contract?;
                     let as_plain = self.config.quantization.is_none() && contract.inputs != best.contract.inputs;
-                    if agreed.is_all() || contract == best.contract || as_plain || is_of_sums(&contract) {
+                    let as_other = contract.convolutions == best.contract.convolutions || convolves;
+                    if agreed.is_all() || contract == best.contract || as_plain || is_of_sums(&contract) || !as_other {
                         continue;
                     }
                     if let Some(own) = agreement(contract)?.filter(|own| own.bits > best.bits + more) {
@@ -235,6 +238,12 @@ impl Compared<'_> {
         Ok(means(agreements, |site| sites.contains(&site)).map(|agreed| agreed.bits))
     }
 
+    /// How many values equal the twin's, in all layers and forward passes.
+    pub fn equal_in_all(&self, contract: RoundingContract) -> Result<usize, Failure> {
+        let agreements = self.agreements_of(contract, 0..self.config.num_hidden_layers, 0)?;
+        Ok(agreements.iter().map(|(_, agreement)| agreement.equal).sum())
+    }
+
     /// Whether at each of some sites as few values are not the twin's as a right candidate may have.
     pub fn is_right_at(&self, contract: RoundingContract, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
         let agreements = self.agreements(contract, ORDERS)?;
@@ -271,7 +280,17 @@ impl Compared<'_> {
         layers: Range<usize>,
         orders: usize,
     ) -> Result<Vec<(At, Agreement)>, Failure> {
-        let comparison = Comparison::new(Compared { steps: &self.steps[..1], ..*self }, contract);
+        Compared { steps: &self.steps[..1], ..*self }.agreements_of(contract, layers, orders)
+    }
+
+    /// The same in all forward passes.
+    fn agreements_of(
+        self,
+        contract: RoundingContract,
+        layers: Range<usize>,
+        orders: usize,
+    ) -> Result<Vec<(At, Agreement)>, Failure> {
+        let comparison = Comparison::new(self, contract);
         let model = comparison.model()?;
         comparison.verification(&model, &[Lens::Local], layers).agreements_beside(orders)
     }

@@ -11,7 +11,7 @@ pub fn storage_at(site: Site, contract: &RoundingContract) -> Storage {
     let is_of_experts = matches!(site, Site::Layer(_, LayerSite::ExpertHidden | LayerSite::ExpertOutput));
     let (products, experts) = (contract.autocast.storage(), contract.autocast.of_experts());
     match if is_of_experts { experts } else { products } {
-        Storage::Real | Storage::Tf32 => {}
+        Storage::Real | Storage::Tf32(_) => {}
         storage if site.is_product() => return storage,
         _ => {}
     }

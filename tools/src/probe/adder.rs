@@ -249,7 +249,7 @@ pub(super) fn bits_of(storage: Storage) -> i32 {
     match storage {
         Storage::Real => 53,
         Storage::F32 => 24,
-        Storage::Tf32 | Storage::F16 => 11,
+        Storage::Tf32(_) | Storage::F16 => 11,
         Storage::Bf16 => 8,
         Storage::E4m3 => 4,
         Storage::E5m2 => 3,

@@ -5,6 +5,7 @@ mod decimal;
 mod head;
 mod narrow;
 mod shifted;
+mod ties;
 mod wide;
 
 use fixtures::Dtype;
@@ -104,6 +105,7 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
         return Ok(Known { contract, from: stored, is_found: false, coarser: None, unsure: None });
     };
     autocast::require_known(compared, apart, &found)?;
+    found = ties::found(compared, found)?;
     let is_as_computed = found.contract.saved == Storage::Real;
     if activations == Storage::F32 && found.contract.autocast == Autocast::Off && is_as_computed {
         found = wide::found(compared, found, &plain)?;
@@ -177,7 +179,7 @@ fn converted(dump: &Sited, activations: Storage) -> Result<Storage, Failure> {
     let narrow: &[(Dtype, Storage)] = match activations {
         Storage::F32 => &[(Dtype::Bf16, Storage::Bf16), (Dtype::F16, Storage::F16)],
         Storage::Bf16 => &[(Dtype::F16, Storage::F16)],
-        Storage::Real | Storage::Tf32 | Storage::F16 | Storage::E4m3 | Storage::E5m2 => &[],
+        Storage::Real | Storage::Tf32(_) | Storage::F16 | Storage::E4m3 | Storage::E5m2 => &[],
     };
     let coarsest = narrow.iter().find(|(dtype, _)| dtypes.contains(dtype));
     match coarsest {
