@@ -4,7 +4,7 @@ mod evidence;
 mod head;
 mod tf32;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
@@ -42,15 +42,17 @@ use crate::saved::run_and_saved;
 
 const TEXT: [u32; 12] = [5, 9, 2, 33, 17, 21, 4, 11, 38, 0, 26, 8];
 
-/// Every documented mode of every profile that stores activations in 16 bits, one point at a time.
+/// Every documented mode of every profile that stores activations in 16 bits, one point at a time, and none twice.
 fn documented() -> impl Iterator<Item = RoundingContract> {
     let is_narrow = |storage| matches!(storage, Storage::Bf16 | Storage::F16);
+    let mut seen = HashSet::new();
     let narrow = PROFILES.iter().filter(move |profile| is_narrow(profile.contract.activations));
-    narrow.flat_map(|profile| {
+    let all = narrow.flat_map(|profile| {
         let other = profile.modes.iter().copied().flatten();
         let other = other.map(|way| profile.contract.in_way(way).expect("a profile's fields"));
         std::iter::once(profile.contract).chain(other)
-    })
+    });
+    all.filter(move |contract| seen.insert(*contract))
 }
 
 /// The precision that is found for a candidate, among those of an engine where one is named.
