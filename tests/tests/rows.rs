@@ -8,6 +8,7 @@ mod lists;
 mod named;
 mod otherwise;
 mod padding;
+mod phased;
 mod prompts;
 mod refused;
 mod shown;
