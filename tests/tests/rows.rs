@@ -3,6 +3,7 @@
 mod beams;
 mod embedded;
 mod generated;
+mod graphed;
 mod laid;
 mod lists;
 mod named;

@@ -23,6 +23,7 @@ pub mod dumped;
 mod drafted;
 mod embedded;
 mod generated;
+mod graphed;
 mod greedy;
 mod identity;
 mod inferred;

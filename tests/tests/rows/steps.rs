@@ -133,12 +133,24 @@ fn steps_of_a_server_say_their_tokens_and_positions() {
         (vec![29, 7, 9], vec![3, 4, 5], vec![0, 3], vec![0]),
         (vec![11, 2, 6], vec![4, 5, 6], vec![0, 3], vec![0]),
     ];
-    let read = [vec![vec![5, 17, 3, 29, 11], vec![8, 1, 30, 6, 4]], vec![vec![5, 17, 3, 29, 7, 9, 11, 2, 6]]];
+    // Of a graph that takes four rows.
+    let filled = [
+        (vec![5, 17, 3, 0], vec![0, 1, 2, 0], vec![0, 3], vec![0]),
+        (vec![29, 0, 0, 0], vec![3, 0, 0, 0], vec![0, 1], vec![0]),
+        (vec![11, 0, 0, 0], vec![4, 0, 0, 0], vec![0, 1], vec![0]),
+    ];
+    let together = (&together, true, vec![vec![5, 17, 3, 29, 11], vec![8, 1, 30, 6, 4]]);
+    let drafts = (&drafts, false, vec![vec![5, 17, 3, 29, 7, 9, 11, 2, 6]]);
+    let [filled, counted] = [false, true].map(|says_begins| (&filled, says_begins, vec![vec![5, 17, 3, 29, 11]]));
+    let served = [together, drafts, filled, counted];
     for case in CASES {
         let model = open(case);
-        for ((steps, read), says_begins) in [&together, &drafts].into_iter().zip(&read).zip([true, false]) {
+        for (steps, says_begins, read) in &served {
             let folder = tempfile::tempdir().expect("a temporary folder");
-            let call = |(tokens, positions, begins, requests): &(Vec<u32>, Vec<usize>, Vec<usize>, Vec<usize>)| json!({ "tokens": [tokens], "positions": [positions], "cu_seqlens": begins, "requests": requests });
+            let call = |(tokens, positions, begins, requests): &(Vec<u32>, Vec<usize>, Vec<usize>, Vec<usize>)| {
+                let mask: Vec<u8> = (0..tokens.len()).map(|slot| u8::from(Some(&slot) < begins.last())).collect();
+                json!({ "tokens": [tokens], "positions": [positions], "cu_seqlens": begins, "requests": requests, "mask": [mask] })
+            };
             let packed = |_: usize, site: Site| match site {
                 // Of requests side by side one has more keys than the other.
                 Site::Layer(_, of) if OF_KEYS.contains(&of) => Form::Absent,

@@ -197,7 +197,7 @@ impl<'a> Beams<'a> {
     /// The request with these rows.
     fn request(&self, id: usize, rows: Vec<usize>) -> RequestRows {
         let tokens = self.asked[rows[0]].request.passes[0].tokens.clone();
-        let RequestRows { embedded, likeliest, unread, padding, .. } = self.asked[rows[0]];
+        let RequestRows { embedded, likeliest, unread, padding, filled, .. } = self.asked[rows[0]];
         let request = Request { id, ..self.path(&rows) };
         RequestRows {
             request,
@@ -206,6 +206,7 @@ impl<'a> Beams<'a> {
             likeliest,
             unread,
             padding,
+            filled,
             beam: Some(rows),
         }
     }

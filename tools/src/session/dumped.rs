@@ -67,6 +67,8 @@ pub struct Dumped {
     pub unread: usize,
     /// Slots of its list that nobody said are padding, and that are by the values.
     pub padding: usize,
+    /// Rows of its calls that nobody says are of no request.
+    pub filled: usize,
     /// Which row of each call it has, where rows change places between calls.
     pub beam: Option<Vec<usize>>,
     /// The tokens of each forward pass.
@@ -290,7 +292,7 @@ impl Understood {
         }
         let count = asked.len();
         let read = |(rows, media): (RequestRows, Option<Media>)| {
-            let RequestRows { request, prompt, embedded, likeliest, unread, padding, beam } = rows;
+            let RequestRows { request, prompt, embedded, likeliest, unread, padding, filled, beam } = rows;
             prompt.check(&config, prompt.decoded.len())?;
             let steps = request.steps();
             let (request, values) = ((request.id, count), values.of(request));
@@ -309,6 +311,7 @@ impl Understood {
                 likeliest,
                 unread,
                 padding,
+                filled,
                 beam,
                 steps,
                 known,

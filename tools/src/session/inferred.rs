@@ -26,6 +26,8 @@ pub(super) struct Inferred {
     pub likeliest: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
+    /// Rows that are none of a request's, which nobody says.
+    pub filled: usize,
 }
 
 /// Whether each of a list's slots is a token.

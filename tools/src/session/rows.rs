@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::report::figures::counted;
 use crate::session::alone;
 use crate::session::calls::{first_difference, infer, require_same};
+use crate::session::graphed::graphed;
 use crate::session::inferred::{Inferred, is_unpadded, misfit};
 use crate::session::inputs;
 use crate::session::model::Model;
@@ -36,6 +37,8 @@ pub struct RequestRows {
     pub unread: usize,
     /// Slots of its list that nobody says are padding, and that are by the values.
     pub padding: usize,
+    /// Rows of the dump's calls that nobody says are of no request.
+    pub filled: usize,
     /// Which row of each call it has, where rows change places.
     pub beam: Option<Vec<usize>>,
 }
@@ -85,7 +88,7 @@ pub fn requests(
         None => unstated((values, manifest), known.as_deref(), (model, semantics))
             .map_err(|refused| of_pages(values).unwrap_or(refused))?,
     };
-    let Inferred { calls, known, embedded, likeliest, unread } = inferred;
+    let Inferred { calls, known, embedded, likeliest, unread, filled } = inferred;
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
@@ -101,7 +104,7 @@ pub fn requests(
         let slots = known[i].map_or(0, |fed| fed.slots.iter().filter(|slot| slot.is_none()).count());
         let shift = shift(values, &request, (model, semantics))?;
         let (request, padding) = (Request { shift, ..request }, if is_padded { slots } else { 0 });
-        Ok(RequestRows { request, prompt, embedded, likeliest, unread, padding, beam: None })
+        Ok(RequestRows { request, prompt, embedded, likeliest, unread, padding, filled, beam: None })
     });
     rows.collect()
 }
@@ -125,7 +128,10 @@ fn unstated(
     let reading = (model, semantics);
     let alone = || match inferred_from_own(values, known, reading, manifest)? {
         Some(found) => Ok(found),
-        None => infer(values, known, reading, manifest),
+        None => match graphed(values, known, model)? {
+            Some(found) => Ok(found),
+            None => infer(values, known, reading, manifest),
+        },
     };
     let found = match continued(known, values, model)? {
         // Of a beam search, one of several is returned.

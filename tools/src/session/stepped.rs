@@ -33,7 +33,9 @@ pub(super) fn calls(values: &Sited) -> Result<Option<Vec<StatedCall>>, Failure> 
             own.dedup();
             own
         });
-        let bounds = own.unwrap_or_else(|| bounds(&positions));
+        let bounds = own.unwrap_or_else(|| bounds(&positions[..read(&tokens, &positions)]));
+        let end = bounds.last().copied().unwrap_or_default();
+        let mask = (end < tokens.len()).then(|| (0..tokens.len()).map(|slot| u8::from(slot < end)).collect());
         let segments = bounds.windows(2).map(|pair| positions.get(pair[0]..pair[1]).filter(|own| !own.is_empty()));
         let Some(segments) = segments.collect::<Option<Vec<_>>>() else { return Ok(None) };
         let Some(own) = requests.next(&segments) else { return Ok(None) };
@@ -42,10 +44,18 @@ pub(super) fn calls(values: &Sited) -> Result<Option<Vec<StatedCall>>, Failure> 
             positions: Some(Lists::One(positions)),
             requests: Some(own),
             cu_seqlens: Some(bounds),
+            mask: mask.map(Lists::One),
             ..StatedCall::default()
         });
     }
     Ok(Some(calls))
+}
+
+/// How many of a call's slots are tokens', where no buffer is longer: those behind may be filled up with token 0 at position 0.
+fn read(tokens: &[u32], positions: &[usize]) -> usize {
+    let filled = tokens.iter().zip(positions).rev().take_while(|slot| *slot == (&0, &0)).count();
+    let own = tokens.len() - filled;
+    if own == 0 { tokens.len() } else { own }
 }
 
 /// Where positions do not follow one another, with both ends.

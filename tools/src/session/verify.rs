@@ -192,6 +192,12 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
             counted(dumped.padding, "token")
         ));
     }
+    if dumped.filled > 0 {
+        notes.push(format!(
+            "{} of the calls are of no request, as where a graph's batch is filled up: left out",
+            counted(dumped.filled, "row")
+        ));
+    }
     if let Some(rows) = &dumped.beam {
         let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
         let rows = rows.join(", ");
