@@ -159,12 +159,9 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
     }
 }
 
-/// What the reader should know of a dump's precision, rows and names.
-fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
-    let dump = &dumped.values;
-    let reading = dump.reading();
-    let mut notes: Vec<String> = dumped.known.coarser.iter().cloned().collect();
-    notes.extend(dump.request().and_then(note_of_rows));
+/// What nobody said of a dump's tokens and rows, and was found.
+fn notes_of_tokens(dumped: &Dumped) -> Vec<String> {
+    let mut notes = Vec::new();
     if dumped.aside > 0 {
         let calls = counted(dumped.aside, "call");
         notes.push(format!("{calls} of other tokens before this one, such as a server's profile run: left out"));
@@ -205,6 +202,16 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
             "rows change places between calls, as those of a beam search do: recovered from values, this is rows {rows} of calls 0 on"
         ));
     }
+    notes
+}
+
+/// What the reader should know of a dump's precision, rows and names.
+fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
+    let dump = &dumped.values;
+    let reading = dump.reading();
+    let mut notes: Vec<String> = dumped.known.coarser.iter().cloned().collect();
+    notes.extend(dump.request().and_then(note_of_rows));
+    notes.extend(notes_of_tokens(dumped));
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
     {
