@@ -6,7 +6,8 @@
 //!
 //! - Shapes: q \[n, H·d\], k and v \[s, G·d\], o \[n, H·d\]; row i of q is at position s − n + i.
 //! - Dtypes: q, k, v and o in the activations' type, but k and v as the cache keeps them, and q in a type of its own where a
-//!   precision has one (`query`): the caller narrows them. Under autocast all are of its type. Scores, maxima and sums f32.
+//!   precision has one (`query`): the caller narrows them. Under autocast all are of its type, unless attention's are left as they are
+//!   (uncast, which is flash then). Scores, maxima and sums f32.
 //! - Rounding: R1 at q·k and again at σ·q·k (eager only); R2 at ρ: before the division by the sum (flash), after it (eager), or
 //!   after it in the cache's type (operands); R3 at o. Flash in f16 has no R2, but R4 in f16 at each step of a running sum of
 //!   values, key by key, rescaled where a score is the largest so far; from 64 rows on it has neither. Of 16 bits (sdpa) the
@@ -205,6 +206,7 @@ impl Attention {
 
     /// The roundings of a contract.
     pub fn under(contract: &RoundingContract, (query_heads, key_heads): (usize, usize), head_dim: usize) -> Self {
+        let contract = &contract.of_attention();
         // Under autocast a softmax of its own gives f32, which is cast as an operand.
         let is_operand = contract.autocast != Autocast::Off && contract.attention == AttentionRound::Eager;
         let own = contract.of_products();

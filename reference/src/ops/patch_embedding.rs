@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - Shapes: x \[n, C·T·P·P\], w \[m, C·T·P·P\], y \[n, m\]; column ((c·T + t)·P + p)·P + q is (c, t, p, q).
-//! - Dtypes: x f32, w as stored, y bf16; the sum f32.
+//! - Dtypes: x f32, w as stored, y bf16; the sum f32. Where a precision takes a convolution's operands in a type of their own
+//!   (`convolved`), the caller narrows x, and w is held in it.
 //! - Rounding: R1 at both ρ, to the activations' type; R2 at y.
 //! - Errors: C1 columns of x = C·T·P·P; and `linear`'s.
 //! - Variants: slips of ports: the columns of w are read as if they were (t, c, p, q), or those of x.

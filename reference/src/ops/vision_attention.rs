@@ -55,7 +55,7 @@ impl VisionAttention {
     /// Under a contract.
     pub fn under(contract: &RoundingContract, heads: usize, head_dim: usize, span: VisionSpan) -> Self {
         let causal = if span == VisionSpan::Causal { Causal::Inclusive } else { Causal::All };
-        let attention = Attention { causal, ..Attention::under(&contract.of_attention(), (heads, heads), head_dim) };
+        let attention = Attention { causal, ..Attention::under(contract, (heads, heads), head_dim) };
         VisionAttention { attention, span }
     }
 
