@@ -109,10 +109,7 @@ fn first_of<N: TryFrom<i64>>(values: &Sited, names: &[&str]) -> Result<Option<(V
 
 /// A tensor of whole numbers in one list or in several, and how long each is.
 fn numbers<N: TryFrom<i64>>(values: &Sited, name: &str) -> Result<Option<(Vec<N>, usize)>, Failure> {
-    let is_of = |own: &&str| own.rsplit(['.', '/']).next() == Some(name);
-    let mut found = values.dump().names().filter(is_of);
-    let (Some(name), None) = (found.next(), found.next()) else { return Ok(None) };
-    whole(values, name)
+    values.dump().ending_in(name).map_or(Ok(None), |name| whole(values, name))
 }
 
 /// The same, of the tensor with this whole name.

@@ -131,8 +131,7 @@ fn has_pixels(dump: &Dump) -> bool {
 
 /// The tensor with this name, or the only one whose name ends in it, as where inputs and outputs are apart.
 fn named<'d>(dump: &'d Dump, of: &str) -> Option<&'d str> {
-    let mut ending = dump.names().filter(|name| name.rsplit(['.', '/']).next() == Some(of));
-    dump.names().find(|name| *name == of).or_else(|| ending.next().filter(|_| ending.next().is_none()))
+    dump.find(of).map(|listed| listed.name).or_else(|| dump.ending_in(of))
 }
 
 /// Why a model takes no pixels.
