@@ -185,7 +185,7 @@ impl Compared<'_> {
         let is_of_sums = |contract: &RoundingContract| {
             contract.ranks > 1 && contract.activations == Storage::F32 && !contract.narrows()
         };
-        // Of images alone, and of what is wider.
+        // Images alone are convolved, and what is narrower is TF32 as it is.
         let convolves = self.media.is_some() && contract.activations == Storage::F32;
         loop {
             let before = best.bits;
@@ -196,8 +196,8 @@ impl Compared<'_> {
                 for contract in std::iter::once(Ok(usual)).chain(ways) {
                     let contract = contract?;
                     let as_plain = self.config.quantization.is_none() && contract.inputs != best.contract.inputs;
-                    let as_other = contract.convolutions == best.contract.convolutions || convolves;
-                    if agreed.is_all() || contract == best.contract || as_plain || is_of_sums(&contract) || !as_other {
+                    let as_plain = as_plain || contract.convolutions != best.contract.convolutions && !convolves;
+                    if agreed.is_all() || contract == best.contract || as_plain || is_of_sums(&contract) {
                         continue;
                     }
                     if let Some(own) = agreement(contract)?.filter(|own| own.bits > best.bits + more) {
