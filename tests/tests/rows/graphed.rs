@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::laid::Laid;
-use super::shown::{assert_all_right, requests_of, text, unstated};
+use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 
 const DECODED: [u32; 3] = [8, 1, 4];
@@ -57,15 +57,24 @@ fn rows_behind_those_of_each_step() {
     }
 }
 
-/// What was said before has it behind such a token, where a draft would have been looked up.
+/// Drafts that were all rejected, alike behind each token, as looked up in a prompt that has them there.
 #[test]
 fn drafts_that_may_have_been_looked_up_are_not_left_out() {
     let model = open(CASES[0]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let prompt = [8, 3, 29, 11, 1, 3, 4, 3];
-    let step = |token: u32| json!({ "tokens": [[token, 3, 29, 11]] });
-    let calls = std::iter::once(json!({ "tokens": [prompt] })).chain(DECODED.map(step)).collect();
-    let said = text(&[&prompt[..], &DECODED].concat());
-    let found = requests_of(&model, unstated(&model, calls).write(folder.path()), Some(&said));
-    assert!(found.is_err() || found.is_ok_and(|found| found[0].filled == 0), "they are drafts, or nobody knows");
+    let step = |(number, token): (usize, u32)| {
+        let positions: Vec<usize> = (prompt.len() + number..).take(4).collect();
+        json!({ "tokens": [[token, 3, 29, 11]], "positions": [positions] })
+    };
+    let first = json!({ "tokens": [prompt], "positions": [(0..prompt.len()).collect::<Vec<_>>()] });
+    let calls = std::iter::once(first).chain(DECODED.into_iter().enumerate().map(step)).collect();
+    let dump = unstated(&model, calls).write(folder.path());
+    // Where no table shows positions.
+    let is_table = |name: &str| name.contains("rotary_emb");
+    let dump = rewritten(&dump, folder.path(), |name| (!is_table(name)).then(|| name.to_owned()), &[]);
+    let found = requests_of(&model, dump, Some(&text(&[&prompt[..], &DECODED].concat())));
+    let found = found.expect("its rows are known");
+    assert_eq!((found[0].filled, &found[0].steps[1..]), (0, &DECODED.map(|token| vec![token, 3, 29, 11])[..]));
+    assert_all_right("drafts", &found, &model);
 }

@@ -173,6 +173,9 @@ fn steps_of_a_server_say_their_tokens_and_positions() {
             let more: Vec<(&str, Tensor<'_>)> = more.iter().map(|(name, of)| (&name[..], of.clone())).collect();
             let dump = rewritten(&dump, folder.path(), |name| Some(name.to_owned()), &more);
             let found = requests_of(&model, dump, None).expect("its rows are known");
+            let filled: usize =
+                steps.iter().map(|(tokens, _, begins, _)| tokens.len() - begins[begins.len() - 1]).sum();
+            assert!(found.iter().all(|one| one.filled == filled), "{case}");
             assert_eq!(&found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), read, "{case}");
             assert_all_right(case, &found, &model);
         }

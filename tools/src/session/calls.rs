@@ -9,6 +9,7 @@
 //!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
+//! rows behind each step's      are of nobody, where they can be no drafts
 //! logits behind prompts        nobody says what was decoded: each row's likeliest, where the reference's behind these are near
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed; or of those tokens at
 //!                              which the reference's are much nearer
@@ -26,8 +27,9 @@ use reference::{Semantics, Site};
 use crate::failure::Failure;
 use crate::session::drafted;
 use crate::session::embedded::{self, Lists};
+use crate::session::graphed::graphed;
 use crate::session::greedy::of_decoded;
-use crate::session::inferred::{Inferred, all_of, is_unpadded, misfit, without_last};
+use crate::session::inferred::{Inferred, all_of, is_unpadded, misfit, require_same, require_same_from, without_last};
 use crate::session::lasts::{lasts, shows_inside};
 use crate::session::looped::looped;
 use crate::session::model::Model;
@@ -66,6 +68,9 @@ pub(super) fn infer(
         Err(problem) => misfit(problem),
     };
     let lists = embedded::tokens(values, model)?;
+    if let Some(calls) = graphed(&fed, lists.as_deref()) {
+        return Ok(Inferred { known: known.map(<[Fed]>::to_vec), ..calls });
+    }
     let shows_tokens = lists.as_ref().is_some_and(|calls| calls.iter().flatten().flatten().all(Option::is_some));
     if !shows_tokens && let Some(found) = of_decoded(values, &fed, &sizes, (model, semantics))? {
         return Ok(found);
@@ -376,25 +381,4 @@ impl Shown {
         let mut found = (0..said.first()?.len()).filter(|&position| is_at(position));
         found.next().filter(|_| found.next().is_none())
     }
-}
-
-/// The first position at which tokens differ, as far as both are known.
-pub(super) fn first_difference(one: &[u32], other: &[u32]) -> Option<usize> {
-    one.iter().zip(other).position(|(one, other)| one != other)
-}
-
-/// Demands that the given tokens are those that went in, as far as both are known.
-pub(super) fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
-    require_same_from(0, given, dumped)
-}
-
-fn require_same_from(first: usize, given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
-    let Some(at) = first_difference(given, dumped) else { return Ok(()) };
-    let problem = format!(
-        "the dump was made from other tokens: they differ from position {} (given {}, dumped {})",
-        first + at,
-        given[at],
-        dumped[at]
-    );
-    Err(Failure::new(problem).help("give the dump's own tokens, or dump again"))
 }

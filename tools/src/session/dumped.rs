@@ -67,7 +67,7 @@ pub struct Dumped {
     pub unread: usize,
     /// Slots of its list that nobody said are padding, and that are by the values.
     pub padding: usize,
-    /// Rows of its calls that nobody says are of no request.
+    /// Rows of its calls that are of no request.
     pub filled: usize,
     /// Which row of each call it has, where rows change places between calls.
     pub beam: Option<Vec<usize>>,

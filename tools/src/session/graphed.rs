@@ -8,29 +8,24 @@
 //! Drafts that were all rejected look alike, but for what they are: no draft is what it follows, and no model has the same ones for
 //! whatever it follows.
 
-use fixtures::activations::rows::inferred::{self, Fed};
+use fixtures::activations::rows::inferred::Fed;
 use fixtures::activations::rows::{Call, Segment, Slot};
-use fixtures::names::sited::Sited;
 
-use super::embedded;
+use super::embedded::Lists;
 use super::inferred::{Inferred, all_of, is_unpadded};
-use super::model::Model;
-use crate::failure::Failure;
 
 /// A slot's token, if it is one's embedding.
 type Shown = Option<u32>;
 
 /// The calls, if embeddings show that steps are such.
-pub(super) fn graphed(values: &Sited, known: Option<&[Fed]>, model: &Model) -> Result<Option<Inferred>, Failure> {
-    let sizes = values.sizes();
-    let are_filled = sizes.len() > 1 && sizes[1..].iter().all(|size| size.rows.is_some_and(|rows| rows > 1));
-    let Some(fed @ [one]) = known.filter(|_| are_filled) else { return Ok(None) };
-    if !is_unpadded(one) || inferred::calls(fed, &sizes).is_ok() {
-        return Ok(None);
-    }
-    let Some(lists) = embedded::tokens(values, model)? else { return Ok(None) };
+pub(super) fn graphed(fed: &[Fed], calls: Option<&[Lists]>) -> Option<Inferred> {
+    let (lists, [one]) = (calls?, fed) else { return None };
     let rows: Vec<Vec<Shown>> = lists.iter().map(|lists| lists.concat()).collect();
-    let Some(Rows { read, embedded, unread }) = Rows::of(&all_of(one), &rows) else { return Ok(None) };
+    let are_filled = rows.len() > 1 && rows[1..].iter().all(|rows| rows.len() > 1);
+    if !are_filled || !is_unpadded(one) {
+        return None;
+    }
+    let Rows { read, embedded, unread } = Rows::of(&all_of(one), &rows)?;
     let mut position = 0;
     let calls = lists.iter().zip(&read).map(|(lists, tokens)| {
         let slots =
@@ -39,9 +34,7 @@ pub(super) fn graphed(values: &Sited, known: Option<&[Fed]>, model: &Model) -> R
         position += tokens.len();
         Call::new(lists.len(), lists[0].len(), vec![segment])
     });
-    let calls = calls.collect();
-    let filled = rows.iter().zip(&read).map(|(all, own)| all.len() - own.len()).sum();
-    Ok(Some(Inferred { calls, known: Some(fed.to_vec()), embedded, unread, filled, ..Inferred::default() }))
+    Some(Inferred { calls: calls.collect(), embedded, unread, ..Inferred::default() })
 }
 
 /// What one request reads in each call: the prompt, then a token a step.

@@ -26,8 +26,6 @@ pub(super) struct Inferred {
     pub likeliest: usize,
     /// Tokens at the end of what was said that the dump has no rows of.
     pub unread: usize,
-    /// Rows that are none of a request's, which nobody says.
-    pub filled: usize,
 }
 
 /// Whether each of a list's slots is a token.
@@ -53,4 +51,26 @@ pub(super) fn without_last(fed: &[Fed], sizes: &[Size]) -> Option<Inferred> {
     let read: Vec<Fed> = fed.iter().map(read).collect();
     let calls = inferred::calls(&read, sizes).ok()?;
     Some(Inferred { calls, known: Some(read), unread: 1, ..Inferred::default() })
+}
+
+/// The first position at which tokens differ, as far as both are known.
+pub(super) fn first_difference(one: &[u32], other: &[u32]) -> Option<usize> {
+    one.iter().zip(other).position(|(one, other)| one != other)
+}
+
+/// Demands that the given tokens are those that went in, as far as both are known.
+pub(super) fn require_same(given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
+    require_same_from(0, given, dumped)
+}
+
+/// The same from a position on.
+pub(super) fn require_same_from(first: usize, given: &[u32], dumped: &[u32]) -> Result<(), Failure> {
+    let Some(at) = first_difference(given, dumped) else { return Ok(()) };
+    let problem = format!(
+        "the dump was made from other tokens: they differ from position {} (given {}, dumped {})",
+        first + at,
+        given[at],
+        dumped[at]
+    );
+    Err(Failure::new(problem).help("give the dump's own tokens, or dump again"))
 }

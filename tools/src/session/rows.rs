@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fixtures::activations::manifest::Manifest;
 use fixtures::activations::rows::inferred::{self, Fed};
-use fixtures::activations::rows::{self, Request, Slot, stated};
+use fixtures::activations::rows::{self, Call, Request, Slot, stated};
 use fixtures::names::sited::Sited;
 use fixtures::tokens;
 use reference::Semantics;
@@ -12,9 +12,8 @@ use reference::Semantics;
 use crate::failure::Failure;
 use crate::report::figures::counted;
 use crate::session::alone;
-use crate::session::calls::{first_difference, infer, require_same};
-use crate::session::graphed::graphed;
-use crate::session::inferred::{Inferred, is_unpadded, misfit};
+use crate::session::calls::infer;
+use crate::session::inferred::{Inferred, first_difference, is_unpadded, misfit, require_same};
 use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
@@ -37,7 +36,7 @@ pub struct RequestRows {
     pub unread: usize,
     /// Slots of its list that nobody says are padding, and that are by the values.
     pub padding: usize,
-    /// Rows of the dump's calls that nobody says are of no request.
+    /// Rows of the dump's calls that are of no request.
     pub filled: usize,
     /// Which row of each call it has, where rows change places.
     pub beam: Option<Vec<usize>>,
@@ -88,7 +87,8 @@ pub fn requests(
         None => unstated((values, manifest), known.as_deref(), (model, semantics))
             .map_err(|refused| of_pages(values).unwrap_or(refused))?,
     };
-    let Inferred { calls, known, embedded, likeliest, unread, filled } = inferred;
+    let Inferred { calls, known, embedded, likeliest, unread } = inferred;
+    let filled = calls.iter().map(Call::unclaimed).sum();
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {
         None => vec![None; found.len()],
@@ -128,10 +128,7 @@ fn unstated(
     let reading = (model, semantics);
     let alone = || match inferred_from_own(values, known, reading, manifest)? {
         Some(found) => Ok(found),
-        None => match graphed(values, known, model)? {
-            Some(found) => Ok(found),
-            None => infer(values, known, reading, manifest),
-        },
+        None => infer(values, known, reading, manifest),
     };
     let found = match continued(known, values, model)? {
         // Of a beam search, one of several is returned.
@@ -147,7 +144,7 @@ fn unstated(
 }
 
 /// What is known of the one prompt of the one call, with the tokens behind it that nobody said.
-fn with_embedded(fed: &[Fed], calls: &[rows::Call]) -> Vec<Fed> {
+fn with_embedded(fed: &[Fed], calls: &[Call]) -> Vec<Fed> {
     let ([one], [call]) = (fed, calls) else { return fed.to_vec() };
     let said = one.slots.len() + one.decoded.len();
     let slots = call.segments.iter().flat_map(|segment| &segment.slots).skip(said);
@@ -208,7 +205,7 @@ fn inferred_from_own(
 }
 
 /// The calls that the manifest states, if it does; calls that were given embeddings say no tokens.
-fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Vec<rows::Call>>, String> {
+fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Vec<Call>>, String> {
     let calls = manifest.map(|manifest| &manifest.calls[..]).unwrap_or_default();
     let sizes = values.sizes();
     // A capture that began in the middle says nothing of earlier calls, whose tokens are listed.
@@ -222,7 +219,7 @@ fn calls_stated(values: &Sited, manifest: Option<&Manifest>) -> Result<Option<Ve
 }
 
 /// The calls of which each shows its tokens and their positions, if they fit.
-fn stepped(values: &Sited) -> Result<Option<Vec<rows::Call>>, Failure> {
+fn stepped(values: &Sited) -> Result<Option<Vec<Call>>, Failure> {
     let stated = stepped::calls(values)?;
     let calls = stated.and_then(|stated| stated::calls(&stated).ok());
     Ok(calls.filter(|calls| require_sizes(calls, &values.sizes()).is_ok() && rows::requests(calls).is_ok()))
@@ -258,7 +255,7 @@ fn decoded_count(request: &Request, decode: Option<&[u32]>) -> usize {
 }
 
 /// Demands that tensors have the rows that the manifest states.
-fn require_sizes(calls: &[rows::Call], sizes: &[inferred::Size]) -> Result<(), String> {
+fn require_sizes(calls: &[Call], sizes: &[inferred::Size]) -> Result<(), String> {
     if sizes.len() > calls.len() {
         let stated = counted(calls.len(), "call");
         return Err(format!("the dump has values of step {}, and its manifest states {stated}", sizes.len() - 1));
