@@ -256,10 +256,14 @@ impl Rounding {
     /// x, rounded.
     #[inline]
     pub fn round<T: Real>(self, x: T) -> T {
-        if self.storage == Storage::Real { x } else { T::of(self.rounded(x.wide())) }
+        match (self.storage, self.mode) {
+            (Storage::Real, _) => x,
+            (Storage::F32, Mode::Nearest | Mode::Sums(_) | Mode::Ordered) => T::of(Storage::F32.nearest(x.wide())),
+            _ => T::of(self.rounded(x.wide())),
+        }
     }
 
-    /// The same of a storage that rounds, apart, so that [`Rounding::round`] is small enough to be inlined.
+    /// The same of all others, apart, so that [`Rounding::round`] is small enough to be inlined.
     fn rounded(self, x: f64) -> f64 {
         match self.mode {
             Mode::Nearest | Mode::Sums(_) | Mode::Ordered => self.storage.nearest(x),
