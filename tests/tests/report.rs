@@ -53,6 +53,7 @@ fn report() -> Report {
             head_dim: 128,
             notes: vec![format!("names that are not known: {HOSTILE}")],
             unsure: None,
+            unread: 0,
             command: format!("parity verify models/deep {HOSTILE}.safetensors --tokens @prompt.json"),
         },
         sites: local.chain(others.map(|(lens, site)| site_report(lens, site))).collect(),

@@ -73,6 +73,7 @@ fn with(text: &str, number: f64) -> Report {
         head_dim: MODEL.head_dim,
         notes: vec![text.to_owned()],
         unsure: None,
+        unread: 0,
         command: text.to_owned(),
     };
     let found = Found::of(sites);

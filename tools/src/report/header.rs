@@ -39,8 +39,16 @@ pub struct Header {
     /// Why nothing can be concluded, though no comparison finds a fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsure: Option<String>,
+    /// How many of the candidate's tensors were not compared, since nobody knows what their names mean.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unread: usize,
     /// The command that was run, or the call that was made in Python, without what restricts it to sites.
     pub command: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde asks")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Header {

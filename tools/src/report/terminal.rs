@@ -97,7 +97,11 @@ pub fn summary(report: &Report) -> String {
         Conclusion::Suspicious | Conclusion::Inconclusive => word.yellow().bold().to_string(),
         Conclusion::Pass => word.green().bold().to_string(),
     };
-    format!("{word}  {}: {}", counted(report.sites.len(), "comparison"), counts.join(", "))
+    let unread = match report.header.unread {
+        0 => String::new(),
+        unread => format!("; not compared, as names are not known: {}", counted(unread, "tensor")),
+    };
+    format!("{word}  {}: {}{unread}", counted(report.sites.len(), "comparison"), counts.join(", "))
 }
 
 fn header(report: &Report) -> String {

@@ -55,6 +55,8 @@ pub(super) struct Subject<'a> {
     pub(super) notes: Vec<String>,
     /// Why nothing can be concluded, though no comparison finds a fault.
     pub(super) unsure: Option<String>,
+    /// How many of its tensors have names that nobody knows.
+    pub(super) unread: usize,
     /// The prompt, and what the candidate decoded after it.
     pub(super) prompt: &'a Prompt,
     /// Whether the candidate's passes begin at the first position.
@@ -236,6 +238,7 @@ fn header(model: &Model, subject: &Subject<'_>, asked: &Asked) -> Header {
         head_dim: config.head_dim,
         notes: model.readings(&semantics).into_iter().chain(subject.notes.iter().cloned()).collect(),
         unsure: subject.unsure.clone(),
+        unread: subject.unread,
         command: asked.command.clone(),
     }
 }

@@ -152,6 +152,7 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
         candidate: format!("{path}{producer}"),
         precision_from: dumped.known.from.clone(),
         unsure: untold(dumped, config).or_else(|| dumped.known.unsure.clone()),
+        unread: values.reading().unknown.len(),
         notes: notes(dumped, (0..config.num_hidden_layers).any(|layer| config.index_of(layer).is_some())),
         prompt: &dumped.prompt,
         whole: values.request().is_none_or(|request| request.absent == 0),
