@@ -212,17 +212,20 @@ fn calls_of_other_tokens_before_the_prompt_are_left_out() {
 /// A dictionary with each request's under its name, or a list with what was computed of each beside what went in.
 #[test]
 fn requests_by_their_names() {
-    let named = ["cmpl-7fa3e1", "cmpl-9b22c0"].map(|request| (request.to_owned(), request.to_owned()));
-    let listed = ["0", "1"].map(|request| (request.to_owned(), format!("{request}.activations")));
-    for (case, requests) in CASES.into_iter().flat_map(|case| [&named, &listed].map(|requests| (case, requests))) {
+    let named = ["cmpl-7fa3e1.", "cmpl-9b22c0."].map(|request| (request.to_owned(), request.to_owned()));
+    let listed = ["0.", "1."].map(|request| (request.to_owned(), format!("{request}activations.")));
+    let joined = ["a_", "b_"].map(|request| (request.to_owned(), request.to_owned()));
+    let numbered = ["prompt_0_", "prompt_1_"].map(|request| (request.to_owned(), request.to_owned()));
+    let all = [&named, &listed, &joined, &numbered];
+    for (case, requests) in CASES.into_iter().flat_map(|case| all.map(|requests| (case, requests))) {
         let model = open(case);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let call = |request: usize, tokens: &[u32]| json!({ "tokens": [tokens], "requests": [request] });
         let name = |name: &str| {
             let (step, path) = At::split(name);
-            (!says_place(path)).then(|| format!("{}.{path}", requests[step].1))
+            (!says_place(path)).then(|| format!("{}{path}", requests[step].1))
         };
-        let fed = [0, 1].map(|request: usize| format!("{}.prompt_token_ids", requests[request].0));
+        let fed = [0, 1].map(|request: usize| format!("{}prompt_token_ids", requests[request].0));
         let more = [(&fed[0][..], ids(&A)), (&fed[1][..], ids(&B))];
         let dump = unstated(&model, vec![call(0, &A), call(1, &B)]).write(folder.path());
         let found = requests_of(&model, rewritten(&dump, folder.path(), name, &more), None).expect("two prompts");
