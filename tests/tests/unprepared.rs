@@ -7,6 +7,7 @@ mod counted;
 mod heads;
 mod inputs;
 mod layouts;
+mod meant;
 mod measured;
 mod named;
 mod numbers;

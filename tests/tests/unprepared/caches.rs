@@ -21,7 +21,7 @@ pub(super) fn rotated(keys: &Values, cos: &Values, sin: &Values) -> Values {
 }
 
 /// \[1, T, heads · D\] as \[1, heads, T, D\].
-fn heads_first(values: &Values) -> Values {
+pub(super) fn heads_first(values: &Values) -> Values {
     let tokens = values.shape[1];
     let row = |head: usize, token: usize| values.of[(token * HEADS + head) * HEAD..][..HEAD].to_vec();
     let of = (0..HEADS).flat_map(|head| (0..tokens).flat_map(move |token| row(head, token)));

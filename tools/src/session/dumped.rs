@@ -31,6 +31,9 @@ use crate::session::unnamed::{naming, no_site, of_one_rank, require_known};
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
 const LIKE: f64 = 0.6;
 
+/// The same where most values are alike in any case: above it no other is tried.
+const ALIKE: f64 = 0.85;
+
 /// What is known of a dump beside what it says itself.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
@@ -159,12 +162,16 @@ impl Dumped {
     ) -> Result<Vec<Self>, Failure> {
         let mut seen: Option<BTreeSet<Site>> = None;
         for other in others {
+            let mut own = 0.0;
             if let Ok(found) = &found {
                 let apart = found[0].values.apart(&other);
+                if seen.as_ref() == Some(&apart) {
+                    continue;
+                }
                 // What cannot be read under these names agrees with nothing.
-                let agrees =
-                    || found[0].agrees_at(&apart, model).is_ok_and(|bits| bits.is_none_or(|bits| bits >= LIKE));
-                if seen.as_ref() == Some(&apart) || agrees() {
+                let enough = if other.is_told_by_attention() { ALIKE } else { LIKE };
+                own = found[0].agrees_at(&apart, model).unwrap_or(Some(0.0)).unwrap_or(1.0);
+                if own >= enough {
                     seen = Some(apart);
                     continue;
                 }
@@ -173,9 +180,12 @@ impl Dumped {
                 Ok(found) => other.apart(&found[0].values),
                 Err(_) => other.sites().map(|at| at.site).collect(),
             };
+            let attended = if other.is_told_by_attention() { attended(&apart) } else { BTreeSet::new() };
             let Ok(read) = understood(other) else { continue };
             if let Ok(Some(bits)) = read[0].agrees_at(&apart, model)
                 && bits >= LIKE
+                && bits > own
+                && read[0].agrees_at(&attended, model).is_ok_and(|bits| bits.is_none_or(|bits| bits >= LIKE))
             {
                 return Ok(read);
             }
@@ -321,6 +331,13 @@ impl Understood {
         };
         asked.into_iter().zip(seen).map(read).collect()
     }
+}
+
+/// What attention makes of queries and keys of these layers.
+fn attended(sites: &BTreeSet<Site>) -> BTreeSet<Site> {
+    let made = [LayerSite::Context, LayerSite::OProj, LayerSite::Attention, LayerSite::Residual];
+    let layers = sites.iter().filter_map(|site| site.layer());
+    layers.flat_map(|layer| made.map(|site| Site::Layer(layer, site))).collect()
 }
 
 /// Opens a dump, in a folder of ranks' parts alone what they make together; without one, a built-in case's own values.

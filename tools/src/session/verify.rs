@@ -239,7 +239,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     }
     if let Some(name) = &reading.nameless {
         notes.push(format!(
-            "{name}, the only tensor, says nothing by its name: read as logits, for it is as wide as the vocabulary"
+            "{name} says nothing by its name: read as logits, for it alone is as wide as the vocabulary"
         ));
     }
     if reading.takes_inputs {
