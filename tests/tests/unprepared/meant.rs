@@ -178,7 +178,14 @@ fn logits_may_have_any_name() {
     for name in ["prediction", "lm_logits", "next_token_logits", "scores"] {
         let written =
             |values: Named| renamed(values, |own| Some(if own == "logits" { name.to_owned() } else { own.to_owned() }));
+        let last = |values: Named| {
+            let mut values = written(values);
+            let own = values.get_mut(name).expect("it is there");
+            *own = own.last();
+            values
+        };
         holds(&names, written, "logits", 7);
+        holds(&names, last, "logits", 7);
     }
 }
 
