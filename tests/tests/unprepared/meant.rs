@@ -3,7 +3,7 @@
 use fixtures::names::reading::Instead;
 
 use super::caches::{HEAD, heads_first};
-use super::{Named, Values, dumped, faults, holds, model, of_case, of_names, off};
+use super::{Named, Values, dumped, faults, holds, judged, model, of_case, of_names, off};
 
 /// Channels of a head that are rotated.
 const ROTATED: usize = 8;
@@ -186,6 +186,19 @@ fn logits_may_have_any_name() {
         };
         holds(&names, written, "logits", 7);
         holds(&names, last, "logits", 7);
+    }
+}
+
+/// By temperature and filters: what is left out is −∞.
+#[test]
+fn what_generation_makes_of_logits_is_not_compared() {
+    for name in ["scores", "next_token_scores"] {
+        let mut values = of_names(&["model.layers.0", "model.layers.1", "logits"]);
+        let filtered =
+            |_: usize, row: &[f64]| row.iter().map(|z| if *z < 0.0 { f64::NEG_INFINITY } else { z / 0.7 }).collect();
+        let logits = values.remove("logits").expect("it is there");
+        values.insert(name.to_owned(), logits.rows(320, filtered));
+        assert_eq!(judged(&values).0, 0, "{name}");
     }
 }
 
