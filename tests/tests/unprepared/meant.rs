@@ -20,7 +20,7 @@ fn sum(one: &Values, other: &Values) -> Values {
     Values::new(&one.shape, one.of.iter().zip(&other.of).map(added).collect())
 }
 
-/// As ExLlamaV2's modules do, which return the hidden state that they were added to.
+/// As some engines' modules do, which return the hidden state that they were added to.
 #[test]
 fn modules_may_put_out_the_stream_with_what_they_add() {
     let names = [
