@@ -31,9 +31,6 @@ use crate::session::unnamed::{naming, no_site, of_one_rank, require_known};
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
 const LIKE: f64 = 0.6;
 
-/// The same where most values are alike in any case: above it no other is tried.
-const ALIKE: f64 = 0.85;
-
 /// What is known of a dump beside what it says itself.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
@@ -162,14 +159,15 @@ impl Dumped {
     ) -> Result<Vec<Self>, Failure> {
         let mut seen: Option<BTreeSet<Site>> = None;
         for other in others {
-            let mut own = 0.0;
+            let (mut own, same) = (0.0, other.same_channels());
             if let Ok(found) = &found {
                 let apart = found[0].values.apart(&other);
                 if seen.as_ref() == Some(&apart) {
                     continue;
                 }
                 // What cannot be read under these names agrees with nothing.
-                let enough = if other.is_told_by_attention() { ALIKE } else { LIKE };
+                // Half-way from what is the same in any case to all.
+                let enough = same.map_or(LIKE, |same| LIKE.max(f64::midpoint(same, 1.0)));
                 own = found[0].agrees_at(&apart, model).unwrap_or(Some(0.0)).unwrap_or(1.0);
                 if own >= enough {
                     seen = Some(apart);
@@ -180,7 +178,7 @@ impl Dumped {
                 Ok(found) => other.apart(&found[0].values),
                 Err(_) => other.sites().map(|at| at.site).collect(),
             };
-            let attended = if other.is_told_by_attention() { attended(&apart) } else { BTreeSet::new() };
+            let attended = same.map_or_else(BTreeSet::new, |_| attended(&apart));
             let Ok(read) = understood(other) else { continue };
             if let Ok(Some(bits)) = read[0].agrees_at(&apart, model)
                 && bits >= LIKE
