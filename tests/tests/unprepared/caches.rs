@@ -5,7 +5,7 @@ use super::{Named, Values, hold, holds, of_names, try_judged};
 /// Channels of a head, key heads, and channels that are rotated.
 pub(super) const HEAD: usize = 16;
 pub(super) const HEADS: usize = 2;
-const ROTATED: usize = 8;
+pub(super) const ROTATED: usize = 8;
 
 /// Keys, or queries, as they are rotated: of each head the first channels, halves against one another.
 pub(super) fn rotated(keys: &Values, cos: &Values, sin: &Values) -> Values {

@@ -18,7 +18,7 @@ fn log_softmax(_: usize, logits: &[f64]) -> Vec<f64> {
 
 #[test]
 fn log_probabilities_are_those_of_logits() {
-    for name in ["logits", "logprobs", "log_probs"] {
+    for name in ["logits", "lm_head", "logprobs", "log_probs"] {
         holds(&HEAD, written(name, |logits| logits.rows(320, log_softmax)), "logits", 3);
     }
     holds(&HEAD, written("logprobs", |logits| logits.rows(320, log_softmax).last()), "logits", 3);
@@ -38,7 +38,7 @@ fn log_probabilities_may_be_saved_in_fewer_bits() {
 #[test]
 fn probabilities_are_those_of_logits() {
     let softmax = |row, logits: &[f64]| log_softmax(row, logits).into_iter().map(f64::exp).collect();
-    for name in ["logits", "probs"] {
+    for name in ["logits", "lm_head", "probs"] {
         holds(&HEAD, written(name, |logits| logits.rows(320, softmax)), "logits", 3);
     }
 }
