@@ -18,7 +18,7 @@ mod text;
 mod vision;
 mod weighing;
 
-pub use attention::{AttentionScale, Causal, KeyHead, OperandType, ScoreType, Temperature};
+pub use attention::{AttentionScale, Causal, KeyHead, OperandType, ScoreType, Temperature, Viewed};
 pub use blocks::{
     IndexCache, IndexHeads, IndexInput, IndexKey, IndexMask, IndexNorm, IndexRotated, MsaLayout, MsaLocal, MsaMask,
     MsaOwn, MsaPad, MsaPool, MsaScoreScale, MsaSelect, MsaTile, TileShares,
@@ -31,14 +31,12 @@ pub use norms::{EpsPlace, FinalNorm, NormMean, NormOrder, NormWeight, QkNorm, Qk
 pub use residual::{PostNormInput, ResidualFrom, Unwritten, Written};
 pub use rope::{AngleType, PositionShift, RopeCall, RopeFrequency, RopeOn, RopePair, RopePart, RopePosition};
 pub use rope::{RopeScaling, Rotated, Shifted, Stretch};
-pub use router::{
-    ExpertChoice, ExpertGroups, NetworkInput, Renormalize, RouterEps, RouterScore, RoutingWeights, WeightsOn,
-};
+pub use router::{ExpertChoice, ExpertGroups, NetworkInput, Renormalize};
+pub use router::{RouterEps, RouterScore, RoutingWeights, WeightsOn};
 pub use table::Common;
 use table::table;
-pub use vision::{
-    AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu, MergeOrder, PatchOrder, PostNorm, VisionSpan,
-};
+pub use vision::{AxialAxes, AxialOrder, AxialPair, ChunkTime, FeaturePlaces, Gelu};
+pub use vision::{MergeOrder, PatchOrder, PostNorm, VisionSpan};
 pub use weighing::{Merge, Merged, SharedHead, Split, Unseen, Zeros};
 
 table! {
@@ -166,6 +164,8 @@ table! {
         merged: form Option<Merged> = None;
         /// A head of the context that holds another's; none.
         shared_head: form Option<SharedHead> = None;
+        /// Whose heads are viewed where they have to be transposed.
+        heads_viewed: word Viewed = Viewed::Nothing;
         /// What queries are multiplied by, by their position; 1.
         query_temperature: form Option<Temperature> = None;
     }

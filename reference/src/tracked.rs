@@ -219,6 +219,21 @@ impl<T: Real> Tracked<T> {
         Tracked { value: self.value.select(Axis(1), columns), error }
     }
 
+    /// The blocks of d columns that `blocks` names, counted row by row, in that order.
+    #[must_use]
+    pub(crate) fn with_blocks(&self, d: usize, blocks: &[usize]) -> Self {
+        fn moved<T: Clone>(x: &Array2<T>, d: usize, blocks: &[usize]) -> Array2<T> {
+            let apart = x.to_shape((x.len() / d, d)).expect("rows are of whole blocks").select(Axis(0), blocks);
+            apart.into_shape_with_order(x.dim()).expect("each block has a place")
+        }
+        let error = self.error.as_ref().map(|e| ErrorBound {
+            certain: moved(&e.certain, d, blocks),
+            sigma: moved(&e.sigma, d, blocks),
+            carried: e.carried,
+        });
+        Tracked { value: moved(&self.value, d, blocks), error }
+    }
+
     /// The columns in `range`.
     #[must_use]
     pub fn columns(&self, range: Range<usize>) -> Self {

@@ -10,7 +10,9 @@ use crate::ops::linear::Linear;
 use crate::ops::rope::{Rope, RopeTable, rope, rope_table};
 use crate::ranks::Ranks;
 use crate::run::Run;
-use crate::semantics::{CacheGrid, PositionShift, QkNormOn, RopeOn, RopePair, RopePart, Rotated, Shifted, Written};
+use crate::semantics::{
+    CacheGrid, PositionShift, QkNorm, QkNormOn, RopeOn, RopePair, RopePart, Rotated, Shifted, Written,
+};
 use crate::weights::LayerWeight;
 use crate::{Error, LayerSite, Real, RoundingContract, Site, Storage, Tracked};
 
@@ -26,8 +28,12 @@ impl Decoder<'_> {
     ) -> Result<Tracked<T>, Error> {
         let [q, k, v] = self.projected(layer, x, run)?;
         let norms_first = self.semantics().norm_order.rotates_first().map(|rotates_first| !rotates_first);
+        // What norms each head reads it as it was cut.
+        let is_cut = self.semantics().qk_norm.unwrap_or(self.config().qk_norm) == QkNorm::PerHead;
+        let [q, k, v] = if is_cut { self.as_viewed([q, k, v]) } else { [q, k, v] };
         let (q, k) = self.norm_some(layer, norms_first, (q, k), run)?;
-        self.attended(layer, [x, stream], [q, k, v], table, cache, run)
+        let all = if is_cut { [q, k, v] } else { self.as_viewed([q, k, v]) };
+        self.attended(layer, [x, stream], all, table, cache, run)
     }
 
     /// Queries, keys and values before their norms.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use strum::{Display, EnumString, VariantNames};
+use strum::{Display, EnumIter, EnumString, VariantNames};
 
 use crate::Storage;
 
@@ -69,6 +69,40 @@ pub enum Causal {
     Call,
     /// All of them: no mask. Attention to chosen blocks has a mask of its own, [`MsaMask`](super::MsaMask).
     All,
+}
+
+/// Whose heads are taken as if all tokens of a head stood together, where the heads of a token do, or the other way round: a view of
+/// other dimensions in place of a transposition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumIter, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Viewed {
+    /// Nobody's.
+    Nothing,
+    /// Queries'.
+    Queries,
+    /// Keys'.
+    Keys,
+    /// Values'.
+    Values,
+    /// Those of all three.
+    Projections,
+    /// Those of attention's context.
+    Context,
+    /// Those of all four.
+    All,
+}
+
+impl Viewed {
+    /// Whether queries, keys and values are among them.
+    pub(crate) fn has(self) -> [bool; 3] {
+        let all = matches!(self, Viewed::Projections | Viewed::All);
+        [Viewed::Queries, Viewed::Keys, Viewed::Values].map(|one| all || self == one)
+    }
+
+    /// Whether the context is.
+    pub(crate) fn has_context(self) -> bool {
+        matches!(self, Viewed::Context | Viewed::All)
+    }
 }
 
 /// What scores are kept in.

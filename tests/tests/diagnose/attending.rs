@@ -98,6 +98,16 @@ fn queries_and_keys_alone() {
     }
 }
 
+/// Heads that a view has cut, of queries whose norms read them so, and of a context that is put together so.
+#[test]
+fn heads_that_are_viewed_where_they_are_transposed() {
+    for value in ["queries", "values", "projections", "context"] {
+        is_told("m2-gqa3-f32", "heads_viewed", value, modules);
+    }
+    is_told("m2-gqa3-f32", "heads_viewed", "all", outputs);
+    is_told("m3-gqa4-f32", "heads_viewed", "keys", modules);
+}
+
 #[test]
 fn blocks_of_a_tile() {
     is_told("m3-gqa4-f32", "msa_tile", "local/8", modules);

@@ -97,6 +97,8 @@ fn every_point_of_the_documents_is_heard() {
         "rope_keys=twice",
         "cache_ring=2",
         "shared_head=1=0",
+        "heads_viewed=values",
+        "heads_viewed=context",
         "q_shards=2",
         "k_shards=2",
         "q_norm_width=2",

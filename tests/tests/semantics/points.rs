@@ -12,8 +12,8 @@ use reference::semantics::{
     ExpertGroups, FeaturePlaces, FinalNorm, Gelu, IndexCache, IndexHeads, IndexInput, IndexRotated, Merge, Merged,
     MsaTile, MtpConcat, MtpFirstEmbedding, MtpHidden, MtpTopology, NetworkInput, NormMean, OperandType, Paged,
     PostNormInput, QkNorm, ResidualFrom, RopeCall, RopeOn, RopePart, RopeScaling, Rotated, ScaleOf, ScoreType,
-    SharedHead, SharedPage, Split, Stretch, Temperature, TileShares, Unseen, Unwritten, UpClamp, WeightsOn, WholePages,
-    Written, Zeros,
+    SharedHead, SharedPage, Split, Stretch, Temperature, TileShares, Unseen, Unwritten, UpClamp, Viewed, WeightsOn,
+    WholePages, Written, Zeros,
 };
 use strum::VariantNames;
 
@@ -166,26 +166,29 @@ pub(super) fn weighing() -> impl Strategy<Value = Semantics> {
     let points = (
         (of(unseen), of(zeros), of(merged), of(tile)),
         (word::<OperandType>(), word::<Rotated>(), word::<Rotated>(), word::<OperandType>(), of(number())),
-        (of(word::<CacheHalf>()), of(number())),
+        (of(word::<CacheHalf>()), of(number()), word::<Viewed>()),
         of((number(), number()).prop_map(|(head, of)| SharedHead { head, of })),
     );
-    points.prop_map(|((unseen, unfilled, merged, msa_tile), narrow, (tiled_heads, cache_ring), shared_head)| {
-        Semantics {
-            shared_head,
-            unseen,
-            unfilled,
-            merged,
-            msa_tile,
-            query_type: narrow.0,
-            rope_queries: narrow.1,
-            rope_keys: narrow.2,
-            probability_type: narrow.3,
-            query_channels: narrow.4,
-            tiled_heads,
-            cache_ring,
-            ..Semantics::RELEASED
-        }
-    })
+    points.prop_map(
+        |((unseen, unfilled, merged, msa_tile), narrow, (tiled_heads, cache_ring, heads_viewed), shared_head)| {
+            Semantics {
+                shared_head,
+                unseen,
+                unfilled,
+                merged,
+                msa_tile,
+                query_type: narrow.0,
+                rope_queries: narrow.1,
+                rope_keys: narrow.2,
+                probability_type: narrow.3,
+                query_channels: narrow.4,
+                tiled_heads,
+                cache_ring,
+                heads_viewed,
+                ..Semantics::RELEASED
+            }
+        },
+    )
 }
 
 /// Slips in the router, the experts and the norms.

@@ -4,11 +4,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-use reference::LayerSite::{self, Blocks, Context, KProj, KRope, Probabilities, QProj, QRope, Scores, VProj};
+use reference::LayerSite::{
+    self, Blocks, Context, KNorm, KProj, KRope, Probabilities, QNorm, QProj, QRope, Scores, VProj,
+};
 use reference::Site;
 use reference::semantics::{
     CacheHalf, CacheSeam, Merge, Merged, MsaTile, PositionShift, Rotated, SharedHead, SharedPage, Shifted, Split,
-    TileShares, Unseen, Zeros,
+    TileShares, Unseen, Viewed, Zeros,
 };
 use strum::IntoEnumIterator;
 
@@ -60,6 +62,10 @@ pub(super) fn search(bench: &Bench<'_, '_>, clue: Clue) -> Vec<Vec<Assumed>> {
     found.extend(rotated("rope_keys").filter(|_| has(KRope)));
     if has(Blocks) {
         found.extend(of_tiles());
+    }
+    if any(&[QNorm, QRope, KNorm, KRope, Probabilities, Context]) {
+        let viewed = Viewed::iter().filter(|viewed| *viewed != Viewed::Nothing);
+        found.extend(viewed.map(|viewed| reading(&kinds::HEADS_VIEWED, "heads_viewed", &viewed)));
     }
     if any(&[Probabilities, Context]) {
         found.extend(neighbours(bench));

@@ -176,6 +176,11 @@ pub(in crate::diagnose) static SHARED_HEAD: Mistake = kind(
     "a head of attention's context holds another head's",
     "each head of the context has its own place",
 );
+pub(in crate::diagnose) static HEADS_VIEWED: Mistake = kind(
+    "heads_not_transposed",
+    "heads are taken by a view where tokens and heads have to be transposed: a head has rows of several tokens and heads",
+    "rows [tokens, heads · d] become [heads, tokens, d] by a view and a transposition, and the context the other way round",
+);
 pub(in crate::diagnose) static CACHE_RING: Mistake = kind(
     "kv_cache_ring",
     "the cache is a ring of slots, whose earlier keys and values later ones have overwritten",
