@@ -80,6 +80,12 @@ impl Decoded {
     pub fn verdict(&self) -> Verdict {
         self.divergences.iter().map(Divergence::verdict).max().unwrap_or(Verdict::Exact)
     }
+
+    /// Whether a token is the reference's, and none is another because of noise, which may make any other then.
+    pub fn says_something(&self) -> bool {
+        let drifts = self.divergences.iter().any(|divergence| divergence.cause == Cause::Drift);
+        self.divergences.len() < self.tokens.len() && !drifts
+    }
 }
 
 /// Judges `tokens`, which the candidate decoded after `prompt`, choosing the experts in `choices` as far as they are known.

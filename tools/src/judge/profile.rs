@@ -260,20 +260,31 @@ impl Compared<'_> {
     /// How values stand to the twin's in the first layers and the first forward pass; where nothing of these layers is shown, in
     /// all. By so many runs in other orders is predicted how many values are others.
     fn agreements(&self, contract: RoundingContract, orders: usize) -> Result<Vec<(At, Agreement)>, Failure> {
+        self.agreements_until(1, contract, orders)
+    }
+
+    /// The same in so many forward passes, if there are as many.
+    fn agreements_until(
+        &self,
+        passes: usize,
+        contract: RoundingContract,
+        orders: usize,
+    ) -> Result<Vec<(At, Agreement)>, Failure> {
         let (first, layers) = (telling_layers(self.config), self.config.num_hidden_layers);
+        let some = Compared { steps: &self.steps[..passes.min(self.steps.len())], ..*self };
         let is_first = |site: &Site| layer_of(*site, layers) < first;
         let is_shown = |site: Site| self.candidate.has(At { step: 0, site });
         let mut agreements = Vec::new();
         if first < layers && Site::all(self.config).filter(is_first).any(is_shown) {
-            agreements = self.agreements_in(contract, 0..first, orders)?;
+            agreements = some.agreements_of(contract, 0..first, orders)?;
         }
         if agreements.is_empty() {
-            agreements = self.agreements_in(contract, 0..layers, orders)?;
+            agreements = some.agreements_of(contract, 0..layers, orders)?;
         }
         Ok(agreements)
     }
 
-    /// The same in some layers.
+    /// The same in the first forward pass, and some layers.
     fn agreements_in(
         &self,
         contract: RoundingContract,

@@ -107,9 +107,10 @@ impl Report {
         }
     }
 
-    /// Whether no comparison says anything.
+    /// Whether no comparison says anything, and no decoded token does.
     fn says_nothing(&self) -> bool {
-        self.decode.is_none() && self.count(Verdict::Inconclusive) == self.sites.len()
+        let of_tokens = self.decode.as_ref().is_some_and(Decoded::says_something);
+        !of_tokens && self.count(Verdict::Inconclusive) == self.sites.len()
     }
 
     /// Why nothing can be concluded, and what to do, if that is so.

@@ -7,14 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use fixtures::names::at::At;
-use reference::RoundingContract;
+use reference::{RoundingContract, Site};
 
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 
 /// A bit of 24: half as far. Of few values, one or the other is nearer by chance, and by less.
 const BIT: f64 = 1.0 / 24.0;
+
+/// Forward passes that are looked at.
+const PASSES: usize = 9;
 
 impl Compared<'_> {
     /// Whether values somewhere are those of a precision rather than of the plain one in which they are stored, or it is nowhere
@@ -24,10 +26,16 @@ impl Compared<'_> {
         if !is_coarser && !found.narrows() {
             return Ok(true);
         }
-        let bits = |contract: RoundingContract| -> Result<BTreeMap<At, f64>, Failure> {
-            Ok(self.agreements(contract, 0)?.into_iter().map(|(at, agreement)| (at, agreement.bits)).collect())
+        let bits = |contract: RoundingContract| -> Result<BTreeMap<Site, f64>, Failure> {
+            let mut of_sites: BTreeMap<Site, (f64, usize)> = BTreeMap::new();
+            for (at, agreement) in self.agreements_until(PASSES, contract, 0)? {
+                let (bits, count) = of_sites.entry(at.site).or_default();
+                *bits += agreement.bits * agreement.count as f64;
+                *count += agreement.count;
+            }
+            Ok(of_sites.into_iter().map(|(site, (bits, count))| (site, bits / count.max(1) as f64)).collect())
         };
         let (of_found, of_plain) = (bits(found)?, bits(plain)?);
-        Ok(of_found.iter().any(|(at, bits)| of_plain.get(at).is_some_and(|plain| *bits >= plain + BIT)))
+        Ok(of_found.iter().any(|(site, bits)| of_plain.get(site).is_some_and(|plain| *bits >= plain + BIT)))
     }
 }

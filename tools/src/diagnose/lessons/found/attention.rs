@@ -98,6 +98,11 @@ pub(super) const FOUND: &[Found] = &[
         "Check the index by which a kernel writes heads: the grid's dimension, or a stride in elements instead of heads.",
     ),
     found(
+        &k::HEADS_VIEWED,
+        "A prompt is wrong from its second token on, or from the first; tokens that are decoded one by one are right by themselves.",
+        "Use view(B, T, H, d).transpose(1, 2), and transpose(1, 2).reshape(B, T, H·d) behind attention.",
+    ),
+    found(
         &k::FUSED_CUT,
         "Queries, keys and values are each made of rows of several: nothing of attention is right.",
         "Cut [q; k; v] where it was put together: H·d, G·d and G·d rows, for each rank by itself.",
