@@ -10,6 +10,7 @@ mod forms;
 mod golden;
 mod habits;
 mod images;
+mod json;
 mod megatron;
 mod modules;
 mod names;

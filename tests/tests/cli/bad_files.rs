@@ -185,7 +185,8 @@ fn bad_dumps() {
         ("bad.npz", "is no zip archive", archive[..archive.len() - 5].to_vec()),
         ("bad.npz", "is no zip archive", Vec::new()),
         ("bad.npy", "is no NumPy array", b"half an array".to_vec()),
-        ("bad.txt", "is none of .safetensors, .npz, .npy, .pt, .pth and .pkl", b"1.0 2.0".to_vec()),
+        ("bad.json", "is no JSON of a dump", b"{\"model.norm\": [0.5".to_vec()),
+        ("bad.txt", "is none of .safetensors, .npz, .npy, .pt, .pth, .pkl and .json", b"1.0 2.0".to_vec()),
     ] {
         fs::write(folder.path().join(name), bytes).expect("writable");
         let commands = OF_DUMPS.map(|command| command.replace("bad", name));

@@ -24,7 +24,7 @@ use crate::session::model::Model;
 pub struct Diagnose {
     /// A folder in the hub's format, or a built-in case.
     pub model: String,
-    /// A .safetensors, .npz, .pt or .pkl file, or a folder of those or of .npy files.
+    /// A .safetensors, .npz, .pt or .pkl file, or a folder of those or of .npy files; or a .json file.
     pub dump: PathBuf,
     #[command(flatten)]
     given: DumpOptions,

@@ -20,7 +20,7 @@ use crate::session::diff::{diff, opened};
 /// where one dump has NaN or Inf and the other has not, or where the limit that was given is passed.
 #[derive(Debug, Clone, Args)]
 pub struct Diff {
-    /// A .safetensors, .npz, .npy, .pt or .pkl file, or a folder of those.
+    /// A .safetensors, .npz, .npy, .pt, .pkl or .json file, or a folder of those but JSON.
     pub a: PathBuf,
     /// Another one, which relative figures refer to.
     pub b: PathBuf,

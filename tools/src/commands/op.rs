@@ -26,7 +26,7 @@ use crate::session::precision::named as contract_of;
 pub struct Op {
     /// The operator; without it, all are listed with their inputs and outputs.
     pub name: Option<String>,
-    /// A .safetensors, .npz, .npy, .pt or .pkl file, or a folder of those, with the inputs by their names, and what a candidate
+    /// A .safetensors, .npz, .npy, .pt, .pkl or .json file, or a folder of those but JSON, with the inputs by their names, and what a candidate
     /// made of them.
     #[arg(requires = "name")]
     pub file: Option<PathBuf>,

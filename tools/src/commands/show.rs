@@ -21,7 +21,7 @@ use crate::session::model::{Model, count};
 /// What is typed.
 #[derive(Debug, Clone, Args)]
 pub struct Show {
-    /// A checkpoint's folder, a built-in case, or a dump: a .safetensors, .npz, .npy, .pt or .pkl file, or a folder of those.
+    /// A checkpoint's folder, a built-in case, or a dump: a .safetensors, .npz, .npy, .pt, .pkl or .json file, or a folder of those but JSON.
     pub file: PathBuf,
     #[command(flatten)]
     reporting: Reporting,

@@ -23,7 +23,7 @@ use crate::session::verify::{Means, verify_by, verify_shard};
 pub struct Verify {
     /// A folder in the hub's format, or a built-in case.
     pub model: String,
-    /// A .safetensors, .npz, .pt or .pkl file, or a folder of those or of .npy files. For a built-in case its own values.
+    /// A .safetensors, .npz, .pt or .pkl file, or a folder of those or of .npy files; or a .json file. For a built-in case its own values.
     pub dump: Option<PathBuf>,
     #[command(flatten)]
     given: DumpOptions,
