@@ -58,6 +58,37 @@ fn no_coarse_precision_hides_what_is_wrong() {
     }
 }
 
+/// Logits of a prompt's last token and of what was decoded behind it, a tensor each: the first pass shows one row.
+fn generated(case: &str, tokens: &str, semantics: &str, folder: &Path) {
+    let typed = format!("run {case} --tokens {tokens} --precision transformers_f32 --semantics {semantics} --decode 6");
+    let run: Vec<&str> = typed.split(' ').chain(["--steps", "--out", "ran.safetensors"]).collect();
+    let done = parity(folder, &run);
+    assert_eq!(done.code, Some(0), "{done}");
+    let all = Dump::open(&folder.join("ran.safetensors")).expect("it was just written");
+    let mut writer = DumpWriter::create(&folder.join("dump.safetensors")).expect("writable");
+    let steps = (1..).map(|step| format!("step.{step}.logits")).take_while(|name| all.find(name).is_some());
+    for (number, name) in std::iter::once("logits".to_owned()).chain(steps).enumerate() {
+        let tensor = all.tensor(&name).expect("it is listed");
+        let width = *tensor.shape().last().expect("axes");
+        let last = tensor.values::<f64>().split_off(tensor.len() - width);
+        let row = Tensor::stored(Storage::F32, vec![1, width], last).expect("its row");
+        writer.write(&format!("logits.{number}"), &row).expect("writable");
+    }
+    writer.finish(&Manifest::default()).expect("writable");
+}
+
+/// Of one row a coarse precision among many chooses the experts that a mistake does; the rows of the passes behind it tell.
+#[test]
+fn one_row_of_a_generation_is_no_evidence() {
+    let (case, tokens) = ("m2-gqa3-f32", "84,125,73,77,123,106,40,31,99,139,48,163,130,89,49,25");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (semantics, verdict) in [("released", "\nPASS"), ("released,score_scale=0.3", "\nFAIL")] {
+        generated(case, tokens, semantics, folder.path());
+        let found = parity(folder.path(), &["verify", case, "dump.safetensors", "--tokens", tokens]);
+        assert!(found.stdout.contains(verdict), "{semantics}: {found}");
+    }
+}
+
 /// What a router makes is f32, whatever it reads.
 #[test]
 fn routing_alone_of_a_narrow_run() {

@@ -27,6 +27,9 @@ const NEAR: f64 = 0.5;
 /// The same of a name that says no layer: it may be any step on the way. Roundings to bf16 leave some hundredths of the last values.
 const NEAR_ALONE: f64 = 0.1;
 
+/// The same of an embedding, which is looked up: roundings to bf16 leave 2⁻⁹.
+const NEAR_LOOKED_UP: f64 = 1.0 / 64.0;
+
 /// How many times as far all else is, at least.
 const FURTHER: f64 = 2.0;
 
@@ -310,6 +313,8 @@ impl Teller<'_> {
         let (apart, meant) = *found.first()?;
         let expected = |meant| self.members(family, meant).map(|(_, site)| &self.known.computed.values[&site]);
         let next = found.iter().find(|(_, other)| !expected(meant).eq(expected(*other)));
+        let is_looked_up = matches!(meant, Meant::Alone(Site::Embedding | Site::InputsEmbeds));
+        let near = if is_looked_up { near.min(NEAR_LOOKED_UP) } else { near };
         let is_clear = apart <= near && next.is_none_or(|(next, _)| FURTHER * apart <= *next);
         is_clear.then(|| Told { from: family.from.clone(), meant, apart })
     }
