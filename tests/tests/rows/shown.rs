@@ -194,6 +194,37 @@ fn a_batch_of_which_only_the_prompts_are_known() {
     }
 }
 
+/// The shorter of two lists alone, of which nobody says that rows before its prompt are padding: not of M3, of which it moves the
+/// borders of blocks.
+#[test]
+fn one_list_of_a_padded_batch() {
+    let model = open(CASES[0]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let change = |wrong: bool| {
+        move |_: usize, _: usize, site: Site, x: &mut f64| {
+            if wrong && matches!(site, Site::Layer(1, LayerSite::Output)) {
+                *x *= 1.01;
+            }
+        }
+    };
+    for wrong in [false, true] {
+        let change = change(wrong);
+        let dump = Laid { change: &change, ..unstated(&model, vec![padded(&[&A, &B], true)]) }.write(folder.path());
+        let second = |name: &str| {
+            let tensor = dump.tensor(name).expect("it is listed");
+            let [2, rest @ ..] = tensor.shape() else { return None };
+            let bytes = tensor.bytes()[tensor.bytes().len() / 2..].to_vec();
+            Some(Tensor::new(tensor.dtype(), [&[1], rest].concat(), bytes).expect("half of it"))
+        };
+        let own: Vec<(&str, Tensor<'_>)> = dump.names().filter_map(|name| Some((name, second(name)?))).collect();
+        let others = |name: &str| own.iter().all(|(own, _)| *own != name).then(|| name.to_owned());
+        let dump = rewritten(&dump, folder.path(), others, &own);
+        let found = requests_of(&model, dump, Some(&text(&B))).expect("its rows are known");
+        assert_eq!((found.len(), found[0].steps.concat()), (1, B.to_vec()));
+        assert_eq!(faults(&reports(&model, &found[0])).is_empty(), !wrong);
+    }
+}
+
 /// `input_ids` and `attention_mask`, saved beside what came of them, are the prompts.
 #[test]
 fn what_went_in_is_in_the_dump() {

@@ -9,6 +9,7 @@
 //!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
 //! a batch of one prompt        each list of slots has it
+//! rows of one token before it  are padding of a batch whose other lists are not in the dump
 //! rows behind each step's      are of nobody, where they can be no drafts
 //! logits behind prompts        nobody says what was decoded: each row's likeliest, where the reference's behind these are near
 //! logits of fewer rows         are of the last ones; of a generation, of its prompt's last and of what followed; or of those tokens at
@@ -187,6 +188,7 @@ impl Shown {
                 vec![Fed::default(); lists]
             }
             [one] if lists > 1 => vec![one.clone(); lists],
+            [one] => vec![self.behind_padding(one)],
             _ if self.is_ragged(fed) => (0..lists).map(|list| self.padded(list, &fed[list])).collect(),
             _ => fed.to_vec(),
         }
@@ -214,6 +216,14 @@ impl Shown {
         let [first] = sides[..] else { return one.clone() };
         let (before, after) = (vec![None; first], vec![None; width - own - first]);
         Fed { slots: [before, one.slots.clone(), after].concat(), ..one.clone() }
+    }
+
+    /// A prompt that stands behind rows of one token, as one list of a batch does that was padded on the left.
+    fn behind_padding(&self, one: &Fed) -> Fed {
+        let (padded, shown) = (self.padded(0, one), &self.calls[0][0]);
+        let filled = padded.slots.iter().take_while(|slot| slot.is_none()).count();
+        let are_alike = shown[..filled].iter().all(|token| *token == shown[0]);
+        if are_alike { padded } else { one.clone() }
     }
 
     /// The calls, if every request goes on from call to call; and each request's tokens.

@@ -23,6 +23,10 @@ use super::model::Model;
 use super::window::Shown;
 use crate::failure::Failure;
 
+/// How many times as far as the prompt's own row all are, at most, where one mistake puts all of them off: behind other tokens they are
+/// as far as any from any, and that row is as near as rounding leaves it.
+const ALIKE: f64 = 4.0;
+
 /// Which tokens were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Read {
@@ -142,8 +146,8 @@ impl Logits {
     }
 
     /// Which tokens were read, those of the first list for all: those that rows choose or draw, or else behind which the reference's
-    /// logits are near. Where already the prompt's own row is far, any are as good. Of logits alone of one prompt, all but the likeliest
-    /// is asked elsewhere.
+    /// logits are near. Where already the prompt's own row is far, any are as good; and where rows behind the likeliest are about as
+    /// far as it, what makes it so makes these so. Of logits alone of one prompt, all but the likeliest is asked elsewhere.
     fn read(&self, values: &Sited, fed: &[Fed], reading: (&Model, &Semantics)) -> Result<Option<Read>, Failure> {
         let (tokens, all) = (fed[0].tokens(), &self.rows);
         let off = |tokens: &[u32], rows: ArrayView2<'_, f64>| {
@@ -153,7 +157,8 @@ impl Logits {
         let off_said = if tokens.len() > all.nrows() { off(&tokens, all.view())? } else { Vec::new() };
         let least = off_said.iter().copied().fold(1.0, f64::min);
         let decoded = all_of(&Read::Likeliest.of(&fed[0], &self.likeliest[0]));
-        if off(&decoded, all.view())?.last().is_some_and(|off| *off <= NEARER * least) {
+        let off_decoded = off(&decoded, all.view())?.last().copied().unwrap_or(f64::INFINITY);
+        if off_decoded <= NEARER * least {
             return Ok(Some(Read::Likeliest));
         }
         let rows: Vec<Vec<f64>> = all.rows().into_iter().map(|row| row.to_vec()).collect();
@@ -171,8 +176,9 @@ impl Logits {
         if is_asked_elsewhere {
             return Ok(None);
         }
-        let is_far = off(&tokens, all.slice(s![..1, ..]))?.last().is_some_and(|off| *off > NEARER);
-        Ok(is_far.then_some(Read::Likeliest))
+        let off_first = off(&tokens, all.slice(s![..1, ..]))?.last().copied().unwrap_or(0.0);
+        let is_alike = off_decoded <= ALIKE * off_first;
+        Ok((is_alike || off_first > NEARER).then_some(Read::Likeliest))
     }
 
     /// The calls of requests of which all is known, if rows are theirs.
