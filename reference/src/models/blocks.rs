@@ -71,8 +71,17 @@ impl Decoder<'_> {
         let [kept, _] = reads.index_cache_type.storages();
         let k = kept.map_or_else(|| k.clone(), |storage| run.narrowed(&k, |_| storage));
         // 3. Cache.
+        let is_step = first > 0 && k.dim().0 == 1;
         let held = match reads.index_cache {
-            IndexCache::Own => k.clone(),
+            IndexCache::Unwritten if is_step => {
+                let mut zeros = k.clone();
+                zeros.clear(0);
+                zeros
+            }
+            IndexCache::Repeated if is_step => {
+                cache.index(layer).map_or_else(|| k.clone(), |all| all.rows(first - 1..first))
+            }
+            IndexCache::Own | IndexCache::Unwritten | IndexCache::Repeated => k.clone(),
             IndexCache::Unnormed => self.rotate_pairs(&projected, head, table, run)?,
             IndexCache::Unrotated => normed,
             IndexCache::Projected => projected,
@@ -80,7 +89,8 @@ impl Decoder<'_> {
         let narrowed = |k: &Tracked<T>| run.narrowed(k, RoundingContract::cached);
         let q = run.narrowed(&q, |contract| contract.autocast.storage());
         let held = cache.append_index(layer, &narrowed(&held))?;
-        let is_other = reads.index_cache != IndexCache::Own;
+        let is_other =
+            matches!(reads.index_cache, IndexCache::Unnormed | IndexCache::Unrotated | IndexCache::Projected);
         let read = is_other.then(|| held.rows(0..first).stacked(&narrowed(&k)));
         let k = read.as_ref().unwrap_or(held);
         // 4. Token scores.

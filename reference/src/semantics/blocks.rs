@@ -126,6 +126,10 @@ pub enum IndexCache {
     Unrotated,
     /// Keys as they are projected.
     Projected,
+    /// Of tokens that are decoded one by one, nothing: rows of zeros, which these tokens read, too.
+    Unwritten,
+    /// Of these the key before theirs once more.
+    Repeated,
 }
 
 /// By which index heads' scores a group's blocks are chosen.

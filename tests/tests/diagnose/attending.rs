@@ -129,6 +129,15 @@ fn in_later_calls() {
     }
 }
 
+/// The index branch keeps nothing of tokens that are decoded.
+#[test]
+fn an_index_cache_of_the_prompt_alone() {
+    let ends: Vec<usize> = (20..34).collect();
+    for value in ["unwritten", "repeated"] {
+        told(&reading_later("m3-gqa4-f32", &ends, ("index_cache", value)), &format!("index_cache={value}"));
+    }
+}
+
 /// One matrix of all projections, whose key heads stand together, is cut as if queries came first; and the other way round.
 #[test]
 fn a_fused_projection_that_is_cut_otherwise() {

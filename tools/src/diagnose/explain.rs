@@ -49,7 +49,8 @@ impl Comparison<'_> {
         let everywhere = Bench::new(self, assumption, first)?;
         let before = self.before(assumption, reports, first, everywhere.as_ref())?;
         let possible = self.possible(assumption, first, clue);
-        let alone: Vec<Vec<Assumed>> = possible.iter().map(|assumed| vec![assumed.clone()]).collect();
+        let later = if first.step > 0 { search::of_later_calls(&self.suspects(first)) } else { Vec::new() };
+        let alone: Vec<Vec<Assumed>> = possible.iter().chain(&later).map(|assumed| vec![assumed.clone()]).collect();
         let (tried, far): (Vec<_>, Vec<f64>) = self.each(&before, &alone, first, progress)?.into_iter().unzip();
         let mut tried: Vec<Tried> = tried.into_iter().flatten().collect();
         let mut near: Vec<(f64, &Assumed)> = far.into_iter().zip(&possible).collect();

@@ -54,6 +54,7 @@ mod wholes;
 
 pub(super) use bench::Bench;
 pub(super) use beside::{in_networks, unseen};
+pub(super) use choices::of_later_calls;
 pub(super) use parameters::{displaced, fitted};
 pub(super) use solved::{Told, describe, is_of_statistics};
 

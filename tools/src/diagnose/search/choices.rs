@@ -8,7 +8,7 @@ use reference::weights::{LayerWeight, Weight};
 use reference::{LayerSite, Site};
 
 use super::{attending, bias, kinds, layers};
-use crate::diagnose::catalogue::mistake::{Assumed, Change};
+use crate::diagnose::catalogue::mistake::{Assumed, Change, Mistake};
 use crate::diagnose::catalogue::tensors::{TensorChange, Tensors};
 use crate::diagnose::catalogue::weights::WeightChange;
 
@@ -32,8 +32,7 @@ pub(super) fn search(site: Site, suspects: &[Site], config: &Config) -> Vec<Assu
 /// What blocks are scored by: absolute values or the smallest, other heads, other keys, or keys that a cache holds too early or in
 /// fewer bits; whose they are; how large they are, and how many are forced.
 fn of_blocks(Blocks { size, local, .. }: Blocks) -> Vec<Assumed> {
-    let reading = |kind, field, value: &str| Assumed::everywhere(kind, Change::Reading(field, value.to_owned()));
-    let held = ["unnormed", "unrotated", "projected"].map(|held| reading(&kinds::INDEX_CACHE, "index_cache", held));
+    let held = of_index_cache();
     let shifts = (1..size.min(SHIFTED + 1)).flat_map(|by| [format!("-{by}"), by.to_string()]);
     let shifted = shifts.map(|by| reading(&kinds::INDEX_SHIFT, "index_shift", &by));
     let narrow = ["e4m3", "bf16"].map(|to| reading(&kinds::INDEX_NARROW, "index_cache_type", to));
@@ -54,6 +53,22 @@ fn of_blocks(Blocks { size, local, .. }: Blocks) -> Vec<Assumed> {
     let locals = other(&kinds::INDEX_LOCAL, "msa_local_block", (0..=local + MORE_LOCAL).collect(), local);
     let all = scored.into_iter().chain(held).chain(shifted).chain(narrow);
     all.chain(sizes).chain(locals).chain(attending::of_tiles()).collect()
+}
+
+/// What only calls behind others show where blocks are chosen: what the index branch keeps. It is as plain as any known mistake.
+pub(in crate::diagnose) fn of_later_calls(suspects: &[Site]) -> Vec<Assumed> {
+    let is_choice = |site: &Site| matches!(site, Site::Layer(_, LayerSite::Blocks));
+    if suspects.iter().any(is_choice) { of_index_cache().collect() } else { Vec::new() }
+}
+
+fn of_index_cache() -> impl Iterator<Item = Assumed> {
+    let early = ["unnormed", "unrotated", "projected"].map(|held| (&kinds::INDEX_CACHE, held));
+    let stale = ["unwritten", "repeated"].map(|held| (&kinds::INDEX_STALE, held));
+    early.into_iter().chain(stale).map(|(kind, held)| reading(kind, "index_cache", held))
+}
+
+fn reading(kind: &'static Mistake, field: &'static str, value: &str) -> Assumed {
+    Assumed::everywhere(kind, Change::Reading(field, value.to_owned()))
 }
 
 /// The correction bias of every other layer of its kind, or in another order.

@@ -245,6 +245,11 @@ pub(in crate::diagnose) static INDEX_CACHE: Mistake = kind(
     "the index branch's cache holds keys as they are before their norm, or their rotation, and later calls score these",
     "its cache holds keys after norm and rotation",
 );
+pub(in crate::diagnose) static INDEX_STALE: Mistake = kind(
+    "index_cache_stale",
+    "the index branch keeps no keys of tokens that are decoded: their rows of its cache are 0, or the key before once more",
+    "its cache has a row for each token, decoded or not",
+);
 pub(in crate::diagnose) static ACTIVATED_LIMIT: Mistake =
     kind("activated_limit", "SwiGLU-OAI clamps the gate behind its sigmoid, to another limit", CONFIGURED);
 pub(in crate::diagnose) static ACTIVATION_IN: Mistake = kind(

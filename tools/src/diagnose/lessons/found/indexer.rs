@@ -59,4 +59,9 @@ pub(super) const FOUND: &[Found] = &[
         "A prompt in one call is right; later calls score keys that lack their norm or rotation.",
         "Write keys to the index cache behind norm and rotation.",
     ),
+    found(
+        &k::INDEX_STALE,
+        "A prompt is right; blocks with decoded tokens are scored as if these were not there, more of them from token to token.",
+        "Append to the index cache wherever the key cache is appended to, in a captured graph of decode steps, too.",
+    ),
 ];

@@ -32,7 +32,9 @@ pub(super) fn solve(bench: &Bench<'_, '_>) -> Result<Option<Solution>, Failure> 
     }
     let here = bench.site.layer();
     let is_near = |layer: usize| here.is_none_or(|here| layer.abs_diff(here) <= NEAR);
-    let is_told = |site: &Site| site.layer().is_none_or(is_near) && !is_read(bench.site, *site);
+    // What is computed of it alone, as a network's output of its experts', is it by another name.
+    let is_made_of_it = |site: &Site| way::inputs(*site).contains(&bench.site);
+    let is_told = |site: &Site| site.layer().is_none_or(is_near) && !is_read(bench.site, *site) && !is_made_of_it(site);
     for site in sites::alike(bench, bench.site).into_iter().filter(is_told) {
         let Some(p) = bench.shown_in_all_steps(site)?.filter(|p| p.dim() == y.dim()) else { continue };
         let is = |row: usize, other: usize| y.row(row) == p.row(other);
