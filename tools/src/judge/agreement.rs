@@ -51,8 +51,13 @@ impl Agreement {
     /// bits agree, of activations that are stored in a type.
     pub(crate) fn is_as_predicted(&self, activations: Storage) -> bool {
         let most = self.unequal_expected + 3.0 * self.unequal_expected.sqrt() + FEW;
-        let fewer = if activations == Storage::F32 { OF_ORDERS } else { OF_SUMS };
-        (self.count - self.equal) as f64 <= most && self.bits + fewer >= self.bits_expected
+        (self.count - self.equal) as f64 <= most && self.has_predicted_bits(activations)
+    }
+
+    /// Whether no fewer bits agree than are predicted, of values that are stored in a type.
+    pub(crate) fn has_predicted_bits(&self, stored: Storage) -> bool {
+        let fewer = if stored == Storage::F32 { OF_ORDERS } else { OF_SUMS };
+        self.bits + fewer >= self.bits_expected
     }
 
     /// Whether as few values are not the twin's as a right candidate may have.

@@ -17,6 +17,7 @@ use super::agreement::{Agreement, OF_SUMS};
 use super::compared::Compared;
 use super::comparison::Comparison;
 use super::lens::Lens;
+use super::stored::storage_at;
 use crate::failure::Failure;
 
 /// A precision that was found.
@@ -244,10 +245,15 @@ impl Compared<'_> {
         Ok(agreements.iter().map(|(_, agreement)| agreement.equal).sum())
     }
 
-    /// Whether at each of some sites as few values are not the twin's as a right candidate may have.
+    /// Whether at each of some sites as few values are not the twin's as a right candidate may have; of what is stored in f32, as a
+    /// router's weights are, a function's last bit may be any.
     pub fn is_right_at(&self, contract: RoundingContract, is_of: fn(Site) -> bool) -> Result<bool, Failure> {
         let agreements = self.agreements(contract, ORDERS)?;
-        Ok(agreements.iter().filter(|(at, _)| is_of(at.site)).all(|(_, agreement)| agreement.is_right()))
+        let is_right = |(at, agreement): &(At, Agreement)| {
+            let is_wide = storage_at(at.site, &contract) == Storage::F32;
+            agreement.is_right() || is_wide && agreement.has_predicted_bits(Storage::F32)
+        };
+        Ok(agreements.iter().filter(|(at, _)| is_of(at.site)).all(is_right))
     }
 
     /// Whether at every site no more values are others than sums in other orders make so.
