@@ -1,5 +1,6 @@
 //! `tools/src/judge/profile/evidence.rs`: what little a candidate shows of its precision.
 
+use std::fs;
 use std::path::Path;
 
 use fixtures::activations::dump::Dump;
@@ -7,6 +8,7 @@ use fixtures::activations::manifest::Manifest;
 use fixtures::activations::writer::DumpWriter;
 use fixtures::{Dtype, Tensor};
 use reference::Storage;
+use tests::repository;
 
 use crate::cli::parity;
 
@@ -100,4 +102,54 @@ fn routing_alone_of_a_narrow_run() {
         let found = parity(folder.path(), &["verify", case, "dump.safetensors"]);
         assert!(found.code == Some(0) && found.stdout.contains("transformers_bf16"), "{case}: {found}");
     }
+}
+
+/// A copy of a case's model whose routers have weights that bf16 has, too: in f32 and in bf16 they give the same logits.
+fn with_routers_in_bf16(case: &str, model: &Path) {
+    fs::create_dir(model).expect("writable");
+    for file in fs::read_dir(repository::path("fixtures/golden").join(case).join("model")).expect("there") {
+        let file = file.expect("readable").path();
+        let to = model.join(file.file_name().expect("a name"));
+        if file.extension().is_none_or(|ending| ending != "safetensors") {
+            fs::copy(&file, to).expect("writable");
+            continue;
+        }
+        let all = Dump::open(&file).expect("it is whole");
+        let mut writer = DumpWriter::create(&to).expect("writable");
+        for name in all.names() {
+            let mut tensor = all.tensor(name).expect("it is listed");
+            if name.ends_with("gate.weight") {
+                let narrow = tensor.values::<f64>().into_iter().map(|x| Storage::Bf16.nearest(x)).collect::<Vec<_>>();
+                tensor = Tensor::stored(Storage::F32, tensor.shape().to_vec(), narrow).expect("as many");
+            }
+            writer.write(name, &tensor).expect("writable");
+        }
+        writer.finish(&Manifest::default()).expect("writable");
+    }
+}
+
+/// A library's sigmoid gives other last bits: a router's weights that have some were computed from the logits that are shown.
+#[test]
+fn last_bits_of_routing_weights_say_nothing_of_logits() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    with_routers_in_bf16("m2-gqa3-f32", &folder.path().join("model"));
+    let tokens = "50,120,70,106,12,24,39,90,73,91,143,61,42,90,91,84,28,80,75,12,118,82,85,102";
+    let run = ["run", "model", "--tokens", tokens, "--precision", "transformers_bf16", "--out", "ran.safetensors"];
+    assert_eq!(parity(folder.path(), &run).code, Some(0));
+    let all = Dump::open(&folder.path().join("ran.safetensors")).expect("it was just written");
+    let mut writer = DumpWriter::create(&folder.path().join("dump.safetensors")).expect("writable");
+    let is_module = |name: &&str| !["scores", "choice", "hidden", "output"].iter().any(|last| name.ends_with(last));
+    for name in all.names().filter(is_module) {
+        let mut tensor = all.tensor(name).expect("it is listed");
+        if name.ends_with("mlp.gate.1") {
+            let next = |(i, x): (usize, f32)| if i % 3 == 0 { f32::from_bits(x.to_bits() + 1) } else { x };
+            let values = tensor.values::<f32>().into_iter().enumerate().map(next).map(f64::from).collect::<Vec<_>>();
+            tensor = Tensor::stored(Storage::F32, tensor.shape().to_vec(), values).expect("as many");
+        }
+        writer.write(name, &tensor).expect("writable");
+    }
+    writer.finish(&Manifest::default()).expect("writable");
+    let found = parity(folder.path(), &["verify", "model", "dump.safetensors", "--tokens", tokens]);
+    let is_plain = found.stdout.contains("precision  transformers_bf16 (found");
+    assert!(found.stdout.contains("\nPASS") && is_plain, "{found}");
 }
