@@ -51,6 +51,7 @@ mod room;
 mod rotated;
 pub mod rows;
 pub mod run;
+mod scored;
 pub mod shard;
 pub mod speculating;
 mod stepped;

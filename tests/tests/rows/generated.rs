@@ -65,6 +65,42 @@ fn logits_of_a_generation() {
     }
 }
 
+/// `generate(output_scores=True)`: logits, unless a temperature, penalties or filters made others of them.
+#[test]
+fn scores_of_a_generation() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let tokens = continued(&model, folder.path(), &A, 2);
+        let read = || unstated(&model, vec![json!({ "tokens": [tokens[..tokens.len() - 1]] })]).write(folder.path());
+        let rows = last_logits(&read(), 2);
+        let width = *rows.shape().last().expect("it has axes");
+        let dump = |change: &dyn Fn(usize, f64) -> f64| {
+            let values: Vec<f64> =
+                rows.values::<f64>().into_iter().enumerate().map(|(i, z)| change(i % width, z)).collect();
+            let step = |step: usize| {
+                let own = values[step * width..][..width].to_vec();
+                Tensor::stored(Storage::F32, vec![1, width], own).expect("a row")
+            };
+            rewritten(&read(), folder.path(), |_| None, &[("scores.0", step(0)), ("scores.1", step(1))])
+        };
+        let of = |change: &dyn Fn(usize, f64) -> f64| requests_of(&model, dump(change), Some(&text(&A)));
+        let found = of(&|_, z| z).expect("what follows is the likeliest");
+        assert!(found[0].scored && found[0].steps.concat() == tokens[..tokens.len() - 1], "{case}");
+        assert_all_right(case, &found, &model);
+        // Some are off that no temperature and no penalty moves.
+        let wrong = of(&|token, z| if token % 3 == 1 { z + 0.3 } else { z }).expect("they are logits");
+        assert!(wrong[0].scored && !faults(&reports(&model, &wrong[0])).is_empty(), "{case}");
+        let penalty =
+            |token: usize, z: f64| if A.contains(&u32::try_from(token).expect("small")) { z * 1.3 } else { z };
+        let filter = |token: usize, z: f64| if token == 3 { f64::NEG_INFINITY } else { z };
+        for processed in [of(&|_, z| z / 0.7), of(&penalty), of(&filter)] {
+            let refused = processed.expect_err("they are no logits");
+            assert!(refused.contains("no name is a site's, such as scores.0"), "{case}: {refused}");
+        }
+    }
+}
+
 /// `torch.stack(out.logits)` of a batch that is padded before, with all tokens that it returns, or its prompts alone.
 #[test]
 fn logits_of_a_batch_that_was_decoded() {

@@ -25,6 +25,7 @@ use crate::session::pixels::Shown;
 use crate::session::precision::{Known, contract_of};
 use crate::session::prompt::Prompt;
 use crate::session::rows::{RequestRows, prompts_known, requests};
+use crate::session::scored;
 use crate::session::told::{are_unknown, told, told_of_numbers};
 use crate::session::unnamed::{naming, no_site, of_one_rank, require_known};
 
@@ -63,6 +64,8 @@ pub struct Dumped {
     pub embedded: usize,
     /// Tokens at its end that are known as the likeliest by the logits before each.
     pub likeliest: usize,
+    /// Whether its logits are called scores.
+    pub scored: bool,
     /// Tokens at the end of what was given that the dump has no rows of.
     pub unread: usize,
     /// Slots of its list that nobody said are padding, and that are by the values.
@@ -82,8 +85,21 @@ pub struct Dumped {
 }
 
 impl Dumped {
-    /// Understands an opened dump of a model: each of its requests, of which there is one at least.
+    /// Understands an opened dump of a model: each of its requests, of which there is one at least. Scores of a generation are logits,
+    /// where it has none and nothing else was made of these.
     pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
+        if given.names.is_none()
+            && let Some(logits) = scored::as_logits(&dump, model.checkpoint.config().vocab_size)
+            && let Ok(found) = Dumped::named(logits, given, model)
+            && !scored::are_processed(&found[0], model)?
+        {
+            return Ok(found.into_iter().map(|one| Dumped { scored: true, ..one }).collect());
+        }
+        Dumped::named(dump, given, model)
+    }
+
+    /// The same, of what names say.
+    fn named(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
         let mut manifest = dump.manifest().cloned();
         if given.padding_is_seen {
             manifest.iter_mut().flat_map(|manifest| &mut manifest.calls).for_each(|call| call.mask = None);
@@ -317,6 +333,7 @@ impl Understood {
                 aside,
                 embedded,
                 likeliest,
+                scored: false,
                 unread,
                 padding,
                 filled,

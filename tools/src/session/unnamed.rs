@@ -31,6 +31,7 @@ pub(super) fn require_known(dump: &Sited, names: Option<&Path>) -> Result<(), Fa
         format!("{path}: {known} of {all} names are known, read as {engine}'s; these are not: {listed}{more}");
     Err(Failure::new(problem).help(match dump.better() {
         Some(other) => format!("they look like {other}'s: is that the producer that the manifest should name?"),
+        None if unknown.iter().any(|name| name.contains("logprob")) => HELP_SOME.to_owned(),
         None => names.map(|file| without_match(dump, file)).transpose()?.flatten().unwrap_or_else(naming),
     }))
 }
@@ -47,6 +48,9 @@ fn without_match(dump: &Sited, file: &Path) -> Result<Option<String>, Failure> {
 
 const HELP_SCORES: &str = "scores are what generate makes of logits, by temperature, penalties and filters: keep these, with \
                            generate(output_logits=True, return_dict_in_generate=True), and save them as logits.0, logits.1, …";
+
+const HELP_SOME: &str = "log-probabilities of some tokens alone, as servers give them, are not read: keep those of the whole vocabulary, or \
+                         logits, a row each token";
 
 /// Of a dump of which no name is known.
 pub(super) fn no_site(dump: &Sited) -> Failure {

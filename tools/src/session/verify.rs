@@ -177,6 +177,11 @@ fn notes_of_tokens(dumped: &Dumped) -> Vec<String> {
             "{tokens} that nobody named: taken as decoded greedily, each the likeliest by the logits before it"
         ));
     }
+    if dumped.scored {
+        notes.push(
+            "scores are read as logits: no filter is in them, and neither a temperature nor penalties by the first step".into(),
+        );
+    }
     if dumped.unread > 0 {
         let tokens = counted(dumped.unread, "token");
         notes.push(format!(
