@@ -39,6 +39,7 @@ mod outline;
 mod padded;
 pub mod part;
 mod phases;
+mod picked;
 pub mod pixels;
 pub mod precision;
 pub mod progress;

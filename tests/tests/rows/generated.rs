@@ -65,6 +65,38 @@ fn logits_of_a_generation() {
     }
 }
 
+/// `model(input_ids, logits_to_keep=torch.tensor([0, 2, 3]))`, beside what goes into the head, or the last layer's output; rows that follow
+/// one another are the last ones, as a head that reads those before them gives.
+#[test]
+fn logits_of_tokens_that_were_picked() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dump = unstated(&model, vec![json!({ "tokens": [A] })]).write(folder.path());
+        let logits = dump.tensor("logits").expect("it is there");
+        let width = *logits.shape().last().expect("it has axes");
+        let values = logits.values::<f64>();
+        for (picked, hidden, is_right) in [
+            (vec![0, 2, 3], "model.norm", true),
+            (vec![1, 4], "model.layers.", true),
+            (vec![2, 3], "model.norm", false),
+        ] {
+            let rows: Vec<f64> =
+                picked.iter().flat_map(|row: &usize| values[row * width..][..width].to_vec()).collect();
+            let rows = Tensor::stored(Storage::F32, vec![1, picked.len(), width], rows).expect("as many");
+            let is_shown = |name: &str| {
+                let is_output =
+                    name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+                name == hidden || is_output && name.starts_with(hidden)
+            };
+            let name = |name: &str| is_shown(name).then(|| name.to_owned());
+            let dump = rewritten(&dump, folder.path(), name, &[("logits", rows)]);
+            let found = requests_of(&model, dump, Some(&text(&A))).expect("rows of one prompt");
+            assert_eq!(faults(&reports(&model, &found[0])).is_empty(), is_right, "{case}, {picked:?}");
+        }
+    }
+}
+
 /// `generate(output_scores=True)`: logits, unless a temperature, penalties or filters made others of them.
 #[test]
 fn scores_of_a_generation() {

@@ -17,6 +17,7 @@ use crate::session::inferred::{Inferred, first_difference, is_unpadded, misfit, 
 use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
+use crate::session::picked;
 use crate::session::prompt::{Prompt, TYPED, is_json};
 use crate::session::rotated::shift;
 use crate::session::stepped;
@@ -87,7 +88,10 @@ pub fn requests(
         None => unstated((values, manifest), known.as_deref(), (model, semantics))
             .map_err(|refused| of_pages(values).unwrap_or(refused))?,
     };
-    let Inferred { calls, known, embedded, likeliest, unread } = inferred;
+    let Inferred { mut calls, known, embedded, likeliest, unread } = inferred;
+    if let Some(kept) = picked::rows(values, &calls, (model, semantics))? {
+        calls[0].kept = Some(kept);
+    }
     let filled = calls.iter().map(Call::unclaimed).sum();
     let found = rows::requests(&calls).map_err(misfit)?;
     let known: Vec<Option<&Fed>> = match &known {

@@ -15,6 +15,7 @@ use super::dumped::{Dumped, Given};
 use super::identity::{Identity, Verifying};
 use super::model::Model;
 use super::part::Part;
+use super::picked;
 use super::progress::{Progress, Watcher};
 use super::resume::Folder;
 use super::room::require_room;
@@ -176,6 +177,11 @@ fn notes_of_tokens(dumped: &Dumped) -> Vec<String> {
         notes.push(format!(
             "{tokens} that nobody named: taken as decoded greedily, each the likeliest by the logits before it"
         ));
+    }
+    let kept = dumped.values.request().and_then(|request| request.passes.first()?.kept.as_ref());
+    if let Some(kept) = kept.filter(|kept| !picked::are_one_run(kept)) {
+        let kept = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        notes.push(format!("logits are those of the tokens {kept}, counted from 0"));
     }
     if dumped.scored {
         notes.push(

@@ -1,0 +1,106 @@
+//! Which tokens' logits a call kept, where it kept some: `logits_to_keep` of numbers keeps the rows at these.
+//!
+//! ```text
+//! z = head of what goes into it        each row of the dump is nearest to one of z's: that token's
+//! ```
+//!
+//! Without another sign they are the last ones, and as long as they are near to these nothing else is asked. Rows of tokens that follow
+//! one another are what a head that reads the wrong ones gives, too: they stay the last ones, and are at fault.
+
+use fixtures::activations::rows::{Call, Request};
+use fixtures::names::at::At;
+use fixtures::names::measure::Measure;
+use fixtures::names::sited::Sited;
+use ndarray::{Array2, Axis, s};
+use reference::models::decoder::{Decoder, Stream};
+use reference::probe::NoProbe;
+use reference::run::Run;
+use reference::site::Extent;
+use reference::weights::{Weight, Weights};
+use reference::{LayerSite, RoundingContract, Semantics, Site, Tracked};
+
+use super::computed::{NEARER, off};
+use super::generated::logits_of;
+use super::model::Model;
+use crate::failure::Failure;
+
+/// Logits of all tokens that are computed at most.
+const MOST: usize = 1 << 27;
+
+/// The rows that the one call of one list kept for the head, if these are not its last ones.
+pub(super) fn rows(
+    values: &Sited,
+    calls: &[Call],
+    reading: (&Model, &Semantics),
+) -> Result<Option<Vec<usize>>, Failure> {
+    let [Call { batch: 1, kept: None, window: None, width, .. }] = calls else { return Ok(None) };
+    let vocabulary = reading.0.checkpoint.config().vocab_size;
+    let Some(logits) = logits_of(values, 0)? else { return Ok(None) };
+    let kept = logits.len() / vocabulary.max(1);
+    let is_plain = values.measure(At { step: 0, site: Site::Logits }) == Measure::Logits;
+    if !is_plain
+        || !(1..*width).contains(&kept)
+        || width * vocabulary > MOST
+        || logits.shape().last() != Some(&vocabulary)
+    {
+        return Ok(None);
+    }
+    let shown = Array2::from_shape_vec((kept, vocabulary), logits.values::<f64>()).expect("rows of one width");
+    let Some(read) = Read::of(values, *width, reading.0) else { return Ok(None) };
+    let last = off(shown.view(), read.logits(width - kept, reading)?.view());
+    if last <= NEARER {
+        return Ok(None);
+    }
+    let all = read.logits(0, reading)?;
+    let nearest = |row: usize| {
+        let row = shown.slice(s![row..=row, ..]);
+        let each = (0..*width).map(|token| (off(row, all.slice(s![token..=token, ..])), token));
+        each.min_by(|(one, _), (other, _)| one.total_cmp(other)).map_or(0, |(_, token)| token)
+    };
+    let found: Vec<usize> = (0..kept).map(nearest).collect();
+    let is_ordered = found.windows(2).all(|pair| pair[0] < pair[1]) && !are_one_run(&found);
+    let is_near = || off(shown.view(), all.select(Axis(0), &found).view()) <= NEARER * last;
+    Ok((is_ordered && is_near()).then_some(found))
+}
+
+/// Whether rows follow one another.
+pub(super) fn are_one_run(rows: &[usize]) -> bool {
+    rows.windows(2).all(|pair| pair[0] + 1 == pair[1])
+}
+
+/// What goes into the head, a row each token.
+enum Read {
+    Normed(Array2<f64>),
+    Stream(Array2<f64>),
+}
+
+impl Read {
+    fn of(values: &Sited, width: usize, model: &Model) -> Option<Self> {
+        let all = values.of(Request::of_call(0, (1, width)));
+        let shown = |site| {
+            let at = At { step: 0, site };
+            let rows: Array2<f64> =
+                if all.has(at) { all.matrix(at, Extent::new(width, width)).ok()? } else { return None };
+            (rows.nrows() == width).then_some(rows)
+        };
+        let last = model.checkpoint.config().num_hidden_layers - 1;
+        let stream = || shown(Site::Layer(last, LayerSite::Output)).map(Read::Stream);
+        shown(Site::FinalNorm).map(Read::Normed).or_else(stream)
+    }
+
+    /// Logits of the tokens from one on.
+    fn logits(&self, first: usize, (model, semantics): (&Model, &Semantics)) -> Result<Array2<f64>, Failure> {
+        match self {
+            Read::Normed(rows) => {
+                let is_tied = model.checkpoint.config().tie_word_embeddings;
+                let head = model.checkpoint.get(if is_tied { Weight::Embedding } else { Weight::LmHead });
+                Ok(rows.slice(s![first.., ..]).dot(&head.map_err(reference::Error::from)?.dense::<f64>().t()))
+            }
+            Read::Stream(rows) => {
+                let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;
+                let stream = Stream::from(Tracked::plain(rows.slice(s![first.., ..]).to_owned()));
+                Ok(decoder.head(&stream, &mut Run::new(RoundingContract::IDEAL, &mut NoProbe))?.value)
+            }
+        }
+    }
+}
