@@ -223,6 +223,11 @@ fn one_list_of_a_padded_batch() {
         assert_eq!((found.len(), found[0].steps.concat()), (1, B.to_vec()));
         assert_eq!(faults(&reports(&model, &found[0])).is_empty(), !wrong);
     }
+    // A row before it may be that of a token that begins all texts.
+    let begun = [&[9], &A[..]].concat();
+    let dump = unstated(&model, vec![json!({ "tokens": [begun] })]).write(folder.path());
+    let refused = requests_of(&model, dump, Some(&text(&A))).expect_err("other tokens were read");
+    assert!(refused.contains("differ from position 0 (given 5, dumped 9)"), "{refused}");
 }
 
 /// `input_ids` and `attention_mask`, saved beside what came of them, are the prompts.

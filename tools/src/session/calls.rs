@@ -218,11 +218,12 @@ impl Shown {
         Fed { slots: [before, one.slots.clone(), after].concat(), ..one.clone() }
     }
 
-    /// A prompt that stands behind rows of one token, as one list of a batch does that was padded on the left.
+    /// A prompt that stands behind rows of one token, as one list of a batch does that was padded on the left; a row alone may be that of a
+    /// token that begins all texts, and that nobody gave.
     fn behind_padding(&self, one: &Fed) -> Fed {
         let (padded, shown) = (self.padded(0, one), &self.calls[0][0]);
         let filled = padded.slots.iter().take_while(|slot| slot.is_none()).count();
-        let are_alike = shown[..filled].iter().all(|token| *token == shown[0]);
+        let are_alike = filled > 1 && shown[..filled].iter().all(|token| *token == shown[0]);
         if are_alike { padded } else { one.clone() }
     }
 

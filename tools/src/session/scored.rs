@@ -38,7 +38,7 @@ pub(super) fn as_logits(dump: &Dump, vocabulary: usize) -> Option<Dump> {
         if segments[last] != "scores" || dump.find(name)?.shape.last() != Some(&vocabulary) {
             return None;
         }
-        segments[last] = "logits".to_owned();
+        "logits".clone_into(&mut segments[last]);
         Some((name.to_owned(), segments.join(".")))
     };
     let names: BTreeMap<String, String> = dump.names().filter_map(named).collect();
