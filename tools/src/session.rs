@@ -53,6 +53,7 @@ mod rotated;
 pub mod rows;
 pub mod run;
 mod scored;
+mod served;
 pub mod shard;
 pub mod speculating;
 mod stepped;

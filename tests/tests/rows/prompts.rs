@@ -2,7 +2,8 @@
 
 use fixtures::{Dtype, Tensor};
 
-use super::shown::{assert_all_right, requests_of, rewritten, text};
+use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
+use super::steps::OF_KEYS;
 use super::*;
 
 /// What is read with nothing in the cache is another prompt, unless it is the one before and more. Of those that were run, one may be
@@ -59,5 +60,39 @@ fn one_list_may_be_prompts_one_behind_the_other() {
         let found = read(Laid { change: &change, ..whole(&model, calls()) });
         let of_each: Vec<usize> = found.iter().map(|one| faults(&reports(&model, one)).len()).collect();
         assert_eq!(of_each, [0, 2], "{case}");
+    }
+}
+
+/// As of `generate_batch`: prompts one behind the other, then a token of each in every call. Their tokens are said with all that was
+/// decoded, in any order, or without; one is wrong.
+#[test]
+fn requests_that_a_server_runs_together() {
+    let form = |_: usize, site: Site| match site {
+        Site::LmHead | Site::Logits => Form::Last,
+        Site::Layer(_, of) if OF_KEYS.contains(&of) => Form::Absent,
+        _ => Form::Flat,
+    };
+    let broken = Site::Layer(1, LayerSite::OProj);
+    let change = |request: usize, position: usize, site: Site, x: &mut f64| {
+        if (request, position, site) == (1, B.len(), broken) {
+            *x *= 1.01;
+        }
+    };
+    let read = [[&A[..], &[8, 1]].concat(), [&B[..], &[3, 9]].concat()];
+    let all = read.each_ref().map(|read| [&read[..], &[6]].concat());
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let packed =
+            |tokens: &[u32], ends: [usize; 2]| json!({ "tokens": tokens, "cu_seqlens": [0, ends[0], ends[1]] });
+        let prompts = [&A[..], &B].concat();
+        let calls = vec![packed(&prompts, [A.len(), prompts.len()]), packed(&[8, 3], [1, 2]), packed(&[1, 9], [1, 2])];
+        let dump = Laid { form: &form, change: &change, ..unstated(&model, calls) }.write(folder.path());
+        for given in [json!([&all[1], &all[0]]), json!([&read[0], &read[1]]), json!([A.to_vec(), B.to_vec()])] {
+            let found = requests_of(&model, dump.clone(), Some(&given.to_string())).expect("its rows are known");
+            assert_eq!(found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), read, "{case}, {given}");
+            let of_each: Vec<bool> = found.iter().map(|one| faults(&reports(&model, one)).is_empty()).collect();
+            assert_eq!(of_each, [true, false], "{case}, {given}");
+        }
     }
 }

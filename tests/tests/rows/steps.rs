@@ -57,7 +57,7 @@ fn decoding_alone() {
 }
 
 /// What has a column for each key, or for each block of keys, or has blocks.
-const OF_KEYS: [LayerSite; 6] = [
+pub(super) const OF_KEYS: [LayerSite; 6] = [
     LayerSite::Scores,
     LayerSite::Probabilities,
     LayerSite::TokenScores,

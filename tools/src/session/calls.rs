@@ -8,6 +8,7 @@
 //! rows of the last call alone  are those of the position that they are rotated by, or at which their tokens are said; what came before
 //!                              is not in the dump, and follows from the tokens where these are said
 //! a call of each prompt        and steps behind it: prompts of a loop over `generate`
+//! all prompts in the first     and a row of each in every step: requests that a server runs together
 //! a batch of one prompt        each list of slots has it
 //! rows of one token before it  are padding of a batch whose other lists are not in the dump
 //! rows behind each step's      are of nobody, where they can be no drafts
@@ -36,6 +37,7 @@ use crate::session::looped::looped;
 use crate::session::model::Model;
 use crate::session::prompt::HELP;
 use crate::session::rotated::first_position;
+use crate::session::served::served;
 use crate::session::window::{of_logits, of_rows};
 
 /// The calls that follow from the prompts that are known, from all tokens that the manifest lists, or where these are too few or too
@@ -89,7 +91,8 @@ pub(super) fn infer(
     if let Some(found) = lasts(&fed, &sizes, (values, lists.as_deref()), model) {
         return Ok(found);
     }
-    if let Some(found) = looped(&fed, &sizes, lists.as_deref()) {
+    let of_several = || served(&fed, &sizes, lists.as_deref());
+    if let Some(found) = looped(&fed, &sizes, lists.as_deref()).or_else(of_several) {
         return Ok(found);
     }
     let Some(mut shown) = lists.and_then(|lists| Shown::of(values, model, lists, &sizes)) else {
