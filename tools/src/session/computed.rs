@@ -19,6 +19,9 @@ use crate::failure::Failure;
 /// The layers that are computed of a model that has more.
 const LAYERS: usize = 4;
 
+/// Logits of all tokens that are computed at most.
+pub(super) const MOST_LOGITS: usize = 1 << 27;
+
 /// What the reference computes of a prompt: all, or the first layers.
 pub(super) struct Computed {
     pub(super) values: BTreeMap<Site, Array2<f64>>,

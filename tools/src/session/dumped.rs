@@ -91,7 +91,8 @@ impl Dumped {
         if given.names.is_none()
             && let Some(logits) = scored::as_logits(&dump, model.checkpoint.config().vocab_size)
             && let Ok(found) = Dumped::named(logits, given, model)
-            && !scored::are_processed(&found[0], model)?
+            && let Dumped { values, steps, media, semantics, .. } = &found[0]
+            && !scored::are_processed(values, (steps, media.as_ref()), (model, semantics))?
         {
             return Ok(found.into_iter().map(|one| Dumped { scored: true, ..one }).collect());
         }

@@ -13,19 +13,17 @@ use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis, s};
 use reference::models::decoder::{Decoder, Stream};
+use reference::ops::linear::{Linear, linear};
 use reference::probe::NoProbe;
 use reference::run::Run;
 use reference::site::Extent;
 use reference::weights::{Weight, Weights};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Tracked};
 
-use super::computed::{NEARER, off};
+use super::computed::{MOST_LOGITS, NEARER, off};
 use super::generated::logits_of;
 use super::model::Model;
 use crate::failure::Failure;
-
-/// Logits of all tokens that are computed at most.
-const MOST: usize = 1 << 27;
 
 /// The rows that the one call of one list kept for the head, if these are not its last ones.
 pub(super) fn rows(
@@ -40,7 +38,7 @@ pub(super) fn rows(
     let is_plain = values.measure(At { step: 0, site: Site::Logits }) == Measure::Logits;
     if !is_plain
         || !(1..*width).contains(&kept)
-        || width * vocabulary > MOST
+        || width * vocabulary > MOST_LOGITS
         || logits.shape().last() != Some(&vocabulary)
     {
         return Ok(None);
@@ -94,7 +92,8 @@ impl Read {
             Read::Normed(rows) => {
                 let is_tied = model.checkpoint.config().tie_word_embeddings;
                 let head = model.checkpoint.get(if is_tied { Weight::Embedding } else { Weight::LmHead });
-                Ok(rows.slice(s![first.., ..]).dot(&head.map_err(reference::Error::from)?.dense::<f64>().t()))
+                let (head, params) = (head.map_err(reference::Error::from)?, Linear::under(&RoundingContract::IDEAL));
+                Ok(linear(&params, rows.slice(s![first.., ..]), &head).map_err(reference::Error::from)?)
             }
             Read::Stream(rows) => {
                 let decoder = Decoder::new(model.checkpoint.config(), *semantics, &model.checkpoint)?;

@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, HashSet};
 use fixtures::Dtype;
 use fixtures::activations::dump::Dump;
 use fixtures::names::at::At;
+use fixtures::names::sited::Sited;
 use ndarray::{Array2, Axis};
-use reference::Site;
+use reference::media::Media;
+use reference::{Semantics, Site};
 
-use super::computed::{Computed, off};
-use super::dumped::Dumped;
+use super::computed::{Computed, MOST_LOGITS, off};
 use super::model::Model;
 use crate::failure::Failure;
 use crate::judge::verification::extent;
@@ -52,14 +53,21 @@ pub(super) fn as_logits(dump: &Dump, vocabulary: usize) -> Option<Dump> {
     may_be.then(|| dump.clone().renamed(&names))
 }
 
-/// Whether scores that are read as logits are something that temperature or penalties made of the reference's.
-pub(super) fn are_processed(one: &Dumped, model: &Model) -> Result<bool, Failure> {
+/// Whether scores of these passes that are read as logits are something that temperature or penalties made of the reference's.
+pub(super) fn are_processed(
+    values: &Sited,
+    (steps, media): (&[Vec<u32>], Option<&Media>),
+    (model, semantics): (&Model, &Semantics),
+) -> Result<bool, Failure> {
     let at = At { step: 0, site: Site::Logits };
-    let Some(tokens) = one.steps.first().filter(|_| one.values.has(at)) else { return Ok(false) };
-    let extent = extent(&one.steps, one.media.as_ref(), 0);
-    let scores: Array2<f64> = one.values.matrix(at, extent)?;
-    let Some(logits) = Computed::at(Site::Logits, tokens, (model, &one.semantics))? else { return Ok(false) };
-    let shown = one.values.shown(at, extent)?.unwrap_or_else(|| (0..tokens.len()).collect());
+    let Some(tokens) = steps.first().filter(|_| values.has(at)) else { return Ok(false) };
+    if tokens.len() * model.checkpoint.config().vocab_size > MOST_LOGITS {
+        return Ok(true); // of what is not asked nothing is known
+    }
+    let extent = extent(steps, media, 0);
+    let scores: Array2<f64> = values.matrix(at, extent)?;
+    let Some(logits) = Computed::at(Site::Logits, tokens, (model, semantics))? else { return Ok(false) };
+    let shown = values.shown(at, extent)?.unwrap_or_else(|| (0..tokens.len()).collect());
     let Some(row) = shown.last().filter(|_| scores.nrows() == shown.len()) else { return Ok(false) };
     let last = scores.select(Axis(0), &[scores.nrows() - 1]);
     let logits = logits.select(Axis(0), &[*row]);

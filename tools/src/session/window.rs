@@ -14,15 +14,12 @@ use ndarray::{Array2, ArrayView2, Axis, concatenate, s};
 use reference::site::Extent;
 use reference::{Semantics, Site};
 
-use super::computed::{Computed, NEARER, in_order, off};
+use super::computed::{Computed, MOST_LOGITS, NEARER, in_order, off};
 use super::generated::{Generated, generated, logits};
 use super::inferred::{Inferred, all_of, is_unpadded, misfit};
 use super::lasts::shows_inside;
 use super::model::Model;
 use crate::failure::Failure;
-
-/// Logits of all tokens that are computed at most.
-const MOST: usize = 1 << 27;
 
 /// Rows that are looked up one by one.
 const SOME: usize = 8;
@@ -248,7 +245,7 @@ impl Shown {
         (model, semantics): (&Model, &Semantics),
     ) -> Result<Option<Beside<'_>>, Failure> {
         let config = model.checkpoint.config();
-        let is_much = self.site == Site::Logits && tokens.len().saturating_mul(config.vocab_size) > MOST;
+        let is_much = self.site == Site::Logits && tokens.len().saturating_mul(config.vocab_size) > MOST_LOGITS;
         if is_much || self.rows.nrows() == tokens.len() {
             return Ok(None);
         }
