@@ -293,10 +293,10 @@ impl Comparison<'_> {
     }
 
     /// Faults that lenses see which follow the reference's own values, of a candidate in which the local lens sees none; where there is
-    /// none, what is suspicious. Runs for verdicts alone leave choices open that values tell, of which these lenses would know nothing.
+    /// none, what is suspicious.
     fn added_up(&self) -> Result<(Vec<SiteReport>, Vec<SiteReport>), Failure> {
         let model = self.model()?;
-        let found = self.verification(&model, &Lens::ALL, self.all()).without_twin()?;
+        let found = self.verification(&model, &Lens::ALL, self.all()).verdicts()?;
         let mut added_up = faults(&found.sites);
         added_up.sort_by_key(|report| report.lens);
         let added_up: Vec<SiteReport> = added_up.into_iter().cloned().collect();

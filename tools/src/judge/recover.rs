@@ -35,6 +35,10 @@ pub(super) struct Ran {
 /// How often rounding may open a choice that is taken for settled.
 const MISSED: f64 = 1e-6;
 
+/// How many times as far as the furthest of all runs no right candidate's token is: one in thirteen is further than twelve runs are, but
+/// these differ from one another by tenths of a natural logarithm, and ten is more than seven of them.
+const BEYOND: f64 = 10.0;
+
 /// The choices that are to be recovered.
 pub(super) struct Recovery {
     /// In the order in which a token meets them.
@@ -104,7 +108,7 @@ impl Recovery {
             let of_tokens = distances((first, self.open.len()), &exact.seen, value)?;
             strayed.iter_mut().zip(of_tokens).for_each(|(most, distance)| *most = distance.max(*most));
             members.push(member.unshown);
-            if members.len() == FEW && is_vain(&strayed, FAR) || members.len() == MEMBERS && is_vain(&strayed, 1.0) {
+            if members.len() == FEW && is_vain(&strayed, FAR) || members.len() == MEMBERS && is_vain(&strayed, BEYOND) {
                 return Ok((own, false));
             }
         }
