@@ -74,14 +74,19 @@ pub(super) fn in_order(known: &[Fed], values: &Sited, model: &Model) -> Result<V
     let Some([shown]) = lists.as_ref().and_then(|calls| calls.first()).map(Vec::as_slice) else {
         return Ok(known.to_vec());
     };
-    let (mut left, mut ordered, mut rest) = (known.to_vec(), Vec::new(), &shown[..]);
+    Ok(as_shown(known, shown, |_, _| true).unwrap_or_else(|| known.to_vec()))
+}
+
+/// Prompts in the order of rows that show them, one behind the other, if these do, of those that may be in a place.
+pub(super) fn as_shown(known: &[Fed], shown: &[Option<u32>], may_be: impl Fn(&Fed, usize) -> bool) -> Option<Vec<Fed>> {
+    let (mut left, mut ordered, mut rest) = (known.to_vec(), Vec::new(), shown);
     while !left.is_empty() {
         let is_next = |one: &Fed| one.tokens().iter().zip(rest).all(|(said, shown)| Some(*said) == *shown);
-        let Some(next) = left.iter().position(is_next) else { return Ok(known.to_vec()) };
+        let next = left.iter().position(|one| is_next(one) && may_be(one, ordered.len()))?;
         rest = &rest[left[next].slots.len().min(rest.len())..];
         ordered.push(left.remove(next));
     }
-    Ok(ordered)
+    Some(ordered)
 }
 
 /// Whether a row of what it shows of the embeddings, if it shows them all, is a token's.

@@ -23,8 +23,9 @@ use super::model::Model;
 use super::window::Shown;
 use crate::failure::Failure;
 
-/// How many times as far as the prompt's own row all are, at most, where one mistake puts all of them off: behind other tokens they are
-/// as far as any from any, and that row is as near as rounding leaves it.
+/// How many times as far as the prompt's own row all are, at most, where one mistake puts all of them off alike. Behind other tokens they
+/// are as far as any rows from any, by √2 of their size, and that row is as near as rounding leaves it, to a tenth at most: fourteen times,
+/// of which four is half-way.
 const ALIKE: f64 = 4.0;
 
 /// Which tokens were read.

@@ -7,22 +7,22 @@
 //! Without another sign they are the last ones, and as long as they are near to these nothing else is asked. Rows of tokens that follow
 //! one another are what a head that reads the wrong ones gives, too: they stay the last ones, and are at fault.
 
-use fixtures::activations::rows::{Call, Request};
+use fixtures::activations::rows::Call;
 use fixtures::names::at::At;
 use fixtures::names::measure::Measure;
 use fixtures::names::sited::Sited;
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, s};
 use reference::models::decoder::{Decoder, Stream};
 use reference::ops::linear::{Linear, linear};
 use reference::probe::NoProbe;
 use reference::run::Run;
-use reference::site::Extent;
 use reference::weights::{Weight, Weights};
 use reference::{LayerSite, RoundingContract, Semantics, Site, Tracked};
 
 use super::computed::{MOST_LOGITS, NEARER, off};
 use super::generated::logits_of;
 use super::model::Model;
+use super::window::{Beside, are_one_run, rows_of};
 use crate::failure::Failure;
 
 /// The rows that the one call of one list kept for the head, if these are not its last ones.
@@ -44,26 +44,14 @@ pub(super) fn rows(
         return Ok(None);
     }
     let shown = Array2::from_shape_vec((kept, vocabulary), logits.values::<f64>()).expect("rows of one width");
-    let Some(read) = Read::of(values, *width, reading.0) else { return Ok(None) };
+    let Some(read) = Read::of(values, *width, reading.0)? else { return Ok(None) };
     let last = off(shown.view(), read.logits(width - kept, reading)?.view());
     if last <= NEARER {
         return Ok(None);
     }
-    let all = read.logits(0, reading)?;
-    let nearest = |row: usize| {
-        let row = shown.slice(s![row..=row, ..]);
-        let each = (0..*width).map(|token| (off(row, all.slice(s![token..=token, ..])), token));
-        each.min_by(|(one, _), (other, _)| one.total_cmp(other)).map_or(0, |(_, token)| token)
-    };
-    let found: Vec<usize> = (0..kept).map(nearest).collect();
-    let is_ordered = found.windows(2).all(|pair| pair[0] < pair[1]) && !are_one_run(&found);
-    let is_near = || off(shown.view(), all.select(Axis(0), &found).view()) <= NEARER * last;
-    Ok((is_ordered && is_near()).then_some(found))
-}
-
-/// Whether rows follow one another.
-pub(super) fn are_one_run(rows: &[usize]) -> bool {
-    rows.windows(2).all(|pair| pair[0] + 1 == pair[1])
+    let tokens = Beside::new(shown.view(), read.logits(0, reading)?).tokens(kept, last);
+    let is_picked = |rows: &Vec<usize>| rows.is_sorted_by(|one, next| one < next) && !are_one_run(rows);
+    Ok(tokens.filter(is_picked))
 }
 
 /// What goes into the head, a row each token.
@@ -73,17 +61,12 @@ enum Read {
 }
 
 impl Read {
-    fn of(values: &Sited, width: usize, model: &Model) -> Option<Self> {
-        let all = values.of(Request::of_call(0, (1, width)));
-        let shown = |site| {
-            let at = At { step: 0, site };
-            let rows: Array2<f64> =
-                if all.has(at) { all.matrix(at, Extent::new(width, width)).ok()? } else { return None };
-            (rows.nrows() == width).then_some(rows)
-        };
+    fn of(values: &Sited, width: usize, model: &Model) -> Result<Option<Self>, Failure> {
+        if let Some(rows) = rows_of(values, (0, width), Site::FinalNorm)? {
+            return Ok(Some(Read::Normed(rows)));
+        }
         let last = model.checkpoint.config().num_hidden_layers - 1;
-        let stream = || shown(Site::Layer(last, LayerSite::Output)).map(Read::Stream);
-        shown(Site::FinalNorm).map(Read::Normed).or_else(stream)
+        Ok(rows_of(values, (0, width), Site::Layer(last, LayerSite::Output))?.map(Read::Stream))
     }
 
     /// Logits of the tokens from one on.

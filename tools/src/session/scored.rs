@@ -17,13 +17,10 @@ use ndarray::{Array2, Axis};
 use reference::media::Media;
 use reference::{Semantics, Site};
 
-use super::computed::{Computed, MOST_LOGITS, off};
+use super::computed::{Computed, MOST_LOGITS, NEARER, off};
 use super::model::Model;
 use crate::failure::Failure;
 use crate::judge::verification::extent;
-
-/// How near scores are to processed logits, in parts of how far they are from logits, at most, where they are processed.
-const NEARER: f64 = 0.25;
 
 /// How far a temperature is from 1, at least: roundings to bf16 stretch all logits by less.
 const STRETCHED: f64 = 1.0 / 64.0;

@@ -7,7 +7,7 @@
 
 use fixtures::activations::rows::inferred::{self, Fed, Size};
 
-use super::embedded::Lists;
+use super::embedded::{self, Lists};
 use super::inferred::{Inferred, is_unpadded};
 
 /// The calls, if requests and rows are such; `shown` are the tokens of each call's rows by their embeddings, if these are shown.
@@ -18,10 +18,10 @@ pub(super) fn served(fed: &[Fed], sizes: &[Size], shown: Option<&[Lists]>) -> Op
         return None;
     }
     let is_packed = |fed: &[Fed]| prompts.rows == Some(fed.iter().map(|one| one.slots.len()).sum());
-    let cut = |unread| cut(fed, steps.len(), unread).and_then(|fed| in_order(fed, shown));
+    let cut = |unread| cut(fed, steps.len(), unread).and_then(|fed| in_order(&fed, shown));
     let ways = [0, 1].map(|unread| (cut(unread), 0, unread));
-    let embedded = continued(fed, shown, steps.len()).map(|fed| (Some(fed), steps.len(), 0));
-    let mut found = ways.into_iter().chain(embedded).filter_map(|(fed, embedded, unread)| {
+    let read = continued(fed, shown, steps.len()).map(|fed| (Some(fed), steps.len(), 0));
+    let mut found = ways.into_iter().chain(read).filter_map(|(fed, embedded, unread)| {
         let fed = fed.filter(|fed| is_packed(fed))?;
         let calls = inferred::calls(&fed, sizes).ok()?;
         Some(Inferred { calls, embedded, unread, known: Some(fed), ..Inferred::default() })
@@ -40,22 +40,12 @@ fn cut(fed: &[Fed], steps: usize, unread: usize) -> Option<Vec<Fed>> {
 }
 
 /// The requests as their rows stand in the calls, by embeddings: a server may take them in any order.
-fn in_order(mut fed: Vec<Fed>, shown: Option<&[Lists]>) -> Option<Vec<Fed>> {
+fn in_order(fed: &[Fed], shown: Option<&[Lists]>) -> Option<Vec<Fed>> {
     let (prompts, steps) = shown?.split_first()?;
-    let (mut rows, mut ordered) = (&prompts.first()?[..], Vec::with_capacity(fed.len()));
-    let is_of = |tokens: &[u32], rows: &[Option<u32>]| {
-        rows.len() >= tokens.len() && tokens.iter().zip(rows).all(|(said, shown)| Some(*said) == *shown)
-    };
-    while !fed.is_empty() {
-        let decoded = |one: &Fed| {
-            let shown = |call: &Lists| *call.first()?.get(ordered.len())?;
-            one.decoded.iter().zip(steps).all(|(said, call)| shown(call) == Some(*said))
-        };
-        let next = fed.iter().position(|one| is_of(&one.tokens(), rows) && decoded(one))?;
-        rows = &rows[fed[next].slots.len()..];
-        ordered.push(fed.remove(next));
-    }
-    Some(ordered)
+    embedded::as_shown(fed, prompts.first()?, |one, place| {
+        let shown = |call: &Lists| *call.first()?.get(place)?;
+        one.decoded.iter().zip(steps).all(|(said, call)| shown(call) == Some(*said))
+    })
 }
 
 /// Prompts with the tokens that embeddings show in the rows behind them.

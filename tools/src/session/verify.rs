@@ -15,13 +15,13 @@ use super::dumped::{Dumped, Given};
 use super::identity::{Identity, Verifying};
 use super::model::Model;
 use super::part::Part;
-use super::picked;
 use super::progress::{Progress, Watcher};
 use super::resume::Folder;
 use super::room::require_room;
 use super::shard::{Shard, ShardFile};
 use super::units::{Unit, split};
 use super::untold::untold;
+use super::window::are_one_run;
 use crate::failure::Failure;
 use crate::report::content::Report;
 use crate::report::figures::counted;
@@ -179,7 +179,7 @@ fn notes_of_tokens(dumped: &Dumped) -> Vec<String> {
         ));
     }
     let kept = dumped.values.request().and_then(|request| request.passes.first()?.kept.as_ref());
-    if let Some(kept) = kept.filter(|kept| !picked::are_one_run(kept)) {
+    if let Some(kept) = kept.filter(|kept| !are_one_run(kept)) {
         let kept = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         notes.push(format!("logits are those of the tokens {kept}, counted from 0"));
     }

@@ -164,6 +164,11 @@ fn of_steps(
     }))
 }
 
+/// Whether rows follow one another.
+pub(super) fn are_one_run(rows: &[usize]) -> bool {
+    rows.windows(2).all(|pair| pair[0] + 1 == pair[1])
+}
+
 /// All rows of a call, of which there are so many, at a site, if the dump shows them.
 pub(super) fn rows_of(
     values: &Sited,
@@ -262,7 +267,12 @@ pub(super) struct Beside<'a> {
     computed: Array2<f64>,
 }
 
-impl Beside<'_> {
+impl<'a> Beside<'a> {
+    /// Rows beside others.
+    pub(super) fn new(shown: ArrayView2<'a, f64>, computed: Array2<f64>) -> Self {
+        Beside { shown, computed }
+    }
+
     /// How far the fewer of both are from as many of the others, from each first one on.
     pub(super) fn off(&self) -> Vec<f64> {
         let (shown, computed) = (self.shown.nrows(), self.computed.nrows());
@@ -274,21 +284,27 @@ impl Beside<'_> {
         (0..=shown.max(computed) - count).map(of).collect()
     }
 
+    /// The tokens of the first rows that are shown, so many at most, where the reference's are much nearer to each than at all others, and
+    /// than `nearest`.
+    pub(super) fn tokens(&self, most: usize, nearest: f64) -> Option<Vec<usize>> {
+        let token_of = |i: usize| {
+            let of = |token: usize| off(self.shown.slice(s![i..=i, ..]), self.computed.slice(s![token..=token, ..]));
+            let mut each: Vec<(f64, usize)> = (0..self.computed.nrows()).map(|token| (of(token), token)).collect();
+            each.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+            let [(near, token), (next, _)] = each.first_chunk::<2>().copied()?;
+            (near <= NEARER * next.min(nearest)).then_some(token)
+        };
+        (0..self.shown.nrows().min(most)).map(token_of).collect()
+    }
+
     /// Demands that fewer rows than tokens, of which the nearest run is so far, are not those of some tokens here and there.
     fn require_run(&self, nearest: f64) -> Result<(), Failure> {
         let (shown, computed) = (self.shown.nrows(), self.computed.nrows());
         if nearest <= NEARER || shown >= computed || shown < 2 {
             return Ok(());
         }
-        let token_of = |i: usize| {
-            let of = |token: usize| off(self.shown.slice(s![i..=i, ..]), self.computed.slice(s![token..=token, ..]));
-            let mut each: Vec<(f64, usize)> = (0..computed).map(|token| (of(token), token)).collect();
-            each.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-            let [(near, token), (next, _)] = each.first_chunk::<2>().copied()?;
-            (near <= NEARER * next.min(nearest)).then_some(token)
-        };
-        let Some(tokens) = (0..shown.min(SOME)).map(token_of).collect::<Option<Vec<usize>>>() else { return Ok(()) };
-        if tokens.windows(2).all(|pair| pair[0] + 1 == pair[1]) {
+        let Some(tokens) = self.tokens(SOME, nearest) else { return Ok(()) };
+        if are_one_run(&tokens) {
             return Ok(());
         }
         let few: Vec<String> = tokens.iter().map(usize::to_string).collect();
