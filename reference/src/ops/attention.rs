@@ -15,7 +15,8 @@
 //! - Errors: C1 n ≥ 1 and s ≥ n; C2 columns of q = H·d; C3 columns of k and v = G·d; C4 H a multiple of G.
 //! - Variants: slips of ports: another σ; g = h mod G, of k, of v or of both; j ≤ i + 1, j < i, where row 0 weighs all s alike,
 //!   j ≤ i less the s − n keys of the calls before, or all j; σ·q·k and p in bf16, or R2 in E4M3 or bf16, whatever R1 and R2 are; q
-//!   in E4M3 or bf16, or of the first channels of a head alone, and a head of o that holds another's, of which the caller sees to;
+//!   in E4M3 or bf16, or of the first channels of a head alone, and a head of o that holds another's, and heads of q, k, v or o that are
+//!   viewed \[H, n, d\] where they lie \[n, H, d\], or the other way round, of which the caller sees to;
 //!   those that the released model has not, but others have, and keys that a cache loses, or has beside those of tokens (`slips`);
 //!   splits of keys put together otherwise (`merged`).
 //! - Source: spec A7; `eager_attention_forward` in transformers 5.23. No window, sink, soft cap or bias.

@@ -12,7 +12,7 @@
 //! - Variants: slips of ports: k and v, or one of them, rounded to E4M3, E5M2 or bf16 whatever the precision, or quantized by scales of
 //!   heads, tokens, channels or calls, as they are kept, or as later calls read them; clipped; the last row before a call overwritten
 //!   with its first, or one of the two zeros, or its key, or its value; a page of rows read in another's place; rows of a ring of slots, which later ones
-//!   overwrite.
+//!   overwrite; x before its norm, its rotation or both, or in calls of one token after the first 0, or the row before once more.
 //! - Source: spec A8, A15 step 3; `DynamicCache` and `MiniMaxM3VLSparseCacheLayer` in transformers 5.23.
 
 pub mod form;
