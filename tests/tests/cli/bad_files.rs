@@ -199,6 +199,18 @@ fn bad_dumps() {
     refuse(folder.path(), "a link to itself", "leads to nothing, or back to itself", &typed(&OF_DUMPS[..4]));
 }
 
+/// What servers give of a prompt.
+#[test]
+fn log_probabilities_of_some_tokens() {
+    let folder = folder();
+    let mut writer = DumpWriter::create(&folder.path().join("top.safetensors")).expect("writable");
+    let some = Tensor::stored(reference::Storage::F32, [3, 20], vec![-1.5; 60]).expect("as many");
+    writer.write("top_logprobs", &some).expect("writable");
+    writer.finish(&Manifest::default()).expect("writable");
+    let run = parity(folder.path(), &["verify", "model", "top.safetensors", "--tokens", "1,2,3"]);
+    assert!(run.code == Some(2) && run.says("keep those of the whole vocabulary"), "{run}");
+}
+
 /// Values that are the same in any precision are of none: they are compared, and are no run of the model.
 #[test]
 fn dumps_of_nothing() {

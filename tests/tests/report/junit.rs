@@ -2,6 +2,7 @@
 
 use reference::Site;
 use roxmltree::{Document, Node};
+use tools::judge::decoded::{Cause, Decoded, Divergence};
 use tools::judge::exact::{Bits, Difference, Exactness};
 use tools::judge::verdict::Verdict;
 use tools::report::content::{Conclusion, Report};
@@ -106,4 +107,17 @@ fn a_report_ends_in_one_word() {
     (report.unmet, report.denied) = Default::default();
     report.sites.retain(|site| site.verdict == Verdict::Inconclusive);
     assert_eq!((report.sites.is_empty(), report.conclusion()), (false, Conclusion::Inconclusive));
+    // Tokens say something unless noise may make any others of them, or none of them was chosen by logits.
+    let decoded = |divergences: Vec<Divergence>| Some(Decoded { divergences, ..super::decoded() });
+    let all =
+        |cause| (0..64).map(move |position| Divergence { position, cause, ..super::decoded().divergences[0].clone() });
+    for (divergences, conclusion) in [
+        (Vec::new(), Conclusion::Pass),
+        (all(Cause::Tie).take(1).collect(), Conclusion::Pass),
+        (all(Cause::Drift).take(1).collect(), Conclusion::Inconclusive),
+        (all(Cause::NotGreedy).collect(), Conclusion::Inconclusive),
+    ] {
+        report.decode = decoded(divergences);
+        assert_eq!(report.conclusion(), conclusion);
+    }
 }

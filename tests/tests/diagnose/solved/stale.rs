@@ -38,3 +38,16 @@ fn rows_that_are_near_another_layers() {
     let said = last_rows(&M2, 0, |y| y * 1.000_001);
     assert!(said.iter().all(|own| !own.contains("bit for bit: as of a buffer")), "{said:#?}");
 }
+
+/// What a network puts out is its experts' sum in M2: that rows of one are those of the other says nothing of how they came to be.
+#[test]
+fn rows_of_what_is_computed_of_them_alone() {
+    let port = |_: &Decoder<'_>, shown: &Shown| {
+        let mut y = shown.of(1, LayerSite::Experts).clone();
+        y.slice_mut(s![30.., ..]).mapv_inplace(|x| 0.3 - x * x);
+        y
+    };
+    let m2 = Subject { shows: &[LayerSite::Experts], ..M2 };
+    let said = m2.said_of(LayerSite::Experts, &port);
+    assert!(said.iter().all(|own| !own.contains("are those of model.layers.1.mlp")), "{said:#?}");
+}
