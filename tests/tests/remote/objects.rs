@@ -144,6 +144,26 @@ fn what_goes_on_failing_is_said_without_what_the_server_said() {
     }
 }
 
+/// Who asks what a tensor may be goes on without it: what did not come has to be said in the end.
+#[test]
+fn what_did_not_come_is_remembered() {
+    let bench = Bench::new();
+    let dump = bench.two(u64::MAX);
+    assert!(dump.intact().is_ok(), "nothing was asked for");
+    bench.server.spoil(usize::MAX, Spoilt::Status(503));
+    assert!(dump.tensor("a").is_err());
+    bench.server.spoil(0, Spoilt::Status(503));
+    for told in [
+        dump.intact().map_err(|error| error.to_string()),
+        dump.tensor("b").map(drop).map_err(|error| error.to_string()),
+    ] {
+        assert!(told.as_ref().is_err_and(|told| told.contains("the server answers 503, 4 times")), "{told:?}");
+    }
+    let again = bench.two(u64::MAX);
+    assert_eq!(again.tensor("a").expect("fetched").bytes(), vec![1; LARGE]);
+    assert!(again.intact().is_ok());
+}
+
 #[test]
 fn an_object_with_a_weak_tag_is_read_and_its_change_is_seen() {
     let bench = Bench::new();

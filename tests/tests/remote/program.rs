@@ -101,6 +101,20 @@ fn credentials_that_lack_or_are_wrong_are_said_and_never_shown() {
 }
 
 #[test]
+fn variables_that_no_request_can_be_made_of_are_refused() {
+    let bench = Bench::new();
+    let show = ["show", DUMP];
+    for key in ["hidden\r", "hid\nden"] {
+        let told = ran(&bench, &[("AWS_ACCESS_KEY_ID", key), ("AWS_SECRET_ACCESS_KEY", "hidden")], &show);
+        assert_refused(&told, &["AWS_ACCESS_KEY_ID", "has a character that no credential"], &["hid"]);
+    }
+    for endpoint in ["localhost:8767", "notaurl"] {
+        let told = ran(&bench, &[("AWS_ENDPOINT", endpoint)], &show);
+        assert_refused(&told, &["AWS_ENDPOINT", "is no URL of a server", "http://HOST:PORT"], &[]);
+    }
+}
+
+#[test]
 fn a_file_url_is_a_path() {
     let model = format!("file://{}", fs::canonicalize(case(CASE)).expect("there").join("model").display());
     let (code, told) = ran(&Bench::new(), &[], &["show", &model]);
