@@ -174,3 +174,34 @@ fn two_outputs_are_two_files() {
         assert_eq!(listing(folder.path()), ["f", "link", "pipe"]);
     }
 }
+
+/// Also where a link leads to it, and whichever of the two is opened first.
+#[test]
+fn what_is_read_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of = case("m2-mha-top1-f32");
+    fs::create_dir(folder.path().join("model")).expect("writable");
+    for (from, to) in [
+        ("model/config.json", "model/config.json"),
+        ("model/model.safetensors", "model/model.safetensors"),
+        ("expected.safetensors", "dump.safetensors"),
+    ] {
+        fs::copy(of.join(from), folder.path().join(to)).expect("a case has it");
+    }
+    symlink("dump.safetensors", folder.path().join("link")).expect("writable");
+    let tokens = format!("@{}", of.join("case.json").display());
+    let verify = ["verify", "model", "dump.safetensors", "--tokens", &tokens, "--lens", "local"];
+    for (arguments, read) in [
+        ([&verify[..], &["--json", "dump.safetensors"]].concat(), "dump.safetensors"),
+        ([&verify[..], &["--html", "link"]].concat(), "dump.safetensors"),
+        ([&verify[..], &["--junit", "model/config.json"]].concat(), "model/config.json"),
+        ([&verify[..], &["--parquet", "model/model.safetensors"]].concat(), "model/model.safetensors"),
+        (vec!["diff", "dump.safetensors", "dump.safetensors", "--json", "dump.safetensors"], "dump.safetensors"),
+        (vec!["run", "model", "--tokens", "1,2", "--out", "model/model.safetensors"], "model/model.safetensors"),
+    ] {
+        let before = fs::read(folder.path().join(read)).expect("it is there");
+        let ran = parity(folder.path(), &arguments);
+        assert!(ran.code == Some(2) && ran.says("name another file for the output"), "{arguments:?}: {ran}");
+        assert!(fs::read(folder.path().join(read)).expect("it is there") == before, "{arguments:?}");
+    }
+}

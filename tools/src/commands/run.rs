@@ -72,10 +72,16 @@ pub struct Run {
 impl Run {
     /// Does it.
     pub fn carry_out(&self, output: Output) -> Result<Outcome, Failure> {
-        let model = Model::open(&self.model)?;
-        if let Some(count) = self.tp {
-            return self.ranked(&model, count.into(), output);
+        match self.tp {
+            Some(count) => self.ranked(&Model::open(&self.model)?, count.into(), output),
+            None => self.alone(output),
         }
+    }
+
+    /// Without ranks. What it is written to is known before the model is read, which must not be that.
+    fn alone(&self, output: Output) -> Result<Outcome, Failure> {
+        let mut writer = DumpWriter::create(&self.out)?;
+        let model = Model::open(&self.model)?;
         let task = Task {
             computing: self.backend.computing(&self.precision, &self.device.device)?,
             tokens: self.prompted.tokens.clone(),
@@ -85,7 +91,6 @@ impl Run {
         };
         let selection = self.part.selection()?;
         self.memory.memory.map_or(Ok(()), |memory| require_memory(&model, &task, memory))?;
-        let mut writer = DumpWriter::create(&self.out)?;
         let output = output.beside(writer.takes_standard_output());
         let used = self.memory.watch(output);
         let mut write = |name: &str, tensor| writer.write(name, &tensor);
