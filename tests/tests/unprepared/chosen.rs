@@ -47,6 +47,29 @@ fn empty_slots_may_have_a_number_that_no_block_has() {
     }
 }
 
+/// Of a prompt of which the last rows alone are kept, attention is judged with all tokens, also where it shows its blocks.
+#[test]
+fn blocks_may_be_those_of_the_last_tokens() {
+    let [attention, stream] = ["model.layers.2.self_attn", "model.layers.1"];
+    let kept = |values: Named| -> Named {
+        let last = |(name, of): (String, Values)| {
+            if name != INDEXER {
+                let of = of.tokens(10..TOKENS);
+                return (name, of);
+            }
+            let heads = of.of.chunks(TOKENS * CHOSEN).flat_map(|head| head[10 * CHOSEN..].to_vec());
+            (name, Values::new(&[1, CHOOSERS, TOKENS - 10, CHOSEN], heads.collect()))
+        };
+        values.into_iter().map(last).collect()
+    };
+    let names = ["model.embed_tokens", "model.layers.0", stream, attention, "model.layers.2", INDEXER];
+    assert_eq!(faults(CASE, &kept(of_case(CASE, &names))), 0);
+    for name in [attention, stream, "model.layers.0"] {
+        assert!(faults(CASE, &kept(off(of_case(CASE, &names), name))) > 0, "{name} is 5 % off");
+    }
+    assert!(faults(CASE, &kept(wrong(of_case(CASE, &names), CHOSEN - 1, -1.0))) > 0, "a block is missing");
+}
+
 /// A slot more than are chosen is a choice more where something is in it.
 #[test]
 fn slots_beyond_those_that_are_chosen_are_empty() {

@@ -136,6 +136,11 @@ impl<'a> Loaded<'a> {
     /// The rows of the reference's matrix at a site that tokens have, each as many as every other.
     pub(super) fn rows(&self, site: Site, tokens: &[usize]) -> Vec<usize> {
         let each = self.size(site).0 / self.extent.tokens.max(1);
+        if site.token_axis(self.config) == Some(1) {
+            return (0..each)
+                .flat_map(|head| tokens.iter().map(move |token| head * self.extent.tokens + token))
+                .collect();
+        }
         tokens.iter().flat_map(|token| (0..each).map(move |i| token * each + i)).collect()
     }
 

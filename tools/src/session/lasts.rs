@@ -30,8 +30,10 @@ pub(super) fn lasts(
 }
 
 /// Whether a dump shows choices, or what is between an operator and the next: each is judged by itself, as those of a step from a cache
-/// are.
+/// are. Blocks are chosen among what attention reads, and follow from all tokens as that does.
 pub(super) fn shows_inside(values: &Sited) -> bool {
     let is_inside = |site| matches!(site, LayerSite::QRope | LayerSite::GateScores | LayerSite::GateWeights);
-    values.sites().any(|at| at.site.is_choice() || matches!(at.site, Site::Layer(_, site) if is_inside(site)))
+    let is_of_blocks = |site| matches!(site, Site::Layer(_, LayerSite::Blocks));
+    let is_choice = |site: Site| site.is_choice() && !is_of_blocks(site);
+    values.sites().any(|at| is_choice(at.site) || matches!(at.site, Site::Layer(_, site) if is_inside(site)))
 }
