@@ -1,6 +1,7 @@
 //! Dumps as people write them who do not know what reads them: transformers' own values of a built-in case, laid out otherwise. Of each
 //! kind a right one is right, and the same with a value 5 % off is not.
 
+mod beside;
 mod caches;
 mod chosen;
 mod counted;
