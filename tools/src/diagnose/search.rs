@@ -65,7 +65,8 @@ use reference::Site;
 use reference::config::Config;
 
 use self::bench::NEARER;
-use super::catalogue::mistake::{Assumed, Clue};
+use super::catalogue::mistake::{Assumed, Change, Clue};
+use super::catalogue::weights::WeightChange;
 use crate::failure::Failure;
 
 /// Hypotheses that are tried, those that come nearest first.
@@ -141,6 +142,7 @@ fn nearest(bench: &Bench<'_, '_>, found: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>>
     let limit = NEARER * bench.off();
     let mut near: Vec<(f64, Vec<Assumed>)> = found
         .into_par_iter()
+        .filter(|added| !bench.is_later() || !added.iter().any(is_of_index))
         .filter_map(|added| {
             let values = bench.twin_under(&added).ok()?;
             let off = bench.distance(&values);
@@ -153,4 +155,10 @@ fn nearest(bench: &Bench<'_, '_>, found: Vec<Vec<Assumed>>) -> Vec<Vec<Assumed>>
     near.retain(|(_, added)| told.insert(added.iter().map(Assumed::way).collect::<Vec<_>>()));
     near.truncate(TRIED);
     near.into_iter().map(|(_, added)| bench.in_calls(&added)).collect()
+}
+
+/// Whether it is a weight that nothing is made of but a choice of blocks: in later calls alone, where one token chooses, any of many
+/// changes chooses as it did, and no weight is another.
+fn is_of_index(assumed: &Assumed) -> bool {
+    matches!(&assumed.change, Change::Weights(WeightChange::Tensor(change)) if change.is_of_index())
 }

@@ -180,7 +180,19 @@ impl TensorChange {
 
     /// Whether it is made in layers of the text model, whichever these are.
     pub(in crate::diagnose) fn is_of_layers(&self) -> bool {
-        let of = match self {
+        !matches!(self, TensorChange::Layers(..)) && self.of().is_none_or(|of| matches!(of, Weight::Layer(..)))
+    }
+
+    /// Whether it changes which blocks are chosen, and nothing else.
+    pub(in crate::diagnose) fn is_of_index(&self) -> bool {
+        use LayerWeight::{IndexKNorm, IndexKProj, IndexQNorm, IndexQProj};
+        let of = self.of();
+        of.is_some_and(|of| matches!(of, Weight::Layer(_, IndexQProj | IndexKProj | IndexQNorm | IndexKNorm)))
+    }
+
+    /// The one tensor that it changes, if it is of one, or of two the first.
+    fn of(&self) -> Option<&Weight> {
+        match self {
             TensorChange::Scaled(Scaled { of, .. })
             | TensorChange::Rows(of, ..)
             | TensorChange::Columns(Tensors::One(of), _)
@@ -194,11 +206,9 @@ impl TensorChange {
             | TensorChange::Exchanged(of, _)
             | TensorChange::RoundedBeside(of, ..)
             | TensorChange::Rounded(Tensors::One(of), _)
-            | TensorChange::Scales(Tensors::One(of), _) => of,
-            TensorChange::Layers(..) => return false,
-            _ => return true,
-        };
-        matches!(of, Weight::Layer(..))
+            | TensorChange::Scales(Tensors::One(of), _) => Some(of),
+            _ => None,
+        }
     }
 
     /// What is changed, and where: " in layer 1" follows the tensor's name.

@@ -228,6 +228,11 @@ impl<'a, 'c> Bench<'a, 'c> {
         self.comparison.compared.steps.iter().map(Vec::len).collect()
     }
 
+    /// Whether what is assumed is made in later calls alone.
+    pub(super) fn is_later(&self) -> bool {
+        self.calls.is_some_and(|calls| calls.from > 0)
+    }
+
     /// What is assumed, in the calls in which it is made.
     pub(super) fn in_calls(&self, more: &[Assumed]) -> Vec<Assumed> {
         more.iter().map(|one| if one.calls.is_none() { one.during(self.calls) } else { one.clone() }).collect()
