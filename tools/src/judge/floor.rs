@@ -28,8 +28,10 @@ const FALSE_ALARM: f64 = 1e-6;
 /// What the runs say of one site.
 #[derive(Debug, Clone)]
 pub(super) struct NoiseFloor {
-    /// What is typical of each element.
+    /// What is typical of each element; 0 of those that are masked, which are the truth's.
     scale: Array2<f64>,
+    /// How many elements are not masked.
+    count: usize,
     /// Of the largest scaled deviation, its logarithm.
     peak: Prediction,
     /// Of the root mean square of the scaled deviations, its logarithm.
@@ -117,12 +119,13 @@ impl NoiseFloor {
     pub(super) fn of(truth: &Array2<f64>, strayed: &Strayed, storage: Storage) -> Self {
         let (rows, columns) = truth.dim();
         let all: Vec<usize> = (0..rows).collect();
+        let count = truth.iter().filter(|x| !x.is_infinite()).count();
         let sums =
             |row: &usize| -> Vec<f64> { strayed.squares(*row).iter().map(|run| run.iter().sum::<f64>()).collect() };
         let of_rows: Vec<Vec<f64>> = all.par_iter().map(sums).collect();
         let sums: Vec<f64> = (0..strayed.count()).map(|run| of_rows.iter().map(|sums| sums[run]).sum()).collect();
         let (all_of_it, without) = without_each(&sums);
-        let whole = |sum: f64| WHOLE * sum / (rows * columns) as f64;
+        let whole = |sum: f64| WHOLE * sum / count as f64;
         let (all_of_it, without) = (whole(all_of_it), without.into_iter().map(whole).collect::<Vec<f64>>());
         let of_row = |row: &usize| OfRow::new(truth.row(*row), &strayed.squares(*row), (all_of_it, &without), storage);
         let of_rows: Vec<OfRow> = all.par_iter().map(of_row).collect();
@@ -130,12 +133,13 @@ impl NoiseFloor {
             .map(|run| {
                 let largest = of_rows.iter().map(|row| row.figures[run].0).fold(0.0, f64::max);
                 let sum: f64 = of_rows.iter().map(|row| row.figures[run].1).sum();
-                Figures { peak: largest.sqrt(), rms: (sum / (rows * columns) as f64).sqrt() }
+                Figures { peak: largest.sqrt(), rms: (sum / count as f64).sqrt() }
             })
             .collect();
         let scale = of_rows.into_iter().flat_map(|row| row.scale).collect();
         NoiseFloor {
             scale: Array2::from_shape_vec((rows, columns), scale).expect("a scale for each value"),
+            count,
             peak: Prediction::of(figures.iter().map(|f| f.peak)),
             rms: Prediction::of(figures.iter().map(|f| f.rms)),
             largest: sums.into_iter().map(f64::sqrt).fold(0.0, f64::max),
@@ -144,7 +148,7 @@ impl NoiseFloor {
 
     /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
     pub(super) fn ratio(&self, deviation: &Array2<f64>) -> f64 {
-        let figures = Figures::of(deviation, &self.scale);
+        let figures = Figures::of(deviation, self);
         let over = |figure: f64, limit: f64| if figure == 0.0 { 0.0 } else { figure / limit };
         over(figures.peak, self.peak.limit).max(over(figures.rms, self.rms.limit))
     }
@@ -155,7 +159,7 @@ impl NoiseFloor {
     /// variance of a rounding to nearest itself: where they were, runs stray as far as implementations do, at least.
     pub(super) fn quantile(&self, deviation: &Array2<f64>, were_saved: bool) -> f64 {
         let further = if were_saved { 1.0 } else { std::f64::consts::SQRT_2 };
-        let rms = Figures::of(deviation, &self.scale).rms * further;
+        let rms = Figures::of(deviation, self).rms * further;
         let Prediction { mean, deviation, freedom, .. } = self.rms;
         match (rms > 0.0, deviation > 0.0) {
             (true, true) => t_distribution(freedom).cdf((rms.ln() - mean) / deviation),
@@ -179,15 +183,15 @@ impl NoiseFloor {
 
 impl Figures {
     /// A deviation that is not a number, or that stands where none may be, is infinite.
-    fn of(deviation: &Array2<f64>, scale: &Array2<f64>) -> Self {
+    fn of(deviation: &Array2<f64>, floor: &NoiseFloor) -> Self {
         let (mut peak, mut sum) = (0.0_f64, 0.0);
-        Zip::from(deviation).and(scale).for_each(|&d, &s| {
+        Zip::from(deviation).and(&floor.scale).for_each(|&d, &s| {
             let scaled = if d == 0.0 { 0.0 } else { (d / s).abs() };
             let scaled = if scaled.is_nan() { f64::INFINITY } else { scaled };
             peak = peak.max(scaled);
             sum += scaled * scaled;
         });
-        Figures { peak, rms: (sum / deviation.len() as f64).sqrt() }
+        Figures { peak, rms: (sum / floor.count as f64).sqrt() }
     }
 }
 
@@ -208,7 +212,9 @@ impl OfRow {
         (whole, without): (f64, &[f64]),
         storage: Storage,
     ) -> Self {
-        let least: Vec<f64> = truth.iter().map(|x| LEAST * storage.spacing(*x)).collect();
+        let least = truth.iter().map(|x| if x.is_infinite() { 0.0 } else { LEAST * storage.spacing(*x) });
+        let least: Vec<f64> = least.collect();
+        let seen: Vec<bool> = truth.iter().map(|x| !x.is_infinite()).collect();
         let (mut all, mut others) = (vec![0.0; truth.len()], vec![vec![0.0; truth.len()]; squares.len()]);
         let mut of_element = vec![0.0; squares.len()];
         for j in 0..truth.len() {
@@ -217,9 +223,9 @@ impl OfRow {
             all[j] = sum;
             others.iter_mut().zip(without).for_each(|(others, sum)| others[j] = sum);
         }
-        typical(&mut all, (whole, squares.len()), &least);
+        typical(&mut all, (whole, squares.len()), (&least, &seen));
         let figures = others.iter_mut().zip(squares).zip(without).map(|((others, run), whole)| {
-            typical(others, (*whole, squares.len() - 1), &least);
+            typical(others, (*whole, squares.len() - 1), (&least, &seen));
             let scaled = |(square, scale): (&f64, &f64)| if *square == 0.0 { 0.0 } else { square / scale / scale };
             let scaled = run.iter().zip(&*others).map(scaled);
             let scaled = scaled.map(|scaled| if scaled.is_nan() { f64::INFINITY } else { scaled });
@@ -246,11 +252,11 @@ fn without_each(all: &[f64]) -> (f64, Vec<f64>) {
 }
 
 /// From the sums of a row's squares over so many runs: the root of the mean of an element's own mean square and that of its row,
-/// and a little of the whole; at least so much.
-fn typical(sums: &mut [f64], (whole, count): (f64, usize), least: &[f64]) {
-    let mean = sums.iter().sum::<f64>() / sums.len() as f64;
-    for (own, least) in sums.iter_mut().zip(least) {
-        *own = ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(*least);
+/// and a little of the whole; at least so much, and of what is masked nothing.
+fn typical(sums: &mut [f64], (whole, count): (f64, usize), (least, seen): (&[f64], &[bool])) {
+    let mean = sums.iter().sum::<f64>() / seen.iter().filter(|seen| **seen).count() as f64;
+    for (own, (least, seen)) in sums.iter_mut().zip(least.iter().zip(seen)) {
+        *own = if *seen { ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(*least) } else { 0.0 };
     }
 }
 

@@ -24,10 +24,11 @@ pub(super) fn likelihood(
     found
 }
 
-/// KL(p‖q) for p = softmax(z) and q = softmax(y), in nats.
+/// KL(p‖q) for p = softmax(z) and q = softmax(y), in nats; tokens that are not shown have z = y = −∞ and no part in it.
 fn divergence(z: ArrayView1<'_, f64>, y: ArrayView1<'_, f64>) -> f64 {
     let (of_z, of_y) = (log_sum_exp(z), log_sum_exp(y));
-    z.iter().zip(y).map(|(z, y)| (z - of_z).exp() * ((z - of_z) - (y - of_y))).sum()
+    let shown = z.iter().zip(y).filter(|(z, _)| **z > f64::NEG_INFINITY || z.is_nan());
+    shown.map(|(z, y)| (z - of_z).exp() * ((z - of_z) - (y - of_y))).sum()
 }
 
 /// ln Σ exp zᵢ.
