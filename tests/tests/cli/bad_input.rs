@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Ran, assert_ran, case, parity};
+use super::{Ran, assert_ran, assert_refused, case, parity};
 
 /// A copy of a case's model.
 pub(super) fn model(folder: &Path) {
@@ -193,4 +193,14 @@ fn an_engine_without_a_maker() {
     let ran = parity(folder.path(), &[&regenerate[..], &["--python", "python3"]].concat());
     assert_eq!(ran.code, Some(2), "{ran}");
     assert!(ran.stderr.contains("--python: 1 given for 5 engines"), "{ran}");
+}
+
+/// A token that was lost between commas would be another prompt.
+#[test]
+fn nothing_between_commas_is_no_token() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for tokens in ["1,,2", "1, ,2", "1,2,", ",1"] {
+        let ran = parity(folder.path(), &["decode", "m2-gqa3-f32", "--tokens", tokens, "-n", "1"]);
+        assert_refused(&ran, &["nothing stands between two commas", tokens]);
+    }
 }

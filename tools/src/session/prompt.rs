@@ -43,6 +43,11 @@ impl Prompt {
             }
             let list = text.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or(text);
             let separated = list.split([',', ' ', '\n']).filter(|token| !token.is_empty());
+            if list.split(',').any(|token| token.trim().is_empty()) {
+                let problem =
+                    format!("--tokens {text}: nothing stands between two commas, or beside one, expected token ids");
+                return Err(Failure::new(problem).help(HELP));
+            }
             let tokens = separated.map(str::parse).collect::<Result<_, _>>().map_err(|error| {
                 let failure = Failure::new(format!("--tokens {text}: {error}, expected token ids"));
                 if Path::new(text).is_file() {
