@@ -1,5 +1,6 @@
 //! Dumps whose rows are not one prompt: each request is judged alone, whatever the layout.
 
+mod answers;
 mod beams;
 mod embedded;
 mod generated;

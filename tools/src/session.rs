@@ -7,6 +7,7 @@
 //! opened.
 
 mod alone;
+mod answered;
 mod aside;
 pub mod asked;
 pub mod backend;

@@ -43,12 +43,12 @@ pub(crate) fn diagnose(
     let (dump, given) = (DumpAt::of(dump)?, Given::from(known));
     let found = wait(py, move |watch| {
         let opened = Model::open(&model)?;
-        let requests = Dumped::of(dump.open(&opened)?, &given, &opened)?;
+        let requests = Dumped::of(dump.open(&given, &opened)?, &given, &opened)?;
         let name = requests.first().map(|dumped| dumped.values.dump().path().display().to_string());
         let mut found = Found { model, dump: name.unwrap_or_default(), notes: Vec::new(), diagnoses: Vec::new() };
         for dumped in &requests {
             found.notes.push(dumped.known.coarser.clone());
-            found.diagnoses.push(diagnose_request(&opened, dumped, (&given, || dump.open(&opened)), watch)?);
+            found.diagnoses.push(diagnose_request(&opened, dumped, (&given, || dump.open(&given, &opened)), watch)?);
         }
         Ok(found)
     })?;

@@ -43,10 +43,10 @@ impl DumpAt {
     }
 
     /// Opens it, for a model of which it may be the case's own.
-    pub(crate) fn open(&self, model: &Model) -> Result<Dump, Failure> {
+    pub(crate) fn open(&self, given: &dumped::Given, model: &Model) -> Result<Dump, Failure> {
         match self {
-            DumpAt::Own => open_dump(None, model),
-            DumpAt::Path(path) => open_dump(Some(path), model),
+            DumpAt::Own => open_dump(None, given, model),
+            DumpAt::Path(path) => open_dump(Some(path), given, model),
             DumpAt::Tensors(..) => self.open_alone(),
         }
     }

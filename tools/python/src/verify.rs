@@ -44,7 +44,7 @@ pub(crate) fn verify(
     let (dump, given) = (DumpAt::of(dump)?, Given::from(known));
     let reports = wait(py, move |watch| {
         let (asked, model) = (question.asked()?, Model::open(&model)?);
-        tools::session::verify::verify(&model, dump.open(&model)?, &given, &asked, watch)
+        tools::session::verify::verify(&model, dump.open(&given, &model)?, &given, &asked, watch)
     })?;
     Ok(Report::of(reports))
 }

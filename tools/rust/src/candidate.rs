@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
 use tools::failure::Failure;
-use tools::session::dumped::open_dump;
+use tools::session::dumped::{Given, open_dump};
 use tools::session::model::Model;
 
 use crate::tensors::Tensors;
@@ -21,11 +21,11 @@ pub enum Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn open(&self, model: &Model) -> Result<Dump, Failure> {
+    pub(crate) fn open(&self, given: &Given, model: &Model) -> Result<Dump, Failure> {
         match self {
-            Candidate::Path(path) => open_dump(Some(path), model),
+            Candidate::Path(path) => open_dump(Some(path), given, model),
             Candidate::Tensors(tensors) => tensors.dump(),
-            Candidate::Own => open_dump(None, model),
+            Candidate::Own => open_dump(None, given, model),
         }
     }
 

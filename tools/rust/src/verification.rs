@@ -123,7 +123,7 @@ impl Verification {
     /// The report. A fault is no error: bad arguments, unreadable input and nothing compared are.
     pub fn report(&self) -> Result<Report, Failure> {
         let (asked, model) = (self.asked()?, Model::open(&self.model)?);
-        let dump = self.candidate.open(&model)?;
+        let dump = self.candidate.open(&self.given, &model)?;
         let report = Report::of(tools::session::verify::verify(&model, dump, &self.given, &asked, &mut |_| ())?);
         if let Some(path) = &self.html {
             whole::write(path, report.html().as_bytes())?;
@@ -151,7 +151,7 @@ impl Verification {
     /// Which mistakes explain what is wrong, request by request.
     fn diagnosis(&self) -> Result<String, Failure> {
         let model = Model::open(&self.model)?;
-        let open = || self.candidate.open(&model);
+        let open = || self.candidate.open(&self.given, &model);
         let requests = Dumped::of(open()?, &self.given, &model)?;
         let of = |dumped| diagnose_request(&model, dumped, (&self.given, open), &mut |_| ());
         requests.iter().map(|dumped| Ok(format!("\n\n{}", text(&of(dumped)?).trim_end()))).collect()

@@ -42,7 +42,7 @@ impl Demo {
         write(&model, &assumed, &dump)?;
         let asked =
             Asked { command: format!("parity verify {} {}", model.name, word(&dump.display())), ..Asked::default() };
-        let opened = || open_dump(Some(&dump), &model);
+        let opened = || open_dump(Some(&dump), &Given::default(), &model);
         let reports = verify(&model, opened()?, &Given::default(), &asked, &mut bars(output))?;
         let dumped = Dumped::of(opened()?, &Given::default(), &model)?.remove(0);
         let diagnosed = diagnose(&model, &dumped, &mut bars(output))?;

@@ -188,7 +188,7 @@ impl DumpOptions {
     pub fn open(&self, path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
         match (self.tp, path) {
             (Some(ranks), Some(path)) => open_ranks(path, ranks.into(), model),
-            _ => open_dump(path, model),
+            _ => open_dump(path, &self.given(), model),
         }
     }
 

@@ -171,7 +171,8 @@ impl Judge {
             }
         }
         if let Some(shown) = &self.seen.shown {
-            report.worst.iter_mut().for_each(|worst| worst.index[0] = shown[worst.index[0]]);
+            let axis = self.seen.site.token_axis(loaded.config).unwrap_or(0);
+            report.worst.iter_mut().for_each(|worst| worst.index[axis] = shown[worst.index[axis]]);
             report.tops.iter_mut().for_each(|top| top.token = shown[top.token]);
         }
         Ok(report)
@@ -187,10 +188,14 @@ impl Judge {
     ) -> SiteReport {
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
-        let equal = candidate.iter().zip(reference).filter(|(c, r)| **c == storage.nearest(**r)).count();
+        let pairs = || candidate.iter().zip(reference);
+        let equal = pairs().filter(|(c, r)| **c == storage.nearest(**r)).count();
+        let is_unshown = |c: f64, r: f64| has_logits(self.site()) && [c, r] == [f64::NEG_INFINITY; 2];
+        let unshown = pairs().filter(|(c, r)| is_unshown(**c, **r)).count();
+        let (count, equal) = (reference.len() - unshown, equal - unshown);
         report = SiteReport {
             verdict: Verdict::Within,
-            count: reference.len(),
+            count,
             equal,
             deviation: if difference == 0.0 { 0.0 } else { difference / signal },
             segment: self.seen.segment.clone(),
@@ -318,7 +323,8 @@ fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top
         let (candidate, reference) = (argmax(candidate).ok()?.token, argmax(reference).ok()?);
         Some(Top { token, candidate, reference: reference.token, margin: reference.margin })
     };
-    rows.filter_map(top).collect()
+    let is_shown = |row: &ArrayView1<'_, f64>| row.iter().any(|z| *z != f64::NEG_INFINITY);
+    rows.filter(|(_, (candidate, _))| is_shown(candidate)).filter_map(top).collect()
 }
 
 fn has_logits(site: Site) -> bool {

@@ -32,7 +32,7 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
         let taken = match of {
             Measure::LessMean => row.sum() / row.len() as f64,
             Measure::LessLargest => largest,
-            Measure::Logits | Measure::LogProbs | Measure::Probs => {
+            Measure::Logits | Measure::LogProbs | Measure::SomeLogProbs | Measure::Probs => {
                 largest + row.iter().map(|z| (z - largest).exp()).sum::<f64>().ln()
             }
         };
@@ -59,6 +59,17 @@ pub(super) fn measured(of: Measure, logits: Tracked<f64>, stored: Rounding, show
         (*certain, *sigma) = (log.exp() * certain.exp_m1(), log.exp() * *sigma);
     });
     Tracked { value: logs.mapv_into(f64::exp), error: Some(error.or_infinite()) }.with_rounding(shown)
+}
+
+/// What is computed of the tokens that a candidate shows: where it has −∞ nothing is compared.
+pub(super) fn of_shown(mut computed: Tracked<f64>, candidate: &Array2<f64>) -> Tracked<f64> {
+    for (at, _) in candidate.indexed_iter().filter(|(_, log)| **log == f64::NEG_INFINITY) {
+        computed.value[at] = f64::NEG_INFINITY;
+        if let Some(error) = &mut computed.error {
+            (error.certain[at], error.sigma[at]) = (0.0, 0.0);
+        }
+    }
+    computed
 }
 
 /// The error of an engine's own arithmetic, in f32, from logits to log-probabilities.

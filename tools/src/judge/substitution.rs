@@ -11,7 +11,7 @@ use reference::{LayerSite, Real, Rounding, RoundingContract, Site, Storage, Trac
 
 use super::lens::Lens;
 use super::loaded::Loaded;
-use super::measured::{measured, stored};
+use super::measured::{measured, of_shown, stored};
 use super::slots;
 use super::stored::{saved_as, storage_at};
 use crate::failure::Failure;
@@ -140,7 +140,8 @@ impl<'a> Substitution<'a> {
                 Measure::Logits => computed.with_rounding(saved.storage),
                 of => {
                     let logits = Rounding { storage: storage_at(site, &self.contract), mode: self.contract.mode };
-                    measured(of, computed, logits, stored(&candidate))
+                    let computed = measured(of, computed, logits, stored(&candidate));
+                    if of == Measure::SomeLogProbs { of_shown(computed, &candidate) } else { computed }
                 }
             };
             let computed =

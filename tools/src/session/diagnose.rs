@@ -3,7 +3,7 @@
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 
-use super::dumped::{Dumped, Given};
+use super::dumped::{Dumped, Given, require_intact};
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use crate::diagnose::diagnosis::{self, Diagnosis};
@@ -21,6 +21,7 @@ pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Resu
         watch(Progress::Step);
     })?;
     watch(Progress::Ends);
+    require_intact(model, dumped.values.dump())?;
     if diagnosis.unexplained.is_some() {
         diagnosis.solved.splice(0..0, other.map(|other| format!("tokens' embeddings differ {other}")));
     }

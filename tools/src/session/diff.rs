@@ -7,7 +7,7 @@ use fixtures::activations::dump::Dump;
 use fixtures::activations::ranks::counted;
 use fixtures::names::map::NameMap;
 
-use super::dumped::open_dump;
+use super::dumped::{Given, open_dump};
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use crate::compare::difference::Difference;
@@ -27,7 +27,8 @@ pub fn opened(paths: [&Path; 2], model: Option<&str>) -> Result<[Dump; 2], Failu
         return Ok([Dump::open(a)?, Dump::open(b)?]);
     };
     let model = Model::open(model)?;
-    Ok([open_dump(Some(a), &model)?, open_dump(Some(b), &model)?])
+    let open = |path| open_dump(Some(path), &Given::default(), &model);
+    Ok([open(a)?, open(b)?])
 }
 
 /// Compares what two dumps call the same; of a model, what is the same site in both, by the names of whichever engines, and by a
@@ -38,6 +39,7 @@ pub fn diff(
     selection: &Selection,
     watch: &mut Watcher<'_>,
 ) -> Result<Difference, Failure> {
+    let opened = [a.clone(), b.clone()];
     watch(Progress::Begins { what: "comparing", steps: b.names().count() });
     let watch = RefCell::new(watch);
     let step = || (watch.borrow_mut())(Progress::Step);
@@ -50,6 +52,7 @@ pub fn diff(
         }
     };
     (watch.borrow_mut())(Progress::Ends);
+    opened.iter().try_for_each(Dump::intact)?;
     if difference.pairs.is_empty() {
         let example = |names: &[String]| names.first().cloned().unwrap_or_else(|| "nothing".into());
         let (a, b) = (example(&difference.only_a), example(&difference.only_b));

@@ -15,6 +15,7 @@ use reference::{LayerSite, Semantics, Site};
 use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
+use crate::session::answered;
 use crate::session::aside;
 use crate::session::beams::Beams;
 use crate::session::compared::compared;
@@ -88,6 +89,14 @@ impl Dumped {
     /// Understands an opened dump of a model: each of its requests, of which there is one at least. Scores of a generation are logits,
     /// where it has none and nothing else was made of these.
     pub fn of(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
+        let asked = dump.clone();
+        let found = Dumped::read(dump, given, model);
+        // What did not come from a server may have been taken for what is not there.
+        require_intact(model, &asked)?;
+        found
+    }
+
+    fn read(dump: Dump, given: &Given, model: &Model) -> Result<Vec<Self>, Failure> {
         if given.names.is_none()
             && let Some(logits) = scored::as_logits(&dump, model.checkpoint.config().vocab_size)
             && let Ok(found) = Dumped::named(logits, given, model)
@@ -356,12 +365,20 @@ fn attended(sites: &BTreeSet<Site>) -> BTreeSet<Site> {
     layers.flat_map(|layer| made.map(|site| Site::Layer(layer, site))).collect()
 }
 
+/// Refused, if something of a model or a dump did not come from a server when it was looked at.
+pub(super) fn require_intact(model: &Model, dump: &Dump) -> Result<(), Failure> {
+    Ok(model.checkpoint.intact().and_then(|()| dump.intact())?)
+}
+
 /// Opens a dump, in a folder of ranks' parts alone what they make together; without one, a built-in case's own values.
-pub fn open_dump(path: Option<&Path>, model: &Model) -> Result<Dump, Failure> {
+pub fn open_dump(path: Option<&Path>, given: &Given, model: &Model) -> Result<Dump, Failure> {
     match (path, &model.case) {
-        (Some(path), _) => match counted(path)? {
-            Some(ranks) => open_ranks(path, ranks, model),
-            None => Ok(Dump::open(path)?),
+        (Some(path), _) => match (counted(path)?, answered::answer(path)?) {
+            (Some(ranks), _) => open_ranks(path, ranks, model),
+            (None, Some(answer)) => {
+                answered::dump(path, &answer, given.tokens.as_deref(), model.checkpoint.config().vocab_size)
+            }
+            (None, None) => Ok(Dump::open(path)?),
         },
         (None, Some(case)) => Ok(case.expected()?),
         (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),

@@ -127,6 +127,11 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     {
         (found, unsure) = (narrow, Some(why));
     }
+    let shows_some = dump.sites().any(|at| dump.measure(at) == Measure::SomeLogProbs);
+    let is_plain = found.contract.activations == Storage::F32 && !found.contract.narrows();
+    if shows_some && !is_plain {
+        unsure.get_or_insert_with(|| SOME.to_owned());
+    }
     let (FoundPrecision { contract, .. }, share) = (&found, 100.0 * found.share);
     let from = if contract.stream != Storage::Real && contract.saved == Storage::Real {
         let (stream, others) = (contract.stream, contract.activations);
@@ -144,6 +149,10 @@ fn found(dump: &Sited, compared: &Compared<'_>) -> Result<Known, Failure> {
     let coarser = (contract.saved != Storage::Real).then(|| saved_otherwise(contract));
     Ok(Known { contract: *contract, from, is_found: true, coarser, unsure })
 }
+
+/// Why log-probabilities of some tokens alone are no proof but of a run in f32, which has all their bits.
+const SOME: &str = "log-probabilities of some tokens are too few to tell in which precision they were computed: they are judged in the \
+                    nearest; say by --precision which it was, such as bf16 or vllm_bf16";
 
 /// Of a dump of which every value is 0, infinite or no number, which are the same in any precision: that of its tensors' own type.
 fn of_nothing(dump: &Sited) -> Result<Known, Failure> {

@@ -69,9 +69,12 @@ impl Made {
     }
 }
 
-/// Whether no logit is larger than a token's, if it has one.
+/// Whether no logit is larger than a token's, if it has one. One that is shown alone is the largest for sure where it is more probable
+/// than all others together.
 fn is_largest(row: ArrayView1<'_, f64>, token: u32) -> Option<bool> {
-    row.get(token as usize).map(|own| row.iter().all(|logit| logit <= own))
+    let own = *row.get(token as usize)?;
+    let is_alone = row.iter().filter(|logit| **logit != f64::NEG_INFINITY).count() == 1;
+    Some(row.iter().all(|logit| *logit <= own) && (!is_alone || own.exp() > 0.5))
 }
 
 /// Whether the token at a position of what was decoded is first in the candidate's logits, alone or with others; `None` where it

@@ -49,8 +49,8 @@ fn without_match(dump: &Sited, file: &Path) -> Result<Option<String>, Failure> {
 const HELP_SCORES: &str = "scores are what generate makes of logits, by temperature, penalties and filters: keep these, with \
                            generate(output_logits=True, return_dict_in_generate=True), and save them as logits.0, logits.1, …";
 
-const HELP_SOME: &str = "log-probabilities of some tokens alone, as servers give them, are not read: keep those of the whole vocabulary, or \
-                         logits, a row each token";
+const HELP_SOME: &str = "log-probabilities of some tokens alone are read as servers answer with them, as JSON with the tokens' ids: give that \
+                         file, or keep those of the whole vocabulary, or logits, a row each token";
 
 /// Of a dump of which no name is known.
 pub(super) fn no_site(dump: &Sited) -> Failure {

@@ -11,7 +11,7 @@ use reference::{LayerSite, Site};
 
 use super::asked::{Asked, Asking, Subject, reports};
 use super::backend::ran_on_emulated;
-use super::dumped::{Dumped, Given};
+use super::dumped::{Dumped, Given, require_intact};
 use super::identity::{Identity, Verifying};
 use super::model::Model;
 use super::part::Part;
@@ -36,7 +36,9 @@ pub fn verify(
 ) -> Result<Vec<Report>, Failure> {
     let requests = Dumped::of(dump, given, model)?;
     let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
-    reports(model, &subjects, asked, watch)
+    let found = reports(model, &subjects, asked, watch)?;
+    require_intact(model, requests[0].values.dump())?;
+    Ok(found)
 }
 
 /// How much of a machine a verification takes, and what outlasts it.
@@ -65,7 +67,9 @@ pub fn verify_by(
         None => true,
     };
     if has_room && means.resume.is_none() {
-        return outline.reports(asking.parts(watch)?);
+        let parts = asking.parts(watch)?;
+        require_intact(model, requests[0].values.dump())?;
+        return outline.reports(parts);
     }
     let parts = in_units(means, (model, &requests), &asking, &units, watch)?;
     outline.reports(units.iter().map(|unit| unit.request).zip(parts).collect())
@@ -128,6 +132,7 @@ fn in_units(
         } else {
             watch(Progress::Place(&unit.to_string()));
             let part = asking.part(unit, &mut |_| ())?;
+            require_intact(model, requests[0].values.dump())?;
             folder.as_ref().map_or(Ok(()), |folder| folder.keep(unit, &part))?;
             model.checkpoint.release();
             requests[0].values.dump().release();
