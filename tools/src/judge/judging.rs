@@ -15,6 +15,7 @@ use super::floor::{FAR, NoiseFloor, Strayed, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
 use super::loaded::Loaded;
+use super::masked::are_masked;
 use super::substitution::Seen;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
@@ -188,11 +189,10 @@ impl Judge {
     ) -> SiteReport {
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
-        let pairs = || candidate.iter().zip(reference);
-        let equal = pairs().filter(|(c, r)| **c == storage.nearest(**r)).count();
-        let is_unshown = |c: f64, r: f64| has_logits(self.site()) && [c, r] == [f64::NEG_INFINITY; 2];
-        let unshown = pairs().filter(|(c, r)| is_unshown(**c, **r)).count();
-        let (count, equal) = (reference.len() - unshown, equal - unshown);
+        // Scores are masked by the model; logits are not, and what is −∞ there is not shown.
+        let is_unshown = |c: f64, r: f64| has_logits(self.site()) && are_masked(c, r);
+        let shown = || candidate.iter().zip(reference).filter(|(c, r)| !is_unshown(**c, **r));
+        let (count, equal) = (shown().count(), shown().filter(|(c, r)| **c == storage.nearest(**r)).count());
         report = SiteReport {
             verdict: Verdict::Within,
             count,
@@ -204,6 +204,10 @@ impl Judge {
         };
         if let Some(why) = &self.seen.unknown {
             (report.verdict, report.note) = (Verdict::Inconclusive, Some(why.clone()));
+            return report;
+        }
+        if count == 0 {
+            (report.verdict, report.note) = (Verdict::Inconclusive, Some("nothing of it is shown".into()));
             return report;
         }
         if self.is_far {

@@ -1,4 +1,5 @@
-//! Scores of keys that come after a query's, which engines mask by adding a large negative number, or by putting one in their place.
+//! What is −∞: scores of keys that come after a query's, which engines mask by adding a large negative number, or by putting one in their
+//! place, and log-probabilities that are not shown.
 
 use ndarray::Array2;
 use reference::site::Extent;
@@ -21,4 +22,9 @@ pub(super) fn with_mask(site: Site, mut scores: Array2<f64>, extent: Extent) -> 
         later.for_each(|score| *score = f64::NEG_INFINITY);
     }
     scores
+}
+
+/// Whether both are the −∞ of what is masked, or not shown, which says nothing of how an engine computes.
+pub(super) fn are_masked(one: f64, other: f64) -> bool {
+    one == f64::NEG_INFINITY && other == f64::NEG_INFINITY
 }

@@ -16,6 +16,7 @@ use super::exchanged::Exchanged;
 use super::known::{Known, KnownStream, left_by};
 use super::lens::Lens;
 use super::loaded::Loaded;
+use super::masked::are_masked;
 use super::significance::{SiteTests, Structures};
 use super::state::{Pass, Phase, State};
 use super::structure::Shown;
@@ -194,7 +195,7 @@ fn unequal(own: &Array2<f64>, other: &Array2<f64>) -> usize {
 
 /// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
 fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
-    let masked = own.iter().zip(candidate).filter(|(a, b)| is_same_mask(**a, **b)).count();
+    let masked = own.iter().zip(candidate).filter(|(a, b)| are_masked(**a, **b)).count();
     let equal = own.iter().zip(candidate).filter(|(a, b)| a == b).count() - masked;
     let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
     let (bits, bits_expected) = (agreeing(own, candidate), others.bits);
@@ -203,16 +204,11 @@ fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Ag
 
 /// The share of bits that agree, on average, relative to what is usual of the first.
 fn agreeing(own: &Array2<f64>, other: &Array2<f64>) -> f64 {
-    let seen = || own.iter().zip(other).filter(|(a, b)| !is_same_mask(**a, **b));
+    let seen = || own.iter().zip(other).filter(|(a, b)| !are_masked(**a, **b));
     let count = seen().count().max(1) as f64;
     let size = (seen().map(|(x, _)| x * x).sum::<f64>() / count).sqrt();
     let bits = |(a, b): (&f64, &f64)| if a == b { 1.0 } else { agreeing_bits((a - b).abs() / size) };
     seen().map(bits).sum::<f64>() / count
-}
-
-/// Whether both are the −∞ of what is masked or not shown, which says nothing of how an engine rounds.
-fn is_same_mask(own: f64, other: f64) -> bool {
-    own == f64::NEG_INFINITY && other == f64::NEG_INFINITY
 }
 
 /// The share of 24 bits that agree where two values differ by so much, relative to what is usual at the site.

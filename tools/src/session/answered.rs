@@ -1,4 +1,5 @@
-//! A server's answer as a dump: in each row the log-probabilities of the tokens that it shows, and −∞ in place of others.
+//! A server's answer as a dump: in each row the log-probabilities of the tokens that it shows, in f32, in which servers compute them, and
+//! −∞ in place of others.
 //!
 //! ```text
 //! some_log_probs          [P, V]   of a prompt of P tokens, or [1, V] of its last
@@ -29,8 +30,8 @@ const LARGEST: usize = 1 << 26;
 const HELP: &str = "ask the server for ids: vLLM gives them with `return_token_ids` and `return_tokens_as_token_ids`, SGLang, llama.cpp and \
                     TGI by themselves; or keep the logits";
 
-/// The answer that a JSON file has, if it has one.
-pub(super) fn answer(path: &Path) -> Result<Option<Answer>, Failure> {
+/// The dump that a JSON file is, if it is an answer, of a prompt that it says, or that is given.
+pub(super) fn opened(path: &Path, given: Option<&str>, vocabulary: usize) -> Result<Option<Dump>, Failure> {
     if path.extension() != Some(OsStr::new("json")) || path.is_dir() {
         return Ok(None);
     }
@@ -38,11 +39,11 @@ pub(super) fn answer(path: &Path) -> Result<Option<Answer>, Failure> {
     if bytes.len() > LARGEST {
         return Ok(None);
     }
-    Ok(serde_json::from_slice(bytes.all()?).ok().and_then(|json| Answer::find(&json)))
+    let answer = serde_json::from_slice(bytes.all()?).ok().and_then(|json| Answer::find(&json));
+    answer.map(|answer| dump(path, &answer, given, vocabulary)).transpose()
 }
 
-/// A dump of what it shows, of a prompt that it says, or that is given.
-pub(super) fn dump(path: &Path, answer: &Answer, given: Option<&str>, vocabulary: usize) -> Result<Dump, Failure> {
+fn dump(path: &Path, answer: &Answer, given: Option<&str>, vocabulary: usize) -> Result<Dump, Failure> {
     let refused = |problem: String| Failure::new(format!("{}: {problem}", path.display())).help(HELP);
     if !answer.has_ids() {
         return Err(refused("tells log-probabilities by texts, expected ids of tokens".to_owned()));
@@ -58,7 +59,7 @@ pub(super) fn dump(path: &Path, answer: &Answer, given: Option<&str>, vocabulary
         return Err(Failure::new(problem).help("keep each in a file of its own, and verify them one by one"));
     }
     let prompt = match given.filter(|_| answer.prompt.is_empty()) {
-        Some(given) => before(Prompt::parse(given)?.tokens, &decoded),
+        Some(given) => before(&Prompt::parse(given)?.tokens, &decoded).to_vec(),
         None => answer.prompt.clone(),
     };
     let nothing = Entry::default();
@@ -88,10 +89,10 @@ pub(super) fn dump(path: &Path, answer: &Answer, given: Option<&str>, vocabulary
 }
 
 /// The prompt of tokens behind which those may stand that were decoded, all of them or all but the last, which was not read.
-fn before(tokens: Vec<u32>, decoded: &[u32]) -> Vec<u32> {
+fn before<'t>(tokens: &'t [u32], decoded: &[u32]) -> &'t [u32] {
     let read = &decoded[..decoded.len().saturating_sub(1)];
     let prompt = [decoded, read].into_iter().find_map(|behind| tokens.strip_suffix(behind));
-    prompt.filter(|prompt| !prompt.is_empty()).map_or(tokens.clone(), <[u32]>::to_vec)
+    prompt.filter(|prompt| !prompt.is_empty()).unwrap_or(tokens)
 }
 
 /// A row each entry.

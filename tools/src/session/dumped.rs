@@ -373,12 +373,12 @@ pub(super) fn require_intact(model: &Model, dump: &Dump) -> Result<(), Failure> 
 /// Opens a dump, in a folder of ranks' parts alone what they make together; without one, a built-in case's own values.
 pub fn open_dump(path: Option<&Path>, given: &Given, model: &Model) -> Result<Dump, Failure> {
     match (path, &model.case) {
-        (Some(path), _) => match (counted(path)?, answered::answer(path)?) {
-            (Some(ranks), _) => open_ranks(path, ranks, model),
-            (None, Some(answer)) => {
-                answered::dump(path, &answer, given.tokens.as_deref(), model.checkpoint.config().vocab_size)
-            }
-            (None, None) => Ok(Dump::open(path)?),
+        (Some(path), _) => match counted(path)? {
+            Some(ranks) => open_ranks(path, ranks, model),
+            None => match answered::opened(path, given.tokens.as_deref(), model.checkpoint.config().vocab_size)? {
+                Some(answer) => Ok(answer),
+                None => Ok(Dump::open(path)?),
+            },
         },
         (None, Some(case)) => Ok(case.expected()?),
         (None, None) => Err(Failure::new("no dump is named").help("parity verify MODEL DUMP --tokens @file.json")),

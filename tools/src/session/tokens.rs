@@ -1,5 +1,7 @@
 //! The decoded tokens of a comparison, judged.
 
+use fixtures::names::at::At;
+use fixtures::names::measure::Measure;
 use ndarray::{Array2, ArrayView1};
 use reference::Site;
 use reference::models::decoder::Decoder;
@@ -69,12 +71,17 @@ impl Made {
     }
 }
 
-/// Whether no logit is larger than a token's, if it has one. One that is shown alone is the largest for sure where it is more probable
-/// than all others together.
+/// Whether no logit is larger than a token's, if it has one.
 fn is_largest(row: ArrayView1<'_, f64>, token: u32) -> Option<bool> {
-    let own = *row.get(token as usize)?;
-    let is_alone = row.iter().filter(|logit| **logit != f64::NEG_INFINITY).count() == 1;
-    Some(row.iter().all(|logit| *logit <= own) && (!is_alone || own.exp() > 0.5))
+    row.get(token as usize).map(|own| row.iter().all(|logit| logit <= own))
+}
+
+/// Whether of some log-probabilities, where a token has one, that is the largest of all: of the likeliest, or of itself alone, more
+/// probable than all others together.
+fn is_likeliest(row: ArrayView1<'_, f64>, token: u32) -> Option<bool> {
+    let are_likeliest = row.iter().filter(|log| **log != f64::NEG_INFINITY).count() > 1;
+    let is_most = || row[token as usize].exp() > 0.5;
+    is_largest(row, token).map(|is_largest| is_largest && (are_likeliest || is_most()))
 }
 
 /// Whether the token at a position of what was decoded is first in the candidate's logits, alone or with others; `None` where it
@@ -101,5 +108,7 @@ fn is_first(
     };
     let Some(place) = place else { return Ok(None) };
     let values = loaded.value(site)?;
-    Ok(is_largest(values.row(place), decoded[position]))
+    let shows_some = candidate.measure(At { step, site }) == Measure::SomeLogProbs;
+    let is_first = if shows_some { is_likeliest } else { is_largest };
+    Ok(is_first(values.row(place), decoded[position]))
 }
