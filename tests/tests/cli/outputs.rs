@@ -189,13 +189,19 @@ fn what_is_read_is_not_replaced() {
         fs::copy(of.join(from), folder.path().join(to)).expect("a case has it");
     }
     symlink("dump.safetensors", folder.path().join("link")).expect("writable");
-    let tokens = format!("@{}", of.join("case.json").display());
-    let verify = ["verify", "model", "dump.safetensors", "--tokens", &tokens, "--lens", "local"];
+    for (name, text) in [("tokens.json", "[1, 2, 3]"), ("names.json", "{}"), ("shard.json", "{}")] {
+        fs::write(folder.path().join(name), text).expect("writable");
+    }
+    let verify = ["verify", "model", "dump.safetensors", "--tokens", "@tokens.json", "--lens", "local"];
+    let own = ["verify", "m2-mha-top1-f32", "--lens", "local", "--names", "names.json", "--json", "names.json"];
     for (arguments, read) in [
         ([&verify[..], &["--json", "dump.safetensors"]].concat(), "dump.safetensors"),
         ([&verify[..], &["--html", "link"]].concat(), "dump.safetensors"),
         ([&verify[..], &["--junit", "model/config.json"]].concat(), "model/config.json"),
         ([&verify[..], &["--parquet", "model/model.safetensors"]].concat(), "model/model.safetensors"),
+        ([&verify[..], &["--json", "tokens.json"]].concat(), "tokens.json"),
+        (own.to_vec(), "names.json"),
+        (vec!["merge", "shard.json", "--json", "shard.json"], "shard.json"),
         (vec!["diff", "dump.safetensors", "dump.safetensors", "--json", "dump.safetensors"], "dump.safetensors"),
         (vec!["run", "model", "--tokens", "1,2", "--out", "model/model.safetensors"], "model/model.safetensors"),
     ] {

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use fixtures::fingerprint::sha256;
+use fixtures::whole::claim::require_kept;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
@@ -133,6 +134,7 @@ impl ShardFile {
                 "give what `parity verify … --shard I/N --json FILE` wrote; a file that is damaged is made again by it",
             )
         };
+        require_kept(path)?;
         let text = fs::read_to_string(path).map_err(|error| refused(format!("cannot be read: {error}")))?;
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| refused(format!("is no whole shard: {error}")))?;
