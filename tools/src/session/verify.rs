@@ -9,7 +9,7 @@ use fixtures::names::habit::{First, Sides};
 use fixtures::names::sited::Sited;
 use reference::{LayerSite, Site};
 
-use super::asked::{Asked, Asking, Subject, reports};
+use super::asked::{Asked, Asking, Subject};
 use super::backend::ran_on_emulated;
 use super::dumped::{Dumped, Given, require_intact};
 use super::identity::{Identity, Verifying};
@@ -34,11 +34,7 @@ pub fn verify(
     asked: &Asked,
     watch: &mut Watcher<'_>,
 ) -> Result<Vec<Report>, Failure> {
-    let requests = Dumped::of(dump, given, model)?;
-    let subjects: Vec<Subject<'_>> = requests.iter().map(|dumped| subject(model, dumped)).collect();
-    let found = reports(model, &subjects, asked, watch)?;
-    require_intact(model, requests[0].values.dump())?;
-    Ok(found)
+    verify_by(&Means::default(), model, dump, (given, asked), watch)
 }
 
 /// How much of a machine a verification takes, and what outlasts it.
