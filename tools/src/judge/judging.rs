@@ -15,7 +15,7 @@ use super::floor::{FAR, NoiseFloor, Strayed, apart};
 use super::lens::Lens;
 use super::likelihood::likelihood;
 use super::loaded::Loaded;
-use super::masked::are_masked;
+use super::masked::{are_unshown, has_logits};
 use super::substitution::Seen;
 use crate::compare::metrics::unravel;
 use crate::failure::Failure;
@@ -189,9 +189,7 @@ impl Judge {
     ) -> SiteReport {
         let reference = &self.seen.computed.value;
         let (difference, signal) = (norm(&apart(candidate, reference)), norm(reference));
-        // Scores are masked by the model; logits are not, and what is −∞ there is not shown.
-        let is_unshown = |c: f64, r: f64| has_logits(self.site()) && are_masked(c, r);
-        let shown = || candidate.iter().zip(reference).filter(|(c, r)| !is_unshown(**c, **r));
+        let shown = || candidate.iter().zip(reference).filter(|(c, r)| !are_unshown(self.site(), **c, **r));
         let (count, equal) = (shown().count(), shown().filter(|(c, r)| **c == storage.nearest(**r)).count());
         report = SiteReport {
             verdict: Verdict::Within,
@@ -329,10 +327,6 @@ fn tops(site: Site, candidate: &Array2<f64>, reference: &Array2<f64>) -> Vec<Top
     };
     let is_shown = |row: &ArrayView1<'_, f64>| row.iter().any(|z| *z != f64::NEG_INFINITY);
     rows.filter(|(_, (candidate, _))| is_shown(candidate)).filter_map(top).collect()
-}
-
-fn has_logits(site: Site) -> bool {
-    matches!(site, Site::LmHead | Site::Logits)
 }
 
 /// sin of position 0 is 0.

@@ -24,7 +24,18 @@ pub(super) fn with_mask(site: Site, mut scores: Array2<f64>, extent: Extent) -> 
     scores
 }
 
-/// Whether both are the −∞ of what is masked, or not shown, which says nothing of how an engine computes.
+/// Whether both are −∞ at a site where that is no value: of logits, what a candidate does not show. Elsewhere an engine masks, rightly
+/// or wrongly, and what it masks is a value that is right or wrong.
+pub(super) fn are_unshown(site: Site, one: f64, other: f64) -> bool {
+    has_logits(site) && are_masked(one, other)
+}
+
+/// Whether a site's values are logits, or what is made of them.
+pub(super) fn has_logits(site: Site) -> bool {
+    matches!(site, Site::LmHead | Site::Logits)
+}
+
+/// Whether both are −∞, which has no size that others could be measured by.
 pub(super) fn are_masked(one: f64, other: f64) -> bool {
     one == f64::NEG_INFINITY && other == f64::NEG_INFINITY
 }

@@ -16,7 +16,7 @@ use super::exchanged::Exchanged;
 use super::known::{Known, KnownStream, left_by};
 use super::lens::Lens;
 use super::loaded::Loaded;
-use super::masked::are_masked;
+use super::masked::{are_masked, are_unshown};
 use super::significance::{SiteTests, Structures};
 use super::state::{Pass, Phase, State};
 use super::structure::Shown;
@@ -113,7 +113,7 @@ impl<'m> Twin<'m> {
         for (Stored { site, value: own, way }, replays) in own.iter().zip(replays) {
             let known = known(*site);
             let candidate = loaded.value(*site)?;
-            agreements.insert(*site, agreement(own, &candidate, &replays));
+            agreements.insert(*site, agreement(*site, own, &candidate, &replays));
             let tokens = loaded.shown(*site)?.map_or(loaded.tokens(), |shown| shown.len());
             let is_after = |experts: &&(Site, Array2<usize>)| *site > experts.0 && tokens == experts.1.nrows();
             let shown = Shown {
@@ -194,12 +194,12 @@ fn unequal(own: &Array2<f64>, other: &Array2<f64>) -> usize {
 }
 
 /// How a candidate's values stand to its twin's, and to those of the twin's runs in other orders.
-fn agreement(own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
-    let masked = own.iter().zip(candidate).filter(|(a, b)| are_masked(**a, **b)).count();
-    let equal = own.iter().zip(candidate).filter(|(a, b)| a == b).count() - masked;
+fn agreement(site: Site, own: &Array2<f64>, candidate: &Array2<f64>, others: &Replays) -> Agreement {
+    let unshown = own.iter().zip(candidate).filter(|(a, b)| are_unshown(site, **a, **b)).count();
+    let equal = own.iter().zip(candidate).filter(|(a, b)| a == b).count() - unshown;
     let unequal_expected = others.unequal as f64 / others.count.max(1) as f64;
     let (bits, bits_expected) = (agreeing(own, candidate), others.bits);
-    Agreement { count: own.len() - masked, equal, bits, unequal_expected, bits_expected }
+    Agreement { count: own.len() - unshown, equal, bits, unequal_expected, bits_expected }
 }
 
 /// The share of bits that agree, on average, relative to what is usual of the first.
