@@ -82,6 +82,15 @@ fn answers(prompt: &[u32], entries: &[Entry]) -> Vec<Form> {
         "token_logprobs": all(&|(id, shown)| json!(shown[id])),
         "top_logprobs": all(&by_text),
     });
+    // Of what was asked for with `echo` it does not say where the prompt ends.
+    let echo = |first: Value, of: &dyn Fn(&Entry) -> Value| {
+        [first].into_iter().chain(entries.iter().map(of)).collect::<Value>()
+    };
+    let echoed = json!({ "choices": [{ "logprobs": {
+        "tokens": echo(json!(text(&prompt[0])), &|(id, _)| json!(text(id))),
+        "token_logprobs": echo(json!(null), &|(id, shown)| json!(shown[id])),
+        "top_logprobs": echo(json!(null), &by_text),
+    } }] });
     let of_sglang = json!({
         "input_token_logprobs": first.collect::<Value>(),
         "input_top_logprobs": behind_nothing(&tops),
@@ -97,6 +106,7 @@ fn answers(prompt: &[u32], entries: &[Entry]) -> Vec<Form> {
     vec![
         form("vLLM's requests", [true, true], requests),
         form("completions", [true, false], completion),
+        form("completions, echoed", [true, true], echoed),
         form("chat", [false, false], chat),
         form(WHOLE, [true, true], json!({ "meta_info": of_sglang })),
         form("llama.cpp", [false, false], json!({ "completion_probabilities": all(&of_llama) })),
