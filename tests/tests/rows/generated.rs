@@ -191,3 +191,30 @@ fn logits_of_a_generation_that_was_drawn() {
         assert_eq!(found[0].steps.concat(), tokens[..tokens.len() - 1]);
     }
 }
+
+/// Tokens of any probability, a row of logits for each step: those behind which the reference's logits are near.
+#[test]
+fn logits_of_steps_whose_tokens_may_be_any() {
+    let drawn = [&A[..], &[8, 2, 5]].concat();
+    let read = drawn.len() - 1;
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dump = unstated(&model, vec![json!({ "tokens": [drawn[..read]] })]).write(folder.path());
+        let rows = last_logits(&dump, 3);
+        let (row, width) = (rows.bytes().len() / 3, model.checkpoint.config().vocab_size);
+        let of_step = |step: usize, by: f64| {
+            let row = Tensor::new(rows.dtype(), [1, width], rows.bytes()[step * row..][..row].to_vec()).expect("a row");
+            Tensor::stored(Storage::F32, [1, width], row.values::<f64>().iter().map(|z| by * z)).expect("a row")
+        };
+        for (given, by) in [(read, 1.0), (read + 1, 1.0), (read + 1, 1.01)] {
+            let steps: Vec<(String, Tensor<'_>)> = (0..3).map(|i| (format!("logits.{i}"), of_step(i, by))).collect();
+            let steps: Vec<(&str, Tensor<'_>)> = steps.iter().map(|(name, of)| (&name[..], of.clone())).collect();
+            let dump = rewritten(&dump, folder.path(), |_| None, &steps);
+            let found = requests_of(&model, dump, Some(&text(&drawn[..given]))).expect("a prompt, and two more");
+            assert_eq!((found[0].steps.concat(), found[0].likeliest), (drawn[..read].to_vec(), 0), "{case}, {given}");
+            let is_right = faults(&reports(&model, &found[0])).is_empty();
+            assert_eq!(is_right, by == 1.0, "{case}, {given}");
+        }
+    }
+}

@@ -165,17 +165,14 @@ impl Logits {
         let rows: Vec<Vec<f64>> = all.rows().into_iter().map(|row| row.to_vec()).collect();
         let said = unread(&rows, &tokens);
         let is_alone = fed.len() == 1 && !self.has_caches;
-        if let [.., off_unread, off_read] = off_said[..]
-            && !is_alone
-        {
+        if is_alone && (self.is_one || said.is_some()) {
+            return Ok(None);
+        }
+        if let [.., off_unread, off_read] = off_said[..] {
             let nearer = Some(usize::from(off_unread < off_read)).filter(|_| off_unread.min(off_read) <= NEARER);
             if let Some(unread) = nearer.or(said) {
                 return Ok(Some(Read::AllBut(unread)));
             }
-        }
-        let is_asked_elsewhere = is_alone && (self.is_one || said.is_some());
-        if is_asked_elsewhere {
-            return Ok(None);
         }
         let off_first = off(&tokens, all.slice(s![..1, ..]))?.last().copied().unwrap_or(0.0);
         let is_alike = off_decoded <= ALIKE * off_first;
