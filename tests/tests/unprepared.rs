@@ -30,7 +30,7 @@ use reference::{RoundingContract, Storage};
 use tests::repository;
 use tools::judge::lens::Lens;
 use tools::judge::verdict::Verdict;
-use tools::session::dumped::{Dumped, Given};
+use tools::session::dumped::{Dumped, Given, Prefix};
 use tools::session::model::Model;
 
 /// Extents and elements.
@@ -63,12 +63,16 @@ impl Values {
         Values::new(&[before, &[*columns, *rows]].concat(), each.flat_map(turned).collect())
     }
 
-    /// Some of the tokens of \[1, tokens, …\].
+    /// Some of the tokens of \[1, tokens, …\], or of \[tokens, channels\].
     fn tokens(&self, tokens: Range<usize>) -> Self {
-        let [1, all, behind @ ..] = &self.shape[..] else { panic!("one list of tokens") };
+        let (before, all, behind) = match &self.shape[..] {
+            [all, _] => (&[][..], all, &self.shape[1..]),
+            [1, all, behind @ ..] => (&[1][..], all, behind),
+            shape => panic!("one list of tokens: {shape:?}"),
+        };
         let each = self.of.len() / all;
         let of = self.of[tokens.start * each..tokens.end * each].to_vec();
-        Values::new(&[&[1, tokens.len()], behind].concat(), of)
+        Values::new(&[before, &[tokens.len()], behind].concat(), of)
     }
 
     /// The last of several rows.
@@ -170,17 +174,22 @@ fn faults(case: &str, values: &Named) -> usize {
     found.unwrap_or_else(|refused| panic!("{refused}")).0
 }
 
-/// The same of what is read.
+/// The same of what is read, of one request, which may stand there once more.
 fn judged_of(requests: &[Dumped], model: &Model) -> Result<(usize, usize), String> {
-    let [dumped] = requests else { panic!("one request") };
-    let comparison = dumped.comparison(model);
-    let layers = 0..model.checkpoint.config().num_hidden_layers;
-    let reference = comparison.model().expect("it fits");
-    let lenses = [Lens::Local, Lens::Layer, Lens::Global];
-    let found =
-        comparison.verification(&reference, &lenses, layers).run(|| ()).map_err(|refused| refused.to_string())?;
-    let is_wrong = |verdict| matches!(verdict, Verdict::Fault | Verdict::Suspicious);
-    Ok((found.sites.iter().filter(|report| is_wrong(report.verdict)).count(), found.sites.len()))
+    assert_eq!(requests.iter().filter(|one| one.prefix != Prefix::Computed).count(), 1, "one request");
+    let mut judged = (0, 0);
+    for dumped in requests {
+        let comparison = dumped.comparison(model);
+        let layers = 0..model.checkpoint.config().num_hidden_layers;
+        let reference = comparison.model().expect("it fits");
+        let lenses = [Lens::Local, Lens::Layer, Lens::Global];
+        let found =
+            comparison.verification(&reference, &lenses, layers).run(|| ()).map_err(|refused| refused.to_string())?;
+        let is_wrong = |verdict| matches!(verdict, Verdict::Fault | Verdict::Suspicious);
+        let wrong = found.sites.iter().filter(|report| is_wrong(report.verdict)).count();
+        judged = (judged.0 + wrong, judged.1 + found.sites.len());
+    }
+    Ok(judged)
 }
 
 /// Demands that values are right as they are written, so many sites at least, and wrong with a tensor off before that, any of some; in

@@ -61,6 +61,7 @@ mod stepped;
 mod tokens;
 mod told;
 pub mod units;
+mod understood;
 mod unnamed;
 mod untold;
 pub mod verify;

@@ -119,7 +119,10 @@ fn the_last_call_alone() {
         for given in [Some(text(&[&A[..], &B].concat())), Some(text(&A)), None] {
             let dump = rewritten(&both, folder.path(), last, &[]);
             let found = requests_of(&model, dump, given.as_deref()).expect("its rows are known");
-            let [one] = &found[..] else { panic!("{case}: one request") };
+            // Once more with what tokens make of the first call, where these are said.
+            let is_said = given.as_ref().is_some_and(|given| given.len() > text(&A).len());
+            assert_eq!(found.len(), if is_said { 2 } else { 1 }, "{case} {given:?}");
+            let one = &found[0];
             let absent = one.values.request().map(|request| request.absent);
             assert_eq!((&one.steps[..], absent), (&[B.to_vec()][..], Some(A.len())), "{case} {given:?}");
             assert_all_right(case, &found, &model);

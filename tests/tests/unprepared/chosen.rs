@@ -68,6 +68,8 @@ fn blocks_may_be_those_of_the_last_tokens() {
         assert!(faults(CASE, &kept(off(of_case(CASE, &names), name))) > 0, "{name} is 5 % off");
     }
     assert!(faults(CASE, &kept(wrong(of_case(CASE, &names), CHOSEN - 1, -1.0))) > 0, "a block is missing");
+    let beside = [&names[..], &["model.layers.2.mlp.gate.1", "model.layers.2.mlp.gate.2"]].concat();
+    assert_eq!(faults(CASE, &kept(of_case(CASE, &beside))), 0, "beside experts");
 }
 
 /// A slot more than are chosen is a choice more where something is in it.

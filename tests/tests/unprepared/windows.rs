@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Named, Values, holds, of_names, try_judged};
+use tools::session::dumped::Prefix;
+
+use super::{Named, Values, dumped, holds, judged_of, model, of_names, off, try_judged};
 
 const LAYERS: [&str; 3] = ["model.layers.0", "model.layers.1", "model.norm"];
 
@@ -16,6 +18,23 @@ fn rows_of_layers_are_those_that_the_reference_has() {
     for tokens in [1..40, 0..8, 10..21, 35..40] {
         holds(&LAYERS, some(tokens), "model.layers.1", 5);
     }
+}
+
+/// Beside choices of experts each operator is judged by itself, as behind a cache that nobody has. Of attention this says nothing: it is
+/// judged once more, with all tokens.
+#[test]
+fn beside_choices_attention_is_judged_with_all_tokens() {
+    let choices = ["model.layers.1.mlp.gate.1", "model.layers.1.mlp.gate.2"];
+    let names = [&["model.embed_tokens", "model.layers.0.self_attn"], &choices[..]].concat();
+    let by_itself = |values: Named| dumped(&some(35..40)(values), &model()).expect("it is read").remove(0);
+    let wrong = by_itself(off(of_names(&names), "model.layers.0.self_attn"));
+    assert_eq!((wrong.prefix, judged_of(&[wrong], &model()).expect("it fits").0), (Prefix::Beside, 0));
+    holds(&names, some(35..40), "model.layers.0.self_attn", 4);
+    let all = ["model.layers.0.mlp.gate.2", "model.layers.1.self_attn.q_norm", "model.layers.1.mlp.gate"];
+    holds(&[&names[..], &LAYERS, &all].concat(), some(35..40), choices[0], 10);
+    // What is chosen behind an attention that is not judged is not, either.
+    let chosen = [0, 1].map(|layer| format!("model.layers.{layer}.mlp.gate.2"));
+    holds(&[&LAYERS[..], &chosen.each_ref().map(|name| &name[..])].concat(), some(35..40), "model.layers.0", 5);
 }
 
 /// What `generate` returns of the last hidden state has no row of the last token.

@@ -8,7 +8,7 @@ use tools::diagnose::diagnosis;
 use tools::report::diagnosis::text;
 use tools::report::html::diagnosis::diagnoses as page;
 use tools::report::json;
-use tools::session::diagnose::diagnose_request;
+use tools::session::diagnose::{diagnose_request, is_due};
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
@@ -47,6 +47,9 @@ pub(crate) fn diagnose(
         let name = requests.first().map(|dumped| dumped.values.dump().path().display().to_string());
         let mut found = Found { model, dump: name.unwrap_or_default(), notes: Vec::new(), diagnoses: Vec::new() };
         for dumped in &requests {
+            if !is_due(dumped, &found.diagnoses) {
+                continue;
+            }
             found.notes.push(dumped.known.coarser.clone());
             found.diagnoses.push(diagnose_request(&opened, dumped, (&given, || dump.open(&given, &opened)), watch)?);
         }

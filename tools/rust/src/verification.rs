@@ -9,7 +9,7 @@ use tools::judge::lens::Lens;
 use tools::report::demands::{Demands, Denied};
 use tools::report::diagnosis::text;
 use tools::session::asked::Asked;
-use tools::session::diagnose::diagnose_request;
+use tools::session::diagnose::{diagnose_request, is_due};
 use tools::session::dumped::{Dumped, Given};
 use tools::session::model::Model;
 
@@ -153,8 +153,14 @@ impl Verification {
         let model = Model::open(&self.model)?;
         let open = || self.candidate.open(&self.given, &model);
         let requests = Dumped::of(open()?, &self.given, &model)?;
-        let of = |dumped| diagnose_request(&model, dumped, (&self.given, open), &mut |_| ());
-        requests.iter().map(|dumped| Ok(format!("\n\n{}", text(&of(dumped)?).trim_end()))).collect()
+        let mut found = Vec::with_capacity(requests.len());
+        for dumped in &requests {
+            if is_due(dumped, &found) {
+                found.push(diagnose_request(&model, dumped, (&self.given, open), &mut |_| ())?);
+            }
+        }
+        let texts: Vec<String> = found.iter().map(text).collect();
+        Ok(texts.iter().flat_map(|text| ["\n\n", text.trim_end()]).collect())
     }
 
     fn asked(&self) -> Result<Asked, Failure> {

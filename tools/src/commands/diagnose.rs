@@ -15,8 +15,8 @@ use crate::report::files::ReportFiles;
 use crate::report::html::diagnosis::diagnoses as page;
 use crate::report::json::of_diagnoses;
 use crate::report::output::Output;
-use crate::session::diagnose::diagnose_request;
-use crate::session::dumped::Dumped;
+use crate::session::diagnose::{diagnose_request, is_due};
+use crate::session::dumped::{Dumped, Prefix};
 use crate::session::model::Model;
 
 /// What is typed.
@@ -43,8 +43,14 @@ impl Diagnose {
         let output = output.beside(files.take_standard_output());
         let model = Model::open(&self.model)?;
         let requests = Dumped::of(self.given.open(Some(&self.dump), &model)?, &self.given.given(), &model)?;
-        let mut diagnoses = Vec::with_capacity(requests.len());
+        let mut diagnoses: Vec<Diagnosis> = Vec::with_capacity(requests.len());
         for dumped in &requests {
+            if !is_due(dumped, &diagnoses) {
+                continue;
+            }
+            if dumped.prefix == Prefix::Computed {
+                output.say("once more, with what attention reads of the tokens before, which is computed:");
+            }
             if let (number, 2..) = dumped.request {
                 output.say(&format!("request {number}"));
             }

@@ -29,6 +29,14 @@ impl SeenChoice {
             unequal_expected: Some((0..self.candidate.nrows()).map(|row| self.expected(row)).sum()),
             ..SiteReport::missing(step, self.site, Lens::Local)
         };
+        if let Some(why) = &self.unknown {
+            return SiteReport {
+                verdict: Verdict::Inconclusive,
+                note: Some(why.clone()),
+                unequal_expected: None,
+                ..report
+            };
+        }
         let mut standings = Vec::with_capacity(self.candidate.nrows());
         for row in 0..self.candidate.nrows() {
             let token = self.token(row);
@@ -44,12 +52,14 @@ impl SeenChoice {
                     report.faults += 1;
                     report.flips.push(Flip { token, legal: false });
                     report.verdict = Verdict::Fault;
-                    report.note.get_or_insert(note);
-                    if let Some(Over { chosen, score, threshold, bound }) = over {
+                    // Of one token, both.
+                    if let (Some(Over { chosen, score, threshold, bound }), None) = (over, &report.worst) {
                         let ratio = (threshold - score).abs() / bound;
                         let index = self.index(row, chosen);
-                        let worst = Worst { index, candidate: score, reference: threshold, bound, ratio };
-                        report.worst.get_or_insert(worst);
+                        report.worst = Some(Worst { index, candidate: score, reference: threshold, bound, ratio });
+                        report.note = Some(note);
+                    } else {
+                        report.note.get_or_insert(note);
                     }
                 }
             }

@@ -40,6 +40,8 @@ pub(crate) struct SeenChoice {
     pub(crate) candidate: Array2<usize>,
     /// The tokens that the candidate shows, if not all.
     pub(crate) shown: Option<Arc<[usize]>>,
+    /// Why nothing can be said of it.
+    pub(crate) unknown: Option<String>,
 }
 
 /// A choice that the candidate does not show.
@@ -171,7 +173,9 @@ impl<'a> Substitution<'a> {
     }
 
     fn try_choose(&mut self, site: Site, scores: &Tracked<f64>, chosen: &mut Array2<usize>) -> Result<(), Failure> {
-        if !self.loaded.has(site) {
+        let has = self.loaded.has(site);
+        let unknown = self.unknown.meet(site, has);
+        if !has {
             self.pass_over(site);
             let is_recovered = self.loaded.has_recovered(site);
             if self.records || scores.error.is_some() && !is_recovered {
@@ -190,7 +194,7 @@ impl<'a> Substitution<'a> {
             };
             let tokens = shown.as_ref().map_or(self.loaded.extent.tokens, |shown| shown.len());
             let (candidate, shown) = (candidate.clone(), shown.clone());
-            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown });
+            self.choices.push(SeenChoice { site, tokens, scores, chosen, candidate, shown, unknown });
         }
         match rows {
             _ if !usable => {}

@@ -16,6 +16,7 @@ use super::members::{at_once, side_by_side};
 use super::recover::{self, Ran, Recovery};
 use super::state::{Flow, Pass, Phase, State};
 use super::substitution::{Seen, SeenChoice, Substitution, Unshown};
+use super::unknown::Unknown;
 use crate::failure::Failure;
 
 /// What a phase showed.
@@ -91,7 +92,7 @@ impl<'m> Track<'m> {
         }
         let (before, stream) = (self.main.flow(), self.main.stream.clone());
         let mut probe = Substitution::new(self.lens, loaded, &self.candidate, None);
-        probe.unknown = probe.unknown.going_on(self.unknown);
+        probe.unknown = Unknown::new(loaded.absent).going_on(self.unknown);
         let mut run = if self.lens.bounds() {
             Run::bounding(self.candidate, &mut probe)
         } else {

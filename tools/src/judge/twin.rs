@@ -105,7 +105,8 @@ impl<'m> Twin<'m> {
         }
         let mut agreements = HashMap::new();
         if self.replays.is_empty() {
-            agreements.extend(choices.iter().map(|choice| (choice.own.site, choice.own.agreement())));
+            let told = choices.iter().filter(|choice| choice.own.unknown.is_none());
+            agreements.extend(told.map(|choice| (choice.own.site, choice.own.agreement())));
         }
         let told = choices.iter().filter(|choice| choice.is_known && !choice.others.is_empty());
         let exchanged = told.filter_map(|choice| Some((choice.own.site, Exchanged::of(&choice.own, &choice.others)?)));

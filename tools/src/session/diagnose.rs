@@ -3,7 +3,7 @@
 use fixtures::activations::dump::Dump;
 use fixtures::activations::manifest::Manifest;
 
-use super::dumped::{Dumped, Given, require_intact};
+use super::dumped::{Dumped, Given, Prefix, require_intact};
 use super::model::Model;
 use super::progress::{Progress, Watcher};
 use crate::diagnose::diagnosis::{self, Diagnosis};
@@ -28,6 +28,11 @@ pub fn diagnose(model: &Model, dumped: &Dumped, watch: &mut Watcher<'_>) -> Resu
     Ok(diagnosis)
 }
 
+/// Whether a request of a dump is diagnosed behind those before it: what is a request once more, where these have no fault.
+pub fn is_due(dumped: &Dumped, before: &[Diagnosis]) -> bool {
+    dumped.prefix != Prefix::Computed || before.iter().all(Diagnosis::is_right)
+}
+
 /// Diagnoses one request of a dump, by what is known of it; where nothing explains a fault and there is padding, as a request of
 /// which the candidate takes padding as tokens, too. For that the dump is opened `again`.
 pub fn diagnose_request(
@@ -48,7 +53,7 @@ pub fn diagnose_request(
             Err(_) if calls.iter().any(|call| call.positions.is_some()) => return Ok(None),
             all => all?,
         };
-        Ok(all.into_iter().find(|padded| padded.request == dumped.request))
+        Ok(all.into_iter().find(|padded| (padded.request, padded.prefix) == (dumped.request, dumped.prefix)))
     })
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fixtures::activations::dump::Dump;
-use fixtures::activations::manifest::Manifest;
 use fixtures::activations::ranks::{counted, merged};
 use fixtures::names::map::NameMap;
 use fixtures::names::sited::Sited;
@@ -16,18 +15,16 @@ use crate::failure::Failure;
 use crate::judge::compared::Compared;
 use crate::judge::comparison::Comparison;
 use crate::session::answered;
-use crate::session::aside;
-use crate::session::beams::Beams;
 use crate::session::compared::compared;
 use crate::session::embedded;
 use crate::session::model::Model;
 use crate::session::normed;
 use crate::session::pixels::Shown;
-use crate::session::precision::{Known, contract_of};
+use crate::session::precision::Known;
 use crate::session::prompt::Prompt;
-use crate::session::rows::{RequestRows, prompts_known, requests};
 use crate::session::scored;
 use crate::session::told::{are_unknown, told, told_of_numbers};
+use crate::session::understood::Understood;
 use crate::session::unnamed::{naming, no_site, of_one_rank, require_known};
 
 /// The share of bits that are those of the twin, at least, where values are what names say; values of another site have few of them.
@@ -83,6 +80,19 @@ pub struct Dumped {
     pub semantics: Semantics,
     /// What the prompt shows.
     pub media: Option<Media>,
+    /// Where what attention reads before its rows comes from.
+    pub prefix: Prefix,
+}
+
+/// Where what attention reads before a request's rows comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefix {
+    /// There is nothing before them, or nobody knows it.
+    Own,
+    /// The same request follows once more, with a prefix that is computed.
+    Beside,
+    /// It is computed of the tokens. Such a request is another once more, and what hangs on one value alone is left out.
+    Computed,
 }
 
 impl Dumped {
@@ -275,86 +285,6 @@ impl Dumped {
     pub fn comparison<'a>(&'a self, model: &'a Model) -> Comparison<'a> {
         let comparison = Comparison::new(self.compared(model), self.known.contract);
         Comparison { is_found: self.known.is_found, ..comparison }
-    }
-}
-
-/// A dump in one way to understand its names.
-struct Understood {
-    values: Sited,
-    manifest: Option<Manifest>,
-    semantics: Semantics,
-}
-
-impl Understood {
-    /// Its requests.
-    fn dumped(self, given: &Given, model: &Model) -> Result<Vec<Dumped>, Failure> {
-        let Understood { values, mut manifest, semantics } = self;
-        let config = model.checkpoint.config().under(&semantics);
-        let is_known =
-            given.tokens.is_some() || model.case.is_some() || manifest.as_ref().is_some_and(|m| m.tokens.is_some());
-        if !is_known && values.sites().all(|at| matches!(at.site, Site::Vision(..))) {
-            manifest.get_or_insert_default().tokens = given.shown.places(model, values.dump())?;
-        }
-        let of = |values: &Sited| requests(values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref());
-        let (values, aside, mut asked) = match of(&values) {
-            Ok(asked) => (values, 0, asked),
-            Err(refused) if manifest.as_ref().is_none_or(|manifest| manifest.calls.is_empty()) => {
-                let known = prompts_known(given.tokens.as_deref(), model)?;
-                let aside = aside::calls(&values, known.as_deref(), model)?;
-                let behind = values.behind(aside);
-                let asked = of(&behind).map_err(|_| refused)?;
-                (behind, aside, asked)
-            }
-            Err(refused) => return Err(refused),
-        };
-        let mut seen = given.shown.of_each(model, values.dump(), &mut asked)?;
-        // One engine computed all requests, so that what is known of the first is known of all.
-        let mut known: Option<Known> = None;
-        let are_named = manifest.iter().flat_map(|manifest| &manifest.calls).any(|call| call.requests.is_some());
-        if let [first, _, ..] = &asked[..]
-            && !are_named
-            && seen.iter().all(Option::is_none)
-        {
-            let (steps, one) = (first.request.steps(), values.of(first.request.clone()));
-            let compared = compared((model, semantics), &one, (&steps, first.prompt.tokens.len()), None);
-            let contract = known.insert(contract_of(&one, given.precision.as_deref(), &compared)?).contract;
-            let beams = Beams::of((model, &values), (semantics, contract), &asked);
-            if let Some(settled) = beams.map(|beams| beams.settled()).transpose()?.flatten() {
-                seen = vec![None; settled.len()];
-                asked = settled;
-            }
-        }
-        let count = asked.len();
-        let read = |(rows, media): (RequestRows, Option<Media>)| {
-            let RequestRows { request, prompt, embedded, likeliest, unread, padding, filled, beam } = rows;
-            prompt.check(&config, prompt.decoded.len())?;
-            let steps = request.steps();
-            let (request, values) = ((request.id, count), values.of(request));
-            let known = if let Some(known) = &known {
-                known.clone()
-            } else {
-                let compared = compared((model, semantics), &values, (&steps, prompt.tokens.len()), media.as_ref());
-                known.insert(contract_of(&values, given.precision.as_deref(), &compared)?).clone()
-            };
-            Ok(Dumped {
-                values,
-                request,
-                prompt,
-                aside,
-                embedded,
-                likeliest,
-                scored: false,
-                unread,
-                padding,
-                filled,
-                beam,
-                steps,
-                known,
-                semantics,
-                media,
-            })
-        };
-        asked.into_iter().zip(seen).map(read).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use reference::{LayerSite, Site};
 
 use super::asked::{Asked, Asking, Subject};
 use super::backend::ran_on_emulated;
-use super::dumped::{Dumped, Given, require_intact};
+use super::dumped::{Dumped, Given, Prefix, require_intact};
 use super::identity::{Identity, Verifying};
 use super::model::Model;
 use super::part::Part;
@@ -147,10 +147,7 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
     let producer = producer.map(|producer| format!(", by {}", words(producer))).unwrap_or_default();
     Subject {
         comparison: dumped.comparison(model),
-        name: match dumped.request {
-            (number, 2..) => format!("{} request {number}", model.name),
-            _ => model.name.clone(),
-        },
+        name: name(model, dumped),
         candidate: format!("{path}{producer}"),
         precision_from: dumped.known.from.clone(),
         unsure: untold(dumped, config).or_else(|| dumped.known.unsure.clone()),
@@ -160,6 +157,14 @@ fn subject<'a>(model: &'a Model, dumped: &'a Dumped) -> Subject<'a> {
         whole: values.request().is_none_or(|request| request.absent == 0),
         emulated: ran_on_emulated(values.dump().manifest()),
     }
+}
+
+fn name(model: &Model, dumped: &Dumped) -> String {
+    let name = match dumped.request {
+        (number, 2..) => format!("{} request {number}", model.name),
+        _ => model.name.clone(),
+    };
+    if dumped.prefix == Prefix::Computed { format!("{name} whole") } else { name }
 }
 
 /// What nobody said of a dump's tokens and rows, and was found.
@@ -223,7 +228,7 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
     let dump = &dumped.values;
     let reading = dump.reading();
     let mut notes: Vec<String> = dumped.known.coarser.iter().cloned().collect();
-    notes.extend(dump.request().and_then(note_of_rows));
+    notes.extend(dump.request().and_then(|request| note_of_rows(request, dumped.prefix)));
     notes.extend(notes_of_tokens(dumped));
     if let Some(padding) =
         dump.request().map(|request| request.padding).filter(|&padding| padding > 0 && chooses_blocks)
@@ -285,23 +290,31 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
 }
 
 /// What the reader should know of a request's rows.
-fn note_of_rows(request: &Request) -> Option<String> {
+fn note_of_rows(request: &Request, prefix: Prefix) -> Option<String> {
+    if prefix == Prefix::Computed {
+        return Some(
+            "the tokens before these rows are computed, for what attention reads of them; choices, and what stands between \
+             operators, are compared above, and not here"
+                .into(),
+        );
+    }
     let (absent, shift) = (request.absent, request.shift);
     if let (Some(first), Some(last)) = (request.passes.first(), request.passes.last())
         && let Some(window) = &first.window
     {
         return Some(format!(
-            "the dump has rows of the tokens {} to {} alone: those that its embeddings are, or whose logits the reference's are \
-             nearest to",
+            "the dump has rows of the tokens {} to {} alone: those that its embeddings are, or to whose values the \
+             reference's are nearest",
             window.start,
             last.first + last.tokens.len() - 1
         ));
     }
     if absent > 0 {
-        return Some(format!(
-            "positions up to {} came from a cache and are not in the dump: attention is not judged, nor are layers as a whole",
-            absent - 1
-        ));
+        let attention = match prefix {
+            Prefix::Beside => "attention is judged below, and so are layers as a whole",
+            _ => "attention is not judged, nor are layers as a whole",
+        };
+        return Some(format!("positions up to {} came from a cache and are not in the dump: {attention}", absent - 1));
     }
     (shift > 0).then(|| {
         if shift == request.padding {

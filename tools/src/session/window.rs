@@ -24,6 +24,10 @@ use crate::failure::Failure;
 /// Rows that are looked up one by one.
 const SOME: usize = 8;
 
+/// How far values are from what the reference computes of the last tokens, in parts of how far they are from it elsewhere, at most, where
+/// they are of these: the last rows are what people keep, and a faulty engine's are hardly nearer.
+const LAST: f64 = 0.9;
+
 /// The calls of a dump that shows logits alone, or the norm before them, in fewer rows than one prompt has tokens.
 pub(super) fn of_logits(
     values: &Sited,
@@ -104,7 +108,8 @@ pub(super) fn of_rows(
     if !is_unpadded(one) || !one.decoded.is_empty() || *rows == 0 {
         return Ok(None);
     }
-    let Some(shown) = Shown::earliest(values, sizes, reading.0)? else { return Ok(None) };
+    let shown = Shown::earliest(values, sizes, reading.0)?.or(Shown::logits(values, 1, reading.0)?);
+    let Some(shown) = shown else { return Ok(None) };
     let Some(first) = shown.first(&tokens, reading)? else { return Ok(None) };
     if *rows > tokens.len() {
         let padding = |count: usize| vec![None; count];
@@ -232,14 +237,17 @@ impl Shown {
         Ok(rows.map(|rows| Shown { site, measure: Measure::Logits, rows }))
     }
 
-    /// The first token of those whose rows it has, where the reference's are much nearer there than at all others.
+    /// The first token of those whose rows it has, where the reference's are much nearer there than at all others, or nearer, of the
+    /// last rows.
     fn first(&self, tokens: &[u32], reading: (&Model, &Semantics)) -> Result<Option<usize>, Failure> {
         let Some(beside) = self.beside(tokens, reading)? else { return Ok(None) };
         let off = beside.off();
         let Some((first, nearest)) = nearest(&off) else { return Ok(None) };
         beside.require_run(nearest)?;
         let mut others = off.iter().enumerate().filter(|(other, _)| *other != first);
-        let is_clear = nearest <= NEARER && others.all(|(_, off)| nearest <= NEARER * off);
+        let is_last = self.rows.nrows() < tokens.len() && first + 1 == off.len();
+        let most = if is_last { LAST } else { NEARER };
+        let is_clear = nearest <= most && others.all(|(_, off)| nearest <= most * off);
         Ok(is_clear.then_some(first))
     }
 
