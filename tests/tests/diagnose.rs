@@ -1,6 +1,6 @@
 //! What is said of a faulty candidate.
 
-use ndarray::{Axis, s};
+use ndarray::{Array2, Axis, s};
 use reference::{LayerSite, Site};
 use tests::seen::{Seen, pattern, setting};
 use tools::diagnose::catalogue::assumption::Assumption;
@@ -91,6 +91,19 @@ fn what_no_mistake_explains_is_described() {
         x.select(Axis(1), &columns)
     });
     assert!(permuted.contains("columns are permuted: 0 has 1, 1 has 0"), "{permuted}");
+    assert!(!permuted.contains("in another order") && !permuted.contains("clamp"), "{permuted}");
+    // By another number in each row.
+    let turned = |x: Array2<f64>| Array2::from_shape_fn(x.dim(), |(i, j)| x[[i, (i + j) % x.ncols()]]);
+    let reordered = pattern(LayerSite::Context, turned);
+    assert!(reordered.contains("each row that is off has the reference's values in another order"), "{reordered}");
+    for (below, joined) in [(-1.0, true), (-2.0, false)] {
+        let clamped = pattern(LayerSite::OProj, |x| {
+            let most = 0.5 * x.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+            x.mapv(|value| value.clamp(below * most, most))
+        });
+        let says = clamped.contains("and the reference's is beyond: as a clamp makes it");
+        assert!(says && clamped.contains(" or ") == joined, "{clamped}");
+    }
 }
 
 /// An ε that no value of the final norm shows, and its product with the head does: nothing is at fault under the local lens. Of a

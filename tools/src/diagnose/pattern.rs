@@ -29,8 +29,9 @@ pub(super) fn describe(kept: &Kept, site: Site, config: &Config, extent: Extent)
     let mut said = places(kept, site, config, extent);
     said.extend(infinite(kept));
     said.extend(constant_factor(kept));
+    said.extend(clamped(kept));
     said.extend(another_row(kept));
-    said.extend(permuted_columns(kept));
+    said.extend(permuted_columns(kept).or_else(|| reordered(kept)));
     said.extend(coarser(kept));
     #[cfg(feature = "lapack")]
     said.extend(super::rank::describe(kept));
@@ -150,6 +151,22 @@ fn constant_factor(kept: &Kept) -> Option<String> {
     scaled.then(|| format!("{which} is {factor:.6} times the reference's"))
 }
 
+/// All values that are off are one number, or it and another of the other sign, and the reference's lie beyond.
+fn clamped(kept: &Kept) -> Option<String> {
+    let off: Vec<(f64, f64)> = off(kept).map(|at| (kept.candidate[at], kept.reference[at])).collect();
+    let (least, most) = off.iter().fold((0.0, 0.0), |(least, most): (f64, f64), (c, _)| (least.min(*c), most.max(*c)));
+    let is_limited = |(c, r): &(f64, f64)| (*c == least && *r < *c || *c == most && *r > *c) && c.is_finite();
+    let is_within = || kept.candidate.iter().all(|c| (least == 0.0 || *c >= least) && (most == 0.0 || *c <= most));
+    if off.len() < SCALED || !off.iter().all(is_limited) || !is_within() {
+        return None;
+    }
+    let limits: Vec<String> = [least, most].iter().filter(|limit| **limit != 0.0).map(ToString::to_string).collect();
+    Some(format!(
+        "every value that is off is {}, and the reference's is beyond: as a clamp makes it",
+        limits.join(" or ")
+    ))
+}
+
 /// Rows that are another row's.
 fn another_row(kept: &Kept) -> Option<String> {
     let Kept { candidate, reference, bound, .. } = kept;
@@ -182,6 +199,24 @@ fn permuted_columns(kept: &Kept) -> Option<String> {
     let moved: Vec<String> =
         sources.iter().enumerate().filter(|(i, j)| i != *j).take(TOLD).map(|(i, j)| format!("{i} has {j}")).collect();
     (distinct.len() == columns && !moved.is_empty()).then(|| format!("columns are permuted: {}, …", moved.join(", ")))
+}
+
+/// Rows that have the reference's values in other places, in each row others.
+fn reordered(kept: &Kept) -> Option<String> {
+    let Kept { candidate, reference, bound, .. } = kept;
+    let rows: BTreeSet<usize> = off(kept).map(|(row, _)| row).collect();
+    let ascending = |values: ArrayView1<'_, f64>| {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|i, j| values[*i].total_cmp(&values[*j]));
+        order
+    };
+    let is_reordered = |&row: &usize| {
+        let (own, other) = (ascending(candidate.row(row)), ascending(reference.row(row)));
+        own.iter().zip(&other).all(|(i, j)| within(candidate[[row, *i]], reference[[row, *j]], bound[[row, *j]]))
+    };
+    // Of a few values of one row this is soon so.
+    (rows.len() > 1 && reference.ncols() > 1 && rows.iter().all(is_reordered))
+        .then(|| "each row that is off has the reference's values in another order".to_owned())
 }
 
 fn same(candidate: ArrayView1<'_, f64>, reference: ArrayView1<'_, f64>, bound: ArrayView1<'_, f64>) -> bool {
