@@ -3,7 +3,7 @@
 use fixtures::names::at::At;
 use fixtures::{Dtype, Tensor};
 
-use super::laid::{Laid, one_each};
+use super::laid::{Laid, one_each, second_call};
 use super::shown::{assert_all_right, requests_of, rewritten, text, unstated};
 use super::*;
 
@@ -233,5 +233,32 @@ fn requests_by_their_names() {
         let found = requests_of(&model, rewritten(&dump, folder.path(), name, &more), None).expect("two prompts");
         assert_eq!(found.iter().map(|one| one.steps.concat()).collect::<Vec<_>>(), [A.to_vec(), B.to_vec()], "{case}");
         assert_all_right(case, &found, &model);
+    }
+}
+
+/// Where the tokens of the prefix are given, too, attention is judged with what they make of it.
+#[test]
+fn a_prefix_from_a_cache_whose_tokens_are_said() {
+    let model = open(CASES[0]);
+    let calls = || vec![json!({ "tokens": A }), json!({ "tokens": B, "positions": [7, 8, 9, 10] })];
+    let wrong = Site::Layer(0, LayerSite::Context);
+    for by in [1.0, 1.01] {
+        let change = |_: usize, position: usize, site: Site, x: &mut f64| {
+            if (position, site) == (9, wrong) {
+                *x *= by;
+            }
+        };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let both = Laid { change: &change, ..whole(&model, calls()) }.write(folder.path());
+        let tail = second_call(&both, &calls()[1], folder.path());
+        let found = requests_of(&model, tail, Some(&text(&[&A[..], &B].concat()))).expect("its rows are known");
+        let found: Vec<Vec<SiteReport>> = found.iter().map(|dumped| reports(&model, dumped)).collect();
+        let is_fault = |request: usize| {
+            let own = found[request].iter().filter(|report| report.verdict == Verdict::Fault);
+            own.map(|report| report.site).collect::<Vec<Site>>().contains(&wrong)
+        };
+        assert_eq!((found.len(), is_fault(0), is_fault(1)), (2, false, by > 1.0));
+        let are_right = found.iter().all(|request| faults(request).is_empty());
+        assert_eq!(are_right, by == 1.0);
     }
 }

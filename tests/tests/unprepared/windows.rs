@@ -37,6 +37,24 @@ fn beside_choices_attention_is_judged_with_all_tokens() {
     holds(&[&LAYERS[..], &chosen.each_ref().map(|name| &name[..])].concat(), some(35..40), "model.layers.0", 5);
 }
 
+/// The same of the last token, whose probabilities have a column for each key that it sees.
+#[test]
+fn beside_probabilities_and_choices_attention_is_judged_with_all_tokens() {
+    const PROBABILITIES: &str = "model.layers.0.self_attn.1";
+    let last = |values: Named| -> Named {
+        let row = |of: &Values| of.of.chunks(40 * 40).flat_map(|head| head[39 * 40..].to_vec()).collect();
+        let of_last = |(name, of): (String, Values)| {
+            let of = if name == PROBABILITIES { Values::new(&[1, 6, 1, 40], row(&of)) } else { of.tokens(39..40) };
+            (name, of)
+        };
+        values.into_iter().map(of_last).collect()
+    };
+    for embedding in [&["model.embed_tokens"][..], &[]] {
+        let names = [embedding, &[PROBABILITIES, "model.layers.0.self_attn", "model.layers.1.mlp.gate.2"]].concat();
+        holds(&names, last, "model.layers.0.self_attn", 2);
+    }
+}
+
 /// What `generate` returns of the last hidden state has no row of the last token.
 #[test]
 fn rows_of_the_last_norm_may_be_any_tokens() {

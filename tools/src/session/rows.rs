@@ -18,6 +18,7 @@ use crate::session::inputs;
 use crate::session::model::Model;
 use crate::session::padded::padded;
 use crate::session::picked;
+use crate::session::prefixed::with_prefix;
 use crate::session::prompt::{Prompt, TYPED, is_json};
 use crate::session::rotated::shift;
 use crate::session::stepped;
@@ -84,7 +85,10 @@ pub fn requests(
         stated => stated,
     };
     let (inferred, is_padded) = match stated {
-        Some(calls) => (Inferred { calls, known, ..Inferred::default() }, false),
+        Some(calls) => {
+            let calls = with_prefix(calls, known.as_deref(), values);
+            (Inferred { calls, known, ..Inferred::default() }, false)
+        }
         None => unstated((values, manifest), known.as_deref(), (model, semantics))
             .map_err(|refused| of_pages(values).unwrap_or(refused))?,
     };

@@ -15,6 +15,9 @@ use super::precision::{Known, contract_of};
 use super::rows::{RequestRows, prompts_known, requests};
 use crate::failure::Failure;
 
+/// Tokens before a request's rows that are computed for what attention reads of them, at most: of more it takes longer than all else.
+const MOST: usize = 4096;
+
 /// A dump in one way to understand its names.
 pub(super) struct Understood {
     pub(super) values: Sited,
@@ -32,16 +35,17 @@ impl Understood {
             semantics: self.semantics,
         });
         let mut found = self.requests(given, model, None)?;
-        let is_behind = |one: &Dumped| one.values.request().is_some_and(|request| request.absent > 0);
+        let absent = |one: &Dumped| one.values.request().map_or(0, |request| request.absent);
         if let Some(whole) = whole
-            && found.iter().all(is_behind)
+            && found.iter().all(|one| (1..=MOST).contains(&absent(one)))
             && let Ok(whole) = whole.requests(given, model, Some(found[0].known.clone()))
-            && !whole.iter().any(is_behind)
+            && whole.iter().all(|one| absent(one) == 0)
         {
             for one in &mut found {
                 one.prefix = Prefix::Beside;
             }
-            found.extend(whole.into_iter().map(|one| Dumped { prefix: Prefix::Computed, ..one }));
+            let of_all = |one: Dumped| Dumped { values: one.values.readable(), prefix: Prefix::Computed, ..one };
+            found.extend(whole.into_iter().map(of_all));
         }
         Ok(found)
     }
