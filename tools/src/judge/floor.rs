@@ -212,9 +212,8 @@ impl OfRow {
         (whole, without): (f64, &[f64]),
         storage: Storage,
     ) -> Self {
-        let least = truth.iter().map(|x| if x.is_infinite() { 0.0 } else { LEAST * storage.spacing(*x) });
-        let least: Vec<f64> = least.collect();
-        let seen: Vec<bool> = truth.iter().map(|x| !x.is_infinite()).collect();
+        let least = truth.iter().map(|x| (!x.is_infinite()).then(|| LEAST * storage.spacing(*x)));
+        let least: Vec<Option<f64>> = least.collect();
         let (mut all, mut others) = (vec![0.0; truth.len()], vec![vec![0.0; truth.len()]; squares.len()]);
         let mut of_element = vec![0.0; squares.len()];
         for j in 0..truth.len() {
@@ -223,9 +222,9 @@ impl OfRow {
             all[j] = sum;
             others.iter_mut().zip(without).for_each(|(others, sum)| others[j] = sum);
         }
-        typical(&mut all, (whole, squares.len()), (&least, &seen));
+        typical(&mut all, (whole, squares.len()), &least);
         let figures = others.iter_mut().zip(squares).zip(without).map(|((others, run), whole)| {
-            typical(others, (*whole, squares.len() - 1), (&least, &seen));
+            typical(others, (*whole, squares.len() - 1), &least);
             let scaled = |(square, scale): (&f64, &f64)| if *square == 0.0 { 0.0 } else { square / scale / scale };
             let scaled = run.iter().zip(&*others).map(scaled);
             let scaled = scaled.map(|scaled| if scaled.is_nan() { f64::INFINITY } else { scaled });
@@ -252,11 +251,11 @@ fn without_each(all: &[f64]) -> (f64, Vec<f64>) {
 }
 
 /// From the sums of a row's squares over so many runs: the root of the mean of an element's own mean square and that of its row,
-/// and a little of the whole; at least so much, and of what is masked nothing.
-fn typical(sums: &mut [f64], (whole, count): (f64, usize), (least, seen): (&[f64], &[bool])) {
-    let mean = sums.iter().sum::<f64>() / seen.iter().filter(|seen| **seen).count() as f64;
-    for (own, (least, seen)) in sums.iter_mut().zip(least.iter().zip(seen)) {
-        *own = if *seen { ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(*least) } else { 0.0 };
+/// and a little of the whole; at least so much, and of what is masked, which has no least, nothing.
+fn typical(sums: &mut [f64], (whole, count): (f64, usize), least: &[Option<f64>]) {
+    let mean = sums.iter().sum::<f64>() / least.iter().flatten().count() as f64;
+    for (own, least) in sums.iter_mut().zip(least) {
+        *own = least.map_or(0.0, |least| ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(least));
     }
 }
 

@@ -86,7 +86,7 @@ impl<'a> Substitution<'a> {
         only: Option<Vec<Site>>,
     ) -> Self {
         let (seen, choices, unshown, missing, others, segment) = Default::default();
-        let unknown = Unknown::new(loaded.absent);
+        let unknown = Unknown::new(loaded.absent, false);
         let (failure, records, read) = (None, false, None);
         Substitution {
             lens,

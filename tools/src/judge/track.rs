@@ -92,7 +92,7 @@ impl<'m> Track<'m> {
         }
         let (before, stream) = (self.main.flow(), self.main.stream.clone());
         let mut probe = Substitution::new(self.lens, loaded, &self.candidate, None);
-        probe.unknown = Unknown::new(loaded.absent).going_on(self.unknown);
+        probe.unknown = Unknown::new(loaded.absent, self.unknown);
         let mut run = if self.lens.bounds() {
             Run::bounding(self.candidate, &mut probe)
         } else {

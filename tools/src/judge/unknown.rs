@@ -21,14 +21,9 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Nothing yet, where so many positions are not in the dump.
-    pub(super) fn new(absent: usize) -> Self {
-        Unknown { absent, sites: BTreeSet::new(), stream: false }
-    }
-
-    /// The same, of what goes into the phase.
-    pub(super) fn going_on(self, stream: bool) -> Self {
-        Unknown { stream, ..self }
+    /// Where so many positions are not in the dump: nothing yet, but what goes into the phase, if that is unknown.
+    pub(super) fn new(absent: usize, stream: bool) -> Self {
+        Unknown { absent, sites: BTreeSet::new(), stream }
     }
 
     /// Whether the residual stream is unknown.

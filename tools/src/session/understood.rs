@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// Tokens before a request's rows that are computed for what attention reads of them, at most: of more it takes longer than all else.
 const MOST: usize = 4096;
 
-/// A dump in one way to understand its names.
+/// Its values by these names, and what says more of them.
 pub(super) struct Understood {
     pub(super) values: Sited,
     pub(super) manifest: Option<Manifest>,
