@@ -121,6 +121,47 @@ fn dumps_of_ranks_are_verified_as_one() {
     assert_refused(&ran, &["ranks with a part here: 1, expected 2, as rank-0 says"]);
 }
 
+/// What hooks see of a projection whose ranks' parts are added up outside of it: all ranks have the same behind it.
+#[test]
+fn summands_are_left_out_where_their_sum_was_made() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    dump(folder.path());
+    let file = |rank: usize| folder.path().join(format!("ranks/rank-{rank}/dump.safetensors"));
+    let names: Vec<String> = Dump::open(&file(0)).expect("tensors").names().map(str::to_owned).collect();
+    let scale = |module: &str, rank: usize, factor: f32| {
+        for name in names.iter().filter(|name| name.ends_with(module)) {
+            let scaled = |bytes: &mut [u8]| {
+                for value in bytes.as_chunks_mut::<4>().0 {
+                    *value = (f32::from_le_bytes(*value) * factor).to_le_bytes();
+                }
+            };
+            assert!(change_tensor(&file(rank), name, scaled), "{name}");
+        }
+    };
+    for (rank, factor) in [0.25, 0.75].into_iter().enumerate() {
+        scale("self_attn.o_proj", rank, factor);
+        scale(".mlp", rank, factor);
+    }
+    let verify = ["verify", "m2-gqa3-f32", "ranks"];
+    let ran = parity(folder.path(), &verify);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    // Under another name, too.
+    for rank in 0..2 {
+        let bytes = fs::read(file(rank)).expect("readable");
+        let header = 8 + usize::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+        let named = String::from_utf8(bytes[8..header].to_vec())
+            .expect("JSON")
+            .replace("self_attn.o_proj\"", "self_attn.o_proj.partial\"");
+        let length = (named.len() as u64).to_le_bytes();
+        fs::write(file(rank), [&length[..], named.as_bytes(), &bytes[header..]].concat()).expect("writable");
+    }
+    let ran = parity(folder.path(), &verify);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    // Behind a sum that a rank did not make all is another.
+    scale("layers.1.post_attention_layernorm", 1, 2.0);
+    assert_refused(&parity(folder.path(), &verify), &["differs between rank-0 and rank-1"]);
+}
+
 /// What a rank of two of vLLM's has of a tensor of the golden M3 with four query heads, two key heads and two index heads of 64
 /// channels; a summand of what norms add up, and no logits on the second.
 fn vllm_part(name: &str, whole: &Tensor<'_>, rank: usize) -> Option<Tensor<'static>> {
