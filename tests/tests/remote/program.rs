@@ -95,6 +95,9 @@ fn credentials_that_lack_or_are_wrong_are_said_and_never_shown() {
     let secrets = ["AKIDOTHER", "hidden", "SECRET<", "StringToSign"];
     assert_refused(&ran(&bench, &wrong, &verify), &["access is denied (403)", "AWS_SECRET_ACCESS_KEY"], &secrets);
     assert_refused(&ran(&bench, &[], &verify), &["no credentials are in the environment", "AWS_ACCESS_KEY_ID"], &[]);
+    let nowhere = ["verify", "s3://bucket/nothing/model", DUMP, "--tokens", TOKENS];
+    let keys = [("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", "hidden")];
+    assert_refused(&ran(&bench, &keys, &nowhere), &["has no config.json; found no file at all"], &["hidden"]);
     let url = "https://user:hidden@host/model?X-Amz-Signature=hidden";
     assert_refused(&ran(&bench, &wrong, &["show", url]), &["has a user, a password, a query"], &secrets);
     assert_refused(&ran(&bench, &wrong, &["show", "ftp://host/model"]), &["is of no store that is known"], &secrets);
